@@ -223,3 +223,55 @@ fn that_it_is_served_is_told_by_those_who_refused_and_not_by_their_going() {
     assert!(look(&mut announcer).is_empty(), "nobody has seen it served");
     assert!(announcer.refused.is_empty());
 }
+
+/// What is beside a fault changes nothing about it.
+#[test]
+fn a_warning_more_is_no_new_rejection() {
+    let mut announcer = Announcer::default();
+    let bad = problems(&[("spec", "one")]);
+    assert_eq!(announcer.rejected(&bad, &places(true)).len(), 1);
+    let (subject, faults) = bad.iter().next().unwrap();
+    let warning = Problem { severity: Severity::Warning, reason: "odd".to_owned(), ..faults[0].clone() };
+    let more = Problems::unit(subject.clone(), [faults[0].clone(), warning].into());
+    assert!(announcer.rejected(&more, &places(true)).is_empty());
+}
+
+/// An Event is about one object for ever. A folder's have no uid.
+#[test]
+fn nothing_is_told_of_an_object_without_a_uid() {
+    let web = object(ObjectKind::Ingress, "web");
+    let mut places = Places::default();
+    let made = News::Made(Made { is_served: true, ..Made::default() });
+    places.settle(vec![(web, made)], Seq(1), Seq(1), Root::default());
+    assert!(Announcer::default().rejected(&problems(&[("spec", "one")]), &places).is_empty());
+}
+
+/// Who does not name all that it refuses, is astray or silent may refuse it still.
+#[test]
+fn that_it_is_served_is_told_once_that_is_known() {
+    let root = Some(Root([2; 16]));
+    let unnamed = Standing { root, refused_total: 1, ..Standing::default() };
+    let astray = Standing { root, diverged: true, ..Standing::default() };
+    for said in [Some(unnamed), Some(astray), None] {
+        let registry = Arc::new(Registry::default());
+        let mut announcer = Announcer::default();
+        let mut look = || told(&announcer.refused(&registry.list(), &places(true), &head()));
+        let mut seat = Some(connect(&registry, "n1-1"));
+        refuse(seat.as_ref().unwrap(), &[ROUTE], 1);
+        assert_eq!(look().len(), 1);
+        match &said {
+            Some(config) => {
+                let live = Standing { root, ..Standing::default() };
+                seat.as_ref().unwrap().update(config, &live, clock::wall());
+            }
+            None => {
+                refuse(seat.as_ref().unwrap(), &[], 2);
+                seat = None;
+            }
+        }
+        assert_eq!(look(), [], "{said:?}");
+        let seat = seat.unwrap_or_else(|| connect(&registry, "n1-1"));
+        refuse(&seat, &[], 2);
+        assert_eq!(look(), [("Ingress default/web".to_owned(), Said::Served)], "{said:?}");
+    }
+}

@@ -199,6 +199,18 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_second_count() {
+        let heard = |replica: u8, nanos: i32| {
+            let unheard = Some(prost_types::Duration { seconds: 1, nanos });
+            share(replica, vec![inspect::SharedProxy { unheard, ..shared("a", 1, true) }])
+        };
+        for (own, other, from) in [(7, 2, "replica-2"), (2, 7, "")] {
+            let fleet = Fleet::of(heard(1, own), vec![Other::heard(at(2), heard(2, other))], true);
+            assert_eq!(fleet.members["a"].replica, from);
+        }
+    }
+
+    #[test]
     fn a_replica_that_does_not_answer_leaves_its_proxies_unknown_unless_they_were_heard_elsewhere() {
         let own = share(1, vec![shared("here", 1, true)]);
         let lost =
@@ -218,6 +230,13 @@ mod tests {
             inspect::ShareResponse { object: vec![6; 16].into(), ..share(2, vec![shared("a", 1, true)]) };
         let fleet = Fleet::of(own, vec![Other::heard(at(2), older)], true);
         assert!(!fleet.members["a"].is_of_the_same);
+        let apart =
+            inspect::ShareResponse { state: vec![5; 16].into(), ..share(2, vec![shared("a", 1, true)]) };
+        assert!(
+            !Fleet::of(share(1, vec![]), vec![Other::heard(at(2), apart)], true).members["a"].is_of_the_same
+        );
+        let equal = Other::heard(at(2), share(2, vec![shared("a", 1, true)]));
+        assert!(Fleet::of(share(1, vec![]), vec![equal], true).members["a"].is_of_the_same);
         let begins = inspect::ShareResponse { settled: false, ..share(3, vec![]) };
         assert!(!Fleet::of(share(1, vec![]), vec![Other::heard(at(3), begins)], true).settled);
     }

@@ -55,7 +55,8 @@ fn fleet(others: Vec<Other>) -> (usize, usize, usize) {
 fn this_process_is_none_of_the_others_and_one_with_two_addresses_is_one() {
     let mut known = known(&[1, 2, 3]);
     let answers = vec![(at(1), share(1, &["own"])), (at(2), share(2, &["a"])), (at(3), share(2, &["a"]))];
-    assert_eq!(fleet(known.take(answers, true, OWN)), (1, 0, 0));
+    let others = known.take(answers, true, OWN);
+    assert_eq!((others.len(), fleet(others)), (1, (1, 0, 0)));
     // One of its addresses is dead, and it is heard by the other one.
     let answers = vec![(at(1), lost()), (at(2), lost()), (at(3), share(2, &["a"]))];
     assert_eq!(fleet(known.take(answers, true, OWN)), (1, 0, 0));
@@ -92,11 +93,13 @@ fn a_replica_that_said_that_it_ends_is_none_that_does_not_answer() {
         "all of its proxies are elsewhere"
     );
     assert_eq!(fleet(known.take(silent(&["a", "b"]), true, OWN)), (2, 1, 1), "one has not arrived");
+    assert!(find(&mut known, &[2, 3], start).is_empty(), "it has the time to");
     assert_eq!(find(&mut known, &[2, 3], start + RETURNS), ["c"]);
     assert_eq!(fleet(known.take(silent(&["a", "b"]), false, OWN)), (2, 0, 0), "it had the time");
     // Another process at its address is a replica like others.
     known.take(vec![(at(2), share(2, &["a"])), (at(3), share(4, &["b"]))], true, OWN);
     assert_eq!(fleet(known.take(silent(&["a"]), false, OWN)), (1, 1, 1));
+    assert_eq!(fleet(known.take(silent(&["a", "b"]), false, OWN)), (2, 0, 1), "it never said that it ends");
 }
 
 #[test]

@@ -186,6 +186,7 @@ fn what_is_refused_or_overtaken_is_tried_as_soon_as_there_is_another_version() {
         ledger.done(write, outcome, now);
         ledger.hear(name("a"), status("3", &[]));
         assert_eq!(ledger.next(now), Next::Wait(AGAIN));
+        assert_eq!(writes(&mut ledger, now + AGAIN), ["a"]);
     }
 }
 
@@ -214,6 +215,77 @@ fn a_namespace_where_nothing_may_be_written_is_left_alone_and_no_other() {
     ledger.done(write, Outcome::Forbidden, now + SHUT);
     assert_eq!(ledger.next(now + SHUT), Next::Wait(SHUT), "one is enough to know");
     assert_eq!(writes(&mut ledger, now + SHUT * 2), ["a", "b", "c", "d"]);
+    assert!(ledger.shut.is_empty());
+}
+
+/// Said of one alone, and of another one later, it is not said of all.
+#[test]
+fn a_namespace_where_one_was_written_is_open() {
+    let now = Instant::now();
+    let names = ["a", "b", "c", "d", "e"];
+    let mut ledger = ledger(&names, &names);
+    ledger.want(Some(addresses(&["192.0.2.1"])));
+    for name in names {
+        let Next::Write(write) = ledger.next(now) else { panic!("{name}") };
+        assert_eq!(&*write.name.name, name);
+        let is_one = name == "c";
+        ledger.done(write, if is_one { Outcome::Written("9".into()) } else { Outcome::Forbidden }, now);
+    }
+}
+
+#[test]
+fn what_is_heard_while_it_is_written_counts() {
+    let now = Instant::now();
+    let mut ledger = ledger(&["a", "b"], &["a", "b"]);
+    ledger.want(Some(addresses(&["192.0.2.1"])));
+    let Next::Write(write) = ledger.next(now) else { panic!() };
+    ledger.hear(name("a"), status("5", &["198.51.100.1"]));
+    ledger.done(write, Outcome::Written("3".into()), now);
+    assert_eq!(writes(&mut ledger, now), ["b"]);
+    let Next::Write(write) = ledger.next(now + AGAIN) else { panic!("somebody else wrote it since") };
+    assert_eq!((&*write.name.name, &*write.revision), ("a", "5"));
+    // One that is refused comes after the others, whatever was heard of it.
+    let mut ledger = self::ledger(&["a", "b"], &["a", "b"]);
+    ledger.want(Some(addresses(&["192.0.2.1"])));
+    let Next::Write(write) = ledger.next(now) else { panic!() };
+    ledger.hear(name("a"), status("5", &[]));
+    ledger.done(write, Outcome::Refused, now);
+    assert_eq!(writes(&mut ledger, now), ["b", "a"]);
+}
+
+#[test]
+fn a_server_that_answers_between_two_failures_is_asked_as_soon_again_as_after_one() {
+    let now = Instant::now();
+    let names = ["a", "b", "c", "d"];
+    let mut ledger = ledger(&names, &names);
+    ledger.want(Some(addresses(&["192.0.2.1"])));
+    for (outcome, at, waits) in [
+        (Outcome::Failed, now, true),
+        (Outcome::Written("9".into()), now + PAUSE, false),
+        (Outcome::Failed, now + PAUSE, true),
+    ] {
+        let Next::Write(write) = ledger.next(at) else { panic!() };
+        ledger.done(write, outcome, at);
+        if waits {
+            assert_eq!(ledger.next(at), Next::Wait(PAUSE));
+        }
+    }
+}
+
+/// What is made again under a name has no past, and what is gone takes no room.
+#[test]
+fn one_that_is_gone_is_forgotten() {
+    let now = Instant::now();
+    let mut ledger = ledger(&["a"], &["a"]);
+    ledger.want(Some(addresses(&["192.0.2.1"])));
+    assert_eq!(writes(&mut ledger, now), ["a"]);
+    ledger.hear(name("a"), None);
+    assert!(ledger.written.is_empty());
+    ledger.hear(name("a"), status("7", &[]));
+    assert_eq!(writes(&mut ledger, now), ["a"], "at once");
+    ledger.hear(name("a"), status("8", &[]));
+    ledger.hear(name("a"), None);
+    assert!(ledger.ready.is_empty() && ledger.doubtful.is_empty() && ledger.aside.is_empty());
 }
 
 #[test]
@@ -236,6 +308,15 @@ fn whoever_undoes_it_is_answered_ever_more_seldom_and_told_of_once() {
     }
     assert_eq!(waits, [10, 20, 40, 80, 160, 320, 600, 600, 600]);
     assert_eq!(told, 1);
+    // Who has left it alone for long enough is met as if for the first time.
+    now += AGAIN_MOST * 2 + AGAIN;
+    for expected in [Next::Nothing, Next::Wait(AGAIN)] {
+        ledger.hear(name("a"), status("99", &["198.51.100.1"]));
+        match expected {
+            Next::Nothing => assert_eq!(writes(&mut ledger, now), ["a"]),
+            expected => assert_eq!(ledger.next(now), expected),
+        }
+    }
     // Another address is no matter of theirs.
     ledger.want(Some(addresses(&["192.0.2.2"])));
     assert_eq!(writes(&mut ledger, now), ["a"]);

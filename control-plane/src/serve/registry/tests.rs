@@ -135,6 +135,7 @@ fn silent_proxies_are_so_many_at_most() {
         registry.list().iter().all(|proxy| &*proxy.id != "host0-1"),
         "the one that is silent longest went"
     );
+    assert!(!registry.missed().is_nobody(), "and serves on, perhaps");
 }
 
 #[test]
@@ -268,4 +269,72 @@ fn one_that_has_just_come_is_not_behind_since_the_beginning_of_time() {
         (figures.listed[0].behind, &*figures.listed[0].version),
         (figures.behind_most, "090909090909")
     );
+}
+
+#[test]
+fn in_sync_is_who_has_the_newest_of_both_lanes_and_is_neither_astray_nor_silent() {
+    let registry = Arc::new(Registry::default());
+    let (mut store, published) = Store::new(Lineage([1; 16]), clock::now());
+    store.commit(Changes::default(), clock::now(), clock::wall());
+    let head = published.head();
+    let at = |lane| Standing { root: Some(head.lane(lane).root), ..Standing::default() };
+    let astray = |lane| Standing { diverged: true, ..at(lane) };
+    let seat = enter(&registry, "a-1");
+    let is = |config: Standing, live: Standing| {
+        seat.update(&config, &live, clock::wall());
+        let proxy = registry.list().remove(0);
+        (proxy.is_in_sync(&head), proxy.is_diverged())
+    };
+    assert_eq!(is(Standing::default(), at(Lane::Live)), (false, false));
+    assert_eq!(is(at(Lane::Config), Standing::default()), (false, false));
+    assert_eq!(is(astray(Lane::Config), at(Lane::Live)), (false, true));
+    assert_eq!(is(at(Lane::Config), astray(Lane::Live)), (false, true));
+    assert_eq!(is(at(Lane::Config), at(Lane::Live)), (true, false));
+    drop(seat);
+    assert!(!registry.list()[0].is_in_sync(&head), "nobody knows where it is");
+}
+
+/// Two processes of one name on one host: that one of them is there says nothing of the other.
+#[test]
+fn who_was_here_all_the_time_takes_nobody_s_place() {
+    let registry = Arc::new(Registry::new(Duration::ZERO));
+    let missed = || [(Arc::from("pod-x-1"), Arc::from("node"))];
+    let here = enter(&registry, "pod-x-2");
+    registry.miss(missed());
+    registry.is_elsewhere("pod-x-2", "node", true);
+    assert!(!registry.missed().is_nobody());
+    let back = enter(&registry, "pod-x-1");
+    assert!(registry.missed().is_nobody(), "it is here itself");
+    here.leave();
+    back.leave();
+    assert!(registry.have_all_left(clock::now()));
+}
+
+#[test]
+fn a_stream_that_was_replaced_says_nothing_more_of_its_proxy() {
+    let registry = Arc::new(Registry::default());
+    let [one, two] = [Claim::random(), Claim::random()];
+    let first = registry.enter(&hello("a", None), one, "1", clock::wall()).unwrap();
+    let _second = registry.enter(&hello("a", Some(one)), two, "2", clock::wall()).unwrap();
+    let late = Standing { root: Some(Root([9; 16])), ..Standing::default() };
+    first.update(&late, &late, clock::wall());
+    assert_eq!(registry.list()[0].config.root, None);
+    first.leave();
+    assert_eq!(registry.len(), 1);
+}
+
+#[test]
+fn a_namesake_on_another_node_is_somebody_else() {
+    let registry = Arc::new(Registry::default());
+    let elsewhere = |id: &str| {
+        let hello = Hello { node: "other".into(), ..hello(id, None) };
+        registry.enter(&hello, Claim::random(), "1", clock::wall()).unwrap()
+    };
+    drop(enter(&registry, "pod-x-1"));
+    let there = elsewhere("pod-x-2");
+    assert_eq!(ids(&registry), [("pod-x-1".to_owned(), true), ("pod-x-2".to_owned(), false)]);
+    registry.miss([("pod-y-1".into(), "node".into())]);
+    let _also_there = elsewhere("pod-y-2");
+    assert!(!registry.missed().is_nobody());
+    drop(there);
 }
