@@ -13,6 +13,8 @@ use shared::resource::{Certificate, Denial, Endpoints, Host, Tls};
 use shared::snapshot::Snapshot;
 use shared::version::{Claim, Lineage, Version};
 
+mod parts;
+
 use super::*;
 use crate::placed::{Made, News, Places};
 use crate::serve::message::{Hello, Resume};
