@@ -196,6 +196,9 @@ mod tests {
         waits.await;
         assert!(barrier.has_passed(first) && !barrier.has_passed(late));
         assert_eq!(barrier.begin().await, late);
+        barrier.pass(late);
+        barrier.pass(first);
+        assert!(barrier.has_passed(late), "an old one that is said again takes nothing back");
     }
 
     fn whence(seq: u64) -> Option<Whence> {
@@ -264,6 +267,23 @@ mod tests {
         assert_eq!(long[1], millis(4_000), "a second of what is to be free is left later");
         for pair in long[1..].windows(2) {
             assert_eq!(pair[1] - pair[0], millis(4_000));
+        }
+    }
+
+    #[test]
+    fn quiet_hours_are_not_saved_up() {
+        let (mut now, mut pace) = (clock::now(), Pace::default());
+        for _ in 0..2 {
+            let mut times = Vec::new();
+            for _ in 0..BURST + 2 {
+                now = pace.next().map_or(now, |next| next.max(now));
+                times.push(now);
+                pace.began = Some(now);
+                pace.over(now);
+            }
+            let last = &times[BURST as usize..];
+            assert_eq!((times[0], last[1] - last[0]), (times[BURST as usize - 1], GAP));
+            now += Duration::from_secs(3_600);
         }
     }
 

@@ -216,3 +216,20 @@ proptest! {
         prop_assert!(read(&packed).map_or(true, |it| it == back));
     }
 }
+
+#[test]
+fn a_note_is_of_bounded_length() {
+    let note = "ä".repeat(NOTE_MAX + 1);
+    let pin = Pin::new(How::Pin, Root::default(), Snapshot::default(), UNIX_EPOCH, HOUR, &note);
+    assert_eq!(pin.note, "ä".repeat(NOTE_MAX));
+}
+
+/// What a later build has decided may hold what this one cannot read.
+#[test]
+fn a_pin_of_a_later_build_is_told_by_its_schema_or_its_bytes() {
+    let pin = || pin_of(Snapshot::default());
+    assert!(!pin().is_of_later_build());
+    assert!(Pin { schema: pin().schema + 1, ..pin() }.is_of_later_build());
+    assert!(Pin { compile_revision: pin().compile_revision + 1, ..pin() }.is_of_later_build());
+    assert!(!Pin { compile_revision: pin().compile_revision - 1, ..pin() }.is_of_later_build());
+}

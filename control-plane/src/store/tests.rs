@@ -140,3 +140,25 @@ fn a_restart_while_a_version_is_pinned_is_no_new_version() {
     step(&mut store, host("b"), Some(&back));
     assert_eq!(roots(&published), before);
 }
+
+/// A record that cannot be read, or is not in force yet, changes nothing that is offered: who ends it has to name it all the same.
+#[test]
+fn what_is_on_record_of_a_pin_is_told_where_nothing_else_changes() {
+    let (mut store, published) = Store::new(Lineage([1; 16]), shared::clock::now());
+    step(&mut store, host("a"), None);
+    let changes = Changes { on_record: Some("7".into()), ..Changes::default() };
+    store.commit(changes, shared::clock::now(), shared::clock::wall());
+    assert_eq!(published.head().on_record.as_deref(), Some("7"));
+}
+
+#[test]
+fn what_is_held_back_can_be_looked_at_at_once() {
+    let (mut store, published) = Store::new(Lineage([1; 16]), shared::clock::now());
+    step(&mut store, host("a"), None);
+    let stays = pin(&published.head().config.snapshot, "1");
+    step(&mut store, Delta::default(), Some(&stays));
+    assert_eq!(published.head().unreleased(), 0);
+    step(&mut store, host("b"), Some(&stays));
+    let head = published.head();
+    assert_eq!((head.unreleased(), head.history.newest().map(|it| it.released)), (1, Some(false)));
+}

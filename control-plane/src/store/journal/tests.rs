@@ -121,3 +121,24 @@ fn records_that_were_changed_are_not_believed() {
         bytes[place] ^= 1;
     }
 }
+
+/// The first commit of a process is all that there is. What it changed is what differs from the version before.
+#[test]
+fn what_changed_while_no_process_was_there_is_counted_from_the_version_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let both = |a: u8, b: u8| {
+        let key = ResourceKey::new(Kind::Host, "b.test");
+        let up = vec![Arc::new(Entry::from_body(key, 1, vec![b].into()))];
+        host(a).squash(Delta { up, removed: Vec::new() })
+    };
+    let commit = |store: &mut Store, config: Delta| {
+        let changes = Changes { config, ..Changes::default() };
+        store.commit(changes, shared::clock::now(), shared::clock::wall())
+    };
+    let (mut store, _published) = start(dir.path());
+    commit(&mut store, both(1, 1));
+    stop(store, dir.path(), 1);
+    let (mut store, published) = start(dir.path());
+    commit(&mut store, both(1, 2));
+    assert_eq!(published.head().history.newest().map(|it| it.changed), Some(1));
+}

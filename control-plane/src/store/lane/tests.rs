@@ -142,7 +142,24 @@ fn old_removals_are_forgotten_and_cursors_before_them_with_them() {
     let later = start + TOMBSTONE_AGE + Duration::from_secs(1);
     log.commit(Delta { up: vec![entry(1, 1)], removed: Vec::new() }, later);
     assert_eq!(log.graves.len(), TOMBSTONES_MIN);
+    assert_eq!(
+        (log.state.newest.len(), log.state.by_seq.len()),
+        (TOMBSTONES_MIN + 1, TOMBSTONES_MIN + 1),
+        "nothing is left of what is forgotten"
+    );
     assert_eq!(log.state.horizon, Seq(11));
     assert!(log.state.after(Seq(10)).is_none());
     assert!(log.state.after(Seq(11)).is_some());
+}
+
+/// It is begun once for all who want it, and of the state that there is then.
+#[test]
+fn a_full_sync_is_of_the_newest_state() {
+    let (mut log, _) = log(&[vec![(1, Some(1))]]);
+    assert!(log.state.last_frames().is_none(), "nobody is one behind the first state");
+    assert_eq!(log.state.full().count(), 1);
+    log.commit(Delta { up: vec![entry(1, 2)], removed: Vec::new() }, shared::clock::now());
+    let mut fresh = Snapshot::default();
+    replay(&mut fresh, log.state.full());
+    assert_eq!(fresh.root(), log.state.root);
 }

@@ -158,6 +158,8 @@ fn a_backend_reads_the_route_that_was_chosen() {
         ("/public/%0a%0a%0a%0a%0a", Err(())),
         ("/public;x/y", Err(())),
         ("/public/../../admin", Err(())),
+        // Harmless as it came; in the normal form, `/public/..\x`, a backslash that is a slash would lead out.
+        ("/./public/a\\b/../..\\x", Err(())),
     ] {
         assert_eq!(verdict(raw), expected, "{raw}");
     }

@@ -165,6 +165,13 @@ fn a_slot_is_asked_for_once_and_by_who_answers_at_once() {
     assert_eq!((actions.slot, sent(&actions, Lane::Live)), (Slot::Want, vec![Mode::Full]), "it has answered");
     plane.commit(Delta::default(), entry(Kind::Endpoints, "a/b", 2), now);
     assert_eq!(session.on(Event::Head(plane.published.head()), now).slot, Slot::Keep);
+    // A difference that is long is as much work as everything.
+    let has = these(["a/c".to_owned()]);
+    let (mut session, _) = asked(&large(now), &has, now);
+    session.on(inventory(has.digests(), Vec::new()), now);
+    let bucket = shared::snapshot::bucket_of(&ResourceKey::new(Kind::Endpoints, "a/c"));
+    let actions = session.on(entries(&has, &[bucket]), now);
+    assert_eq!((actions.slot, sent(&actions, Lane::Live)), (Slot::Want, vec![Mode::Inventory; 2]));
 }
 
 #[test]
@@ -359,4 +366,39 @@ fn an_inventory_holds_what_was_asked_for_of_its_own_lane() {
     let (mut session, _) = asked(&plane, &has, now);
     session.on(inventory(has.digests(), Vec::new()), now);
     assert_eq!(session.on(cut(), now).end, None);
+}
+
+#[test]
+fn a_place_that_the_log_has_forgotten_is_none_to_go_on_from() {
+    let now = shared::clock::now();
+    let mut plane = plane(now);
+    let mut proxy = Proxy::default();
+    let mut link = Link::open(&plane, &proxy, true, now);
+    settle(&mut plane, &mut link, &mut proxy, now);
+    let keys = || (0..10_100).map(|at| ResourceKey::new(Kind::Endpoints, format!("many/{at}")));
+    let up = keys().map(|key| Arc::new(Entry::from_body(key, 1, vec![1].into()))).collect();
+    plane.commit(Delta::default(), Delta { up, removed: Vec::new() }, now);
+    let removed = keys().map(|key| Removal { key, gone: true }).collect();
+    plane.commit(Delta::default(), Delta { up: Vec::new(), removed }, now);
+    plane.commit(Delta::default(), entry(Kind::Endpoints, "a/b", 2), now + Duration::from_secs(3_600));
+    let link = Link::open(&plane, &proxy, true, now);
+    let Out::Welcome(welcome) = &link.down[0] else { panic!("expected a welcome") };
+    assert_eq!(welcome.lanes.first().map(|(_, start, _)| *start), Some(Start::Full));
+}
+
+#[test]
+fn a_pin_is_told_with_the_welcome() {
+    let now = shared::clock::now();
+    let plane = plane(now);
+    let config = plane.published.head().config.snapshot.clone();
+    let lasts = Duration::from_secs(60);
+    let pin =
+        crate::pin::Pin::new(crate::pin::How::Pin, config.root(), config, shared::clock::wall(), lasts, "");
+    let Plane { mut store, published, .. } = plane;
+    let until = pin.until;
+    store.commit(Changes { pin: Some(Arc::new(pin)), ..Changes::default() }, now, shared::clock::wall());
+    let mut session = Session::new("default".into(), published.head(), Claim([7; 16]), now);
+    let actions = session.on(Event::Message(ProxyMessage::Hello(Proxy::default().hello())), now);
+    let [Out::Welcome(welcome), ..] = &actions.out[..] else { panic!("{actions:?}") };
+    assert_eq!(welcome.pinned_until, until);
 }
