@@ -145,6 +145,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/local/nonces.rs", &[Rustls]),
     ("data-plane/src/local/pipes.rs", &[Tokio]),
     ("data-plane/src/local/relay.rs", &[Tokio]),
+    ("data-plane/src/local/stint.rs", &[Tokio]),
     ("data-plane/src/local*", &[]),
     ("data-plane/src/http*", &[Tokio, Hyper, Http, Rustls]),
     ("data-plane/src/upstream/pool*", &[Tokio, Hyper, Http, Rustls, DashMap]),

@@ -14,6 +14,7 @@ use super::Local;
 use super::buffers::Buffers;
 use super::pipes::{Filled, Pipe, Pipes};
 use super::quota::{Quota, Share};
+use super::stint::{STINT, poll_others};
 use super::timer::Timer;
 use crate::codec::stream::{ROOM, Stream, poll_fill};
 use bytes::{Buf, BytesMut};
@@ -148,6 +149,7 @@ impl Direction {
         T: Stream,
     {
         let Lent { buffers, quota, .. } = lent;
+        let begun = self.moved;
         loop {
             while !self.buffer.is_empty() {
                 let Poll::Ready(written) = Pin::new(&mut *to).poll_write(cx, &self.buffer) else {
@@ -173,6 +175,7 @@ impl Direction {
                     self.state = State::Over;
                     continue;
                 }
+                State::Open if self.moved - begun >= STINT => return poll_others(cx),
                 State::Open => {}
             }
             if self.moved >= PLENTY
@@ -278,6 +281,29 @@ mod tests {
         assert_eq!(seen, "left over, and what follows");
         assert_eq!(direction.moved, seen.len() as u64);
         assert_eq!(direction.buffer.capacity(), 0);
+    }
+
+    /// The runtime counts calls: unbounded, this would move 4 MiB at once.
+    #[tokio::test]
+    async fn a_fast_stream_gives_way() {
+        let buffers = Buffers::new();
+        let (quota, pipes) = (Quota::new(Budget::new(1 << 20)), Pipes::new(Budget::new(0)));
+        let lent = Lent { buffers: &buffers, quota: &quota, pipes: &pipes };
+        let (mut source, mut from) = duplex(8 << 20);
+        let (mut to, _sink) = duplex(8 << 20);
+        source.write_all(&vec![b'x'; 6 << 20]).await.unwrap();
+        drop(source);
+        let mut direction = Direction::new(BytesMut::new());
+        let (mut before, mut polls) = (0, 0);
+        poll_fn(|cx| {
+            let polled = direction.step(&mut from, &mut to, lent, cx);
+            assert!(direction.moved - before <= STINT + (64 << 10), "{} at once", direction.moved - before);
+            (before, polls) = (direction.moved, polls + 1);
+            polled
+        })
+        .await
+        .unwrap();
+        assert!(direction.moved == 6 << 20 && polls >= 6, "{polls}");
     }
 
     #[tokio::test]

@@ -640,6 +640,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("local::pipes::PASSED_OVER", "how seldom the kernel is asked again"),
     ("local::shares::OF_NAMESPACE", "the parts of a limit"),
     ("local::shares::OF_OWNER", "the parts of a limit"),
+    ("local::stint::STINT", "what is moved at a time"),
     ("local::timer::NEVER", "no time"),
     ("local::timer::SILENCE", "how long a connection that says nothing has a task"),
     ("local::timer::TICK", "how coarse times are"),

@@ -17,6 +17,7 @@ use crate::http::reply::{Reply, ReplyBody};
 use crate::local::Local;
 use crate::local::pipes::{Filled, Pipe};
 use crate::local::quota::Share;
+use crate::local::stint::{STINT, poll_others};
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
 
@@ -106,6 +107,7 @@ impl Answer<'_> {
         info: &mut RequestInfo,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), ProxyError>> {
+        let begun = self.written();
         loop {
             // All that is there without waiting goes out with one call.
             let (hungry, broken) = match self.gather(body, info) {
@@ -155,6 +157,9 @@ impl Answer<'_> {
             }
             if self.ended {
                 return Poll::Ready(Ok(()));
+            }
+            if self.written() - begun >= STINT {
+                return poll_others(cx);
             }
             if !hungry {
                 continue;
