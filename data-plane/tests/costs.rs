@@ -81,7 +81,7 @@ fn a_long_answer_is_not_read() {
     assert!(reads < 8.0 && moves >= 2.0, "{reads} reads and {moves} moves a megabyte");
 }
 
-/// Nor what passes through a TCP service, either way: two megabytes were 130 reads and as many writes.
+/// Nor what passes through a TCP service, either way.
 #[test]
 fn a_long_session_is_not_read() {
     const ROUNDS: usize = 20;
