@@ -144,7 +144,11 @@ async fn a_certificate_of_the_authority_is_shown_and_believed_with_the_chart_s_r
     is_asked().await;
     let bundle = async || api.read(&hook).await.unwrap()["webhooks"][0]["clientConfig"]["caBundle"].clone();
     let roots = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "firth", "name": "firth-ca"}});
-    let roots = api.read(&roots).await.unwrap()["data"]["ca.pem"].as_str().unwrap().to_owned();
+    let roots = eventually("the roots are published", || async {
+        let published = api.read(&roots).await.map_err(|error| error.to_string())?;
+        published["data"]["ca.pem"].as_str().map(str::to_owned).ok_or_else(|| "no roots".to_owned())
+    })
+    .await;
     assert_eq!(bundle().await, BASE64_STANDARD.encode(&roots), "what proxies believe, and nobody else's");
 
     // Somebody installs it again, and replicas start again: it is the same authority.
