@@ -164,6 +164,23 @@ impl Disk {
         Ok(scan)
     }
 
+    /// Whether what changes at some paths says nothing of what was read at others: they are other files, and no link leads to
+    /// any.
+    pub(super) fn are_apart(
+        &self,
+        read: &BTreeMap<PathBuf, Touched>,
+        changed: &BTreeMap<PathBuf, Touched>,
+    ) -> bool {
+        let is_file = |path: &PathBuf| match place(&self.root, path) {
+            None => true,
+            Some(Place::Mount(_)) => false,
+            Some(Place::Shown(_)) => fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()),
+        };
+        let are_others =
+            changed.keys().all(|path| place(&self.root, path).is_none() || !read.contains_key(path));
+        are_others && self.trails.is_empty() && changed.keys().chain(read.keys()).all(is_file)
+    }
+
     /// Looks at one path. True where that is not enough.
     fn look_at(&mut self, name: &Path, path: &FilePath, touched: Touched, found: &mut Found) -> bool {
         let is_folder = self.folders.contains(name) || self.unread.contains(name);

@@ -67,6 +67,17 @@ impl Notice {
         std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Gives back what was taken, to be taken the next time.
+    pub(super) fn put_back(&self, paths: BTreeMap<PathBuf, Touched>) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        for (path, touched) in paths {
+            let entry = pending.paths.entry(path).or_insert(touched);
+            *entry = touched.max(*entry);
+        }
+        drop(pending);
+        self.wake.notify_one();
+    }
+
     fn gather(&self, result: notify::Result<notify::Event>) {
         let event = match result {
             Ok(event) if event.need_rescan() => {

@@ -72,6 +72,12 @@ impl Reader {
             if seen.lost.is_some() || (paths.is_empty() && !is_doubtful) {
                 return Ok(());
             }
+            if !is_doubtful && self.are_apart(seen, &paths).await? {
+                // All that was read stood so when the queue was heard before, and all that had changed until then was read.
+                // What changed since is for the next look: a folder that is written without end would never come to rest.
+                self.notice.put_back(paths);
+                return Ok(());
+            }
             if is_doubtful {
                 // All of it, for a folder may have come or gone over what was found before.
                 paths.extend(seen.paths.keys().map(|path| (path.clone(), Touched::Content)));
@@ -81,6 +87,18 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    async fn are_apart(
+        &mut self,
+        seen: &Seen,
+        changed: &BTreeMap<PathBuf, Touched>,
+    ) -> Result<bool, FolderError> {
+        if seen.scan.whole.is_some() {
+            return Ok(false);
+        }
+        let (read, changed) = (seen.paths.clone(), changed.clone());
+        self.disk(move |disk| disk.are_apart(&read, &changed)).await
     }
 
     /// Adds what is at some paths now. False where the folder cannot be read.

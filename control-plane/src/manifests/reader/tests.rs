@@ -151,6 +151,61 @@ async fn what_changed_before_what_was_read_is_told_with_it() {
     }
 }
 
+/// Of each pair of files one says `on` at any time, whoever writes how fast.
+#[tokio::test]
+async fn what_is_written_without_end_is_told_as_it_was_at_one_time() {
+    const PAIRS: usize = 8;
+    let dir = tempfile::tempdir().unwrap();
+    let write = {
+        let dir = dir.path().to_owned();
+        move |file: String, says: &str| {
+            fs::write(dir.join(".draft"), ingress(&format!("{says}-{file}"))).unwrap();
+            fs::rename(dir.join(".draft"), dir.join(format!("{file}.yaml"))).unwrap();
+        }
+    };
+    for pair in 0..PAIRS {
+        write(format!("{pair}a"), "on");
+        write(format!("{pair}b"), "off");
+    }
+    let (mut reader, mut heard, _slices) = reader(dir.path());
+    reader.start(Vec::new()).await.unwrap();
+    let writing = std::thread::spawn(move || {
+        for round in 0..800 {
+            // Sooner than anybody looks twice, for longer than anybody waits.
+            std::thread::sleep(Duration::from_millis(1));
+            let (pair, turn) = (round % PAIRS, round / PAIRS % 2);
+            let [first, second] = if turn == 0 { ["b", "a"] } else { ["a", "b"] };
+            write(format!("{pair}{first}"), "on");
+            write(format!("{pair}{second}"), "off");
+        }
+    });
+    let (mut present, mut looks) = (BTreeSet::new(), 0);
+    loop {
+        let is_over = writing.is_finished();
+        while let Ok(input) = heard.try_recv() {
+            let Input::Events(events) = input else { continue };
+            for event in events {
+                match event {
+                    Event::Applied { object, .. } => present.insert(object.reference().name.name.to_string()),
+                    Event::Deleted(object) => present.remove(&object.name.name.to_string()),
+                    _ => false,
+                };
+            }
+            for pair in 0..PAIRS {
+                let is_on = ["a", "b"].iter().any(|file| present.contains(&format!("on-{pair}{file}")));
+                assert!(is_on, "look {looks}, pair {pair}: {present:?}");
+            }
+        }
+        if is_over && looks > 0 {
+            break;
+        }
+        let pending = reader.notice.take();
+        reader.look(pending).await.unwrap();
+        looks += 1;
+    }
+    writing.join().unwrap();
+}
+
 #[tokio::test]
 async fn what_is_in_a_folder_that_cannot_be_read_stays() {
     let dir = tempfile::tempdir().unwrap();
