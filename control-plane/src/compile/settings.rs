@@ -2,6 +2,7 @@
 
 pub mod table;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -55,6 +56,14 @@ impl Compiled {
     }
 }
 
+/// A value as rows read it: of a key whose numbers may say their base, in decimal. `None`: it is no number.
+fn in_decimal<'a>(key: &str, text: &'a str) -> Option<Cow<'a, str>> {
+    if !is_number(key) {
+        return Some(Cow::Borrowed(text));
+    }
+    value::integer_of_any_base(text).map(|number| Cow::Owned(number.to_string()))
+}
+
 /// The settings of the fleet and what is wrong with its ConfigMap. A missing ConfigMap is all defaults.
 ///
 /// A value that is not understood leaves that key's default, the others count (configmap.md 0).
@@ -75,23 +84,20 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
         match Status::of(key) {
             None => fault(Severity::Warning, "unknown key, it has no effect".into()),
             Some(_) if text.is_empty() => {}
-            Some(Status::Default(_)) if is_number(key) && value::integer_of_any_base(text).is_none() => {
-                fault(
-                    Severity::Warning,
-                    format!(
-                        "expected a whole number (octal behind a 0), got {}: the default counts",
-                        shown(text)
-                    ),
-                );
-            }
-            Some(Status::Default(row)) => {
-                let number = value::integer_of_any_base(text).filter(|_| is_number(key));
-                let number = number.map(|number| number.to_string());
-                let text = number.as_deref().unwrap_or(text);
-                let (denies, said) = row_of(row, key, text, &mut settings, &mut refs);
-                guard = denies.then_some(Guard::Addresses);
-                faults.extend(said);
-            }
+            Some(Status::Default(row)) => match in_decimal(key, text) {
+                None => {
+                    let got = shown(text);
+                    fault(
+                        Severity::Warning,
+                        format!("expected a whole number (octal behind a 0), got {got}: the default counts"),
+                    );
+                }
+                Some(text) => {
+                    let (denies, said) = row_of(row, key, &text, &mut settings, &mut refs);
+                    guard = denies.then_some(Guard::Addresses);
+                    faults.extend(said);
+                }
+            },
             Some(Status::Guards(which)) => guard = keeps_out(key, text).then_some(which),
             Some(Status::AllowedHeaders) => {
                 let names = value::list(text).map(str::to_owned);
