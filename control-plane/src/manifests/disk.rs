@@ -171,14 +171,16 @@ impl Disk {
         read: &BTreeMap<PathBuf, Touched>,
         changed: &BTreeMap<PathBuf, Touched>,
     ) -> bool {
-        let is_file = |path: &PathBuf| match place(&self.root, path) {
+        let is_apart = |path: &PathBuf, others: &BTreeMap<PathBuf, Touched>| match place(&self.root, path) {
             None => true,
             Some(Place::Mount(_)) => false,
-            Some(Place::Shown(_)) => fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()),
+            Some(Place::Shown(_)) => {
+                !others.contains_key(path) && fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file())
+            }
         };
-        let are_others =
-            changed.keys().all(|path| place(&self.root, path).is_none() || !read.contains_key(path));
-        are_others && self.trails.is_empty() && changed.keys().chain(read.keys()).all(is_file)
+        self.trails.is_empty()
+            && changed.keys().all(|path| is_apart(path, read))
+            && read.keys().all(|path| is_apart(path, changed))
     }
 
     /// Looks at one path. True where that is not enough.

@@ -69,10 +69,18 @@ impl Notice {
 
     /// Gives back what was taken, to be taken the next time.
     pub(super) fn put_back(&self, paths: BTreeMap<PathBuf, Touched>) {
+        self.add(paths);
+    }
+
+    fn add(&self, paths: impl IntoIterator<Item = (PathBuf, Touched)>) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         for (path, touched) in paths {
             let entry = pending.paths.entry(path).or_insert(touched);
             *entry = touched.max(*entry);
+        }
+        if pending.paths.len() > MAX_PATHS {
+            pending.paths.clear();
+            pending.lost = Some(format!("more than {MAX_PATHS} files changed at once"));
         }
         drop(pending);
         self.wake.notify_one();
@@ -101,17 +109,7 @@ impl Notice {
             }
             return;
         }
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        for path in event.paths {
-            let entry = pending.paths.entry(path).or_insert(touched);
-            *entry = touched.max(*entry);
-        }
-        if pending.paths.len() > MAX_PATHS {
-            pending.paths.clear();
-            pending.lost = Some(format!("more than {MAX_PATHS} files changed at once"));
-        }
-        drop(pending);
-        self.wake.notify_one();
+        self.add(event.paths.into_iter().map(|path| (path, touched)));
     }
 
     /// Has everything looked at, for something was lost.
