@@ -4,7 +4,7 @@ use shared::version::{Claim, Lineage, Root, Seq, Version};
 
 use super::*;
 use crate::placed::{Made, News};
-use crate::serve::message::{Hello, Resume};
+use crate::serve::message::Hello;
 use crate::serve::refusals::Refusals;
 use crate::serve::registry::{Parting, Registry, Seat};
 use crate::serve::session::Standing;
@@ -53,17 +53,7 @@ fn problems(faults: &[(&str, &str)]) -> Problems {
 }
 
 fn connect(registry: &Arc<Registry>, id: &str) -> Seat {
-    let hello = Hello {
-        id: id.into(),
-        node: id.into(),
-        zone: "".into(),
-        group: String::new(),
-        config: Resume::default(),
-        live: Resume::default(),
-        inventory: false,
-        claim: None,
-        compiled: 0,
-    };
+    let hello = Hello { node: id.into(), ..Hello::of(id) };
     registry.enter(&hello, Claim::random(), "", clock::wall()).unwrap()
 }
 

@@ -13,7 +13,7 @@ use crate::event::{PinChange, PinRefused};
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::pin;
 use crate::problem::{Problem, Severity};
-use crate::serve::message::{Hello, Resume};
+use crate::serve::message::Hello;
 use crate::serve::session::Standing;
 use crate::store::{Changes, Store};
 
@@ -87,17 +87,7 @@ impl Bench {
 }
 
 pub(super) fn proxy(registry: &Arc<Registry>, id: &str) -> crate::serve::registry::Seat {
-    let hello = Hello {
-        id: id.into(),
-        node: "node-1".into(),
-        zone: "".into(),
-        group: "default".to_owned(),
-        config: Resume::default(),
-        live: Resume::default(),
-        inventory: false,
-        claim: None,
-        compiled: 0,
-    };
+    let hello = Hello { node: "node-1".into(), group: "default".to_owned(), ..Hello::of(id) };
     registry.enter(&hello, Claim::random(), "127.0.0.1:1", clock::wall()).unwrap()
 }
 

@@ -17,7 +17,7 @@ mod parts;
 
 use super::*;
 use crate::placed::{Made, News, Places};
-use crate::serve::message::{Hello, Resume};
+use crate::serve::message::Hello;
 use crate::serve::refusals::Refusals;
 use crate::serve::registry::{Registry, Seat};
 use crate::serve::session::Standing;
@@ -227,18 +227,7 @@ impl World {
             }
             Act::Diverge(proxy, diverged) => self.standing[proxy][0].diverged = diverged,
             Act::Connect(proxy) => {
-                let id = format!("host{proxy}-{proxy:016x}");
-                let hello = Hello {
-                    id: id.as_str().into(),
-                    node: "".into(),
-                    zone: "".into(),
-                    group: String::new(),
-                    config: Resume::default(),
-                    live: Resume::default(),
-                    inventory: false,
-                    claim: None,
-                    compiled: 0,
-                };
+                let hello = Hello::of(&format!("host{proxy}-{proxy:016x}"));
                 if self.seats[proxy].is_none() {
                     self.standing[proxy] = Default::default();
                     let seat = self.registry.enter(&hello, Claim::random(), "", clock::wall());

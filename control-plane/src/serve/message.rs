@@ -60,6 +60,22 @@ pub struct Hello {
 }
 
 impl Hello {
+    /// Of a proxy that has nothing, in the group without a name.
+    #[cfg(test)]
+    pub fn of(id: &str) -> Self {
+        Self {
+            id: id.into(),
+            node: "".into(),
+            zone: "".into(),
+            group: String::new(),
+            config: Resume::default(),
+            live: Resume::default(),
+            inventory: false,
+            claim: None,
+            compiled: 0,
+        }
+    }
+
     /// Takes out what it has on a lane.
     pub fn take(&mut self, lane: Lane) -> Resume {
         std::mem::take(match lane {

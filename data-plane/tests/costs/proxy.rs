@@ -13,6 +13,7 @@ use shared::resource::{
     Backend, EndpointPort, Endpoints, Host, Listener, PathType, PortRule, Resource, Route, StreamService,
     Transport,
 };
+use test_kit::ports::refusing;
 
 use super::counted::{self, Allocated};
 use super::harness::{self, PATIENCE, Proxy, eventually, to};
@@ -100,16 +101,6 @@ impl Scene {
         proxy.service("echo", Backend::default());
         proxy.endpoints("echo", &[endpoint]);
     }
-}
-
-/// A port that nobody is given who does not name it: a socket has it until this process ends, and does not listen.
-fn free() -> u16 {
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.set_reuseaddr(true).unwrap();
-    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-    let port = socket.local_addr().unwrap().port();
-    std::mem::forget(socket);
-    port
 }
 
 /// Hosts with a path each, which come all at once.
@@ -241,7 +232,7 @@ pub(crate) fn serve() {
     // One connection lasts to the end.
     let limits = Limits { requests: usize::MAX, ..Limits::default() };
     let mut proxy = Proxy::logging(log, PublicPorts::default(), limits, Budgets::default());
-    let port = free();
+    let port = refusing().port();
     scene.set_up(&mut proxy, endpoint, port);
     let ports = [proxy.http.port(), proxy.https.port(), port].map(u32::from);
     let hello = [ports[0], ports[1], worker(), ports[2]];

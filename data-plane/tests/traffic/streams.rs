@@ -10,17 +10,13 @@ use shared::policy::LocationPolicy;
 use shared::resource::{
     Backend, EndpointPort, Endpoints, Listener, PortRule, Resource, Settings, StreamService, Transport,
 };
+use test_kit::ports::refusing;
 
 use super::harness::*;
 
-/// A port that nobody is given who does not name it: a socket has it until this process ends, and does not listen.
+/// A port that nobody is given who does not name it.
 pub(crate) fn free() -> u16 {
-    let socket = tokio::net::TcpSocket::new_v4().unwrap();
-    socket.set_reuseaddr(true).unwrap();
-    socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-    let port = socket.local_addr().unwrap().port();
-    std::mem::forget(socket);
-    port
+    refusing().port()
 }
 
 pub(crate) fn tcp(port: u16) -> StreamService {

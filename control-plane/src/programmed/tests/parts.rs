@@ -88,18 +88,7 @@ impl Plane {
             Standing { root: Some(head.lane(lane).root), refused_total, refused, ..Standing::default() }
         };
         let registry = Arc::new(Registry::default());
-        let hello = Hello {
-            id: "p-1".into(),
-            node: "".into(),
-            zone: "".into(),
-            group: String::new(),
-            config: Resume::default(),
-            live: Resume::default(),
-            inventory: false,
-            claim: None,
-            compiled: 0,
-        };
-        let seat = registry.enter(&hello, Claim::random(), "", clock::wall()).unwrap();
+        let seat = registry.enter(&Hello::of("p-1"), Claim::random(), "", clock::wall()).unwrap();
         seat.update(&standing(Lane::Config, more[0]), &standing(Lane::Live, more[1]), clock::wall());
         let proxy = registry.list().remove(0);
         self.all(|extent| extent.state(&proxy))

@@ -6,22 +6,12 @@ use shared::version::{Lineage, Root, Version};
 
 use super::*;
 use crate::metrics::LISTED;
-use crate::serve::message::{Refused, Resume};
+use crate::serve::message::Refused;
 use crate::serve::refusals::Refusals;
 use crate::store::{Changes, Store};
 
 fn hello(id: &str, claim: Option<Claim>) -> Hello {
-    Hello {
-        id: id.into(),
-        node: "node".into(),
-        zone: "".into(),
-        group: String::new(),
-        config: Resume::default(),
-        live: Resume::default(),
-        inventory: false,
-        claim,
-        compiled: 0,
-    }
+    Hello { node: "node".into(), claim, ..Hello::of(id) }
 }
 
 #[tokio::test]

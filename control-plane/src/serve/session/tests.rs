@@ -54,15 +54,11 @@ impl Proxy {
             })
         };
         Hello {
-            id: "proxy-1".into(),
             node: "node".into(),
-            zone: "".into(),
             group: "default".into(),
             config: resume(Lane::Config),
             live: resume(Lane::Live),
-            inventory: false,
-            claim: None,
-            compiled: 0,
+            ..Hello::of("proxy-1")
         }
     }
 
@@ -539,6 +535,16 @@ fn chunks(link: &Link, wanted: Lane) -> usize {
     link.down.iter().filter(of_lane).count()
 }
 
+/// A new proxy to which CONFIG is on its way: it has answered for LIVE.
+fn begun_with_config(plane: &Plane, now: Instant) -> (Link, Proxy) {
+    let mut proxy = Proxy::default();
+    let mut link = Link::open(plane, &proxy, true, now);
+    while chunks(&link, Lane::Config) == 0 {
+        assert!(link.deliver_down(&mut proxy) | link.deliver_up(plane, now), "CONFIG follows LIVE");
+    }
+    (link, proxy)
+}
+
 #[test]
 fn without_a_slot_live_goes_on_and_config_waits() {
     let now = shared::clock::now();
@@ -623,11 +629,7 @@ fn who_loses_a_slot_over_config_asks_again_with_the_next_answer() {
     let now = shared::clock::now();
     let mut plane = Plane::new(1, now);
     plane.commit(entry(Kind::Host, "_", 1), entry(Kind::Endpoints, "a/b", 1), now);
-    let mut proxy = Proxy::default();
-    let mut link = Link::open(&plane, &proxy, true, now);
-    while chunks(&link, Lane::Config) == 0 {
-        assert!(link.deliver_down(&mut proxy) | link.deliver_up(&plane, now), "CONFIG follows LIVE");
-    }
+    let (mut link, mut proxy) = begun_with_config(&plane, now);
     while link.deliver_up(&plane, now) {}
     let later = link.session.deadline();
     let actions = link.session.on(Event::Tick, later);

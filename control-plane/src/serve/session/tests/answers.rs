@@ -179,11 +179,7 @@ fn without_its_slot_nothing_more_of_config_is_sent() {
     let now = shared::clock::now();
     let mut plane = Plane::new(1, now);
     plane.commit(big(Kind::Backend), entry(Kind::Endpoints, "a/b", 1), now);
-    let mut proxy = Proxy::default();
-    let mut link = Link::open(&plane, &proxy, true, now);
-    while chunks(&link, Lane::Config) == 0 {
-        assert!(link.deliver_down(&mut proxy) | link.deliver_up(&plane, now), "CONFIG follows LIVE");
-    }
+    let (mut link, mut proxy) = begun_with_config(&plane, now);
     while link.deliver_up(&plane, now) {}
     let later = link.session.deadline();
     assert_eq!(link.session.on(Event::Tick, later).slot, Slot::Release);
@@ -201,11 +197,7 @@ fn a_config_that_has_begun_goes_on_while_live_is_behind() {
     let now = shared::clock::now();
     let mut plane = Plane::new(1, now);
     plane.commit(big(Kind::Backend), entry(Kind::Endpoints, "a/b", 1), now);
-    let mut proxy = Proxy::default();
-    let mut link = Link::open(&plane, &proxy, true, now);
-    while chunks(&link, Lane::Config) == 0 {
-        assert!(link.deliver_down(&mut proxy) | link.deliver_up(&plane, now), "CONFIG follows LIVE");
-    }
+    let (mut link, _) = begun_with_config(&plane, now);
     plane.commit(entry(Kind::Host, "_", 2), big(Kind::Endpoints), now);
     link.on(Event::Head(plane.published.head()), &plane, now);
     let actions = link.session.on(ack(Lane::Config, 0, Root::default(), 1), now);
