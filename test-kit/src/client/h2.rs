@@ -1,24 +1,29 @@
-//! HTTP/2 by hyper's client, over TLS or with prior knowledge.
+//! HTTP/2 by h2's client, over TLS or with prior knowledge.
+//!
+//! Not by hyper's around it: where a server says that it goes away (GOAWAY) between a request's being written and the next
+//! look at the connection, that one resets the request on a machine of several threads, and no answer would be the server's.
 
+use std::future::{pending, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use h2::client::{self, SendRequest};
+use h2::{RecvStream, SendStream};
 use http::{Request, Response, Version};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use super::{Answer, tls};
 
+/// Bytes that a server may send ahead, of a stream and in all.
+const WINDOW: u32 = 2 << 20;
+
 /// One HTTP/2 connection. Requests may run at the same time.
 #[derive(Debug)]
 pub struct Connection {
-    requests: SendRequest<Full<Bytes>>,
+    requests: SendRequest<Bytes>,
     scheme: &'static str,
     /// Drives the connection while this lives.
     _driver: JoinSet<()>,
@@ -49,8 +54,9 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let opened = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-        let (requests, connection) = opened.map_err(io::Error::other)?;
+        let mut builder = client::Builder::new();
+        builder.enable_push(false).initial_window_size(WINDOW).initial_connection_window_size(WINDOW);
+        let (requests, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
             // How it ends is seen by the requests on it.
@@ -84,16 +90,24 @@ impl Connection {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let body = Full::new(Bytes::copy_from_slice(body));
-        let request = request.body(body).map_err(io::Error::other)?;
-        let response = self.requests.clone().try_send_request(request).await.map_err(|mut error| {
-            let kind = match error.take_message() {
-                Some(_) => io::ErrorKind::NotConnected,
-                None => io::ErrorKind::Other,
-            };
-            io::Error::new(kind, error.into_error())
-        });
-        answer(response?).await
+        if !body.is_empty() {
+            request = request.header("content-length", body.len());
+        }
+        let request = request.body(()).map_err(io::Error::other)?;
+        let unwritten = |error| io::Error::new(io::ErrorKind::NotConnected, error);
+        let mut requests = self.requests.clone().ready().await.map_err(unwritten)?;
+        let (response, stream) = requests.send_request(request, body.is_empty()).map_err(unwritten)?;
+        // Both ways at once: a server may answer before it has the whole body, and take the rest no more.
+        let send = async {
+            if !body.is_empty() {
+                send(stream, Bytes::copy_from_slice(body)).await;
+            }
+            pending().await
+        };
+        tokio::select! {
+            answered = async { answer(response.await?).await } => answered.map_err(io::Error::other),
+            never = send => never,
+        }
     }
 
     /// One GET.
@@ -105,17 +119,37 @@ impl Connection {
     }
 }
 
-async fn answer(response: Response<Incoming>) -> io::Result<Answer> {
-    let (head, body) = response.into_parts();
+/// Sends a body as the server takes it. What stops that is told by the answer.
+async fn send(mut stream: SendStream<Bytes>, mut body: Bytes) {
+    while !body.is_empty() {
+        stream.reserve_capacity(body.len());
+        let Some(Ok(some)) = poll_fn(|cx| stream.poll_capacity(cx)).await else {
+            return;
+        };
+        let part = body.split_to(some.min(body.len()));
+        if stream.send_data(part, body.is_empty()).is_err() {
+            return;
+        }
+    }
+}
+
+async fn answer(response: Response<RecvStream>) -> Result<Answer, h2::Error> {
+    let (head, mut stream) = response.into_parts();
     let headers = head.headers.iter().map(|(name, value)| {
         let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
         (name.as_str().to_owned(), value)
     });
+    let mut body = Vec::new();
+    while let Some(data) = stream.data().await {
+        let data = data?;
+        stream.flow_control().release_capacity(data.len())?;
+        body.extend_from_slice(&data);
+    }
     Ok(Answer {
         status: head.status.as_u16(),
         version: "HTTP/2".to_owned(),
         head: String::new(),
         headers: headers.collect(),
-        body: body.collect().await.map_err(io::Error::other)?.to_bytes().to_vec(),
+        body,
     })
 }
