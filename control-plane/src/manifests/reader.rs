@@ -219,7 +219,10 @@ impl Reader {
         self.look_at_decisions().await?;
         self.look_at_pin().await?;
         match self.disk(Disk::poll).await? {
-            Ok(scan) => self.compare(scan, now).await?,
+            Ok(scan) => {
+                let scan = self.settled(scan).await?;
+                self.compare(scan, now).await?;
+            }
             Err(error) => self.lost_sight(&error),
         }
         self.believe().await
@@ -242,7 +245,10 @@ impl Reader {
     /// Reads all of the folder that differs.
     async fn rescan(&mut self, now: Instant) -> Result<(), FolderError> {
         match self.scan().await? {
-            Ok(scan) => self.compare(scan, now).await,
+            Ok(scan) => {
+                let scan = self.settled(scan).await?;
+                self.compare(scan, now).await
+            }
             Err(error) => {
                 self.lost_sight(&error);
                 // Whoever doubts goes on doubting, and looks again.

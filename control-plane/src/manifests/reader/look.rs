@@ -31,6 +31,8 @@ struct Seen {
     scan: Scan,
     /// What was looked at.
     paths: BTreeMap<PathBuf, Touched>,
+    /// What of that was looked at last; `None`: all of the folder.
+    last: Option<BTreeMap<PathBuf, Touched>>,
     /// The files that were waited for as they may be about to be replaced.
     doubted: BTreeSet<Path>,
     /// Some notices were not heard, for this reason.
@@ -73,8 +75,9 @@ impl Reader {
                 return Ok(());
             }
             if !is_doubtful && self.are_apart(seen, &paths).await? {
-                // All that was read stood so when the queue was heard before, and all that had changed until then was read.
-                // What changed since is for the next look: a folder that is written without end would never come to rest.
+                // All that had changed when the queue was heard before was read, and all that was read stood so then: what was
+                // read before has not changed until then, and what was read since has not changed since. The rest is for the
+                // next look: a folder that is written without end would never come to rest.
                 self.notice.put_back(paths);
                 return Ok(());
             }
@@ -89,15 +92,15 @@ impl Reader {
         Ok(())
     }
 
+    /// Whether what changed is nothing of what was looked at last.
     async fn are_apart(
         &mut self,
         seen: &Seen,
         changed: &BTreeMap<PathBuf, Touched>,
     ) -> Result<bool, FolderError> {
-        if seen.scan.whole.is_some() {
+        let (Some(read), changed) = (seen.last.clone(), changed.clone()) else {
             return Ok(false);
-        }
-        let (read, changed) = (seen.paths.clone(), changed.clone());
+        };
         self.disk(move |disk| disk.are_apart(&read, &changed)).await
     }
 
@@ -107,6 +110,7 @@ impl Reader {
         match self.disk(move |disk| disk.look(&looked)).await? {
             Ok(later) => {
                 seen.scan.found.extend(later.found);
+                seen.last = later.whole.is_none().then(|| paths.clone());
                 seen.scan.whole = later.whole.or_else(|| seen.scan.whole.take());
                 seen.paths.extend(paths);
                 Ok(true)

@@ -151,9 +151,34 @@ async fn what_changed_before_what_was_read_is_told_with_it() {
     }
 }
 
-/// Of each pair of files one says `on` at any time, whoever writes how fast.
+/// How files are looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Those that the kernel tells of.
+    Told,
+    /// All of them by their stamps.
+    Stamps,
+    /// All of them anew.
+    Anew,
+}
+
 #[tokio::test]
 async fn what_is_written_without_end_is_told_as_it_was_at_one_time() {
+    is_told_as_it_was_at_one_time(Way::Told).await;
+}
+
+#[tokio::test]
+async fn a_comparison_of_stamps_tells_what_was_at_one_time() {
+    is_told_as_it_was_at_one_time(Way::Stamps).await;
+}
+
+#[tokio::test]
+async fn a_folder_that_is_read_anew_is_told_as_it_was_at_one_time() {
+    is_told_as_it_was_at_one_time(Way::Anew).await;
+}
+
+/// Of each pair of files one says `on` at any time, whoever writes how fast.
+async fn is_told_as_it_was_at_one_time(way: Way) {
     const PAIRS: usize = 8;
     let dir = tempfile::tempdir().unwrap();
     let write = {
@@ -198,6 +223,11 @@ async fn what_is_written_without_end_is_told_as_it_was_at_one_time() {
         }
         if is_over && looks > 0 {
             break;
+        }
+        match way {
+            Way::Told => {}
+            Way::Stamps => reader.compare_stamps(Instant::now()).await.unwrap(),
+            Way::Anew => reader.rescan(Instant::now()).await.unwrap(),
         }
         let pending = reader.notice.take();
         reader.look(pending).await.unwrap();
