@@ -232,9 +232,14 @@ impl Disk {
                 {
                     self.read(path, &mut scan.found);
                 }
-                Ok(stamp) if self.is_read(path, stamp, patience, &mut unsettled) => {
-                    self.read(path, &mut scan.found)
-                }
+                Ok(stamp) if self.is_read(path, stamp, patience, &mut unsettled) => match patience {
+                    Patience::Still => {
+                        if let Err(other) = self.read_still(path, stamp, &mut scan.found) {
+                            unsettled.insert(Path::clone(path), other);
+                        }
+                    }
+                    Patience::None | Patience::Written => self.read(path, &mut scan.found),
+                },
                 Ok(_) => {}
                 Err(error) => self.failed(path, error, &mut scan.found),
             }
@@ -298,9 +303,27 @@ impl Disk {
         }
     }
 
+    /// Reads a file that had this stamp a moment ago.
+    ///
+    /// # Errors
+    /// The stamp that it has by now, `None` where it is no more: it is being written, and what it says may be a half.
+    fn read_still(&mut self, name: &Path, stamp: &Stamp, found: &mut Found) -> Result<(), Option<Stamp>> {
+        let read = read(&self.root.join(&**name));
+        match &read {
+            Ok(Some((now, _))) if now != stamp => return Err(Some(*now)),
+            Err(error) if is_absent(error) => return Err(None),
+            _ => self.take(name, read, found),
+        }
+        Ok(())
+    }
+
     /// Reads a file, and notes it where it says something else than before.
     fn read(&mut self, name: &Path, found: &mut Found) {
-        match read(&self.root.join(&**name)) {
+        self.take(name, read(&self.root.join(&**name)), found);
+    }
+
+    fn take(&mut self, name: &Path, read: io::Result<Option<(Stamp, String)>>, found: &mut Found) {
+        match read {
             Ok(Some((stamp, text))) => {
                 let digest = blake3::hash(text.as_bytes());
                 let now = clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

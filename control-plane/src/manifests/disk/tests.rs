@@ -69,6 +69,29 @@ fn a_file_that_is_being_written_is_read_once_it_is_still() {
     assert!(!whole.present.contains("a.yaml"));
 }
 
+/// Each comparison reads once more what was written a moment before.
+#[test]
+fn what_is_written_between_its_stamp_and_its_text_is_left_until_it_is_still() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, name) = (dir.path().join("a.yaml"), Path::from("a.yaml"));
+    fs::write(&file, "one").unwrap();
+    let mut disk = Disk::new(dir.path().to_owned(), Watches::none());
+    assert_eq!(disk.scan().unwrap().found.len(), 1);
+    let stamp = disk.known[&name].stamp.unwrap();
+    let mut found = Found::new();
+    fs::write(&file, "").unwrap();
+    let now = Stamp::of(&fs::metadata(&file).unwrap());
+    assert_eq!(disk.read_still(&name, &stamp, &mut found), Err(Some(now)));
+    fs::remove_file(&file).unwrap();
+    assert_eq!(disk.read_still(&name, &stamp, &mut found), Err(None));
+    assert_eq!((found, disk.known[&name].stamp), (Found::new(), Some(stamp)));
+    fs::write(&file, "two").unwrap();
+    let now = Stamp::of(&fs::metadata(&file).unwrap());
+    let mut found = Found::new();
+    assert_eq!(disk.read_still(&name, &now, &mut found), Ok(()));
+    assert_eq!(found[&name], Raw::Text("two".to_owned()));
+}
+
 #[test]
 fn a_change_within_one_tick_is_seen() {
     let dir = tempfile::tempdir().unwrap();
