@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -75,6 +76,8 @@ impl Question {
         }
         // What is taken away hurts nobody, and of what is null there is nothing to say.
         let object = object.filter(|object| operation != "DELETE" && object.get() != "null");
+        // Nor does what is going, as in the original: who was refused to take the last finalizer off would keep it for ever.
+        let object = object.filter(|object| !is_going(object));
         let ingress = object.map(|object| match decode(ObjectKind::Ingress, object.get()) {
             Ok(Object::Ingress(ingress)) => Ok(ingress),
             Ok(_) => Err("expected an Ingress".to_owned()),
@@ -97,6 +100,21 @@ impl Question {
         json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
             .to_string()
     }
+}
+
+/// Whether an object was deleted and waits for its finalizers.
+fn is_going(object: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct Going {
+        metadata: Times,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Times {
+        deletion_timestamp: Option<IgnoredAny>,
+    }
+    // What has no metadata is refused with its reason further on.
+    serde_json::from_str::<Going>(object.get()).is_ok_and(|it| it.metadata.deletion_timestamp.is_some())
 }
 
 fn cut(text: &str) -> Cow<'_, str> {
@@ -131,6 +149,10 @@ mod tests {
         for (operation, object) in [("DELETE", web()), ("DELETE", Value::Null), ("UPDATE", Value::Null)] {
             assert!(Question::read(&asked(operation, "Ingress", &object)).unwrap().ingress.is_none());
         }
+        let going = json!({"metadata": {"name": "web", "deletionTimestamp": "2026-01-02T03:04:05Z"}, "spec": {"rules": 7}});
+        assert!(Question::read(&asked("UPDATE", "Ingress", &going)).unwrap().ingress.is_none());
+        let stays = json!({"metadata": {"name": "web", "deletionTimestamp": null}, "spec": {}});
+        assert!(Question::read(&asked("UPDATE", "Ingress", &stays)).unwrap().ingress.is_some());
         let odd = json!({"metadata": {"name": "web"}, "spec": {"rules": 7}});
         let error = Question::read(&asked("CREATE", "Ingress", &odd)).unwrap().ingress.unwrap().unwrap_err();
         assert!(error.starts_with("spec.rules: "), "{error}");
