@@ -233,8 +233,11 @@ impl Session {
         Self { revisions, ..self }
     }
 
-    /// Why this proxy is not served here, where it is not: see [`Revisions`].
+    /// Why this proxy is not served here, where it is not: it is of another group, or see [`Revisions`].
     pub fn turns_away(&self, hello: &Hello) -> Option<End> {
+        if *hello.group != *self.group {
+            return Some(End::WrongGroup { served: self.group.to_string(), asked: hello.group.clone() });
+        }
         let Revisions { here, newest } = self.revisions;
         let is_older = hello.compiled > here && newest > here;
         is_older.then_some(End::Older { here, served: hello.compiled })
@@ -333,9 +336,6 @@ impl Session {
     }
 
     fn on_hello(&mut self, mut hello: Hello, now: Instant, actions: &mut Actions) -> Result<(), End> {
-        if *hello.group != *self.group {
-            return Err(End::WrongGroup { served: self.group.to_string(), asked: hello.group });
-        }
         if let Some(end) = self.turns_away(&hello) {
             return Err(end);
         }

@@ -200,6 +200,17 @@ async fn only_the_same_proxy_takes_over() {
 }
 
 #[tokio::test]
+async fn a_proxy_of_another_group_is_turned_away_and_not_missed() {
+    let mut bench = bench().await;
+    bench.commit(Kind::Host, "_", b"");
+    let hello = config::Hello { group: "other".to_owned(), ..hello_of("edge", Bytes::new()) };
+    let mut stranger = bench.say(hello).await.unwrap();
+    let refused = stranger.hear.next().await.unwrap().unwrap_err();
+    assert!(refused.message().contains("group"), "{refused:?}");
+    assert!(bench.registry.list().is_empty(), "{:?}", bench.registry.list());
+}
+
+#[tokio::test]
 async fn a_process_that_ends_sends_its_proxies_away() {
     let mut bench = bench().await;
     bench.commit(Kind::Host, "_", b"");
