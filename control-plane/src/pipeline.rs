@@ -367,8 +367,7 @@ impl Pipeline {
     fn place(&mut self) {
         let news = std::mem::take(&mut self.news);
         let head = self.store.head();
-        let (config, live, version) = (head.config.seq, head.live.seq, head.config.root);
-        self.outputs.places.send_if_modified(|places| places.settle(news, config, live, version));
+        self.outputs.places.send_if_modified(|places| places.settle(news, head.behind()));
     }
 
     /// What is missing before the first commit; `None`: nothing is.

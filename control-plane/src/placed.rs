@@ -54,44 +54,81 @@ pub struct Placed {
     pub config: Seq,
     /// LIVE's place from which on that is offered.
     pub live: Seq,
-    /// The CONFIG root there.
+    /// The CONFIG root there; of what a pin holds back, the one that it will have.
     pub version: Root,
+    /// A pin was in force: what was made of it may not be offered before that ends.
+    is_pinned: bool,
+}
+
+/// What is offered behind a commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Behind {
+    /// CONFIG's place.
+    pub config: Seq,
+    /// LIVE's place.
+    pub live: Seq,
+    /// The root of CONFIG as it is compiled.
+    pub version: Root,
+    /// A pin is in force.
+    pub is_pinned: bool,
 }
 
 /// All Ingresses that are ours, all Services and Secrets. A clone is cheap.
 #[derive(Clone, Debug, Default)]
-pub struct Places(OrdMap<ObjectRef, Arc<Placed>>);
+pub struct Places {
+    objects: OrdMap<ObjectRef, Arc<Placed>>,
+    /// There may be some that were placed under a pin.
+    has_pinned: bool,
+}
 
 impl Places {
     /// Takes in what commits said that led to these places. False where that is nothing.
-    pub fn settle(&mut self, news: Vec<(ObjectRef, News)>, config: Seq, live: Seq, version: Root) -> bool {
-        let is_any = !news.is_empty();
+    pub fn settle(&mut self, news: Vec<(ObjectRef, News)>, behind: Behind) -> bool {
+        let Behind { config, live, version, is_pinned } = behind;
+        let is_released = self.has_pinned && !is_pinned;
+        if is_released {
+            self.release(behind);
+        }
+        let is_any = is_released || !news.is_empty();
+        self.has_pinned |= is_pinned;
         for (object, news) in news {
             match news {
                 News::Made(made) => {
-                    self.0.insert(object, Arc::new(Placed { made, config, live, version }));
+                    self.objects.insert(object, Arc::new(Placed { made, config, live, version, is_pinned }));
                 }
                 News::Moved => {
-                    if let Some(placed) = self.0.get_mut(&object) {
+                    if let Some(placed) = self.objects.get_mut(&object) {
                         Arc::make_mut(placed).live = live;
                     }
                 }
                 News::Gone => {
-                    self.0.remove(&object);
+                    self.objects.remove(&object);
                 }
             }
         }
         is_any
     }
 
+    /// A pin has ended: what was made meanwhile is offered from here on.
+    fn release(&mut self, behind: Behind) {
+        let Behind { config, live, version, is_pinned } = behind;
+        let mut objects = self.objects.clone();
+        for (object, placed) in self.objects.iter().filter(|(_, placed)| placed.is_pinned) {
+            let made = placed.made.clone();
+            objects.insert(object.clone(), Arc::new(Placed { made, config, live, version, is_pinned }));
+        }
+        self.objects = objects;
+        self.has_pinned = false;
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&ObjectRef, &Arc<Placed>)> {
-        self.0.iter()
+        self.objects.iter()
     }
 
     /// Names of those of a kind that are in one of the two and not the same in the other.
     pub fn differs(&self, other: &Self, kind: ObjectKind) -> Vec<ObjectName> {
-        let changed = self.0.diff(&other.0).map(|item| match item {
+        let changed = self.objects.diff(&other.objects).map(|item| match item {
             DiffItem::Add(object, _) | DiffItem::Remove(object, _) => object,
             DiffItem::Update { new: (object, _), .. } => object,
         });
@@ -100,6 +137,33 @@ impl Places {
 
     /// An object that is there.
     pub fn get(&self, object: &ObjectRef) -> Option<&Arc<Placed>> {
-        self.0.get(object)
+        self.objects.get(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was edited under a pin is offered when that ends, and not where it was edited.
+    #[test]
+    fn the_end_of_a_pin_is_the_place_of_what_it_held_back() {
+        let object = |name: &str| ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("n", name) };
+        let made = |name: &str| (object(name), News::Made(Made::default()));
+        let behind = |at: u64, is_pinned| Behind {
+            config: Seq(at),
+            live: Seq(at),
+            version: Root([u8::try_from(at).unwrap(); 16]),
+            is_pinned,
+        };
+        let mut places = Places::default();
+        let at = |places: &Places, name: &str| places.get(&object(name)).map(|it| (it.config, it.version));
+        assert!(places.settle(vec![made("before")], behind(1, false)));
+        assert!(places.settle(vec![made("under")], behind(2, true)));
+        assert_eq!(at(&places, "under"), Some((Seq(2), Root([2; 16]))));
+        assert!(places.settle(Vec::new(), behind(3, false)), "that is news");
+        assert_eq!(at(&places, "under"), Some((Seq(3), Root([3; 16]))));
+        assert_eq!(at(&places, "before"), Some((Seq(1), Root([1; 16]))), "it was offered all the time");
+        assert!(!places.settle(Vec::new(), behind(4, false)));
     }
 }

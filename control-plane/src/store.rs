@@ -33,6 +33,7 @@ use view::{Step, View};
 
 use crate::origin::Origin;
 use crate::pin::Pin;
+use crate::placed::Behind;
 
 /// Notes that a slow watcher may lag behind before it loses some.
 const NOTES: usize = 1_024;
@@ -64,6 +65,16 @@ impl Head {
         match self.pin {
             Some(_) => Delta::between(&self.config.snapshot, &self.compiled).len(),
             None => 0,
+        }
+    }
+
+    /// Where what was made until now is offered.
+    pub fn behind(&self) -> Behind {
+        Behind {
+            config: self.config.seq,
+            live: self.live.seq,
+            version: self.compiled.root(),
+            is_pinned: self.pin.is_some(),
         }
     }
 

@@ -3,7 +3,7 @@ use shared::clock;
 use shared::version::{Claim, Lineage, Root, Seq, Version};
 
 use super::*;
-use crate::placed::{Made, News};
+use crate::placed::{Behind, Made, News};
 use crate::serve::message::Hello;
 use crate::serve::refusals::Refusals;
 use crate::serve::registry::{Parting, Registry, Seat};
@@ -30,7 +30,7 @@ fn places(is_served: bool) -> Places {
         (ObjectKind::Secret, "cert"),
     ];
     let news = all.map(|(kind, name)| (object(kind, name), News::Made(made(name))));
-    places.settle(news.into(), Seq(1), Seq(1), Root::default());
+    places.settle(news.into(), Behind { config: Seq(1), live: Seq(1), ..Behind::default() });
     places
 }
 
@@ -232,7 +232,7 @@ fn nothing_is_told_of_an_object_without_a_uid() {
     let web = object(ObjectKind::Ingress, "web");
     let mut places = Places::default();
     let made = News::Made(Made { is_served: true, ..Made::default() });
-    places.settle(vec![(web, made)], Seq(1), Seq(1), Root::default());
+    places.settle(vec![(web, made)], Behind { config: Seq(1), live: Seq(1), ..Behind::default() });
     assert!(Announcer::default().rejected(&problems(&[("spec", "one")]), &places).is_empty());
 }
 

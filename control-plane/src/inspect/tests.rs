@@ -514,7 +514,7 @@ async fn all_is_said_only_where_all_were_heard() {
     let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("default", "web") };
     let news = vec![(object, crate::placed::News::Made(made))];
     bench.places.send_modify(|places| {
-        places.settle(news, head.config.seq, head.live.seq, head.config.root);
+        places.settle(news, head.behind());
     });
     let asked = || inspect::StatusRequest {
         kind: "ingress".to_owned(),

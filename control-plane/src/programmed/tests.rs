@@ -193,7 +193,7 @@ impl World {
             news.insert(all[at].clone(), if is_there { News::Made(made(&all[at])) } else { News::Gone });
         }
         let news = news.into_iter().collect();
-        self.places.settle(news, head.config.seq, head.live.seq, head.config.root);
+        self.places.settle(news, head.behind());
     }
 
     fn act(&mut self, act: Act) {

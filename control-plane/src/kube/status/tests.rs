@@ -1,11 +1,11 @@
 use http::Method;
 use serde_json::Value;
-use shared::version::{Root, Seq};
+use shared::version::Seq;
 
 use super::super::tests::fake::{Asked, Fake, Reply, status};
 use super::*;
 use crate::objects::ObjectRef;
-use crate::placed::{Made, News};
+use crate::placed::{Behind, Made, News};
 use crate::publish::election::Election;
 use crate::publish::ledger::Status;
 
@@ -41,7 +41,10 @@ fn start_with(server: &Fake, served: &[ObjectName], published: Published) -> Run
         let object = ObjectRef { kind: ObjectKind::Ingress, name: name.clone() };
         (object, News::Made(Made { is_served: true, ..Made::default() }))
     };
-    places.settle(served.iter().map(made).collect(), Seq(1), Seq(1), Root::default());
+    places.settle(
+        served.iter().map(made).collect(),
+        Behind { config: Seq(1), live: Seq(1), ..Behind::default() },
+    );
     let statuses = Statuses::default();
     let ((places, placed), (hold, held)) = (watch::channel(places), watch::channel(None));
     let (farewell, told) = oneshot::channel();

@@ -51,7 +51,7 @@ impl Plane {
         plane.put(&PARTS, 1, None);
         let news = objects().into_iter().map(|it| (it.clone(), News::Made(made(&it)))).collect();
         let head = plane.published.head();
-        plane.places.settle(news, head.config.seq, head.live.seq, head.config.root);
+        plane.places.settle(news, head.behind());
         plane
     }
 

@@ -1,7 +1,7 @@
-use shared::version::{Root, Seq};
+use shared::version::Seq;
 
 use super::*;
-use crate::placed::{Made, News};
+use crate::placed::{Behind, Made, News};
 use crate::publish::addresses::{Address, sorted};
 
 fn addresses(texts: &[&str]) -> Addresses {
@@ -22,7 +22,10 @@ fn places(served: &[&str]) -> Places {
         (object, News::Made(Made { is_served: true, ..Made::default() }))
     };
     let mut places = Places::default();
-    places.settle(served.iter().map(made).collect(), Seq(1), Seq(1), Root::default());
+    places.settle(
+        served.iter().map(made).collect(),
+        Behind { config: Seq(1), live: Seq(1), ..Behind::default() },
+    );
     places
 }
 
@@ -205,7 +208,7 @@ fn a_namespace_where_nothing_may_be_written_is_left_alone_and_no_other() {
     let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("other", "e") };
     let mut both = places(&names);
     let made = News::Made(Made { is_served: true, ..Made::default() });
-    both.settle(vec![(object.clone(), made)], Seq(2), Seq(2), Root::default());
+    both.settle(vec![(object.clone(), made)], Behind { config: Seq(2), live: Seq(2), ..Behind::default() });
     ledger.place(&both);
     ledger.hear(object.name, status("1", &[]));
     assert_eq!(writes(&mut ledger, now), ["e"]);
