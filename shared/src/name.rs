@@ -33,7 +33,8 @@ impl ObjectName {
     }
 }
 
-fn is_subdomain(name: &str) -> bool {
+/// Whether a name is an RFC 1123 subdomain, whose labels may be of any length here.
+pub fn is_subdomain(name: &str) -> bool {
     let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {
         let bytes = label.as_bytes();

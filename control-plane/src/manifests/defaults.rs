@@ -6,17 +6,20 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
+use shared::name::is_subdomain;
 
 use crate::objects::json::DecodeError;
-use crate::objects::{EndpointSlice, IntOrString, Object, ObjectKind, Secret, Service};
+use crate::objects::{EndpointSlice, IntOrString, Metadata, Object, ObjectKind, Secret, Service};
 
 /// The protocol of a port that names none.
 const TCP: &str = "TCP";
+/// Characters of a bad name that are shown.
+const SHOWN: usize = 60;
 
 /// Fills in the defaults of an object that was read from `text`, and takes off what only an API server says.
 ///
 /// # Errors
-/// Where it has no name, which no default helps, or `stringData` is no map of text.
+/// Where it has no name, or one that no API server takes, which no default helps, or `stringData` is no map of text.
 pub(super) fn fill(object: Object, text: &str) -> Result<Object, DecodeError> {
     let kind = object.kind();
     if object.metadata().name.is_empty() {
@@ -29,6 +32,7 @@ pub(super) fn fill(object: Object, text: &str) -> Result<Object, DecodeError> {
     // Of a manifest that was exported. In a folder an object is who its name says, and its version is its text.
     metadata.uid = "".into();
     metadata.resource_version = "".into();
+    possible(kind, metadata)?;
     Ok(match object {
         Object::Service(mut it) => {
             fill_service(Arc::make_mut(&mut it));
@@ -44,6 +48,24 @@ pub(super) fn fill(object: Object, text: &str) -> Result<Object, DecodeError> {
         }
         object => object,
     })
+}
+
+/// Refuses a name or namespace that no object can have: two such objects may be one by the key of what is made of them.
+fn possible(kind: ObjectKind, metadata: &Metadata) -> Result<(), DecodeError> {
+    let refuse = |field: &str, said: &str| {
+        let said: String = said.chars().take(SHOWN).collect();
+        let reason = format!(
+            "expected lowercase letters, digits, '-' and '.', first and last a letter or digit, at most 253 of them, got {said:?}"
+        );
+        Err(DecodeError { field: field.to_owned(), reason, line: 1 })
+    };
+    if !is_subdomain(&metadata.name) {
+        return refuse("metadata.name", &metadata.name);
+    }
+    if kind.is_namespaced() && !is_subdomain(&metadata.namespace) {
+        return refuse("metadata.namespace", &metadata.namespace);
+    }
+    Ok(())
 }
 
 /// The namespace of an object that names `named`.

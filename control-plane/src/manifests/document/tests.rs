@@ -53,6 +53,47 @@ fn lists_are_taken_apart() {
     assert_eq!(names(&yaml), [("Service default/y".to_owned(), 1)], "{yaml:?}");
 }
 
+/// No API server takes them, and two of them may be one by the key of what is made of them: `a/b` and `x`, `a` and `b/x`.
+#[test]
+fn a_name_that_no_object_can_have_is_refused_with_its_field() {
+    let long = "a".repeat(254);
+    let odd = [
+        "a/b",
+        "a b",
+        "A",
+        "a_b",
+        "-a",
+        "a.",
+        "a..b",
+        ".",
+        "a\\u0000b",
+        "\\u001b[31m",
+        "\\u202ea",
+        "\u{e9}",
+        &long,
+    ];
+    for odd in odd {
+        for (field, name, namespace) in [("metadata.name", odd, "n"), ("metadata.namespace", "n", odd)] {
+            let parsed = parse(&format!(
+                r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"{name}","namespace":"{namespace}"}}}}"#
+            ));
+            let [(_, fault)] = &parsed.broken[..] else { panic!("{odd}: {parsed:?}") };
+            assert_eq!((&*fault.field, parsed.objects.len()), (field, 0), "{odd}");
+            assert!(fault.reason.len() < 400 && fault.reason.contains("got \""), "{}", fault.reason);
+        }
+    }
+    let longest = "a".repeat(253);
+    for good in ["a", "0", "a.b-c", &longest] {
+        only(&format!(
+            r#"{{"apiVersion":"v1","kind":"Service","metadata":{{"name":"{good}","namespace":"{good}"}}}}"#
+        ));
+    }
+    // A class is of the whole cluster: whatever stands there for a namespace is nothing.
+    only(
+        r#"{"apiVersion":"networking.k8s.io/v1","kind":"IngressClass","metadata":{"name":"a","namespace":"A B"}}"#,
+    );
+}
+
 #[test]
 fn a_bad_document_costs_itself() {
     let parsed = parse(
