@@ -50,7 +50,14 @@ impl Journal {
         private::folder(dir)?;
         let path = dir.join(FILE);
         let (history, is_whole) = match fs::read(&path) {
-            Ok(bytes) => record::read_all(&bytes, bounds),
+            Ok(bytes) => {
+                let (history, left) = record::read_all(&bytes, bounds);
+                if left > 0 {
+                    keep_damaged(&path, left, &history);
+                }
+                let is_whole = left == 0 && !history.is_empty();
+                (history, is_whole)
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => (History::new(bounds), false),
             Err(error) => return Err(error),
         };
@@ -74,6 +81,25 @@ impl Journal {
         };
         if self.jobs.try_send(job).is_err() {
             self.broken.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Keeps a file of which the last `left` bytes cannot be read, for who needs what was in them: it is written anew soon.
+fn keep_damaged(path: &Path, left: usize, history: &History) {
+    let kept = path.with_extension("damaged");
+    let versions = history.len();
+    // A copy: what could be read is lost only when it was written anew.
+    match fs::copy(path, &kept) {
+        Ok(_) => warn!(
+            versions,
+            bytes = left,
+            "the end of the history in {} is damaged and forgotten; a copy is kept as {}",
+            path.display(),
+            kept.display()
+        ),
+        Err(error) => {
+            warn!(versions, bytes = left, %error, "the end of the history in {} is damaged and forgotten", path.display());
         }
     }
 }

@@ -81,21 +81,20 @@ pub(super) fn write_all(history: &History) -> impl Iterator<Item = Vec<u8>> {
     })
 }
 
-/// Reads versions as far as they go, and whether that is to the end.
-pub(super) fn read_all(bytes: &[u8], bounds: Bounds) -> (History, bool) {
+/// Reads versions as far as they go, and how many bytes at the end are none.
+pub(super) fn read_all(bytes: &[u8], bounds: Bounds) -> (History, usize) {
     let mut history = History::new(bounds);
     let mut snapshot = Snapshot::default();
     let mut left = bytes;
     while !left.is_empty() {
         let Some((version, rest)) = read(left, &snapshot) else {
-            return (history, false);
+            return (history, left.len());
         };
         snapshot = version.snapshot.clone();
         history.push(version);
         left = rest;
     }
-    let is_whole = !history.is_empty();
-    (history, is_whole)
+    (history, 0)
 }
 
 fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<(PastVersion, &'a [u8])> {
