@@ -223,7 +223,7 @@ impl Reader {
                 let scan = self.settled(scan).await?;
                 self.compare(scan, now).await?;
             }
-            Err(error) => self.lost_sight(&error),
+            Err(error) => self.lost_sight(&error).await?,
         }
         self.believe().await
     }
@@ -250,7 +250,7 @@ impl Reader {
                 self.compare(scan, now).await
             }
             Err(error) => {
-                self.lost_sight(&error);
+                self.lost_sight(&error).await?;
                 // Whoever doubts goes on doubting, and looks again.
                 self.absent.values_mut().for_each(|at| *at = now + SECOND_LOOK);
                 Ok(())
@@ -277,11 +277,15 @@ impl Reader {
         Ok(())
     }
 
-    /// The folder itself cannot be read. Said once, until it can.
-    fn lost_sight(&mut self, error: &io::Error) {
+    /// The folder itself cannot be read. Said in the log once, and among the problems until it can.
+    async fn lost_sight(&mut self, error: &io::Error) -> Result<(), FolderError> {
+        let dir = self.dir.display().to_string();
         if std::mem::replace(&mut self.is_whole, false) {
-            tracing::error!("the folder {} cannot be read, what it had stays: {error}", self.dir.display());
+            tracing::error!("the folder {dir} cannot be read, what it had stays: {error}");
         }
+        let reason = format!("the folder cannot be read, what it had stays: {error}");
+        let events = self.folder.skip(BTreeMap::from([(dir.into(), reason)]));
+        self.send(events).await
     }
 
     /// Takes in what a look found and, where it was at the whole folder, did not find. What is absent goes at once where

@@ -116,7 +116,7 @@ impl Reader {
                 Ok(true)
             }
             Err(error) => {
-                self.lost_sight(&error);
+                self.lost_sight(&error).await?;
                 Ok(false)
             }
         }

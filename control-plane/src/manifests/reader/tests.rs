@@ -93,9 +93,17 @@ async fn a_folder_that_cannot_be_read_at_last_is_not_taken_for_empty() {
     fs::remove_dir(&folder).unwrap();
     let later = Instant::now() + SECOND_LOOK;
     reader.due(later, None).await.unwrap();
+    let said = |heard: &mut Arrivals| match heard.try_recv() {
+        Ok(Input::Events(events)) => events,
+        other => panic!("{other:?}"),
+    };
+    let [Event::Noted { file, problems }] = &said(&mut heard)[..] else { panic!() };
+    assert_eq!((&**file, problems.len()), (folder.to_str().unwrap(), 1), "{problems:?}");
     assert!(heard.try_recv().is_err() && reader.empty_until == Some(later + SECOND_LOOK));
     fs::create_dir(&folder).unwrap();
     reader.due(later + SECOND_LOOK, None).await.unwrap();
+    let events = said(&mut heard);
+    assert!(matches!(&events[..], [Event::Noted { problems, .. }] if problems.is_empty()), "{events:?}");
     assert_eq!(heard.try_recv(), Ok(Input::Synced(ObjectKind::Ingress)));
 }
 
