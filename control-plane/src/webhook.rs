@@ -29,7 +29,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use shared::clock;
 use shared::telemetry::Seldom;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
@@ -156,7 +157,12 @@ impl Asked {
     }
 }
 
-async fn connection(stream: TcpStream, certificate: Certificate, desk: Arc<Desk>, asked: Arc<Asked>) {
+async fn connection(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    certificate: Certificate,
+    desk: Arc<Desk>,
+    asked: Arc<Asked>,
+) {
     let Some(config) = certificate.newest().await else {
         return debug!("there is no certificate for --validating-webhook yet");
     };

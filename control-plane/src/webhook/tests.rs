@@ -1,14 +1,16 @@
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
 
-/// A webhook, and the certificate that it shows.
-async fn webhook(questions: mpsc::Sender<Question>) -> (SocketAddr, TlsConnector, JoinSet<()>) {
+/// What a webhook shows, and who believes it. The files are there for as long as the folder is.
+fn certificate() -> (Certificate, TlsConnector, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
     let leaf =
@@ -17,6 +19,18 @@ async fn webhook(questions: mpsc::Sender<Question>) -> (SocketAddr, TlsConnector
     std::fs::write(&certificate, leaf.pem()).unwrap();
     std::fs::write(&secret, key.serialize_pem()).unwrap();
     let pair = Certificate::Files(Arc::new(Pair::open(certificate, secret).unwrap()));
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(leaf.der().clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config =
+        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(roots).with_no_client_auth();
+    (pair, TlsConnector::from(Arc::new(config)), dir)
+}
+
+/// A webhook on a socket.
+async fn webhook(questions: mpsc::Sender<Question>) -> (SocketAddr, TlsConnector, JoinSet<()>) {
+    let (pair, tls, dir) = certificate();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let mut tasks = JoinSet::new();
@@ -24,13 +38,39 @@ async fn webhook(questions: mpsc::Sender<Question>) -> (SocketAddr, TlsConnector
         let _dir = dir;
         let _ = serve(listener, pair, questions, Arc::new(Metrics::new())).await;
     });
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(leaf.der().clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config =
-        rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-    let config = config.with_root_certificates(roots).with_no_client_auth();
-    (address, TlsConnector::from(Arc::new(config)), tasks)
+    (address, tls, tasks)
+}
+
+/// The connections of a webhook without a socket. A clock that is paused goes on by itself where nobody has anything to do:
+/// over a socket that is also while bytes are still in the kernel, and how long that is is the machine's matter.
+struct InMemory {
+    certificate: Certificate,
+    tls: TlsConnector,
+    desk: Arc<Desk>,
+    tasks: JoinSet<()>,
+    _dir: TempDir,
+}
+
+impl InMemory {
+    fn new(questions: mpsc::Sender<Question>) -> Self {
+        let (certificate, tls, dir) = certificate();
+        let metrics = Arc::new(Metrics::new());
+        let desk = Arc::new(Desk { questions, places: Semaphore::new(AT_ONCE), metrics });
+        Self { certificate, tls, desk, tasks: JoinSet::new(), _dir: dir }
+    }
+
+    /// One that says nothing yet.
+    fn open(&mut self) -> DuplexStream {
+        let (ours, theirs) = tokio::io::duplex(HEAD);
+        let (certificate, desk) = (self.certificate.clone(), Arc::clone(&self.desk));
+        self.tasks.spawn(connection(theirs, certificate, desk, Arc::default()));
+        ours
+    }
+
+    async fn connect(&mut self) -> TlsStream<DuplexStream> {
+        let stream = self.open();
+        self.tls.connect("webhook.test".try_into().unwrap(), stream).await.unwrap()
+    }
 }
 
 async fn connect(address: SocketAddr, tls: &TlsConnector) -> TlsStream<TcpStream> {
@@ -40,7 +80,15 @@ async fn connect(address: SocketAddr, tls: &TlsConnector) -> TlsStream<TcpStream
 
 /// Status and body of the answer to a request on a connection of its own.
 async fn ask(address: SocketAddr, tls: &TlsConnector, method: &str, body: &[u8]) -> (u16, Vec<u8>) {
-    let mut stream = connect(address, tls).await;
+    ask_once(connect(address, tls).await, method, body).await
+}
+
+/// Status and body of the only answer on a connection.
+async fn ask_once(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    method: &str,
+    body: &[u8],
+) -> (u16, Vec<u8>) {
     let head = format!(
         "{method} / HTTP/1.1\r\nHost: webhook.test\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
         body.len()
@@ -48,6 +96,7 @@ async fn ask(address: SocketAddr, tls: &TlsConnector, method: &str, body: &[u8])
     stream.write_all(head.as_bytes()).await.unwrap();
     // Who is refused early may not take all of it.
     let _ = stream.write_all(body).await;
+    let _ = stream.flush().await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     let end = answer.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
@@ -123,9 +172,9 @@ async fn what_nobody_can_judge_in_time_passes() {
     // Nobody reads the questions, or nobody answers them.
     for held in [false, true] {
         let (asks, questions) = mpsc::channel(1);
-        let (address, tls, _tasks) = webhook(asks).await;
+        let mut webhook = InMemory::new(asks);
         let _kept = held.then_some(questions);
-        let (status, body) = ask(address, &tls, "POST", &question("bad")).await;
+        let (status, body) = ask_once(webhook.connect().await, "POST", &question("bad")).await;
         let passed = response(&body);
         assert_eq!((status, &passed["allowed"]), (200, &json!(true)));
         assert!(passed["warnings"][0].as_str().unwrap().starts_with("not looked at"), "{passed}");
@@ -135,13 +184,13 @@ async fn what_nobody_can_judge_in_time_passes() {
 #[tokio::test(start_paused = true)]
 async fn who_is_silent_or_slow_is_let_go() {
     let (asks, _questions) = mpsc::channel(1);
-    let (address, tls, _tasks) = webhook(asks).await;
+    let mut webhook = InMemory::new(asks);
     // No handshake, no head, no body.
-    let mut silent = TcpStream::connect(address).await.unwrap();
+    let mut silent = webhook.open();
     assert_eq!(silent.read(&mut [0]).await.unwrap_or(0), 0);
-    let mut idle = connect(address, &tls).await;
+    let mut idle = webhook.connect().await;
     assert_eq!(idle.read(&mut [0]).await.unwrap_or(0), 0);
-    let mut slow = connect(address, &tls).await;
+    let mut slow = webhook.connect().await;
     slow.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{").await.unwrap();
     let mut answer = [0; 12];
     slow.read_exact(&mut answer).await.unwrap();
@@ -149,7 +198,7 @@ async fn who_is_silent_or_slow_is_let_go() {
 }
 
 /// Asks on a connection that stays.
-async fn ask_on(stream: &mut TlsStream<TcpStream>, body: &[u8]) -> String {
+async fn ask_on(stream: &mut TlsStream<DuplexStream>, body: &[u8]) -> String {
     let head = format!("POST / HTTP/1.1\r\nHost: webhook.test\r\nContent-Length: {}\r\n\r\n", body.len());
     stream.write_all(&[head.as_bytes(), body].concat()).await.unwrap();
     let mut answer = Vec::new();
@@ -162,9 +211,9 @@ async fn ask_on(stream: &mut TlsStream<TcpStream>, body: &[u8]) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_kept_for_longer_than_api_servers_keep_it() {
     let (asks, questions) = mpsc::channel(1);
-    let (address, tls, mut tasks) = webhook(asks).await;
-    judge(questions, &mut tasks);
-    let mut stream = connect(address, &tls).await;
+    let mut webhook = InMemory::new(asks);
+    judge(questions, &mut webhook.tasks);
+    let mut stream = webhook.connect().await;
     for _ in 0..3 {
         let answer = ask_on(&mut stream, &question("good")).await;
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -196,14 +245,14 @@ async fn a_question_under_way_does_not_make_room() {
 }
 
 /// Nobody who is slow keeps others from an answer, as long as theirs is no longer than questions are.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_ordinary_question_waits_for_nobody() {
     let (asks, questions) = mpsc::channel(1);
-    let (address, tls, mut tasks) = webhook(asks).await;
-    judge(questions, &mut tasks);
+    let mut webhook = InMemory::new(asks);
+    judge(questions, &mut webhook.tasks);
     let mut slow = Vec::new();
     for _ in 0..2 * AT_ONCE {
-        let mut stream = connect(address, &tls).await;
+        let mut stream = webhook.connect().await;
         let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {MOST}\r\n\r\n{{");
         stream.write_all(head.as_bytes()).await.unwrap();
         // Half of them have a place.
@@ -213,10 +262,11 @@ async fn an_ordinary_question_waits_for_nobody() {
     }
     let mut long = question("good");
     long.resize(ORDINARY / 2, b' ');
-    let asked = timeout(WHOLE / 2, ask(address, &tls, "POST", &long)).await;
+    let asked = timeout(WHOLE / 2, ask_once(webhook.connect().await, "POST", &long)).await;
     assert_eq!(asked.unwrap().0, 200);
     long.resize(ORDINARY + 1, b' ');
-    assert!(timeout(WHOLE / 9, ask(address, &tls, "POST", &long)).await.is_err(), "a longer one waits");
+    let asked = timeout(WHOLE / 9, ask_once(webhook.connect().await, "POST", &long)).await;
+    assert!(asked.is_err(), "a longer one waits");
 }
 
 #[tokio::test]
