@@ -55,3 +55,40 @@ fn entries(
     }
     Ok(Some(entries))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use shared::entry::Entry;
+    use shared::kind::{Kind, ResourceKey};
+
+    use super::*;
+
+    /// A control plane ends the stream of who sends more, and asked for fewer buckets it gets it all.
+    #[test]
+    fn an_answer_has_so_many_entries_and_bytes() {
+        let has = |count: usize, key: usize| {
+            let entry = |at: usize| {
+                let key = ResourceKey::new(Kind::Endpoints, format!("{at:0key$}"));
+                Arc::new(Entry::from_body(key, 1, Bytes::new()))
+            };
+            let mut has = Snapshot::default();
+            has.extend((0..count).map(entry));
+            has
+        };
+        let all: Vec<u32> = (0..BUCKETS as u32).collect();
+        for (count, key, is_whole) in [
+            (ENTRIES, 8, true),
+            (ENTRIES + 1, 8, false),
+            (TEXT / 228, 200, true),
+            (TEXT / 228 + 1, 200, false),
+        ] {
+            let entries = entries(&has(count, key), Lane::Live, &all).unwrap();
+            assert_eq!(entries.map(|it| it.len()), is_whole.then_some(count), "{count} keys of {key} bytes");
+        }
+        let cut = entries(&has(10, 8), Lane::Live, &[BUCKETS as u32]).unwrap_err();
+        assert!(matches!(cut, Close::Protocol(_)));
+    }
+}

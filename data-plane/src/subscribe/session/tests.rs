@@ -111,7 +111,7 @@ impl Model {
             heartbeat_ms: 5000,
             status_interval_ms: 0,
             lanes,
-            claim: Bytes::new(),
+            claim: Bytes::from_static(&[6; 16]),
             pinned_until: 0,
             source: Bytes::from_static(&[5; 16]),
             compile_revision: 2,
@@ -452,6 +452,7 @@ fn who_was_cut_in_the_middle_of_a_batch_says_so_until_it_is_at_a_place_again() {
         assert_eq!(is_whole(&mut proxy), [(live, false), (config, true)], "however often it is asked");
     }
     proxy.connect(&mut model);
+    assert_eq!(modes(&model), [Mode::Cursor, Mode::InSync], "the same batch comes again, and nothing else");
     proxy.catch_up(&mut model);
     assert_eq!(is_whole(&mut proxy), [(live, true), (config, true)]);
     proxy.check(&model);
@@ -567,6 +568,13 @@ fn a_heartbeat_shows_a_divergence() {
     let Control::Heartbeat(mut heartbeat) = model.heartbeat() else { panic!("no heartbeat") };
     assert_eq!(proxy.hear(Control::Heartbeat(heartbeat.clone())).close, None);
     heartbeat.lanes[1].root = Root([7; 16]).to_bytes();
+    let mut of_later = heartbeat.clone();
+    of_later.lanes[1].seq += 1;
+    assert_eq!(
+        proxy.hear(Control::Heartbeat(of_later)),
+        Actions::default(),
+        "what leads there is on its way"
+    );
     let actions = proxy.hear(Control::Heartbeat(heartbeat));
     assert_eq!(
         (actions.close, actions.say.len()),
@@ -599,13 +607,42 @@ fn what_breaks_the_protocol_ends_the_stream() {
         "the batch 5 to 6 does not begin at 1, where this proxy is"
     );
     assert_eq!(cut(Control::Batch(batch(1, 1, 1, &[0; 16]))), "the batch 1 to 1 leads nowhere");
+    let based = config::Batch { base: Root([7; 16]).to_bytes(), ..batch(1, 1, 2, &[0; 16]) };
+    assert_eq!(cut(Control::Batch(based)), "the batch 1 to 2 has a base as well");
     let stray = config::Batch { up: vec![slice("ns/e", "ns/s", &[1]).to_wire()], ..batch(1, 1, 2, &[0; 16]) };
     assert_eq!(cut(Control::Batch(sealed(stray))), "got endpoints on the lane config");
     assert_eq!(
         cut(Control::Welcome(config::Welcome::default())),
         "expected one welcome a stream, got a second"
     );
+    // The place that this proxy has is in the log of another process.
+    let start = config::LaneStart { lane: 1, mode: Mode::Cursor.into(), seq: 1 };
+    let lineage = Lineage::random().to_bytes();
+    let welcome = config::Welcome { lineage, lanes: vec![start], ..config::Welcome::default() };
+    let (_, mut proxy) = in_sync();
+    proxy.session.hello(&proxy.writer);
+    let resumed = proxy.hear(Control::Welcome(welcome));
+    assert_eq!(resumed.close, Some(protocol("a lane goes on from a cursor that this proxy does not have")));
     let mut fresh = Proxy::new();
     let early = fresh.hear(Control::Heartbeat(config::Heartbeat::default()));
     assert_eq!(early.close, Some(protocol("expected a welcome first, got another message")));
+}
+
+#[test]
+fn what_a_welcome_says_is_said_with_the_next_hello() {
+    let (_, mut proxy) = in_sync();
+    let Some(FromProxy::Hello(hello)) = proxy.session.hello(&proxy.writer).message else {
+        panic!("no hello")
+    };
+    assert_eq!((&hello.claim[..], hello.compile_revision), (&[6; 16][..], 2));
+}
+
+#[test]
+fn a_control_plane_is_silent_when_three_heartbeats_are_missing_but_not_at_once() {
+    for (heartbeat_ms, limit) in [(0, None), (1_000, Some(10)), (5_000, Some(15)), (60_000, Some(180))] {
+        let mut proxy = Proxy::new();
+        let lineage = Lineage::random().to_bytes();
+        proxy.hear(Control::Welcome(config::Welcome { lineage, heartbeat_ms, ..config::Welcome::default() }));
+        assert_eq!(proxy.session.silence_limit(), limit.map(Duration::from_secs), "{heartbeat_ms}");
+    }
 }

@@ -161,7 +161,7 @@ fn what_follows_a_batch_that_leads_elsewhere_waits_for_what_differs() {
         wrong.up.truncate(1);
         wrong.removed.clear();
         let next = config::Batch { from: to, to: to + 1, removed: Vec::new(), ..right.clone() };
-        let has = proxy.writer.root(lane);
+        let (has, mut then) = (proxy.writer.root(lane), None);
         for (batch, at) in [(wrong, to), (next, to + 1)] {
             for more in [true, false] {
                 let batch = config::Batch { more, ..batch.clone() };
@@ -175,6 +175,8 @@ fn what_follows_a_batch_that_leads_elsewhere_waits_for_what_differs() {
                     );
                 }
             }
+            let now = state(&proxy);
+            assert!(then.replace(now.clone()).is_none_or(|it| it == now), "nothing of the second is taken");
         }
         assert_eq!(proxy.session.seq(lane), Seq(0), "at no place in the log");
         if lane == Lane::Config {
@@ -194,6 +196,23 @@ fn what_follows_a_batch_that_leads_elsewhere_waits_for_what_differs() {
         assert_eq!(proxy.hear(Control::Batch(sealed(mends))).close, None);
         assert_eq!(proxy.session.seq(lane), Seq(to + 1));
         assert_eq!(proxy.writer.root(lane), model.world.lane(lane).root());
+        // It is at a place in the log again: what goes on from there is taken.
+        let entry = if lane == Lane::Live { slice("ns/e5", "ns/s", &[5]) } else { host("e.test", None) };
+        let mut world = model.world.lane(lane).clone();
+        let (up, root_after) = (vec![entry.to_wire()], {
+            world.insert(entry);
+            world.root().to_bytes()
+        });
+        let batch = config::Batch {
+            lane: lane.to_wire(),
+            from: to + 1,
+            to: to + 2,
+            up,
+            root_after,
+            ..Default::default()
+        };
+        assert_eq!(proxy.hear(Control::Batch(sealed(batch))).close, None);
+        assert_eq!((proxy.session.seq(lane), proxy.writer.root(lane)), (Seq(to + 2), world.root()));
     }
 }
 
@@ -257,5 +276,91 @@ fn a_config_batch_that_was_cut_is_forgotten() {
     model.commit(&(ResourceKey::new(Kind::Host, "d.test"), Some(Resource::Host(Host::default()))));
     model.commit(&(ResourceKey::new(Kind::Route, "ns/i/d.test"), Some(Resource::Route(Route::default()))));
     proxy.catch_up(&mut model);
+    proxy.check(&model);
+}
+
+/// What a batch is was said with its first chunk.
+#[test]
+fn a_batch_ends_as_what_it_began_as() {
+    let others: [fn(&mut config::Batch); 4] = [
+        |it| it.from = 0,
+        |it| it.to += 1,
+        |it| it.root_after = Root([7; 16]).to_bytes(),
+        |it| it.base = Root([7; 16]).to_bytes(),
+    ];
+    for (lane, other) in Lane::ALL.into_iter().flat_map(|lane| others.map(|other| (lane, other))) {
+        let (mut model, mut proxy) = one_commit_behind(lane);
+        let mut last = whole_batch(&mut model);
+        let first = config::Batch { more: true, removed: Vec::new(), ..last.clone() };
+        assert_eq!(proxy.hear(Control::Batch(sealed(first))).close, None);
+        other(&mut last);
+        let before = state(&proxy);
+        let close = proxy.hear_anything(Control::Batch(sealed(last))).close;
+        assert!(matches!(close, Some(Close::Protocol(_))), "{close:?}");
+        assert_eq!(state(&proxy), before);
+    }
+}
+
+#[test]
+fn in_the_middle_of_a_batch_a_heartbeat_shows_nothing() {
+    let (mut model, mut proxy) = one_commit_behind(Lane::Live);
+    let Control::Heartbeat(mut heartbeat) = model.heartbeat() else { panic!("no heartbeat") };
+    heartbeat.lanes.iter_mut().for_each(|place| place.seq = proxy.session.seq(Lane::Live).0);
+    // The removal is first, and waits; then comes what changes.
+    for _ in 0..2 {
+        assert_eq!(proxy.hear(model.next(1).unwrap()).close, None);
+    }
+    assert_eq!(proxy.hear(Control::Heartbeat(heartbeat)), Actions::default());
+    proxy.catch_up(&mut model);
+    proxy.check(&model);
+}
+
+/// Else a stream that is cut again and again brings a proxy that begins no further.
+#[test]
+fn what_came_of_the_first_configuration_is_told_though_none_of_it_is_served() {
+    let (mut model, _) = in_sync();
+    let mut proxy = Proxy::new();
+    proxy.connect(&mut model);
+    loop {
+        let message = model.next(1).unwrap();
+        let is_begun = matches!(&message, Control::Batch(it) if it.lane == Lane::Config.to_wire() && it.more);
+        assert_eq!(proxy.hear(message).close, None);
+        if is_begun {
+            break;
+        }
+    }
+    let Some(FromProxy::Hello(hello)) = proxy.session.hello(&proxy.writer).message else {
+        panic!("no hello")
+    };
+    let lanes: Vec<_> = hello.resume.iter().map(|resume| resume.lane).collect();
+    assert_eq!(lanes, Lane::ALL.map(Lane::to_wire), "an inventory finds out what is left to be sent");
+    assert_eq!(proxy.session.there(Lane::Config, &proxy.writer).len(), 1);
+}
+
+/// A process that starts from disk would serve the hosts of before with the endpoints of after.
+#[test]
+fn a_full_sync_of_live_is_not_for_the_disk_before_its_configuration() {
+    let (mut model, mut proxy) = one_commit_behind(Lane::Config);
+    model.world.live.remove(&ResourceKey::new(Kind::Endpoints, "ns/e2"));
+    proxy.connect(&mut model);
+    // The log of LIVE has forgotten what this proxy lacks.
+    let stream = model.stream.as_mut().unwrap();
+    let Some(Control::Welcome(welcome)) = stream.queue.front_mut() else { panic!("no welcome") };
+    (welcome.lanes[0].mode, stream.live) = (Mode::Full.into(), None);
+    assert_eq!(modes(&model), [Mode::Full, Mode::Cursor]);
+    loop {
+        let message = model.next(9).unwrap();
+        let is_config = matches!(&message, Control::Batch(batch) if batch.lane == Lane::Config.to_wire());
+        if is_config {
+            assert_eq!(proxy.writer.root(Lane::Live), model.world.live.root());
+            assert_eq!(proxy.session.places(), None);
+        }
+        assert_eq!(proxy.hear(message).close, None);
+        if is_config {
+            break;
+        }
+    }
+    proxy.catch_up(&mut model);
+    assert!(proxy.session.places().is_some());
     proxy.check(&model);
 }
