@@ -134,6 +134,7 @@ fn another_source_replaces_everything() {
     let process = Process::start(dir.path());
     process.keep(state(&world(&["/"]), 1, 5));
     drop(process);
+    fs::copy(dir.path().join("state"), dir.path().join("state.before")).unwrap();
     let process = Process::start(dir.path());
     process.keep(state(&world(&["/other"]), 1, 6));
     drop(process);
@@ -164,4 +165,58 @@ fn a_state_that_ends_its_process_is_put_aside() {
     assert!(Process::start(dir.path()).loaded.is_none());
     assert!(dir.path().join("state.suspect").exists());
     assert!(Process::start(dir.path()).loaded.is_none());
+}
+
+/// What is kept of a process that has only this to keep.
+fn kept_once(dir: &Path, state: State) {
+    Process::start(dir).keep(state);
+}
+
+#[test]
+fn what_is_damaged_takes_no_good_one_s_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let [file, before] = ["state", "state.before"].map(|name| dir.path().join(name));
+    kept_once(dir.path(), state(&world(&["/"]), 1, 5));
+    fs::rename(&file, &before).unwrap();
+    // However often: until the one in place is good, the one before it is what a start is possible from.
+    for path in ["/second", "/third"] {
+        fs::write(&file, "damaged").unwrap();
+        let process = Process::start(dir.path());
+        assert_eq!(process.roots(), roots(&world(&["/"])), "before {path}");
+        process.keep(state(&world(&["/", path]), 2, 5));
+    }
+    assert_eq!(Process::start(dir.path()).roots(), roots(&world(&["/", "/third"])));
+}
+
+/// Beside a process that holds the folder: what could not be kept is kept at the end, where that is gone.
+#[test]
+fn what_waits_to_be_kept_is_kept_at_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = Process::start(dir.path());
+    first.keep(state(&world(&["/"]), 1, 5));
+    let second = Process::start(dir.path());
+    second.keep(state(&world(&["/second"]), 2, 5));
+    while second.stats.errors.load(Ordering::Relaxed) == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop(first);
+    drop(second);
+    assert_eq!(Process::start(dir.path()).roots(), roots(&world(&["/second"])));
+}
+
+/// A journal says in one place whose it is: where that changes it is written anew.
+#[test]
+fn a_process_whose_control_plane_has_another_authority_is_known_by_that_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let by = |known: u8| Binding { known: vec![[known; 32]], ..(*binding(5)).clone() };
+    let process = Process::start(dir.path());
+    for known in [1, 2] {
+        let before = process.stats.states.load(Ordering::Relaxed);
+        process.keep(State { binding: Arc::new(by(known)), ..state(&world(&["/"]), known.into(), 5) });
+        while process.stats.states.load(Ordering::Relaxed) == before {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    drop(process);
+    assert_eq!(Process::knowing(dir.path(), &by(2)).roots(), roots(&world(&["/"])));
 }
