@@ -212,6 +212,24 @@ async fn endpoints_overtake_a_long_compile() {
     assert_eq!(now.config.count(Kind::Host), before.config.count(Kind::Host) + 2_000);
 }
 
+/// A state of endpoints alone would take all else from proxies that have more.
+#[tokio::test]
+async fn endpoints_do_not_overtake_what_is_offered_first() {
+    let Bench { inputs: _inputs, published, wants: _wants, awaits: _awaits, placed: _placed, mut pipeline } =
+        bench();
+    let first = vec![applied(ingress_with_secret()), applied(slice("10.0.0.1"))];
+    pipeline.take(Input::Events(first)).await;
+    for kind in ObjectKind::ALL {
+        pipeline.take(Input::Synced(kind)).await;
+    }
+    pipeline.compile().await;
+    pipeline.commit(clock::now());
+    assert!(!published.head().is_ready(), "the Secret is not read yet");
+    pipeline.take(Input::Events(vec![applied(slice("10.0.0.2"))])).await;
+    pipeline.pass_endpoints().await;
+    assert!(!published.head().is_ready());
+}
+
 #[tokio::test]
 async fn a_source_that_is_gone_is_an_error() {
     let Bench { inputs, pipeline, .. } = bench();

@@ -87,3 +87,15 @@ fn what_an_ingress_says_of_thousands_of_hosts_is_counted_on_each() {
     world.apply(web(10, 10_000));
     assert_eq!((world.routes().len(), world.told("web")), (11, Vec::new()));
 }
+
+/// A tenant's list of them is in memory, in the log and in each answer about it.
+#[test]
+fn so_many_problems_of_an_object_are_listed() {
+    let paths: Vec<_> = (0..150).map(|i| (format!("/{i}"), format!("absent-{i}"))).collect();
+    let paths: Vec<_> = paths.iter().map(|(path, service)| (path.as_str(), service.as_str())).collect();
+    let mut world = World::default();
+    world.apply(ingress("web").rule("a.test", &paths));
+    let reasons = world.reasons("web");
+    assert_eq!(reasons.len(), 100);
+    assert!(reasons.iter().any(|reason| reason.contains("51 more")), "{reasons:?}");
+}

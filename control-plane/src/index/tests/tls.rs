@@ -167,6 +167,18 @@ fn a_secret_that_nobody_wants_is_not_judged() {
     assert_eq!(world.problems(ObjectKind::Secret, "cert"), ["rejected data[tls.crt]"]);
     assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
     assert!(world.reasons("web").iter().any(|reason| reason.contains("has no certificate that can be used")));
+    world.delete(ObjectKind::Ingress, "web");
+    assert!(world.problems(ObjectKind::Secret, "cert").is_empty(), "nor is one that nobody wants any more");
+}
+
+/// An Ingress beside it can do nothing about it.
+#[test]
+fn what_is_wrong_with_a_certificate_is_told_to_who_decides_of_it() {
+    let mut world = World::default();
+    world.apply(ingress("web").at(1).rule("a.test", &[("/", "echo")]).tls(&["a.test"], "absent"));
+    world.apply(ingress("api").at(2).rule("a.test", &[("/api", "echo")]));
+    assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
+    assert!(world.told("api").is_empty(), "{:?}", world.told("api"));
 }
 
 #[test]

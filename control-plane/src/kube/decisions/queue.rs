@@ -124,7 +124,14 @@ mod tests {
     use shared::name::ObjectName;
 
     use super::*;
-    use crate::objects::ObjectKind;
+    use crate::event::Hold;
+    use crate::objects::{Ingress, Object, ObjectKind};
+
+    fn write(name: &str) -> HoldRequest {
+        let mut ingress = Ingress::default();
+        (ingress.metadata.namespace, ingress.metadata.name) = ("n".into(), name.into());
+        HoldRequest::Write(Hold { object: Object::Ingress(ingress.into()) })
+    }
 
     fn object(name: &str) -> ObjectRef {
         ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("n", name) }
@@ -154,6 +161,22 @@ mod tests {
         assert!(at <= now + Duration::from_millis(201));
         assert_eq!(ready(&mut queue, at).unwrap().0, object("a"));
         assert!(matches!(queue.next(at), Next::Wait(None)));
+    }
+
+    /// Another process takes what is on record for the newest decision.
+    #[test]
+    fn the_newest_request_of_an_object_takes_the_place_of_the_one_before() {
+        let (mut queue, now) = (Queue::default(), clock::now());
+        queue.add(HoldRequest::Erase(object("a")), now);
+        queue.add(write("a"), now);
+        let (failing, job) = ready(&mut queue, now).unwrap();
+        assert_eq!(*job.request(), write("a"));
+        // Decided anew while that is tried.
+        queue.add(HoldRequest::Erase(object("a")), now);
+        queue.failed(failing, job, now);
+        let (_, job) = ready(&mut queue, now).unwrap();
+        assert_eq!(*job.request(), HoldRequest::Erase(object("a")));
+        assert!(matches!(queue.next(now), Next::Wait(None)));
     }
 
     #[test]

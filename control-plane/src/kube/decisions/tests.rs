@@ -48,6 +48,29 @@ fn a_record_holds_only_the_object_that_it_is_named_after() {
     assert_eq!(Holding::default().events(Change::Put(wrong)), []);
 }
 
+/// Who may write ConfigMaps says by none of them which certificate is shown.
+#[test]
+fn a_secret_alone_holds_a_secret_and_nothing_else() {
+    for kind in [ObjectKind::Secret, ObjectKind::Ingress, ObjectKind::ConfigMap] {
+        let object = held(kind, "a.test");
+        let text = record(&record_name(&object.reference()), "firth", &object, Some("7"));
+        let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let source = record["data"][KEY].as_str().unwrap();
+        let (place, source) = match kind {
+            ObjectKind::Secret => {
+                (ObjectKind::ConfigMap, String::from_utf8(STANDARD.decode(source).unwrap()).unwrap())
+            }
+            _ => (ObjectKind::Secret, STANDARD.encode(source)),
+        };
+        record["data"][KEY] = source.into();
+        record["kind"] = place.as_str().into();
+        let wrong = Whole(place).decode(&record.to_string()).unwrap();
+        let why = read(&wrong.value).unwrap_err();
+        assert!(why.contains("expected a Secret to be held by a Secret"), "{kind:?}: {why}");
+        assert_eq!(Holding::default().events(Change::Put(wrong)), []);
+    }
+}
+
 #[test]
 fn the_source_of_a_secret_is_in_a_secret() {
     let secret = held(ObjectKind::Secret, "cGxhaW4=");
