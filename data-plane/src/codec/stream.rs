@@ -145,3 +145,21 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
         self.stream.is_write_vectored()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    /// Who asks for something slow and goes on talking has no more in memory than a buffer of it.
+    #[tokio::test]
+    async fn what_is_said_while_an_answer_is_awaited_is_read_up_to_a_buffer() {
+        let (mut near, mut far) = duplex(1 << 20);
+        near.write_all(&vec![b'x'; 1 << 20]).await.unwrap();
+        let mut input = BytesMut::new();
+        let is_gone = std::future::poll_fn(|cx| Poll::Ready(poll_gone(&mut far, &mut input, cx))).await;
+        assert!(is_gone.is_pending());
+        assert!((ROOM..=2 * ROOM).contains(&input.len()), "{} bytes", input.len());
+    }
+}

@@ -1,0 +1,167 @@
+use std::pin::pin;
+
+use shared::budget::Budget;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+#[tokio::test]
+async fn one_direction_copies_and_ends() {
+    let buffers = Buffers::new();
+    let (mut source, mut from) = duplex(7);
+    let (mut to, mut sink) = duplex(5);
+    let mut direction = Direction::new(BytesMut::from(&b"left over, "[..]));
+    let writing = async {
+        source.write_all(b"and what follows").await.unwrap();
+        drop(source);
+    };
+    let (quota, pipes) = (Quota::new(Budget::new(1 << 20)), Pipes::new(Budget::new(0)));
+    let lent = Lent { buffers: &buffers, quota: &quota, pipes: &pipes };
+    let copying = poll_fn(|cx| direction.step(&mut from, &mut to, lent, cx));
+    let mut seen = String::new();
+    let reading = sink.read_to_string(&mut seen);
+    let ((), copied, read) = tokio::join!(writing, copying, reading);
+    copied.unwrap();
+    read.unwrap();
+    assert_eq!(seen, "left over, and what follows");
+    assert_eq!(direction.moved, seen.len() as u64);
+    assert_eq!(direction.buffer.capacity(), 0);
+}
+
+/// The runtime counts calls: unbounded, this would move 4 MiB at once.
+#[tokio::test]
+async fn a_fast_stream_gives_way() {
+    let buffers = Buffers::new();
+    let (quota, pipes) = (Quota::new(Budget::new(1 << 20)), Pipes::new(Budget::new(0)));
+    let lent = Lent { buffers: &buffers, quota: &quota, pipes: &pipes };
+    let (mut source, mut from) = duplex(8 << 20);
+    let (mut to, _sink) = duplex(8 << 20);
+    source.write_all(&vec![b'x'; 6 << 20]).await.unwrap();
+    drop(source);
+    let mut direction = Direction::new(BytesMut::new());
+    let (mut before, mut polls) = (0, 0);
+    poll_fn(|cx| {
+        let polled = direction.step(&mut from, &mut to, lent, cx);
+        assert!(direction.moved - before <= STINT + (64 << 10), "{} at once", direction.moved - before);
+        (before, polls) = (direction.moved, polls + 1);
+        polled
+    })
+    .await
+    .unwrap();
+    assert!(direction.moved == 6 << 20 && polls >= 6, "{polls}");
+}
+
+#[tokio::test]
+async fn what_nobody_takes_is_reckoned_and_without_room_the_relay_ends() {
+    let buffers = Buffers::new();
+    for room in [1 << 20, 100] {
+        let (quota, pipes) = (Quota::new(Budget::new(room)), Pipes::new(Budget::new(0)));
+        let lent = Lent { buffers: &buffers, quota: &quota, pipes: &pipes };
+        let (mut source, mut from) = duplex(64 * 1024);
+        let (mut to, mut sink) = duplex(5);
+        let mut direction = Direction::new(BytesMut::new());
+        source.write_all(&[b'x'; 1_000]).await.unwrap();
+        let step = poll_fn(|cx| Poll::Ready(direction.step(&mut from, &mut to, lent, cx))).await;
+        if room < ROOM {
+            let Poll::Ready(Err(error)) = step else { panic!("it goes on without room: {step:?}") };
+            assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+            continue;
+        }
+        assert!(step.is_pending());
+        assert!(quota.held() >= 995, "{} bytes are held", quota.held());
+        drop(source);
+        let mut seen = Vec::new();
+        let copying = poll_fn(|cx| direction.step(&mut from, &mut to, lent, cx));
+        let (copied, read) = tokio::join!(copying, sink.read_to_end(&mut seen));
+        copied.unwrap();
+        read.unwrap();
+        assert_eq!((seen.len(), quota.held()), (1_000, 0));
+    }
+}
+
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+    (near.unwrap(), far.unwrap().0)
+}
+
+/// Who has its connection turned into a tunnel and is silent from then on holds it no longer than others.
+#[tokio::test]
+async fn a_relay_on_which_nothing_is_ever_said_ends() {
+    let local = Rc::new(Local::for_tests());
+    let timer = local.timers.timer();
+    let ((_near, mut client), (mut endpoint, _far)) = (pair().await, pair().await);
+    let client = End { stream: &mut client, input: BytesMut::new() };
+    let endpoint = End { stream: &mut endpoint, input: BytesMut::new() };
+    let mut relaying = pin!(relay((&local, &timer), client, endpoint, Duration::from_secs(60), |_| {}));
+    assert!(futures::poll!(relaying.as_mut()).is_pending());
+    local.timers.tick(shared::clock::now() + Duration::from_secs(62));
+    let Poll::Ready(Err(error)) = futures::poll!(relaying.as_mut()) else { panic!("it goes on") };
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+}
+
+/// As TLS does, a sink may take bytes and wait with them for more.
+#[tokio::test]
+async fn what_a_sink_holds_back_goes_out_when_nothing_follows() {
+    let buffers = Buffers::new();
+    let (quota, pipes) = (Quota::new(Budget::new(1 << 20)), Pipes::new(Budget::new(0)));
+    let lent = Lent { buffers: &buffers, quota: &quota, pipes: &pipes };
+    let (mut source, mut from) = duplex(64);
+    let (to, mut sink) = duplex(64);
+    let mut to = tokio::io::BufStream::new(to);
+    source.write_all(b"hello").await.unwrap();
+    let mut direction = Direction::new(BytesMut::new());
+    let step = poll_fn(|cx| Poll::Ready(direction.step(&mut from, &mut to, lent, cx))).await;
+    assert!(step.is_pending());
+    let mut seen = [0; 5];
+    let Poll::Ready(read) = futures::poll!(pin!(sink.read_exact(&mut seen))) else {
+        panic!("it waits for more")
+    };
+    assert_eq!((read.unwrap(), &seen), (5, b"hello"));
+}
+
+/// The same bytes in the same order, where they are read at first and pass unread then, and at a sink that stops.
+#[tokio::test]
+async fn what_passes_in_plenty_passes_as_it_came() {
+    let local = Rc::new(Local::for_tests());
+    let timer = local.timers.timer();
+    let (mut near, mut client) = pair().await;
+    let (mut endpoint, mut far) = pair().await;
+    let bytes: Vec<u8> = (0..40 * PLENTY as u32).map(|at| (at / 7 + at / 1_000) as u8).collect();
+    let moved = std::cell::Cell::new(Moved::default());
+    let relaying = async {
+        let client = End { stream: &mut client, input: BytesMut::from(&bytes[..10]) };
+        let endpoint = End { stream: &mut endpoint, input: BytesMut::new() };
+        let tell = |more: Moved| {
+            let so_far = moved.get();
+            moved.set(Moved { up: so_far.up + more.up, down: so_far.down + more.down });
+        };
+        relay((&local, &timer), client, endpoint, Duration::from_secs(60), tell).await
+    };
+    let speaking = async {
+        let (mut reads, mut writes) = near.split();
+        let writing = async {
+            writes.write_all(&bytes[10..]).await.unwrap();
+            writes.shutdown().await.unwrap();
+        };
+        let mut heard = Vec::new();
+        let (_, read) = tokio::join!(writing, reads.read_to_end(&mut heard));
+        read.unwrap();
+        heard
+    };
+    let answering = async {
+        let mut heard = vec![0; bytes.len() / 2];
+        far.read_exact(&mut heard).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        far.write_all(&bytes).await.unwrap();
+        far.read_to_end(&mut heard).await.unwrap();
+        far.shutdown().await.unwrap();
+        heard
+    };
+    let (relayed, answered, heard) = tokio::join!(relaying, speaking, answering);
+    relayed.unwrap();
+    assert!(answered == bytes && heard == bytes);
+    let all = bytes.len() as u64;
+    assert_eq!((moved.get(), local.quota.held()), (Moved { up: all, down: all }, 0));
+}
