@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use data_plane::local::KnownNames;
 use shared::policy::{ExternalAuth, Header, HeaderList, LocationPolicy, TextList};
-use shared::resource::{PathType, Resource, Route, Settings};
+use shared::resource::{Host, PathType, Resource, Route, Settings};
 
 use super::harness::*;
 
@@ -85,7 +85,8 @@ fn the_question_says_who_asks_for_what() {
     let forged = "X-Original-URL: f\r\nX-Original-Method: f\r\nX-Forwarded-Proto: f\r\nX-Sent-From: f\r\n\
                   X-Real-IP: f\r\nX-Forwarded-For: f\r\nX-Auth-Request-Redirect: f\r\nX-User: f\r\nX-Groups: f\r\n\
                   X-Forwarded-Host: f\r\nX-Forwarded-Port: f\r\nX-Forwarded-Scheme: f\r\nX-Forwarded-Prefix: f\r\nForwarded: for=f\r\n\
-                  X-Original-Host: f\r\nX-Own: f\r\nssl-client-verify: SUCCESS\r\nAuthorization: Bearer t\r\nCookie: a=b\r\n";
+                  X-Original-Host: f\r\nX-Own: f\r\nssl-client-verify: SUCCESS\r\nAuthorization: Bearer t\r\nCookie: a=b\r\n\
+                  TE: trailers\r\nTrailer: f\r\nKeep-Alive: f\r\nProxy-Connection: keep-alive\r\nUpgrade: f\r\n";
     let request =
         format!("PUT /x/y?z=1 HTTP/1.1\r\nHost: a.test:80\r\n{forged}Content-Length: 4\r\n\r\nbody");
     assert_eq!(client.ask(&request).status, 200);
@@ -104,6 +105,7 @@ fn the_question_says_who_asks_for_what() {
         ("x-own", "to PUT"),
         ("authorization", "Bearer t"),
         ("cookie", "a=b"),
+        ("connection", "close"),
     ] {
         assert_eq!(question.all(name), [value], "{name}");
     }
@@ -117,6 +119,11 @@ fn the_question_says_who_asks_for_what() {
         "forwarded",
         "content-length",
         "ssl-client-verify",
+        "te",
+        "trailer",
+        "keep-alive",
+        "proxy-connection",
+        "upgrade",
     ] {
         assert!(question.all(name).is_empty(), "{name}");
     }
@@ -125,6 +132,19 @@ fn the_question_says_who_asks_for_what() {
     assert_eq!(passed.all("x-user"), ["alice"]);
     assert!(passed.all("x-groups").is_empty(), "what the answer lacks is nobody's");
     assert_eq!(passed.all("x-request-id"), question.all("x-request-id"));
+}
+
+/// Whatever a client writes: it ends neither the target of the question nor its line.
+#[test]
+fn what_is_filled_into_the_url_stays_in_it() {
+    let backend = Origin::says("in");
+    let (auth, _) = asked("");
+    let policy = asking(&auth, |it| it.url += "?tenant=$http_x_tenant&path=$uri");
+    let proxy = serving(&[("/x", policy)], &backend);
+    let request = "GET /x/b%0Ac%C3%A9 HTTP/1.1\r\nHost: a.test\r\nX-Tenant: a HTTP/1.1\r\n\r\n";
+    assert_eq!(Client::new(proxy.http).ask(request).status, 200);
+    let question = auth.seen().remove(0);
+    assert_eq!(question.line(), "GET /check?tenant=a%20HTTP/1.1&path=/x/b%0Ac%C3%A9 HTTP/1.1");
 }
 
 /// Whoever lets a request in, what the one who is asked would have said is not what a client says.
@@ -491,6 +511,26 @@ fn who_is_asked_hints_so_often_before_it_answers() {
         Client::new(proxy.http).ask(&request).status
     };
     assert_eq!([ask(8), ask(9)], [200, 500]);
+}
+
+/// An Ingress has more than one host, and who may come to one of them need not come to the other.
+#[test]
+fn answers_are_kept_for_the_host_that_was_asked_for() {
+    let backend = Origin::says("in");
+    let auth = Origin::new(|seen| {
+        let is_a = seen.all("x-original-url").iter().any(|url| url.starts_with("http://a.test/"));
+        let status = if is_a { "200 In" } else { "401 Out" };
+        (format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes(), true)
+    });
+    let fixed = asking(&auth, |it| it.cache_key = "fixed".into());
+    let mut proxy = serving(&[("/x", fixed.clone())], &backend);
+    let paths = vec![to("/x", PathType::Prefix, "x")];
+    let route = Resource::Route(Route { paths, policy: fixed, ..Route::default() });
+    proxy.config(vec![("b.test", Resource::Host(Host::default())), ("ingress/ns/x/b.test", route)]);
+    let by =
+        |host: &str| Client::new(proxy.http).ask(&format!("GET /x HTTP/1.1\r\nHost: {host}\r\n\r\n")).status;
+    assert_eq!(["a.test", "b.test", "a.test", "b.test"].map(by), [200, 401, 200, 401]);
+    assert_eq!(auth.seen().len(), 2, "each of them is kept");
 }
 
 /// A path that goes from one Ingress to another takes no answers along: who asks the same for both need not mean it.

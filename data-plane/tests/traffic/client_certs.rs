@@ -230,7 +230,7 @@ fn names_must_match_where_that_is_said() {
     let authority = Authority::new("one");
     let origin = Origin::says("in");
     let asked = ClientCertificates { match_cn: "CN=(alice|bob)$".into(), ..asking() };
-    let proxy = proxy(&origin, asked, &authority);
+    let mut proxy = proxy(&origin, asked.clone(), &authority);
     for (name, expected) in [("alice", 200), ("carol", 403), ("Alice", 403)] {
         let own = authority.leaf(name, &[]);
         let (status, answer) = Secure::new(&proxy, &client(Some(&own)), "a.test").ask("a.test", "");
@@ -238,6 +238,10 @@ fn names_must_match_where_that_is_said() {
         assert_eq!(answer.ends_with("client certificate unauthorized"), status == 403);
     }
     assert_eq!(Client::new(proxy.http).get("/").status, 403);
+    // Who shows none, as is allowed, has no name that matches: no more so where nobody asks for one.
+    let optional = ClientCertificates { match_cn: asked.match_cn, ..verifying(ClientVerification::Optional) };
+    proxy.config(vec![("a.test", host(Some(optional), false))]);
+    assert_eq!([status(&proxy, None), Client::new(proxy.http).get("/").status], [403, 403]);
 }
 
 #[test]
@@ -286,6 +290,13 @@ fn who_does_not_pass_may_be_sent_elsewhere() {
     proxy.config(vec![("a.test", host(Some(page("/no.html")), false))]);
     assert_eq!(Secure::new(&proxy, &client(None), "a.test").ask("a.test", "").0, 200);
     assert_eq!(origin.seen()[0].line(), "GET /no.html HTTP/1.1");
+    // It is behind the rule of names, and with what a request brings it is not shown.
+    let more = "Content-Length: 1\r\n";
+    assert_eq!(Secure::new(&proxy, &client(None), "a.test").ask("a.test", more).0, 400);
+    let named = ClientCertificates { match_cn: "CN=alice$".into(), ..page("/no.html") };
+    proxy.config(vec![("a.test", host(Some(named), false))]);
+    assert_eq!(Secure::new(&proxy, &client(None), "a.test").ask("a.test", "").0, 400);
+    assert_eq!(origin.seen().len(), 1);
 }
 
 /// What a ConfigMap of headers names of a connection, and of the certificate that was shown on it to that very host.

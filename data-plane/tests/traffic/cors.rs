@@ -98,3 +98,18 @@ fn a_preflight_with_a_body_that_is_too_long_is_no_preflight() {
     };
     assert_eq!([asks(1), asks(2)], [204, 413]);
 }
+
+/// Where it is said, a browser shows no page what was answered to its user's cookies.
+#[test]
+fn credentials_are_allowed_unless_it_is_said_otherwise() {
+    let origin = Origin::says("in");
+    for (credentials, told) in [(None, &["true"][..]), (Some(true), &["true"]), (Some(false), &[])] {
+        let policy = LocationPolicy { cors_allow_credentials: credentials, ..said(&["https://a.com"]) };
+        let proxy = proxy(&origin, route(policy));
+        for method in ["GET", "OPTIONS"] {
+            let response = ask(&mut Client::new(proxy.http), method, "/", "https://a.com");
+            assert_eq!(response.all("access-control-allow-origin"), ["https://a.com"]);
+            assert_eq!(response.all("access-control-allow-credentials"), told, "{credentials:?} {method}");
+        }
+    }
+}
