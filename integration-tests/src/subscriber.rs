@@ -139,6 +139,8 @@ pub struct Subscriber {
     pub welcome: Welcome,
     /// Messages with changes so far.
     pub received: Vec<Received>,
+    /// Heartbeats so far.
+    pub beats: usize,
     /// Keys of resources that it says it cannot serve, and why not.
     pub refuses: BTreeMap<String, String>,
     answers: mpsc::Sender<ProxyMessage>,
@@ -181,6 +183,7 @@ impl Subscriber {
             state,
             welcome,
             received: Vec::new(),
+            beats: 0,
             refuses: BTreeMap::new(),
             answers,
             messages,
@@ -234,6 +237,7 @@ impl Subscriber {
                 false
             }
             Some(control_message::Message::Heartbeat(beat)) => {
+                self.beats += 1;
                 let is_ours = |position: &LanePosition| {
                     let lane = Lane::from_wire(position.lane).expect("a lane");
                     Root::from_slice(&position.root) == Some(self.state.root(lane))

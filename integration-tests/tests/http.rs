@@ -127,15 +127,16 @@ async fn ending_with_nothing_open_is_quick_where_no_grace_is_asked_for() {
     let begun = std::time::Instant::now();
     assert!(site.proxy.terminate().await.success());
     assert!(site.control.terminate().await.success());
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    // The grace is 10 s where nobody asks for another.
+    assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
 }
 
 /// Clients with a connection for each request have nothing open between two of them, and are served all the same; so are
 /// those that keep theirs, over both protocols and with bodies.
 #[tokio::test]
 async fn leaving_serves_new_connections_for_its_whole_grace() {
-    let grace = Duration::from_secs(2);
-    let mut site = FolderSite::start_with(&[], &[], &["--drain-grace", "2"]).await;
+    let grace = Duration::from_secs(5);
+    let mut site = FolderSite::start_with(&[], &[], &["--drain-grace", "5"]).await;
     let one = site.origin("one").await;
     site.route("web", "a.test", &one).await;
     let address = site.proxy.http();
@@ -147,20 +148,26 @@ async fn leaving_serves_new_connections_for_its_whole_grace() {
     let began = std::time::Instant::now();
     site.proxy.process().signal(Signal::Term);
     let before = traffic.asked();
-    let mut served = 0;
-    while began.elapsed() < grace - Duration::from_millis(200) {
-        let answer = client::get(address, "a.test", "/").await;
-        assert_eq!(
-            answer.map(|answer| answer.status).map_err(|error| error.to_string()),
-            Ok(200),
-            "{served} served"
-        );
-        served += 1;
-    }
+    let served_until = async |end: Duration| {
+        let mut served = 0;
+        loop {
+            let answer = client::get(address, "a.test", "/").await;
+            // What ends later may have been too late, whatever kept it.
+            if began.elapsed() >= end {
+                break;
+            }
+            let status = answer.map(|answer| answer.status).map_err(|error| error.to_string());
+            assert_eq!(status, Ok(200), "{served} served");
+            served += 1;
+        }
+    };
+    served_until(grace / 2).await;
     // Each was sent once, seen once and answered, and they did not stop when the end was asked for.
     let summary = traffic.stop().await;
+    assert!(began.elapsed() < grace, "this machine is too slow for that: {summary:?}");
     summary.assert_clean();
     assert!(summary.answered > before + 20, "{summary:?}");
+    served_until(grace).await;
     let ended = site.proxy.terminate().await;
     assert!(ended.success() && began.elapsed() >= grace, "{ended} after {:?}", began.elapsed());
 }

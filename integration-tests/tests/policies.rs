@@ -18,12 +18,12 @@ async fn a_timeout_in_a_manifest_ends_a_slow_answer_and_an_edit_lets_it_through(
     let slow = ingress("slow", "slow.test", &[("/", "one")]).annotated("proxy-next-upstream-tries", "1");
     site.folder.apply(&slow.clone().annotated("proxy-read-timeout", "1"));
     site.proxy.serves("slow.test", "/", "one").await;
-    one.script(Script::Delay(Duration::from_secs(3)));
+    one.script(Script::Delay(Duration::from_secs(5)));
     let begun = Instant::now();
     let answer = client::get(site.proxy.http(), "slow.test", "/").await.unwrap();
     let took = begun.elapsed();
-    assert_eq!(answer.status, 504);
-    assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(3), "{took:?}");
+    assert_eq!(answer.status, 504, "the answer that comes after 5 s was not waited for");
+    assert!(took >= Duration::from_secs(1), "{took:?}");
     assert_eq!(client::get(site.proxy.http(), "a.test", "/").await.unwrap().status, 200, "60 s elsewhere");
     site.folder.apply(&slow.annotated("proxy-read-timeout", "20"));
     eventually("the edit counts", || async {

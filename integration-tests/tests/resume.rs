@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::time::{Duration, Instant};
-
 use integration_tests::faults::Relay;
 use integration_tests::site::{ingress, slice};
 use integration_tests::subscriber::{State, Subscriber};
@@ -123,9 +121,11 @@ async fn what_differs_is_sent_alone_and_on_the_same_stream() {
         let (key, _) = whole.iter().find(|(key, _)| *key.key == *lost).expect("it was sent");
         subscriber.state.differ(lane, |has| has.remove(key));
         let sent = subscriber.received.len();
-        let begun = Instant::now();
+        let beats = subscriber.beats;
         subscriber.until("it has what it lost", |state| state.root(lane) == root).await;
-        assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+        // Another one may come while what differs is looked for.
+        let beats = subscriber.beats - beats;
+        assert!((1..=2).contains(&beats), "the first one shows it, not the last of {beats}");
         let [received] = &subscriber.received[sent..] else { panic!("{:?}", subscriber.received) };
         assert_eq!((received.lane, received.from, received.has_base), (lane, 0, true));
         assert_eq!((&received.up[..], received.removed.len()), (&[lost.to_owned()][..], 0));

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use integration_tests::objects::{self, Edit};
 use integration_tests::process::Process;
 use integration_tests::site::{NAMESPACE, ingress};
-use integration_tests::{FolderSite, eventually, ports};
+use integration_tests::{FolderSite, eventually, eventually::same, ports};
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DnType, IsCa, Issuer, KeyPair, SerialNumber,
 };
@@ -108,8 +108,11 @@ async fn a_certificate_is_shown_with_the_word_of_its_authority() {
         if wanted.iter().all(|line| told.contains(line)) { Ok(()) } else { Err(told) }
     })
     .await;
-    let metrics = site.proxy.metrics().await;
-    assert_eq!((metrics.sum("firth_ocsp_stapled"), metrics.sum("firth_ocsp_answers")), (1.0, 1.0));
+    eventually("it is counted", || async {
+        let metrics = site.proxy.metrics().await;
+        same((metrics.sum("firth_ocsp_stapled"), metrics.sum("firth_ocsp_answers")), (1.0, 1.0))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
