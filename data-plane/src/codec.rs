@@ -1,7 +1,7 @@
 //! Bytes to messages and back, without I/O of their own: heads, bodies, paths and hosts, and what is refused of them.
 //!
 //! ```text
-//! error, guard  ◀─ host, path  ◀─ head, fcgi  ◀─ h1, body  ◀─ outgoing, stream
+//! error, guard  ◀─ host, path  ◀─ head, fcgi  ◀─ h1, body, frame  ◀─ outgoing, stream
 //! ```
 //!
 //! **Invariant:** nothing here knows a worker, a table or the time.
@@ -9,6 +9,7 @@
 pub(crate) mod body;
 pub(crate) mod error;
 pub(crate) mod fcgi;
+pub(crate) mod frame;
 pub(crate) mod guard;
 pub(crate) mod h1;
 pub(crate) mod head;

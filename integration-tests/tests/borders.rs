@@ -193,6 +193,7 @@ const DATA_PLANE: &[&str] = &[
     "codec/fcgi",
     "codec/h1",
     "codec/body",
+    "codec/frame",
     "codec/outgoing",
     "codec/stream",
     "codec",

@@ -9,6 +9,7 @@
 use std::time::{Duration, Instant};
 
 use super::trailers::Trailers;
+use crate::codec::frame::{Cursor, Kind, Seen};
 
 /// So long a count runs; then it begins anew.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -20,12 +21,6 @@ const STREAMS: u64 = 200;
 /// a client that takes a large answer has to open its windows. nginx cuts by bytes, at about a million of them.
 const IDLE_FRAMES: u64 = 1_000;
 const FOR_EACH: u64 = 10;
-
-/// Length of what a client says before its first frame (RFC 9113 section 3.4).
-const PREFACE: u64 = 24;
-
-/// Length of a frame's header.
-const HEADER: usize = 9;
 
 /// Why a client is sent away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +51,7 @@ impl Frames {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             trailers: Trailers::default(),
-            read: Cursor { skip: PREFACE, ..Cursor::default() },
+            read: Cursor::behind_preface(),
             written: Cursor::default(),
             since: now,
             started: 0,
@@ -129,89 +124,10 @@ impl Frames {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Data,
-    Headers,
-    Continuation,
-    Reset,
-    Other,
-}
-
-/// The header of a frame (RFC 9113 section 4.1).
-struct Frame {
-    length: u32,
-    kind: Kind,
-    flags: u8,
-    stream: u32,
-}
-
-impl Frame {
-    /// Whether it carries nothing, and does not end its stream either.
-    fn is_empty(&self) -> bool {
-        const END_STREAM: u8 = 1;
-        self.length == 0 && !(self.flags & END_STREAM != 0 && matches!(self.kind, Kind::Data))
-    }
-
-    fn read([a, b, c, kind, flags, d, e, f, g]: [u8; HEADER]) -> Self {
-        let kind = match kind {
-            0 => Kind::Data,
-            1 => Kind::Headers,
-            3 => Kind::Reset,
-            9 => Kind::Continuation,
-            _ => Kind::Other,
-        };
-        let stream = u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff;
-        Self { length: u32::from_be_bytes([0, a, b, c]), kind, flags, stream }
-    }
-}
-
-/// What a cursor passes.
-enum Seen<'a> {
-    Frame(Frame),
-    /// Some of the payload of the frame that was seen last.
-    Payload(&'a [u8]),
-}
-
-/// A place in a stream of frames.
-#[derive(Debug, Default)]
-struct Cursor {
-    /// Bytes until the next header.
-    skip: u64,
-    header: [u8; HEADER],
-    /// Bytes of the header that are here.
-    have: usize,
-}
-
-impl Cursor {
-    /// Goes past some bytes, and tells of each frame whose header is whole, and of what it carries.
-    fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Seen<'_>)) {
-        while !bytes.is_empty() {
-            if self.skip > 0 {
-                let some = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
-                self.skip -= some as u64;
-                seen(Seen::Payload(&bytes[..some]));
-                bytes = &bytes[some..];
-                continue;
-            }
-            let some = (HEADER - self.have).min(bytes.len());
-            self.header[self.have..self.have + some].copy_from_slice(&bytes[..some]);
-            self.have += some;
-            bytes = &bytes[some..];
-            if self.have < HEADER {
-                continue;
-            }
-            self.have = 0;
-            let frame = Frame::read(self.header);
-            self.skip = u64::from(frame.length);
-            seen(Seen::Frame(frame));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::frame::HEADER;
 
     fn frame(kind: u8, flags: u8, length: usize) -> Vec<u8> {
         let [_, a, b, c] = u32::try_from(length).unwrap().to_be_bytes();

@@ -1,0 +1,95 @@
+//! Frames of HTTP/2 as they pass: their headers, found in bytes that are cut anyhow.
+//!
+//! **Invariant:** however the bytes are cut, the same frames are seen.
+
+/// Length of a frame's header.
+pub(crate) const HEADER: usize = 9;
+
+/// What a frame is, as far as anybody here asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Data,
+    Headers,
+    Continuation,
+    Reset,
+    Other,
+}
+
+/// The header of a frame (RFC 9113 section 4.1).
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) length: u32,
+    pub(crate) kind: Kind,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+}
+
+impl Frame {
+    /// Whether it carries nothing, and does not end its stream either.
+    pub(crate) fn is_empty(&self) -> bool {
+        const END_STREAM: u8 = 1;
+        self.length == 0 && !(self.flags & END_STREAM != 0 && matches!(self.kind, Kind::Data))
+    }
+
+    fn read([a, b, c, kind, flags, d, e, f, g]: [u8; HEADER]) -> Self {
+        let kind = match kind {
+            0 => Kind::Data,
+            1 => Kind::Headers,
+            3 => Kind::Reset,
+            9 => Kind::Continuation,
+            _ => Kind::Other,
+        };
+        let stream = u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff;
+        Self { length: u32::from_be_bytes([0, a, b, c]), kind, flags, stream }
+    }
+}
+
+/// What a cursor passes.
+#[derive(Debug)]
+pub(crate) enum Seen<'a> {
+    Frame(Frame),
+    /// Some of the payload of the frame that was seen last.
+    Payload(&'a [u8]),
+}
+
+/// A place in a stream of frames.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    /// Bytes until the next header.
+    skip: u64,
+    header: [u8; HEADER],
+    /// Bytes of the header that are here.
+    have: usize,
+}
+
+impl Cursor {
+    /// In what a client sends, which says something before its first frame (RFC 9113 section 3.4).
+    pub(crate) fn behind_preface() -> Self {
+        const PREFACE: u64 = 24;
+        Self { skip: PREFACE, ..Self::default() }
+    }
+
+    /// Goes past some bytes, and tells of each frame whose header is whole, and of what it carries.
+    pub(crate) fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Seen<'_>)) {
+        while !bytes.is_empty() {
+            if self.skip > 0 {
+                let some = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
+                self.skip -= some as u64;
+                seen(Seen::Payload(&bytes[..some]));
+                bytes = &bytes[some..];
+                continue;
+            }
+            let some = (HEADER - self.have).min(bytes.len());
+            self.header[self.have..self.have + some].copy_from_slice(&bytes[..some]);
+            self.have += some;
+            bytes = &bytes[some..];
+            if self.have < HEADER {
+                continue;
+            }
+            self.have = 0;
+            let frame = Frame::read(self.header);
+            self.skip = u64::from(frame.length);
+            seen(Seen::Frame(frame));
+        }
+    }
+}
