@@ -29,6 +29,8 @@ mod balance;
 pub(crate) mod call;
 mod departed;
 pub(crate) mod dial;
+mod flow;
+pub(crate) mod incoming;
 pub(crate) mod link;
 pub(crate) mod manner;
 pub(crate) mod multiplexed;

@@ -90,6 +90,8 @@ mod shortcuts;
 mod shown_pages;
 #[path = "traffic/sizes.rs"]
 mod sizes;
+#[path = "traffic/small_frames.rs"]
+mod small_frames;
 #[path = "traffic/streams.rs"]
 mod streams;
 #[path = "traffic/tickets.rs"]

@@ -31,6 +31,12 @@ impl Frame {
         self.length == 0 && !(self.flags & END_STREAM != 0 && matches!(self.kind, Kind::Data))
     }
 
+    /// Whether it is a part of a body, and takes more to keep than it carries.
+    pub(crate) fn is_small(&self) -> bool {
+        const SMALL: u32 = 256;
+        self.kind == Kind::Data && self.length < SMALL
+    }
+
     fn read([a, b, c, kind, flags, d, e, f, g]: [u8; HEADER]) -> Self {
         let kind = match kind {
             0 => Kind::Data,

@@ -24,6 +24,7 @@ use crate::http::server::Server;
 use crate::local::isolated::isolated;
 use crate::local::quota::Share;
 use crate::local::timer::{SILENCE, Timer};
+use crate::upstream::incoming::{Incoming, UNCOUNTED};
 use streams::{Counted, Streams};
 use wire::{Watched, Wire};
 
@@ -80,7 +81,9 @@ async fn begin<S: Stream>(
         .max_local_error_reset_streams(Some(CAUSED_RESETS))
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_send_buffer_size(SEND_BUFFER);
+        .max_send_buffer_size(SEND_BUFFER)
+        // Those that are small are counted before it sees them, and cost nobody the connection.
+        .data_frame_budget(UNCOUNTED);
     let stream = Rc::new(RefCell::new(Prefixed::new(begun, stream)));
     let handshake = builder.handshake(Watched::new(Rc::clone(&stream), Rc::clone(&wire)));
     let connection = timer.limit(local.limits.head, handshake).await.ok()?;
@@ -146,9 +149,12 @@ pub(crate) struct Serving<S> {
     sent_away: bool,
 }
 
+/// A request, and its body if it has one.
+type Begun = Request<Option<Incoming>>;
+
 /// A request that waits for others to end. What h2 holds of it is little: long fields are shared.
 struct Waiting {
-    request: Request<RecvStream>,
+    request: Begun,
     respond: SendResponse<Bytes>,
     size: u64,
     _share: Share,
@@ -200,6 +206,11 @@ impl<S: Stream> Serving<S> {
                 Poll::Ready(Some(Err(failure))) => return Poll::Ready(Err(failure)),
                 Poll::Ready(None) => return Poll::Ready(Ok(Left::Ended)),
                 Poll::Pending if self.has_to_go() => {}
+                Poll::Pending if self.wire.inflow().is_full() => {
+                    self.wire.inflow().gather();
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 Poll::Pending => {
                     self.wait();
                     if self.timer.poll_elapsed(cx).is_pending() {
@@ -277,6 +288,7 @@ impl<S: Stream> Serving<S> {
     fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let local = Rc::clone(&self.server.local);
         let size = size(&request);
+        let request = request.map(|body| (!body.is_end_stream()).then(|| self.wire.inflow().body(body)));
         self.requests += 1;
         if self.waiting.is_empty() && self.fits(size) {
             match self.streams.begin(size, &local.quota) {
@@ -328,7 +340,7 @@ impl<S: Stream> Serving<S> {
     }
 
     /// Gives a request its task.
-    fn begin(&self, counted: Counted, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    fn begin(&self, counted: Counted, request: Begun, respond: SendResponse<Bytes>) {
         let (server, peer, wire) = (Rc::clone(&self.server), Rc::clone(&self.peer), Rc::clone(&self.wire));
         let metrics = Arc::clone(&server.local.metrics);
         let counted = Rc::new(counted);

@@ -9,9 +9,10 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::client::ResponseFuture;
-use h2::{Reason, RecvStream, SendStream};
+use h2::{Reason, SendStream};
 use http::{HeaderMap, Request, Response};
 
+use super::incoming::Incoming;
 use super::multiplexed::Place;
 use super::observation::Observation;
 use crate::codec::body::RequestBody;
@@ -49,9 +50,9 @@ pub(crate) struct Body {
 
 enum Answer {
     Awaited(ResponseFuture),
-    Body(RecvStream),
+    Body(Incoming),
     /// What was read and is not taken yet; `None` is the end.
-    Read(RecvStream, Option<Bytes>),
+    Read(Incoming, Option<Bytes>),
     Over,
 }
 
@@ -152,7 +153,7 @@ impl Call {
         match outcome {
             Ok(response) => {
                 let (parts, body) = response.into_parts();
-                self.answer = Answer::Body(body);
+                self.answer = Answer::Body(self.place.inflow().body(body));
                 self.sending.kept = None;
                 Ok((Response::from_parts(parts, ()), self))
             }
@@ -174,7 +175,7 @@ impl Call {
         match std::mem::replace(&mut self.answer, Answer::Over) {
             Answer::Read(mut body, Some(piece)) => {
                 // The endpoint may send as much again.
-                let _ = body.flow_control().release_capacity(piece.len());
+                body.release(piece.len());
                 self.answer = Answer::Body(body);
                 Some(Some(piece))
             }

@@ -20,6 +20,8 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tracing::{debug, error};
 
+use super::flow::{Flow, Flowing};
+use super::incoming::{Inflow, UNCOUNTED};
 use super::link::{Link, Usage};
 use super::wire::Wire;
 use crate::codec::error::{Kind, ProxyError};
@@ -49,6 +51,7 @@ pub(crate) struct Multiplexed {
     kept: Cell<bool>,
     /// Told when it is open, and when it is over.
     changed: Notify,
+    flow: Rc<Flow>,
 }
 
 #[derive(Debug)]
@@ -82,6 +85,7 @@ impl Multiplexed {
             idle: Cell::new(now),
             kept: Cell::new(true),
             changed: Notify::new(),
+            flow: Rc::default(),
         })
     }
 
@@ -102,7 +106,9 @@ impl Multiplexed {
             .max_header_list_size(HeadLimits::RESPONSE.head as u32)
             // Until the endpoint has said how many it takes.
             .initial_max_send_streams(0)
-            .handshake::<Wire, Bytes>(wire);
+            // Those that are small are counted before it sees them, and cost no call its connection.
+            .data_frame_budget(UNCOUNTED)
+            .handshake::<Flowing<Wire>, Bytes>(Flowing::new(wire, &self.flow));
         let (sender, mut connection) =
             handshake.await.map_err(|error| ProxyError::of(Kind::Closed, error))?;
         *self.state.borrow_mut() = State::Open(sender);
@@ -111,6 +117,11 @@ impl Multiplexed {
             let driven = poll_fn(|cx| {
                 let polled = Pin::new(&mut connection).poll(cx);
                 shared.look(cx);
+                let inflow = shared.flow.inflow();
+                if polled.is_pending() && inflow.is_full() {
+                    inflow.gather();
+                    cx.waker().wake_by_ref();
+                }
                 polled
             });
             match isolated(driven).await {
@@ -214,6 +225,11 @@ impl Place {
             State::Open(sender) => Some(sender.clone()),
             State::Opening | State::Over => None,
         }
+    }
+
+    /// What has come over its connection.
+    pub(super) fn inflow(&self) -> &Rc<Inflow> {
+        self.shared.flow.inflow()
     }
 
     /// The connection takes no other call.

@@ -32,6 +32,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "upstream/allowance.rs",
         "upstream/call.rs",
         "upstream/dial.rs",
+        "upstream/incoming.rs",
         "upstream/payload.rs",
         "upstream/send.rs",
         "worker.rs",
@@ -238,6 +239,21 @@ const ROWS: &[Row] = &[
         "bytes of uploads that a client may send ahead",
         &["http::h2::STREAM_WINDOW", "http::h2::CONNECTION_WINDOW"],
         &["a_connection_is_told_its_limits_at_first"],
+    ),
+    Row(
+        "frames of bodies of HTTP/2 below 256 bytes that nobody has taken, of clients and of endpoints",
+        &[
+            "codec::frame::SMALL",
+            "upstream::incoming::AHEAD",
+            "upstream::incoming::BYTES_A_FRAME",
+            "upstream::incoming::MOST",
+        ],
+        &[
+            "who_sends_more_may_have_more_in_h2",
+            "a_burst_of_short_messages_is_a_call_like_any_other",
+            "an_answer_in_bytes_that_is_not_taken_leaves_its_neighbours_alone",
+            "a_body_in_bytes_that_is_buffered_or_streamed_arrives",
+        ],
     ),
     Row(
         "bytes of a body in hand",
@@ -653,5 +669,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("local::verdicts::FIELD", "a table of fixed size"),
     ("local::verdicts::SHARDS", "a table of fixed size"),
     ("upstream::allowance::TRY", "the parts of a try"),
+    ("upstream::incoming::LEAST", "the format"),
+    ("upstream::incoming::UNCOUNTED", "no limit, for there is one before it"),
     ("table::ticket_keys::NAME", "the format"),
 ];

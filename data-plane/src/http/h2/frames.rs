@@ -44,6 +44,7 @@ pub(super) struct Frames {
     reset: u64,
     idle: u64,
     useful: u64,
+    small: u64,
 }
 
 impl Frames {
@@ -58,6 +59,7 @@ impl Frames {
             reset: 0,
             idle: 0,
             useful: 0,
+            small: 0,
         }
     }
 
@@ -67,12 +69,13 @@ impl Frames {
             self.since = now;
             (self.started, self.reset, self.idle, self.useful) = (0, 0, 0, 0);
         }
-        let Self { read, trailers, started, reset, idle, useful, .. } = self;
+        let Self { read, trailers, started, reset, idle, useful, small, .. } = self;
         read.pass(bytes, |seen| {
             let frame = match seen {
                 Seen::Payload(some) => return trailers.payload(some),
                 Seen::Frame(frame) => frame,
             };
+            *small += u64::from(frame.is_small());
             match frame.kind {
                 Kind::Headers => trailers.headers(frame.stream, frame.flags, frame.length),
                 Kind::Continuation => trailers.continuation(frame.length),
@@ -88,6 +91,11 @@ impl Frames {
                 Kind::Data | Kind::Continuation | Kind::Other => *idle += 1,
             }
         });
+    }
+
+    /// How many small parts of bodies were read since this was asked last.
+    pub(super) fn small(&mut self) -> u64 {
+        std::mem::take(&mut self.small)
     }
 
     /// The client was sent this.

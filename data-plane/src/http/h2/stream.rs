@@ -7,7 +7,6 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::RecvStream;
 use h2::server::SendResponse;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
@@ -26,6 +25,7 @@ use crate::http::reply::Reply;
 use crate::http::server::Server;
 use crate::local::Local;
 use crate::local::timer::Timer;
+use crate::upstream::incoming::Incoming;
 
 /// The status of a request that should have come on another connection (RFC 9110 section 15.5.20).
 const MISDIRECTED: u16 = 421;
@@ -34,7 +34,7 @@ const MISDIRECTED: u16 = 421;
 pub(super) async fn serve(
     (server, peer, wire): (&Rc<Server>, &Peer, &Rc<Wire>),
     counted: &Rc<Counted>,
-    request: Request<RecvStream>,
+    request: Request<Option<Incoming>>,
     mut respond: SendResponse<Bytes>,
 ) {
     let local = &server.local;
@@ -42,7 +42,7 @@ pub(super) async fn serve(
     timer.bound(local.limits.request);
     let (parts, incoming) = request.into_parts();
     let limits = server.clients().head.unwrap_or(HeadLimits::REQUEST);
-    let head = head(&parts, incoming.is_end_stream(), limits);
+    let head = head(&parts, incoming.is_none(), limits);
     // The fields stand in the head now.
     drop(parts);
     let (head, error) = match head {
@@ -59,7 +59,8 @@ pub(super) async fn serve(
             let call = Call { server, timer: &timer, peer };
             let received = Received {
                 stream: respond.stream_id().into(),
-                incoming: Some(incoming),
+                incoming,
+                is_detached: false,
                 counted: Rc::clone(counted),
                 wire: Rc::clone(wire),
                 local: Rc::clone(local),
@@ -200,8 +201,10 @@ fn length(head: &ResponseHead) -> Option<u64> {
 /// The body of a request as h2 gives it.
 struct Received {
     stream: u32,
-    /// `None` where somebody else reads it.
-    incoming: Option<RecvStream>,
+    /// `None` where there is none, or somebody else reads it.
+    incoming: Option<Incoming>,
+    /// Whether somebody else does.
+    is_detached: bool,
     counted: Rc<Counted>,
     wire: Rc<Wire>,
     local: Rc<Local>,
@@ -223,7 +226,7 @@ impl RequestBody for Received {
                 None => return Poll::Ready(Ok(None)),
             };
             // The client may send more, for this was asked for: until then it stands in its window.
-            let _ = incoming.flow_control().release_capacity(piece.len());
+            incoming.release(piece.len());
             if !piece.is_empty() {
                 self.counted.receive(piece.len());
                 return Poll::Ready(Ok(Some(piece)));
@@ -241,12 +244,15 @@ impl RequestBody for Received {
     }
 
     fn detach(&mut self) -> Option<Box<dyn RequestBody>> {
-        let incoming = self.incoming.take()?;
+        if std::mem::replace(&mut self.is_detached, true) {
+            return None;
+        }
         // Who takes the body has made its own of the head.
         self.counted.forget_head();
         Some(Box::new(Self {
             stream: self.stream,
-            incoming: Some(incoming),
+            incoming: self.incoming.take(),
+            is_detached: false,
             counted: Rc::clone(&self.counted),
             wire: Rc::clone(&self.wire),
             local: Rc::clone(&self.local),

@@ -11,12 +11,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::frames::{Abuse, Frames};
 use crate::codec::stream::{Prefixed, Stream};
 use crate::local::timer::Timers;
+use crate::upstream::incoming::Inflow;
 
 /// What is known of a connection's bytes.
 pub(super) struct Wire {
     timers: Rc<Timers>,
     frames: RefCell<Frames>,
-    received: Cell<u64>,
+    inflow: Rc<Inflow>,
     sent: Cell<u64>,
     stuck: Cell<bool>,
     misdirected: Cell<bool>,
@@ -28,7 +29,7 @@ impl Wire {
         Rc::new(Self {
             timers: Rc::clone(timers),
             frames: RefCell::new(Frames::new(timers.now())),
-            received: Cell::new(0),
+            inflow: Rc::default(),
             sent: Cell::new(0),
             stuck: Cell::new(false),
             misdirected: Cell::new(false),
@@ -62,7 +63,12 @@ impl Wire {
 
     /// Bytes that the client has sent.
     pub(super) fn received(&self) -> u64 {
-        self.received.get()
+        self.inflow.received()
+    }
+
+    /// What lies in h2.
+    pub(super) fn inflow(&self) -> &Rc<Inflow> {
+        &self.inflow
     }
 
     /// Bytes that the client has taken so far, if it does not take the next ones.
@@ -71,8 +77,9 @@ impl Wire {
     }
 
     fn read(&self, bytes: &[u8]) {
-        self.received.set(self.received.get() + bytes.len() as u64);
-        self.frames.borrow_mut().read(bytes, self.timers.now());
+        let mut frames = self.frames.borrow_mut();
+        frames.read(bytes, self.timers.now());
+        self.inflow.read(bytes.len(), frames.small());
     }
 
     /// Notes how a write went; `slices` are what was to be written.
@@ -107,12 +114,12 @@ impl<S: Stream> Watched<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Self { stream, wire } = self.get_mut();
-        if wire.abuse().is_some() {
-            // Nothing more is read of it; the connection looks at the wire as soon as h2 waits.
+        if wire.abuse().is_some() || wire.inflow.is_full() {
+            // Nothing more is read of it for now; the connection looks at the wire as soon as h2 waits.
             return Poll::Pending;
         }
         let before = into.filled().len();
-        let outcome = Pin::new(&mut *stream.borrow_mut()).poll_read(cx, into);
+        let outcome = wire.inflow.poll_read(Pin::new(&mut *stream.borrow_mut()), cx, into);
         wire.read(&into.filled()[before..]);
         outcome
     }

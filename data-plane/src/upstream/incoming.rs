@@ -1,0 +1,276 @@
+//! Bodies that come over HTTP/2, and that nobody may take for a while.
+//!
+//! h2 keeps each frame of a body by itself until it is taken, at some 250 bytes beside what it carries: a peer that sends a byte
+//! at a time makes it hold 25 times what was sent, up to its windows. h2's own answer is a count of such frames, at the end
+//! of which the whole connection is closed (`data_frame_budget`): also that of a client whose messages are short while its
+//! endpoint is slow, and that of all calls to an endpoint, of which one client takes nothing.
+//!
+//! So small frames are counted where the bytes of a connection are read. After some of them nothing more is read until what
+//! lies in h2 was gathered: taken out and put together, in order. The windows stay as they are; they open when somebody
+//! takes the bytes.
+//!
+//! **Invariant:** of frames that are small h2 holds no more than [`Inflow::allowed`] at a time.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Bytes, BytesMut};
+use h2::RecvStream;
+use http::HeaderMap;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::codec::body::JOINED;
+
+/// Small frames that a connection may have in h2 beside what it has sent, and at most. One takes some 250 bytes there, so that
+/// it is ten bytes for each that was sent.
+const AHEAD: u64 = 256;
+const MOST: u64 = 2_048;
+const BYTES_A_FRAME: u64 = 25;
+
+/// The least that a frame with something in it takes on the wire, in bytes.
+const LEAST: u64 = 10;
+
+/// What h2 is told about its own count, which ours comes before.
+pub(crate) const UNCOUNTED: usize = usize::MAX / 2;
+
+/// What has come over a connection and lies in h2.
+#[derive(Debug, Default)]
+pub(crate) struct Inflow {
+    received: Cell<u64>,
+    /// Small frames since all was gathered.
+    small: Cell<u64>,
+    bodies: RefCell<Vec<Weak<Body>>>,
+}
+
+/// The body of a message.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    body: Rc<Body>,
+    inflow: Rc<Inflow>,
+}
+
+#[derive(Debug)]
+struct Body {
+    stream: RefCell<RecvStream>,
+    gathered: RefCell<Gathered>,
+    /// Who waits for more of it.
+    waits: RefCell<Option<Waker>>,
+}
+
+/// What was taken out of h2.
+#[derive(Debug, Default)]
+struct Gathered {
+    pieces: VecDeque<Bytes>,
+    /// Behind them: small ones, put together.
+    several: BytesMut,
+    /// How it ended, behind all of that.
+    end: Option<Result<(), h2::Error>>,
+}
+
+impl Inflow {
+    /// Small frames that may lie in h2.
+    fn allowed(&self) -> u64 {
+        (AHEAD + self.received.get() / BYTES_A_FRAME).min(MOST)
+    }
+
+    /// Whether nothing is to be read before all is gathered.
+    pub(crate) fn is_full(&self) -> bool {
+        self.small.get() >= self.allowed() / 2
+    }
+
+    /// Reads no more at a time than may lie in h2.
+    pub(crate) fn poll_read(
+        &self,
+        stream: Pin<&mut impl AsyncRead>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let frames = self.allowed().saturating_sub(self.small.get());
+        let room = usize::try_from(frames * LEAST).unwrap_or(usize::MAX);
+        if into.remaining() <= room {
+            return stream.poll_read(cx, into);
+        }
+        let mut some = ReadBuf::new(into.initialize_unfilled_to(room));
+        ready!(stream.poll_read(cx, &mut some))?;
+        let count = some.filled().len();
+        into.advance(count);
+        Poll::Ready(Ok(()))
+    }
+
+    /// So many bytes came, and with them so many small frames.
+    pub(crate) fn read(&self, bytes: usize, small: u64) {
+        self.received.set(self.received.get() + bytes as u64);
+        self.small.set(self.small.get() + small);
+    }
+
+    /// Bytes that came so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.get()
+    }
+
+    /// A body that comes over this connection.
+    pub(crate) fn body(self: &Rc<Self>, stream: RecvStream) -> Incoming {
+        let (gathered, waits) = Default::default();
+        let body = Rc::new(Body { stream: RefCell::new(stream), gathered, waits });
+        self.bodies.borrow_mut().push(Rc::downgrade(&body));
+        Incoming { body, inflow: Rc::clone(self) }
+    }
+
+    /// Takes out of h2 what lies there. Who has driven the connection so far lets others go on, before it does: answers that
+    /// have just begun are taken first.
+    pub(crate) fn gather(&self) {
+        for body in &*self.bodies.borrow() {
+            if let Some(body) = body.upgrade() {
+                body.gather();
+            }
+        }
+        self.small.set(0);
+    }
+}
+
+impl Body {
+    fn gather(&self) {
+        let mut gathered = self.gathered.borrow_mut();
+        // h2 forgets whom it was to wake.
+        let cx = &mut Context::from_waker(Waker::noop());
+        while gathered.end.is_none()
+            && let Poll::Ready(came) = self.stream.borrow_mut().poll_data(cx)
+        {
+            match came {
+                Some(Ok(piece)) => gathered.push(piece),
+                Some(Err(error)) => gathered.end = Some(Err(error)),
+                None => gathered.end = Some(Ok(())),
+            }
+        }
+        if let Some(waits) = self.waits.borrow_mut().take() {
+            waits.wake();
+        }
+    }
+}
+
+impl Gathered {
+    fn push(&mut self, piece: Bytes) {
+        if piece.len() >= JOINED || self.several.len() + piece.len() > JOINED {
+            self.close();
+        }
+        if piece.len() >= JOINED {
+            self.pieces.push_back(piece);
+        } else {
+            self.several.extend_from_slice(&piece);
+        }
+    }
+
+    fn close(&mut self) {
+        if !self.several.is_empty() {
+            self.pieces.push_back(std::mem::take(&mut self.several).freeze());
+        }
+    }
+
+    fn pop(&mut self) -> Option<Bytes> {
+        if self.pieces.is_empty() {
+            self.close();
+        }
+        self.pieces.pop_front()
+    }
+}
+
+impl Incoming {
+    /// The next piece, or the end.
+    pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
+        let mut gathered = self.body.gathered.borrow_mut();
+        if let Some(piece) = gathered.pop() {
+            return Poll::Ready(Some(Ok(piece)));
+        }
+        match gathered.end.take() {
+            Some(Ok(())) => {
+                gathered.end = Some(Ok(()));
+                return Poll::Ready(None);
+            }
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            None => {}
+        }
+        let polled = self.body.stream.borrow_mut().poll_data(cx);
+        if polled.is_pending() {
+            *self.body.waits.borrow_mut() = Some(cx.waker().clone());
+        }
+        polled
+    }
+
+    /// What follows the body, once that has ended.
+    pub(crate) fn poll_trailers(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<HeaderMap>, h2::Error>> {
+        self.body.stream.borrow_mut().poll_trailers(cx)
+    }
+
+    /// Whether nothing is left of it.
+    pub(crate) fn is_end_stream(&self) -> bool {
+        let gathered = self.body.gathered.borrow();
+        let is_gathered = !gathered.pieces.is_empty() || !gathered.several.is_empty();
+        !is_gathered && self.body.stream.borrow().is_end_stream()
+    }
+
+    /// So many bytes were taken: the peer may send as many again.
+    pub(crate) fn release(&mut self, bytes: usize) {
+        let _ = self.body.stream.borrow_mut().flow_control().release_capacity(bytes);
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        let mine = Rc::downgrade(&self.body);
+        let mut bodies = self.inflow.bodies.borrow_mut();
+        if let Some(place) = bodies.iter().position(|body| body.ptr_eq(&mine)) {
+            bodies.swap_remove(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn who_sends_more_may_have_more_in_h2() {
+        let inflow = Inflow::default();
+        assert_eq!(inflow.allowed(), AHEAD);
+        inflow.read(AHEAD as usize / 2 * LEAST as usize, AHEAD / 2 - 1);
+        assert!(!inflow.is_full());
+        inflow.read(0, 40);
+        assert!(inflow.is_full());
+        inflow.gather();
+        assert!(!inflow.is_full());
+        inflow.read(1 << 30, MOST / 2);
+        assert!(inflow.is_full(), "and no more than that");
+    }
+
+    proptest! {
+        /// However many are gathered and taken, the bytes are the same, and small ones do not stay by themselves.
+        #[test]
+        fn what_is_gathered_is_in_order(steps in prop::collection::vec((any::<bool>(), 1_usize..2 * JOINED), 0..40)) {
+            let (mut gathered, mut given, mut taken, mut pieces) = (Gathered::default(), vec![], vec![], 0);
+            for (number, (takes, length)) in steps.into_iter().enumerate() {
+                let length = if length < JOINED { length % 300 + 1 } else { length };
+                let piece = vec![number as u8; length];
+                given.extend_from_slice(&piece);
+                gathered.push(piece.into());
+                prop_assert!(gathered.pieces.iter().filter(|piece| piece.len() < JOINED).count() <= pieces / 2 + 1);
+                pieces += 1;
+                if takes {
+                    taken.extend(gathered.pop().unwrap());
+                }
+            }
+            while let Some(piece) = gathered.pop() {
+                taken.extend(piece);
+            }
+            prop_assert_eq!(taken, given);
+        }
+    }
+}
