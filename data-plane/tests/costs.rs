@@ -14,6 +14,8 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, their harness included")]
 
+#[path = "costs/ahead.rs"]
+mod ahead;
 #[path = "costs/clients.rs"]
 mod clients;
 #[path = "costs/counted.rs"]
@@ -94,6 +96,15 @@ fn a_long_session_is_not_read() {
     let (reads, writes, moves) = (each(libc::SYS_recvfrom), each(libc::SYS_sendto), each(libc::SYS_splice));
     eprintln!("{reads} reads, {writes} writes and {moves} moves for a megabyte each way");
     assert!(reads + writes < 4 && moves > 4, "{reads} reads, {writes} writes, {moves} moves");
+}
+
+/// Who sends a byte at a time to an endpoint that takes nothing has it held in few pieces: h2 keeps hundreds of bytes for each
+/// that it is handed.
+#[test]
+fn what_an_endpoint_does_not_take_is_held_for_what_it_cost() {
+    let (sent, held) = ahead::held();
+    eprintln!("{held} bytes are held for {sent} that were sent");
+    assert!(held < sent as i64, "{held} bytes are held for {sent} that were sent");
 }
 
 /// A body that comes in plenty is read in large parts: a megabyte was 65 reads.

@@ -2,26 +2,26 @@
 //!
 //! Its connection is shared with others ([`multiplexed`](super::multiplexed)). One that is dropped is cancelled, and the connection goes on.
 
-use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use h2::Reason;
 use h2::client::ResponseFuture;
-use h2::{Reason, SendStream};
 use http::{HeaderMap, Request, Response};
 
 use super::incoming::Incoming;
 use super::multiplexed::Place;
 use super::observation::Observation;
-use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::local::timer::Timer;
 use crate::table::{Sizes, Timeouts};
 
-/// Bytes of a body that are kept until there is an answer: an endpoint may say that it has done nothing with them.
-const KEPT: usize = 64 * 1024;
+mod sending;
+
+pub(crate) use sending::Body;
+use sending::{Progress, Sending};
 
 /// A call under way.
 pub(crate) struct Call {
@@ -42,33 +42,12 @@ pub(crate) struct Failed {
     pub(crate) untouched: Option<Body>,
 }
 
-/// A request's body: what was read of it and is to be sent again, and the rest.
-pub(crate) struct Body {
-    again: VecDeque<Bytes>,
-    rest: Box<dyn RequestBody>,
-}
-
 enum Answer {
     Awaited(ResponseFuture),
     Body(Incoming),
     /// What was read and is not taken yet; `None` is the end.
     Read(Incoming, Option<Bytes>),
     Over,
-}
-
-/// The way of the request's body.
-struct Sending {
-    out: SendStream<Bytes>,
-    body: Body,
-    /// What was read of the body so far, while there is no answer and as long as it is not too much.
-    kept: Option<VecDeque<Bytes>>,
-    sizes: Sizes,
-    /// Read, and not taken by the endpoint yet.
-    held: Bytes,
-    read: u64,
-    done: bool,
-    /// Why it broke off.
-    broken: Option<ProxyError>,
 }
 
 impl std::fmt::Debug for Call {
@@ -102,9 +81,7 @@ impl Call {
                 return Err(Failed { error, reused: place.reused, untouched: Some(body) });
             }
         };
-        let kept = Some(VecDeque::new());
-        let sending =
-            Sending { out, body, kept, sizes, held: Bytes::new(), read: 0, done: ended, broken: None };
+        let sending = Sending::new(out, place.flow(), body, sizes, ended);
         Ok(Self { place, sending, answer: Answer::Awaited(response), observed: None })
     }
 
@@ -126,7 +103,7 @@ impl Call {
         let mut before = None;
         let outcome = poll_fn(|cx| {
             self.drive(cx);
-            if let Some(error) = self.sending.broken.take() {
+            if let Some(error) = self.sending.broken() {
                 return Poll::Ready(Err((error, false)));
             }
             if let Answer::Awaited(response) = &mut self.answer
@@ -137,11 +114,11 @@ impl Call {
                     (ProxyError::of(Kind::Closed, error), untouched)
                 }));
             }
-            let now = (self.sending.read, self.sending.held.len(), self.sending.done);
+            let now = self.sending.progress();
             let (limit, late) = match now {
-                (_, _, true) => (timeouts.read, Kind::ReadTimeout),
-                (_, 0, false) => (timeouts.client_body, Kind::ClientTimeout),
-                (_, _, false) => (timeouts.send, Kind::SendTimeout),
+                Progress::Done => (timeouts.read, Kind::ReadTimeout),
+                Progress::Read(_) => (timeouts.client_body, Kind::ClientTimeout),
+                Progress::Sent(_) => (timeouts.send, Kind::SendTimeout),
             };
             if before.replace(now) != Some(now) {
                 timer.arm(limit);
@@ -154,7 +131,7 @@ impl Call {
             Ok(response) => {
                 let (parts, body) = response.into_parts();
                 self.answer = Answer::Body(self.place.inflow().body(body));
-                self.sending.kept = None;
+                self.sending.is_answered();
                 Ok((Response::from_parts(parts, ()), self))
             }
             Err((error, untouched)) => {
@@ -193,7 +170,7 @@ impl Call {
     /// Reads more of the answer, for [`Self::buffered`] to look at.
     pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
         self.drive(cx);
-        if let Some(error) = self.sending.broken.take() {
+        if let Some(error) = self.sending.broken() {
             return Poll::Ready(Err(error));
         }
         let Answer::Body(body) = &mut self.answer else {
@@ -237,86 +214,4 @@ impl Call {
 fn is_untouched(error: &h2::Error) -> bool {
     let refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (refused || error.is_go_away())
-}
-
-impl Body {
-    /// Of which nothing was read.
-    pub(crate) fn new(rest: Box<dyn RequestBody>) -> Self {
-        Self { again: VecDeque::new(), rest }
-    }
-
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
-        match self.again.pop_front() {
-            Some(piece) => Poll::Ready(Ok(Some(piece))),
-            None => self.rest.poll_piece(cx),
-        }
-    }
-}
-
-impl Sending {
-    /// The body as it was before anything of it was read, if all of that is kept.
-    fn whole(self) -> Option<Body> {
-        let Body { again, rest } = self.body;
-        let mut kept = self.kept?;
-        kept.extend(again);
-        Some(Body { again: kept, rest })
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) {
-        while !self.done {
-            match self.step(cx) {
-                Ok(Poll::Ready(())) => {}
-                Ok(Poll::Pending) => return,
-                Err(error) => {
-                    self.done = true;
-                    self.out.send_reset(Reason::CANCEL);
-                    self.broken = Some(error);
-                }
-            }
-        }
-    }
-
-    fn step(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, ProxyError> {
-        if self.held.is_empty() {
-            match self.body.poll_piece(cx)? {
-                Poll::Ready(Some(piece)) => {
-                    self.read += piece.len() as u64;
-                    if self.sizes.exceeded(self.read) {
-                        return Err(Kind::BodyTooLarge.into());
-                    }
-                    if self.read > KEPT as u64 {
-                        self.kept = None;
-                    }
-                    if let Some(kept) = &mut self.kept {
-                        kept.push_back(piece.clone());
-                    }
-                    self.held = piece;
-                }
-                Poll::Ready(None) => {
-                    self.done = true;
-                    // An endpoint that takes no more may have answered all the same.
-                    let _ = self.out.send_data(Bytes::new(), true);
-                    return Ok(Poll::Ready(()));
-                }
-                Poll::Pending => return Ok(Poll::Pending),
-            }
-        }
-        self.out.reserve_capacity(self.held.len());
-        let room = match self.out.capacity() {
-            0 => match self.out.poll_capacity(cx) {
-                Poll::Ready(Some(Ok(room))) => room,
-                Poll::Ready(Some(Err(_)) | None) => {
-                    self.done = true;
-                    return Ok(Poll::Ready(()));
-                }
-                Poll::Pending => return Ok(Poll::Pending),
-            },
-            room => room,
-        };
-        let part = self.held.split_to(room.min(self.held.len()));
-        if self.out.send_data(part, false).is_err() {
-            self.done = true;
-        }
-        Ok(Poll::Ready(()))
-    }
 }

@@ -1,25 +1,48 @@
-//! The bytes of a connection to an endpoint that is shared, on their way to h2 and from it.
+//! The bytes of a connection to an endpoint that is shared: what of them lies in h2, and whether the connection takes any at
+//! this moment. What is handed to h2 while it does not, is held there piece by piece, however small each is.
 
+use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::incoming::Inflow;
 use crate::codec::frame::{Cursor, Seen};
 
-/// What the calls of a connection know of its bytes.
+/// What the calls of a connection know of it.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
     inflow: Rc<Inflow>,
+    is_stuck: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
 }
 
 impl Flow {
     /// What has come.
     pub(super) fn inflow(&self) -> &Rc<Inflow> {
         &self.inflow
+    }
+
+    /// Ready when the connection takes bytes.
+    pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
+        if !self.is_stuck.get() {
+            return Poll::Ready(());
+        }
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+            waiting.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// It takes none now, or takes them again.
+    fn stuck(&self, is_stuck: bool) {
+        if self.is_stuck.replace(is_stuck) && !is_stuck {
+            self.waiting.take().into_iter().for_each(Waker::wake);
+        }
     }
 }
 
@@ -34,6 +57,13 @@ impl<W> Flowing<W> {
     /// Around the bytes of a connection.
     pub(super) fn new(wire: W, flow: &Rc<Flow>) -> Self {
         Self { wire, frames: Cursor::default(), flow: Rc::clone(flow) }
+    }
+}
+
+impl<W> Drop for Flowing<W> {
+    /// What its calls hand on from here on fails, and they are told so.
+    fn drop(&mut self) {
+        self.flow.stuck(false);
     }
 }
 
@@ -59,11 +89,18 @@ impl<W: AsyncRead + Unpin> AsyncRead for Flowing<W> {
 
 impl<W: AsyncWrite + Unpin> AsyncWrite for Flowing<W> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().wire).poll_write(cx, bytes)
+        let Self { wire, flow, .. } = self.get_mut();
+        let outcome = Pin::new(wire).poll_write(cx, bytes);
+        flow.stuck(outcome.is_pending());
+        outcome
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().wire).poll_flush(cx)
+        let Self { wire, flow, .. } = self.get_mut();
+        let outcome = Pin::new(wire).poll_flush(cx);
+        // TLS may have taken what the socket does not.
+        flow.stuck(outcome.is_pending());
+        outcome
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -75,7 +112,10 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Flowing<W> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().wire).poll_write_vectored(cx, slices)
+        let Self { wire, flow, .. } = self.get_mut();
+        let outcome = Pin::new(wire).poll_write_vectored(cx, slices);
+        flow.stuck(outcome.is_pending());
+        outcome
     }
 
     fn is_write_vectored(&self) -> bool {

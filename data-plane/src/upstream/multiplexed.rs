@@ -33,6 +33,9 @@ use crate::table::policy::kept::Wear;
 /// Calls at once on a connection, whatever the endpoint allows.
 const STREAMS: usize = 100;
 
+/// Bytes of a call that wait for the connection.
+const SEND_BUFFER: usize = 32 * 1024;
+
 /// What an endpoint may send of one answer before we have taken it, in bytes.
 const STREAM_WINDOW: u32 = 128 * 1024;
 
@@ -106,6 +109,7 @@ impl Multiplexed {
             .max_header_list_size(HeadLimits::RESPONSE.head as u32)
             // Until the endpoint has said how many it takes.
             .initial_max_send_streams(0)
+            .max_send_buffer_size(SEND_BUFFER)
             // Those that are small are counted before it sees them, and cost no call its connection.
             .data_frame_budget(UNCOUNTED)
             .handshake::<Flowing<Wire>, Bytes>(Flowing::new(wire, &self.flow));
@@ -225,6 +229,11 @@ impl Place {
             State::Open(sender) => Some(sender.clone()),
             State::Opening | State::Over => None,
         }
+    }
+
+    /// What its connection takes at this moment.
+    pub(super) fn flow(&self) -> &Rc<Flow> {
+        &self.shared.flow
     }
 
     /// What has come over its connection.

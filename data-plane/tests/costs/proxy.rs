@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use data_plane::access_log;
 use data_plane::listen::PublicPorts;
 use data_plane::local::{Budgets, Limits};
-use shared::policy::{HostPolicy, LocationPolicy, TextList};
+use shared::policy::{BackendProtocol, HostPolicy, LocationPolicy, TextList};
 use shared::resource::{
     Backend, EndpointPort, Endpoints, Host, Listener, PathType, PortRule, Resource, Route, StreamService,
     Transport,
@@ -42,13 +42,15 @@ pub(crate) enum Scene {
     Many,
     /// As many as [`ROUTES`], each with a route of its own.
     Routes,
+    /// A host whose endpoint speaks HTTP/2, as for gRPC.
+    Calls,
     /// A TCP service.
     Sessions,
 }
 
 impl Scene {
-    const ALL: [Self; 6] =
-        [Self::Plain, Self::Logged, Self::Policies, Self::Many, Self::Routes, Self::Sessions];
+    const ALL: [Self; 7] =
+        [Self::Plain, Self::Logged, Self::Policies, Self::Many, Self::Routes, Self::Calls, Self::Sessions];
 
     /// `port` is of a TCP service.
     fn set_up(self, proxy: &mut Proxy, endpoint: SocketAddr, port: u16) {
@@ -68,6 +70,17 @@ impl Scene {
                     ("a.test", Resource::Host(Host { policy, ..Host::default() })),
                     ("ingress/ns/web/a.test", Resource::Route(route)),
                 ]);
+            }
+            Self::Calls => {
+                let policy = LocationPolicy {
+                    backend_protocol: Some(BackendProtocol::Grpc.into()),
+                    proxy_body_size: Some(0),
+                    ..LocationPolicy::default()
+                };
+                let paths = vec![to("/", PathType::Prefix, "echo")];
+                let route = Resource::Route(Route { paths, policy, ..Route::default() });
+                let host = Resource::Host(Host::default());
+                proxy.config(vec![("a.test", host), ("ingress/ns/web/a.test", route)]);
             }
             Self::Sessions => {
                 let service = StreamService {

@@ -30,7 +30,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "tls/tickets.rs",
         "udp.rs",
         "upstream/allowance.rs",
-        "upstream/call.rs",
+        "upstream/call",
         "upstream/dial.rs",
         "upstream/incoming.rs",
         "upstream/payload.rs",
@@ -233,7 +233,11 @@ const ROWS: &[Row] = &[
     Row(
         "bytes handed to h2",
         &["http::h2::SEND_BUFFER"],
-        &["of_answers_that_nobody_takes_few_are_in_hand", "who_takes_nothing_at_all_is_let_go"],
+        &[
+            "what_an_endpoint_does_not_take_is_held_for_what_it_cost",
+            "of_answers_that_nobody_takes_few_are_in_hand",
+            "who_takes_nothing_at_all_is_let_go",
+        ],
     ),
     Row(
         "bytes of uploads that a client may send ahead",
@@ -290,7 +294,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "bytes of a streamed body that are kept until there is an answer",
-        &["upstream::call::KEPT"],
+        &["upstream::call::sending::KEPT"],
         &["a_streamed_body_that_is_partly_gone_is_never_sent_again"],
     ),
     Row(
