@@ -11,6 +11,7 @@
 pub(crate) mod conn;
 mod facts;
 pub(crate) mod h2;
+pub(crate) mod patience;
 pub(crate) mod peer;
 pub(crate) mod pipeline;
 pub(crate) mod reply;

@@ -46,6 +46,8 @@ mod errors;
 mod external_names;
 #[path = "traffic/fastcgi.rs"]
 mod fastcgi;
+#[path = "traffic/goodbyes.rs"]
+mod goodbyes;
 #[path = "traffic/growing.rs"]
 mod growing;
 #[path = "traffic/grpc.rs"]

@@ -216,6 +216,7 @@ const DATA_PLANE: &[&str] = &[
     "http/server",
     "http/peer",
     "http/facts",
+    "http/patience",
     "tcp",
     "udp",
     "http/reply",

@@ -33,9 +33,9 @@ pub(crate) use parked::Parked;
 
 mod answer;
 mod client_body;
+mod discard;
 mod hello;
 mod parked;
-mod patience;
 mod session;
 mod silent;
 

@@ -14,9 +14,11 @@ use bytes::{Bytes, BytesMut};
 use h2::server::{Builder, Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
+use tokio::io::AsyncWriteExt as _;
 use tokio::task::spawn_local;
 use tracing::{debug, error};
 
+use super::patience::hear_out;
 use super::peer::Peer;
 use crate::codec::guard::Limits as HeadLimits;
 use crate::codec::stream::{Prefixed, Stream};
@@ -102,6 +104,7 @@ async fn begin<S: Stream>(
         requests: 0,
         leaving: false,
         sent_away: false,
+        is_clean: false,
     }))
 }
 
@@ -147,6 +150,8 @@ pub(crate) struct Serving<S> {
     requests: usize,
     leaving: bool,
     sent_away: bool,
+    /// It was without a request for so long that its client has read all answers.
+    is_clean: bool,
 }
 
 /// A request, and its body if it has one.
@@ -179,7 +184,10 @@ impl<S: Stream> Serving<S> {
             }
             return match left {
                 Ok(Left::Silent) => Some(self),
-                Ok(Left::Ended) => None,
+                Ok(Left::Ended) => {
+                    Box::pin(self.close()).await;
+                    None
+                }
                 Err(failure) => {
                     debug!(error = %failure, "HTTP/2 connection ended");
                     None
@@ -191,6 +199,25 @@ impl<S: Stream> Serving<S> {
     /// What is done with its stream while it has no task.
     pub(crate) fn with_stream<R>(&self, act: impl FnOnce(&mut S) -> R) -> R {
         act(self.stream.borrow_mut().get_mut())
+    }
+
+    /// Closes after the last answer. Its client has not read all of that, most likely, and says how far it is.
+    async fn close(self: Box<Self>) {
+        let Self { server, connection, stream, wire, timer, waits, sent_away, is_clean, .. } = *self;
+        drop(connection);
+        let is_stuck = matches!(waits, Waits::Reader(_));
+        if is_clean || is_stuck || sent_away || wire.has_hung_up() {
+            return;
+        }
+        let Some(stream) = Rc::into_inner(stream) else { return };
+        let (local, mut stream) = (&server.local, stream.into_inner());
+        timer.idle(false);
+        if let Ok(Ok(())) = timer.limit(local.limits.linger, stream.shutdown()).await {
+            let mut input = local.buffers.input();
+            hear_out(local, &timer, (&mut stream, &mut input)).await;
+            input.clear();
+            local.buffers.give_input(input);
+        }
     }
 
     /// Its times.
@@ -222,6 +249,7 @@ impl<S: Stream> Serving<S> {
                     if !self.timer.has_to_end() {
                         return Poll::Ready(Ok(Left::Silent));
                     }
+                    self.is_clean = true;
                     self.leave();
                 }
             }
@@ -290,6 +318,7 @@ impl<S: Stream> Serving<S> {
         let size = size(&request);
         let request = request.map(|body| (!body.is_end_stream()).then(|| self.wire.inflow().body(body)));
         self.requests += 1;
+        self.is_clean = false;
         if self.waiting.is_empty() && self.fits(size) {
             match self.streams.begin(size, &local.quota) {
                 Some(counted) => self.begin(counted, request, respond),

@@ -11,12 +11,13 @@ use tracing::debug;
 
 use super::answer::{self, After};
 use super::client_body::{ClientBody, Unread};
-use super::patience::{Patience, discard};
+use super::discard::discard;
 use super::silent::Silent;
 use crate::codec::guard::{HeadError, Limits as HeadLimits};
 use crate::codec::h1::{Client, RequestReader};
 use crate::codec::head::{RequestHead, Version};
 use crate::codec::stream::{Stream, make_room, poll_fill};
+use crate::http::patience::hear_out;
 use crate::http::peer::Peer;
 use crate::http::pipeline::log::{REQUEST, RequestRecord};
 use crate::http::pipeline::{self, Call, Exchange};
@@ -364,19 +365,7 @@ impl<S: Stream> Session<S> {
         if !matches!(shut, Ok(Ok(()))) || is_clean {
             return;
         }
-        let mut patience = Patience::new(&server.local, timer);
-        while patience.arm() {
-            input.clear();
-            make_room(input);
-            let more = poll_fn(|cx| match poll_fill(stream, input, cx) {
-                Poll::Ready(outcome) => Poll::Ready(matches!(outcome, Ok(count) if count > 0)),
-                Poll::Pending => timer.poll_elapsed(cx).map(|_| false),
-            });
-            if !more.await {
-                break;
-            }
-        }
-        timer.disarm();
+        hear_out(&server.local, timer, (stream, input)).await;
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) struct Wire {
     sent: Cell<u64>,
     stuck: Cell<bool>,
     misdirected: Cell<bool>,
+    hung_up: Cell<bool>,
 }
 
 impl Wire {
@@ -33,6 +34,7 @@ impl Wire {
             sent: Cell::new(0),
             stuck: Cell::new(false),
             misdirected: Cell::new(false),
+            hung_up: Cell::new(false),
         })
     }
 
@@ -59,6 +61,11 @@ impl Wire {
     /// Whether there was one.
     pub(super) fn is_misdirected(&self) -> bool {
         self.misdirected.get()
+    }
+
+    /// Whether the client has closed its side: it says nothing more.
+    pub(super) fn has_hung_up(&self) -> bool {
+        self.hung_up.get()
     }
 
     /// Bytes that the client has sent.
@@ -121,6 +128,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let before = into.filled().len();
         let outcome = wire.inflow.poll_read(Pin::new(&mut *stream.borrow_mut()), cx, into);
         wire.read(&into.filled()[before..]);
+        wire.hung_up.set(outcome.is_ready() && into.filled().len() == before);
         outcome
     }
 }
