@@ -27,7 +27,7 @@ use crate::local::isolated::isolated;
 use crate::local::quota::Share;
 use crate::local::timer::{SILENCE, Timer};
 use crate::upstream::incoming::{Incoming, UNCOUNTED};
-use streams::{Counted, Streams};
+use streams::{Counted, Kept, Streams};
 use wire::{Watched, Wire};
 
 mod frames;
@@ -162,6 +162,7 @@ struct Waiting {
     request: Begun,
     respond: SendResponse<Bytes>,
     size: u64,
+    kept: Kept,
     _share: Share,
 }
 
@@ -316,6 +317,7 @@ impl<S: Stream> Serving<S> {
     fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let local = Rc::clone(&self.server.local);
         let size = size(&request);
+        let kept = Kept::of(size, request.headers().len());
         let request = request.map(|body| (!body.is_end_stream()).then(|| self.wire.inflow().body(body)));
         self.requests += 1;
         self.is_clean = false;
@@ -324,8 +326,8 @@ impl<S: Stream> Serving<S> {
                 Some(counted) => self.begin(counted, request, respond),
                 None => self.refuse(&mut respond),
             }
-        } else if let Some(share) = Streams::wait(size, self.queued(), self.wire.received(), &local.quota) {
-            self.waiting.push_back(Waiting { request, respond, size, _share: share });
+        } else if let Some(share) = Streams::wait(kept, self.queued(), self.wire.received(), &local.quota) {
+            self.waiting.push_back(Waiting { request, respond, size, kept, _share: share });
         } else {
             self.refuse(&mut respond);
         }
@@ -337,7 +339,7 @@ impl<S: Stream> Serving<S> {
 
     /// Bytes of heads that wait.
     fn queued(&self) -> u64 {
-        self.waiting.iter().map(|waiting| waiting.size).sum()
+        self.waiting.iter().map(|waiting| waiting.kept.reckoned).sum()
     }
 
     fn fits(&self, size: u64) -> bool {
@@ -347,7 +349,7 @@ impl<S: Stream> Serving<S> {
     /// Begins what waited, where there is room for it now.
     fn resume(&mut self, cx: &mut Context<'_>) {
         self.waiting.retain_mut(|waiting| waiting.respond.poll_reset(cx).is_pending());
-        while let Some(Waiting { request, mut respond, size, _share }) = self.next_that_fits() {
+        while let Some(Waiting { request, mut respond, size, _share, .. }) = self.next_that_fits() {
             match self.streams.begin(size, &self.server.local.quota) {
                 Some(counted) => self.begin(counted, request, respond),
                 None => self.refuse(&mut respond),

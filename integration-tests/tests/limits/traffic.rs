@@ -222,8 +222,17 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "bytes of heads that wait so",
-        &["http::h2::streams::QUEUED", "http::h2::streams::HEADS_A_BYTE", "http::h2::streams::WAITING"],
-        &["so_much_waits_and_no_more", "a_request_that_waits_for_room_can_be_taken_back"],
+        &[
+            "http::h2::streams::QUEUED",
+            "http::h2::streams::HEADS_A_BYTE",
+            "http::h2::streams::WAITING",
+            "http::h2::streams::PLACE",
+        ],
+        &[
+            "so_much_waits_and_no_more",
+            "fields_that_cost_a_byte_wait_for_what_they_take",
+            "a_request_that_waits_for_room_can_be_taken_back",
+        ],
     ),
     Row(
         "bytes of answers that nobody takes, a connection of HTTP/2",

@@ -32,6 +32,26 @@ const UNTAKEN: usize = 64 * 1024;
 /// Bytes that a request takes which waits: what h2 keeps of it.
 const WAITING: usize = 2 * 1024;
 
+/// Bytes that h2 keeps for each field of a head, whatever it says: one that refers to another costs its sender one.
+const PLACE: usize = 128;
+
+/// What a head is that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    /// Bytes that it is reckoned at beside others.
+    pub(super) reckoned: u64,
+    /// Bytes of its fields' places.
+    places: usize,
+}
+
+impl Kept {
+    /// Of a head of this size, with so many fields.
+    pub(super) fn of(size: u64, fields: usize) -> Self {
+        let places = fields.saturating_mul(PLACE);
+        Self { reckoned: size.max(places as u64), places }
+    }
+}
+
 /// The streams of a connection.
 #[derive(Default)]
 pub(super) struct Streams {
@@ -79,10 +99,10 @@ impl Streams {
     }
 
     /// What a request takes that waits beside others with heads of so many bytes, if it may.
-    pub(super) fn wait(size: u64, beside: u64, received: u64, quota: &Rc<Quota>) -> Option<Share> {
-        let fits =
-            beside.saturating_add(size) <= QUEUED.saturating_add(HEADS_A_BYTE.saturating_mul(received));
-        if fits { quota.open(WAITING) } else { None }
+    pub(super) fn wait(kept: Kept, beside: u64, received: u64, quota: &Rc<Quota>) -> Option<Share> {
+        let fits = beside.saturating_add(kept.reckoned)
+            <= QUEUED.saturating_add(HEADS_A_BYTE.saturating_mul(received));
+        if fits { quota.open(WAITING.max(kept.places)) } else { None }
     }
 
     /// The connection is to be woken when a request may begin.
@@ -201,6 +221,7 @@ mod tests {
     use shared::budget::Budget;
 
     use super::*;
+    use crate::http::h2::FIELD;
 
     fn quota() -> Rc<Quota> {
         Quota::new(Budget::new(1 << 30))
@@ -250,9 +271,33 @@ mod tests {
     #[test]
     fn so_much_waits_and_no_more() {
         let quota = quota();
-        assert!(Streams::wait(QUEUED + 70, 0, 7, &quota).is_some());
-        assert!(Streams::wait(QUEUED, 71, 7, &quota).is_none());
-        assert!(Streams::wait(u64::MAX, u64::MAX, u64::MAX, &quota).is_some(), "who sent as much");
+        let head = |size| Kept::of(size, 1);
+        assert!(Streams::wait(head(QUEUED + 70), 0, 7, &quota).is_some());
+        assert!(Streams::wait(head(QUEUED), 71, 7, &quota).is_none());
+        assert!(Streams::wait(head(u64::MAX), u64::MAX, u64::MAX, &quota).is_some(), "who sent as much");
+    }
+
+    /// As many of a hundred as may wait that have so many fields, each a reference of a byte to a short one, and what they are
+    /// reckoned at.
+    fn waiting(fields: usize) -> (usize, u64) {
+        let (quota, mut shares, mut beside) = (quota(), Vec::new(), 0);
+        for number in 1..=100_u64 {
+            let kept = Kept::of(fields as u64 * (FIELD as u64 + 1), fields);
+            let Some(share) = Streams::wait(kept, beside, number * (fields as u64 + 30), &quota) else {
+                break;
+            };
+            shares.push(share);
+            beside += kept.reckoned;
+        }
+        (shares.len(), beside)
+    }
+
+    #[test]
+    fn fields_that_cost_a_byte_wait_for_what_they_take() {
+        assert_eq!(waiting(20), (63, 63 * 20 * PLACE as u64), "those of a browser");
+        let (count, bytes) = waiting(95);
+        assert_eq!(bytes, (count * 95 * PLACE) as u64);
+        assert!(bytes <= QUEUED + HEADS_A_BYTE * (count as u64 + 1) * 125, "{count} of {bytes}");
     }
 
     proptest! {
