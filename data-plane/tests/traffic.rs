@@ -106,3 +106,5 @@ mod tunnels;
 mod verified_backends;
 #[path = "traffic/versions.rs"]
 mod versions;
+#[path = "traffic/voices.rs"]
+mod voices;

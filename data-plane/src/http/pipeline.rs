@@ -18,6 +18,7 @@ use super::reply::Reply;
 use crate::codec::body::RequestBody;
 use crate::local::isolated::isolated;
 
+use exchange::Voice;
 pub(crate) use exchange::{Call, Exchange};
 pub(crate) use respond::{refusal, unread, unrouted};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::basic::{self, Credentials};
 use super::variables::{self, Allowance};
-use super::{Exchange, Step, digest, external};
+use super::{Exchange, Step, Voice, digest, external};
 use crate::codec::head::Known;
 use crate::http::reply::Reply;
 use crate::local::passwords::Verdict;
@@ -89,15 +89,21 @@ pub(super) fn take_away(exchange: &mut Exchange<'_>, location: &PathEntry) {
     external::take_away(exchange, location);
 }
 
-/// Sends a client that is answered 401 to where it can sign in, where the location says where.
-fn signin(exchange: &Exchange<'_>, location: &PathEntry, reply: Reply) -> Reply {
+/// Sends a client that is answered 401 to where it can sign in, where the location says where. As in nginx the challenge
+/// stays with it.
+pub(super) fn signin(exchange: &mut Exchange<'_>, location: &PathEntry, reply: Reply) -> Reply {
     let signin = location.external().and_then(|external| external.signin.as_ref());
-    match signin.filter(|_| reply.head.status == 401) {
-        Some(url) => match variables::filled(url, exchange, &mut Allowance::default(), |_| &[]) {
-            Ok(url) => Reply::redirect(&exchange.call.server.local, 302, url),
-            Err(overlong) => variables::refused(exchange, overlong),
-        },
-        None => reply,
+    let Some(url) = signin.filter(|_| reply.head.status == 401) else { return reply };
+    exchange.voice = Voice::SignIn;
+    match variables::filled(url, exchange, &mut Allowance::default(), |_| &[]) {
+        Ok(url) => {
+            let mut redirect = Reply::redirect(&exchange.call.server.local, 302, url);
+            for challenge in reply.head.fields.all(Known::WwwAuthenticate) {
+                redirect.head.fields.append(Known::WwwAuthenticate, challenge);
+            }
+            redirect
+        }
+        Err(overlong) => variables::refused(exchange, overlong),
     }
 }
 

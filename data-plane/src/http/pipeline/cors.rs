@@ -1,11 +1,11 @@
 //! Cross-origin requests: preflights are answered here, and every answer of the location says what is allowed
-//! (annotations.md 4, 6.5).
+//! (annotations.md 4, 6.5). What answers in its place does not: a page for an error says what its own backend says.
 
 use std::ops::ControlFlow::{Break, Continue};
 
 use bytes::Bytes;
 
-use super::{Exchange, Step};
+use super::{Exchange, Step, Voice};
 use crate::codec::head::{Known, Method};
 use crate::http::reply::Reply;
 use crate::table::policy::cors::Cors;
@@ -22,6 +22,9 @@ pub(super) fn preflight(exchange: &mut Exchange<'_>) -> Step {
 /// Puts what is allowed into an answer of the location, in place of what the backend says. A location that is denied says
 /// nothing (annotations.md 1.4).
 pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
+    if matches!(exchange.voice, Voice::Apart | Voice::Errors) {
+        return;
+    }
     let Some((cors, origin)) = allowed(exchange) else {
         return;
     };

@@ -12,11 +12,12 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::log::InPlace;
-use super::{Exchange, access, forwarded, send};
+use super::{Exchange, Voice, access, forwarded, send};
 use crate::codec::body::RequestBody;
 use crate::codec::error::ProxyError;
 use crate::codec::head::{Framing, Known};
 use crate::http::reply::{Reply, ReplyBody};
+use crate::table::policy::errors::Errors;
 use crate::table::{Action, PathEntry, Upstream};
 use crate::upstream::Turn;
 
@@ -29,23 +30,69 @@ pub(super) async fn replace<B: RequestBody>(
     let Some(location) = exchange.location.clone() else {
         return reply;
     };
-    let (errors, status) = (&location.policy.errors, reply.head.status);
-    if !errors.takes(status) || exchange.stands_in || location.is_denied() || reply.untold.is_some() {
-        return reply;
-    }
-    let is_backends = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_));
-    // FastCGI applications answer for themselves, as gRPC's do (annotations.md 6.14).
-    let passes = errors.passes_backends || !location.policy.spoken.is_http();
-    let stays = if is_backends { passes } else { status < 400 };
-    if stays || send::is_grpc(exchange.head) {
+    if exchange.stands_in || location.is_denied() || reply.untold.is_some() {
         return reply;
     }
     let close = reply.close;
+    if signs_in(exchange, &location, &reply) {
+        let mut reply = access::signin(exchange, &location, reply);
+        reply.close |= close;
+        return reply;
+    }
+    let status = reply.head.status;
+    let errors = &location.policy.errors;
+    if !is_replaced(exchange, &location, errors, &reply) {
+        return reply;
+    }
+    // As nginx: who is to show a password is told which.
+    let challenges = reply.head.fields.all(Known::WwwAuthenticate).filter(|_| status == 401);
+    let challenges: Vec<_> = challenges.map(Bytes::copy_from_slice).collect();
     drop(reply);
+    let mut reply = in_place(exchange, body, (&location, errors), status).await;
+    reply.close |= close;
+    for challenge in challenges {
+        reply.head.fields.append(Known::WwwAuthenticate, challenge);
+    }
+    reply
+}
+
+fn is_backends(reply: &Reply) -> bool {
+    matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_))
+}
+
+/// Whether clients that a backend answers so are sent to sign in. In nginx' file that stands before all pages.
+fn signs_in(exchange: &Exchange<'_>, location: &PathEntry, reply: &Reply) -> bool {
+    reply.head.status == 401
+        && location.policy.errors.intercepts
+        && is_backends(reply)
+        && location.external().is_some_and(|external| external.signin.is_some())
+        && location.policy.spoken.is_http()
+        && !send::is_grpc(exchange.head)
+}
+
+/// Whether another answer takes the place of this one.
+fn is_replaced(exchange: &Exchange<'_>, location: &PathEntry, errors: &Errors, reply: &Reply) -> bool {
+    let status = reply.head.status;
+    if !errors.takes(status) {
+        return false;
+    }
+    // FastCGI applications answer for themselves, as gRPC's do (annotations.md 6.14).
+    let passes = errors.passes_backends || !location.policy.spoken.is_http();
+    let stays = if is_backends(reply) { passes } else { status < 400 };
+    !stays && !send::is_grpc(exchange.head)
+}
+
+async fn in_place<B: RequestBody>(
+    exchange: &mut Exchange<'_>,
+    body: &mut B,
+    (location, errors): (&Arc<PathEntry>, &Errors),
+    status: u16,
+) -> Reply {
+    exchange.voice = Voice::Errors;
     // Of the two, who is said where the statuses are. One without endpoints counts for nothing in the original: the fleet's
     // answers then, and without one its 404.
     let own = location.errors.clone().filter(|_| !errors.are_fleets);
-    let guarded = |it: &Upstream| !exchange.is_let_in && serves(&location, &it.cell.key);
+    let guarded = |it: &Upstream| !exchange.is_let_in && serves(location, &it.cell.key);
     let answers = |it: &Arc<Upstream>| !it.cell.endpoints().list.is_empty() && !guarded(it);
     let errors = own.filter(answers);
     let fallback = exchange.fallback.clone().filter(answers);
@@ -53,33 +100,28 @@ pub(super) async fn replace<B: RequestBody>(
         Some(_) => InPlace::Errors,
         None => InPlace::DefaultBackend,
     };
-    let local = &exchange.call.server.local;
-    let mut reply = match errors.or(fallback) {
-        None => Reply::page(local, 404),
-        Some(upstream) => {
-            if !exchange.is_let_in {
-                access::take_away(exchange, &location);
-            }
-            if !exchange.is_forwarded
-                && let Break(reply) = forwarded::forwarded(exchange)
-            {
-                return reply;
-            }
-            tell(exchange, status);
-            exchange.stands_in = true;
-            exchange.info.attempts.redirected();
-            exchange.target = Some(b"/".to_vec());
-            exchange.head.framing = Framing::None;
-            // Its place is among the endpoints of the location's own; its cookie is issued all the same.
-            let session = exchange.session.take();
-            exchange.turn = Turn::default();
-            // Boxed: few requests get here, and all of them have room for what they wait for.
-            let reply = Box::pin(send::send(exchange, &mut Nothing(body), &upstream.cell)).await;
-            exchange.session = session;
-            reply
-        }
+    let Some(upstream) = errors.or(fallback) else {
+        return Reply::page(&exchange.call.server.local, 404);
     };
-    reply.close |= close;
+    if !exchange.is_let_in {
+        access::take_away(exchange, location);
+    }
+    if !exchange.is_forwarded
+        && let Break(reply) = forwarded::forwarded(exchange)
+    {
+        return reply;
+    }
+    tell(exchange, status);
+    exchange.stands_in = true;
+    exchange.info.attempts.redirected();
+    exchange.target = Some(b"/".to_vec());
+    exchange.head.framing = Framing::None;
+    // Its place is among the endpoints of the location's own; its cookie is issued all the same.
+    let session = exchange.session.take();
+    exchange.turn = Turn::default();
+    // Boxed: few requests get here, and all of them have room for what they wait for.
+    let reply = Box::pin(send::send(exchange, &mut Nothing(body), &upstream.cell)).await;
+    exchange.session = session;
     reply
 }
 

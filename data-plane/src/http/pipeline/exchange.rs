@@ -30,6 +30,21 @@ pub(crate) struct Call<'a> {
     pub(crate) peer: &'a Peer,
 }
 
+/// Whose word an answer carries beside its own. nginx puts in what is said where a request has got to when it is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Voice {
+    /// The location's, all of it.
+    #[default]
+    Location,
+    /// The location's but for what it says across origins: its own rules were not asked yet, or an `if` or a block of a snippet
+    /// answers.
+    Apart,
+    /// That of who sends clients to sign in: what the location says across origins, and the cookies of who was asked.
+    SignIn,
+    /// That of a page for an error: what is said of all answers.
+    Errors,
+}
+
 /// One request. Each phase reads what those before it wrote here, and writes its own.
 pub(crate) struct Exchange<'a> {
     pub(super) call: Call<'a>,
@@ -52,6 +67,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) fallback: Option<Arc<Upstream>>,
     /// Whether another backend answers than the location's, for an error.
     pub(super) stands_in: bool,
+    /// What its answer says beside what who answers it says.
+    pub(super) voice: Voice,
     /// What is believed of it, where that is not what its connection says.
     pub(super) claims: Option<Box<Claims>>,
     /// The path in its normal form, where that is not the path as it came.
@@ -95,6 +112,7 @@ impl<'a> Exchange<'a> {
             is_forwarded: false,
             fallback: None,
             stands_in: false,
+            voice: Voice::default(),
             claims: None,
             normal: None,
             target: None,

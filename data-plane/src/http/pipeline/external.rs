@@ -12,7 +12,7 @@ use shared::template::Overlong;
 use super::access::Said;
 use super::elsewhere::{Room, Url, Word};
 use super::variables::{self, Allowance};
-use super::{Exchange, forwarded};
+use super::{Exchange, Voice, forwarded};
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
 use crate::local::verdicts::{Key, Verdict};
@@ -99,6 +99,9 @@ pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
     let (Some(verdict), Some(location)) = (&exchange.verdict, exchange.location.as_deref()) else {
         return;
     };
+    if exchange.voice == Voice::Errors {
+        return;
+    }
     let always = location.policy.external.as_ref().is_some_and(|external| external.always_set_cookie);
     // nginx' `add_header` without `always`.
     let usual = matches!(reply.head.status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308);

@@ -4,13 +4,13 @@
 use shared::template::Overlong;
 
 use super::variables::{self, Allowance};
-use super::{Exchange, affinity, compress, cors, external, forwarded, log, returned};
+use super::{Exchange, Voice, affinity, compress, cors, external, forwarded, log, returned};
 use crate::codec::guard::HeadError;
 use crate::codec::head::Known;
 use crate::http::reply::{Bad, Paced, Reply, ReplyBody};
 use crate::listen::Scheme;
 use crate::local::Local;
-use crate::table::policy::answers::{Answers, Beside, Server};
+use crate::table::policy::answers::{Added, Answers, Beside, Server};
 use crate::table::policy::pace::Pace;
 
 /// What we call ourselves.
@@ -124,7 +124,8 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Res
         forwarded::identify(exchange, true);
     }
     let allowance = &mut Allowance::default();
-    for header in &answers.added {
+    let has_own = matches!(exchange.voice, Voice::Location | Voice::Apart);
+    for Added { header, .. } in answers.added.iter().filter(|it| has_own || !it.is_custom) {
         let value = variables::filled(&header.value, exchange, allowance, |_| b"")?;
         fields.replace(&header.name, value);
     }

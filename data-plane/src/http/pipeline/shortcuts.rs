@@ -6,7 +6,7 @@ use shared::pattern::{Exhausted, Groups};
 use shared::template::{Overlong, Variable};
 
 use super::variables::{self, Allowance};
-use super::{Exchange, Step, redirect};
+use super::{Exchange, Step, Voice, redirect};
 use crate::codec::path;
 use crate::http::reply::Reply;
 use crate::table::policy::redirect::Redirect;
@@ -17,8 +17,11 @@ type Found = Option<(Groups, Vec<u8>)>;
 
 /// Those of the host: its own, then its blocks.
 pub(super) fn of_host(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
+    let voice = std::mem::replace(&mut exchange.voice, Voice::Apart);
     before_blocks(exchange, shortcuts)?;
-    of_block(exchange, shortcuts)
+    of_block(exchange, shortcuts)?;
+    exchange.voice = voice;
+    Continue(())
 }
 
 /// Those of the host that stand in no block.
@@ -47,6 +50,7 @@ fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
             Ok(None) => return Continue(()),
             Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
         };
+    exchange.voice = Voice::Apart;
     first(exchange, &block.shortcuts, &Some((groups, exchange.path().to_vec())))?;
     // nginx looks for a file, and has none.
     Break(Reply::page(&exchange.call.server.local, 404))
@@ -66,6 +70,9 @@ fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> 
         }
         match outcome {
             Ok(true) => {
+                if !shortcut.tests.is_empty() {
+                    exchange.voice = Voice::Apart;
+                }
                 let reply = answer(exchange, shortcut, &said);
                 return Break(reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong)));
             }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use foldhash::quality::RandomState;
-use shared::policy::LocationPolicy;
+use shared::policy::{LocationPolicy, StatusList};
 
 use super::counts::Counted;
 use crate::table::policy::Policy;
@@ -62,9 +62,11 @@ pub(super) fn effective(defaults: &LocationPolicy, said: &LocationPolicy) -> Loc
     let mut policy = LocationPolicy::default();
     policy.overlay(defaults);
     policy.overlay(said);
-    // nginx looks for pages of errors in one place: where clients are sent to sign in, there (pitfalls.md 2.9).
+    // nginx looks for pages of errors in one place: where clients are sent to sign in, there (pitfalls.md 2.9). That the fleet
+    // lists some still has it look at what backends answer: a list of none.
     if said.custom_http_errors.is_none() && signs_in(&policy) {
-        policy.custom_http_errors = None;
+        let listed = policy.custom_http_errors.filter(|list| !list.values.is_empty());
+        policy.custom_http_errors = listed.map(|_| StatusList::default());
     }
     policy
 }
@@ -83,7 +85,7 @@ fn signs_in(policy: &LocationPolicy) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use shared::policy::{ExternalAuth, StatusList, TextList};
+    use shared::policy::{ExternalAuth, TextList};
 
     use super::*;
 

@@ -17,7 +17,7 @@ pub struct Answers {
     /// What is said of the server.
     pub server: Server,
     /// What is put in, the later in place of the earlier.
-    pub added: Box<[Header]>,
+    pub added: Box<[Added]>,
     /// What comes beside what is there, after that.
     pub beside: Box<[Beside]>,
     /// Whether the request's id is among that.
@@ -26,6 +26,15 @@ pub struct Answers {
     pub health: Option<Box<str>>,
     /// Media type of answers to them, likewise.
     pub media_type: Option<Bytes>,
+}
+
+/// A header that comes in place of those of its name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Added {
+    /// Name and value.
+    pub header: Header,
+    /// Whether a location has it of its own, by `custom-headers`: what answers in its place does not have it.
+    pub is_custom: bool,
 }
 
 /// A header that comes beside those of its name, as nginx' add_header.
@@ -79,19 +88,23 @@ impl Answers {
             (Some(true), _) => Server::Ours,
             _ => Server::Unsaid,
         };
-        let mut added = headers::compile("add_headers", said.add_headers.as_ref(), Template::parse)?;
+        let all = headers::compile("add_headers", said.add_headers.as_ref(), Template::parse)?;
+        let mut added: Vec<_> = all.into_iter().map(|header| Added { header, is_custom: false }).collect();
         // The location's own are literal, as in the original (annotations.md 6.13).
-        added.extend(headers::compile("custom_headers", said.custom_headers.as_ref(), Template::literal)?);
+        let own = headers::compile("custom_headers", said.custom_headers.as_ref(), Template::literal)?;
+        added.extend(own.into_iter().map(|header| Added { header, is_custom: true }));
         let mut beside = Vec::new();
         for change in said.header_changes.iter().flat_map(|list| &list.changes) {
             let header = headers::header("header_changes", &change.name, Template::parse(&change.value))?;
             match change.operation() {
                 HeaderOperation::Add => beside.push(Beside { header, always: false }),
                 HeaderOperation::AddAlways => beside.push(Beside { header, always: true }),
-                HeaderOperation::Set | HeaderOperation::Unspecified => added.push(header),
+                HeaderOperation::Set | HeaderOperation::Unspecified => {
+                    added.push(Added { header, is_custom: false });
+                }
             }
         }
-        let all = added.iter().chain(beside.iter().map(|it| &it.header));
+        let all = added.iter().map(|it| &it.header).chain(beside.iter().map(|it| &it.header));
         let tells_id = all.flat_map(|it| it.value.variables()).any(|it| *it == Variable::RequestId);
         Ok(Self {
             hsts: hsts(said),

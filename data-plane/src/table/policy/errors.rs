@@ -10,6 +10,9 @@ pub struct Errors {
     statuses: Box<[u16]>,
     /// Answers of the backend are passed on all the same.
     pub passes_backends: bool,
+    /// Some answers of the backend are replaced, here or all over the fleet: then a 401 of one sends clients to sign in, where
+    /// their location has them do so.
+    pub intercepts: bool,
     /// The fleet says so, and the location nothing: its own backend for errors is none for these. Who knows both says it.
     pub are_fleets: bool,
 }
@@ -24,9 +27,11 @@ impl Errors {
                 problem: format!("expected a status from 300 to 599, got {status}"),
             }),
         };
+        let passes_backends = said.disable_proxy_intercept_errors == Some(true);
         Ok(Self {
             statuses: statuses.map(status).collect::<Result<_, _>>()?,
-            passes_backends: said.disable_proxy_intercept_errors == Some(true),
+            passes_backends,
+            intercepts: said.custom_http_errors.is_some() && !passes_backends,
             are_fleets: false,
         })
     }
