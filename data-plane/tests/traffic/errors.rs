@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use data_plane::local::Limits;
 use shared::policy::{BackendProtocol, ExternalAuth, LocationPolicy, StatusList};
-use shared::resource::{Path, PathType, Resource, Route, Settings};
+use shared::resource::{Denial, Path, PathType, Resource, Route, Settings};
 
 use super::harness::*;
 
@@ -306,4 +306,28 @@ fn the_fleets_default_backend_answers_for_errors_and_not_for_backends_without_en
     assert_eq!(client.get("/nobody").status, 503, "as without it");
     proxy.remove_endpoint("fallback", 0);
     assert_eq!(client.get("/").status, 404, "the proxy's own page");
+}
+
+/// What it lists itself stands in the part of nginx' file that a denied location does not have.
+#[test]
+fn a_location_that_is_denied_has_the_pages_of_the_fleet() {
+    let (origin, errors, fallback) = (answers("200 OK"), answers("418 Teapot"), answers("410 Fleet"));
+    let mut proxy = proxy(&origin, &errors, LocationPolicy::default());
+    let deny = |proxy: &mut Proxy, policy: LocationPolicy| {
+        let paths = vec![to("/", PathType::Prefix, "echo")];
+        let denied = Some(Denial { reason: "no Secret".into() });
+        proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(Route { paths, policy, denied }))]);
+    };
+    let listed = |statuses: &[u32]| Some(StatusList { values: statuses.to_vec() });
+    with_fallback(&mut proxy, &fallback, LocationPolicy::default());
+    deny(&mut proxy, listing(&[503]));
+    assert_eq!(Client::new(proxy.http).get("/x").status, 503);
+    let defaults = LocationPolicy { custom_http_errors: listed(&[503]), ..LocationPolicy::default() };
+    with_fallback(&mut proxy, &fallback, defaults);
+    for policy in [LocationPolicy::default(), listing(&[503]), listing(&[])] {
+        deny(&mut proxy, policy);
+        assert_eq!(Client::new(proxy.http).get("/x").status, 410);
+    }
+    assert!(fallback.seen().iter().all(|seen| seen.all("x-code") == ["503"]));
+    assert!(origin.seen().is_empty() && errors.seen().is_empty());
 }

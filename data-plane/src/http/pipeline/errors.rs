@@ -30,7 +30,7 @@ pub(super) async fn replace<B: RequestBody>(
     let Some(location) = exchange.location.clone() else {
         return reply;
     };
-    if exchange.stands_in || location.is_denied() || reply.untold.is_some() {
+    if exchange.stands_in || reply.untold.is_some() {
         return reply;
     }
     let close = reply.close;
@@ -40,7 +40,10 @@ pub(super) async fn replace<B: RequestBody>(
         return reply;
     }
     let status = reply.head.status;
-    let errors = &location.policy.errors;
+    // In nginx' file a location that is denied has no pages of its own, and inherits the fleet's.
+    let fleets =
+        location.is_denied().then(|| exchange.call.server.with_table(|it| it.policy().errors.clone()));
+    let errors = fleets.as_ref().unwrap_or(&location.policy.errors);
     if !is_replaced(exchange, &location, errors, &reply) {
         return reply;
     }
