@@ -39,6 +39,7 @@ mod hash;
 mod limit;
 mod locate;
 pub(crate) mod log;
+mod media;
 mod mirror;
 mod pick;
 mod redirect;

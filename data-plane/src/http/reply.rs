@@ -135,11 +135,11 @@ impl Reply {
     }
 
     /// What a snippet says.
-    pub(crate) fn said(local: &Local, status: u16, media_type: Option<Bytes>, text: Vec<u8>) -> Self {
+    pub(crate) fn said(local: &Local, status: u16, media_type: Bytes, text: Vec<u8>) -> Self {
         let mut reply = Self::page(local, status);
         reply.head.framing = Framing::Length(text.len() as u64);
         reply.head.declared_length = Some(text.len() as u64);
-        reply.head.fields.set(Known::ContentType, media_type.unwrap_or(Bytes::from_static(b"text/html")));
+        reply.head.fields.set(Known::ContentType, media_type);
         // Neither has a body, whatever is said.
         reply.body = match status {
             204 | 304 => ReplyBody::Empty,

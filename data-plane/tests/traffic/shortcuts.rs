@@ -4,7 +4,7 @@ use shared::policy::{
     ExternalAuth, HostPolicy, LocationPolicy, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath,
     ShortcutTest, Shortcuts, TextList,
 };
-use shared::resource::{Backend, Host, PathType, Resource, Route};
+use shared::resource::{Backend, Host, PathType, Resource, Route, Settings};
 
 use super::harness::*;
 
@@ -290,4 +290,39 @@ fn who_is_asked_is_told_no_step_up_in_disguise() {
             None => assert_eq!((origin.seen().len(), auth.seen().len()), before, "{sent}"),
         }
     }
+}
+
+#[test]
+fn a_text_is_of_the_type_that_its_path_ends_in() {
+    let origin = Origin::says("here");
+    let typed = Shortcut { media_type: Some("text/x".into()), ..says(200, "text") };
+    let blocks = vec![
+        block(ShortcutPath::Prefix, "/said", vec![says(404, "text")]),
+        block(ShortcutPath::Exact, "/typed.json", vec![typed]),
+    ];
+    let of_host = Some(Shortcuts { shortcuts: Vec::new(), blocks });
+    let location = LocationPolicy {
+        permanent_redirect: Some("https://b.test/".into()),
+        permanent_redirect_code: Some(300),
+        ..LocationPolicy::default()
+    };
+    let mut proxy = serving(of_host, "/", location, &origin);
+    let media = |proxy: &Proxy, target: &str| {
+        let answer = Client::new(proxy.http).get(target);
+        (answer.status, answer.all("content-type").concat())
+    };
+    for (target, status, expected) in [
+        ("/said", 404, "text/html"),
+        ("/said/robots.txt", 404, "text/plain"),
+        ("/said/a%2eJSON?x=.css", 404, "application/json"),
+        ("/typed.json", 200, "text/x"),
+        ("/elsewhere.css", 300, "text/css"),
+    ] {
+        assert_eq!(media(&proxy, target), (status, expected.into()), "{target}");
+    }
+    let defaults = LocationPolicy { default_type: Some("text/y".into()), ..LocationPolicy::default() };
+    let settings = Settings { defaults, ..Settings::default() };
+    proxy.config(vec![("default", Resource::Settings(settings))]);
+    assert_eq!(media(&proxy, "/said"), (404, "text/y".into()));
+    assert_eq!(media(&proxy, "/said.xml"), (404, "text/xml".into()));
 }

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::ops::ControlFlow::{Break, Continue};
 
-use super::{Call, Exchange, Step};
+use super::{Call, Exchange, Step, media};
 use crate::codec::host::Host;
 use crate::http::peer::Peer;
 use crate::http::reply::Reply;
@@ -24,7 +24,8 @@ pub(super) fn elsewhere(exchange: &mut Exchange<'_>) -> Step {
     };
     if !is_redirect(*status) {
         let text = url.as_bytes().to_vec();
-        return Break(Reply::said(&exchange.call.server.local, *status, None, text));
+        let media_type = media::of(exchange);
+        return Break(Reply::said(&exchange.call.server.local, *status, media_type, text));
     }
     let url = match url.strip_prefix('/') {
         Some(_) => on_this_host(exchange.call, redirect, &exchange.head.host, url.as_bytes()),

@@ -6,7 +6,7 @@ use shared::pattern::{Exhausted, Groups};
 use shared::template::{Overlong, Variable};
 
 use super::variables::{self, Allowance};
-use super::{Exchange, Step, Voice, redirect};
+use super::{Exchange, Step, Voice, media, redirect};
 use crate::codec::path;
 use crate::http::reply::Reply;
 use crate::table::policy::redirect::Redirect;
@@ -131,7 +131,8 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
     let group = |group: usize| found.as_ref().map_or(&b""[..], |(groups, text)| groups.get(group, text));
     if !redirect::is_redirect(shortcut.status) {
         let text = variables::filled(text, exchange, &mut Allowance::default(), group)?;
-        return Ok(Reply::said(local, shortcut.status, shortcut.media_type.clone(), text));
+        let media_type = shortcut.media_type.clone().unwrap_or_else(|| media::of(exchange));
+        return Ok(Reply::said(local, shortcut.status, media_type, text));
     }
     let mut place = Vec::new();
     text.fill(&mut place, Allowance::USUAL, |variable, out| match variable {

@@ -1,0 +1,148 @@
+//! The media type of a text that a snippet, or an annotation, answers with: nginx goes by the end of the path, as if it were a
+//! file's.
+
+use bytes::Bytes;
+
+use super::Exchange;
+
+/// Where nobody knows one.
+const USUAL: &str = "text/html";
+
+/// Of an answer to this request: what its path ends in says it, else what the fleet says of all that nobody knows
+/// (configmap.md 1.5, default-type).
+pub(super) fn of(exchange: &Exchange<'_>) -> Bytes {
+    if let Some(known) = ending(exchange.path()).and_then(known) {
+        return Bytes::from_static(known.as_bytes());
+    }
+    let said = match exchange.location.as_deref() {
+        Some(location) => location.policy.answers.media_type.clone(),
+        None => exchange.call.server.with_table(|table| table.policy().answers.media_type.clone()),
+    };
+    said.unwrap_or(Bytes::from_static(USUAL.as_bytes()))
+}
+
+/// What stands behind the last dot of the last segment, unless the segment begins with that.
+fn ending(path: &[u8]) -> Option<&[u8]> {
+    let (start, name) = match memchr::memrchr(b'/', path) {
+        Some(slash) => (slash + 1, &path[slash + 1..]),
+        None => (0, path),
+    };
+    let dot = memchr::memrchr(b'.', name).filter(|dot| *dot > 0)?;
+    Some(&path[start + dot + 1..])
+}
+
+fn known(ending: &[u8]) -> Option<&'static str> {
+    let fits = |all: &str| all.split(' ').any(|one| one.as_bytes().eq_ignore_ascii_case(ending));
+    TYPES.iter().find(|(_, endings)| fits(endings)).map(|(name, _)| *name)
+}
+
+/// The list that comes with nginx (conf/mime.types): media types, and the endings that stand for each.
+const TYPES: &[(&str, &str)] = &[
+    ("text/html", "html htm shtml"),
+    ("text/css", "css"),
+    ("text/xml", "xml"),
+    ("image/gif", "gif"),
+    ("image/jpeg", "jpeg jpg"),
+    ("application/javascript", "js"),
+    ("application/atom+xml", "atom"),
+    ("application/rss+xml", "rss"),
+    ("text/mathml", "mml"),
+    ("text/plain", "txt"),
+    ("text/vnd.sun.j2me.app-descriptor", "jad"),
+    ("text/vnd.wap.wml", "wml"),
+    ("text/x-component", "htc"),
+    ("image/avif", "avif"),
+    ("image/png", "png"),
+    ("image/svg+xml", "svg svgz"),
+    ("image/tiff", "tif tiff"),
+    ("image/vnd.wap.wbmp", "wbmp"),
+    ("image/webp", "webp"),
+    ("image/x-icon", "ico"),
+    ("image/x-jng", "jng"),
+    ("image/x-ms-bmp", "bmp"),
+    ("font/woff", "woff"),
+    ("font/woff2", "woff2"),
+    ("application/java-archive", "jar war ear"),
+    ("application/json", "json"),
+    ("application/mac-binhex40", "hqx"),
+    ("application/msword", "doc"),
+    ("application/pdf", "pdf"),
+    ("application/postscript", "ps eps ai"),
+    ("application/rtf", "rtf"),
+    ("application/vnd.apple.mpegurl", "m3u8"),
+    ("application/vnd.google-earth.kml+xml", "kml"),
+    ("application/vnd.google-earth.kmz", "kmz"),
+    ("application/vnd.ms-excel", "xls"),
+    ("application/vnd.ms-fontobject", "eot"),
+    ("application/vnd.ms-powerpoint", "ppt"),
+    ("application/vnd.oasis.opendocument.graphics", "odg"),
+    ("application/vnd.oasis.opendocument.presentation", "odp"),
+    ("application/vnd.oasis.opendocument.spreadsheet", "ods"),
+    ("application/vnd.oasis.opendocument.text", "odt"),
+    ("application/vnd.openxmlformats-officedocument.presentationml.presentation", "pptx"),
+    ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", "xlsx"),
+    ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "docx"),
+    ("application/vnd.wap.wmlc", "wmlc"),
+    ("application/wasm", "wasm"),
+    ("application/x-7z-compressed", "7z"),
+    ("application/x-cocoa", "cco"),
+    ("application/x-java-archive-diff", "jardiff"),
+    ("application/x-java-jnlp-file", "jnlp"),
+    ("application/x-makeself", "run"),
+    ("application/x-perl", "pl pm"),
+    ("application/x-pilot", "prc pdb"),
+    ("application/x-rar-compressed", "rar"),
+    ("application/x-redhat-package-manager", "rpm"),
+    ("application/x-sea", "sea"),
+    ("application/x-shockwave-flash", "swf"),
+    ("application/x-stuffit", "sit"),
+    ("application/x-tcl", "tcl tk"),
+    ("application/x-x509-ca-cert", "der pem crt"),
+    ("application/x-xpinstall", "xpi"),
+    ("application/xhtml+xml", "xhtml"),
+    ("application/xspf+xml", "xspf"),
+    ("application/zip", "zip"),
+    ("application/octet-stream", "bin exe dll deb dmg iso img msi msp msm"),
+    ("audio/midi", "mid midi kar"),
+    ("audio/mpeg", "mp3"),
+    ("audio/ogg", "ogg"),
+    ("audio/x-m4a", "m4a"),
+    ("audio/x-realaudio", "ra"),
+    ("video/3gpp", "3gpp 3gp"),
+    ("video/mp2t", "ts"),
+    ("video/mp4", "mp4"),
+    ("video/mpeg", "mpeg mpg"),
+    ("video/quicktime", "mov"),
+    ("video/webm", "webm"),
+    ("video/x-flv", "flv"),
+    ("video/x-m4v", "m4v"),
+    ("video/x-mng", "mng"),
+    ("video/x-ms-asf", "asx asf"),
+    ("video/x-ms-wmv", "wmv"),
+    ("video/x-msvideo", "avi"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_ends_as_a_file_does() {
+        let media = |path: &str| ending(path.as_bytes()).and_then(known);
+        for (path, expected) in [
+            ("/robots.txt", Some("text/plain")),
+            ("/a.b/c.JSON", Some("application/json")),
+            ("/a.tar.zip", Some("application/zip")),
+            ("/crl.pem", Some("application/x-x509-ca-cert")),
+            ("/a.json/b", None),
+            ("/a.json/", None),
+            ("/a/.json", None),
+            ("/.json", None),
+            ("/a.", None),
+            ("/a.html htm", None),
+            ("/", None),
+        ] {
+            assert_eq!(media(path), expected, "{path}");
+        }
+    }
+}
