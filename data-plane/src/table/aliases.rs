@@ -48,6 +48,11 @@ impl Names {
     pub fn said(&self) -> impl Iterator<Item = &str> {
         self.plain.iter().map(|name| &**name).chain(self.texts.iter().map(String::as_str))
     }
+
+    /// Whether one of them is this, to the letter.
+    pub fn has(&self, text: &str) -> bool {
+        self.plain.contains(text)
+    }
 }
 
 /// Steps that the patterns of one host may take for a name: usual ones take a hundred.

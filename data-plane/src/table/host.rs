@@ -197,6 +197,15 @@ impl HostEntry {
         self.names.as_ref()
     }
 
+    /// Whether those who ask for it by this name are given cookies of an affinity: the original looks for that name among its
+    /// own, then for `*` in place of its first label, and knows no pattern (balancing.md 5.4).
+    pub fn knows_as(&self, name: &str) -> bool {
+        let has =
+            |text: &str| *self.name == *text || self.names.as_ref().is_some_and(|names| names.has(text));
+        let wildcard = || name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+        &*self.name == shared::resource::CATCH_ALL || has(name) || wildcard().is_some_and(|it| has(&it))
+    }
+
     /// Whether the same name with or without `www.` is redirected here.
     pub fn has_www(&self) -> bool {
         self.www

@@ -3,7 +3,7 @@ use std::time::Duration;
 use data_plane::local::Limits;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use shared::policy::{Affinity, AffinityMode, BackendPolicy, Canary, LocationPolicy};
+use shared::policy::{Affinity, AffinityMode, BackendPolicy, Canary, HostPolicy, LocationPolicy, TextList};
 use shared::resource::{Backend, Host, PathType, Resource, Route};
 
 use super::harness::*;
@@ -68,6 +68,46 @@ fn a_root_that_nobody_declared_issues_no_cookie() {
         let mut client = Client::new(proxy.http);
         let mut issues = |path: &str| issued(&client.get(path)).is_some();
         assert_eq!((issues("/in"), issues("/other"), issues("/")), (true, root, root));
+    }
+}
+
+/// The original looks for the name that was asked for, then for `*` in place of its first label; it knows no pattern.
+#[test]
+fn a_name_that_only_a_pattern_fits_is_given_no_cookie() {
+    let origin = Origin::says("here");
+    let mut proxy = Proxy::with(Limits::default());
+    let affinity = Some(sticky(AffinityMode::Balanced));
+    let said = BackendPolicy { affinity, ..BackendPolicy::default() };
+    let values = ["b.test", "*.c.test", "d.*", "~^e[0-9]"].map(Into::into).into();
+    let policy = HostPolicy { aliases: Some(TextList { values }), ..HostPolicy::default() };
+    let cookie = LocationPolicy { issues_cookie: Some(true), ..LocationPolicy::default() };
+    let route = || {
+        let paths = vec![to("/", PathType::Prefix, "echo")];
+        Resource::Route(Route { paths, policy: cookie.clone(), ..Route::default() })
+    };
+    proxy.config(vec![
+        ("a.test", Resource::Host(Host { policy, ..Host::default() })),
+        ("*.w.test", Resource::Host(Host::default())),
+        ("_", Resource::Host(Host::default())),
+        ("ingress/ns/a/a.test", route()),
+        ("ingress/ns/a/*.w.test", route()),
+        ("ingress/ns/a/_", route()),
+    ]);
+    proxy.service("echo", Backend { policy: said, ..Backend::default() });
+    proxy.endpoints("echo", &[origin.address]);
+    for (name, expected) in [
+        ("a.test", true),
+        ("A.test:80", true),
+        ("b.test", true),
+        ("x.c.test", true),
+        ("x.y.c.test", false),
+        ("d.example", false),
+        ("e1", false),
+        ("x.w.test", true),
+        ("unknown.test", true),
+    ] {
+        let response = Client::new(proxy.http).ask(&format!("GET / HTTP/1.1\r\nHost: {name}\r\n\r\n"));
+        assert_eq!((response.status, issued(&response).is_some()), (200, expected), "{name}");
     }
 }
 

@@ -58,7 +58,7 @@ pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
     let (Some(session), Some(location)) = (&exchange.session, exchange.location.as_deref()) else {
         return;
     };
-    let Some(key) = session.issued.as_deref().filter(|_| location.issues_cookie()) else {
+    let Some(key) = session.issued.as_deref().filter(|_| exchange.issues_cookie) else {
         return;
     };
     let now = shared::clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -79,6 +79,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) has_tls: bool,
     /// The client of a backend with affinity, from `pick` on.
     pub(super) session: Option<Session>,
+    /// Whether that client is given the cookie of its endpoint.
+    pub(super) issues_cookie: bool,
     /// How its endpoint is chosen without one, from `pick` on.
     pub(super) turn: Turn,
     /// What is known of its client by a certificate.
@@ -121,6 +123,7 @@ impl<'a> Exchange<'a> {
             proof: None,
             verdict: None,
             session: None,
+            issues_cookie: false,
             turn: Turn::default(),
             timeouts,
             sizes,

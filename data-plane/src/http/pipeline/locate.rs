@@ -32,6 +32,7 @@ enum Found {
         /// Path that takes the place of the request's own, already encoded.
         target: Option<Vec<u8>>,
         has_tls: bool,
+        issues_cookie: bool,
     },
     /// The name is another host's with or without `www.`: that host's name, and how its location there redirects.
     Www(Arc<HostEntry>, Arc<Policy>),
@@ -146,8 +147,8 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     exchange.info.unclaimed = place;
     log::asked::of_head(exchange, format);
     match found {
-        Found::Location { entry, target, has_tls } => {
-            exchange.has_tls = has_tls;
+        Found::Location { entry, target, has_tls, issues_cookie } => {
+            (exchange.has_tls, exchange.issues_cookie) = (has_tls, issues_cookie);
             exchange.info.silent = !entry.policy.log.takes(exchange.head.asked_target());
             // Before any redirect.
             let denied = entry.is_denied();
@@ -317,6 +318,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             entry: Arc::clone(entry),
             target,
             has_tls: is_plain && redirects(entry) && table.redirects_to_tls(name),
+            issues_cookie: entry.issues_cookie() && host.knows_as(name),
         },
         Match::Unknown => Found::Unknown,
         _ if own == Some(health) => Found::HealthCheck(answers.media_type.clone()),
