@@ -14,6 +14,7 @@ pub mod app;
 pub mod args;
 pub mod balance;
 mod codec;
+mod der;
 mod dns;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;

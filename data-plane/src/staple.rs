@@ -7,7 +7,6 @@
 //! **Invariant:** no handshake waits for it. It runs where pages are served, not where tables are written.
 
 mod answer;
-mod der;
 mod fetch;
 mod ledger;
 mod places;

@@ -197,6 +197,7 @@ const DATA_PLANE: &[&str] = &[
     "codec/outgoing",
     "codec/stream",
     "codec",
+    "der",
     // What is counted, written down and configured.
     "metrics",
     "access_log",

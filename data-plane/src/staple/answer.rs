@@ -11,8 +11,8 @@ use thiserror::Error;
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::der::{BITS, ENUMERATED, INTEGER, OCTETS, OID, Reader, SEQUENCE, TIME};
 use super::question::{Named, Question, SHA1};
+use crate::der::{BITS, ENUMERATED, INTEGER, OCTETS, OID, Reader, SEQUENCE, TIME};
 
 /// A clock may be so far ahead of ours.
 const SKEW: u64 = 300;

@@ -8,7 +8,7 @@ use rustls_pki_types::CertificateDer;
 use sha1::{Digest as _, Sha1};
 use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificate};
 
-use super::der::{INTEGER, NULL, OCTETS, OID, SEQUENCE, write};
+use crate::der::{INTEGER, NULL, OCTETS, OID, SEQUENCE, write};
 
 /// The longest address of a responder.
 const ADDRESS: usize = 1024;

@@ -7,8 +7,8 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use rcgen::{BasicConstraints, CertificateParams, CustomExtension, DnType, IsCa, Issuer, KeyPair};
 use shared::resource::{Certificate, Chain};
 
-use super::der::{BITS, ENUMERATED, INTEGER, NULL, OCTETS, OID, SEQUENCE, TIME, write};
 use super::question::{Named, Question, SHA1};
+use crate::der::{BITS, ENUMERATED, INTEGER, NULL, OCTETS, OID, SEQUENCE, TIME, write};
 use crate::table::certified::Certified;
 
 /// 2026-06-01 00:00:00.

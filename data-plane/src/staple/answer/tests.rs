@@ -1,8 +1,8 @@
 use rcgen::{ExtendedKeyUsagePurpose, date_time_ymd};
 
-use super::super::der::write;
 use super::super::tests::{Authority, NOW, Said, params};
 use super::*;
+use crate::der::write;
 
 const UNTIL: u64 = NOW + 12 * 3600;
 

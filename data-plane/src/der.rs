@@ -1,43 +1,43 @@
-//! What of DER (X.690) stands in questions about certificates and in their answers: tags of one byte, known lengths.
+//! What of DER (X.690) stands in certificates, in questions about them and in the answers: tags of one byte, known lengths.
 
 /// SEQUENCE.
-pub(super) const SEQUENCE: u8 = 0x30;
+pub(crate) const SEQUENCE: u8 = 0x30;
 /// OBJECT IDENTIFIER.
-pub(super) const OID: u8 = 0x06;
+pub(crate) const OID: u8 = 0x06;
 /// OCTET STRING.
-pub(super) const OCTETS: u8 = 0x04;
+pub(crate) const OCTETS: u8 = 0x04;
 /// INTEGER.
-pub(super) const INTEGER: u8 = 0x02;
+pub(crate) const INTEGER: u8 = 0x02;
 /// ENUMERATED.
-pub(super) const ENUMERATED: u8 = 0x0a;
+pub(crate) const ENUMERATED: u8 = 0x0a;
 /// BIT STRING.
-pub(super) const BITS: u8 = 0x03;
+pub(crate) const BITS: u8 = 0x03;
 /// GeneralizedTime.
-pub(super) const TIME: u8 = 0x18;
+pub(crate) const TIME: u8 = 0x18;
 /// NULL.
-pub(super) const NULL: u8 = 0x05;
+pub(crate) const NULL: u8 = 0x05;
 
 /// Takes one value after the other off the front. Nothing of what it is given is believed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(&'a [u8]);
 
 /// One value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Item<'a> {
-    pub(super) tag: u8,
-    pub(super) content: &'a [u8],
+pub(crate) struct Item<'a> {
+    pub(crate) tag: u8,
+    pub(crate) content: &'a [u8],
     /// With tag and length: what a signature is over.
-    pub(super) whole: &'a [u8],
+    pub(crate) whole: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
     /// Of these bytes.
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
     /// The next value, whatever it is.
-    pub(super) fn item(&mut self) -> Option<Item<'a>> {
+    pub(crate) fn item(&mut self) -> Option<Item<'a>> {
         let (&[tag, first], rest) = self.0.split_first_chunk::<2>()?;
         let (length, header) = match first {
             0..=0x7f => (usize::from(first), 2),
@@ -54,18 +54,18 @@ impl<'a> Reader<'a> {
     }
 
     /// What the next value holds, which has to have this tag.
-    pub(super) fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
+    pub(crate) fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.item().filter(|item| item.tag == tag).map(|item| item.content)
     }
 
     /// The same of one that may be missing.
-    pub(super) fn optional(&mut self, tag: u8) -> Option<&'a [u8]> {
+    pub(crate) fn optional(&mut self, tag: u8) -> Option<&'a [u8]> {
         (self.0.first() == Some(&tag)).then(|| self.expect(tag)).flatten()
     }
 }
 
 /// A value with this tag.
-pub(super) fn write(tag: u8, content: &[u8]) -> Vec<u8> {
+pub(crate) fn write(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     let digits = length.to_be_bytes();
     let digits = &digits[digits.iter().position(|byte| *byte > 0).unwrap_or(digits.len())..];
