@@ -53,6 +53,16 @@ impl<'a> Reader<'a> {
         Some(Item { tag, content: &whole[header..], whole })
     }
 
+    /// Whether the next value has this tag.
+    pub(crate) fn is_next(&self, tag: u8) -> bool {
+        self.0.first() == Some(&tag)
+    }
+
+    /// What is still to be read.
+    pub(crate) fn rest(&self) -> &'a [u8] {
+        self.0
+    }
+
     /// What the next value holds, which has to have this tag.
     pub(crate) fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.item().filter(|item| item.tag == tag).map(|item| item.content)
@@ -60,7 +70,7 @@ impl<'a> Reader<'a> {
 
     /// The same of one that may be missing.
     pub(crate) fn optional(&mut self, tag: u8) -> Option<&'a [u8]> {
-        (self.0.first() == Some(&tag)).then(|| self.expect(tag)).flatten()
+        self.is_next(tag).then(|| self.expect(tag)).flatten()
     }
 }
 

@@ -39,6 +39,7 @@ pub mod ticket_keys;
 pub mod timeouts;
 pub mod trust;
 pub mod users;
+pub(crate) mod version1;
 
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
-    KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+    KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, SigningKey as _, date_time_ymd,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
@@ -79,6 +79,17 @@ impl Authority {
         self.sign(params)
     }
 
+    /// One of version 1, as `openssl x509 -req` makes it: without extensions.
+    pub fn version1(&self, cn: &str) -> Own {
+        self.as_version1(self.leaf(cn, &[]))
+    }
+
+    /// The same of version 1.
+    pub fn as_version1(&self, mut own: Own) -> Own {
+        own.chain[0] = version1(&own.chain[0], self.issuer.key());
+        own
+    }
+
     /// One of these parameters.
     pub fn sign(&self, params: CertificateParams) -> Own {
         let key = KeyPair::generate().unwrap();
@@ -124,6 +135,51 @@ impl Own {
         let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&self.private_key()).unwrap();
         Arc::new(CertifiedKey::new(self.certificates(), key))
     }
+}
+
+/// What a certificate says, as version 1 says it: without extensions. Signed anew, with ECDSA and SHA-256, as it was.
+fn version1(der: &[u8], issuer: &KeyPair) -> Bytes {
+    let parts = values(content(der));
+    // What is tagged by its place is the version and the extensions: the rest is the same in all versions.
+    let fields = values(content(parts[0])).into_iter().filter(|it| it[0] < 0xa0);
+    let body = sequence(&fields.collect::<Vec<_>>());
+    let signature = [&[0][..], &issuer.sign(&body).unwrap()].concat();
+    let length = u8::try_from(signature.len()).unwrap();
+    sequence(&[&body, parts[1], &[3, length], &signature]).into()
+}
+
+/// Of a value of DER: how long its head is, and its whole.
+fn lengths(der: &[u8]) -> (usize, usize) {
+    match der[1] {
+        short @ 0..=0x7f => (2, 2 + usize::from(short)),
+        0x81 => (3, 3 + usize::from(der[2])),
+        _ => (4, 4 + usize::from(u16::from_be_bytes([der[2], der[3]]))),
+    }
+}
+
+fn content(der: &[u8]) -> &[u8] {
+    &der[lengths(der).0..]
+}
+
+fn values(mut der: &[u8]) -> Vec<&[u8]> {
+    let mut all = Vec::new();
+    while !der.is_empty() {
+        let (value, rest) = der.split_at(lengths(der).1);
+        all.push(value);
+        der = rest;
+    }
+    all
+}
+
+fn sequence(parts: &[&[u8]]) -> Vec<u8> {
+    let content = parts.concat();
+    let [high, low] = u16::try_from(content.len()).unwrap().to_be_bytes();
+    let head: &[u8] = match (high, low) {
+        (0, 0..0x80) => &[0x30, low],
+        (0, _) => &[0x30, 0x81, low],
+        _ => &[0x30, 0x82, high, low],
+    };
+    [head, &content].concat()
 }
 
 /// A certificate for names, signed by itself: (certificate, key), PEM.

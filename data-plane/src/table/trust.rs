@@ -2,13 +2,13 @@
 //!
 //! As OpenSSL does it for nginx: only a certificate that signed itself ends a chain, the other ones of the Secret help to
 //! get there; where there are lists of revoked certificates, each certificate of the chain needs one. webpki is asked of those
-//! that it reads, `lists` knows the others.
+//! that it reads, `lists` knows the others, and `version1` how it reads leaves that OpenSSL takes and it does not.
 
 use std::time::Duration;
 
 use rustls::DistinguishedName;
 use rustls::crypto::aws_lc_rs;
-use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
 use shared::resource::Authorities;
 use thiserror::Error;
 use webpki::{
@@ -18,6 +18,7 @@ use webpki::{
 use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
 
 use self::lists::PlainList;
+use super::version1::Version1;
 
 mod lists;
 
@@ -174,8 +175,9 @@ impl Trust {
             return itself(leaf, purpose, now);
         }
         let others: Vec<_> = rest.iter().chain(&self.helpers).cloned().collect();
-        let certificate =
-            EndEntityCert::try_from(leaf).map_err(|error| self.untrusted(&error, leaf, rest))?;
+        let old = Version1::read(leaf);
+        let certificate = EndEntityCert::try_from(old.as_ref().map_or(leaf, Version1::raised))
+            .map_err(|error| self.untrusted(&error, leaf, rest))?;
         let lists: Vec<_> = self.revocations.iter().collect();
         // Absent where there is no list at all.
         let unknown =
@@ -194,9 +196,11 @@ impl Trust {
             self.is_alive(path.anchor(), now)?;
             self.is_listed(path, now)
         };
-        let algorithms = aws_lc_rs::default_provider().signature_verification_algorithms.all;
+        let known = aws_lc_rs::default_provider().signature_verification_algorithms.all;
+        let checks = old.as_ref().map(|old| old.checks(known)).unwrap_or_default();
+        let checks: Vec<&dyn SignatureVerificationAlgorithm> = checks.iter().map(|it| it as _).collect();
         let verified = certificate.verify_for_usage(
-            algorithms,
+            if old.is_some() { &checks } else { known },
             &self.anchors,
             &others,
             now,

@@ -27,6 +27,7 @@ use shared::clock;
 
 use crate::table::client_tls::ClientTls;
 use crate::table::trust::Trust;
+use crate::table::version1::Version1;
 use crate::table::{ClientAuth, HostEntry, HostTable};
 use crate::tls::tickets::{Bound, aged, stamped};
 
@@ -226,7 +227,9 @@ impl ClientCertVerifier for Asking {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+        let old = Version1::read(certificate);
+        let leaf = old.as_ref().map_or(certificate, Version1::raised);
+        verify_tls12_signature(message, leaf, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -235,7 +238,9 @@ impl ClientCertVerifier for Asking {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+        let old = Version1::read(certificate);
+        let leaf = old.as_ref().map_or(certificate, Version1::raised);
+        verify_tls13_signature(message, leaf, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

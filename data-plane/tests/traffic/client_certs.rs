@@ -8,9 +8,9 @@ use data_plane::local::Limits;
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, StreamOwned};
 use rustls_pki_types::ServerName;
 use shared::policy::{
-    ClientCertificates, ClientVerification, Header, HeaderList, HostPolicy, LocationPolicy,
+    ClientCertificates, ClientVerification, Header, HeaderList, HostPolicy, LocationPolicy, NumberList,
 };
-use shared::resource::{Host, Material, PathType, Resource, Route, Tls};
+use shared::resource::{Host, Material, PathType, Resource, Route, Settings, Tls};
 use test_kit::certificates::{Authority, Own};
 use test_kit::client::tls::trusting;
 
@@ -137,6 +137,43 @@ fn who_gets_in() {
     }
     let deep = ClientCertificates { depth: 2, ..asking() };
     assert_eq!(status(&proxy(&origin, deep, &authority), Some(&far)), 200);
+}
+
+/// What `openssl x509 -req` makes where nobody asks for extensions.
+#[test]
+fn a_certificate_of_version_1_is_a_certificate() {
+    use ClientVerification::{On, Optional, OptionalNoCa};
+    let (authority, other, twin) = (Authority::new("one"), Authority::new("other"), Authority::new("one"));
+    let good = authority.version1("good");
+    let all = [
+        &good,
+        &authority.below("below").version1("far"),
+        &other.version1("strange"),
+        &twin.version1("forged"),
+        &authority.as_version1(authority.expired("old", &[])),
+    ];
+    let stolen = Own { key: authority.leaf("thief", &[]).key, ..good.clone() };
+    let origin = Origin::says("in");
+    for (how, expected) in [
+        (On, [200, 200, 400, 400, 400]),
+        (Optional, [200, 200, 400, 400, 400]),
+        (OptionalNoCa, [200, 200, 200, 400, 400]),
+    ] {
+        let mut proxy = proxy(&origin, verifying(how), &authority);
+        for version in [12, 13] {
+            let ssl_protocols = Some(NumberList { values: vec![version] });
+            let defaults = LocationPolicy { ssl_protocols, ..LocationPolicy::default() };
+            proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+            assert_eq!(all.map(|own| status(&proxy, Some(own))), expected, "{how:?}, {version}");
+            assert_eq!(status(&proxy, Some(&good)), 200);
+            let seen = origin.seen().pop().unwrap();
+            let told = ["ssl-client-verify", "ssl-client-subject-dn"].map(|name| seen.all(name).concat());
+            assert_eq!(told, ["SUCCESS", "CN=good"]);
+            let mut thief = Secure::new(&proxy, &client(Some(&stolen)), "a.test");
+            let asked = thief.0.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+            assert!(asked.is_err() || thief.has_ended(), "{how:?}, {version}: the key is another");
+        }
+    }
 }
 
 #[test]

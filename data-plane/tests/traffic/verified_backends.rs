@@ -115,6 +115,31 @@ fn only_certificates_of_the_authority_with_the_name_are_good() {
     }
 }
 
+/// What `openssl x509 -req` makes where nobody asks for extensions: it lists no names.
+#[test]
+fn an_endpoint_s_certificate_of_version_1_is_good_by_its_common_name() {
+    let (authority, other) = (Authority::new("one"), Authority::new("one"));
+    let between = authority.below("between");
+    let good = authority.version1("pod.test");
+    let stolen = Own { key: authority.leaf("thief", &[]).key, ..good.clone() };
+    for (own, expected) in [
+        (good, 200),
+        (between.version1("pod.test"), 200),
+        (authority.version1("pod"), 502),
+        (authority.as_version1(authority.leaf("pod", &["pod.test"])), 502),
+        (other.version1("pod.test"), 502),
+        (authority.as_version1(authority.expired("pod.test", &[])), 502),
+        (stolen, 502),
+    ] {
+        let origin = origin(&own, None);
+        for version in [12, 13] {
+            let said = BackendTls { versions: vec![version], ..verified() };
+            assert_eq!(status(&proxy(&origin, said, Some(identity(Some(&authority), None)))), expected);
+        }
+        assert_eq!(origin.seen().len(), if expected == 200 { 2 } else { 0 });
+    }
+}
+
 #[test]
 fn without_verification_everybody_is_good() {
     let origin = origin(&Authority::new("other").expired("x", &["x.test"]), None);

@@ -6,6 +6,7 @@ use rcgen::{
 };
 
 use super::*;
+use crate::table::version1::tests::lowered;
 
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -46,6 +47,11 @@ impl Authority {
     fn leaf(&self, params: CertificateParams) -> Bytes {
         let key = KeyPair::generate().unwrap();
         Bytes::copy_from_slice(params.signed_by(&key, &self.issuer).unwrap().der())
+    }
+
+    /// One as `openssl x509 -req` makes it: of version 1.
+    fn old(&self, params: CertificateParams) -> Bytes {
+        lowered(&self.leaf(params), self.issuer.key()).into()
     }
 
     fn revoking(&self, numbers: &[u64], until: i32) -> Bytes {
@@ -185,6 +191,77 @@ fn who_signed_itself_is_good_where_the_secret_has_the_same() {
     let trust = trust(&[&one.der], &[]).unwrap();
     assert_eq!(verify(&trust, &one.der, &[], 1), Ok(()));
     assert_eq!(verify(&trust, &twin.der, &[], 1), Err(Untrusted::SelfSigned));
+}
+
+#[test]
+fn a_leaf_of_version_1_is_judged_as_any_other() {
+    let root = Authority::new("root");
+    let one = root.below("one");
+    let (forged, other) = (Authority::new("root"), Authority::new("other"));
+    let trust = trust(&[&root.der], &[]).unwrap();
+    let good = root.old(params("good"));
+    for purpose in [Purpose::Client, Purpose::Server] {
+        let leaf = CertificateDer::from(good.to_vec());
+        assert_eq!(trust.verify(&leaf, &[], 0, purpose, UnixTime::now()), Ok(()));
+    }
+    let far = one.old(params("far"));
+    assert_eq!(verify(&trust, &far, &[&one.der], 1), Ok(()));
+    let mut renamed = good.to_vec();
+    let place = renamed.windows(4).position(|it| it == b"good").unwrap();
+    renamed[place] = b'f';
+    let own = KeyPair::generate().unwrap();
+    let itself = lowered(params("self").self_signed(&own).unwrap().der(), &own);
+    for (leaf, rest, depth, why) in [
+        (root.old(living(params("old"), 2000)), vec![], 1, Untrusted::Expired),
+        (root.old(living(params("early"), 2090)), vec![], 1, Untrusted::NotYetValid),
+        (far.clone(), vec![&one.der], 0, Untrusted::TooLong),
+        (far, vec![], 1, Untrusted::UnknownIssuerOfLeaf),
+        (renamed.into(), vec![], 1, Untrusted::Signature),
+        (forged.old(params("x")), vec![], 1, Untrusted::Signature),
+        (other.old(params("x")), vec![], 1, Untrusted::UnknownIssuerOfLeaf),
+        (other.old(params("x")), vec![&other.der], 1, Untrusted::SelfSignedInChain),
+        (itself.into(), vec![], 1, Untrusted::SelfSigned),
+        ([&good[..], b"x"].concat().into(), vec![], 1, Untrusted::Malformed),
+    ] {
+        assert_eq!(verify(&trust, &leaf, &rest, depth), Err(why));
+    }
+}
+
+/// Nothing in it says that it may.
+#[test]
+fn nobody_of_version_1_signs_but_a_root() {
+    let root = Authority::new("root");
+    let one = root.below("one");
+    let old: Bytes = lowered(&one.der, root.issuer.key()).into();
+    let alone = trust(&[&root.der], &[]).unwrap();
+    let helped = trust(&[&root.der, &old], &[]).unwrap();
+    for leaf in [one.leaf(params("leaf")), one.old(params("leaf"))] {
+        assert_eq!(verify(&alone, &leaf, &[&old], 9), Err(Untrusted::Malformed));
+        assert_eq!(verify(&helped, &leaf, &[], 9), Err(Untrusted::Malformed));
+        assert_eq!(verify(&alone, &leaf, &[&old, &one.der], 9), Ok(()), "nor is it in the way");
+    }
+    assert_eq!(trust(&[&old], &[]).unwrap_err(), TrustError::NoRoot);
+    let old: Bytes = lowered(&root.der, root.issuer.key()).into();
+    let trust = trust(&[&old], &[]).unwrap();
+    for leaf in [root.leaf(params("leaf")), root.old(params("leaf")), old] {
+        assert_eq!(verify(&trust, &leaf, &[], 1), Ok(()));
+    }
+}
+
+#[test]
+fn a_leaf_of_version_1_needs_lists_as_any_other() {
+    let root = Authority::new("root");
+    let one = root.below("one");
+    let (good, bad, far) = (root.old(numbered(1)), root.old(numbered(2)), one.old(numbered(3)));
+    for list in [root.revoking(&[2], 2099), plain(&root, &[2], None)] {
+        let lists = lists_of(&root, &[list]);
+        assert_eq!(verify(&lists, &good, &[], 1), Ok(()));
+        assert_eq!(verify(&lists, &bad, &[], 1), Err(Untrusted::Revoked));
+        assert_eq!(verify(&lists, &far, &[&one.der], 1), Err(Untrusted::NoRevocations));
+    }
+    for old in [root.revoking(&[2], 2021), plain(&root, &[2], Some("210101000000Z"))] {
+        assert_eq!(verify(&lists_of(&root, &[old]), &good, &[], 1), Err(Untrusted::OldRevocations));
+    }
 }
 
 #[test]

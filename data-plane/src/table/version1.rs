@@ -1,0 +1,146 @@
+//! Leaves of version 1, which is what `openssl x509 -req` makes where nobody asks for extensions. OpenSSL, and so nginx, takes
+//! them; webpki reads version 3 alone.
+//!
+//! webpki is shown the same certificate as one of version 3 that has no extensions, and judges it as any other: dates, lists,
+//! depth and algorithms are asked once, there. Where it checks the signature of what it was shown, that of what was signed is.
+//!
+//! **Invariant:** only leaves are read so. What signs others is of version 3, or a root that somebody has configured.
+
+use rustls_pki_types::{
+    AlgorithmIdentifier, CertificateDer, InvalidSignature, SignatureVerificationAlgorithm,
+};
+
+use crate::der::{Reader, SEQUENCE, write};
+
+/// The version, of which version 1 says nothing: `[0] EXPLICIT`.
+const VERSION: u8 = 0xa0;
+/// That of version 1, for those who say it all the same.
+const ONE: [u8; 3] = [0x02, 1, 0];
+/// That of version 3.
+const THREE: [u8; 3] = [0x02, 1, 2];
+
+/// A leaf of version 1.
+#[derive(Debug)]
+pub(crate) struct Version1<'a> {
+    /// The same as version 3 says it.
+    raised: CertificateDer<'static>,
+    /// What of that a signature would be over.
+    shown: Vec<u8>,
+    /// What the signature is over.
+    signed: &'a [u8],
+}
+
+impl<'a> Version1<'a> {
+    /// Reads one; `None`: it is of another version, or no certificate.
+    pub(crate) fn read(leaf: &'a [u8]) -> Option<Self> {
+        let mut outer = Reader::new(leaf);
+        let mut parts = Reader::new(outer.expect(SEQUENCE)?);
+        let body = parts.item().filter(|it| it.tag == SEQUENCE)?;
+        let mut fields = Reader::new(body.content);
+        if fields.is_next(VERSION) && fields.expect(VERSION)? != ONE {
+            return None;
+        }
+        let shown = write(SEQUENCE, &[&write(VERSION, &THREE), fields.rest()].concat());
+        // What stands behind is left for webpki to refuse.
+        let raised = [write(SEQUENCE, &[&shown, parts.rest()].concat()), outer.rest().to_vec()].concat();
+        Some(Self { raised: raised.into(), shown, signed: body.whole })
+    }
+
+    /// The same as one of version 3: with its key and names, and a signature that only [`Self::checks`] finds good.
+    pub(crate) fn raised(&self) -> &CertificateDer<'_> {
+        &self.raised
+    }
+
+    /// Algorithms that know what was signed in the place of what is shown.
+    pub(crate) fn checks<'b>(&'b self, known: &[&'b dyn SignatureVerificationAlgorithm]) -> Vec<Check<'b>> {
+        known.iter().map(|known| Check { known: *known, shown: &self.shown, signed: self.signed }).collect()
+    }
+}
+
+/// An algorithm that knows what was signed.
+#[derive(Debug)]
+pub(crate) struct Check<'a> {
+    known: &'a dyn SignatureVerificationAlgorithm,
+    shown: &'a [u8],
+    signed: &'a [u8],
+}
+
+impl SignatureVerificationAlgorithm for Check<'_> {
+    fn verify_signature(
+        &self,
+        public_key: &[u8],
+        message: &[u8],
+        signature: &[u8],
+    ) -> Result<(), InvalidSignature> {
+        let message = if message == self.shown { self.signed } else { message };
+        self.known.verify_signature(public_key, message, signature)
+    }
+
+    fn public_key_alg_id(&self) -> AlgorithmIdentifier {
+        self.known.public_key_alg_id()
+    }
+
+    fn signature_alg_id(&self) -> AlgorithmIdentifier {
+        self.known.signature_alg_id()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use rcgen::{CertificateParams, KeyPair, SigningKey as _};
+    use webpki::EndEntityCert;
+
+    use super::*;
+    use crate::der::BITS;
+
+    /// The same certificate of version 1, without extensions. Signed anew, with ECDSA and SHA-256.
+    pub(crate) fn lowered(der: &[u8], issuer: &KeyPair) -> Vec<u8> {
+        let mut parts = Reader::new(Reader::new(der).expect(SEQUENCE).unwrap());
+        let mut fields = Reader::new(parts.expect(SEQUENCE).unwrap());
+        // What is tagged by its place is the version and the extensions.
+        let fields = std::iter::from_fn(|| fields.item()).filter(|it| it.tag < VERSION);
+        let body = write(SEQUENCE, &fields.flat_map(|it| it.whole.to_vec()).collect::<Vec<_>>());
+        let signature = [&[0][..], &issuer.sign(&body).unwrap()].concat();
+        let algorithm = parts.item().unwrap().whole;
+        write(SEQUENCE, &[&body[..], algorithm, &write(BITS, &signature)].concat())
+    }
+
+    fn made() -> (Vec<u8>, Vec<u8>) {
+        let key = KeyPair::generate().unwrap();
+        let new = CertificateParams::new(vec!["a.test".into()]).unwrap().self_signed(&key).unwrap();
+        (new.der().to_vec(), lowered(new.der(), &key))
+    }
+
+    #[test]
+    fn version_1_is_read_as_version_3_that_says_the_same() {
+        let (_, old) = made();
+        assert!(EndEntityCert::try_from(&CertificateDer::from(&*old)).is_err());
+        let read = Version1::read(&old).unwrap();
+        let certificate = EndEntityCert::try_from(read.raised()).unwrap();
+        let (_, said) = x509_parser::parse_x509_certificate(&old).unwrap();
+        assert_eq!(certificate.serial(), said.raw_serial());
+        assert!(said.subject().as_raw().ends_with(certificate.subject()));
+        assert_eq!(&*certificate.subject_public_key_info(), said.public_key().raw);
+    }
+
+    /// A version that is said to be the first is the first; what is behind a certificate stays there.
+    #[test]
+    fn every_other_version_is_left_alone() {
+        let (new, old) = made();
+        assert!(Version1::read(&new).is_none());
+        let place = new.windows(5).position(|it| it == [0xa0, 3, 2, 1, 2]).unwrap() + 4;
+        for (version, is_read) in [(0, true), (1, false), (2, false), (3, false)] {
+            let mut said = new.clone();
+            said[place] = version;
+            let read = Version1::read(&said);
+            assert_eq!(read.is_some(), is_read, "{version}");
+            assert!(read.is_none_or(|it| it.raised()[..] == new[..]));
+        }
+        let is_bad = |it: Version1<'_>| EndEntityCert::try_from(it.raised()).is_err();
+        let followed = [&old[..], b"x"].concat();
+        assert!(Version1::read(&followed).is_some_and(is_bad));
+        for end in 0..old.len() {
+            assert!(Version1::read(&old[..end]).is_none_or(is_bad), "{end}");
+        }
+    }
+}
