@@ -8,7 +8,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use shared::resource::BackendIdentity;
 use thiserror::Error;
 
-use super::certified::CertifiedError;
+use super::certified::{CertifiedError, paired};
 use super::material::next_id;
 use super::policy::backend_tls::Said;
 use super::trust::{Trust, TrustError};
@@ -47,10 +47,7 @@ impl Identity {
         let key = any_supported_type(&key).map_err(|_| CertifiedError::KeyKind)?;
         let chain = source.certificates.iter().map(|der| CertificateDer::from(der.to_vec()));
         let own = CertifiedKey::new(chain.collect(), key);
-        own.keys_match().map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => CertifiedError::Mismatch,
-            _ => CertifiedError::Leaf,
-        })?;
+        paired(&own)?;
         Ok(Self { source, trust, own: Some(Arc::new(own)) })
     }
 

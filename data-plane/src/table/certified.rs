@@ -11,6 +11,8 @@ use shared::pem;
 use shared::resource::{Certificate, Chain};
 use thiserror::Error;
 
+use super::version1::Version1;
+
 /// Why a certificate cannot be shown. Says nothing of the key itself.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
@@ -53,10 +55,7 @@ impl Certified {
         let rest = chain.iter().flat_map(|chain| &chain.certificates);
         let ders = std::iter::once(&certificate.leaf).chain(rest);
         let certified = CertifiedKey::new(ders.map(|der| CertificateDer::from(der.to_vec())).collect(), key);
-        certified.keys_match().map_err(|error| match error {
-            rustls::Error::InconsistentKeys(_) => CertifiedError::Mismatch,
-            _ => CertifiedError::Leaf,
-        })?;
+        paired(&certified)?;
         Ok(Self {
             owner: Arc::default(),
             key: Arc::new(certified),
@@ -117,5 +116,45 @@ impl Certified {
     /// The names that it is good for.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+}
+
+/// Whether a key belongs to its leaf.
+pub(super) fn paired(certified: &CertifiedKey) -> Result<(), CertifiedError> {
+    let old = certified.cert.first().and_then(|leaf| Version1::read(leaf));
+    let is_paired = match old {
+        Some(old) => CertifiedKey::new(vec![old.raised().clone().into_owned()], Arc::clone(&certified.key))
+            .keys_match(),
+        None => certified.keys_match(),
+    };
+    is_paired.map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => CertifiedError::Mismatch,
+        _ => CertifiedError::Leaf,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::resource::BackendIdentity;
+
+    use super::*;
+    use crate::table::backend_tls::{Identity, IdentityError};
+    use crate::table::version1::tests::lowered;
+    use crate::table::world;
+
+    /// What `openssl x509 -req` makes where nobody asks for extensions.
+    #[test]
+    fn a_certificate_of_version_1_is_shown_with_its_own_key_alone() {
+        let mut own = world::certificate(&["a.test"]);
+        own.leaf = lowered(&own.leaf, &rcgen::KeyPair::try_from(&*own.key).unwrap()).into();
+        let shown_to_backends = |own: &Certificate| {
+            let (certificates, key) = (vec![own.leaf.clone()], own.key.clone());
+            Identity::new(BackendIdentity { authorities: None, certificates, key })
+        };
+        assert_eq!(*Certified::build(&own, None).unwrap().key().cert[0], own.leaf);
+        shown_to_backends(&own).unwrap();
+        own.key = world::certificate(&["b.test"]).key;
+        assert_eq!(Certified::build(&own, None).unwrap_err(), CertifiedError::Mismatch);
+        assert_eq!(shown_to_backends(&own).unwrap_err(), IdentityError::Own(CertifiedError::Mismatch));
     }
 }
