@@ -20,6 +20,7 @@ use x509_parser::prelude::{FromDer, ParsedExtension, X509Certificate};
 use self::lists::PlainList;
 use super::version1::Version1;
 
+mod limits;
 mod lists;
 
 /// Why authorities cannot be used.
@@ -194,6 +195,7 @@ impl Trust {
                 return Err(webpki::Error::MaximumPathDepthExceeded);
             }
             self.is_alive(path.anchor(), now)?;
+            self.is_within_limits(path)?;
             self.is_listed(path, now)
         };
         let known = aws_lc_rs::default_provider().signature_verification_algorithms.all;
@@ -225,14 +227,27 @@ impl Trust {
         }
     }
 
+    /// Whether those above a certificate may sign for its common name, where it has no other: webpki does not look at that.
+    fn is_within_limits(&self, path: &VerifiedPath<'_>) -> Result<(), webpki::Error> {
+        let common = limits::common_names(&path.end_entity().der());
+        let root = self.root_of(path)?;
+        let mut above = path.intermediate_certificates().map(|it| it.der()).chain([root.clone()]);
+        let is_allowed = common.is_empty() || above.all(|it| limits::allow(&it, &common));
+        if is_allowed { Ok(()) } else { Err(webpki::Error::NameConstraintViolation) }
+    }
+
+    fn root_of(&self, path: &VerifiedPath<'_>) -> Result<&CertificateDer<'static>, webpki::Error> {
+        let place = self.anchors.iter().position(|it| it == path.anchor());
+        place.and_then(|place| self.roots.get(place)).ok_or(webpki::Error::UnknownIssuer)
+    }
+
     /// Whether each certificate of a chain has a list that clears it, where there are some that webpki does not read. It
     /// has asked the others.
     fn is_listed(&self, path: &VerifiedPath<'_>, now: UnixTime) -> Result<(), webpki::Error> {
         if self.plain.is_empty() {
             return Ok(());
         }
-        let root = self.anchors.iter().position(|it| it == path.anchor());
-        let root = root.and_then(|place| self.roots.get(place)).ok_or(webpki::Error::UnknownIssuer)?;
+        let root = self.root_of(path)?;
         let known = aws_lc_rs::default_provider().signature_verification_algorithms.all;
         let between: Vec<&Cert<'_>> = path.intermediate_certificates().collect();
         let chain = std::iter::once::<&Cert<'_>>(path.end_entity()).chain(between.iter().copied());

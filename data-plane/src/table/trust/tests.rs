@@ -1,8 +1,8 @@
 use bytes::Bytes;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, ExtendedKeyUsagePurpose,
-    IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, SigningKey,
-    date_time_ymd,
+    GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, NameConstraints, RevokedCertParams,
+    SerialNumber, SigningKey, date_time_ymd,
 };
 
 use super::*;
@@ -39,7 +39,11 @@ impl Authority {
     }
 
     fn below(&self, cn: &str) -> Self {
-        let (params, key) = (of_authority(cn), KeyPair::generate().unwrap());
+        self.over(of_authority(cn))
+    }
+
+    fn over(&self, params: CertificateParams) -> Self {
+        let key = KeyPair::generate().unwrap();
         let der = Bytes::copy_from_slice(params.signed_by(&key, &self.issuer).unwrap().der());
         Self { issuer: Issuer::new(params, key), der }
     }
@@ -262,6 +266,44 @@ fn a_leaf_of_version_1_needs_lists_as_any_other() {
     for old in [root.revoking(&[2], 2021), plain(&root, &[2], Some("210101000000Z"))] {
         assert_eq!(verify(&lists_of(&root, &[old]), &good, &[], 1), Err(Untrusted::OldRevocations));
     }
+}
+
+/// As OpenSSL: where no names are listed, the common one is who it is for.
+#[test]
+fn who_may_sign_for_some_names_may_not_for_other_common_names() {
+    let tree = |name: &str| vec![GeneralSubtree::DnsName(name.into())];
+    let limited = |permitted_subtrees, excluded_subtrees| {
+        let mut params = of_authority("limited");
+        params.name_constraints = Some(NameConstraints { permitted_subtrees, excluded_subtrees });
+        params
+    };
+    let (root, good) = (Authority::new("root"), || limited(tree("good.test"), vec![]));
+    let cases = [
+        ("good.test", true, true),
+        ("A.Good.test", true, true),
+        ("evil.test", false, true),
+        ("*.evil.test", false, true),
+        ("evilgood.test", false, true),
+        ("bad.good.test", true, false),
+        ("Ann", true, true),
+        ("Ann B. Good", true, true),
+    ];
+    for (name, in_good, not_in_bad) in cases {
+        for (params, expected) in [(good(), in_good), (limited(vec![], tree("bad.good.test")), not_in_bad)] {
+            let (itself, between) = (Authority::of(params.clone()), root.over(params));
+            for (authority, of, rest) in [(&itself, &itself, vec![]), (&root, &between, vec![&between.der])] {
+                let trust = trust(&[&authority.der], &[]).unwrap();
+                for leaf in [of.leaf(self::params(name)), of.old(self::params(name))] {
+                    assert_eq!(verify(&trust, &leaf, &rest, 1).is_ok(), expected, "{name}");
+                }
+            }
+        }
+    }
+    let mut listed = params("evil.test");
+    listed.subject_alt_names = vec![rcgen::SanType::DnsName("good.test".try_into().unwrap())];
+    let authority = Authority::of(good());
+    let trust = trust(&[&authority.der], &[]).unwrap();
+    assert_eq!(verify(&trust, &authority.leaf(listed), &[], 1), Ok(()), "the common one does not count");
 }
 
 #[test]
