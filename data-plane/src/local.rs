@@ -17,7 +17,7 @@ use date::HttpDate;
 use ids::Ids;
 use pipes::Pipes;
 use quota::Quota;
-use reach::Refusals;
+use reach::Told;
 use timer::Timers;
 use turns::Turns;
 
@@ -75,7 +75,9 @@ pub(crate) struct Local {
     pub(crate) names: names::Names,
     /// Where its tenants may have it connect to.
     pub(crate) reach: Reach,
-    pub(crate) refusals: Refusals,
+    pub(crate) refusals: Told,
+    /// Whose backends send clients where only nginx would go.
+    pub(crate) unfollowed: Told,
     /// Descriptors of connections.
     pub(crate) descriptors: Budget,
     pub(crate) reserve: Reserve,
@@ -115,7 +117,8 @@ impl Local {
             copies: budgets.copies.clone(),
             names: names::Names::new(names),
             reach,
-            refusals: Refusals::default(),
+            refusals: Told::default(),
+            unfollowed: Told::default(),
             descriptors: budgets.descriptors.clone(),
             reserve: budgets.reserve.clone(),
             sessions: budgets.sessions.clone(),

@@ -31,11 +31,11 @@ impl Reach {
     }
 }
 
-/// Ingresses of whose refused addresses the log has just been told: a request must not write a line.
+/// Ingresses of which the log has just been told something: a request must not write a line.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(RefCell<HashMap<Box<str>, Instant>>);
+pub(crate) struct Told(RefCell<HashMap<Box<str>, Instant>>);
 
-impl Refusals {
+impl Told {
     /// Whether the log has not been told of this one lately, and is to be now.
     pub(crate) fn is_news(&self, owner: &str, now: Instant) -> bool {
         let mut told = self.0.borrow_mut();
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_log_is_told_of_each_ingress_once_a_while() {
-        let (refusals, now) = (Refusals::default(), Instant::now());
+        let (refusals, now) = (Told::default(), Instant::now());
         assert!(refusals.is_news("a/b", now) && !refusals.is_news("a/b", now));
         assert!(!refusals.is_news("a/b", now + AGAIN - Duration::from_millis(1)));
         assert!(refusals.is_news("a/b", now + AGAIN));

@@ -1,10 +1,15 @@
 //! Headers of answers: what is taken out of those of backends, and what is put into all of them.
 
+use std::fmt::{Debug, Write as _};
+use std::sync::Mutex;
+
 use data_plane::local::Limits;
 use shared::policy::{
     Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, LocationPolicy, TextList,
 };
-use shared::resource::{Resource, SETTINGS_KEY, Settings};
+use shared::resource::{PathType, Resource, Route, SETTINGS_KEY, Settings};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use super::harness::*;
 
@@ -126,4 +131,65 @@ fn a_location_changes_headers_after_all_others_and_adds_some_to_some_statuses() 
     assert_eq!(found.all("x-always"), seen.all("x-request-id"));
     let nobodys = client.ask("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n");
     assert_eq!((nobodys.status, nobodys.all("x-open"), nobodys.all("x-always").len()), (404, vec![], 1));
+}
+
+/// The log, as far as it warns.
+struct Warnings;
+
+static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, "{field}={value:?} ").unwrap();
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, of: &Metadata<'_>) -> bool {
+        *of.level() == Level::WARN
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        WARNED.lock().unwrap().push(line.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[test]
+fn the_log_is_told_of_redirects_that_are_not_followed() {
+    tracing::subscriber::set_global_default(Warnings).unwrap();
+    let (moved, plain) = (talkative(), Origin::says("in"));
+    for (origin, name, expected) in [(&moved, "moved", 1), (&plain, "stayed", 0)] {
+        let mut proxy = proxy(origin, LocationPolicy::default());
+        let route = Route { paths: vec![to("/x", PathType::Prefix, "echo")], ..Route::default() };
+        proxy.config(vec![(&format!("ingress/shop/{name}/a.test"), Resource::Route(route))]);
+        let mut client = Client::new(proxy.http);
+        for _ in 0..3 {
+            assert_eq!(client.get("/x").status, 200);
+        }
+        let owner = format!("ingress=\"shop/{name}\"");
+        let told =
+            WARNED.lock().unwrap().iter().filter(|it| it.contains(&owner)).cloned().collect::<Vec<_>>();
+        assert_eq!(told.len(), expected, "{told:?}");
+        assert!(
+            told.iter().all(|it| it.contains("X-Accel-Redirect of a backend is not followed")),
+            "{told:?}"
+        );
+    }
 }

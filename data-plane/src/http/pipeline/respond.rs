@@ -1,7 +1,9 @@
 //! The last look at an answer before it is written: what a backend says to a proxy stays here, every answer is dated, and
 //! gets the headers that somebody said.
 
+use shared::clock;
 use shared::template::Overlong;
+use tracing::warn;
 
 use super::variables::{self, Allowance};
 use super::{Exchange, Voice, affinity, compress, cors, external, forwarded, log, returned};
@@ -30,6 +32,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     log::asked::of_backend(exchange, &reply);
     match exchange.location.clone() {
         Some(location) => {
+            tell_of_unfollowed(&server.local, &location.owner, &reply);
             finish(&server.local, &location.policy.answers, &mut reply);
             returned::mend(exchange, &location, &mut reply);
             affinity::say(exchange, &mut reply);
@@ -54,6 +57,16 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
         pace(&server.local, it, &mut reply.body);
     }
     reply
+}
+
+/// Tells the log of an answer that nginx would replace by what lies elsewhere: who has moved here waits for it in vain.
+fn tell_of_unfollowed(local: &Local, ingress: &str, reply: &Reply) {
+    if reply.head.fields.has(Known::XAccelRedirect) && local.unfollowed.is_news(ingress, clock::now()) {
+        warn!(
+            ingress,
+            "X-Accel-Redirect of a backend is not followed: the client gets the backend's own answer"
+        );
+    }
 }
 
 /// Has a body go no faster than its location says.
