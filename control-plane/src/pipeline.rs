@@ -177,10 +177,10 @@ impl Pipeline {
     /// Where the source is gone.
     pub async fn run(mut self) -> Result<Infallible, PipelineError> {
         loop {
-            let input = tokio::select! {
+            let (input, is_endpoints) = tokio::select! {
                 biased;
-                input = self.inputs.endpoints.recv() => input,
-                input = self.inputs.objects.recv() => input,
+                input = self.inputs.endpoints.recv() => (input, true),
+                input = self.inputs.objects.recv() => (input, false),
                 () = self.holds.room(&self.outputs.holds) => continue,
                 question = questions::next(&mut self.questions) => {
                     let is_complete = self.first.is_none();
@@ -195,7 +195,10 @@ impl Pipeline {
             let input = input.ok_or(PipelineError::SourceGone)?;
             let begun = clock::now();
             self.turn = begun;
-            self.take(input).await;
+            match is_endpoints {
+                true => self.take_whole(input).await,
+                false => self.take(input).await,
+            }
             self.take_ready().await;
             // Before all lists are in, each list is compiled once it is complete, for the wants that follow from it.
             if self.first.is_none() || self.unsynced.is_empty() || std::mem::take(&mut self.list_completed) {
@@ -233,11 +236,17 @@ impl Pipeline {
             let Ok(input) = self.inputs.endpoints.try_recv() else {
                 return;
             };
-            for event in self.opened(input) {
-                self.apply(event);
-                if self.turn_is_over() {
-                    self.yield_turn().await;
-                }
+            self.take_whole(input).await;
+        }
+    }
+
+    /// What a source tells of endpoints at once stood so at one time, and half of it never did: a Service that has an endpoint
+    /// less in one slice and one more in another. Nothing is offered before all of it is in.
+    async fn take_whole(&mut self, input: Input) {
+        for event in self.opened(input) {
+            self.apply(event);
+            if self.turn_is_over() {
+                self.yield_turn().await;
             }
         }
     }

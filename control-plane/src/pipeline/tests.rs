@@ -168,6 +168,34 @@ async fn what_waits_becomes_one_commit() {
     assert_eq!(published.head().config.seq, before.next());
 }
 
+/// A turn ends in the midst of what was told at once, where that is much or the machine is slow.
+#[tokio::test]
+async fn endpoints_that_are_told_at_once_are_offered_at_once() {
+    let Bench { inputs, published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } = bench();
+    let mut run = pin!(pipeline.run());
+    let first = vec![applied(ingress_with_secret()), applied(slice("10.0.0.1"))];
+    inputs.objects.send(Input::Events(first)).await.unwrap();
+    for kind in ObjectKind::ALL {
+        inputs.objects.send(Input::Synced(kind)).await.unwrap();
+    }
+    turn(&mut run);
+    inputs.objects.send(Input::Events(vec![Event::Deleted(secret("cert"))])).await.unwrap();
+    turn(&mut run);
+    let before = published.head().live.seq;
+    // Far more than one turn can take in.
+    let many = (0..5_000).map(|i| {
+        let Object::EndpointSlice(web) = slice(&format!("10.1.{}.{}", i / 250, i % 250)) else {
+            unreachable!()
+        };
+        let mut web = (*web).clone();
+        web.metadata.name = format!("web-{i}").into();
+        applied(Object::EndpointSlice(Arc::new(web)))
+    });
+    inputs.endpoints.send(Input::Events(many.collect())).await.unwrap();
+    turn(&mut run);
+    assert_eq!(published.head().live.seq, before.next());
+}
+
 #[tokio::test]
 async fn endpoints_overtake_a_long_compile() {
     let Bench { inputs, published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } = bench();
