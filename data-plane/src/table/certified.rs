@@ -1,5 +1,6 @@
 //! A certificate with its key, read once and ready for handshakes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +12,7 @@ use shared::pem;
 use shared::resource::{Certificate, Chain};
 use thiserror::Error;
 
-use super::version1::Version1;
+use super::version1::readable;
 
 /// Why a certificate cannot be shown. Says nothing of the key itself.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -121,11 +122,11 @@ impl Certified {
 
 /// Whether a key belongs to its leaf.
 pub(super) fn paired(certified: &CertifiedKey) -> Result<(), CertifiedError> {
-    let old = certified.cert.first().and_then(|leaf| Version1::read(leaf));
-    let is_paired = match old {
-        Some(old) => CertifiedKey::new(vec![old.raised().clone().into_owned()], Arc::clone(&certified.key))
-            .keys_match(),
-        None => certified.keys_match(),
+    let is_paired = match certified.cert.first().map(readable) {
+        Some(Cow::Owned(raised)) => {
+            CertifiedKey::new(vec![raised.into_owned()], Arc::clone(&certified.key)).keys_match()
+        }
+        _ => certified.keys_match(),
     };
     is_paired.map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => CertifiedError::Mismatch,
@@ -136,17 +137,17 @@ pub(super) fn paired(certified: &CertifiedKey) -> Result<(), CertifiedError> {
 #[cfg(test)]
 mod tests {
     use shared::resource::BackendIdentity;
+    use test_kit::certificates::version1;
 
     use super::*;
     use crate::table::backend_tls::{Identity, IdentityError};
-    use crate::table::version1::tests::lowered;
     use crate::table::world;
 
     /// What `openssl x509 -req` makes where nobody asks for extensions.
     #[test]
     fn a_certificate_of_version_1_is_shown_with_its_own_key_alone() {
         let mut own = world::certificate(&["a.test"]);
-        own.leaf = lowered(&own.leaf, &rcgen::KeyPair::try_from(&*own.key).unwrap()).into();
+        own.leaf = version1(&own.leaf, &rcgen::KeyPair::try_from(&*own.key).unwrap());
         let shown_to_backends = |own: &Certificate| {
             let (certificates, key) = (vec![own.leaf.clone()], own.key.clone());
             Identity::new(BackendIdentity { authorities: None, certificates, key })

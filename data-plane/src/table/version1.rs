@@ -6,6 +6,8 @@
 //!
 //! **Invariant:** only leaves are read so. What signs others is of version 3, or a root that somebody has configured.
 
+use std::borrow::Cow;
+
 use rustls_pki_types::{
     AlgorithmIdentifier, CertificateDer, InvalidSignature, SignatureVerificationAlgorithm,
 };
@@ -57,6 +59,11 @@ impl<'a> Version1<'a> {
     }
 }
 
+/// A leaf as rustls and webpki read it: one of version 1 as version 3 says the same.
+pub(crate) fn readable<'a>(leaf: &'a CertificateDer<'a>) -> Cow<'a, CertificateDer<'a>> {
+    Version1::read(leaf).map_or(Cow::Borrowed(leaf), |old| Cow::Owned(old.raised))
+}
+
 /// An algorithm that knows what was signed.
 #[derive(Debug)]
 pub(crate) struct Check<'a> {
@@ -86,29 +93,17 @@ impl SignatureVerificationAlgorithm for Check<'_> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use rcgen::{CertificateParams, KeyPair, SigningKey as _};
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+    use test_kit::certificates::version1;
     use webpki::EndEntityCert;
 
     use super::*;
-    use crate::der::BITS;
-
-    /// The same certificate of version 1, without extensions. Signed anew, with ECDSA and SHA-256.
-    pub(crate) fn lowered(der: &[u8], issuer: &KeyPair) -> Vec<u8> {
-        let mut parts = Reader::new(Reader::new(der).expect(SEQUENCE).unwrap());
-        let mut fields = Reader::new(parts.expect(SEQUENCE).unwrap());
-        // What is tagged by its place is the version and the extensions.
-        let fields = std::iter::from_fn(|| fields.item()).filter(|it| it.tag < VERSION);
-        let body = write(SEQUENCE, &fields.flat_map(|it| it.whole.to_vec()).collect::<Vec<_>>());
-        let signature = [&[0][..], &issuer.sign(&body).unwrap()].concat();
-        let algorithm = parts.item().unwrap().whole;
-        write(SEQUENCE, &[&body[..], algorithm, &write(BITS, &signature)].concat())
-    }
 
     fn made() -> (Vec<u8>, Vec<u8>) {
         let key = KeyPair::generate().unwrap();
         let new = CertificateParams::new(vec!["a.test".into()]).unwrap().self_signed(&key).unwrap();
-        (new.der().to_vec(), lowered(new.der(), &key))
+        (new.der().to_vec(), version1(new.der(), &key).to_vec())
     }
 
     #[test]

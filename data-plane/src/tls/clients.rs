@@ -27,7 +27,7 @@ use shared::clock;
 
 use crate::table::client_tls::ClientTls;
 use crate::table::trust::Trust;
-use crate::table::version1::Version1;
+use crate::table::version1::readable;
 use crate::table::{ClientAuth, HostEntry, HostTable};
 use crate::tls::tickets::{Bound, aged, stamped};
 
@@ -227,9 +227,7 @@ impl ClientCertVerifier for Asking {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let old = Version1::read(certificate);
-        let leaf = old.as_ref().map_or(certificate, Version1::raised);
-        verify_tls12_signature(message, leaf, signed, &self.algorithms)
+        verify_tls12_signature(message, &readable(certificate), signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -238,9 +236,7 @@ impl ClientCertVerifier for Asking {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let old = Version1::read(certificate);
-        let leaf = old.as_ref().map_or(certificate, Version1::raised);
-        verify_tls13_signature(message, leaf, signed, &self.algorithms)
+        verify_tls13_signature(message, &readable(certificate), signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use shared::pem;
 
 use crate::table::trust::{Purpose, Trust, Untrusted};
-use crate::table::version1::Version1;
+use crate::table::version1::readable;
 
 /// Takes any certificate, however old, weak or wrong, as nginx does without `proxy_ssl_verify`. The signature of the
 /// handshake is not looked at either: whoever could forge it could show a certificate of its own instead, and it cannot
@@ -102,9 +102,7 @@ impl ServerCertVerifier for Verified {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let old = Version1::read(certificate);
-        let leaf = old.as_ref().map_or(certificate, Version1::raised);
-        verify_tls12_signature(message, leaf, signed, &self.algorithms)
+        verify_tls12_signature(message, &readable(certificate), signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -113,9 +111,7 @@ impl ServerCertVerifier for Verified {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let old = Version1::read(certificate);
-        let leaf = old.as_ref().map_or(certificate, Version1::raised);
-        verify_tls13_signature(message, leaf, signed, &self.algorithms)
+        verify_tls13_signature(message, &readable(certificate), signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -4,9 +4,9 @@ use rcgen::{
     GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, NameConstraints, RevokedCertParams,
     SerialNumber, SigningKey, date_time_ymd,
 };
+use test_kit::certificates::version1;
 
 use super::*;
-use crate::table::version1::tests::lowered;
 
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -55,7 +55,7 @@ impl Authority {
 
     /// One as `openssl x509 -req` makes it: of version 1.
     fn old(&self, params: CertificateParams) -> Bytes {
-        lowered(&self.leaf(params), self.issuer.key()).into()
+        version1(&self.leaf(params), self.issuer.key())
     }
 
     fn revoking(&self, numbers: &[u64], until: i32) -> Bytes {
@@ -214,7 +214,7 @@ fn a_leaf_of_version_1_is_judged_as_any_other() {
     let place = renamed.windows(4).position(|it| it == b"good").unwrap();
     renamed[place] = b'f';
     let own = KeyPair::generate().unwrap();
-    let itself = lowered(params("self").self_signed(&own).unwrap().der(), &own);
+    let itself = version1(params("self").self_signed(&own).unwrap().der(), &own);
     for (leaf, rest, depth, why) in [
         (root.old(living(params("old"), 2000)), vec![], 1, Untrusted::Expired),
         (root.old(living(params("early"), 2090)), vec![], 1, Untrusted::NotYetValid),
@@ -224,7 +224,7 @@ fn a_leaf_of_version_1_is_judged_as_any_other() {
         (forged.old(params("x")), vec![], 1, Untrusted::Signature),
         (other.old(params("x")), vec![], 1, Untrusted::UnknownIssuerOfLeaf),
         (other.old(params("x")), vec![&other.der], 1, Untrusted::SelfSignedInChain),
-        (itself.into(), vec![], 1, Untrusted::SelfSigned),
+        (itself, vec![], 1, Untrusted::SelfSigned),
         ([&good[..], b"x"].concat().into(), vec![], 1, Untrusted::Malformed),
     ] {
         assert_eq!(verify(&trust, &leaf, &rest, depth), Err(why));
@@ -236,7 +236,7 @@ fn a_leaf_of_version_1_is_judged_as_any_other() {
 fn nobody_of_version_1_signs_but_a_root() {
     let root = Authority::new("root");
     let one = root.below("one");
-    let old: Bytes = lowered(&one.der, root.issuer.key()).into();
+    let old = version1(&one.der, root.issuer.key());
     let alone = trust(&[&root.der], &[]).unwrap();
     let helped = trust(&[&root.der, &old], &[]).unwrap();
     for leaf in [one.leaf(params("leaf")), one.old(params("leaf"))] {
@@ -245,7 +245,7 @@ fn nobody_of_version_1_signs_but_a_root() {
         assert_eq!(verify(&alone, &leaf, &[&old, &one.der], 9), Ok(()), "nor is it in the way");
     }
     assert_eq!(trust(&[&old], &[]).unwrap_err(), TrustError::NoRoot);
-    let old: Bytes = lowered(&root.der, root.issuer.key()).into();
+    let old = version1(&root.der, root.issuer.key());
     let trust = trust(&[&old], &[]).unwrap();
     for leaf in [root.leaf(params("leaf")), root.old(params("leaf")), old] {
         assert_eq!(verify(&trust, &leaf, &[], 1), Ok(()));
