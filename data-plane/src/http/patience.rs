@@ -1,7 +1,7 @@
 //! Listening to a client for the sake of what it was answered.
 
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::BytesMut;
@@ -23,8 +23,18 @@ impl<'a> Patience<'a> {
         Self { local, timer, since: local.timers.now() }
     }
 
+    /// Reads more of what it says, by `poll`; false where that is all, or time is up.
+    pub(crate) async fn hears(&self, mut poll: impl FnMut(&mut Context<'_>) -> Poll<bool>) -> bool {
+        self.arm()
+            && poll_fn(|cx| match poll(cx) {
+                Poll::Pending => self.timer.poll_elapsed(cx).map(|_| false),
+                came => came,
+            })
+            .await
+    }
+
     /// Sets the timer for the next read; false when there is to be none.
-    pub(crate) fn arm(&mut self) -> bool {
+    fn arm(&self) -> bool {
         let limits = &self.local.limits;
         let left = limits.discard.saturating_sub(self.local.timers.now().duration_since(self.since));
         self.timer.arm(left.min(limits.discard_pause));
@@ -39,17 +49,12 @@ pub(crate) async fn hear_out<S: Stream>(
     timer: &Timer,
     (stream, input): (&mut S, &mut BytesMut),
 ) {
-    let mut patience = Patience::new(local, timer);
-    while patience.arm() {
+    let patience = Patience::new(local, timer);
+    let mut reads = |cx: &mut Context<'_>| {
         input.clear();
         make_room(input);
-        let more = poll_fn(|cx| match poll_fill(stream, input, cx) {
-            Poll::Ready(outcome) => Poll::Ready(matches!(outcome, Ok(count) if count > 0)),
-            Poll::Pending => timer.poll_elapsed(cx).map(|_| false),
-        });
-        if !more.await {
-            break;
-        }
-    }
+        poll_fill(stream, input, cx).map(|outcome| matches!(outcome, Ok(count) if count > 0))
+    };
+    while patience.hears(&mut reads).await {}
     timer.disarm();
 }

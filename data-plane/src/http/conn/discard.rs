@@ -1,8 +1,5 @@
 //! Reading the rest of a request's body away.
 
-use std::future::poll_fn;
-use std::task::Poll;
-
 use bytes::BytesMut;
 
 use super::client_body::Unread;
@@ -18,18 +15,8 @@ pub(super) async fn discard<S: Stream>(
     (stream, input): (&mut S, &mut BytesMut),
     unread: &mut Unread,
 ) -> bool {
-    let mut patience = Patience::new(local, timer);
-    while !unread.is_over() {
-        let more = patience.arm()
-            && poll_fn(|cx| match unread.poll_skip(stream, input, cx) {
-                Poll::Pending => timer.poll_elapsed(cx).map(|_| false),
-                came => came,
-            })
-            .await;
-        if !more {
-            break;
-        }
-    }
+    let patience = Patience::new(local, timer);
+    while !unread.is_over() && patience.hears(|cx| unread.poll_skip(stream, input, cx)).await {}
     timer.disarm();
     unread.is_over()
 }
