@@ -23,12 +23,9 @@ pub(super) fn of(exchange: &Exchange<'_>) -> Bytes {
 
 /// What stands behind the last dot of the last segment, unless the segment begins with that.
 fn ending(path: &[u8]) -> Option<&[u8]> {
-    let (start, name) = match memchr::memrchr(b'/', path) {
-        Some(slash) => (slash + 1, &path[slash + 1..]),
-        None => (0, path),
-    };
+    let name = memchr::memrchr(b'/', path).map_or(path, |slash| &path[slash + 1..]);
     let dot = memchr::memrchr(b'.', name).filter(|dot| *dot > 0)?;
-    Some(&path[start + dot + 1..])
+    Some(&name[dot + 1..])
 }
 
 fn known(ending: &[u8]) -> Option<&'static str> {
