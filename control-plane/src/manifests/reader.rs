@@ -1,6 +1,7 @@
 //! The edge of the folder: waits for notices, looks, tells the index, and puts holds on record (`decisions`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -283,8 +284,7 @@ impl Reader {
         if std::mem::replace(&mut self.is_whole, false) {
             tracing::error!("the folder {dir} cannot be read, what it had stays: {error}");
         }
-        let reason = format!("the folder cannot be read, what it had stays: {error}");
-        let events = self.folder.skip(BTreeMap::from([(dir.into(), reason)]));
+        let events = self.folder.skip(BTreeMap::from([(dir.into(), unread(error))]));
         self.send(events).await
     }
 
@@ -329,11 +329,9 @@ impl Reader {
 
     /// Notes what of the folder is not read.
     async fn note(&mut self, whole: Whole) -> Result<(), FolderError> {
-        let Whole { present: _, unread, mut skipped } = whole;
-        self.is_whole = unread.is_empty();
-        skipped.extend(unread.into_iter().map(|(folder, error)| {
-            (folder, format!("the folder cannot be read, what it had stays: {error}"))
-        }));
+        let Whole { present: _, unread: folders, mut skipped } = whole;
+        self.is_whole = folders.is_empty();
+        skipped.extend(folders.into_iter().map(|(folder, error)| (folder, unread(&error))));
         let events = self.folder.skip(skipped);
         self.send(events).await
     }
@@ -439,6 +437,11 @@ impl Reader {
         self.disk = Some(disk);
         Ok(found)
     }
+}
+
+/// What is said of a folder that cannot be read, for this reason.
+fn unread(error: &dyn Display) -> String {
+    format!("the folder cannot be read, what it had stays: {error}")
 }
 
 /// What the companion adds next. Pending where there is none, and where it is gone.
