@@ -97,13 +97,27 @@ fn slice(address: &str) -> Object {
     Object::EndpointSlice(Arc::new(slice))
 }
 
+type Run<'a, F> = std::pin::Pin<&'a mut F>;
+
 /// Lets the pipeline do all it can do now.
-fn turn(run: &mut std::pin::Pin<&mut impl Future<Output = Result<Infallible, PipelineError>>>) {
+fn turn(run: &mut Run<'_, impl Future<Output = Result<Infallible, PipelineError>>>) {
     let mut context = Context::from_waker(Waker::noop());
     // Enough for every yield; a pending pipeline is one that waits for input.
     for _ in 0..1_000 {
         assert!(matches!(run.as_mut().poll(&mut context), Poll::Pending));
     }
+}
+
+/// Has it offer an Ingress without its Secret, and a slice of its Service.
+async fn offer(inputs: &Inputs, run: &mut Run<'_, impl Future<Output = Result<Infallible, PipelineError>>>) {
+    let first = vec![applied(ingress_with_secret()), applied(slice("10.0.0.1"))];
+    inputs.objects.send(Input::Events(first)).await.unwrap();
+    for kind in ObjectKind::ALL {
+        inputs.objects.send(Input::Synced(kind)).await.unwrap();
+    }
+    turn(run);
+    inputs.objects.send(Input::Events(vec![Event::Deleted(secret("cert"))])).await.unwrap();
+    turn(run);
 }
 
 fn secret(name: &str) -> ObjectRef {
@@ -173,14 +187,7 @@ async fn what_waits_becomes_one_commit() {
 async fn endpoints_that_are_told_at_once_are_offered_at_once() {
     let Bench { inputs, published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } = bench();
     let mut run = pin!(pipeline.run());
-    let first = vec![applied(ingress_with_secret()), applied(slice("10.0.0.1"))];
-    inputs.objects.send(Input::Events(first)).await.unwrap();
-    for kind in ObjectKind::ALL {
-        inputs.objects.send(Input::Synced(kind)).await.unwrap();
-    }
-    turn(&mut run);
-    inputs.objects.send(Input::Events(vec![Event::Deleted(secret("cert"))])).await.unwrap();
-    turn(&mut run);
+    offer(&inputs, &mut run).await;
     let before = published.head().live.seq;
     // Far more than one turn can take in.
     let many = (0..5_000).map(|i| {
@@ -200,14 +207,7 @@ async fn endpoints_that_are_told_at_once_are_offered_at_once() {
 async fn endpoints_overtake_a_long_compile() {
     let Bench { inputs, published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } = bench();
     let mut run = pin!(pipeline.run());
-    let first = vec![applied(ingress_with_secret()), applied(slice("10.0.0.1"))];
-    inputs.objects.send(Input::Events(first)).await.unwrap();
-    for kind in ObjectKind::ALL {
-        inputs.objects.send(Input::Synced(kind)).await.unwrap();
-    }
-    turn(&mut run);
-    inputs.objects.send(Input::Events(vec![Event::Deleted(secret("cert"))])).await.unwrap();
-    turn(&mut run);
+    offer(&inputs, &mut run).await;
     let before = published.head();
     assert_eq!(before.live.count(Kind::Endpoints), 1);
 

@@ -39,6 +39,18 @@ const KEYS: &[(Kind, &str)] = &[
     (Kind::Settings, "default"),
 ];
 
+/// What a proxy says that refuses a resource.
+fn refused((kind, key): &(Kind, &str)) -> Refused {
+    Refused {
+        kind: *kind,
+        key: (*key).into(),
+        version: Version([0; 16]),
+        code: "invalid",
+        reason: "".into(),
+        serving_last_good: false,
+    }
+}
+
 fn objects() -> Vec<ObjectRef> {
     let named = |kind, name| ObjectRef { kind, name: ObjectName::new("default", name) };
     vec![
@@ -209,14 +221,6 @@ impl World {
                 }
             }
             Act::Refuse(proxy, which, is_cut) => {
-                let refused = |(kind, key): &(Kind, &str)| Refused {
-                    kind: *kind,
-                    key: (*key).into(),
-                    version: Version([0; 16]),
-                    code: "invalid",
-                    reason: "".into(),
-                    serving_last_good: false,
-                };
                 for (at, lane) in lanes().into_iter().enumerate() {
                     let keys = which.iter().map(|which| &KEYS[which.index(KEYS.len())]);
                     let list = keys.filter(|(kind, _)| kind.lane() == lane).map(refused);

@@ -75,14 +75,7 @@ impl Plane {
     fn states(&self, refused: Option<(Kind, &str)>, more: [u32; 2]) -> Vec<State> {
         let (head, budget) = (self.published.head(), Budget::new(1 << 20));
         let standing = |lane: Lane, more: u32| {
-            let list = refused.iter().filter(|(kind, _)| kind.lane() == lane).map(|(kind, key)| Refused {
-                kind: *kind,
-                key: (*key).into(),
-                version: Version([0; 16]),
-                code: "invalid",
-                reason: "".into(),
-                serving_last_good: false,
-            });
+            let list = refused.iter().filter(|(kind, _)| kind.lane() == lane).map(super::refused);
             let refused = Refusals::keep(list, &budget);
             let refused_total = refused.len() as u32 + more;
             Standing { root: Some(head.lane(lane).root), refused_total, refused, ..Standing::default() }
