@@ -194,6 +194,7 @@ const DATA_PLANE: &[&str] = &[
     "codec/h1",
     "codec/body",
     "codec/frame",
+    "codec/hpack",
     "codec/outgoing",
     "codec/stream",
     "codec",

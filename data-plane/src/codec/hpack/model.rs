@@ -1,0 +1,190 @@
+//! A slow reader of blocks, written for itself alone: what [`Fields`](super::Fields) is held against.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::LazyLock;
+
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+
+/// A name and a value.
+pub(crate) type Field = (Vec<u8>, Vec<u8>);
+
+#[rustfmt::skip]
+const STATIC: [&str; 61] = [
+    ":authority", ":method", ":method", ":path", ":path", ":scheme", ":scheme", ":status", ":status",
+    ":status", ":status", ":status", ":status", ":status", "accept-charset", "accept-encoding",
+    "accept-language", "accept-ranges", "accept", "access-control-allow-origin", "age", "allow",
+    "authorization", "cache-control", "content-disposition", "content-encoding", "content-language",
+    "content-length", "content-location", "content-range", "content-type", "cookie", "date", "etag", "expect",
+    "expires", "from", "host", "if-match", "if-modified-since", "if-none-match", "if-range",
+    "if-unmodified-since", "last-modified", "link", "location", "max-forwards", "proxy-authenticate",
+    "proxy-authorization", "range", "referer", "refresh", "retry-after", "server", "set-cookie",
+    "strict-transport-security", "transfer-encoding", "user-agent", "vary", "via", "www-authenticate",
+];
+
+static CODES: LazyLock<HashMap<Vec<bool>, u8>> =
+    LazyLock::new(|| (0..=u8::MAX).map(|octet| (super::huffman::code_of(octet), octet)).collect());
+
+/// The fields that one side of a connection sends.
+#[derive(Clone, Debug)]
+pub(crate) struct Model {
+    entries: VecDeque<Field>,
+    most: usize,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self { entries: VecDeque::new(), most: 4_096 }
+    }
+}
+
+/// A number in so many bits of the first octet.
+fn number(block: &mut &[u8], bits: u32) -> Option<usize> {
+    let (first, mut rest) = block.split_first()?;
+    let most = (1 << bits) - 1;
+    let mut number = usize::from(first & most);
+    if number == usize::from(most) {
+        for shift in [0, 7, 14, 21] {
+            let (octet, behind) = rest.split_first()?;
+            rest = behind;
+            number += usize::from(octet & 0x7f) << shift;
+            if octet & 0x80 == 0 {
+                *block = rest;
+                return Some(number);
+            }
+        }
+        return None;
+    }
+    *block = rest;
+    Some(number)
+}
+
+fn text(block: &mut &[u8]) -> Option<Vec<u8>> {
+    let is_huffman = block.first()? & 0x80 != 0;
+    let length = number(block, 7)?;
+    let (text, rest) = block.split_at_checked(length)?;
+    *block = rest;
+    if !is_huffman {
+        return Some(text.to_vec());
+    }
+    let (mut octets, mut code) = (Vec::new(), Vec::new());
+    for bit in text.iter().flat_map(|octet| (0..8).rev().map(move |bit| octet >> bit & 1 != 0)) {
+        code.push(bit);
+        if let Some(octet) = CODES.get(&code) {
+            octets.push(*octet);
+            code.clear();
+        }
+    }
+    if code.len() < 8 && code.iter().all(|bit| *bit) { Some(octets) } else { None }
+}
+
+impl Model {
+    fn entry(&self, number: usize) -> Option<Field> {
+        let place = number.checked_sub(1)?;
+        match STATIC.get(place) {
+            // Nobody looks at these values but for a status.
+            Some(name) => Some((name.as_bytes().to_vec(), b"200".to_vec())),
+            None => self.entries.get(place - STATIC.len()).cloned(),
+        }
+    }
+
+    /// How many there are to refer to.
+    pub(crate) fn count(&self) -> usize {
+        STATIC.len() + self.entries.len()
+    }
+
+    /// The sizes of the entries, the newest one first.
+    pub(crate) fn sizes(&self) -> Vec<usize> {
+        self.entries.iter().map(size).collect()
+    }
+
+    fn shrink(&mut self, most: usize) {
+        while self.entries.iter().map(size).sum::<usize>() > most {
+            self.entries.pop_back();
+        }
+    }
+
+    /// The fields of a block; `None` where it is none.
+    pub(crate) fn read(&mut self, mut block: &[u8]) -> Option<Vec<Field>> {
+        let mut fields = Vec::new();
+        while let Some(first) = block.first() {
+            if first & 0x80 != 0 {
+                fields.push(self.entry(number(&mut block, 7)?)?);
+                continue;
+            }
+            if first & 0xe0 == 0x20 {
+                self.most = number(&mut block, 5).filter(|most| *most <= 4_096)?;
+                self.shrink(self.most);
+                continue;
+            }
+            let is_kept = first & 0x40 != 0;
+            let name = match number(&mut block, if is_kept { 6 } else { 4 })? {
+                0 => text(&mut block)?,
+                number => self.entry(number)?.0,
+            };
+            let field = (name, text(&mut block)?);
+            fields.push(field.clone());
+            if is_kept {
+                self.shrink(self.most.saturating_sub(size(&field)));
+                if size(&field) <= self.most {
+                    self.entries.push_front(field);
+                }
+            }
+        }
+        Some(fields)
+    }
+}
+
+fn size((name, value): &Field) -> usize {
+    name.len() + value.len() + 32
+}
+
+/// Whether h2 makes something of it.
+pub(crate) fn is_valid((name, value): &Field) -> bool {
+    match &name[..] {
+        b":method" => Method::from_bytes(value).is_ok(),
+        b":status" => StatusCode::from_bytes(value).is_ok(),
+        b":authority" | b":scheme" | b":path" | b":protocol" => std::str::from_utf8(value).is_ok(),
+        name => HeaderName::from_lowercase(name).is_ok() && HeaderValue::from_bytes(value).is_ok(),
+    }
+}
+
+/// A text in Huffman's code.
+pub(crate) fn coded(text: &[u8]) -> Vec<u8> {
+    let bits: Vec<bool> = text.iter().flat_map(|octet| super::huffman::code_of(*octet)).collect();
+    let octet =
+        |bits: &[bool]| (0..8).fold(0, |octet, at| octet << 1 | u8::from(*bits.get(at).unwrap_or(&true)));
+    bits.chunks(8).map(octet).collect()
+}
+
+/// A number in the last bits of an octet.
+pub(crate) fn numbered(first: u8, bits: u32, number: usize) -> Vec<u8> {
+    let most = (1 << bits) - 1;
+    if number < most {
+        return vec![first | number as u8];
+    }
+    let (mut octets, mut rest) = (vec![first | most as u8], number - most);
+    while rest >= 0x80 {
+        octets.push(0x80 | rest as u8);
+        rest >>= 7;
+    }
+    octets.push(rest as u8);
+    octets
+}
+
+/// A string, in Huffman's code or as it is.
+pub(crate) fn string(text: &[u8], is_huffman: bool) -> Vec<u8> {
+    let (first, text) = if is_huffman { (0x80, coded(text)) } else { (0, text.to_vec()) };
+    [numbered(first, 7, text.len()), text].concat()
+}
+
+/// A field that is spelled out, and kept in the table if it `is_kept`.
+pub(crate) fn literal(name: &[u8], value: &[u8], is_kept: bool, is_huffman: bool) -> Vec<u8> {
+    let first = if is_kept { 0x40 } else { 0 };
+    [vec![first], string(name, is_huffman), string(value, is_huffman)].concat()
+}
+
+/// One whose name has a number.
+pub(crate) fn named(number: usize, value: &[u8], is_kept: bool, is_huffman: bool) -> Vec<u8> {
+    let first = if is_kept { numbered(0x40, 6, number) } else { numbered(0x10, 4, number) };
+    [first, string(value, is_huffman)].concat()
+}
