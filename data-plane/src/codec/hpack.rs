@@ -1,10 +1,319 @@
-//! Fields of HTTP/2 (RFC 7541).
+//! Fields of HTTP/2 before h2 reads them (RFC 7541): what it would end a connection for is made harmless, and told.
+//!
+//! A malformed message is an error of its stream (RFC 9113 section 8.1.1). h2 has errors of a connection for names and values
+//! that are none, since it keeps what it reads in a table that later messages refer to. So each is looked at here. One
+//! that is none is written over where it stands by another one: of as many octets, since the block is not moved, and of as many
+//! when it is decoded, since the sizes in the table say what is dropped from it. h2 then has a message that is well-formed, and
+//! a table like that of its peer; whoever is handed that message is told that it is not what was sent.
+//!
+//! Where there is nothing of both lengths the text stays, and h2 ends the connection: an empty name, and text in Huffman's
+//! code of which nearly all is controls (more than 15 bits an octet of a name, more than 28 of a value).
+//!
+//! **Invariant:** a block without such a field is not changed, and a field that refers to one is told like it.
+
+use octets::{ASCII, CLASSES, Classes, METHOD, NAME, VALUE};
+use table::{Entry, Name, Table};
+
+use super::guard::is_value;
 
 mod huffman;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod model;
 mod octets;
+mod table;
+
+/// The longest name that h2 takes.
+const LONGEST_NAME: usize = 65_535;
+
+/// The most octets of a number (RFC 7541 section 5.1); h2 takes no more.
+const NUMBER: usize = 5;
+
+/// A name as long as those of the pseudo-fields that not every length of a value suits, and which any suits: plain, in Huffman's
+/// code (that of the others is as long, too), and its number, which is one of the pseudo-fields' up to this one.
+const SCHEME: &[u8; 7] = b":scheme";
+const SCHEME_CODED: [u8; 5] = [0xb8, 0x82, 0x4e, 0x5a, 0x4b];
+const SCHEME_NUMBER: u8 = 6;
+const LAST_PSEUDO: usize = 14;
 
 /// Letters of names, which may stand in values of pseudo-fields, too.
 const NAME_LETTERS: huffman::Letters = b"abx*!+#~^`";
 const VALUE_LETTERS: huffman::Letters = b"abx*!+#~^`\\\x80\x99\x81\x87\x8e\xc7\xc0\xcb\xf9";
+
+/// What is wrong with a message, the worst last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Fault {
+    /// What follows its body is malformed.
+    Trailers,
+    /// Its target is no UTF-8, which is none that h2 has a place for.
+    Target,
+    /// It is malformed.
+    Malformed,
+}
+
+/// What fields there were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Found {
+    /// One whose name or value is none.
+    pub(super) fault: Option<Fault>,
+    /// A pseudo-field.
+    pub(super) pseudo: bool,
+}
+
+/// How far a block could be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// To its end.
+    Whole,
+    /// To this place. What stands there lacks so many octets at least.
+    Cut(usize, usize),
+    /// It is no block, or not mended.
+    Broken,
+}
+
+impl Found {
+    /// A field, with the fault that it has if it is none.
+    fn note(&mut self, entry: Entry, fault: Fault) {
+        self.fault = self.fault.max(entry.is_bad.then_some(fault));
+        self.pseudo |= entry.name != Name::Field;
+    }
+}
+
+/// Why a field could not be read.
+enum Stop {
+    Lacks(usize),
+    Broken,
+}
+
+/// The fields that one side of a connection sends.
+#[derive(Debug, Default)]
+pub(super) struct Fields {
+    table: Table,
+}
+
+/// A string (RFC 7541 section 5.2).
+#[derive(Clone, Copy, Debug)]
+struct Text {
+    is_huffman: bool,
+    /// Where it begins, with its length.
+    at: usize,
+    begin: usize,
+    end: usize,
+}
+
+/// A field that is spelled out.
+struct Literal {
+    /// Where it begins.
+    at: usize,
+    is_kept: bool,
+    /// The number of its name, if that has one.
+    number: usize,
+    name: Option<Text>,
+    value: Text,
+}
+
+impl Fields {
+    /// Reads a block, or the part of it that is here, and mends it.
+    pub(super) fn read(&mut self, block: &mut [u8], found: &mut Found) -> Outcome {
+        let mut at = 0;
+        while at < block.len() {
+            match self.field(block, at, found) {
+                Ok(next) => at = next,
+                Err(Stop::Lacks(octets)) => return Outcome::Cut(at, octets),
+                Err(Stop::Broken) => return Outcome::Broken,
+            }
+        }
+        Outcome::Whole
+    }
+
+    /// Reads what begins at a place, which is a field or a new size (RFC 7541 section 6); gives where the next one begins.
+    fn field(&mut self, block: &mut [u8], at: usize, found: &mut Found) -> Result<usize, Stop> {
+        let (bits, is_kept) = match block[at] {
+            0x80.. => {
+                let (number, next) = number(block, at, 7)?;
+                let entry = self.table.entry(number).ok_or(Stop::Broken)?;
+                found.note(entry, Fault::Malformed);
+                return Ok(next);
+            }
+            0x40.. => (6, true),
+            0x20.. => {
+                let (most, next) = number(block, at, 5)?;
+                return if self.table.resize(most) { Ok(next) } else { Err(Stop::Broken) };
+            }
+            _ => (4, false),
+        };
+        let (number, next) = number(block, at, bits)?;
+        let name = if number == 0 { Some(text(block, next)?) } else { None };
+        let value = text(block, name.map_or(next, |name| name.end))?;
+        let literal = Literal { at, is_kept, number, name, value };
+        let (entry, octets) = self.judge(block, &literal)?;
+        let is_target = entry.name == Name::Path && !entry.has_bad_name;
+        found.note(entry, if is_target { Fault::Target } else { Fault::Malformed });
+        if is_kept {
+            self.table.insert(entry, octets);
+        }
+        Ok(value.end)
+    }
+
+    /// Says what a field is that is spelled out, and how long its value; mends it if it is none.
+    fn judge(&self, block: &mut [u8], literal: &Literal) -> Result<(Entry, usize), Stop> {
+        let mut entry = match literal.name {
+            Some(text) => name(block, text, literal.is_kept)?,
+            None => self.table.entry(literal.number).ok_or(Stop::Broken)?,
+        };
+        entry.is_bad = entry.has_bad_name;
+        let value = literal.value;
+        let asked = if entry.name == Name::Field { VALUE } else { METHOD | ASCII };
+        let (octets, classes) = value.measure(block, asked).ok_or(Stop::Broken)?;
+        if value.suits(block, entry.name, octets, classes) {
+            return Ok((entry, octets));
+        }
+        entry.is_bad = true;
+        if entry.name == Name::Status || octets == 0 {
+            // No other value is of that length.
+            literal.rename(block)?;
+            (entry.name, entry.has_bad_name) = (Name::Scheme, true);
+        }
+        let (first, letters) = match entry.name {
+            Name::Field => (None, VALUE_LETTERS),
+            Name::Path => (Some(b'/'), NAME_LETTERS),
+            _ => (None, NAME_LETTERS),
+        };
+        value.write(block, (octets, first, letters), literal.is_kept)?;
+        Ok((entry, octets))
+    }
+}
+
+/// What a name is that is spelled out. One that is none becomes a field's.
+fn name(block: &mut [u8], text: Text, is_kept: bool) -> Result<Entry, Stop> {
+    let (length, classes) = text.measure(block, NAME).ok_or(Stop::Broken)?;
+    let mut entry = Entry { name: Name::Field, length, has_bad_name: false, is_bad: false };
+    if classes & NAME != 0 && length <= LONGEST_NAME {
+        return if length == 0 { Err(Stop::Broken) } else { Ok(entry) };
+    }
+    if let Some(name) = text.pseudo(block) {
+        entry.name = name;
+        return Ok(entry);
+    }
+    entry.has_bad_name = true;
+    text.write(block, (length, None, NAME_LETTERS), is_kept)?;
+    if length > LONGEST_NAME { Err(Stop::Broken) } else { Ok(entry) }
+}
+
+impl Literal {
+    /// Gives it a name of the same length that takes any value.
+    fn rename(&self, block: &mut [u8]) -> Result<(), Stop> {
+        match self.name {
+            None if self.number <= LAST_PSEUDO => block[self.at] = block[self.at] & 0xf0 | SCHEME_NUMBER,
+            None => return Err(Stop::Broken),
+            Some(name) if name.is_huffman => block[name.begin..name.end].copy_from_slice(&SCHEME_CODED),
+            Some(name) => block[name.begin..name.end].copy_from_slice(SCHEME),
+        }
+        Ok(())
+    }
+}
+
+impl Text {
+    fn of<'a>(&self, block: &'a [u8]) -> &'a [u8] {
+        &block[self.begin..self.end]
+    }
+
+    /// How many octets it has, and what all of them are of that which is asked; `None` where it is no text.
+    fn measure(&self, block: &[u8], asked: Classes) -> Option<(usize, Classes)> {
+        let text = self.of(block);
+        let classes = match self.is_huffman {
+            true => return huffman::measure(text),
+            false if asked == VALUE && is_value(text) => VALUE,
+            false => text.iter().fold(asked, |all, octet| all & CLASSES[usize::from(*octet)]),
+        };
+        Some((text.len(), classes))
+    }
+
+    /// Whether it is a value that such a name may have for h2.
+    fn suits(&self, block: &[u8], name: Name, octets: usize, classes: Classes) -> bool {
+        match name {
+            Name::Field => octets == 0 || classes & VALUE != 0,
+            Name::Method => octets > 0 && classes & METHOD != 0,
+            Name::Status => {
+                let mut text = self.octets(block);
+                let mut is = |least| matches!(text.next(), Some(octet) if (least..=b'9').contains(&octet));
+                octets == 3 && is(b'1') && is(b'0') && is(b'0')
+            }
+            Name::Authority | Name::Scheme | Name::Path | Name::Protocol => {
+                classes & ASCII != 0 || std::str::from_utf8(&self.octets(block).collect::<Vec<_>>()).is_ok()
+            }
+        }
+    }
+
+    /// The pseudo-field that it names.
+    fn pseudo(&self, block: &[u8]) -> Option<Name> {
+        let mut name = [0; b":authority".len() + 1];
+        let mut octets = 0;
+        for (place, octet) in name.iter_mut().zip(self.octets(block)) {
+            *place = octet;
+            octets += 1;
+        }
+        Name::pseudo(&name[..octets])
+    }
+
+    fn octets(&self, block: &[u8]) -> impl Iterator<Item = u8> {
+        let (coded, plain) =
+            if self.is_huffman { (self.of(block), &[][..]) } else { (&[][..], self.of(block)) };
+        huffman::octets(coded).chain(plain.iter().copied())
+    }
+
+    /// Writes as many octets over it. What is not kept in a table may have others, where there are not as many.
+    fn write(
+        &self,
+        block: &mut [u8],
+        (octets, first, letters): (usize, Option<u8>, huffman::Letters),
+        is_kept: bool,
+    ) -> Result<(), Stop> {
+        let text = &mut block[self.begin..self.end];
+        if self.is_huffman {
+            if [first, None].into_iter().any(|first| huffman::write(text, octets, first, letters)) {
+                return Ok(());
+            }
+            if is_kept {
+                return Err(Stop::Broken);
+            }
+        }
+        text.fill(letters[0]);
+        if let (Some(place), Some(first)) = (text.first_mut(), first) {
+            *place = first;
+        }
+        block[self.at] &= 0x7f;
+        Ok(())
+    }
+}
+
+/// A number (RFC 7541 section 5.1) in so many bits of its first octet, and where the next thing begins.
+fn number(block: &[u8], at: usize, bits: u32) -> Result<(usize, usize), Stop> {
+    let first = *block.get(at).ok_or(Stop::Lacks(1))?;
+    let most = (1 << bits) - 1;
+    let mut number = usize::from(first & most);
+    if number < usize::from(most) {
+        return Ok((number, at + 1));
+    }
+    for place in 1..NUMBER {
+        let octet = *block.get(at + place).ok_or(Stop::Lacks(1))?;
+        number += usize::from(octet & 0x7f) << (7 * (place - 1));
+        if octet & 0x80 == 0 {
+            return Ok((number, at + place + 1));
+        }
+    }
+    Err(Stop::Broken)
+}
+
+/// The string that begins at a place.
+fn text(block: &[u8], at: usize) -> Result<Text, Stop> {
+    let (length, begin) = number(block, at, 7)?;
+    let is_huffman = block[at] & 0x80 != 0;
+    let end = begin + length;
+    if end > block.len() {
+        return Err(Stop::Lacks(end - block.len()));
+    }
+    Ok(Text { is_huffman, at, begin, end })
+}
+
+#[cfg(test)]
+mod tests;

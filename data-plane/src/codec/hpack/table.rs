@@ -1,0 +1,130 @@
+//! The tables that fields are named in by number (RFC 7541 section 2.3): what their names are, and how long.
+//!
+//! **Invariant:** the entries are those of h2's table, by number and by size.
+
+use std::collections::VecDeque;
+
+/// Bytes of a table that nobody has agreed on another size for. We do not (RFC 9113 section 6.5.2).
+const MOST: usize = 4_096;
+
+/// What an entry takes beside its text.
+const ENTRY: usize = 32;
+
+/// Lengths of the names in the static table (RFC 7541 appendix A).
+const NAMES: [u8; 61] = [
+    10, 7, 7, 5, 5, 7, 7, 7, 7, 7, 7, 7, 7, 7, 14, 15, 15, 13, 6, 27, 3, 5, 13, 13, 19, 16, 16, 14, 16, 13,
+    12, 6, 4, 4, 6, 7, 4, 4, 8, 17, 13, 8, 19, 13, 4, 8, 12, 18, 19, 5, 7, 7, 11, 6, 10, 25, 17, 10, 4, 3,
+    16,
+];
+
+/// What a name is, as far as it says what its value may be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Name {
+    Field,
+    Authority,
+    Method,
+    Scheme,
+    Path,
+    Protocol,
+    Status,
+}
+
+impl Name {
+    /// A pseudo-field's; `None` for one that is none.
+    pub(super) fn pseudo(name: &[u8]) -> Option<Self> {
+        Some(match name {
+            b":authority" => Self::Authority,
+            b":method" => Self::Method,
+            b":scheme" => Self::Scheme,
+            b":path" => Self::Path,
+            b":protocol" => Self::Protocol,
+            b":status" => Self::Status,
+            _ => return None,
+        })
+    }
+}
+
+/// An entry, and what was wrong with it as it came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    pub(super) name: Name,
+    /// Octets of the name.
+    pub(super) length: usize,
+    /// Whether the name was none.
+    pub(super) has_bad_name: bool,
+    /// Whether one of both was none.
+    pub(super) is_bad: bool,
+}
+
+/// An entry as it is kept: no number is larger than a table.
+#[derive(Debug)]
+struct Row {
+    name: Name,
+    has_bad_name: bool,
+    is_bad: bool,
+    length: u16,
+    size: u16,
+}
+
+/// The tables of one direction of a connection.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// The newest first.
+    entries: VecDeque<Row>,
+    size: usize,
+    most: usize,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { entries: VecDeque::new(), size: 0, most: MOST }
+    }
+}
+
+impl Table {
+    /// What has this number.
+    pub(super) fn entry(&self, number: usize) -> Option<Entry> {
+        let place = number.checked_sub(1)?;
+        let Some(length) = NAMES.get(place) else {
+            let row = self.entries.get(place - NAMES.len())?;
+            let Row { name, has_bad_name, is_bad, length, .. } = *row;
+            return Some(Entry { name, length: usize::from(length), has_bad_name, is_bad });
+        };
+        let name = match number {
+            1 => Name::Authority,
+            2 | 3 => Name::Method,
+            4 | 5 => Name::Path,
+            6 | 7 => Name::Scheme,
+            8..=14 => Name::Status,
+            _ => Name::Field,
+        };
+        Some(Entry { name, length: usize::from(*length), has_bad_name: false, is_bad: false })
+    }
+
+    /// One more, with a value of so many octets. One that is larger than the table empties it, and is not there.
+    pub(super) fn insert(&mut self, entry: Entry, value: usize) {
+        let size = entry.length + value + ENTRY;
+        self.shrink(self.most.saturating_sub(size));
+        if size <= self.most {
+            self.size += size;
+            let Entry { name, length, has_bad_name, is_bad } = entry;
+            let (length, size) = (length as u16, size as u16);
+            self.entries.push_front(Row { name, has_bad_name, is_bad, length, size });
+        }
+    }
+
+    /// Changes its size. Whether it may be so large.
+    pub(super) fn resize(&mut self, most: usize) -> bool {
+        self.most = most.min(MOST);
+        self.shrink(self.most);
+        most <= MOST
+    }
+
+    fn shrink(&mut self, most: usize) {
+        while self.size > most
+            && let Some(row) = self.entries.pop_back()
+        {
+            self.size -= usize::from(row.size);
+        }
+    }
+}
