@@ -15,6 +15,7 @@ use shared::kind::{Kind, Lane, ResourceKey};
 use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, CgiReader, RequestReader, write_request};
 use crate::codec::head::{Framing, RequestHead};
+pub use crate::codec::heads::fuzz::frames as fields;
 use crate::codec::path::{self, Verdict};
 use crate::codec::proxy_protocol::{self, Ends, Header};
 use crate::dns;
@@ -343,6 +344,11 @@ mod tests {
     #[test]
     fn any_paths() {
         run("paths", super::paths);
+    }
+
+    #[test]
+    fn any_fields() {
+        run("fields", super::fields);
     }
 
     #[test]

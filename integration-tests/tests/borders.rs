@@ -195,6 +195,7 @@ const DATA_PLANE: &[&str] = &[
     "codec/body",
     "codec/frame",
     "codec/hpack",
+    "codec/heads",
     "codec/outgoing",
     "codec/stream",
     "codec",

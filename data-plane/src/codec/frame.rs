@@ -11,12 +11,14 @@ pub(crate) enum Kind {
     Data,
     Headers,
     Continuation,
+    /// PUSH_PROMISE.
+    Promise,
     Reset,
     Other,
 }
 
 /// The header of a frame (RFC 9113 section 4.1).
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub(crate) length: u32,
     pub(crate) kind: Kind,
@@ -37,11 +39,12 @@ impl Frame {
         self.kind == Kind::Data && self.length < SMALL
     }
 
-    fn read([a, b, c, kind, flags, d, e, f, g]: [u8; HEADER]) -> Self {
+    pub(crate) fn read([a, b, c, kind, flags, d, e, f, g]: [u8; HEADER]) -> Self {
         let kind = match kind {
             0 => Kind::Data,
             1 => Kind::Headers,
             3 => Kind::Reset,
+            5 => Kind::Promise,
             9 => Kind::Continuation,
             _ => Kind::Other,
         };

@@ -371,6 +371,11 @@ const ROWS: &[Row] = &[
         &["whoever_errs_again_and_again_is_sent_away"],
     ),
     Row(
+        "a field of HTTP/2 that comes in several frames",
+        &["codec::heads::LISTS", "codec::heads::LIST"],
+        &["no_more_is_held_than_h2_would_take"],
+    ),
+    Row(
         "requests of a connection",
         &["local::limits::requests"],
         &["a_connection_serves_so_many_requests", "a_connection_lasts_as_long_as_the_fleet_says"],
@@ -628,6 +633,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("codec::hpack::NUMBER", "the format"),
     ("codec::hpack::table::ENTRY", "the format"),
     ("codec::hpack::table::MOST", "the format"),
+    ("codec::heads::LONGEST", "the format"),
+    ("codec::heads::PREFACE", "the format"),
     ("codec::guard::EACH", "a word of octets"),
     ("codec::head::fields::OWN", "room for lines, grown as they come"),
     ("codec::head::request::LITTLE", "what is not worth a copy"),

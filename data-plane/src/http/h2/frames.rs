@@ -79,7 +79,7 @@ impl Frames {
             match frame.kind {
                 Kind::Headers => trailers.headers(frame.stream, frame.flags, frame.length),
                 Kind::Continuation => trailers.continuation(frame.length),
-                Kind::Data | Kind::Reset | Kind::Other => trailers.other(),
+                Kind::Data | Kind::Promise | Kind::Reset | Kind::Other => trailers.other(),
             }
             match frame.kind {
                 Kind::Headers => {
@@ -88,7 +88,7 @@ impl Frames {
                 }
                 Kind::Data if !frame.is_empty() => *useful += 1,
                 Kind::Reset => *reset += 1,
-                Kind::Data | Kind::Continuation | Kind::Other => *idle += 1,
+                Kind::Data | Kind::Continuation | Kind::Promise | Kind::Other => *idle += 1,
             }
         });
     }

@@ -1,0 +1,296 @@
+//! What a peer sends over HTTP/2, on its way to h2: the blocks of fields in it are read, and mended where h2 would end the
+//! connection for one (see [`hpack`](super::hpack)). A frame of a block is held until it is whole, which h2 waits for itself; and those of
+//! a field that is cut into several until all of it is here.
+//!
+//! **Invariant:** however the bytes are cut, the same ones go on, and the same is told of them.
+
+use std::ops::Range;
+
+use super::frame::{Frame, HEADER, Kind};
+use super::hpack::{Fault, Fields, Found, Outcome};
+
+/// The longest payload that h2 takes.
+const LONGEST: u32 = 16_384;
+
+/// How many lists of fields may be held of one that comes in several frames, and what counts as one at least: about as much as h2
+/// takes.
+const LISTS: usize = 2;
+const LIST: u32 = 64 * 1024;
+
+/// Flags of HEADERS and CONTINUATION (RFC 9113 section 6.2).
+const END_HEADERS: u8 = 0x04;
+const PADDED: u8 = 0x08;
+const PRIORITY: u8 = 0x20;
+
+/// What is seen on the way, before it goes on.
+#[derive(Debug)]
+pub(crate) enum Seen {
+    Frame(Frame),
+    Block(Block),
+}
+
+/// A block of fields that is whole: a head, or trailers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Block {
+    pub(crate) stream: u32,
+    /// Why it is no part of a message.
+    pub(crate) fault: Option<Fault>,
+    /// Whether it has a pseudo-field.
+    pub(crate) pseudo: bool,
+}
+
+/// A peer's bytes as they come.
+#[derive(Debug)]
+pub(crate) struct Heads {
+    looking: Looking,
+    /// What waits for more to come.
+    held: Vec<u8>,
+    /// Bytes at its begin that go on now, and that have.
+    ready: usize,
+    gone: usize,
+    /// How much may be held.
+    most: usize,
+}
+
+/// How far it was looked at.
+#[derive(Debug)]
+struct Looking {
+    fields: Fields,
+    /// Bytes until the next frame.
+    skip: u64,
+    /// Where that is in what is looked at, as are all places here.
+    at: usize,
+    /// Whether the frame there was told of.
+    is_told: bool,
+    open: Option<Open>,
+    is_broken: bool,
+}
+
+/// A block whose end is not here.
+#[derive(Debug, Default)]
+struct Open {
+    stream: u32,
+    found: Found,
+    /// The parts of a field that is cut, if one is.
+    cut: Vec<Range<usize>>,
+    /// The frame that it begins in.
+    from: usize,
+    /// Bytes that it lacks at least.
+    lacks: usize,
+}
+
+/// What cannot be looked at.
+struct Broken;
+
+impl Heads {
+    /// What a client sends, which says something before its first frame (RFC 9113 section 3.4), or an endpoint. `list` is the size
+    /// of a list of fields that h2 is told.
+    pub(crate) fn new(is_client: bool, list: u32) -> Self {
+        const PREFACE: u64 = 24;
+        let looking = Looking {
+            fields: Fields::default(),
+            skip: if is_client { PREFACE } else { 0 },
+            at: 0,
+            is_told: false,
+            open: None,
+            is_broken: false,
+        };
+        let most = LISTS * (list.max(LIST) as usize);
+        Self { looking, held: Vec::new(), ready: 0, gone: 0, most }
+    }
+
+    /// Takes what came. So much of it goes on now; the rest is held, or nothing goes on any more.
+    pub(crate) fn pass(&mut self, bytes: &mut [u8], seen: impl FnMut(Seen)) -> usize {
+        if self.is_broken() {
+            return 0;
+        }
+        let on = if self.held.is_empty() {
+            let on = self.looking.look(bytes, seen);
+            self.held.extend_from_slice(&bytes[on..]);
+            on
+        } else {
+            self.held.extend_from_slice(bytes);
+            self.ready = self.looking.look(&mut self.held, seen);
+            0
+        };
+        self.looking.is_broken |= self.held.len() > self.most;
+        on
+    }
+
+    /// How many bytes may be read before [`Self::pass`]: what is held gets no more than it lacks.
+    pub(crate) fn room(&self) -> usize {
+        let Some(rest) = self.held.get(self.looking.at..).filter(|_| !self.held.is_empty()) else {
+            return usize::MAX;
+        };
+        match rest.first_chunk() {
+            Some(header) => HEADER + Frame::read(*header).length as usize - rest.len(),
+            None => HEADER - rest.len(),
+        }
+    }
+
+    /// What was held and goes on now, before anything else is read.
+    pub(crate) fn ready(&self) -> &[u8] {
+        &self.held[self.gone..self.ready]
+    }
+
+    /// So much of that has gone on.
+    pub(crate) fn went(&mut self, bytes: usize) {
+        self.gone += bytes;
+        if self.gone < self.ready {
+            return;
+        }
+        self.held.drain(..self.ready);
+        (self.ready, self.gone) = (0, 0);
+        if self.held.is_empty() {
+            self.held = Vec::new();
+        }
+    }
+
+    /// Whether there was something that h2 ends a connection for, or that cannot be looked at. Nothing goes on behind it.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.looking.is_broken
+    }
+}
+
+impl Looking {
+    /// Looks at what is new behind what was held. Gives how much goes on; places are counted from there on.
+    fn look(&mut self, bytes: &mut [u8], mut seen: impl FnMut(Seen)) -> usize {
+        loop {
+            let some = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len() - self.at);
+            self.skip -= some as u64;
+            self.at += some;
+            let Some(header) = bytes[self.at..].first_chunk() else { break };
+            let frame = Frame::read(*header);
+            if !std::mem::replace(&mut self.is_told, true) {
+                seen(Seen::Frame(frame));
+            }
+            let whole = HEADER + frame.length as usize;
+            let is_block = matches!(frame.kind, Kind::Headers | Kind::Continuation | Kind::Promise);
+            if !is_block && self.open.is_none() {
+                self.skip = whole as u64;
+                self.is_told = false;
+                continue;
+            }
+            let end = self.at + whole;
+            // Of one that is too long h2 takes the header alone.
+            if frame.length <= LONGEST {
+                if end > bytes.len() {
+                    break;
+                }
+                if let Ok(block) = self.part(frame, bytes) {
+                    (self.at, self.is_told) = (end, false);
+                    block.into_iter().for_each(|block| seen(Seen::Block(block)));
+                    continue;
+                }
+            }
+            self.is_broken = true;
+            return end.min(bytes.len());
+        }
+        let on = match &mut self.open {
+            Some(open) if !open.cut.is_empty() => {
+                let on = std::mem::take(&mut open.from);
+                open.cut.iter_mut().for_each(|part| *part = part.start - on..part.end - on);
+                on
+            }
+            _ => self.at,
+        };
+        self.at -= on;
+        on
+    }
+
+    /// A frame of a block that is whole. Gives the block with its last one.
+    fn part(&mut self, frame: Frame, bytes: &mut [u8]) -> Result<Option<Block>, Broken> {
+        let begin = self.at + HEADER;
+        let mut part = begin..begin + frame.length as usize;
+        let mut open = match (frame.kind, self.open.take()) {
+            (Kind::Headers, None) if frame.stream > 0 => Open { stream: frame.stream, ..Open::default() },
+            (Kind::Continuation, Some(open)) if open.stream == frame.stream => open,
+            _ => return Err(Broken),
+        };
+        if frame.kind == Kind::Headers {
+            let (within, fault) = fields(frame, &mut bytes[part.clone()])?;
+            part = begin + within.start..begin + within.end;
+            open.found.fault = fault;
+        }
+        let is_last = frame.flags & END_HEADERS != 0;
+        self.read(&mut open, bytes, part)?;
+        match is_last {
+            true if open.cut.is_empty() => {
+                let Found { fault, pseudo } = open.found;
+                Ok(Some(Block { stream: open.stream, fault, pseudo }))
+            }
+            true => Err(Broken),
+            false => {
+                self.open = Some(open);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads what a frame has of its block, behind what was cut before.
+    fn read(&mut self, open: &mut Open, bytes: &mut [u8], part: Range<usize>) -> Result<(), Broken> {
+        if open.cut.is_empty() {
+            match self.fields.read(&mut bytes[part.clone()], &mut open.found) {
+                Outcome::Whole => {}
+                Outcome::Cut(at, lacks) => open.cut(self.at, part.start + at..part.end, lacks),
+                Outcome::Broken => return Err(Broken),
+            }
+            return Ok(());
+        }
+        open.cut.push(part.clone());
+        if part.len() < open.lacks {
+            open.lacks -= part.len();
+            return Ok(());
+        }
+        let mut joined: Vec<u8> = open.cut.iter().flat_map(|part| &bytes[part.clone()]).copied().collect();
+        let outcome = self.fields.read(&mut joined, &mut open.found);
+        let mut rest = &joined[..];
+        for part in &open.cut {
+            let (this, behind) = rest.split_at(part.len());
+            bytes[part.clone()].copy_from_slice(this);
+            rest = behind;
+        }
+        match outcome {
+            Outcome::Whole => open.cut.clear(),
+            // It is the same one still.
+            Outcome::Cut(0, lacks) => open.lacks = lacks,
+            Outcome::Cut(at, lacks) => open.cut(self.at, part.end - (joined.len() - at)..part.end, lacks),
+            Outcome::Broken => return Err(Broken),
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    /// A field is cut, which begins with this part in the frame at a place.
+    fn cut(&mut self, from: usize, part: Range<usize>, lacks: usize) {
+        self.cut.clear();
+        self.cut.push(part);
+        (self.from, self.lacks) = (from, lacks);
+    }
+}
+
+/// Where the fields stand in the payload of HEADERS (RFC 9113 section 6.2), and whether what stands before them makes the message
+/// malformed: a stream that depends on itself. h2 resets that one, too, but then has not read its fields, and what it takes later
+/// fields for is none of theirs.
+fn fields(frame: Frame, payload: &mut [u8]) -> Result<(Range<usize>, Option<Fault>), Broken> {
+    let (mut begin, mut end, mut fault) = (0, payload.len(), None);
+    if frame.flags & PADDED != 0 {
+        begin += 1;
+        end = end.checked_sub(usize::from(*payload.first().ok_or(Broken)?)).ok_or(Broken)?;
+    }
+    if frame.flags & PRIORITY != 0 {
+        let on = payload.get_mut(begin..).and_then(|rest| rest.first_chunk_mut()).ok_or(Broken)?;
+        if u32::from_be_bytes(*on) & 0x7fff_ffff == frame.stream {
+            *on = [0; 4];
+            fault = Some(Fault::Malformed);
+        }
+        begin += 5;
+    }
+    if begin > end { Err(Broken) } else { Ok((begin..end, fault)) }
+}
+
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) mod fuzz;
+#[cfg(test)]
+mod tests;
