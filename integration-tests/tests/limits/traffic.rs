@@ -32,6 +32,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "upstream/allowance.rs",
         "upstream/call",
         "upstream/dial.rs",
+        "upstream/inbound.rs",
         "upstream/incoming.rs",
         "upstream/payload.rs",
         "upstream/send.rs",
@@ -369,6 +370,11 @@ const ROWS: &[Row] = &[
         "requests of HTTP/2 whose trailers are malformed",
         &["http::h2::trailers::MOST"],
         &["whoever_errs_again_and_again_is_sent_away"],
+    ),
+    Row(
+        "malformed messages of HTTP/2 that nobody asks for any more",
+        &["upstream::inbound::MOST"],
+        &["what_nobody_asks_for_is_forgotten"],
     ),
     Row(
         "a field of HTTP/2 that comes in several frames",

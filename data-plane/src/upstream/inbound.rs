@@ -1,0 +1,132 @@
+//! What a peer sends over HTTP/2, as it is read: looked at on its way to h2 ([`heads`](crate::codec::heads)), and which messages are
+//! malformed though h2 takes them.
+//!
+//! **Invariant:** h2 has no byte of a message that is malformed before that is known here.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::incoming::Inflow;
+use crate::codec::frame::Frame;
+use crate::codec::heads::{Block, Heads, Seen};
+use crate::codec::hpack::Fault;
+
+/// Malformed messages that nobody has asked for until a connection ends: each is on a stream that was refused or given up
+/// meanwhile.
+const MOST: usize = 256;
+
+/// What comes over a connection.
+#[derive(Debug)]
+pub(crate) struct Inbound {
+    heads: RefCell<Heads>,
+    is_client: bool,
+    /// The newest stream that a client has begun; a head on it, or on an older one, is trailers.
+    newest: Cell<u32>,
+    faults: RefCell<Vec<(u32, Fault)>>,
+}
+
+impl Inbound {
+    /// From a client, with lists of fields of this size.
+    pub(crate) fn from_client(list: u32) -> Self {
+        Self::new(true, list)
+    }
+
+    /// From an endpoint.
+    pub(crate) fn from_endpoint(list: u32) -> Self {
+        Self::new(false, list)
+    }
+
+    fn new(is_client: bool, list: u32) -> Self {
+        let heads = RefCell::new(Heads::new(is_client, list));
+        Self { heads, is_client, newest: Cell::default(), faults: RefCell::default() }
+    }
+
+    /// Why what was sent on a stream is no message, though h2 takes it for one.
+    pub(crate) fn fault(&self, stream: u32) -> Option<Fault> {
+        let faults = self.faults.borrow();
+        faults.iter().filter(|(of, _)| *of == stream).map(|(_, fault)| *fault).max()
+    }
+
+    /// Nobody asks for this stream any more.
+    pub(crate) fn forget(&self, stream: u32) {
+        self.faults.borrow_mut().retain(|(of, _)| *of != stream);
+    }
+
+    /// Whether nothing of it goes on any more: it cannot be looked at, or too much of it is none.
+    pub(crate) fn is_over(&self) -> bool {
+        let heads = self.heads.borrow();
+        heads.is_broken() && heads.ready().is_empty() || self.faults.borrow().len() >= MOST
+    }
+
+    /// Reads some of it, and tells of its frames.
+    pub(crate) fn poll_read(
+        &self,
+        (mut stream, inflow): (Pin<&mut impl AsyncRead>, &Inflow),
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+        mut seen: impl FnMut(Frame),
+    ) -> Poll<io::Result<()>> {
+        loop {
+            if self.is_over() {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, "expected HTTP/2")));
+            }
+            let mut heads = self.heads.borrow_mut();
+            let ready = heads.ready();
+            if !ready.is_empty() {
+                let some = ready.len().min(into.remaining());
+                into.put_slice(&ready[..some]);
+                heads.went(some);
+                return Poll::Ready(Ok(()));
+            }
+            let before = into.filled().len();
+            if heads.room() >= into.remaining() {
+                ready!(inflow.poll_read(stream.as_mut(), cx, into))?;
+            } else {
+                let mut some = ReadBuf::new(into.initialize_unfilled_to(heads.room()));
+                ready!(inflow.poll_read(stream.as_mut(), cx, &mut some))?;
+                let count = some.filled().len();
+                into.advance(count);
+            }
+            let came = &mut into.filled_mut()[before..];
+            if came.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            let mut small = 0;
+            let on = heads.pass(came, |it| match it {
+                Seen::Frame(frame) => {
+                    small += u64::from(frame.is_small());
+                    seen(frame);
+                }
+                Seen::Block(block) => self.note(block),
+            });
+            inflow.read(came.len(), small);
+            into.set_filled(before + on);
+            if on > 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
+
+    fn note(&self, block: Block) {
+        // Trailers must not have one (RFC 9113 section 8.1), and h2 drops it without a word (ADR 001).
+        let is_trailers = self.is_client && block.stream <= self.newest.get();
+        self.newest.set(self.newest.get().max(block.stream));
+        let fault = match is_trailers {
+            true => (block.pseudo || block.fault.is_some()).then_some(Fault::Trailers),
+            false => block.fault,
+        };
+        let mut faults = self.faults.borrow_mut();
+        if let Some(fault) = fault
+            && faults.len() < MOST
+        {
+            faults.push((block.stream, fault));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

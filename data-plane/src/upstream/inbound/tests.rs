@@ -1,0 +1,165 @@
+use std::rc::Rc;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use tokio::io::{AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
+
+use super::*;
+use crate::codec::hpack::model::{Field, Model, is_valid, literal, named, numbered};
+
+const LIST: u32 = 32 * 1024;
+
+/// What h2 reads.
+struct Through {
+    stream: DuplexStream,
+    inbound: Rc<Inbound>,
+    inflow: Rc<Inflow>,
+}
+
+impl AsyncRead for Through {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self { stream, inbound, inflow } = self.get_mut();
+        inbound.poll_read((Pin::new(stream), inflow), cx, into, |_| {})
+    }
+}
+
+impl AsyncWrite for Through {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let [_, a, b, c] = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
+}
+
+/// A request as it was handed on: its fields, or that it is malformed.
+type Request = (u32, Option<Vec<Field>>);
+
+/// The requests that h2 makes of what comes in pieces of these widths.
+fn requests((count, bytes): (usize, &[u8]), widths: &[usize]) -> Vec<Request> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let (mut near, far) = duplex(1 << 20);
+        let (inbound, inflow) = (Rc::new(Inbound::from_client(LIST)), Rc::default());
+        let through = Through { stream: far, inbound: Rc::clone(&inbound), inflow };
+        let mut builder = h2::server::Builder::new();
+        builder.max_concurrent_streams(1_000).max_header_list_size(LIST);
+        let (sending, serving) = tokio::join!(
+            async {
+                let mut rest = bytes;
+                for width in widths.iter().cycle() {
+                    let (now, behind) = rest.split_at((*width).min(rest.len()));
+                    near.write_all(now).await.unwrap();
+                    tokio::task::yield_now().await;
+                    rest = behind;
+                    if rest.is_empty() {
+                        break;
+                    }
+                }
+                near
+            },
+            async {
+                let mut connection = builder.handshake::<_, Bytes>(through).await.unwrap();
+                let (mut requests, mut responds) = (Vec::new(), Vec::new());
+                while requests.len() < count {
+                    let (request, respond) = connection.accept().await.unwrap().unwrap();
+                    let stream = u32::from(respond.stream_id());
+                    let fields = request.headers().iter();
+                    let fields =
+                        fields.map(|(name, value)| (name.as_str().into(), value.as_bytes().to_vec()));
+                    requests.push((stream, inbound.fault(stream).is_none().then(|| fields.collect())));
+                    responds.push(respond);
+                }
+                requests
+            }
+        );
+        drop(sending);
+        serving
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Whatever fields there are, kept or referred to: h2 hands on all requests, those that are malformed are told, and the others
+    /// have their fields.
+    #[test]
+    fn h2_hands_on_what_was_sent(
+        all in prop::collection::vec(prop::collection::vec((0..9_u8, any::<u8>(), any::<bool>(), any::<bool>()), 0..8), 1..20),
+        widths in prop::collection::vec(1..60_usize, 1..20),
+    ) {
+        let (mut model, mut sent, mut expected) = (Model::default(), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), Vec::new());
+        sent.extend(frame(4, 0, 0, &[]));
+        for (number, fields) in all.into_iter().enumerate() {
+            let stream = 2 * number as u32 + 1;
+            let mut block = vec![0x82, 0x86, 0x84];
+            block.extend(named(1, b"a.test", false, true));
+            let mut ahead = model.clone();
+            for (what, number, is_kept, is_huffman) in fields {
+                let value = [b'0' + number % 10; 40];
+                let own = [b'x', b'-', b'a' + number % 20];
+                let count = ahead.count();
+                let field = match what {
+                    0 => literal(&[b'X', b'a' + number % 20], &value, is_kept, is_huffman),
+                    1 => literal(&own, &[b'a', number, b'\n'], is_kept, is_huffman),
+                    2..=4 => literal(&own, &value, is_kept, is_huffman),
+                    5..=7 if count > 61 => numbered(0x80, 7, 62 + usize::from(number) % (count - 61)),
+                    8 if count > 61 => named(62 + usize::from(number) % (count - 61), &value, is_kept, is_huffman),
+                    _ => named(32 + usize::from(number) % 3, &value, is_kept, is_huffman),
+                };
+                ahead.read(&field).unwrap();
+                block.extend(field);
+            }
+            let fields = model.read(&block).unwrap();
+            let mut plain = fields[4..].to_vec();
+            // As the type has them, which puts those of one name together.
+            plain.sort_by_key(|(name, _)| name.clone());
+            expected.push((stream, fields.iter().all(is_valid).then_some(plain)));
+            sent.extend(frame(1, 5, stream, &block));
+        }
+        let mut requests = requests((expected.len(), &sent), &widths);
+        for (_, fields) in &mut requests {
+            fields.iter_mut().for_each(|fields| fields.sort_by_key(|(name, _)| name.clone()));
+        }
+        prop_assert_eq!(requests, expected);
+    }
+}
+
+#[test]
+fn what_nobody_asks_for_is_forgotten() {
+    let inbound = Inbound::from_client(LIST);
+    let note = |stream, malformed: bool, pseudo| {
+        inbound.note(Block { stream, fault: malformed.then_some(Fault::Malformed), pseudo });
+    };
+    let is_malformed = |stream| inbound.fault(stream) == Some(Fault::Malformed);
+    note(1, false, true);
+    note(3, true, true);
+    assert!(!is_malformed(1) && is_malformed(3));
+    note(1, false, false);
+    assert_eq!(inbound.fault(1), None);
+    note(1, false, true);
+    assert_eq!(inbound.fault(1), Some(Fault::Trailers), "a pseudo-field");
+    note(3, true, false);
+    assert!(is_malformed(3), "its head is worse");
+    inbound.forget(1);
+    assert!(inbound.fault(1).is_none() && is_malformed(3));
+    let endpoint = Inbound::from_endpoint(LIST);
+    (0..2).for_each(|_| endpoint.note(Block { stream: 1, fault: None, pseudo: true }));
+    assert!(endpoint.fault(1).is_none(), "a head behind 103");
+    inbound.forget(3);
+    for stream in 0..MOST as u32 {
+        assert!(!inbound.is_over());
+        note(2 * stream + 5, true, true);
+    }
+    assert!(inbound.is_over());
+}
