@@ -1,7 +1,7 @@
 //! Bytes to messages and back, without I/O of their own: heads, bodies, paths and hosts, and what is refused of them.
 //!
 //! ```text
-//! error, guard  ◀─ host, path  ◀─ head, fcgi  ◀─ h1, body, frame, hpack  ◀─ heads, outgoing, stream
+//! error, guard  ◀─ host, path  ◀─ head, fcgi  ◀─ h1, body, frame  ◀─ hpack  ◀─ heads, outgoing, stream
 //! ```
 //!
 //! **Invariant:** nothing here knows a worker, a table or the time.
@@ -13,10 +13,8 @@ pub(crate) mod frame;
 pub(crate) mod guard;
 pub(crate) mod h1;
 pub(crate) mod head;
-#[allow(dead_code, reason = "who reads fields comes next")]
 pub(crate) mod heads;
 pub(crate) mod host;
-#[allow(dead_code, reason = "who reads fields comes next")]
 pub(crate) mod hpack;
 pub(crate) mod outgoing;
 pub(crate) mod path;

@@ -30,7 +30,6 @@ pub(crate) mod call;
 mod departed;
 pub(crate) mod dial;
 mod flow;
-#[allow(dead_code, reason = "connections are read through it next")]
 pub(crate) mod inbound;
 pub(crate) mod incoming;
 pub(crate) mod link;

@@ -66,6 +66,8 @@ mod large_bodies;
 mod limits;
 #[path = "traffic/log.rs"]
 mod log;
+#[path = "traffic/malformed.rs"]
+mod malformed;
 #[path = "traffic/metrics.rs"]
 mod metrics;
 #[path = "traffic/mirrors.rs"]

@@ -53,14 +53,6 @@ impl Frame {
     }
 }
 
-/// What a cursor passes.
-#[derive(Debug)]
-pub(crate) enum Seen<'a> {
-    Frame(Frame),
-    /// Some of the payload of the frame that was seen last.
-    Payload(&'a [u8]),
-}
-
 /// A place in a stream of frames.
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
@@ -72,19 +64,12 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// In what a client sends, which says something before its first frame (RFC 9113 section 3.4).
-    pub(crate) fn behind_preface() -> Self {
-        const PREFACE: u64 = 24;
-        Self { skip: PREFACE, ..Self::default() }
-    }
-
-    /// Goes past some bytes, and tells of each frame whose header is whole, and of what it carries.
-    pub(crate) fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Seen<'_>)) {
+    /// Goes past some bytes, and tells of each frame whose header is whole.
+    pub(crate) fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Frame)) {
         while !bytes.is_empty() {
             if self.skip > 0 {
                 let some = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
                 self.skip -= some as u64;
-                seen(Seen::Payload(&bytes[..some]));
                 bytes = &bytes[some..];
                 continue;
             }
@@ -98,7 +83,7 @@ impl Cursor {
             self.have = 0;
             let frame = Frame::read(self.header);
             self.skip = u64::from(frame.length);
-            seen(Seen::Frame(frame));
+            seen(frame);
         }
     }
 }

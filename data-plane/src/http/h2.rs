@@ -34,7 +34,6 @@ mod frames;
 mod send;
 mod stream;
 mod streams;
-mod trailers;
 mod wire;
 
 /// Requests at once on a connection (configmap.md 1.5, http2-max-concurrent-streams).
@@ -74,11 +73,12 @@ async fn begin<S: Stream>(
 ) -> Option<Box<Serving<S>>> {
     let local = Rc::clone(&server.local);
     let timer = local.timers.timer();
-    let wire = Wire::new(&local.timers);
+    let list = header_list(server.clients().head);
+    let wire = Wire::new(&local.timers, list);
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(server.clients().streams.unwrap_or(STREAMS))
-        .max_header_list_size(header_list(server.clients().head))
+        .max_header_list_size(list)
         .max_pending_accept_reset_streams(PENDING_RESETS)
         .max_local_error_reset_streams(Some(CAUSED_RESETS))
         .initial_window_size(STREAM_WINDOW)
@@ -316,7 +316,7 @@ impl<S: Stream> Serving<S> {
     /// Begins a request, lets it wait for room, or refuses it in a way that says that nothing was done.
     fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let local = Rc::clone(&self.server.local);
-        let size = size(&request);
+        let size = stream::size(&request);
         let kept = Kept::of(size, request.headers().len());
         let request = request.map(|body| (!body.is_end_stream()).then(|| self.wire.inflow().body(body)));
         self.requests += 1;
@@ -386,13 +386,4 @@ impl<S: Stream> Serving<S> {
             }
         });
     }
-}
-
-/// Bytes that a head takes.
-fn size(request: &Request<RecvStream>) -> u64 {
-    let uri = request.uri();
-    let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
-    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
-    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
-    (target + authority + fields.sum::<usize>() + 4 * FIELD) as u64
 }

@@ -81,6 +81,7 @@ impl Call {
                 return Err(Failed { error, reused: place.reused, untouched: Some(body) });
             }
         };
+        place.carries(response.stream_id().into());
         let sending = Sending::new(out, place.flow(), body, sizes, ended);
         Ok(Self { place, sending, answer: Answer::Awaited(response), observed: None })
     }
@@ -109,10 +110,14 @@ impl Call {
             if let Answer::Awaited(response) = &mut self.answer
                 && let Poll::Ready(response) = Pin::new(response).poll(cx)
             {
-                return Poll::Ready(response.map_err(|error| {
-                    let untouched = is_untouched(&error);
-                    (ProxyError::of(Kind::Closed, error), untouched)
-                }));
+                return Poll::Ready(match response {
+                    _ if self.place.is_malformed() => Err((Kind::InvalidHead.into(), false)),
+                    Ok(response) => Ok(response),
+                    Err(error) => {
+                        let untouched = is_untouched(&error);
+                        Err((ProxyError::of(Kind::Closed, error), untouched))
+                    }
+                });
             }
             let now = self.sending.progress();
             let (limit, late) = match now {
@@ -179,6 +184,7 @@ impl Call {
         let piece = match ready!(body.poll_data(cx)) {
             Some(Ok(piece)) => Some(piece),
             Some(Err(error)) => return Poll::Ready(Err(ProxyError::of(Kind::Closed, error))),
+            None if self.place.is_malformed() => return Poll::Ready(Err(Kind::InvalidBody.into())),
             None => None,
         };
         if let Answer::Body(body) = std::mem::replace(&mut self.answer, Answer::Over) {

@@ -9,18 +9,35 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::inbound::Inbound;
 use super::incoming::Inflow;
-use crate::codec::frame::{Cursor, Seen};
+use crate::codec::guard::Limits;
+
+/// Size of a header list, in bytes, as h2 is told.
+pub(super) const LIST: u32 = Limits::RESPONSE.head as u32;
 
 /// What the calls of a connection know of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Flow {
+    inbound: Inbound,
     inflow: Rc<Inflow>,
     is_stuck: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
 }
 
+impl Default for Flow {
+    fn default() -> Self {
+        let inbound = Inbound::from_endpoint(LIST);
+        Self { inbound, inflow: Rc::default(), is_stuck: Cell::default(), waiting: RefCell::default() }
+    }
+}
+
 impl Flow {
+    /// Which of the answers are malformed.
+    pub(super) fn inbound(&self) -> &Inbound {
+        &self.inbound
+    }
+
     /// What has come.
     pub(super) fn inflow(&self) -> &Rc<Inflow> {
         &self.inflow
@@ -49,14 +66,13 @@ impl Flow {
 /// A connection that tells.
 pub(super) struct Flowing<W> {
     wire: W,
-    frames: Cursor,
     flow: Rc<Flow>,
 }
 
 impl<W> Flowing<W> {
     /// Around the bytes of a connection.
     pub(super) fn new(wire: W, flow: &Rc<Flow>) -> Self {
-        Self { wire, frames: Cursor::default(), flow: Rc::clone(flow) }
+        Self { wire, flow: Rc::clone(flow) }
     }
 }
 
@@ -69,21 +85,12 @@ impl<W> Drop for Flowing<W> {
 
 impl<W: AsyncRead + Unpin> AsyncRead for Flowing<W> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Self { wire, frames, flow } = self.get_mut();
+        let Self { wire, flow } = self.get_mut();
         if flow.inflow.is_full() {
             // Nothing more is read for now; who drives the connection looks as soon as h2 waits.
             return Poll::Pending;
         }
-        let before = into.filled().len();
-        let outcome = flow.inflow.poll_read(Pin::new(wire), cx, into);
-        let (bytes, mut small) = (&into.filled()[before..], 0);
-        frames.pass(bytes, |seen| {
-            if let Seen::Frame(frame) = seen {
-                small += u64::from(frame.is_small());
-            }
-        });
-        flow.inflow.read(bytes.len(), small);
-        outcome
+        flow.inbound.poll_read((Pin::new(wire), &flow.inflow), cx, into, |_| {})
     }
 }
 

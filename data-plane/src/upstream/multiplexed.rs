@@ -20,12 +20,11 @@ use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tracing::{debug, error};
 
-use super::flow::{Flow, Flowing};
+use super::flow::{Flow, Flowing, LIST};
 use super::incoming::{Inflow, UNCOUNTED};
 use super::link::{Link, Usage};
 use super::wire::Wire;
 use crate::codec::error::{Kind, ProxyError};
-use crate::codec::guard::Limits as HeadLimits;
 use crate::local::isolated::isolated;
 use crate::metrics::WorkerMetrics;
 use crate::table::policy::kept::Wear;
@@ -106,7 +105,7 @@ impl Multiplexed {
             .enable_push(false)
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_header_list_size(HeadLimits::RESPONSE.head as u32)
+            .max_header_list_size(LIST)
             // Until the endpoint has said how many it takes.
             .initial_max_send_streams(0)
             .max_send_buffer_size(SEND_BUFFER)
@@ -171,7 +170,7 @@ impl Multiplexed {
     pub(crate) fn join(self: &Rc<Self>, reused: bool) -> Place {
         self.calls.set(self.calls.get() + 1);
         self.usage.borrow_mut().count();
-        Place { shared: Rc::clone(self), reused }
+        Place { shared: Rc::clone(self), stream: Cell::new(0), reused }
     }
 
     /// It is for one call alone.
@@ -218,6 +217,7 @@ impl Multiplexed {
 #[derive(Debug)]
 pub(crate) struct Place {
     shared: Rc<Multiplexed>,
+    stream: Cell<u32>,
     /// Whether the connection was there before.
     pub(crate) reused: bool,
 }
@@ -236,6 +236,16 @@ impl Place {
         &self.shared.flow
     }
 
+    /// The call's stream.
+    pub(super) fn carries(&self, stream: u32) {
+        self.stream.set(stream);
+    }
+
+    /// Whether what came of the answer is none, though h2 takes it for one.
+    pub(super) fn is_malformed(&self) -> bool {
+        self.shared.flow.inbound().fault(self.stream.get()).is_some()
+    }
+
     /// What has come over its connection.
     pub(super) fn inflow(&self) -> &Rc<Inflow> {
         self.shared.flow.inflow()
@@ -249,6 +259,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        self.shared.flow.inbound().forget(self.stream.get());
         self.shared.calls.set(self.shared.calls.get() - 1);
         self.shared.idle.set(shared::clock::now());
         if !self.shared.kept.get() {

@@ -367,11 +367,6 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "requests of HTTP/2 whose trailers are malformed",
-        &["http::h2::trailers::MOST"],
-        &["whoever_errs_again_and_again_is_sent_away"],
-    ),
-    Row(
         "malformed messages of HTTP/2 that nobody asks for any more",
         &["upstream::inbound::MOST"],
         &["what_nobody_asks_for_is_forgotten"],
@@ -630,7 +625,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("codec::fcgi::MOST", "the format"),
     ("codec::fcgi::PROTOCOL_STATUS", "the format"),
     ("codec::frame::HEADER", "the format"),
-    ("codec::frame::PREFACE", "the format"),
     ("codec::hpack::huffman::LONGEST", "the format"),
     ("codec::hpack::huffman::SHORTEST", "the format"),
     ("codec::hpack::huffman::STEP", "bits that are looked up at once"),

@@ -1,15 +1,12 @@
-//! What passes over an HTTP/2 connection, counted by the kind of frame: bytes in, a judgement out, no I/O.
+//! What passes over an HTTP/2 connection, counted by the kind of frame: frames in, a judgement out, no I/O.
 //!
 //! h2 bounds what a connection holds. What it does not see is work that is asked for and leads to nothing: streams that
 //! are reset as soon as somebody was asked for them (CVE-2023-44487, also at a pace), and frames about nothing (PING,
 //! SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA: CVE-2019-9511 to 9518).
-//!
-//! **Invariant:** however the bytes are cut, the same frames are counted.
 
 use std::time::{Duration, Instant};
 
-use super::trailers::Trailers;
-use crate::codec::frame::{Cursor, Kind, Seen};
+use crate::codec::frame::{Cursor, Frame, Kind};
 
 /// So long a count runs; then it begins anew.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -29,88 +26,53 @@ pub(super) enum Abuse {
     Resets,
     /// It keeps us busy with nothing.
     Flood,
-    /// Its requests are malformed, one after the other.
+    /// What it sends cannot be looked at, or its requests are malformed, one after the other.
     Malformed,
 }
 
 /// What passed within the present period.
 #[derive(Debug)]
 pub(super) struct Frames {
-    trailers: Trailers,
-    read: Cursor,
     written: Cursor,
     since: Instant,
     started: u64,
     reset: u64,
     idle: u64,
     useful: u64,
-    small: u64,
 }
 
 impl Frames {
     /// Of a connection that begins now.
     pub(super) fn new(now: Instant) -> Self {
-        Self {
-            trailers: Trailers::default(),
-            read: Cursor::behind_preface(),
-            written: Cursor::default(),
-            since: now,
-            started: 0,
-            reset: 0,
-            idle: 0,
-            useful: 0,
-            small: 0,
-        }
+        Self { written: Cursor::default(), since: now, started: 0, reset: 0, idle: 0, useful: 0 }
     }
 
     /// The client has sent this.
-    pub(super) fn read(&mut self, bytes: &[u8], now: Instant) {
+    pub(super) fn read(&mut self, frame: Frame, now: Instant) {
         if now.duration_since(self.since) >= PERIOD {
             self.since = now;
             (self.started, self.reset, self.idle, self.useful) = (0, 0, 0, 0);
         }
-        let Self { read, trailers, started, reset, idle, useful, small, .. } = self;
-        read.pass(bytes, |seen| {
-            let frame = match seen {
-                Seen::Payload(some) => return trailers.payload(some),
-                Seen::Frame(frame) => frame,
-            };
-            *small += u64::from(frame.is_small());
-            match frame.kind {
-                Kind::Headers => trailers.headers(frame.stream, frame.flags, frame.length),
-                Kind::Continuation => trailers.continuation(frame.length),
-                Kind::Data | Kind::Promise | Kind::Reset | Kind::Other => trailers.other(),
+        match frame.kind {
+            Kind::Headers => {
+                self.started += 1;
+                self.useful += 1;
             }
-            match frame.kind {
-                Kind::Headers => {
-                    *started += 1;
-                    *useful += 1;
-                }
-                Kind::Data if !frame.is_empty() => *useful += 1,
-                Kind::Reset => *reset += 1,
-                Kind::Data | Kind::Continuation | Kind::Promise | Kind::Other => *idle += 1,
-            }
-        });
+            Kind::Data if !frame.is_empty() => self.useful += 1,
+            Kind::Reset => self.reset += 1,
+            Kind::Data | Kind::Continuation | Kind::Promise | Kind::Other => self.idle += 1,
+        }
     }
 
-    /// How many small parts of bodies were read since this was asked last.
-    pub(super) fn small(&mut self) -> u64 {
-        std::mem::take(&mut self.small)
-    }
-
-    /// The client was sent this.
-    pub(super) fn written(&mut self, bytes: &[u8]) {
+    /// The client was sent this; the streams that were reset are told.
+    pub(super) fn written(&mut self, bytes: &[u8], mut reset: impl FnMut(u32)) {
         let useful = &mut self.useful;
-        self.written.pass(bytes, |seen| {
-            if let Seen::Frame(frame) = seen {
-                *useful += u64::from(matches!(frame.kind, Kind::Headers | Kind::Data) && !frame.is_empty());
+        self.written.pass(bytes, |frame| {
+            *useful += u64::from(matches!(frame.kind, Kind::Headers | Kind::Data) && !frame.is_empty());
+            if frame.kind == Kind::Reset {
+                reset(frame.stream);
             }
         });
-    }
-
-    /// Whether what the client sent on a stream so far is no request, though h2 takes it for one.
-    pub(super) fn is_malformed(&self, stream: u32) -> bool {
-        self.trailers.is_malformed(stream)
     }
 
     /// We have reset a stream for something that the client did or did not do.
@@ -125,9 +87,6 @@ impl Frames {
         if streams >= STREAMS && self.reset * 2 > streams {
             return Some(Abuse::Resets);
         }
-        if self.trailers.is_abuse() {
-            return Some(Abuse::Malformed);
-        }
         (self.idle > IDLE_FRAMES + FOR_EACH * self.useful).then_some(Abuse::Flood)
     }
 }
@@ -135,19 +94,9 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::frame::HEADER;
 
-    fn frame(kind: u8, flags: u8, length: usize) -> Vec<u8> {
-        let [_, a, b, c] = u32::try_from(length).unwrap().to_be_bytes();
-        let mut bytes = vec![a, b, c, kind, flags, 0, 0, 0, 1];
-        bytes.resize(HEADER + length, 0xff);
-        bytes
-    }
-
-    fn client(now: Instant) -> Frames {
-        let mut frames = Frames::new(now);
-        frames.read(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", now);
-        frames
+    fn frame(kind: Kind, length: u32) -> Frame {
+        Frame { length, kind, flags: 0, stream: 1 }
     }
 
     #[test]
@@ -156,13 +105,13 @@ mod tests {
         for (streams, resets, cut) in
             [(199, 199, false), (200, 100, false), (200, 101, true), (0, 200, true), (1_000, 500, false)]
         {
-            let mut frames = client(now);
-            (0..streams).for_each(|_| frames.read(&frame(1, 5, 20), now));
-            (0..resets).for_each(|_| frames.read(&frame(3, 0, 4), now));
+            let mut frames = Frames::new(now);
+            (0..streams).for_each(|_| frames.read(frame(Kind::Headers, 20), now));
+            (0..resets).for_each(|_| frames.read(frame(Kind::Reset, 4), now));
             assert_eq!(frames.abuse(), cut.then_some(Abuse::Resets), "{streams} {resets}");
             (0..200).for_each(|_| frames.reset());
             assert_eq!(frames.abuse(), Some(Abuse::Resets), "ours count, too");
-            frames.read(&frame(1, 5, 20), now + PERIOD);
+            frames.read(frame(Kind::Headers, 20), now + PERIOD);
             assert_eq!(frames.abuse(), None, "a new period");
         }
     }
@@ -170,13 +119,11 @@ mod tests {
     #[test]
     fn frames_about_nothing() {
         let now = shared::clock::now();
-        let [ping, settings, priority, update] =
-            [frame(6, 0, 8), frame(4, 0, 0), frame(2, 0, 5), frame(8, 0, 4)];
-        for nothing in [ping, settings, priority, update, frame(0, 0, 0)] {
-            let mut frames = client(now);
-            (0..IDLE_FRAMES).for_each(|_| frames.read(&nothing, now));
+        for nothing in [frame(Kind::Other, 8), frame(Kind::Other, 0), frame(Kind::Data, 0)] {
+            let mut frames = Frames::new(now);
+            (0..IDLE_FRAMES).for_each(|_| frames.read(nothing, now));
             assert_eq!(frames.abuse(), None);
-            frames.read(&nothing, now);
+            frames.read(nothing, now);
             assert_eq!(frames.abuse(), Some(Abuse::Flood));
         }
     }
@@ -184,36 +131,31 @@ mod tests {
     #[test]
     fn who_takes_a_large_answer_may_open_its_windows() {
         let now = shared::clock::now();
-        let mut frames = client(now);
+        let mut frames = Frames::new(now);
+        // DATA of 16 octets, and then PING.
+        let data = [&[0, 0, 16, 0, 0, 0, 0, 0, 1][..], &[0; 16]].concat();
         for _ in 0..100_000 {
-            frames.written(&frame(0, 0, 16));
-            (0..2).for_each(|_| frames.read(&frame(8, 0, 4), now));
+            frames.written(&data, |_| {});
+            (0..2).for_each(|_| frames.read(frame(Kind::Other, 4), now));
         }
         assert_eq!(frames.abuse(), None);
         // Answers to its questions open nothing.
-        let mut frames = client(now);
+        let ping = [&[0, 0, 8, 6, 1, 0, 0, 0, 0][..], &[0; 8]].concat();
+        let mut frames = Frames::new(now);
         for _ in 0..=IDLE_FRAMES {
-            frames.read(&frame(6, 0, 8), now);
-            frames.written(&frame(6, 1, 8));
+            frames.read(frame(Kind::Other, 8), now);
+            frames.written(&ping, |_| {});
         }
         assert_eq!(frames.abuse(), Some(Abuse::Flood));
     }
 
     #[test]
-    fn however_the_bytes_are_cut() {
-        let now = shared::clock::now();
-        let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        for kind in 0..10 {
-            (0..=kind).for_each(|_| bytes.extend(frame(kind, 0, usize::from(kind) * 7)));
+    fn streams_that_are_reset_are_told() {
+        let mut frames = Frames::new(shared::clock::now());
+        let mut told = Vec::new();
+        for byte in [0, 0, 4, 3, 0, 0, 0, 0, 7, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 9] {
+            frames.written(&[byte], |stream| told.push(stream));
         }
-        let counted = |width: usize| {
-            let mut frames = Frames::new(now);
-            bytes.chunks(width).for_each(|some| frames.read(some, now));
-            (frames.started, frames.reset, frames.idle, frames.useful)
-        };
-        assert_eq!(counted(bytes.len()), (2, 4, 1 + 3 + 5 + 6 + 7 + 8 + 9 + 10, 2));
-        for width in 1..40 {
-            assert_eq!(counted(width), counted(bytes.len()), "{width}");
-        }
+        assert_eq!(told, [7]);
     }
 }

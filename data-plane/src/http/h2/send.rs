@@ -222,6 +222,7 @@ async fn room(
 pub(super) fn reason(kind: Kind) -> Reason {
     match kind {
         Kind::ClientGone | Kind::ClientTimeout => Reason::CANCEL,
+        Kind::ClientBody => Reason::PROTOCOL_ERROR,
         _ => Reason::INTERNAL_ERROR,
     }
 }

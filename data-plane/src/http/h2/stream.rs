@@ -7,10 +7,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use h2::RecvStream;
 use h2::server::SendResponse;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 
+use super::FIELD;
 use super::send::{Out, reason, send};
 use super::streams::Counted;
 use super::wire::Wire;
@@ -18,6 +20,7 @@ use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::guard::{HeadError, Limits as HeadLimits};
 use crate::codec::head::{Framing, Known, Method, RequestHead, ResponseHead};
+use crate::codec::hpack::Fault;
 use crate::http::peer::Peer;
 use crate::http::pipeline::log::RequestRecord;
 use crate::http::pipeline::{self, Call, Exchange};
@@ -42,7 +45,12 @@ pub(super) async fn serve(
     timer.bound(local.limits.request);
     let (parts, incoming) = request.into_parts();
     let limits = server.clients().head.unwrap_or(HeadLimits::REQUEST);
-    let head = head(&parts, incoming.is_none(), limits);
+    let stream = respond.stream_id().into();
+    let fault = wire.fault(stream);
+    let head = match fault {
+        Some(Fault::Malformed | Fault::Target) => Err(HeadError::Field),
+        Some(Fault::Trailers) | None => head(&parts, incoming.is_none(), limits),
+    };
     // The fields stand in the head now.
     drop(parts);
     let (head, error) = match head {
@@ -54,11 +62,17 @@ pub(super) async fn serve(
     // Clients number their streams 1, 3, 5.
     record.info.place = u32::from(respond.stream_id()).div_ceil(2);
     let reply = match error {
-        Some(error) => pipeline::unread(local, error),
+        Some(error) => {
+            wire.forget(stream);
+            let mut reply = pipeline::unread(local, error);
+            // As h2 does where it sees it, and nginx (RFC 9113 section 8.1.1).
+            reply.untold = fault.filter(|fault| *fault == Fault::Malformed).map(|_| Kind::ClientBody);
+            reply
+        }
         None => {
             let call = Call { server, timer: &timer, peer };
             let received = Received {
-                stream: respond.stream_id().into(),
+                stream,
                 incoming,
                 is_detached: false,
                 counted: Rc::clone(counted),
@@ -96,6 +110,15 @@ pub(super) async fn serve(
     if let Err(error) = reply_to((server, &timer), counted, &mut record, respond, reply, to_head).await {
         local.metrics.failed(error.within(timer.is_over()).kind);
     }
+}
+
+/// Bytes that a head takes.
+pub(super) fn size(request: &Request<RecvStream>) -> u64 {
+    let uri = request.uri();
+    let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    let fields = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD);
+    (target + authority + fields.sum::<usize>() + 4 * FIELD) as u64
 }
 
 /// The head of a request as the pipeline knows it.
@@ -198,7 +221,7 @@ fn length(head: &ResponseHead) -> Option<u64> {
     }
 }
 
-/// The body of a request as h2 gives it.
+/// The body of a request as h2 gives it. With it goes what is known of its trailers.
 struct Received {
     stream: u32,
     /// `None` where there is none, or somebody else reads it.
@@ -210,6 +233,14 @@ struct Received {
     local: Rc<Local>,
 }
 
+impl Drop for Received {
+    fn drop(&mut self) {
+        if self.incoming.is_some() {
+            self.wire.forget(self.stream);
+        }
+    }
+}
+
 impl RequestBody for Received {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
         let Some(incoming) = &mut self.incoming else {
@@ -219,7 +250,7 @@ impl RequestBody for Received {
             let piece = match ready!(incoming.poll_data(cx)) {
                 Some(Ok(piece)) => piece,
                 Some(Err(error)) => return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error))),
-                None if self.wire.is_malformed(self.stream) => {
+                None if self.wire.fault(self.stream).is_some() => {
                     return Poll::Ready(Err(Kind::ClientBody.into()));
                 }
                 // Trailers of a request end here, as in nginx.

@@ -9,14 +9,17 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{Abuse, Frames};
+use crate::codec::hpack::Fault;
 use crate::codec::stream::{Prefixed, Stream};
 use crate::local::timer::Timers;
+use crate::upstream::inbound::Inbound;
 use crate::upstream::incoming::Inflow;
 
 /// What is known of a connection's bytes.
 pub(super) struct Wire {
     timers: Rc<Timers>,
     frames: RefCell<Frames>,
+    inbound: Inbound,
     inflow: Rc<Inflow>,
     sent: Cell<u64>,
     stuck: Cell<bool>,
@@ -25,11 +28,12 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Of a connection that begins now.
-    pub(super) fn new(timers: &Rc<Timers>) -> Rc<Self> {
+    /// Of a connection that begins now, with lists of fields of this size.
+    pub(super) fn new(timers: &Rc<Timers>, list: u32) -> Rc<Self> {
         Rc::new(Self {
             timers: Rc::clone(timers),
             frames: RefCell::new(Frames::new(timers.now())),
+            inbound: Inbound::from_client(list),
             inflow: Rc::default(),
             sent: Cell::new(0),
             stuck: Cell::new(false),
@@ -40,12 +44,18 @@ impl Wire {
 
     /// What the client is to be sent away for.
     pub(super) fn abuse(&self) -> Option<Abuse> {
-        self.frames.borrow().abuse()
+        let abuse = self.frames.borrow().abuse();
+        abuse.or_else(|| self.inbound.is_over().then_some(Abuse::Malformed))
     }
 
-    /// Whether what the client sent on a stream so far is no request, though h2 takes it for one.
-    pub(super) fn is_malformed(&self, stream: u32) -> bool {
-        self.frames.borrow().is_malformed(stream)
+    /// Why what the client sent on a stream so far is no request, though h2 takes it for one.
+    pub(super) fn fault(&self, stream: u32) -> Option<Fault> {
+        self.inbound.fault(stream)
+    }
+
+    /// Nobody asks that of this stream any more.
+    pub(super) fn forget(&self, stream: u32) {
+        self.inbound.forget(stream);
     }
 
     /// We have reset a stream for something that the client did or did not do.
@@ -83,12 +93,6 @@ impl Wire {
         self.stuck.get().then(|| self.sent.get())
     }
 
-    fn read(&self, bytes: &[u8]) {
-        let mut frames = self.frames.borrow_mut();
-        frames.read(bytes, self.timers.now());
-        self.inflow.read(bytes.len(), frames.small());
-    }
-
     /// Notes how a write went; `slices` are what was to be written.
     fn wrote(&self, outcome: &Poll<io::Result<usize>>, slices: &[&[u8]]) {
         self.stuck.set(outcome.is_pending());
@@ -98,7 +102,7 @@ impl Wire {
         let mut left = *count;
         for slice in slices {
             let some = left.min(slice.len());
-            frames.written(&slice[..some]);
+            frames.written(&slice[..some], |stream| self.inbound.forget(stream));
             left -= some;
         }
     }
@@ -126,8 +130,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
             return Poll::Pending;
         }
         let before = into.filled().len();
-        let outcome = wire.inflow.poll_read(Pin::new(&mut *stream.borrow_mut()), cx, into);
-        wire.read(&into.filled()[before..]);
+        let (mut stream, mut frames) = (stream.borrow_mut(), wire.frames.borrow_mut());
+        let from = (Pin::new(&mut *stream), &*wire.inflow);
+        let outcome = wire.inbound.poll_read(from, cx, into, |frame| frames.read(frame, wire.timers.now()));
         wire.hung_up.set(outcome.is_ready() && into.filled().len() == before);
         outcome
     }
