@@ -12,6 +12,10 @@ use super::hpack::{Fault, Fields, Found, Outcome};
 /// The longest payload that h2 takes.
 const LONGEST: u32 = 16_384;
 
+/// Where a frame says of which kind it is, and a kind that nobody knows and everybody passes over (RFC 9113 section 4.1).
+const KIND: usize = 3;
+const UNKNOWN: u8 = 0xf0;
+
 /// How many lists of fields may be held of one that comes in several frames, and what counts as one at least: about as much as h2
 /// takes.
 const LISTS: usize = 2;
@@ -167,6 +171,14 @@ impl Looking {
             let whole = HEADER + frame.length as usize;
             let is_block = matches!(frame.kind, Kind::Headers | Kind::Continuation | Kind::Promise);
             if !is_block && self.open.is_none() {
+                if frame.kind == Kind::Data
+                    && frame.is_empty()
+                    && frame.flags & PADDED == 0
+                    && frame.stream > 0
+                {
+                    // It says nothing, and h2 ends a connection that has had a hundred of them. Who floods is found by others.
+                    bytes[self.at + KIND] = UNKNOWN;
+                }
                 self.skip = whole as u64;
                 self.is_told = false;
                 continue;

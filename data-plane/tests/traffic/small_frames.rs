@@ -22,6 +22,9 @@ use super::harness::*;
 /// Frames that come together.
 const BURST: usize = 4_000;
 
+/// Frames that carry nothing.
+const NOTHING: usize = 300;
+
 /// Those of an answer.
 const LONG: usize = 30_000;
 
@@ -95,6 +98,30 @@ fn endpoint_of_bytes() -> SocketAddr {
     address
 }
 
+/// An endpoint that says nothing, often, before it answers.
+fn endpoint_of_nothing() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(&frame(SETTINGS, 0, 0, &[])).unwrap();
+        stream.read_exact(&mut [0; 24]).unwrap();
+        let mut head = [0; 9];
+        while stream.read_exact(&mut head).is_ok() {
+            let [_, a, b, kind, _, of @ ..] = head;
+            stream.read_exact(&mut vec![0; usize::from(u16::from_be_bytes([a, b]))]).unwrap();
+            if kind == HEADERS {
+                let of = u32::from_be_bytes(of);
+                let nothing = frame(DATA, 0, of, b"").repeat(NOTHING);
+                let answer =
+                    [frame(HEADERS, END_HEADERS, of, &[0x88]), nothing, frame(DATA, END_STREAM, of, b"end")];
+                stream.write_all(&answer.concat()).unwrap();
+            }
+        }
+    });
+    address
+}
+
 /// A client that may be sent so many bytes of an answer before it has taken them.
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 async fn client(proxy: &Proxy, window: u32) -> client::SendRequest<Bytes> {
@@ -146,6 +173,24 @@ fn an_answer_in_bytes_that_is_not_taken_leaves_its_neighbours_alone() {
         assert_eq!(other.await.expect("its neighbour is not taken").status(), StatusCode::OK);
         assert_eq!(length(long.into_body()).await, LONG);
         assert_eq!(proxy.metrics.worker(0).connected.value(), 1);
+        proxy
+    });
+}
+
+#[test]
+fn frames_with_nothing_in_them_end_no_connection() {
+    run(async {
+        let proxy = proxy(&[endpoint_of_nothing()], LocationPolicy::default(), BackendProtocol::Grpc);
+        let mut sender = client(&proxy, 65_535).await;
+        for _ in 0..3 {
+            let (answer, mut out) = sender.send_request(call("/"), false).unwrap();
+            (0..NOTHING).for_each(|_| out.send_data(Bytes::new(), false).unwrap());
+            out.send_data(Bytes::from_static(b"x"), true).unwrap();
+            let answer = answer.await.expect("it is answered");
+            assert_eq!((answer.status(), length(answer.into_body()).await), (StatusCode::OK, 3));
+        }
+        let worker = proxy.metrics.worker(0);
+        assert_eq!((worker.accepted.value(), worker.connected.value()), (1, 1));
         proxy
     });
 }

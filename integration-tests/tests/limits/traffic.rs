@@ -633,6 +633,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("codec::hpack::NUMBER", "the format"),
     ("codec::hpack::table::ENTRY", "the format"),
     ("codec::hpack::table::MOST", "the format"),
+    ("codec::heads::KIND", "the format"),
     ("codec::heads::LONGEST", "the format"),
     ("codec::heads::PREFACE", "the format"),
     ("codec::guard::EACH", "a word of octets"),
