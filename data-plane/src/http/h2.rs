@@ -38,6 +38,9 @@ mod wire;
 
 /// Requests at once on a connection (configmap.md 1.5, http2-max-concurrent-streams).
 const STREAMS: u32 = 128;
+/// Requests that a client may begin that was told goodbye: as many as it may have on their way, twice. It has heard it once it
+/// answers the question that comes with it, and who does not would go on for ever.
+const AFTER_GOODBYE: usize = 2 * STREAMS as usize;
 /// Size of a header list, in bytes, where nobody says how long a head may be.
 const HEADER_LIST: u32 = 32 * 1024;
 /// Streams that were reset before they were served; more end the connection (CVE-2023-44487).
@@ -103,6 +106,7 @@ async fn begin<S: Stream>(
         waits: Waits::Nothing,
         requests: 0,
         leaving: false,
+        since: 0,
         sent_away: false,
         is_clean: false,
     }))
@@ -149,6 +153,8 @@ pub(crate) struct Serving<S> {
     /// So far.
     requests: usize,
     leaving: bool,
+    /// Requests that were begun since its client was told so.
+    since: usize,
     sent_away: bool,
     /// It was without a request for so long that its client has read all answers.
     is_clean: bool,
@@ -320,8 +326,12 @@ impl<S: Stream> Serving<S> {
         let kept = Kept::of(size, request.headers().len());
         let request = request.map(|body| (!body.is_end_stream()).then(|| self.wire.inflow().body(body)));
         self.requests += 1;
+        self.since += usize::from(self.leaving);
         self.is_clean = false;
-        if self.waiting.is_empty() && self.fits(size) {
+        if self.since > AFTER_GOODBYE {
+            self.wire.reset();
+            self.refuse(&mut respond);
+        } else if self.waiting.is_empty() && self.fits(size) {
             match self.streams.begin(size, &local.quota) {
                 Some(counted) => self.begin(counted, request, respond),
                 None => self.refuse(&mut respond),

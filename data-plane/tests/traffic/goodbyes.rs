@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use data_plane::local::Limits;
 use socket2::SockRef;
 use test_kit::client::frames::{
-    Block, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, PREFACE, SETTINGS,
+    Block, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE, PREFACE, RESET, SETTINGS,
     WINDOW_UPDATE, frame,
 };
 
 use super::harness::*;
+use super::hostile::{Frames, get};
 
 const PING: u8 = 6;
 
@@ -159,4 +160,28 @@ fn an_upload_goes_on_after_the_goodbye() {
     let answer: Vec<_> = std::iter::from_fn(|| client.next()).filter(|(kind, ..)| *kind == DATA).collect();
     let text: Vec<u8> = answer.into_iter().flat_map(|(.., payload)| payload).collect();
     assert_eq!(text, b"10");
+}
+
+/// Its client knows of a goodbye when it answers the question that comes with it. One that answers none is not served for ever.
+#[test]
+fn who_does_not_hear_a_goodbye_is_refused_in_the_end() {
+    let origin = Origin::says("hello");
+    let proxy = Proxy::serving(Limits { requests: 3, ..Limits::default() }, &[origin.address]);
+    let mut client = Frames::new(&proxy);
+    let mut served = 0;
+    let reason = loop {
+        let stream = 2 * served + 1;
+        client.send(HEADERS, END_HEADERS | END_STREAM, stream, &get());
+        let (kind, _, payload) = std::iter::from_fn(|| client.next())
+            .find(|(kind, of, _)| *of == stream && [DATA, RESET].contains(kind))
+            .unwrap();
+        if kind == RESET {
+            break payload;
+        }
+        served += 1;
+        assert!(served < 1_000, "it is served for ever");
+    };
+    // REFUSED_STREAM: it may ask again, elsewhere.
+    assert_eq!((served, reason), (3 + 256, vec![0, 0, 0, 7]));
+    assert_eq!(origin.seen().len(), 3 + 256);
 }
