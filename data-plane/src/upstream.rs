@@ -38,8 +38,10 @@ pub(crate) mod multiplexed;
 pub(crate) mod observation;
 pub(crate) mod payload;
 pub(crate) mod pool;
+mod pulse;
 pub(crate) mod send;
 pub(crate) mod standing;
+mod tally;
 pub(crate) mod wire;
 
 pub(crate) use balance::{Tried, Turn};

@@ -40,6 +40,8 @@ mod datagrams;
 mod digests;
 #[path = "traffic/ejection.rs"]
 mod ejection;
+#[path = "traffic/endings.rs"]
+mod endings;
 #[path = "traffic/errors.rs"]
 mod errors;
 #[path = "traffic/external_names.rs"]

@@ -110,6 +110,7 @@ impl Call {
             if let Answer::Awaited(response) = &mut self.answer
                 && let Poll::Ready(response) = Pin::new(response).poll(cx)
             {
+                self.place.answered();
                 return Poll::Ready(match response {
                     _ if self.place.is_malformed() => Err((Kind::InvalidHead.into(), false)),
                     Ok(response) => Ok(response),

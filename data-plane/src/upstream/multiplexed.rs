@@ -3,18 +3,20 @@
 //! It is driven by a task of its own on the worker, which ends with the connection; a call holds a [`Place`] on it.
 //!
 //! **Invariant:** no call is begun on a connection that its endpoint has said goodbye on (GOAWAY), and no more are on it at
-//! once than the endpoint allows: before it has said how many, none joins the one it was opened for.
+//! once than the endpoint allows: before it has said how many, none joins the one it was opened for. None joins while nobody
+//! knows whether the endpoint is still there ([`pulse`](super::pulse)).
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
+use h2::{Ping, PingPong};
 use shared::budget::Held;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
@@ -23,9 +25,12 @@ use tracing::{debug, error};
 use super::flow::{Flow, Flowing, LIST};
 use super::incoming::{Inflow, UNCOUNTED};
 use super::link::{Link, Usage};
+use super::pulse::{Doubt, Next, Pulse, UNACKNOWLEDGED};
+use super::tally::{Tallied, Tally};
 use super::wire::Wire;
 use crate::codec::error::{Kind, ProxyError};
 use crate::local::isolated::isolated;
+use crate::local::timer::{Timer, Timers};
 use crate::metrics::WorkerMetrics;
 use crate::table::policy::kept::Wear;
 
@@ -54,6 +59,11 @@ pub(crate) struct Multiplexed {
     /// Told when it is open, and when it is over.
     changed: Notify,
     flow: Rc<Flow>,
+    tally: Rc<Tally>,
+    pulse: RefCell<Pulse>,
+    /// To ask the endpoint with whether it is there.
+    ping: RefCell<Option<PingPong>>,
+    timers: Rc<Timers>,
 }
 
 #[derive(Debug)]
@@ -79,7 +89,8 @@ pub(crate) enum Room {
 
 impl Multiplexed {
     /// One that is being opened.
-    pub(crate) fn opening(wear: Wear, now: Instant) -> Rc<Self> {
+    pub(crate) fn opening(wear: Wear, timers: &Rc<Timers>) -> Rc<Self> {
+        let now = timers.now();
         Rc::new(Self {
             state: RefCell::new(State::Opening),
             calls: Cell::new(0),
@@ -88,6 +99,10 @@ impl Multiplexed {
             kept: Cell::new(true),
             changed: Notify::new(),
             flow: Rc::default(),
+            tally: Rc::default(),
+            pulse: RefCell::new(Pulse::new(now)),
+            ping: RefCell::default(),
+            timers: Rc::clone(timers),
         })
     }
 
@@ -101,6 +116,7 @@ impl Multiplexed {
         metrics: &Arc<WorkerMetrics>,
     ) -> Result<(), ProxyError> {
         let (wire, descriptor) = link.into_wire();
+        wire.ends_unacknowledged(UNACKNOWLEDGED);
         let handshake = Builder::new()
             .enable_push(false)
             .initial_window_size(STREAM_WINDOW)
@@ -111,12 +127,17 @@ impl Multiplexed {
             .max_send_buffer_size(SEND_BUFFER)
             // Those that are small are counted before it sees them, and cost no call its connection.
             .data_frame_budget(UNCOUNTED)
-            .handshake::<Flowing<Wire>, Bytes>(Flowing::new(wire, &self.flow));
+            .handshake::<Flowing<Tallied<Wire>>, Bytes>(Flowing::new(
+                Tallied::new(wire, &self.tally),
+                &self.flow,
+            ));
         let (sender, mut connection) =
             handshake.await.map_err(|error| ProxyError::of(Kind::Closed, error))?;
         *self.state.borrow_mut() = State::Open(sender);
+        *self.ping.borrow_mut() = connection.ping_pong();
         let (shared, metrics) = (Rc::clone(self), Arc::clone(metrics));
         spawn_local(async move {
+            let timer = shared.timers.timer();
             let driven = poll_fn(|cx| {
                 let polled = Pin::new(&mut connection).poll(cx);
                 shared.look(cx);
@@ -124,6 +145,10 @@ impl Multiplexed {
                 if polled.is_pending() && inflow.is_full() {
                     inflow.gather();
                     cx.waker().wake_by_ref();
+                }
+                if polled.is_pending() && shared.is_dead(&timer, cx) {
+                    debug!("an endpoint does not answer on its HTTP/2 connection");
+                    return Poll::Ready(Ok(()));
                 }
                 polled
             });
@@ -149,7 +174,9 @@ impl Multiplexed {
             State::Open(_) if !self.usage.borrow().lasts(now) => Room::Never,
             State::Open(sender) => match sender.current_max_send_streams() {
                 0 => Room::Soon,
-                most if self.calls.get() < most.min(STREAMS) => Room::Now,
+                most if self.calls.get() < most.min(STREAMS) && self.pulse.borrow().is_trusted(now) => {
+                    Room::Now
+                }
                 _ => Room::Full,
             },
         }
@@ -168,9 +195,10 @@ impl Multiplexed {
 
     /// A place for one more call.
     pub(crate) fn join(self: &Rc<Self>, reused: bool) -> Place {
-        self.calls.set(self.calls.get() + 1);
+        let before = self.calls.replace(self.calls.get() + 1);
         self.usage.borrow_mut().count();
-        Place { shared: Rc::clone(self), stream: Cell::new(0), reused }
+        self.listen().begun(before == 0, self.timers.now());
+        Place { shared: Rc::clone(self), stream: Cell::new(0), is_answered: Cell::new(false), reused }
     }
 
     /// It is for one call alone.
@@ -199,6 +227,53 @@ impl Multiplexed {
         self.calls.get() == 0 && matches!(&*self.state.borrow(), State::Open(_))
     }
 
+    /// What is known of the other end by now.
+    fn listen(&self) -> RefMut<'_, Pulse> {
+        let mut pulse = self.pulse.borrow_mut();
+        pulse.heard(self.tally.received(), self.tally.answers(), self.timers.now());
+        pulse
+    }
+
+    /// A call ends that nothing came for.
+    fn given_up(&self) {
+        let doubt = self.listen().given_up(self.timers.now());
+        match doubt {
+            Doubt::None => {}
+            Doubt::Ask => self.ask(),
+            Doubt::Leave => self.end(),
+        }
+    }
+
+    /// Asks the endpoint whether it is there.
+    fn ask(&self) {
+        if let Some(ping) = &mut *self.ping.borrow_mut() {
+            // The answer to the question before is of no use any more; while there is none, that one stands.
+            let _ = ping.poll_pong(&mut Context::from_waker(Waker::noop()));
+            let _ = ping.send_ping(Ping::opaque());
+        }
+    }
+
+    /// Whether the endpoint is found not to be there. The task is woken when it has to look again.
+    fn is_dead(&self, timer: &Timer, cx: &mut Context<'_>) -> bool {
+        loop {
+            let now = self.timers.now();
+            let next = self.listen().next(self.calls.get() > 0, now);
+            match next {
+                Next::Dead => return true,
+                Next::Ask => self.ask(),
+                Next::Wait(None) => {
+                    timer.disarm();
+                    return false;
+                }
+                Next::Wait(Some(until)) => {
+                    timer.arm(until.duration_since(now));
+                    let _ = timer.poll_elapsed(cx);
+                    return false;
+                }
+            }
+        }
+    }
+
     /// Looks at what the endpoint has said since the last time.
     fn look(&self, cx: &mut Context<'_>) {
         let over = match &mut *self.state.borrow_mut() {
@@ -218,6 +293,7 @@ impl Multiplexed {
 pub(crate) struct Place {
     shared: Rc<Multiplexed>,
     stream: Cell<u32>,
+    is_answered: Cell<bool>,
     /// Whether the connection was there before.
     pub(crate) reused: bool,
 }
@@ -251,6 +327,11 @@ impl Place {
         self.shared.flow.inflow()
     }
 
+    /// Something came for the call, or its connection has ended.
+    pub(super) fn answered(&self) {
+        self.is_answered.set(true);
+    }
+
     /// The connection takes no other call.
     pub(crate) fn spoil(&self) {
         self.shared.end();
@@ -262,6 +343,9 @@ impl Drop for Place {
         self.shared.flow.inbound().forget(self.stream.get());
         self.shared.calls.set(self.shared.calls.get() - 1);
         self.shared.idle.set(shared::clock::now());
+        if !self.is_answered.get() {
+            self.shared.given_up();
+        }
         if !self.shared.kept.get() {
             self.shared.end();
         }

@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice, Read};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use socket2::SockRef;
 use std::mem::MaybeUninit;
@@ -33,6 +34,11 @@ impl Wire {
             Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.get_ref().0,
         }
+    }
+
+    /// It ends when what was sent is not acknowledged for so long. Where the kernel cannot do that, it is as it was.
+    pub(super) fn ends_unacknowledged(&self, after: Duration) {
+        let _ = SockRef::from(self.tcp()).set_tcp_user_timeout(Some(after));
     }
 
     /// Ready when a read is worth a buffer. Of TLS that is not known before it is read.

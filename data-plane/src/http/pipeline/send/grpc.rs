@@ -238,7 +238,7 @@ async fn place(
         server.local.metrics.reused.add(1);
         return Ok(place);
     }
-    let opening = Opening(Multiplexed::opening(way.wear, now));
+    let opening = Opening(Multiplexed::opening(way.wear, &server.local.timers));
     if !server.upstreams.borrow_mut().share(cell.id, endpoint, way.manner(), &opening.0) {
         opening.0.keep_not();
     }

@@ -1,0 +1,195 @@
+//! Connections that calls to an endpoint share and that come to no good end: what becomes of the calls that follow.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::Reason;
+use h2::client::SendRequest;
+use http::StatusCode;
+use shared::policy::{BackendProtocol, LocationPolicy};
+use test_kit::client::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
+
+use super::grpc::{call, proxy, run, sender};
+use super::harness::*;
+
+const PING: u8 = 6;
+const ACK: u8 = 1;
+
+/// An endpoint that does as it is told.
+struct Scripted {
+    address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+}
+
+/// A frame that an endpoint is sent.
+struct Frame {
+    /// The number of its connection, from 0 on.
+    connection: usize,
+    kind: u8,
+    flags: u8,
+    stream: u32,
+    payload: Vec<u8>,
+}
+
+impl Frame {
+    /// Whether it is the last one of a call.
+    fn ends(&self) -> bool {
+        matches!(self.kind, HEADERS | DATA) && self.flags & END_STREAM != 0
+    }
+
+    /// A good answer to its call.
+    fn good(&self) -> Vec<u8> {
+        // `:status: 200` of the static table.
+        frame(HEADERS, END_HEADERS | END_STREAM, self.stream, &[0x88])
+    }
+}
+
+impl Scripted {
+    /// What it says to each frame; `None`: nothing any more, and it does not listen either.
+    fn new(script: impl Fn(&Frame) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (script, count) = (Arc::new(script), Arc::clone(&connections));
+        thread::spawn(move || {
+            while let Ok((stream, _)) = listener.accept() {
+                let (script, number) = (Arc::clone(&script), count.fetch_add(1, Ordering::Relaxed));
+                thread::spawn(move || converse(stream, number, &*script));
+            }
+        });
+        Self { address, connections }
+    }
+
+    fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+fn converse(mut stream: TcpStream, connection: usize, script: &dyn Fn(&Frame) -> Option<Vec<u8>>) {
+    if stream.read_exact(&mut [0; 24]).is_err() {
+        return;
+    }
+    while let Some(frame) = next(&mut stream, connection) {
+        let Some(said) = script(&frame) else {
+            thread::sleep(PATIENCE);
+            return;
+        };
+        if stream.write_all(&said).is_err() {
+            return;
+        }
+    }
+}
+
+fn next(stream: &mut TcpStream, connection: usize) -> Option<Frame> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).ok()?;
+    let [a, b, c, kind, flags, of @ ..] = head;
+    let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+    stream.read_exact(&mut payload).ok()?;
+    Some(Frame { connection, kind, flags, stream: u32::from_be_bytes(of), payload })
+}
+
+/// What an endpoint says of itself: to SETTINGS its own, with these settings, and an acknowledgement; to PING that it is there.
+fn polite(frame: &Frame, settings: &[u8]) -> Vec<u8> {
+    match (frame.kind, frame.flags & ACK) {
+        (SETTINGS, 0) => [self::frame(SETTINGS, 0, 0, settings), self::frame(SETTINGS, ACK, 0, &[])].concat(),
+        (PING, 0) => self::frame(PING, ACK, 0, &frame.payload),
+        _ => Vec::new(),
+    }
+}
+
+/// One call with a body of so many bytes; its status.
+async fn ask(sender: &mut SendRequest<Bytes>, bytes: usize) -> StatusCode {
+    let (response, mut out) = sender.send_request(call("/"), false).unwrap();
+    out.send_data(vec![b'x'; bytes].into(), true).unwrap();
+    response.await.unwrap().status()
+}
+
+/// A proxy whose endpoint has so many seconds to answer.
+fn patient(endpoint: &Scripted, seconds: u32) -> Proxy {
+    let policy = LocationPolicy {
+        proxy_read_timeout: Some(seconds),
+        proxy_send_timeout: Some(seconds),
+        ..LocationPolicy::default()
+    };
+    proxy(&[endpoint.address], policy, BackendProtocol::Grpc)
+}
+
+/// An endpoint whose first connection goes dead without a word when it is told.
+fn dying() -> (Scripted, Arc<AtomicBool>) {
+    let dies = Arc::new(AtomicBool::new(false));
+    let dead = Arc::clone(&dies);
+    let endpoint = Scripted::new(move |frame| {
+        if frame.connection == 0 && dead.load(Ordering::Relaxed) {
+            return None;
+        }
+        Some(if frame.ends() { frame.good() } else { polite(frame, &[]) })
+    });
+    (endpoint, dies)
+}
+
+#[test]
+fn a_connection_that_died_without_a_word_costs_one_call() {
+    run(async {
+        let (endpoint, dies) = dying();
+        let proxy = patient(&endpoint, 1);
+        let mut sender = sender(&proxy).await;
+        assert_eq!(ask(&mut sender, 5).await, 200);
+        dies.store(true, Ordering::Relaxed);
+        assert_eq!(ask(&mut sender, 5).await, 504);
+        for _ in 0..3 {
+            assert_eq!(ask(&mut sender, 5).await, 200);
+        }
+        assert_eq!(endpoint.connections(), 2);
+        proxy
+    });
+}
+
+#[test]
+fn clients_that_give_up_leave_a_dead_connection_to_itself() {
+    run(async {
+        let (endpoint, dies) = dying();
+        let proxy = patient(&endpoint, 60);
+        let mut sender = sender(&proxy).await;
+        assert_eq!(ask(&mut sender, 5).await, 200);
+        dies.store(true, Ordering::Relaxed);
+        let (response, mut out) = sender.send_request(call("/"), false).unwrap();
+        out.send_data(Bytes::from_static(b"x"), true).unwrap();
+        assert!(tokio::time::timeout(Duration::from_secs(1), response).await.is_err());
+        out.send_reset(Reason::CANCEL);
+        drop(out);
+        // It is heard of before the next one is begun.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(ask(&mut sender, 5).await, 200);
+        assert_eq!(endpoint.connections(), 2);
+        proxy
+    });
+}
+
+#[test]
+fn an_endpoint_that_is_slow_and_there_is_asked_and_keeps_its_connection() {
+    run(async {
+        let questions = Arc::new(AtomicUsize::new(0));
+        let is_slow = Arc::new(AtomicBool::new(true));
+        let (asked, slow) = (Arc::clone(&questions), Arc::clone(&is_slow));
+        let endpoint = Scripted::new(move |frame| {
+            asked.fetch_add(usize::from(frame.kind == PING && frame.flags & ACK == 0), Ordering::Relaxed);
+            let answers = frame.ends() && !slow.load(Ordering::Relaxed);
+            Some(if answers { frame.good() } else { polite(frame, &[]) })
+        });
+        let proxy = patient(&endpoint, 1);
+        let mut sender = sender(&proxy).await;
+        assert_eq!(ask(&mut sender, 5).await, 504);
+        is_slow.store(false, Ordering::Relaxed);
+        // The answer to the question is on its way.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(ask(&mut sender, 5).await, 200);
+        assert_eq!((endpoint.connections(), questions.load(Ordering::Relaxed)), (1, 1));
+        proxy
+    });
+}
