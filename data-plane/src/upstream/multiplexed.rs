@@ -99,7 +99,7 @@ impl Multiplexed {
             kept: Cell::new(true),
             changed: Notify::new(),
             flow: Rc::default(),
-            tally: Rc::default(),
+            tally: Rc::new(Tally::new(timers)),
             pulse: RefCell::new(Pulse::new(now)),
             ping: RefCell::default(),
             timers: Rc::clone(timers),
@@ -171,7 +171,7 @@ impl Multiplexed {
         match &*self.state.borrow() {
             State::Opening => Room::Soon,
             State::Over => Room::Never,
-            State::Open(_) if !self.usage.borrow().lasts(now) => Room::Never,
+            State::Open(_) if !self.usage.borrow().lasts(now) || self.tally.is_worn() => Room::Never,
             State::Open(sender) => match sender.current_max_send_streams() {
                 0 => Room::Soon,
                 most if self.calls.get() < most.min(STREAMS) && self.pulse.borrow().is_trusted(now) => {

@@ -2,28 +2,51 @@
 //!
 //! **Invariant:** however the bytes are cut, the same is counted.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::codec::frame::HEADER;
+use crate::local::timer::Timers;
+
+/// Streams that we may reset within a period; then the connection takes no more calls. Netty closes one for more than 200 in 30 s, and as
+/// many as were reset may be on it yet.
+const RESETS: usize = 100;
+const PERIOD: Duration = Duration::from_secs(30);
 
 /// Kinds of frames (RFC 9113 section 6).
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+
+/// What is said before the first frame (RFC 9113 section 3.4).
+const PREFACE: u64 = 24;
 
 /// What was counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tally {
+    timers: Rc<Timers>,
     received: Cell<u64>,
     answers: Cell<u64>,
+    /// When the last streams were reset.
+    resets: RefCell<VecDeque<Instant>>,
+    is_worn: Cell<bool>,
 }
 
 impl Tally {
+    /// Of a connection that nothing was said on.
+    pub(super) fn new(timers: &Rc<Timers>) -> Self {
+        let [received, answers] = Default::default();
+        let (resets, is_worn) = Default::default();
+        Self { timers: Rc::clone(timers), received, answers, resets, is_worn }
+    }
+
     /// Bytes that came.
     pub(super) fn received(&self) -> u64 {
         self.received.get()
@@ -32,6 +55,23 @@ impl Tally {
     /// Frames that came and are part of an answer.
     pub(super) fn answers(&self) -> u64 {
         self.answers.get()
+    }
+
+    /// Whether so many streams were reset that its endpoint may soon have enough.
+    pub(super) fn is_worn(&self) -> bool {
+        self.is_worn.get()
+    }
+
+    fn went(&self, frame: &Frame) {
+        if frame.kind == RESET {
+            let now = self.timers.now();
+            let mut resets = self.resets.borrow_mut();
+            resets.push_back(now);
+            if resets.len() >= RESETS {
+                let first = resets.pop_front().unwrap_or(now);
+                self.is_worn.set(self.is_worn.get() || now.duration_since(first) < PERIOD);
+            }
+        }
     }
 
     fn came(&self, frame: &Frame) {
@@ -84,19 +124,21 @@ impl Scan {
 pub(super) struct Tallied<W> {
     wire: W,
     read: Scan,
+    written: Scan,
     tally: Rc<Tally>,
 }
 
 impl<W> Tallied<W> {
     /// One that nothing was said on.
     pub(super) fn new(wire: W, tally: &Rc<Tally>) -> Self {
-        Self { wire, read: Scan::default(), tally: Rc::clone(tally) }
+        let written = Scan { skip: PREFACE, ..Scan::default() };
+        Self { wire, read: Scan::default(), written, tally: Rc::clone(tally) }
     }
 }
 
 impl<W: AsyncRead + Unpin> AsyncRead for Tallied<W> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Self { wire, read, tally } = self.get_mut();
+        let Self { wire, read, tally, .. } = self.get_mut();
         let before = into.filled().len();
         ready!(Pin::new(wire).poll_read(cx, into))?;
         let came = &into.filled()[before..];
@@ -108,7 +150,10 @@ impl<W: AsyncRead + Unpin> AsyncRead for Tallied<W> {
 
 impl<W: AsyncWrite + Unpin> AsyncWrite for Tallied<W> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().wire).poll_write(cx, bytes)
+        let Self { wire, written, tally, .. } = self.get_mut();
+        let count = ready!(Pin::new(wire).poll_write(cx, bytes))?;
+        written.pass(&bytes[..count], |frame| tally.went(frame));
+        Poll::Ready(Ok(count))
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -124,7 +169,15 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Tallied<W> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().wire).poll_write_vectored(cx, slices)
+        let Self { wire, written, tally, .. } = self.get_mut();
+        let count = ready!(Pin::new(wire).poll_write_vectored(cx, slices))?;
+        let mut left = count;
+        for slice in slices {
+            let some = left.min(slice.len());
+            written.pass(&slice[..some], |frame| tally.went(frame));
+            left -= some;
+        }
+        Poll::Ready(Ok(count))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -12,7 +12,7 @@ use h2::Reason;
 use h2::client::SendRequest;
 use http::StatusCode;
 use shared::policy::{BackendProtocol, LocationPolicy};
-use test_kit::client::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame};
+use test_kit::client::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, RESET, SETTINGS, frame};
 
 use super::grpc::{call, proxy, run, sender};
 use super::harness::*;
@@ -190,6 +190,39 @@ fn an_endpoint_that_is_slow_and_there_is_asked_and_keeps_its_connection() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(ask(&mut sender, 5).await, 200);
         assert_eq!((endpoint.connections(), questions.load(Ordering::Relaxed)), (1, 1));
+        proxy
+    });
+}
+
+#[test]
+fn a_connection_of_which_many_calls_were_cancelled_takes_no_more_and_keeps_those_it_has() {
+    run(async {
+        // Answers are begun on the first connection, and end on others.
+        let resets = Arc::new(AtomicUsize::new(0));
+        let reset = Arc::clone(&resets);
+        let endpoint = Scripted::new(move |frame| {
+            reset.fetch_add(usize::from(frame.kind == RESET), Ordering::Relaxed);
+            Some(match (frame.connection, frame.kind) {
+                (0, HEADERS) => self::frame(HEADERS, END_HEADERS, frame.stream, &[0x88]),
+                (1.., _) if frame.ends() => frame.good(),
+                _ => polite(frame, &[]),
+            })
+        });
+        let proxy = patient(&endpoint, 60);
+        let mut sender = sender(&proxy).await;
+        let mut first = sender.send_request(call("/"), true).unwrap().0.await.unwrap().into_body();
+        for number in 1..=100 {
+            let (response, mut out) = sender.send_request(call("/"), false).unwrap();
+            assert_eq!(response.await.unwrap().status(), 200);
+            out.send_reset(Reason::CANCEL);
+            while resets.load(Ordering::Relaxed) < number {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+        assert_eq!(endpoint.connections(), 1);
+        assert_eq!(ask(&mut sender, 5).await, 200);
+        assert_eq!(endpoint.connections(), 2);
+        assert!(tokio::time::timeout(Duration::from_millis(100), first.data()).await.is_err());
         proxy
     });
 }

@@ -115,6 +115,14 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
+        "calls that are cancelled on a connection that calls share",
+        &["upstream::tally::RESETS", "upstream::tally::PERIOD"],
+        &[
+            "a_connection_is_worn_by_a_hundred_resets_in_thirty_seconds",
+            "a_connection_of_which_many_calls_were_cancelled_takes_no_more_and_keeps_those_it_has",
+        ],
+    ),
+    Row(
         "bytes held for clients",
         &["http::pipeline::log::REQUEST", "local::quota::STEP"],
         &[
@@ -728,5 +736,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("upstream::allowance::TRY", "the parts of a try"),
     ("upstream::incoming::LEAST", "the format"),
     ("upstream::incoming::UNCOUNTED", "no limit, for there is one before it"),
+    ("upstream::tally::PREFACE", "the format"),
     ("table::ticket_keys::NAME", "the format"),
 ];

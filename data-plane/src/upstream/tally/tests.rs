@@ -7,12 +7,35 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
 }
 
+fn tally() -> Tally {
+    Tally::new(&Timers::new(shared::clock::now()))
+}
+
 #[test]
 fn parts_of_answers_are_counted() {
     let bytes = [frame(4, 0, 0, &[0; 12]), frame(HEADERS, 4, 1, b"x"), frame(DATA, 1, 1, &[1; 700])].concat();
     for cut in [1, 2, 9, 10, 13, bytes.len()] {
-        let (tally, mut scan) = (Tally::default(), Scan::default());
+        let (tally, mut scan) = (tally(), Scan::default());
         bytes.chunks(cut).for_each(|part| scan.pass(part, |frame| tally.came(frame)));
         assert_eq!(tally.answers(), 2, "{cut}");
     }
+}
+
+#[test]
+fn a_connection_is_worn_by_a_hundred_resets_in_thirty_seconds() {
+    let start = shared::clock::now();
+    let tally = Tally::new(&Timers::new(start));
+    let reset = frame(RESET, 0, 1, &8_u32.to_be_bytes());
+    let mut scan = Scan { skip: PREFACE, ..Scan::default() };
+    scan.pass(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", |_| panic!("no frame"));
+    let mut at = |time| {
+        tally.timers.tick(start + time);
+        reset.chunks(5).for_each(|part| scan.pass(part, |frame| tally.went(frame)));
+        tally.is_worn()
+    };
+    let slowly = PERIOD / RESETS as u32;
+    assert!((0..300).all(|number| !at(slowly * number * 11 / 10)));
+    let later = slowly * 600;
+    assert_eq!((0..).take_while(|number| !at(later + slowly / 2 * *number)).count(), RESETS - 1);
+    assert!(at(later + 10 * PERIOD), "for good");
 }
