@@ -202,25 +202,26 @@ impl<C: Reusable> Upstreams<C> {
         None
     }
 
-    /// A connection to an endpoint that takes one more call, or will soon say whether it does; the fullest one, so that
+    /// A connection to an endpoint that takes one more call, with a body or without one, or will soon say whether it does; the fullest one, so that
     /// others grow idle and go.
     pub(crate) fn join(
         &mut self,
         cell: u64,
         endpoint: &Endpoint,
         manner: Manner,
+        has_body: bool,
         now: Instant,
     ) -> Option<(Rc<Multiplexed>, Room)> {
         let backend = self.backends[part_of(cell)].get_mut(&cell)?;
         let shared = backend.shared.get_mut(&(endpoint.id, manner))?;
         shared.retain(|it| {
-            let lasts = it.room(now) != Room::Never;
+            let lasts = it.room(has_body, now) != Room::Never;
             if !lasts {
                 it.end();
             }
             lasts
         });
-        let rooms = || shared.iter().map(|it| (it, it.room(now)));
+        let rooms = || shared.iter().map(|it| (it, it.room(has_body, now)));
         let found = rooms()
             .find(|(_, room)| *room == Room::Now)
             .or_else(|| rooms().find(|(_, room)| *room == Room::Soon));

@@ -166,18 +166,18 @@ impl Multiplexed {
         Ok(())
     }
 
-    /// Whether one more call may begin.
-    pub(crate) fn room(&self, now: Instant) -> Room {
+    /// Whether one more call may begin, with a body or without one.
+    pub(crate) fn room(&self, has_body: bool, now: Instant) -> Room {
         match &*self.state.borrow() {
             State::Opening => Room::Soon,
             State::Over => Room::Never,
             State::Open(_) if !self.usage.borrow().lasts(now) || self.tally.is_worn() => Room::Never,
             State::Open(sender) => match sender.current_max_send_streams() {
                 0 => Room::Soon,
-                most if self.calls.get() < most.min(STREAMS) && self.pulse.borrow().is_trusted(now) => {
-                    Room::Now
-                }
-                _ => Room::Full,
+                most if self.calls.get() >= most.min(STREAMS) => Room::Full,
+                _ if !self.pulse.borrow().is_trusted(now) => Room::Full,
+                _ if has_body && self.tally.is_used_up(now) => Room::Full,
+                _ => Room::Now,
             },
         }
     }
@@ -186,7 +186,7 @@ impl Multiplexed {
     pub(crate) async fn opened(&self, now: Instant) {
         loop {
             let changed = self.changed.notified();
-            if self.room(now) != Room::Soon {
+            if self.room(false, now) != Room::Soon {
                 return;
             }
             changed.await;
@@ -215,7 +215,7 @@ impl Multiplexed {
     /// Whether it is of no use any more, or nobody has used it for so long.
     pub(crate) fn is_done(&self, now: Instant, idle: Duration) -> bool {
         let unused = || self.calls.get() == 0 && now.duration_since(self.idle.get()) >= idle;
-        match self.room(now) {
+        match self.room(false, now) {
             Room::Never => true,
             Room::Now => unused(),
             Room::Soon | Room::Full => false,

@@ -20,10 +20,22 @@ use crate::local::timer::Timers;
 const RESETS: usize = 100;
 const PERIOD: Duration = Duration::from_secs(30);
 
+/// A connection that takes less than a frame of bodies yet, and has said nothing about it for so long, is used up by somebody who
+/// is not read.
+const FRAME: i64 = 16_384;
+const STUCK: Duration = Duration::from_millis(200);
+
 /// Kinds of frames (RFC 9113 section 6).
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RESET: u8 = 3;
+const WINDOW_UPDATE: u8 = 8;
+
+/// What may be sent of bodies at first (RFC 9113 section 6.9.2).
+const WINDOW: i64 = 65_535;
+
+/// Bytes behind a frame's header that are looked at.
+const FIRST: usize = 4;
 
 /// What is said before the first frame (RFC 9113 section 3.4).
 const PREFACE: u64 = 24;
@@ -37,6 +49,9 @@ pub(super) struct Tally {
     /// When the last streams were reset.
     resets: RefCell<VecDeque<Instant>>,
     is_worn: Cell<bool>,
+    /// What may be sent of bodies yet, and when its end last moved while it was used up.
+    window: Cell<i64>,
+    used_up: Cell<Option<Instant>>,
 }
 
 impl Tally {
@@ -44,7 +59,8 @@ impl Tally {
     pub(super) fn new(timers: &Rc<Timers>) -> Self {
         let [received, answers] = Default::default();
         let (resets, is_worn) = Default::default();
-        Self { timers: Rc::clone(timers), received, answers, resets, is_worn }
+        let (window, used_up) = (Cell::new(WINDOW), Cell::default());
+        Self { timers: Rc::clone(timers), received, answers, resets, is_worn, window, used_up }
     }
 
     /// Bytes that came.
@@ -62,21 +78,46 @@ impl Tally {
         self.is_worn.get()
     }
 
+    /// Whether a body would wait for others that are not read.
+    pub(super) fn is_used_up(&self, now: Instant) -> bool {
+        self.used_up.get().is_some_and(|since| now.duration_since(since) >= STUCK)
+    }
+
     fn went(&self, frame: &Frame) {
-        if frame.kind == RESET {
-            let now = self.timers.now();
-            let mut resets = self.resets.borrow_mut();
-            resets.push_back(now);
-            if resets.len() >= RESETS {
-                let first = resets.pop_front().unwrap_or(now);
-                self.is_worn.set(self.is_worn.get() || now.duration_since(first) < PERIOD);
-            }
+        match frame.kind {
+            DATA => self.moved(-i64::from(frame.length)),
+            RESET => self.reset(),
+            _ => {}
         }
     }
 
     fn came(&self, frame: &Frame) {
-        if matches!(frame.kind, DATA | HEADERS) {
-            self.answers.set(self.answers.get() + 1);
+        match frame.kind {
+            DATA | HEADERS => self.answers.set(self.answers.get() + 1),
+            WINDOW_UPDATE if frame.stream == 0 => {
+                self.moved(i64::from(u32::from_be_bytes(frame.first) & 0x7fff_ffff));
+            }
+            _ => {}
+        }
+    }
+
+    fn reset(&self) {
+        let now = self.timers.now();
+        let mut resets = self.resets.borrow_mut();
+        resets.push_back(now);
+        if resets.len() >= RESETS {
+            let first = resets.pop_front().unwrap_or(now);
+            self.is_worn.set(self.is_worn.get() || now.duration_since(first) < PERIOD);
+        }
+    }
+
+    fn moved(&self, by: i64) {
+        let window = self.window.get() + by;
+        self.window.set(window);
+        match window < FRAME {
+            true if by > 0 || self.used_up.get().is_none() => self.used_up.set(Some(self.timers.now())),
+            true => {}
+            false => self.used_up.set(None),
         }
     }
 }
@@ -84,6 +125,10 @@ impl Tally {
 /// A frame, as far as anybody here asks.
 struct Frame {
     kind: u8,
+    length: u32,
+    stream: u32,
+    /// What it begins with, behind its header.
+    first: [u8; FIRST],
 }
 
 /// A place in a stream of frames, which tells of each one.
@@ -91,7 +136,7 @@ struct Frame {
 struct Scan {
     /// Bytes until the next one.
     skip: u64,
-    begin: [u8; HEADER],
+    begin: [u8; HEADER + FIRST],
     /// Bytes of its begin that are here.
     have: usize,
 }
@@ -105,17 +150,27 @@ impl Scan {
                 bytes = &bytes[some..];
                 continue;
             }
-            let some = (HEADER - self.have).min(bytes.len());
+            let some = (self.wanted() - self.have).min(bytes.len());
             self.begin[self.have..self.have + some].copy_from_slice(&bytes[..some]);
             self.have += some;
             bytes = &bytes[some..];
-            if self.have < HEADER {
+            if self.have < HEADER || self.have < self.wanted() {
                 continue;
             }
-            self.have = 0;
-            let [a, b, c, kind, ..] = self.begin;
-            self.skip = u64::from(u32::from_be_bytes([0, a, b, c]));
-            seen(&Frame { kind });
+            let [a, b, c, kind, _, d, e, f, g, first @ ..] = self.begin;
+            let length = u32::from_be_bytes([0, a, b, c]);
+            self.skip = u64::from(length) - (self.have - HEADER) as u64;
+            (self.have, self.begin) = (0, [0; HEADER + FIRST]);
+            seen(&Frame { kind, length, stream: u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff, first });
+        }
+    }
+
+    /// Bytes of a frame's begin that are looked at: what it has of them.
+    fn wanted(&self) -> usize {
+        match self.begin {
+            _ if self.have < HEADER => HEADER,
+            [0, 0, length, ..] => HEADER + FIRST.min(length.into()),
+            _ => HEADER + FIRST,
         }
     }
 }

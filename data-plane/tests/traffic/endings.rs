@@ -226,3 +226,33 @@ fn a_connection_of_which_many_calls_were_cancelled_takes_no_more_and_keeps_those
         proxy
     });
 }
+
+#[test]
+fn a_call_that_is_not_read_holds_up_no_other_one() {
+    run(async {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let took = Arc::clone(&taken);
+        // It takes what the window has at first, and never any more.
+        let endpoint = Scripted::new(move |frame| {
+            if frame.kind == DATA && frame.connection == 0 {
+                took.fetch_add(frame.payload.len(), Ordering::Relaxed);
+            }
+            Some(if frame.ends() { frame.good() } else { polite(frame, &[]) })
+        });
+        let proxy = patient(&endpoint, 3);
+        let mut sender = sender(&proxy).await;
+        let (_stuck, mut out) = sender.send_request(call("/"), false).unwrap();
+        out.send_data(vec![b'x'; 100_000].into(), false).unwrap();
+        while taken.load(Ordering::Relaxed) < 65_535 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        // That may be for a moment.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(ask(&mut sender, 5).await, 200);
+        assert_eq!(ask(&mut sender, 5).await, 200);
+        assert_eq!(endpoint.connections(), 2);
+        let (response, _) = sender.send_request(call("/"), true).unwrap();
+        assert_eq!((response.await.unwrap().status(), endpoint.connections()), (StatusCode::OK, 2));
+        proxy
+    });
+}

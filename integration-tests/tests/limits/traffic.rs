@@ -123,6 +123,11 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
+        "bodies that an endpoint does not read, on a connection that calls share",
+        &["upstream::tally::FRAME", "upstream::tally::STUCK"],
+        &["bodies_that_are_not_read_use_a_connection_up", "a_call_that_is_not_read_holds_up_no_other_one"],
+    ),
+    Row(
         "bytes held for clients",
         &["http::pipeline::log::REQUEST", "local::quota::STEP"],
         &[
@@ -736,6 +741,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("upstream::allowance::TRY", "the parts of a try"),
     ("upstream::incoming::LEAST", "the format"),
     ("upstream::incoming::UNCOUNTED", "no limit, for there is one before it"),
+    ("upstream::tally::FIRST", "what is looked at"),
     ("upstream::tally::PREFACE", "the format"),
     ("table::ticket_keys::NAME", "the format"),
 ];

@@ -39,3 +39,32 @@ fn a_connection_is_worn_by_a_hundred_resets_in_thirty_seconds() {
     assert_eq!((0..).take_while(|number| !at(later + slowly / 2 * *number)).count(), RESETS - 1);
     assert!(at(later + 10 * PERIOD), "for good");
 }
+
+#[test]
+fn bodies_that_are_not_read_use_a_connection_up() {
+    let start = shared::clock::now();
+    for cut in [1, 2, 9, 10, 13, 20_000] {
+        let tally = Tally::new(&Timers::new(start));
+        let (mut written, mut read) = (Scan::default(), Scan::default());
+        let mut sends = |bytes: usize| {
+            let frame = frame(DATA, 0, 1, &vec![8; bytes]);
+            frame.chunks(cut).for_each(|part| written.pass(part, |frame| tally.went(frame)));
+        };
+        let mut allows = |stream, bytes: u32| {
+            let update = [frame(6, 0, 0, &[8; 8]), frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())];
+            update.concat().chunks(cut).for_each(|part| read.pass(part, |frame| tally.came(frame)));
+        };
+        (0..3).for_each(|_| sends(16_000));
+        assert!(!tally.is_used_up(start + 9 * STUCK), "{cut}: there is room for a frame");
+        sends(16_000);
+        assert!(!tally.is_used_up(start + STUCK / 2), "{cut}: that may be for a moment");
+        assert!(tally.is_used_up(start + STUCK));
+        allows(1, 30_000);
+        assert!(tally.is_used_up(start + STUCK), "{cut}: that was for a stream");
+        tally.timers.tick(start + STUCK);
+        allows(0, 1);
+        assert!(!tally.is_used_up(start + STUCK), "{cut}: it goes on");
+        allows(0, 30_000);
+        assert!(!tally.is_used_up(start + 9 * STUCK));
+    }
+}

@@ -117,6 +117,7 @@ struct Asking {
     endpoint: Option<Arc<Endpoint>>,
     /// The time of the present try.
     observed: Option<Box<Observation>>,
+    has_body: bool,
     /// Set after a shared connection turned out over.
     fresh: bool,
 }
@@ -136,6 +137,7 @@ impl Asking {
             passed_by: 0,
             endpoint: None,
             observed: None,
+            has_body: !exchange.head.framing.is_empty(),
             fresh: false,
         }
     }
@@ -156,7 +158,8 @@ impl Asking {
             exchange.info.attempts.asked(&endpoint);
             self.observed = Observation::begin(exchange.turn, &endpoint);
             let limit = exchange.timeouts.connect;
-            let connecting = place(exchange.call, limit, cell, (&endpoint, &self.way), self.fresh);
+            let kept = (!self.fresh).then_some(self.has_body);
+            let connecting = place(exchange.call, limit, cell, (&endpoint, &self.way), kept);
             let connected = connecting.await;
             self.endpoint = Some(endpoint);
             match connected {
@@ -224,17 +227,19 @@ impl Asking {
     }
 }
 
-/// A place for a call on a connection to an endpoint: on one that is there, unless it is to be `fresh`, else on a new one.
+/// A place for a call on a connection to an endpoint: on one that is there and takes a call, with a body or without one as `kept`
+/// says, else on a new one.
 async fn place(
     call: pipeline::Call<'_>,
     limit: Duration,
     cell: &BackendCell,
     (endpoint, way): (&Endpoint, &Way),
-    fresh: bool,
+    kept: Option<bool>,
 ) -> Result<Place, ProxyError> {
     let server = call.server;
-    let now = server.local.timers.now();
-    if !fresh && let Some(place) = join(call, limit, cell, (endpoint, way), now).await {
+    if let Some(has_body) = kept
+        && let Some(place) = join(call, limit, cell, (endpoint, way), has_body).await
+    {
         server.local.metrics.reused.add(1);
         return Ok(place);
     }
@@ -253,11 +258,13 @@ async fn join(
     limit: Duration,
     cell: &BackendCell,
     (endpoint, way): (&Endpoint, &Way),
-    now: Instant,
+    has_body: bool,
 ) -> Option<Place> {
+    let now = call.server.local.timers.now();
     let mut waited = false;
     loop {
-        let joined = call.server.upstreams.borrow_mut().join(cell.id, endpoint, way.manner(), now)?;
+        let joined =
+            call.server.upstreams.borrow_mut().join(cell.id, endpoint, way.manner(), has_body, now)?;
         match joined {
             (shared, Room::Now) => return Some(shared.join(true)),
             (shared, Room::Soon) if !waited => {
