@@ -173,7 +173,7 @@ impl Multiplexed {
             State::Over => Room::Never,
             State::Open(_) if !self.usage.borrow().lasts(now) || self.tally.is_worn() => Room::Never,
             State::Open(sender) => match sender.current_max_send_streams() {
-                0 => Room::Soon,
+                0 if !self.tally.is_settled() => Room::Soon,
                 most if self.calls.get() >= most.min(STREAMS) => Room::Full,
                 _ if !self.pulse.borrow().is_trusted(now) => Room::Full,
                 _ if has_body && self.tally.is_used_up(now) => Room::Full,
@@ -214,11 +214,18 @@ impl Multiplexed {
 
     /// Whether it is of no use any more, or nobody has used it for so long.
     pub(crate) fn is_done(&self, now: Instant, idle: Duration) -> bool {
-        let unused = || self.calls.get() == 0 && now.duration_since(self.idle.get()) >= idle;
+        let is_unused = || now.duration_since(self.idle.get()) >= idle || self.takes_none();
         match self.room(false, now) {
             Room::Never => true,
-            Room::Now => unused(),
-            Room::Soon | Room::Full => false,
+            Room::Now | Room::Soon | Room::Full => self.is_idle() && is_unused(),
+        }
+    }
+
+    /// Whether its endpoint says that it takes no calls at this moment.
+    fn takes_none(&self) -> bool {
+        match &*self.state.borrow() {
+            State::Open(sender) => self.tally.is_settled() && sender.current_max_send_streams() == 0,
+            State::Opening | State::Over => false,
         }
     }
 
@@ -305,6 +312,26 @@ impl Place {
             State::Open(sender) => Some(sender.clone()),
             State::Opening | State::Over => None,
         }
+    }
+
+    /// Waits until calls may be begun, or never will be.
+    pub(crate) async fn admitted(&self) {
+        loop {
+            let changed = self.shared.changed.notified();
+            let is_awaited = match &*self.shared.state.borrow() {
+                State::Open(sender) => sender.current_max_send_streams() == 0,
+                State::Opening | State::Over => false,
+            };
+            if !is_awaited {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Whether the endpoint says that no call may be begun.
+    pub(crate) fn is_held_off(&self) -> bool {
+        self.shared.takes_none()
     }
 
     /// What its connection takes at this moment.

@@ -29,6 +29,7 @@ const STUCK: Duration = Duration::from_millis(200);
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
 const WINDOW_UPDATE: u8 = 8;
 
 /// What may be sent of bodies at first (RFC 9113 section 6.9.2).
@@ -36,6 +37,9 @@ const WINDOW: i64 = 65_535;
 
 /// Bytes behind a frame's header that are looked at.
 const FIRST: usize = 4;
+
+/// Says of SETTINGS that those of the other side hold from now on.
+const ACK: u8 = 1;
 
 /// What is said before the first frame (RFC 9113 section 3.4).
 const PREFACE: u64 = 24;
@@ -49,6 +53,7 @@ pub(super) struct Tally {
     /// When the last streams were reset.
     resets: RefCell<VecDeque<Instant>>,
     is_worn: Cell<bool>,
+    is_settled: Cell<bool>,
     /// What may be sent of bodies yet, and when its end last moved while it was used up.
     window: Cell<i64>,
     used_up: Cell<Option<Instant>>,
@@ -58,9 +63,10 @@ impl Tally {
     /// Of a connection that nothing was said on.
     pub(super) fn new(timers: &Rc<Timers>) -> Self {
         let [received, answers] = Default::default();
-        let (resets, is_worn) = Default::default();
+        let (resets, is_worn, is_settled) = Default::default();
         let (window, used_up) = (Cell::new(WINDOW), Cell::default());
-        Self { timers: Rc::clone(timers), received, answers, resets, is_worn, window, used_up }
+        let timers = Rc::clone(timers);
+        Self { timers, received, answers, resets, is_worn, is_settled, window, used_up }
     }
 
     /// Bytes that came.
@@ -78,6 +84,11 @@ impl Tally {
         self.is_worn.get()
     }
 
+    /// Whether what the endpoint says of itself at first holds by now.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_settled.get()
+    }
+
     /// Whether a body would wait for others that are not read.
     pub(super) fn is_used_up(&self, now: Instant) -> bool {
         self.used_up.get().is_some_and(|since| now.duration_since(since) >= STUCK)
@@ -87,6 +98,7 @@ impl Tally {
         match frame.kind {
             DATA => self.moved(-i64::from(frame.length)),
             RESET => self.reset(),
+            SETTINGS if frame.flags & ACK != 0 => self.is_settled.set(true),
             _ => {}
         }
     }
@@ -125,6 +137,7 @@ impl Tally {
 /// A frame, as far as anybody here asks.
 struct Frame {
     kind: u8,
+    flags: u8,
     length: u32,
     stream: u32,
     /// What it begins with, behind its header.
@@ -157,11 +170,12 @@ impl Scan {
             if self.have < HEADER || self.have < self.wanted() {
                 continue;
             }
-            let [a, b, c, kind, _, d, e, f, g, first @ ..] = self.begin;
+            let [a, b, c, kind, flags, d, e, f, g, first @ ..] = self.begin;
             let length = u32::from_be_bytes([0, a, b, c]);
             self.skip = u64::from(length) - (self.have - HEADER) as u64;
             (self.have, self.begin) = (0, [0; HEADER + FIRST]);
-            seen(&Frame { kind, length, stream: u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff, first });
+            let stream = u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff;
+            seen(&Frame { kind, flags, length, stream, first });
         }
     }
 

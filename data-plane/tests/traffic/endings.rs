@@ -24,6 +24,8 @@ const ACK: u8 = 1;
 struct Scripted {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
+    /// Those that are open.
+    open: Arc<AtomicUsize>,
 }
 
 /// A frame that an endpoint is sent.
@@ -54,15 +56,20 @@ impl Scripted {
     fn new(script: impl Fn(&Frame) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let connections = Arc::new(AtomicUsize::new(0));
-        let (script, count) = (Arc::new(script), Arc::clone(&connections));
+        let [connections, open]: [Arc<AtomicUsize>; 2] = Default::default();
+        let (script, count, left) = (Arc::new(script), Arc::clone(&connections), Arc::clone(&open));
         thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 let (script, number) = (Arc::clone(&script), count.fetch_add(1, Ordering::Relaxed));
-                thread::spawn(move || converse(stream, number, &*script));
+                let left = Arc::clone(&left);
+                left.fetch_add(1, Ordering::Relaxed);
+                thread::spawn(move || {
+                    converse(stream, number, &*script);
+                    left.fetch_sub(1, Ordering::Relaxed);
+                });
             }
         });
-        Self { address, connections }
+        Self { address, connections, open }
     }
 
     fn connections(&self) -> usize {
@@ -254,5 +261,56 @@ fn a_call_that_is_not_read_holds_up_no_other_one() {
         let (response, _) = sender.send_request(call("/"), true).unwrap();
         assert_eq!((response.await.unwrap().status(), endpoint.connections()), (StatusCode::OK, 2));
         proxy
+    });
+}
+
+/// SETTINGS_MAX_CONCURRENT_STREAMS, in SETTINGS.
+fn at_once(calls: u32) -> Vec<u8> {
+    [&3_u16.to_be_bytes()[..], &calls.to_be_bytes()].concat()
+}
+
+#[test]
+fn a_connection_that_takes_no_more_calls_is_not_waited_for_and_closes() {
+    run(async {
+        // One call each.
+        let endpoint = Scripted::new(|frame| {
+            Some(match frame.ends() {
+                true => [frame.good(), self::frame(SETTINGS, 0, 0, &at_once(0))].concat(),
+                false => polite(frame, &at_once(100)),
+            })
+        });
+        let proxy = patient(&endpoint, 60);
+        let mut sender = sender(&proxy).await;
+        for _ in 0..3 {
+            let asked = tokio::time::timeout(Duration::from_secs(3), ask(&mut sender, 5)).await;
+            assert_eq!(asked.unwrap(), 200);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(endpoint.connections(), 3);
+        while endpoint.open.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        proxy
+    });
+}
+
+#[test]
+fn an_endpoint_that_takes_no_calls_is_passed_by_when_it_had_its_time_to_connect() {
+    run(async {
+        let none = Scripted::new(|frame| Some(polite(frame, &at_once(0))));
+        let some = Scripted::new(|frame| Some(if frame.ends() { frame.good() } else { polite(frame, &[]) }));
+        let policy = || LocationPolicy { proxy_connect_timeout: Some(1), ..LocationPolicy::default() };
+        let both = proxy(&[none.address, some.address], policy(), BackendProtocol::Grpc);
+        let mut sender_of_both = sender(&both).await;
+        for _ in 0..2 {
+            assert_eq!(ask(&mut sender_of_both, 5).await, 200);
+        }
+        assert_eq!(some.connections(), 1);
+        let alone = proxy(&[none.address], policy(), BackendProtocol::Grpc);
+        assert_eq!(ask(&mut sender(&alone).await, 5).await, 504);
+        while none.open.load(Ordering::Relaxed) > 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        (both, alone)
     });
 }

@@ -68,3 +68,13 @@ fn bodies_that_are_not_read_use_a_connection_up() {
         assert!(!tally.is_used_up(start + 9 * STUCK));
     }
 }
+
+#[test]
+fn settings_hold_when_they_are_acknowledged() {
+    let (tally, mut scan) = (tally(), Scan::default());
+    let mut sends = |flags| scan.pass(&frame(SETTINGS, flags, 0, &[]), |frame| tally.went(frame));
+    sends(0);
+    assert!(!tally.is_settled());
+    sends(ACK);
+    assert!(tally.is_settled());
+}

@@ -249,7 +249,14 @@ async fn place(
     }
     let link = link(call, limit, cell, (endpoint, way), true, true).await?;
     opening.0.open(*link, &server.local.metrics).await?;
-    Ok(opening.done())
+    let place = opening.done();
+    // One that has said nothing by then has the time of an answer, too.
+    let _ = call.timer.limit(limit, place.admitted()).await;
+    if place.is_held_off() {
+        place.spoil();
+        return Err(Kind::ConnectTimeout.into());
+    }
+    Ok(place)
 }
 
 /// A place on a connection that is there. Who comes while one is being opened waits for that once, and then opens its own.
