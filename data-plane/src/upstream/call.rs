@@ -14,6 +14,7 @@ use http::{HeaderMap, Request, Response};
 use super::incoming::Incoming;
 use super::multiplexed::Place;
 use super::observation::Observation;
+use super::tally::are_overlong;
 use crate::codec::error::{Kind, ProxyError};
 use crate::local::timer::Timer;
 use crate::table::{Sizes, Timeouts};
@@ -134,6 +135,9 @@ impl Call {
         .await;
         timer.disarm();
         match outcome {
+            Ok(response) if are_overlong(response.headers()) => {
+                Err(Failed { error: Kind::InvalidHead.into(), reused: false, untouched: None })
+            }
             Ok(response) => {
                 let (parts, body) = response.into_parts();
                 self.answer = Answer::Body(self.place.inflow().body(body));
@@ -208,7 +212,12 @@ impl Call {
         };
         let trailers = ready!(body.poll_trailers(cx));
         self.answer = Answer::Over;
-        Poll::Ready(trailers.map_err(|error| ProxyError::of(Kind::Closed, error)))
+        Poll::Ready(match trailers {
+            Ok(Some(fields)) if are_overlong(&fields) || self.place.is_overlong(self.sending.stream()) => {
+                Err(Kind::InvalidBody.into())
+            }
+            trailers => trailers.map_err(|error| ProxyError::of(Kind::Closed, error)),
+        })
     }
 
     /// Moves on what the client sends.

@@ -11,10 +11,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::inbound::Inbound;
 use super::incoming::Inflow;
-use crate::codec::guard::Limits;
+use super::tally;
 
 /// Size of a header list, in bytes, as h2 is told.
-pub(super) const LIST: u32 = Limits::RESPONSE.head as u32;
+pub(super) const LIST: u32 = tally::LIST as u32;
 
 /// What the calls of a connection know of it.
 #[derive(Debug)]

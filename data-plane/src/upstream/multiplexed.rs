@@ -349,6 +349,11 @@ impl Place {
         self.shared.flow.inbound().fault(self.stream.get()).is_some()
     }
 
+    /// Whether the endpoint has sent longer fields on this stream than any may be.
+    pub(super) fn is_overlong(&self, stream: u32) -> bool {
+        self.shared.tally.is_overlong(stream)
+    }
+
     /// What has come over its connection.
     pub(super) fn inflow(&self) -> &Rc<Inflow> {
         self.shared.flow.inflow()

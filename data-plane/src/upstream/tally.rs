@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::codec::frame::HEADER;
@@ -22,8 +23,22 @@ const PERIOD: Duration = Duration::from_secs(30);
 
 /// A connection that takes less than a frame of bodies yet, and has said nothing about it for so long, is used up by somebody who
 /// is not read.
-const FRAME: i64 = 16_384;
+const FRAME: u32 = 16 * 1024;
 const STUCK: Duration = Duration::from_millis(200);
+
+/// Bytes of a head or of trailers, as they come and as they are reckoned (RFC 9113 section 6.5.2).
+const LONGEST: usize = 64 * 1024;
+
+/// What h2 is told of that. Trailers that are longer than it is told it gives without the fields that do not fit, and says nothing. So it is
+/// told more: what is as long as that is longer than ours as it comes, too, in Huffman's code of 5 bits for an octet at the least.
+pub(super) const LIST: usize = 2 * LONGEST;
+
+/// Whether fields that came are more than may be.
+pub(super) fn are_overlong(fields: &HeaderMap) -> bool {
+    const EACH: usize = 32;
+    let reckoned = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + EACH);
+    reckoned.sum::<usize>() > LONGEST
+}
 
 /// Kinds of frames (RFC 9113 section 6).
 const DATA: u8 = 0;
@@ -31,6 +46,7 @@ const HEADERS: u8 = 1;
 const RESET: u8 = 3;
 const SETTINGS: u8 = 4;
 const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
 
 /// What may be sent of bodies at first (RFC 9113 section 6.9.2).
 const WINDOW: i64 = 65_535;
@@ -57,6 +73,10 @@ pub(super) struct Tally {
     /// What may be sent of bodies yet, and when its end last moved while it was used up.
     window: Cell<i64>,
     used_up: Cell<Option<Instant>>,
+    /// Bytes of the fields that came last.
+    block: Cell<usize>,
+    /// Streams of which they were too many: four bytes for each 64 KiB that came.
+    overlong: RefCell<Vec<u32>>,
 }
 
 impl Tally {
@@ -65,8 +85,8 @@ impl Tally {
         let [received, answers] = Default::default();
         let (resets, is_worn, is_settled) = Default::default();
         let (window, used_up) = (Cell::new(WINDOW), Cell::default());
-        let timers = Rc::clone(timers);
-        Self { timers, received, answers, resets, is_worn, is_settled, window, used_up }
+        let (timers, block, overlong) = (Rc::clone(timers), Cell::default(), RefCell::default());
+        Self { timers, received, answers, resets, is_worn, is_settled, window, used_up, block, overlong }
     }
 
     /// Bytes that came.
@@ -89,6 +109,11 @@ impl Tally {
         self.is_settled.get()
     }
 
+    /// Whether a head or trailers that came on a stream are longer than any may be.
+    pub(super) fn is_overlong(&self, stream: u32) -> bool {
+        self.overlong.borrow().contains(&stream)
+    }
+
     /// Whether a body would wait for others that are not read.
     pub(super) fn is_used_up(&self, now: Instant) -> bool {
         self.used_up.get().is_some_and(|since| now.duration_since(since) >= STUCK)
@@ -105,7 +130,13 @@ impl Tally {
 
     fn came(&self, frame: &Frame) {
         match frame.kind {
-            DATA | HEADERS => self.answers.set(self.answers.get() + 1),
+            DATA => self.answers.set(self.answers.get() + 1),
+            HEADERS => {
+                self.answers.set(self.answers.get() + 1);
+                self.block.set(0);
+                self.fields(frame);
+            }
+            CONTINUATION => self.fields(frame),
             WINDOW_UPDATE if frame.stream == 0 => {
                 self.moved(i64::from(u32::from_be_bytes(frame.first) & 0x7fff_ffff));
             }
@@ -123,10 +154,17 @@ impl Tally {
         }
     }
 
+    fn fields(&self, frame: &Frame) {
+        let before = self.block.replace(self.block.get() + frame.length as usize);
+        if before <= LONGEST && self.block.get() > LONGEST {
+            self.overlong.borrow_mut().push(frame.stream);
+        }
+    }
+
     fn moved(&self, by: i64) {
         let window = self.window.get() + by;
         self.window.set(window);
-        match window < FRAME {
+        match window < i64::from(FRAME) {
             true if by > 0 || self.used_up.get().is_none() => self.used_up.set(Some(self.timers.now())),
             true => {}
             false => self.used_up.set(None),

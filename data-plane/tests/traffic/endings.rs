@@ -18,6 +18,7 @@ use super::grpc::{call, proxy, run, sender};
 use super::harness::*;
 
 const PING: u8 = 6;
+const CONTINUATION: u8 = 9;
 const ACK: u8 = 1;
 
 /// An endpoint that does as it is told.
@@ -312,5 +313,75 @@ fn an_endpoint_that_takes_no_calls_is_passed_by_when_it_had_its_time_to_connect(
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         (both, alone)
+    });
+}
+
+/// HEADERS that end a stream, with one field of so many bytes and a status behind it.
+fn trailers(stream: u32, bytes: usize) -> Vec<u8> {
+    let text = |text: &[u8]| {
+        let mut said = Vec::new();
+        let mut left = text.len();
+        if left < 127 {
+            said.push(left as u8);
+        } else {
+            said.push(127);
+            left -= 127;
+            while left >= 128 {
+                said.push(left as u8 | 128);
+                left >>= 7;
+            }
+            said.push(left as u8);
+        }
+        [said, text.to_vec()].concat()
+    };
+    let field = |name: &[u8], value: &[u8]| [vec![0], text(name), text(value)].concat();
+    let block = [field(b"grpc-details", &vec![b'x'; bytes]), field(b"grpc-status", b"3")].concat();
+    let parts: Vec<_> = block.chunks(16_384).collect();
+    let kind = |place| if place == 0 { (HEADERS, END_STREAM) } else { (CONTINUATION, 0) };
+    let flags = |place| if place + 1 == parts.len() { END_HEADERS } else { 0 };
+    let frames = parts.iter().enumerate().map(|(place, part)| {
+        let (kind, ends) = kind(place);
+        frame(kind, ends | flags(place), stream, part)
+    });
+    frames.collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn trailers_that_are_too_long_are_no_end() {
+    run(async {
+        let length = Arc::new(AtomicUsize::new(0));
+        let said = Arc::clone(&length);
+        let endpoint = Scripted::new(move |frame| {
+            if !frame.ends() {
+                return Some(polite(frame, &[]));
+            }
+            let head = self::frame(HEADERS, END_HEADERS, frame.stream, &[0x88]);
+            Some([head, trailers(frame.stream, said.load(Ordering::Relaxed))].concat())
+        });
+        let proxy = patient(&endpoint, 60);
+        let mut sender = sender(&proxy).await;
+        for (bytes, arrives) in
+            [(1_000, true), (70_000, false), (120_000, false), (150_000, false), (1_000, true)]
+        {
+            length.store(bytes, Ordering::Relaxed);
+            let (response, _) = sender.send_request(call("/"), true).unwrap();
+            let ended = match response.await {
+                // The reset has overtaken the head.
+                Err(error) => Err(error),
+                Ok(response) => {
+                    let mut body = response.into_body();
+                    match body.data().await {
+                        Some(Err(error)) => Err(error),
+                        _ => body.trailers().await,
+                    }
+                }
+            };
+            match arrives {
+                true => assert_eq!(ended.unwrap().unwrap()["grpc-status"], "3"),
+                false => assert!(ended.is_err(), "{bytes}: {ended:?}"),
+            }
+        }
+        assert_eq!(endpoint.connections(), 1);
+        proxy
     });
 }

@@ -349,6 +349,11 @@ const ROWS: &[Row] = &[
         &["the_head_of_an_answer_fits_the_said_buffer_or_is_502", "unclear_responses_are_refused"],
     ),
     Row(
+        "a head or trailers of gRPC",
+        &["upstream::tally::LONGEST"],
+        &["fields_are_too_long_in_one_frame_or_in_several", "trailers_that_are_too_long_are_no_end"],
+    ),
+    Row(
         "interim answers of an endpoint",
         &["upstream::send::INTERIM", "http::pipeline::external::question::INTERIM"],
         &["a_backend_hints_so_often_before_it_answers"],
@@ -741,7 +746,9 @@ const OTHERS: &[(&str, &str)] = &[
     ("upstream::allowance::TRY", "the parts of a try"),
     ("upstream::incoming::LEAST", "the format"),
     ("upstream::incoming::UNCOUNTED", "no limit, for there is one before it"),
+    ("upstream::tally::EACH", "how it is reckoned"),
     ("upstream::tally::FIRST", "what is looked at"),
+    ("upstream::tally::LIST", "what h2 is told, which ours comes before"),
     ("upstream::tally::PREFACE", "the format"),
     ("table::ticket_keys::NAME", "the format"),
 ];

@@ -78,3 +78,26 @@ fn settings_hold_when_they_are_acknowledged() {
     sends(ACK);
     assert!(tally.is_settled());
 }
+
+#[test]
+fn fields_are_too_long_in_one_frame_or_in_several() {
+    let tally = tally();
+    let part = vec![b'x'; 16_384];
+    let mut scan = Scan::default();
+    let mut comes = |stream, parts: usize, rest: usize| {
+        let kind = |place| if place == 0 { HEADERS } else { CONTINUATION };
+        let mut bytes: Vec<u8> = (0..parts).flat_map(|place| frame(kind(place), 0, stream, &part)).collect();
+        bytes.extend(frame(kind(parts), 4, stream, &part[..rest]));
+        scan.pass(&bytes, |frame| tally.came(frame));
+    };
+    comes(1, 0, 9_000);
+    comes(3, LONGEST / part.len(), 0);
+    comes(5, LONGEST / part.len(), 1);
+    comes(7, 0, 9_000);
+    assert_eq!([1, 3, 5, 7].map(|stream| tally.is_overlong(stream)), [false, false, true, false]);
+    let mut fields = HeaderMap::new();
+    fields.insert("a", "x".repeat(LONGEST - 33).parse().unwrap());
+    assert!(!are_overlong(&fields));
+    fields.insert("b", "".parse().unwrap());
+    assert!(are_overlong(&fields));
+}
