@@ -191,6 +191,7 @@ fn what_an_application_says_of_its_answer_counts() {
         ("Status: 404 Not Found\n\nnothing", 404, "nothing"),
         ("Location: http://b.test/\r\n\r\n", 302, ""),
         ("Content-Length: 2\r\nConnection: close\r\n\r\nok", 200, "ok"),
+        ("Content-Length: 2\r\n\r\nok\n", 200, "ok"),
     ] {
         let (origin, _) = application(saying(&[said]));
         let changed = LocationPolicy {

@@ -47,9 +47,44 @@ enum State {
     Left(u64),
     Chunks(Chunks),
     UntilClose,
-    /// What was read behind a head, and the records in which the rest comes. Boxed: all other bodies have room for it.
-    Output(Box<(Bytes, Records)>),
+    /// Boxed: all other bodies have room for it.
+    Output(Box<Said>),
     Closed,
+}
+
+/// The body of what an application says.
+#[derive(Debug, Clone)]
+struct Said {
+    /// What was read behind the head.
+    begun: Bytes,
+    /// In which the rest comes.
+    records: Records,
+    /// Bytes that are left of the length that the head declared, if it did.
+    left: Option<u64>,
+}
+
+impl Said {
+    /// As nginx: what is said beyond the length is read, so that the application comes to its end, and goes nowhere. PHP
+    /// scripts do so by the newline behind their last tag.
+    fn next(&mut self, buffer: &mut BytesMut) -> Result<Body, BodyError> {
+        loop {
+            let mut data = match std::mem::take(&mut self.begun) {
+                begun if !begun.is_empty() => begun,
+                _ => match self.records.next(buffer).map_err(|_| BodyError::Record)? {
+                    Output::Need => return Ok(Body::Need),
+                    Output::Data(data) => data,
+                    Output::End => return Ok(Body::End),
+                },
+            };
+            if let Some(left) = &mut self.left {
+                data.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= data.len() as u64;
+            }
+            if !data.is_empty() {
+                return Ok(Body::Data(data));
+            }
+        }
+    }
 }
 
 /// Reads one body off the front of a connection's buffer.
@@ -70,9 +105,13 @@ impl BodyReader {
         Self { state }
     }
 
-    /// A reader of what an application says: `begun` came with the head.
-    pub(super) fn output(begun: Bytes, records: Records) -> Self {
-        Self { state: State::Output(Box::new((begun, records))) }
+    /// A reader of what an application says behind a head with that framing: `begun` came with the head.
+    pub(super) fn output(framing: Framing, begun: Bytes, records: Records) -> Self {
+        let left = match framing {
+            Framing::Length(length) => Some(length),
+            _ => None,
+        };
+        Self { state: State::Output(Box::new(Said { begun, records, left })) }
     }
 
     /// Takes the next piece off the front of the buffer.
@@ -83,17 +122,7 @@ impl BodyReader {
         match &mut self.state {
             State::Left(0) | State::Closed => Ok(Body::End),
             State::Chunks(chunks) => chunks.next(buffer),
-            State::Output(output) => {
-                let (begun, records) = &mut **output;
-                if !begun.is_empty() {
-                    return Ok(Body::Data(std::mem::take(begun)));
-                }
-                match records.next(buffer).map_err(|_| BodyError::Record)? {
-                    Output::Need => Ok(Body::Need),
-                    Output::Data(data) => Ok(Body::Data(data)),
-                    Output::End => Ok(Body::End),
-                }
-            }
+            State::Output(said) => said.next(buffer),
             _ if buffer.is_empty() => Ok(Body::Need),
             State::UntilClose => Ok(Body::Data(buffer.split().freeze())),
             State::Left(left) => {
@@ -129,6 +158,11 @@ impl BodyReader {
                 self.state = State::Closed;
                 Ok(())
             }
+            // Nothing is missing: as nginx, which does not ask for more of an application.
+            State::Output(said) if said.left == Some(0) => {
+                self.state = State::Closed;
+                Ok(())
+            }
             _ if self.is_done() => Ok(()),
             _ => Err(BodyError::Truncated),
         }
@@ -140,7 +174,7 @@ impl BodyReader {
             State::Left(left) => *left == 0,
             State::Chunks(chunks) => chunks.is_done(),
             State::UntilClose => false,
-            State::Output(output) => output.0.is_empty() && output.1.is_over(),
+            State::Output(said) => said.begun.is_empty() && said.records.is_over(),
             State::Closed => true,
         }
     }

@@ -59,7 +59,8 @@ impl CgiReader {
                 if head.status < 200 {
                     return Err(HeadError::Status);
                 }
-                return Ok(Some((head, BodyReader::output(body, self.records.clone()))));
+                let body = BodyReader::output(head.framing, body, self.records.clone());
+                return Ok(Some((head, body)));
             }
             if self.head.len() > self.limits.head {
                 return Err(HeadError::HeadTooLong);
@@ -183,6 +184,39 @@ mod tests {
         let (head, body) = read(&answer(output), 5).unwrap();
         assert_eq!((head.framing, &body[..]), (Framing::Length(2), &b"ok"[..]));
         assert!(head.fields.has("x-a") && !head.fields.has(Known::TransferEncoding));
+    }
+
+    #[test]
+    fn what_is_longer_than_its_length_ends_with_it() {
+        for (output, body) in [
+            ("Content-Length: 5\r\n\r\nhello\n", "hello"),
+            ("Content-Length: 5\r\n\r\nhello\nand much more of it", "hello"),
+            ("Content-Length: 0\r\n\r\nhello", ""),
+        ] {
+            let whole = answer(output);
+            let head = output.find('h').unwrap();
+            // A record for each byte, and one for the head and one for the body.
+            let mut bytes: Vec<u8> = output.bytes().flat_map(|byte| record(6, &[byte])).collect();
+            bytes.extend(record(3, &[0; 8]));
+            let two = [answer(&output[..head])[..head + 8].to_vec(), answer(&output[head..])].concat();
+            for answer in [&whole, &bytes, &two] {
+                for cut in [1, 7, 10_000] {
+                    let (_, seen) = read(answer, cut).unwrap();
+                    assert_eq!(seen, body.as_bytes(), "{output:?} cut at {cut}");
+                }
+            }
+        }
+        // Who closes with nothing missing has answered.
+        for (output, is_whole) in
+            [("Content-Length: 2\r\n\r\nok\n", true), ("Content-Length: 3\r\n\r\nok", false)]
+        {
+            let mut buffer = BytesMut::from(&record(6, output.as_bytes())[..]);
+            let (_, mut body) =
+                CgiReader::new(Limits::response(4096)).feed(&mut buffer, false).unwrap().unwrap();
+            assert_eq!(body.next(&mut buffer), Ok(Body::Data("ok".into())));
+            assert_eq!(body.next(&mut buffer), Ok(Body::Need));
+            assert_eq!((body.close().is_ok(), body.is_done()), (is_whole, is_whole));
+        }
     }
 
     #[test]
