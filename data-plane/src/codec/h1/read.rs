@@ -57,7 +57,13 @@ impl RequestReader {
         };
         head.fields.stand_in(buffer.split_to(length).freeze(), length - 2);
         self.scan = Scan::default();
-        head.judge(&parts)?;
+        if let Err(error) = head.judge(&parts) {
+            // Who refuses it tells what it was.
+            let behind = buffer.split();
+            buffer.extend_from_slice(head.fields.bytes());
+            buffer.unsplit(behind);
+            return Err(error);
+        }
         Ok(Some(head))
     }
 }

@@ -1,7 +1,10 @@
 //! Inputs that are known from attacks, and what each is refused as.
 
+use bytes::BytesMut;
+
 use super::{requests, text};
-use crate::codec::guard::HeadError;
+use crate::codec::guard::{HeadError, Limits};
+use crate::codec::h1::RequestReader;
 
 fn outcome(head: &str, body: &str) -> String {
     let bytes = format!("{head}\r\n\r\n{body}");
@@ -169,5 +172,21 @@ fn a_refusal_has_nginx_status() {
         (HeadError::Host, 400),
     ] {
         assert_eq!(error.status(), status, "{error}");
+    }
+}
+
+/// Who refuses a head tells the log what it was.
+#[test]
+fn what_is_refused_is_left_where_it_was() {
+    for bytes in [
+        "GET /no-host HTTP/1.1\r\n\r\nGET /next",
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nhello",
+        "GET / HTTP/9.9\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nno colon\r\n\r\nx",
+    ] {
+        let mut buffer = BytesMut::from(bytes);
+        assert!(RequestReader::new(Limits::REQUEST).feed(&mut buffer).is_err(), "{bytes:?}");
+        assert_eq!(buffer, bytes);
     }
 }
