@@ -170,3 +170,61 @@ fn a_line_of_json_is_json_whatever_the_client_says() {
     let plain = logged("$uri|$http_x", (true, true), &[head]);
     assert_eq!(plain, [r#"/echo/\x0A"\}\x0D|a", "n": 1}"#]);
 }
+
+/// In the original `access_log` stands outside of all servers: what no location takes is told, or not, as the fleet says.
+#[test]
+fn what_no_location_takes_is_logged_as_the_fleet_says() {
+    let mut proxy = Proxy::start();
+    proxy.host("a.test", false, &[]);
+    let settings = |said: LocationPolicy| {
+        let defaults = LocationPolicy { block_user_agents: Some(text("bot")), ..said };
+        vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]
+    };
+    let format = |text: &str| LocationPolicy {
+        log_format_upstream: Some(text.to_owned()),
+        ..LocationPolicy::default()
+    };
+    // Not one of them asks for a location, so nothing else has told the worker how lines look.
+    let ask = |proxy: &Proxy, mark: &str| {
+        for request in [
+            format!("BAD {mark}\r\n\r\n"),
+            format!("GET /%00{mark} HTTP/1.1\r\nHost: a.test\r\n\r\n"),
+            format!("GET /{mark} HTTP/1.1\r\n\r\n"),
+        ] {
+            assert_eq!(Client::new(proxy.http).ask(&request).status, 400, "{request}");
+        }
+        let request = format!("GET /{mark} HTTP/1.1\r\nHost: a.test\r\nUser-Agent: bot\r\n\r\n");
+        assert_eq!(Client::new(proxy.http).ask(&request).status, 403);
+        let mut plain = Client::new(proxy.https);
+        assert_eq!(plain.ask(&format!("GET /{mark} HTTP/1.1\r\nHost: a.test\r\n\r\n")).status, 400);
+    };
+    for (mark, said) in [
+        ("one", format("1|$status|$request")),
+        ("two", format("2|$status|$request|$http_user_agent")),
+        ("off", LocationPolicy { disable_access_log: Some(true), ..format("3|$request") }),
+        ("http", LocationPolicy { disable_http_access_log: Some(true), ..format("4|$request") }),
+    ] {
+        proxy.config(settings(said));
+        ask(&proxy, mark);
+    }
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    assert_eq!(
+        log.lines().collect::<Vec<_>>(),
+        [
+            "1|400|BAD one",
+            "1|400|GET /%00one HTTP/1.1",
+            "1|400|GET /one HTTP/1.1",
+            "1|403|GET /one HTTP/1.1",
+            "1|400|GET /one HTTP/1.1",
+            "2|400|BAD two|-",
+            "2|400|GET /%00two HTTP/1.1|-",
+            "2|400|GET /two HTTP/1.1|-",
+            "2|403|GET /two HTTP/1.1|bot",
+            "2|400|GET /two HTTP/1.1|-",
+        ]
+    );
+}
+
+fn text(value: &str) -> shared::policy::TextList {
+    shared::policy::TextList { values: vec![value.to_owned()] }
+}

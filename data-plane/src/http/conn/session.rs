@@ -261,6 +261,9 @@ impl<S: Stream> Session<S> {
         let share = server.local.quota.open(REQUEST + 2 * head.size());
         let mut record = RequestRecord::new(&server.local, peer, Some(head));
         record.info.place = self.served;
+        if self.misplaced || share.is_none() {
+            record.info.unrouted(server);
+        }
         let Some(head) = &record.head else {
             return false;
         };
@@ -330,6 +333,7 @@ impl<S: Stream> Session<S> {
         let Self { server, peer, timer, stream, input, .. } = self;
         debug!(client = %peer.address(), %error, "request refused");
         let mut record = RequestRecord::refused(&server.local, peer, input);
+        record.info.unrouted(server);
         let client = Client { version: Version::Http11, to_head: false, keep_alive: false };
         let reply = pipeline::unread(&server.local, error);
         let mut unread = Unread::nothing();

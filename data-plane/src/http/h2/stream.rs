@@ -59,6 +59,9 @@ pub(super) async fn serve(
     };
     let to_head = head.as_ref().is_some_and(|head| head.method == Method::Head);
     let mut record = RequestRecord::new(local, peer, head);
+    if error.is_some() {
+        record.info.unrouted(server);
+    }
     // Clients number their streams 1, 3, 5.
     record.info.place = u32::from(respond.stream_id()).div_ceil(2);
     let reply = match error {

@@ -89,6 +89,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let local = &server.local;
     // Once, before routing: every later step goes by this path.
     let Ok(Normalised { path, suspicious }) = path::normalise(exchange.head.path()) else {
+        exchange.info.unrouted(server);
         local.metrics.refusals.add(1);
         return Break(Reply::refusal(local, 400));
     };
@@ -101,6 +102,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let mut names = Names::Plain;
     let (mut passes, mut page) = (None, None);
     let (mut format, mut place, mut answers) = (None, None, None);
+    let mut silent = false;
     let (claims, found, fallback) = server.with_table(|table| {
         let forwarding = &table.policy().forwarding;
         let claims = Claims::of(exchange.head, peer, forwarding);
@@ -125,6 +127,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         }
         if !matches!(found, Found::Location { .. } | Found::HealthCheck(_) | Found::Status(_)) {
             place = table.host(exchange.head.host.name()).map(|host| Arc::clone(host.place()));
+            silent = !table.policy().log.takes(exchange.head.asked_target());
         }
         (claims, found, table.default_backend().cloned())
     });
@@ -144,7 +147,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     exchange.info.client = claims.as_ref().map(|claims| claims.address);
     exchange.claims = claims;
     exchange.fallback = fallback;
-    exchange.info.unclaimed = place;
+    (exchange.info.unclaimed, exchange.info.silent) = (place, silent);
     log::asked::of_head(exchange, format);
     match found {
         Found::Location { entry, target, has_tls, issues_cookie } => {

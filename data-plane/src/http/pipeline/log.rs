@@ -12,6 +12,7 @@ use crate::access_log::{Format, Kept};
 use crate::codec::error::Kind;
 use crate::codec::head::{Known, RequestHead, Version};
 use crate::http::peer::Peer;
+use crate::http::server::Server;
 use crate::listen::Scheme;
 use crate::local::Local;
 use crate::metrics::{Place, Request};
@@ -206,6 +207,15 @@ impl RequestRecord {
 impl RequestInfo {
     /// The client is answered with this status, and a head of so many bytes.
     pub(crate) fn replied(&mut self, status: u16, head: usize) {
+    /// Nobody looks for its location: the fleet alone says whether its line is written, and how.
+    pub(crate) fn unrouted(&mut self, server: &Server) {
+        server.with_table(|table| {
+            let policy = table.policy();
+            self.format = follow(&server.local, policy);
+            self.silent = !policy.log.is_on;
+        });
+    }
+
         (self.status, self.head_sent) = (status, head as u64);
     }
 

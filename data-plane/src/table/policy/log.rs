@@ -12,7 +12,8 @@ use crate::access_log::Format;
 /// What is logged.
 #[derive(Clone, Debug)]
 pub struct Logging {
-    is_on: bool,
+    /// Whether anything is.
+    pub is_on: bool,
     default_backend: bool,
     /// Targets that are not.
     skipped: Texts,
