@@ -224,6 +224,15 @@ impl ReplyBody {
         }
     }
 
+    /// Bytes from behind it that the newest piece was made of, which has so many.
+    pub(crate) fn made_of(&mut self, piece: usize) -> usize {
+        match self {
+            Self::Coded(coded) => coded.came(),
+            Self::Paced(paced) => paced.body().made_of(piece),
+            _ => piece,
+        }
+    }
+
     /// The call that it comes from, while the client may go on sending.
     pub(crate) fn call(&mut self) -> Option<&mut Call> {
         match self {

@@ -26,7 +26,8 @@ pub(crate) async fn tunnel<S: Stream>(
     let client = End { stream: client, input: rest };
     let endpoint = End { stream: &mut endpoint, input };
     let told = |moved: Moved| {
-        info.relayed(usize::try_from(moved.down).unwrap_or(usize::MAX));
+        let down = usize::try_from(moved.down).unwrap_or(usize::MAX);
+        info.relayed(down, down);
     };
     if let Err(error) = relay(worker, client, endpoint, read, told).await {
         debug!(%error, "tunnel was cut");

@@ -205,3 +205,27 @@ fn readable(chunked: &[u8], coding: &str) -> String {
     }
     String::from_utf8(text[..read].to_vec()).unwrap()
 }
+
+/// What an endpoint has sent is not what its client gets.
+#[test]
+fn the_log_tells_what_came_and_what_went() {
+    let origin = says("200 OK", "Content-Type: text/plain\r\n");
+    let format = "$body_bytes_sent $upstream_response_length $upstream_status";
+    let said = |limit_rate| LocationPolicy {
+        enable_brotli: Some(true),
+        log_format_upstream: Some(format.to_owned()),
+        limit_rate,
+        ..gzip()
+    };
+    let whole = text().len();
+    for rate in [None, Some(1_000_000)] {
+        let proxy = saying(&origin, said(rate));
+        let gone = ["gzip", "br", "identity"].map(|accept| asking(&proxy, "GET", accept).body.len());
+        asking(&proxy, "HEAD", "gzip");
+        let log = proxy.stop(std::time::Duration::ZERO, PATIENCE);
+        let mut expected: Vec<_> = gone.map(|gone| format!("{gone} {whole} 200")).into();
+        expected.push("0 0 200".to_owned());
+        assert_eq!(log.lines().collect::<Vec<_>>(), expected);
+        assert!(gone[0] < whole && gone[1] < whole && gone[2] == whole);
+    }
+}

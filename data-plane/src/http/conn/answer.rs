@@ -215,7 +215,7 @@ impl Answer<'_> {
                 match ready!(relay.poll_pass(pipe, cx))? {
                     Filled::With(count) => {
                         self.piped += count as u64;
-                        info.relayed(count);
+                        info.relayed(count, count);
                         let frame = self.writer.frame(count);
                         return Poll::Ready(
                             frame.map(drop).map_err(|error| ProxyError::of(Kind::InvalidBody, error)),
@@ -241,7 +241,7 @@ impl Answer<'_> {
                 // What a backend sends behind the head of an answer that has no body goes nowhere.
                 Some(Some(_)) if self.writer.is_bodiless() => {}
                 Some(Some(piece)) => {
-                    info.relayed(piece.len());
+                    info.relayed(piece.len(), body.made_of(piece.len()));
                     if is_page {
                         self.own += piece.len();
                     }

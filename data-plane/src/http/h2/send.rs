@@ -48,7 +48,7 @@ pub(super) async fn send(
     loop {
         match found {
             Ok(Some(Some(piece))) => {
-                info.relayed(piece.len());
+                info.relayed(piece.len(), body.made_of(piece.len()));
                 // What follows says whether this is the end, if it is known by now.
                 found = body.buffered();
                 // Only a call has something to say behind its last piece.

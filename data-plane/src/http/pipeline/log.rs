@@ -231,10 +231,10 @@ impl RequestInfo {
         }
     }
 
-    /// So many bytes of body go to the client.
-    pub(crate) fn relayed(&mut self, bytes: usize) {
-        self.sent += bytes as u64;
-        self.attempts.relayed(bytes);
+    /// So many bytes of body go to the client, made of so many that came from an endpoint: fewer where they are compressed.
+    pub(crate) fn relayed(&mut self, sent: usize, came: usize) {
+        self.sent += sent as u64;
+        self.attempts.relayed(came);
     }
 }
 

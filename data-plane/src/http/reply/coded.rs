@@ -48,6 +48,8 @@ pub(crate) struct Coded {
     encoder: Option<Encoder>,
     /// Whether it has taken something that may not have gone yet.
     holds: bool,
+    /// Bytes of the body that it has taken and nobody was told of.
+    came: usize,
     _share: Share,
 }
 
@@ -74,7 +76,7 @@ impl Coded {
 
     /// For as long as its share is there.
     pub(crate) fn new(body: ReplyBody, coding: Coding, level: u32, share: Share) -> Self {
-        Self { body, encoder: Some(Encoder::new(coding, level)), holds: false, _share: share }
+        Self { body, encoder: Some(Encoder::new(coding, level)), holds: false, came: 0, _share: share }
     }
 
     /// The body itself.
@@ -87,6 +89,11 @@ impl Coded {
         &self.body
     }
 
+    /// Bytes of the body that were taken since this was asked last.
+    pub(super) fn came(&mut self) -> usize {
+        std::mem::take(&mut self.came)
+    }
+
     /// What is ready: a piece, or `Some(None)` at the end.
     pub(super) fn buffered(&mut self) -> Result<Option<Option<Bytes>>, ProxyError> {
         let failed = |error| ProxyError::of(Kind::InvalidBody, error);
@@ -97,6 +104,7 @@ impl Coded {
             let ready = match self.body.buffered()? {
                 Some(Some(piece)) => {
                     self.holds = true;
+                    self.came += piece.len();
                     encoder.push(&piece).map_err(failed)?
                 }
                 Some(None) => {

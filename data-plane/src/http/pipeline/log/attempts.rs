@@ -91,7 +91,7 @@ impl Attempts {
         (self.stands_in, self.relaying) = (true, false);
     }
 
-    /// So many bytes of body go to the client.
+    /// So many of its bytes go to the client.
     pub(crate) fn relayed(&mut self, bytes: usize) {
         if let Some(attempt) = self.list.last_mut().filter(|_| self.relaying) {
             attempt.length += bytes as u64;
