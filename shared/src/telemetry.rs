@@ -75,11 +75,7 @@ pub struct Logs(());
 /// # Errors
 /// Where `--log` is no filter, or the system gives no thread.
 pub fn init(args: &LogArgs) -> Result<Logs, LogError> {
-    let mut filter = EnvFilter::builder().parse(&args.log)?;
-    // A library that logs each failed try as an error: who tries says it once. Asked for by name it is heard.
-    if !args.log.contains("kube_client") {
-        filter = filter.add_directive("kube_client=off".parse().map_err(LogError::Filter)?);
-    }
+    let filter = filter(&args.log)?;
     let log = Lossy::to(io::stderr())?;
     if LOG.set(log.clone()).is_err() {
         return Ok(Logs(()));
@@ -96,6 +92,22 @@ pub fn init(args: &LogArgs) -> Result<Logs, LogError> {
     // The usual one writes to standard error itself, and waits for its reader.
     std::panic::set_hook(Box::new(log_panic));
     Ok(Logs(()))
+}
+
+/// What is logged. Libraries that log what is no news here are heard where they are asked for by name.
+fn filter(said: &str) -> Result<EnvFilter, LogError> {
+    let mut filter = EnvFilter::builder().parse(said)?;
+    for (library, directive) in [
+        // Each failed try as an error: who tries says it once.
+        ("kube_client", "kube_client=off"),
+        // What peers do wrong, in a line each, with what they said in it: anybody could fill the log with it.
+        ("rustls", "rustls=error"),
+    ] {
+        if !said.contains(library) {
+            filter = filter.add_directive(directive.parse()?);
+        }
+    }
+    Ok(filter)
 }
 
 /// Log lines that were lost so far.
@@ -134,3 +146,54 @@ impl Logs {
 
 /// What this build calls itself: version of the package.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing::subscriber::with_default;
+    use tracing::{info, warn};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Sink {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(said: &str) -> Vec<String> {
+        let sink = Sink::default();
+        let writer = sink.clone();
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(filter(said).unwrap())
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .without_time()
+            .finish();
+        with_default(log, || {
+            info!("ours");
+            warn!(target: "rustls::msgs::handshake", "a peer's");
+            error!(target: "rustls::conn", "its own");
+            error!(target: "kube_client::client", "a try");
+        });
+        let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
+        text.lines().filter_map(|line| line.rsplit_once(": ")).map(|(_, said)| said.to_owned()).collect()
+    }
+
+    #[test]
+    fn what_anybody_can_fill_a_log_with_is_asked_for_by_name() {
+        assert_eq!(logged("info"), ["ours", "its own"]);
+        assert_eq!(logged("debug"), ["ours", "its own"]);
+        assert_eq!(logged("info,rustls=warn"), ["ours", "a peer's", "its own"]);
+        assert_eq!(logged("warn,kube_client=error"), ["its own", "a try"]);
+        assert!(filter("info,,=x").is_err());
+    }
+}
