@@ -11,8 +11,10 @@ use std::io;
 pub enum Kind {
     /// The client's body is longer than it may be.
     BodyTooLarge,
-    /// There is no memory or disk left for the client's body.
+    /// There is no memory left for it.
     NoRoom,
+    /// The client's body cannot be put into a file, or be read from it.
+    NoDisk,
     /// The endpoints have all left since the request was routed.
     NoEndpoints,
     /// The endpoint refused the connection, or there is no way to it.
@@ -57,9 +59,10 @@ impl Kind {
     pub(crate) const COUNT: usize = Self::ALL.len();
 
     /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::BodyTooLarge,
         Self::NoRoom,
+        Self::NoDisk,
         Self::NoEndpoints,
         Self::ConnectFailed,
         Self::ConnectTimeout,
@@ -79,7 +82,7 @@ impl Kind {
     pub(crate) fn status(self) -> u16 {
         match self {
             Self::BodyTooLarge => 413,
-            Self::NoRoom | Self::NoEndpoints => 503,
+            Self::NoRoom | Self::NoDisk | Self::NoEndpoints => 503,
             Self::ConnectFailed | Self::Closed | Self::InvalidHead | Self::InvalidBody => 502,
             Self::ConnectTimeout | Self::SendTimeout | Self::ReadTimeout | Self::OutOfTime => 504,
             Self::ClientGone => 499,
@@ -97,6 +100,7 @@ impl Kind {
             Self::InvalidHead => Some(Condition::InvalidHeader),
             Self::BodyTooLarge
             | Self::NoRoom
+            | Self::NoDisk
             | Self::NoEndpoints
             | Self::InvalidBody
             | Self::ClientGone
@@ -112,6 +116,7 @@ impl Kind {
         match self {
             Self::BodyTooLarge => "body_too_large",
             Self::NoRoom => "no_room",
+            Self::NoDisk => "no_disk",
             Self::NoEndpoints => "no_endpoints",
             Self::ConnectFailed => "connect_failed",
             Self::ConnectTimeout => "connect_timeout",

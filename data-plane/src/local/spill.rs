@@ -9,14 +9,23 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use shared::budget::{Budget, Held, Level};
+use shared::telemetry::Seldom;
+use shared::{clock, private};
+use tracing::warn;
+
+use crate::codec::error::{Kind, ProxyError};
 
 /// Bytes of a file that are read at a time.
 const PART: usize = 16 * 1024;
+
+/// How often the log tells that bodies cannot be kept, at most.
+const WARNINGS: Duration = Duration::from_secs(10);
 
 /// Where they go, and how much of them there may be.
 #[derive(Clone, Debug)]
@@ -25,6 +34,8 @@ pub struct Spill {
     budget: Budget,
     /// Bytes of memory for bodies that would be in files.
     spare: Budget,
+    /// Of all workers.
+    warning: Arc<Mutex<Seldom>>,
 }
 
 impl Spill {
@@ -33,7 +44,8 @@ impl Spill {
 
     /// Into a folder, so many bytes in all, and none in memory instead.
     pub fn new(dir: PathBuf, bytes: usize) -> Self {
-        Self { dir, budget: Budget::new(bytes), spare: Budget::new(0) }
+        let warning = Arc::new(Mutex::new(Seldom::new(WARNINGS)));
+        Self { dir, budget: Budget::new(bytes), spare: Budget::new(0), warning }
     }
 
     /// With so many bytes of memory for bodies that would be in files.
@@ -72,9 +84,23 @@ impl Spill {
     /// Where the folder cannot be written to.
     pub(crate) async fn file(&self) -> io::Result<SpillFile> {
         let dir = self.dir.clone();
-        let file = blocking(move || tempfile::tempfile_in(dir)).await?;
-        let held = self.budget.take(0).ok_or(io::ErrorKind::StorageFull)?;
+        let file = blocking(move || nameless(&dir)).await?;
+        let held = self.budget.take(0).ok_or_else(no_more)?;
         Ok(SpillFile { file: Arc::new(file), held })
+    }
+
+    /// Tells the log, now and then, that a body cannot be kept; what becomes of its request.
+    pub(crate) fn failed(&self, error: io::Error) -> ProxyError {
+        if let Some(missed) = self.is_told() {
+            let folder = self.dir.display();
+            warn!(%folder, %error, missed, "a body cannot be kept in a file: its request is answered 503");
+        }
+        ProxyError::of(Kind::NoDisk, error)
+    }
+
+    /// Whether it is time to tell the log, and how often it was not.
+    fn is_told(&self) -> Option<u64> {
+        self.warning.lock().unwrap_or_else(PoisonError::into_inner).now(clock::now())
     }
 }
 
@@ -95,7 +121,7 @@ impl SpillFile {
         let from = self.held.amount();
         let length: usize = pieces.iter().map(Bytes::len).sum();
         if !self.held.resize(from + length) {
-            return Err(io::ErrorKind::StorageFull.into());
+            return Err(no_more());
         }
         let file = Arc::clone(&self.file);
         blocking(move || {
@@ -130,6 +156,24 @@ impl SpillFile {
     }
 }
 
+/// Somebody may have taken the folder away: it is made anew.
+fn nameless(dir: &Path) -> io::Result<File> {
+    match tempfile::tempfile_in(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            private::folder(dir)?;
+            tempfile::tempfile_in(dir)
+        }
+        made => made,
+    }
+}
+
+fn no_more() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::StorageFull,
+        "all of them together have as many bytes as they may (--spill-bytes)",
+    )
+}
+
 /// Does what may wait for the disk where nobody else waits for it.
 async fn blocking<R: Send + 'static>(work: impl FnOnce() -> io::Result<R> + Send + 'static) -> io::Result<R> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
@@ -159,6 +203,18 @@ mod tests {
         other.append([Bytes::from_static(&[0; 50_001])]).await.unwrap();
     }
 
+    #[tokio::test]
+    async fn a_folder_that_was_taken_away_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let below = dir.path().join("a/b");
+        let spill = Spill::new(below.clone(), 100);
+        for _ in 0..2 {
+            spill.file().await.unwrap().append([Bytes::from_static(b"x")]).await.unwrap();
+            assert!(below.is_dir());
+            std::fs::remove_dir_all(dir.path().join("a")).unwrap();
+        }
+    }
+
     #[test]
     fn memory_stands_in_while_there_is_plenty() {
         let (mut one, mut other) = (None, None);
@@ -173,8 +229,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_disk_that_refuses_is_an_error() {
-        let spill = Spill::new("/nowhere/at/all".into(), 100);
-        assert!(spill.file().await.is_err());
+        let spill = Spill::new("/dev/null/at/all".into(), 100);
+        let error = spill.file().await.unwrap_err();
+        assert_eq!(spill.failed(error).kind, Kind::NoDisk);
+        assert_eq!(spill.clone().is_told(), None, "the log was told, for all workers");
         let spill = Spill::new(std::env::temp_dir(), 100);
         let mut file = spill.file().await.unwrap();
         file.file = Arc::new(File::open("/dev/null").unwrap());

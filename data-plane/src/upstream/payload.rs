@@ -105,13 +105,13 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         }
         // No copies from here on: what is written together needs not lie together.
         pieces.extend(joining.rest());
-        let no_room = |error| ProxyError::of(Kind::NoRoom, error);
-        let mut file = local.spill.file().await.map_err(no_room)?;
+        let no_disk = |error| local.spill.failed(error);
+        let mut file = local.spill.file().await.map_err(no_disk)?;
         let mut held = usize::MAX;
         loop {
             if held >= BATCH {
                 pieces.extend(joining.rest());
-                file.append(std::mem::take(&mut pieces)).await.map_err(no_room)?;
+                file.append(std::mem::take(&mut pieces)).await.map_err(no_disk)?;
                 memory.is_in_file();
                 held = 0;
             }
@@ -121,7 +121,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
             pieces.extend(joining.push(piece));
         }
         pieces.extend(joining.rest());
-        file.append(pieces).await.map_err(no_room)?;
+        file.append(pieces).await.map_err(no_disk)?;
         let framing = Framing::Length(file.length());
         Ok((Self::Spilled { file: Rc::new(file), client: body }, framing))
     }
@@ -196,7 +196,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         match self {
             Self::Whole { pieces, .. } => Poll::Ready(Ok(pieces.get(place).cloned())),
             Self::Spilled { file, .. } => {
-                Poll::Ready(file.part(place).map_err(|error| ProxyError::of(Kind::NoRoom, error)))
+                Poll::Ready(file.part(place).map_err(|error| ProxyError::of(Kind::NoDisk, error)))
             }
             Self::Streamed { client, read, sizes } => {
                 let next = client.poll_piece(cx);
@@ -283,7 +283,7 @@ impl RequestBody for Kept {
     fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
         let piece = match &self.source {
             Source::Memory(pieces, _) => Ok(pieces.get(self.place).cloned()),
-            Source::File(file) => file.part(self.place).map_err(|error| ProxyError::of(Kind::NoRoom, error)),
+            Source::File(file) => file.part(self.place).map_err(|error| ProxyError::of(Kind::NoDisk, error)),
         };
         self.place += 1;
         Poll::Ready(piece)

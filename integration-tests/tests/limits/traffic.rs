@@ -729,6 +729,7 @@ const OTHERS: &[(&str, &str)] = &[
     ),
     ("local::pipes::LEAST", "what is worth a pipe"),
     ("local::pipes::PASSED_OVER", "how seldom the kernel is asked again"),
+    ("local::spill::WARNINGS", "the log's pace"),
     ("local::shares::OF_NAMESPACE", "the parts of a limit"),
     ("local::shares::OF_OWNER", "the parts of a limit"),
     ("local::stint::STINT", "what is moved at a time"),

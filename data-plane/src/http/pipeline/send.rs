@@ -179,7 +179,7 @@ async fn attempt<B: RequestBody>(
         };
         failed.error = failed.error.within(timer.is_over());
         let kind = failed.error.kind;
-        if matches!(kind, Kind::NoRoom | Kind::OutOfTime) {
+        if matches!(kind, Kind::NoRoom | Kind::NoDisk | Kind::OutOfTime) {
             // The endpoint was not even asked, or has nothing to do with it.
             Observation::forget(&mut observed);
         }
