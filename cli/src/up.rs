@@ -8,6 +8,7 @@
 mod authority;
 mod backends;
 mod demo;
+mod environment;
 mod news;
 mod plane;
 mod ports;
@@ -17,7 +18,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use clap::Parser as _;
 use control_plane::Companion;
 use data_plane::local::KnownNames;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -27,7 +27,7 @@ use shared::telemetry::{self, LogArgs};
 use shared::tls::join::JoinToken;
 use tempfile::TempDir;
 
-use self::authority::Authority;
+use self::authority::{Authority, GROUP};
 use self::backends::Backends;
 use self::news::News;
 use self::plane::Plane;
@@ -157,6 +157,7 @@ fn start_control(
     words.extend(["--listen".into(), ports.listen.to_string().into()]);
     // Whoever runs this is its operator for as long as it runs, and nobody renews a person's certificate.
     words.extend(["--ca-dir".into(), authority.into(), "--certificate-life".into(), "365d".into()]);
+    words.extend(["--group".into(), GROUP.into(), "--insecure=false".into()]);
     // There is one proxy, and it starts together with this.
     words.extend(["--settle".into(), "0s".into()]);
     words.push(format!("--watch-ingress-without-class={}", args.watch_ingress_without_class).into());
@@ -164,7 +165,7 @@ fn start_control(
     if let Some(dir) = &args.state_dir {
         words.extend(["--state-dir".into(), dir.join("control-plane").into_os_string()]);
     }
-    let args = control_plane::args::Args::try_parse_from(words)?;
+    let args = environment::control(words)?;
     Plane::start("control plane", move |stop| control_plane::app::run_beside(args, companion, stop))
 }
 
@@ -178,6 +179,8 @@ fn start_data(
     let mut words = vec!["firth-data-plane".into(), "--join".into(), token.text().as_str().into()];
     for (flag, value) in [
         ("--control-plane", format!("https://{}", ports.listen)),
+        ("--group", GROUP.to_owned()),
+        ("--insecure", "false".to_owned()),
         ("--http", ports.http.to_string()),
         ("--https", ports.https.to_string()),
         ("--stream-address", ports.http.ip().to_string()),
@@ -193,7 +196,7 @@ fn start_data(
         words.extend([flag.into(), value.into()]);
     }
     words.extend(["--state-dir".into(), state.join("data-plane").into_os_string()]);
-    let args = data_plane::args::Args::try_parse_from(words)?;
+    let args = environment::data(words)?;
     Plane::start("data plane", move |stop| data_plane::app::run_knowing(args, names, stop))
 }
 

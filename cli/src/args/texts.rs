@@ -27,7 +27,9 @@ A Service that an Ingress leads to and that has no EndpointSlice is played by a 
 address only, and so are endpoints of slices with the annotation `firth.dev/demo: \"true\"`: a folder can be tried with \
 nothing behind it. It speaks HTTP/1.1, HTTP/2 and TLS, as it is asked. A Service that stands in no file answers 503.
 
-What else the two planes take as flags is taken from their environment variables, of which docs/flags.md has all.
+What else the two planes take as flags is taken from their environment variables, of which docs/flags.md has all. What \
+both have is the proxy's here: FIRTH_ADMIN and FIRTH_MAX_CONNECTIONS are FIRTH_CONTROL_PLANE_ADMIN and \
+FIRTH_CONTROL_PLANE_MAX_CONNECTIONS for the control plane.
 
 Examples:
   firth up examples/canary

@@ -22,7 +22,7 @@ use crate::identity::{self, Somebody};
 /// A token that is used at once lives so long.
 const TOKEN: Duration = Duration::from_secs(60);
 /// Groups are for fleets; this is one proxy.
-const GROUP: &str = "default";
+pub(super) const GROUP: &str = "default";
 
 /// Where it is.
 pub(super) struct Authority {

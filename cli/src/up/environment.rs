@@ -1,0 +1,78 @@
+//! The command lines of the two planes, and which variables of the environment each of them reads where both are in one
+//! process.
+//!
+//! **Invariant:** no variable is read by both planes, but for those that mean the same for both of them, and none of who
+//! a plane speaks to, which is said here.
+
+use std::ffi::OsString;
+
+use clap::{Command, CommandFactory as _, FromArgMatches as _};
+
+/// No variable.
+const NONE: Option<&str> = None;
+
+/// Reads the command line of the control plane.
+///
+/// # Errors
+/// Where a word or a variable is not what it should be.
+pub(super) fn control(words: Vec<OsString>) -> Result<control_plane::args::Args, clap::Error> {
+    control_plane::args::Args::from_arg_matches(&control_command().try_get_matches_from(words)?)
+}
+
+/// Reads that of the data plane.
+///
+/// # Errors
+/// As [`control`].
+pub(super) fn data(words: Vec<OsString>) -> Result<data_plane::args::Args, clap::Error> {
+    data_plane::args::Args::from_arg_matches(&data_command().try_get_matches_from(words)?)
+}
+
+fn control_command() -> Command {
+    // The shorter names are the proxy's: what is asked of a `firth up` is asked of what it serves.
+    control_plane::args::Args::command()
+        .mut_arg("admin", |arg| arg.env("FIRTH_CONTROL_PLANE_ADMIN"))
+        .mut_arg("max_connections", |arg| arg.env("FIRTH_CONTROL_PLANE_MAX_CONNECTIONS"))
+        // The environment of somebody who asks a cluster, too: this one is served from a folder.
+        .mut_arg("kubeconfig", |arg| arg.env(NONE))
+}
+
+fn data_command() -> Command {
+    // It joins by a token of this process.
+    data_plane::args::Args::command()
+        .mut_arg("token_file", |arg| arg.env(NONE))
+        .mut_arg("ca", |arg| arg.env(NONE))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn variables(command: &Command) -> BTreeSet<String> {
+        let names = command.get_arguments().filter_map(|arg| arg.get_env());
+        names.map(|name| name.to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_planes_do_not_take_a_variable_for_two_things() {
+        let (control, data) = (variables(&control_command()), variables(&data_command()));
+        let both: Vec<_> = control.intersection(&data).map(String::as_str).collect();
+        // The group, the folder and whether they speak plaintext are said by flags, which win.
+        assert_eq!(
+            both,
+            [
+                "FIRTH_GROUP",
+                "FIRTH_INSECURE",
+                "FIRTH_LOG",
+                "FIRTH_LOG_FORMAT",
+                "FIRTH_MEMORY",
+                "FIRTH_STATE_DIR"
+            ]
+        );
+        assert!(control.contains("FIRTH_CONTROL_PLANE_ADMIN") && data.contains("FIRTH_ADMIN"));
+        assert!(!control.contains("FIRTH_KUBECONFIG") && !data.contains("FIRTH_CA"));
+        control_command().debug_assert();
+        data_command().debug_assert();
+    }
+}
