@@ -56,6 +56,7 @@ pub enum Untrusted {
     Revoked,
     NoRevocations,
     OldRevocations,
+    EarlyRevocations,
     Signature,
     SelfSigned,
     SelfSignedInChain,
@@ -75,6 +76,7 @@ impl Untrusted {
             Self::Revoked => "certificate revoked",
             Self::NoRevocations => "unable to get certificate CRL",
             Self::OldRevocations => "CRL has expired",
+            Self::EarlyRevocations => "CRL is not yet valid",
             Self::Signature => "certificate signature failure",
             Self::SelfSigned => "self-signed certificate",
             Self::SelfSignedInChain => "self-signed certificate in certificate chain",
@@ -107,7 +109,8 @@ pub struct Trust {
     helpers: Vec<CertificateDer<'static>>,
     /// The identifiers of their keys.
     keys: Vec<Box<[u8]>>,
-    revocations: Vec<CertRevocationList<'static>>,
+    /// With when each of them was made.
+    revocations: Vec<(CertRevocationList<'static>, UnixTime)>,
     /// Lists that webpki does not read.
     plain: Vec<PlainList>,
     subjects: Vec<DistinguishedName>,
@@ -146,7 +149,10 @@ impl Trust {
         for (index, der) in authorities.revocations.iter().enumerate() {
             let list = BorrowedCertRevocationList::from_der(der).and_then(|list| list.to_owned());
             match list {
-                Ok(list) => trust.revocations.push(CertRevocationList::Owned(list)),
+                Ok(list) => {
+                    let since = lists::since(der).ok_or(TrustError::Revocations(index))?;
+                    trust.revocations.push((CertRevocationList::Owned(list), since));
+                }
                 Err(_) => trust.plain.push(PlainList::read(der).ok_or(TrustError::Revocations(index))?),
             }
         }
@@ -179,7 +185,9 @@ impl Trust {
         let old = Version1::read(leaf);
         let certificate = EndEntityCert::try_from(old.as_ref().map_or(leaf, Version1::raised))
             .map_err(|error| self.untrusted(&error, leaf, rest))?;
-        let lists: Vec<_> = self.revocations.iter().collect();
+        // As OpenSSL: one of a time to come is none yet. webpki does not ask that.
+        let begun = self.revocations.iter().filter(|(_, since)| *since <= now);
+        let lists: Vec<_> = begun.map(|(list, _)| list).collect();
         // Absent where there is no list at all.
         let unknown =
             if self.plain.is_empty() { UnknownStatusPolicy::Deny } else { UnknownStatusPolicy::Allow };
@@ -196,7 +204,7 @@ impl Trust {
             }
             self.is_alive(path.anchor(), now)?;
             self.is_within_limits(path)?;
-            self.is_listed(path, now)
+            self.is_listed(path, &lists, now)
         };
         let known = aws_lc_rs::default_provider().signature_verification_algorithms.all;
         let checks = old.as_ref().map(|old| old.checks(known)).unwrap_or_default();
@@ -210,7 +218,14 @@ impl Trust {
             revocation,
             Some(&is_good),
         );
-        verified.map(|_| ()).map_err(|error| self.untrusted(&error, leaf, rest))
+        verified.map(|_| ()).map_err(|error| match self.untrusted(&error, leaf, rest) {
+            Untrusted::NoRevocations if self.has_early_lists(now) => Untrusted::EarlyRevocations,
+            why => why,
+        })
+    }
+
+    fn has_early_lists(&self, now: UnixTime) -> bool {
+        self.revocations.iter().any(|(_, since)| now < *since) || self.plain.iter().any(|it| it.is_early(now))
     }
 
     /// Whether an authority is good at this time, which webpki does not ask.
@@ -243,10 +258,16 @@ impl Trust {
         place.and_then(|place| self.roots.get(place)).ok_or(webpki::Error::UnknownIssuer)
     }
 
-    /// Whether each certificate of a chain has a list that clears it, where there are some that webpki does not read. It
-    /// has asked the others.
-    fn is_listed(&self, path: &VerifiedPath<'_>, now: UnixTime) -> Result<(), webpki::Error> {
-        if self.plain.is_empty() {
+    /// Whether each certificate of a chain has a list that clears it, where there are some that webpki does not read, or
+    /// was not shown: it has asked the `others`.
+    fn is_listed(
+        &self,
+        path: &VerifiedPath<'_>,
+        others: &[&CertRevocationList<'_>],
+        now: UnixTime,
+    ) -> Result<(), webpki::Error> {
+        let was_asked = !others.is_empty() || self.revocations.is_empty();
+        if self.plain.is_empty() && was_asked {
             return Ok(());
         }
         let root = self.root_of(path)?;
@@ -262,7 +283,7 @@ impl Trust {
                 list.issuing_distribution_point().is_none() && list.issuer() == certificate.issuer()
             };
             let is_clear = lists::clear(&self.plain, &own, &of_signer, now, known)?;
-            if !is_clear && !self.revocations.iter().any(is_asked) {
+            if !is_clear && !others.iter().any(|list| is_asked(list)) {
                 return Err(webpki::Error::UnknownRevocationStatus);
             }
         }

@@ -9,13 +9,17 @@ use std::time::Duration;
 use rustls_pki_types::{SignatureVerificationAlgorithm, SubjectPublicKeyInfoDer, UnixTime};
 use webpki::RawPublicKeyEntity;
 use x509_parser::oid_registry::{OID_X509_EXT_DELTA_CRL_INDICATOR, OID_X509_EXT_ISSUER_DISTRIBUTION_POINT};
-use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Extension};
+use x509_parser::prelude::{ASN1Time, CertificateRevocationList, FromDer, X509Certificate, X509Extension};
+
+use crate::der::{INTEGER, Reader, SEQUENCE};
 
 /// One of them.
 #[derive(Debug)]
 pub(super) struct PlainList {
     issuer: Box<[u8]>,
     revoked: BTreeSet<Box<[u8]>>,
+    /// When it was made.
+    since: UnixTime,
     /// When the next one comes, where it says so.
     until: Option<UnixTime>,
     signed: Box<[u8]>,
@@ -41,11 +45,8 @@ impl PlainList {
         (is_whole && body.signature == list.signature_algorithm).then(|| Self {
             issuer: body.issuer.as_raw().into(),
             revoked: body.revoked_certificates.iter().map(|it| number(it.raw_serial())).collect(),
-            until: body.next_update.map(|it| {
-                UnixTime::since_unix_epoch(Duration::from_secs(
-                    u64::try_from(it.timestamp()).unwrap_or_default(),
-                ))
-            }),
+            since: time(body.this_update),
+            until: body.next_update.map(time),
             signed: body.as_ref().into(),
             algorithm: list.signature_algorithm.algorithm.as_bytes().into(),
             signature: list.signature_value.data.as_ref().into(),
@@ -66,6 +67,28 @@ impl PlainList {
     }
 }
 
+/// When a list says that it was made.
+pub(super) fn since(der: &[u8]) -> Option<UnixTime> {
+    let mut body = Reader::new(Reader::new(Reader::new(der).expect(SEQUENCE)?).expect(SEQUENCE)?);
+    // Its version, where it says one; how it is signed, and by whom.
+    body.optional(INTEGER);
+    body.expect(SEQUENCE)?;
+    body.expect(SEQUENCE)?;
+    let (_, since) = ASN1Time::from_der(body.rest()).ok()?;
+    Some(time(since))
+}
+
+fn time(said: ASN1Time) -> UnixTime {
+    UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(said.timestamp()).unwrap_or_default()))
+}
+
+impl PlainList {
+    /// Whether it is of a time to come.
+    pub(super) fn is_early(&self, now: UnixTime) -> bool {
+        now < self.since
+    }
+}
+
 /// Whether one of the lists says that a certificate, which `signer` has signed, is good still; false where none of them is
 /// of that one.
 ///
@@ -80,7 +103,7 @@ pub(super) fn clear(
 ) -> Result<bool, webpki::Error> {
     let (mut is_clear, mut old) = (false, None);
     let own = number(certificate.raw_serial());
-    for list in lists.iter().filter(|it| it.is_of(signer, known)) {
+    for list in lists.iter().filter(|it| !it.is_early(now) && it.is_of(signer, known)) {
         if list.revoked.contains(&own) {
             return Err(webpki::Error::CertRevoked);
         }

@@ -8,6 +8,8 @@ use test_kit::certificates::version1;
 
 use super::*;
 
+mod early;
+
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     der: Bytes,
@@ -59,6 +61,10 @@ impl Authority {
     }
 
     fn revoking(&self, numbers: &[u64], until: i32) -> Bytes {
+        self.revoking_from(2020, numbers, until)
+    }
+
+    fn revoking_from(&self, since: i32, numbers: &[u64], until: i32) -> Bytes {
         let revoked = |number: &u64| RevokedCertParams {
             serial_number: SerialNumber::from(*number),
             revocation_time: date_time_ymd(2020, 1, 1),
@@ -66,7 +72,7 @@ impl Authority {
             invalidity_date: None,
         };
         let list = CertificateRevocationListParams {
-            this_update: date_time_ymd(2020, 1, 1),
+            this_update: date_time_ymd(since, 1, 1),
             next_update: date_time_ymd(until, 1, 1),
             crl_number: SerialNumber::from(1),
             issuing_distribution_point: None,
@@ -79,6 +85,10 @@ impl Authority {
 
 /// A list as `openssl ca -gencrl` makes it: of version 1, without extensions. `until`: when the next one comes.
 fn plain(of: &Authority, numbers: &[u8], until: Option<&str>) -> Bytes {
+    plain_from("200101000000Z", of, numbers, until)
+}
+
+fn plain_from(since: &str, of: &Authority, numbers: &[u8], until: Option<&str>) -> Bytes {
     let der = |tag: u8, parts: &[&[u8]]| {
         let content = parts.concat();
         let length = u8::try_from(content.len()).unwrap();
@@ -95,7 +105,7 @@ fn plain(of: &Authority, numbers: &[u8], until: Option<&str>) -> Bytes {
         _ => der(0x30, &[&revoked.collect::<Vec<_>>().concat()]),
     };
     let until = until.map(time).unwrap_or_default();
-    let body = der(0x30, &[&algorithm, signer.subject().as_raw(), &time("200101000000Z"), &until, &revoked]);
+    let body = der(0x30, &[&algorithm, signer.subject().as_raw(), &time(since), &until, &revoked]);
     let signature = of.issuer.key().sign(&body).unwrap();
     der(0x30, &[&body, &algorithm, &der(3, &[&[0], &signature])]).into()
 }
