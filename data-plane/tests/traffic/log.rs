@@ -150,7 +150,7 @@ fn a_line_is_made_of_what_the_fleet_says() {
                   [$proxy_alternative_upstream_name] $server_name";
     assert_eq!(
         logged(format, (false, false), &heads),
-        ["ns/echo echo:80 /echo ns-echo-80 [] a.test", "/ :  upstream-default-backend [] _"]
+        ["ns/echo echo:80 /echo ns-echo-80 [] a.test", "ns/echo : / upstream-default-backend [] a.test"]
     );
 }
 

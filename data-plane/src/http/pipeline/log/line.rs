@@ -100,8 +100,14 @@ impl Ended<'_> {
     fn of_location(&self, value: &Value, out: &mut Vec<u8>) -> bool {
         let Self { record, .. } = self;
         let location: Option<&PathEntry> = record.location.as_deref();
-        let (namespace, name) = location.and_then(|it| it.owner.split_once('/')).unwrap_or_default();
-        let of = |which: fn(&PathEntry) -> &str| location.map_or("", which).as_bytes();
+        // As the original: what nobody declared of a host is of an Ingress of it, and of no Service.
+        let unclaimed = record.info.unclaimed.as_deref().filter(|_| record.info.default_backend);
+        let (namespace, name) = match unclaimed {
+            Some(place) => place.ingress(),
+            None => location.and_then(|it| it.owner.split_once('/')).unwrap_or_default(),
+        };
+        let declared = location.filter(|_| unclaimed.is_none());
+        let of = |which: fn(&PathEntry) -> &str| declared.map_or("", which).as_bytes();
         match value {
             Value::Upstream => match (location, record.info.in_place) {
                 (Some(location), InPlace::Nobody) => text(location.upstream_name.as_bytes(), out),
@@ -118,10 +124,12 @@ impl Ended<'_> {
             Value::Ingress => text(name.as_bytes(), out),
             Value::Service => text(of(|it| &it.service), out),
             Value::ServicePort => text(of(|it| &it.port), out),
-            Value::LocationPath => text(of(|it| &it.declared), out),
+            Value::LocationPath => {
+                text(unclaimed.map_or_else(|| of(|it| &it.declared), |it| it.path().as_bytes()), out)
+            }
             Value::ServerName => {
-                let host = location.and_then(|it| it.route.rsplit_once('/')).map_or("_", |(_, host)| host);
-                text(host.as_bytes(), out)
+                let host = || declared.and_then(|it| it.route.rsplit_once('/')).map_or("_", |(_, host)| host);
+                text(unclaimed.map_or_else(host, |it| it.host()).as_bytes(), out)
             }
             _ => false,
         }
