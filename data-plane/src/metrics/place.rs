@@ -34,6 +34,15 @@ impl Place {
         Arc::new(Self { route: Arc::clone(route.unwrap_or(host)), service: None, path: None })
     }
 
+    /// The same of another host.
+    pub(super) fn under(&self, host: &str) -> Arc<Self> {
+        let route = match self.route.rsplit_once('/') {
+            Some((before, _)) => format!("{before}/{host}").into(),
+            None => host.into(),
+        };
+        Arc::new(Self { route, service: self.service.clone(), path: self.path.clone() })
+    }
+
     /// Of all that there is no room for.
     pub(super) fn overflow() -> Arc<Self> {
         let text: Arc<str> = OVERFLOW.into();

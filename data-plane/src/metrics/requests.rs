@@ -26,6 +26,9 @@ const SETS_OF_PLACE: usize = 64;
 /// Hosts that nobody has and that are counted by name, where that is asked for.
 const NAMES: usize = 256;
 
+/// Places that are counted under one name.
+const PLACES_OF_NAME: usize = 64;
+
 /// Ticks between two looks for places that are gone.
 const SWEEP: u32 = 8;
 
@@ -57,8 +60,9 @@ const OTHER: &str = "OTHER";
 pub struct Request<'a> {
     /// As it came.
     pub method: &'a str,
-    /// Host that was asked for, lower-case and without port; looked at where the place has none.
-    pub host: &'a str,
+    /// Host that was asked for, lower-case and without port, where that is not the place's own: it has none, or this is an
+    /// alias of it.
+    pub host: Option<&'a str>,
     /// Status that was answered.
     pub status: u16,
     /// Name of the canary that took it.
@@ -117,6 +121,13 @@ impl Set {
     }
 }
 
+/// A place under another host's name.
+#[derive(Debug)]
+struct Named {
+    of: Weak<Place>,
+    place: Arc<Place>,
+}
+
 /// What a worker lets others see.
 #[derive(Debug, Default)]
 pub(super) struct Published {
@@ -134,8 +145,8 @@ pub struct Requests {
     /// By the address of their place, which stays its own as long as a set refers to it.
     sets: HashMap<usize, SmallVec<[Arc<Set>; 2]>, RandomState>,
     len: usize,
-    /// Hosts that nobody has, by name.
-    names: HashMap<Box<str>, Arc<Place>, RandomState>,
+    /// Places as they are counted for names that are not their own host's: aliases, and hosts that nobody has.
+    names: HashMap<Box<str>, SmallVec<[Named; 1]>, RandomState>,
     /// Where all that there is no room for is counted.
     overflow: Arc<Place>,
     /// Whether there are sets that nobody sees yet, or that are gone.
@@ -179,12 +190,16 @@ impl Requests {
     /// Counts a request of a place.
     pub fn count(&mut self, place: &Arc<Place>, request: &Request<'_>) {
         let named;
-        let place = match place.has_no_host() && self.rules.per_host {
-            false => place,
-            // As the original: nobody has that host.
-            true if !self.rules.per_undefined_host => return,
-            true => {
-                named = self.named(request.host);
+        let place = match request.host.filter(|_| self.rules.per_host) {
+            None => place,
+            Some(host) => {
+                let is_undefined = place.has_no_host();
+                // As the original: nobody has that host.
+                if is_undefined && !self.rules.per_undefined_host {
+                    return;
+                }
+                // Of aliases there are as many as somebody has written.
+                named = self.named(place, host, if is_undefined { NAMES } else { SETS });
                 &named
             }
         };
@@ -206,6 +221,10 @@ impl Requests {
         self.ticks = self.ticks.wrapping_add(1);
         if self.ticks.is_multiple_of(SWEEP) {
             let before = self.len;
+            self.names.retain(|_, named| {
+                named.retain(|it| it.of.strong_count() > 0);
+                !named.is_empty()
+            });
             self.sets.retain(|_, sets| sets.first().is_some_and(|set| set.place.strong_count() > 0));
             self.len = self.sets.values().map(SmallVec::len).sum();
             self.is_changed |= self.len != before;
@@ -241,16 +260,18 @@ impl Requests {
         found.unwrap_or_else(|| self.add(&place, key)).count(&self.rules, &request.figures);
     }
 
-    /// The place of a host that nobody has.
-    fn named(&mut self, host: &str) -> Arc<Place> {
-        if let Some(place) = self.names.get(host) {
-            return Arc::clone(place);
+    /// A place under another host's name: the original tells which Ingress takes its requests all the same.
+    fn named(&mut self, of: &Arc<Place>, host: &str, most: usize) -> Arc<Place> {
+        let known = self.names.get(host).map_or(&[][..], |named| named);
+        if let Some(known) = known.iter().find(|it| Weak::as_ptr(&it.of) == Arc::as_ptr(of)) {
+            return Arc::clone(&known.place);
         }
-        if self.names.len() >= NAMES {
+        if known.len() >= PLACES_OF_NAME || (known.is_empty() && self.names.len() >= most) {
             return Arc::clone(&self.overflow);
         }
-        let place = Place::of_host(&host.into(), None);
-        self.names.insert(host.into(), Arc::clone(&place));
+        let place = of.under(host);
+        let named = Named { of: Arc::downgrade(of), place: Arc::clone(&place) };
+        self.names.entry(host.into()).or_default().push(named);
         place
     }
 }

@@ -6,7 +6,7 @@ use data_plane::local::Limits;
 use data_plane::metrics::{Labels, Rules};
 use shared::delta::Removal;
 use shared::kind::{Kind, ResourceKey};
-use shared::policy::{LocationPolicy, TextList};
+use shared::policy::{HostPolicy, LocationPolicy, TextList};
 use shared::resource::{CATCH_ALL, Host, PathType, Resource, SETTINGS_KEY, Settings};
 
 use super::harness::*;
@@ -75,6 +75,37 @@ fn requests_are_counted_where_they_belong() {
     let of = |name: &str| samples.iter().filter(|line| line.starts_with(name)).count();
     assert_eq!((of("request_duration_seconds_count"), of("response_duration_seconds_count")), (4, 3));
     assert_eq!((of("connect_duration_seconds_bucket"), of("bytes_sent_bucket")), (3 * 12, 4 * 8));
+}
+
+/// As the original: an alias is a host that somebody has. What takes it is the same.
+#[test]
+fn who_is_asked_for_by_an_alias_is_counted_under_it() {
+    let origin = Origin::says("hello");
+    let mut proxy = Proxy::start();
+    proxy.host("a.test", false, &[("/foo", PathType::Prefix, "echo")]);
+    proxy.endpoints("echo", &[origin.address]);
+    let values = ["b.test", "a.test", "*.c.test", "~^d"].map(str::to_owned).into();
+    let policy = HostPolicy { aliases: Some(TextList { values }), ..HostPolicy::default() };
+    proxy.config(vec![("a.test", Resource::Host(Host { policy, ..Host::default() }))]);
+    let mut client = Client::new(proxy.http);
+    for host in ["a.test", "b.test", "x.c.test", "d.test"] {
+        client.ask(&format!("GET /foo HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    }
+    client.ask("GET /nothing HTTP/1.1\r\nHost: b.test\r\n\r\n");
+    let samples = eventually(&proxy, |samples| counted(samples).len() == 3);
+    let found: Vec<_> = counted(&samples)
+        .iter()
+        .map(|line| {
+            let label =
+                |name: &str| line.split_once(&format!("{name}=\"")).unwrap().1.split('"').next().unwrap();
+            (label("host"), label("path"), label("ingress"), line.rsplit_once(' ').unwrap().1)
+        })
+        .collect();
+    // What only a pattern or a wildcard leads here is its own host's: clients make no series.
+    assert_eq!(
+        found,
+        [("a.test", "/foo", "web", "3"), ("b.test", "/", "web", "1"), ("b.test", "/foo", "web", "1")]
+    );
 }
 
 #[test]

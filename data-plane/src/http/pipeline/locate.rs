@@ -102,7 +102,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let mut names = Names::Plain;
     let (mut passes, mut page) = (None, None);
     let (mut format, mut place, mut answers) = (None, None, None);
-    let mut silent = false;
+    let (mut silent, mut by_alias) = (false, false);
     let (claims, found, fallback) = server.with_table(|table| {
         let forwarding = &table.policy().forwarding;
         let claims = Claims::of(exchange.head, peer, forwarding);
@@ -118,6 +118,8 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         let found;
         (found, passes, page) = admit(table, &ask, &normal);
         format = log::follow(local, table.policy());
+        by_alias =
+            host.is_some_and(|it| it.names().is_some_and(|names| it.name() != name && names.has(name)));
         if matches!(
             found,
             Found::Location { .. } | Found::AddSlash(_) | Found::DefaultBackend { .. } | Found::AppRoot(_)
@@ -147,7 +149,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     exchange.info.client = claims.as_ref().map(|claims| claims.address);
     exchange.claims = claims;
     exchange.fallback = fallback;
-    (exchange.info.unclaimed, exchange.info.silent) = (place, silent);
+    (exchange.info.unclaimed, exchange.info.silent, exchange.info.by_alias) = (place, silent, by_alias);
     log::asked::of_head(exchange, format);
     match found {
         Found::Location { entry, target, has_tls, issues_cookie } => {

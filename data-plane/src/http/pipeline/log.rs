@@ -74,6 +74,8 @@ pub(crate) struct RequestInfo {
     pub(crate) default_backend: bool,
     /// What it is counted under, where no location takes it.
     pub(super) unclaimed: Option<Arc<Place>>,
+    /// Whether its host was asked for by an alias.
+    pub(super) by_alias: bool,
     /// Name of the canary, when it was chosen.
     pub(crate) alternative: Option<Arc<str>>,
     /// Who has answered for the location's own backend.
@@ -127,6 +129,7 @@ impl RequestRecord {
                 received: 0,
                 default_backend: false,
                 unclaimed: None,
+                by_alias: false,
                 alternative: None,
                 in_place: InPlace::default(),
                 client: None,
@@ -186,8 +189,7 @@ impl RequestRecord {
         let figures = [Some(micros(took)), connect, header, response, Some(self.received()), sent, sent];
         let request = Request {
             method: head.method_name(),
-            // Nobody asks for it elsewhere.
-            host: if place.has_no_host() { head.host.name() } else { "" },
+            host: (place.has_no_host() || info.by_alias).then(|| head.host.name()),
             status: info.status,
             canary: info.alternative.as_ref(),
             figures,
@@ -205,8 +207,6 @@ impl RequestRecord {
 }
 
 impl RequestInfo {
-    /// The client is answered with this status, and a head of so many bytes.
-    pub(crate) fn replied(&mut self, status: u16, head: usize) {
     /// Nobody looks for its location: the fleet alone says whether its line is written, and how.
     pub(crate) fn unrouted(&mut self, server: &Server) {
         server.with_table(|table| {
@@ -216,6 +216,8 @@ impl RequestInfo {
         });
     }
 
+    /// The client is answered with this status, and a head of so many bytes.
+    pub(crate) fn replied(&mut self, status: u16, head: usize) {
         (self.status, self.head_sent) = (status, head as u64);
     }
 

@@ -9,7 +9,7 @@ fn place(owner: &str, path: &str) -> Arc<Place> {
 
 fn request(method: &str, status: u16) -> Request<'_> {
     let figures = [Some(7_000), None, None, None, Some(25), Some(120), Some(120)];
-    Request { method, host: "asked.test", status, canary: None, figures }
+    Request { method, host: None, status, canary: None, figures }
 }
 
 fn page(metrics: &Metrics, rules: &Rules) -> Vec<String> {
@@ -124,12 +124,42 @@ fn hosts_that_nobody_has_are_counted_where_that_is_asked_for() {
         let (metrics, rules) = (Metrics::new(1), Arc::new(Rules::new(&said)));
         let mut requests = Requests::new(metrics.worker(0));
         requests.follow(Some(&rules));
-        requests.count(&nobody, &request("GET", 404));
+        requests.count(&nobody, &Request { host: Some("asked.test"), ..request("GET", 404) });
         requests.tick();
         let counted = counted(&metrics, &rules);
         assert_eq!(counted.len(), usize::from(expected.is_some()), "{counted:?}");
         assert!(counted.iter().all(|line| line.contains(expected.unwrap())), "{counted:?}");
     }
+}
+
+/// An Ingress without a host takes requests for all of them: they are told apart by host, and are its own.
+#[test]
+fn who_takes_requests_for_hosts_that_nobody_has_is_told() {
+    let rules = Arc::new(Rules::new(&Said { per_undefined_host: Some(true), ..Said::default() }));
+    let metrics = Metrics::new(1);
+    let mut requests = Requests::new(metrics.worker(0));
+    requests.follow(Some(&rules));
+    let place = |path: &str| Place::new(&"ingress/ns/web/_".into(), &"echo".into(), &path.into());
+    let (one, two) = (place("/"), place("/two"));
+    for place in [&one, &two, &one] {
+        requests.count(place, &Request { host: Some("asked.test"), ..request("GET", 200) });
+    }
+    requests.count(&one, &Request { host: Some("other.test"), ..request("GET", 200) });
+    requests.tick();
+    let series = |host: &str, path: &str, count: u8| {
+        format!(
+            "canary=\"\",host=\"{host}\",ingress=\"web\",method=\"GET\",namespace=\"ns\",path=\"{path}\",\
+             service=\"echo\",status=\"200\"}} {count}"
+        )
+    };
+    let all = [series("asked.test", "/", 2), series("asked.test", "/two", 1), series("other.test", "/", 1)];
+    assert_eq!(counted(&metrics, &rules), all);
+    drop(two);
+    (0..SWEEP).for_each(|_| requests.tick());
+    assert_eq!(counted(&metrics, &rules), [&*all[0], &*all[2]]);
+    drop(one);
+    (0..SWEEP).for_each(|_| requests.tick());
+    assert_eq!((requests.len, requests.names.len()), (0, 0));
 }
 
 #[test]
@@ -180,7 +210,7 @@ proptest! {
         requests.follow(Some(&rules));
         let nobody = Place::of_host(&NO_HOST.into(), None);
         for (method, host, status) in &asked {
-            requests.count(&nobody, &Request { host, ..request(method, *status) });
+            requests.count(&nobody, &Request { host: Some(host), ..request(method, *status) });
         }
         requests.tick();
         prop_assert!(requests.len <= SETS && requests.names.len() <= NAMES);
