@@ -22,7 +22,12 @@ fn slice(number: usize, last: u8) -> Arc<Entry> {
 }
 
 fn route(number: usize, path: &str) -> Arc<Entry> {
-    let path = Path { path: path.into(), kind: PathType::Prefix, backend: Some(format!("ns/s{number}/80")) };
+    let path = Path {
+        path: path.into(),
+        kind: PathType::Prefix,
+        backend: Some(format!("ns/s{number}/80")),
+        after_exact: false,
+    };
     let route = Route { paths: vec![path], ..Route::default() };
     entry(&format!("ingress/ns/i{number}/h{number}.test"), &Resource::Route(route))
 }

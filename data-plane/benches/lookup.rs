@@ -15,6 +15,7 @@ fn reader(hosts: usize, paths: usize) -> (Writer, TableReader) {
         path: format!("/section-{number}/page"),
         kind: PathType::Prefix,
         backend: None,
+        after_exact: false,
     };
     let mut up = Vec::new();
     for number in 0..hosts {

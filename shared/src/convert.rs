@@ -207,7 +207,7 @@ impl From<config::Denial> for Denial {
 impl From<&Route> for config::Route {
     fn from(it: &Route) -> Self {
         let Route { paths, denied, policy } = it.clone();
-        let path = |Path { path, kind, backend }: Path| {
+        let path = |Path { path, kind, backend, after_exact }: Path| {
             let r#type = match kind {
                 PathType::Exact => config::r#match::Type::Exact.into(),
                 PathType::Prefix => config::r#match::Type::Prefix.into(),
@@ -216,6 +216,7 @@ impl From<&Route> for config::Route {
             config::Path {
                 r#match: Some(config::Match { path, r#type, ..config::Match::default() }),
                 backends: backend.into_iter().collect(),
+                after_exact,
             }
         };
         Self {
@@ -230,11 +231,11 @@ impl TryFrom<config::Route> for Route {
     type Error = ConvertError;
 
     fn try_from(it: config::Route) -> Result<Self, ConvertError> {
-        let path = |(i, config::Path { r#match, backends }): (usize, config::Path)| {
+        let path = |(i, config::Path { r#match, backends, after_exact }): (usize, config::Path)| {
             let field = |name: &str| format!("paths[{i}].{name}");
             let (path, kind) = matched(field, r#match.unwrap_or_default())?;
             let backend = backend_of(field, backends)?;
-            Ok(Path { path, kind, backend })
+            Ok(Path { path, kind, backend, after_exact })
         };
         Ok(Self {
             paths: it.paths.into_iter().enumerate().map(path).collect::<Result<_, _>>()?,

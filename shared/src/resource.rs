@@ -167,6 +167,8 @@ pub struct Path {
     pub kind: PathType,
     /// Key of the Backend; `None`: the fleet's default backend, which answers 404.
     pub backend: Option<String>,
+    /// Of a prefix: the Exact path of the same text on the host comes first. Counts where paths are regular expressions.
+    pub after_exact: bool,
 }
 
 /// How a path is compared with the decoded and normalised path of a request.

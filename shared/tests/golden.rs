@@ -101,15 +101,28 @@ fn samples() -> Vec<(&'static str, Resource)> {
             "ingress/default/web/example.com",
             Resource::Route(Route {
                 paths: vec![
-                    Path { path: text("/"), kind: PathType::Prefix, backend: None },
+                    Path { path: text("/"), kind: PathType::Prefix, backend: None, after_exact: false },
                     Path {
                         path: text("/api"),
                         kind: PathType::Exact,
                         backend: Some(text("default/api/http")),
+                        after_exact: false,
                     },
                 ],
                 denied: denied(),
                 policy: LocationPolicy { ssl_redirect: Some(false), ..LocationPolicy::default() },
+            }),
+        ),
+        (
+            "ingress/default/other/example.com",
+            Resource::Route(Route {
+                paths: vec![Path {
+                    path: text("/api"),
+                    kind: PathType::Prefix,
+                    backend: None,
+                    after_exact: true,
+                }],
+                ..Route::default()
             }),
         ),
         (

@@ -88,11 +88,9 @@ fn host() -> impl Strategy<Value = Resource> {
 
 fn route() -> impl Strategy<Value = Resource> {
     let kind = prop_oneof![Just(PathType::Exact), Just(PathType::Prefix)];
-    let path = (text(), kind, option::of(some_text())).prop_map(|(path, kind, backend)| Path {
-        path: format!("/{path}"),
-        kind,
-        backend,
-    });
+    let path = (text(), kind, option::of(some_text()), any::<bool>()).prop_map(
+        |(path, kind, backend, after_exact)| Path { path: format!("/{path}"), kind, backend, after_exact },
+    );
     (collection::vec(path, 0..4), denial(), location())
         .prop_map(|(paths, denied, policy)| Resource::Route(Route { paths, denied, policy }))
 }

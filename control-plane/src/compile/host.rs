@@ -308,6 +308,10 @@ impl Claims {
                 ages.extend(self.locations.claimants(path, *kind).map(|(age, ..)| age.clone()));
             }
         }
+        // Whoever has the Prefix path of a text is told whether its Exact path comes first.
+        for Move { path, .. } in moves.iter().filter(|it| it.kind == PathType::Exact) {
+            ages.extend(self.location(path, PathType::Prefix).and_then(|prefix| prefix.owner));
+        }
         for Move { path, kind, .. } in moves.iter().filter(|it| it.leads_elsewhere()) {
             ages.extend(self.wishes.for_path(path, *kind).cloned());
         }

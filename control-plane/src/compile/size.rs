@@ -75,6 +75,7 @@ fn encoded(claim: &Claim, paths: &[ClaimedPath]) -> usize {
             path: path.path.to_string(),
             kind: path.kind,
             backend: Some(path.backend.to_string()),
+            after_exact: false,
         });
     }
     Entry::encode("", &Resource::Route(route)).body.len()

@@ -317,6 +317,8 @@ pub struct PathEntry {
     pub rewritten: Option<Rewritten>,
     /// The declared path, where its groups are asked for and nothing is rewritten.
     pub grouped: Option<Pattern>,
+    /// Of a prefix: in regex mode the Exact path of the same text is asked before it.
+    pub after_exact: bool,
     /// Its clients are asked for nothing but their addresses: `no-auth-locations` (annotations.md 6.6).
     pub asks_nobody: bool,
     /// Whose passwords it asks for.

@@ -35,8 +35,29 @@ struct Asked<'a> {
     /// Whether it stands in front of what lies below it only: a Prefix path of an Ingress that neither rewrites nor says
     /// `use-regex`, on a host where an Exact path of the same text stands for the path itself.
     only_below: bool,
+    /// Which of those of one text it is asked as.
+    turn: Turn,
     /// Itself, where its Route has compiled it.
     pattern: Option<&'a Pattern>,
+}
+
+/// Of an Exact path and a prefix of one text, as which one is asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Turn {
+    Prefix,
+    Exact,
+    /// The Exact one is older, and leaves nothing for this prefix: all that it fits begins with the same.
+    Never,
+}
+
+impl Turn {
+    fn of(it: &Declared, exact: &HashSet<&str>) -> Self {
+        match it.kind {
+            PathType::Exact => Self::Exact,
+            PathType::Prefix if it.entry.after_exact && exact.contains(&*it.entry.declared) => Self::Never,
+            PathType::Prefix => Self::Prefix,
+        }
+    }
 }
 
 /// Declared paths, ready to be asked. Immutable.
@@ -57,6 +78,7 @@ impl Patterns {
             Asked {
                 path,
                 only_below: !is_one && exact.contains(path),
+                turn: Turn::of(it, &exact),
                 // What lies below is another pattern than the path.
                 pattern: it.entry.pattern().filter(|_| is_one || it.entry.rewritten.is_none()),
             }
@@ -104,12 +126,13 @@ enum Alone {
 impl Order {
     /// Of the paths of a host. One that is no pattern, which its owner did not write as one, stands for itself.
     fn new(declared: &[Asked<'_>], all: usize) -> Self {
-        let mut order: Vec<usize> = (0..declared.len()).collect();
+        let is_asked = |place: &usize| declared[*place].turn != Turn::Never;
+        let mut order: Vec<usize> = (0..declared.len()).filter(is_asked).collect();
         // nginx' own order is not used in regex mode: the text descending, then stably its length descending.
         order.sort_by(|a, b| {
             let (a, b) = (&declared[*a], &declared[*b]);
             let texts = b.path.len().cmp(&a.path.len()).then_with(|| b.path.cmp(a.path));
-            texts.then_with(|| b.only_below.cmp(&a.only_below))
+            texts.then_with(|| a.turn.cmp(&b.turn))
         });
         let mut all = Allowance::new(all);
         let (mut literals, mut alone) = (Vec::new(), Vec::new());
@@ -208,7 +231,11 @@ mod tests {
     use super::*;
 
     fn asked(path: &str, only_below: bool) -> Asked<'_> {
-        Asked { path, only_below, pattern: None }
+        asked_as(path, only_below, Turn::Prefix)
+    }
+
+    fn asked_as(path: &str, only_below: bool, turn: Turn) -> Asked<'_> {
+        Asked { path, only_below, turn, pattern: None }
     }
 
     fn patterns(paths: &[&str]) -> Order {
@@ -244,12 +271,25 @@ mod tests {
         assert_eq!(find(&paths, "/admin"), Some("/"));
     }
 
+    /// Of two paths of one text whoever is asked first takes what both fit; a plain prefix fits what lies below alone.
     #[test]
-    fn a_prefix_beside_its_exact_twin_stands_for_what_lies_below() {
-        let declared = [asked("/foo", true), asked("/foo", false)];
-        let patterns = Order::new(&declared, ALL);
-        let place = |path: &str| patterns.find(path.as_bytes(), &Steps::new()).unwrap();
-        assert_eq!((place("/foo/x"), place("/foobar"), place("/foo")), (Some(0), Some(1), Some(1)));
+    fn an_exact_path_and_its_twin_are_asked_in_turn() {
+        for text in ["/foo", "/fo[o]"] {
+            for (only_below, turn, expected) in [
+                (true, Turn::Prefix, [Some(0), Some(1), Some(1)]),
+                (false, Turn::Prefix, [Some(0); 3]),
+                (true, Turn::Never, [Some(1); 3]),
+                (false, Turn::Never, [Some(1); 3]),
+            ] {
+                let both = [asked_as(text, only_below, turn), asked_as(text, false, Turn::Exact)];
+                let found = |path: &str| Order::new(&both, ALL).find(path.as_bytes(), &Steps::new()).unwrap();
+                assert_eq!(
+                    ["/foo/x", "/foobar", "/foo"].map(found),
+                    expected,
+                    "{text} {only_below} {turn:?}"
+                );
+            }
+        }
     }
 
     #[test]
@@ -288,7 +328,7 @@ mod tests {
     #[test]
     fn what_rewrites_is_compiled_once_and_counts() {
         let (linear, looking) = (Pattern::path("/x[0-9]").unwrap(), Pattern::path("/y(?!z)").unwrap());
-        let of = |path, pattern| Asked { path, only_below: false, pattern: Some(pattern) };
+        let of = |path, pattern| Asked { pattern: Some(pattern), ..asked(path, false) };
         let declared = [of("/a[0-9]", &linear), of("/b(?!c)", &looking), asked("/", false)];
         let find = |all, path: &[u8]| Order::new(&declared, all).find(path, &Steps::new());
         // Others than the paths say, so that it shows which is asked. Sets are made of what was compiled, too.
@@ -314,12 +354,15 @@ mod tests {
         assert_eq!(find(&["/", "/api|/admin"], "/x/admin"), Some("/api|/admin"));
     }
 
+    const TURNS: [Turn; 3] = [Turn::Prefix, Turn::Exact, Turn::Never];
+
     /// The slow obvious one.
     fn one_by_one(declared: &[Asked<'_>], path: &[u8]) -> Option<usize> {
         let mut order: Vec<usize> = (0..declared.len()).collect();
+        order.retain(|place| declared[*place].turn != Turn::Never);
         order.sort_by_key(|place| {
             let it = declared[*place];
-            std::cmp::Reverse((it.path.len(), it.path, it.only_below))
+            (std::cmp::Reverse((it.path.len(), it.path)), it.turn)
         });
         order.into_iter().find(|place| {
             let Asked { path: text, only_below, .. } = declared[*place];
@@ -335,15 +378,15 @@ mod tests {
         #[test]
         fn all_at_once_as_one_by_one(
             paths in prop::collection::vec(
-                ("/([abA.]{0,3}|[ab]/[ab]|a\\|/b|[ab]\\+|a\\(|\\(\\?!a\\)[ab]\\*)", any::<bool>()), 1..8
+                ("/([abA.]{0,3}|[ab]/[ab]|a\\|/b|[ab]\\+|a\\(|\\(\\?!a\\)[ab]\\*)", any::<bool>(), 0..3_usize), 1..8
             ),
             path in "/[abAB/(]{0,4}",
         ) {
             let declared: Vec<_> =
-                paths.iter().map(|(path, only_below)| asked(path, *only_below)).collect();
+                paths.iter().map(|(path, below, turn)| asked_as(path, *below, TURNS[*turn])).collect();
             let found = Order::new(&declared, ALL).find(path.as_bytes(), &Steps::new()).unwrap();
             let expected = one_by_one(&declared, path.as_bytes());
-            let said = |it: usize| (declared[it].path, declared[it].only_below);
+            let said = |it: usize| (declared[it].path, declared[it].only_below, declared[it].turn);
             prop_assert_eq!(found.map(said), expected.map(said));
         }
     }

@@ -38,6 +38,7 @@ pub(crate) fn route(key: &str, paths: &[(&str, &str)]) -> Arc<Entry> {
         path: (*path).to_owned(),
         kind: PathType::Prefix,
         backend: (!backend.is_empty()).then(|| (*backend).to_owned()),
+        after_exact: false,
     };
     let paths = paths.iter().map(path).collect();
     entry(key, Resource::Route(Route { paths, ..Route::default() }))
@@ -205,12 +206,14 @@ fn host_strategy() -> impl Strategy<Value = Host> {
 fn route_strategy() -> impl Strategy<Value = Route> {
     let backend =
         prop::option::weighted(0.9, prop::sample::select(&BACKENDS[..]).prop_map(ToString::to_string));
-    let path =
-        (prop::sample::select(&PATHS[..]), any::<bool>(), backend).prop_map(|(path, exact, backend)| Path {
+    let path = (prop::sample::select(&PATHS[..]), any::<bool>(), backend, any::<bool>()).prop_map(
+        |(path, exact, backend, after_exact)| Path {
             path: path.into(),
             kind: if exact { PathType::Exact } else { PathType::Prefix },
             backend,
-        });
+            after_exact,
+        },
+    );
     let app_root = prop::option::weighted(0.2, "/[ab]");
     let errors =
         prop::option::weighted(0.2, prop::sample::select(&BACKENDS[..]).prop_map(ToString::to_string));

@@ -279,7 +279,7 @@ fn requests_that_nobody_takes_go_to_the_fleets_default_backend() {
     assert_eq!(fallback.seen()[0].line(), "GET /x?y HTTP/1.1");
     assert_eq!(other(&proxy, "unknown.test", "/healthz").0, 200, "the proxy's own");
     // Of a host without a backend for it, too; there what the location says counts.
-    let paths = vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None }];
+    let paths = vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None, after_exact: false }];
     let policy = LocationPolicy { force_ssl_redirect: Some(false), ..LocationPolicy::default() };
     let route = Route { paths, policy, ..Route::default() };
     proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);

@@ -274,5 +274,5 @@ pub(crate) fn entry(key: &str, resource: Resource) -> Arc<Entry> {
 
 /// A path to a Service.
 pub(crate) fn to(path: &str, kind: PathType, service: &str) -> Path {
-    Path { path: path.to_owned(), kind, backend: Some(format!("ns/{service}/80")) }
+    Path { path: path.to_owned(), kind, backend: Some(format!("ns/{service}/80")), after_exact: false }
 }

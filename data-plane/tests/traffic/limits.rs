@@ -12,7 +12,7 @@ use super::harness::*;
 /// Hosts of one Ingress of which all is served by `echo`, but for `/none`, which is the default backend's.
 fn limited(proxy: &mut Proxy, hosts: &[&str], policy: &LocationPolicy) {
     for name in hosts {
-        let none = Path { path: "/none".into(), kind: PathType::Prefix, backend: None };
+        let none = Path { path: "/none".into(), kind: PathType::Prefix, backend: None, after_exact: false };
         let route = Route {
             paths: vec![to("/", PathType::Prefix, "echo"), none],
             policy: policy.clone(),

@@ -1,7 +1,7 @@
 //! Paths that are regular expressions, and what becomes of those of requests.
 
 use shared::policy::{HostPolicy, LocationPolicy};
-use shared::resource::{Backend, Host, PathType, Resource, Route};
+use shared::resource::{Backend, Host, Path, PathType, Resource, Route};
 
 use super::harness::*;
 
@@ -276,4 +276,29 @@ fn a_target_that_is_a_url_comes_before_tls() {
     };
     assert_eq!(led("/away"), (302, "https://elsewhere.test/x".to_owned()));
     assert_eq!(led("/here"), (308, "https://a.test/here".to_owned()));
+}
+
+/// As in nginx' file, where the locations of one text stand by the age of their Ingresses.
+#[test]
+fn of_an_exact_path_and_a_prefix_of_one_text_the_older_comes_first() {
+    let (exact, prefix) = (Origin::says("exact"), Origin::says("prefix"));
+    let plain = LocationPolicy::default;
+    for (after_exact, policy, expected) in [
+        (false, plain(), ["exact", "prefix", "exact"]),
+        (false, rewriting("/new"), ["prefix"; 3]),
+        (true, plain(), ["exact"; 3]),
+        (true, rewriting("/new"), ["exact"; 3]),
+    ] {
+        let mut proxy = Proxy::start();
+        regex_host(&mut proxy, &[("/foo", PathType::Exact, "exact", plain())]);
+        let path = Path { after_exact, ..to("/foo", PathType::Prefix, "prefix") };
+        let route = Route { paths: vec![path], policy: policy.clone(), ..Route::default() };
+        proxy.config(vec![("ingress/ns/a/a.test", Resource::Route(route))]);
+        proxy.service("prefix", Backend::default());
+        proxy.endpoints("exact", &[exact.address]);
+        proxy.endpoints("prefix", &[prefix.address]);
+        let mut client = Client::new(proxy.http);
+        let answers = ["/foo", "/foo/x", "/foobar"].map(|path| client.get(path).text().to_owned());
+        assert_eq!(answers, expected, "{after_exact} {policy:?}");
+    }
 }

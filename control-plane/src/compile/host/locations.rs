@@ -148,6 +148,12 @@ impl Claims {
         }
     }
 
+    /// Whether a location is a prefix's, and the Exact path of its text is an older location.
+    pub(super) fn is_after_exact(&self, location: &Location, path: &Arc<str>, kind: PathType) -> bool {
+        let twin = || self.location(path, PathType::Exact);
+        kind == PathType::Prefix && twin().is_some_and(|twin| twin.position < location.position)
+    }
+
     /// Who comes first where several ask for the "/" of the host: its oldest Ingress, on the catch-all the oldest that asks.
     pub(super) fn first_at_root(&self) -> Option<&Arc<Claim>> {
         match self.is_catch_all() {

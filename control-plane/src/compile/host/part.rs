@@ -112,17 +112,18 @@ impl Claims {
 
     /// The paths that an Ingress has, in its order; the "/" that comes with the host first.
     fn won(&self, claim: &Claim, part: &mut Part) -> Vec<Path> {
-        let path = |text: &str, kind, backend: Option<&BackendKey>| Path {
+        let path = |text: &str, kind, backend: Option<&BackendKey>, after_exact| Path {
             path: text.to_owned(),
             kind,
             backend: backend.map(ToString::to_string),
+            after_exact,
         };
         let is_mine = |owner: Option<&Age>| owner == Some(&claim.age);
         let mut won = Vec::new();
         part.looked_at += 1;
         let root = self.location(&"/".into(), PathType::Prefix).filter(|it| it.index.is_none());
         if let Some(root) = root.as_ref().filter(|root| is_mine(root.owner.as_ref())) {
-            won.push(path("/", PathType::Prefix, root.backend.as_ref()));
+            won.push(path("/", PathType::Prefix, root.backend.as_ref(), false));
             part.used.extend(root.backend.clone());
         }
         part.faults.extend(self.told_of_root(claim));
@@ -130,7 +131,8 @@ impl Claims {
             part.looked_at += 1;
             let Some(location) = self.location(&wanted.path, wanted.kind) else { continue };
             if is_mine(location.owner.as_ref()) && location.index == Some(i) {
-                won.push(path(&wanted.path, wanted.kind, Some(&wanted.backend)));
+                let after_exact = self.is_after_exact(&location, &wanted.path, wanted.kind);
+                won.push(path(&wanted.path, wanted.kind, Some(&wanted.backend), after_exact));
                 part.used.insert(wanted.backend.clone());
             } else if let Some(winner) = location.owner.and_then(|owner| self.mains.get(&owner)) {
                 part.faults.push(self.overridden(Spot::Path(i), &wanted.path, winner));

@@ -289,12 +289,14 @@ impl World {
         self.all(kind).into_iter().map(|(key, _)| key).collect()
     }
 
-    /// The Routes, one line each: `ingress/default/web/a.test: / -> default/echo/80, =/x -> 404`.
+    /// The Routes, one line each: `ingress/default/web/a.test: / -> default/echo/80, =/x -> 404`. A prefix that comes after
+    /// the Exact path of its text is `/x (after) -> 404`.
     pub(super) fn routes(&self) -> Vec<String> {
         let path = |path: &shared::resource::Path| {
             let exact = if path.kind == PathType::Exact { "=" } else { "" };
             let backend = path.backend.as_deref().unwrap_or("404");
-            format!("{exact}{} -> {backend}", path.path)
+            let after = if path.after_exact { " (after)" } else { "" };
+            format!("{exact}{}{after} -> {backend}", path.path)
         };
         let line = |(key, resource): (String, Resource)| {
             let Resource::Route(route) = resource else { panic!("{key} is a Route") };

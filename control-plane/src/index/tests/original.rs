@@ -137,17 +137,24 @@ fn alternatives(canaries: &[&Ingress], locations: &[Location]) -> Vec<String> {
     attached.into_iter().map(|(primary, list)| format!("{primary}: {}", list.join(", "))).collect()
 }
 
-fn routes(mut locations: Vec<Location>) -> Vec<String> {
-    locations.sort_by_key(|it| it.place);
+fn routes(locations: &[Location]) -> Vec<String> {
+    let is_twin = |of: &Location, it: &Location| it.host == of.host && it.path == of.path && it.is_exact;
+    let mut places: Vec<_> = locations
+        .iter()
+        .enumerate()
+        .map(|(i, it)| (it, !it.is_exact && locations[..i].iter().any(|older| is_twin(it, older))))
+        .collect();
+    places.sort_by_key(|(it, _)| it.place);
     let mut routes: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for it in locations {
-        let Some(owner) = it.owner else { continue };
+    for (it, is_after) in places {
+        let Some(owner) = &it.owner else { continue };
         let exact = if it.is_exact { "=" } else { "" };
+        let after = if is_after { " (after)" } else { "" };
         let backend = it.backend.as_deref().unwrap_or("404");
         routes
             .entry(format!("ingress/default/{owner}/{}", it.host))
             .or_default()
-            .push(format!("{exact}{} -> {backend}", it.path));
+            .push(format!("{exact}{}{after} -> {backend}", it.path));
     }
     routes.into_iter().map(|(key, paths)| format!("{key}: {}", paths.join(", "))).collect()
 }
@@ -178,6 +185,6 @@ proptest! {
         let locations = locations(&mains);
         prop_assert_eq!(world.alternatives(), alternatives(&canaries, &locations));
         let denied = |line: String| line.replace(" (denied)", "");
-        prop_assert_eq!(world.routes().into_iter().map(denied).collect::<Vec<_>>(), routes(locations));
+        prop_assert_eq!(world.routes().into_iter().map(denied).collect::<Vec<_>>(), routes(&locations));
     }
 }

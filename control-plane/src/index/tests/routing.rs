@@ -88,7 +88,22 @@ fn who_wins() {
                 ingress("new").at(2).rule("a.test", &[("=/foo", "late"), ("/foo", "late")]),
             ],
             vec![
-                "ingress/default/old/a.test: / -> 404, =/foo -> default/exact/80, /foo -> default/prefix/80",
+                "ingress/default/old/a.test: / -> 404, =/foo -> default/exact/80, /foo (after) -> default/prefix/80",
+            ],
+        ),
+        (
+            "of the two the older one comes first, the prefix that comes with the host before all",
+            vec![
+                ingress("old")
+                    .at(1)
+                    .rule("a.test", &[("=/", "exact"), ("/old", "prefix"), ("=/new", "exact")]),
+                ingress("new").at(2).rule("a.test", &[("/", "root"), ("=/old", "exact"), ("/new", "prefix")]),
+            ],
+            vec![
+                "ingress/default/new/a.test: / -> default/root/80, =/old -> default/exact/80, \
+                 /new (after) -> default/prefix/80",
+                "ingress/default/old/a.test: =/ -> default/exact/80, /old -> default/prefix/80, \
+                 =/new -> default/exact/80",
             ],
         ),
         (

@@ -14,6 +14,7 @@ fn route(paths: &[(&str, &str)], ssl_redirect: Option<bool>) -> Resource {
         path: (*path).to_owned(),
         kind: PathType::Prefix,
         backend: Some((*backend).to_owned()),
+        after_exact: false,
     };
     let policy = LocationPolicy { ssl_redirect, ..LocationPolicy::default() };
     Resource::Route(Route { paths: paths.iter().map(path).collect(), policy, ..Route::default() })

@@ -58,6 +58,7 @@ fn upstreams_are_told_as_the_original_does() {
             path: "/shop".into(),
             kind: shared::resource::PathType::Prefix,
             backend: Some("ns/main/80".into()),
+            after_exact: false,
         }],
         policy: cookie,
         ..shared::resource::Route::default()
@@ -111,6 +112,7 @@ fn with_policy(paths: &[(&str, &str)], policy: LocationPolicy) -> Arc<Entry> {
         path: (*path).into(),
         kind: shared::resource::PathType::Prefix,
         backend: Some((*backend).into()),
+        after_exact: false,
     };
     let paths = paths.iter().map(path).collect();
     let route = shared::resource::Route { paths, policy, ..shared::resource::Route::default() };

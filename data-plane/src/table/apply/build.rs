@@ -259,6 +259,7 @@ impl Writer {
             errors: common.errors.clone(),
             rewritten,
             grouped,
+            after_exact: path.after_exact,
             asks_nobody,
             users,
             backend_tls: common.backend_tls.clone(),

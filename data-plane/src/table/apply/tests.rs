@@ -124,7 +124,8 @@ fn an_edit_costs_what_it_touches() {
 #[test]
 fn what_is_counted_stays_while_its_ingress_is_limited() {
     let limited = |key: &str, rps| {
-        let paths = vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None }];
+        let paths =
+            vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None, after_exact: false }];
         let policy = LocationPolicy { limit_rps: rps, ..LocationPolicy::default() };
         entry(key, Resource::Route(Route { paths, policy, ..Route::default() }))
     };
@@ -430,7 +431,7 @@ fn restrictions_that_are_not_enforced_deny() {
         action(&writer, "a.test").err()
     };
     let route = |denied: bool, enable_global_auth| Route {
-        paths: vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None }],
+        paths: vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None, after_exact: false }],
         denied: denied.then(|| Denial { reason: "not enforced".into() }),
         policy: LocationPolicy { enable_global_auth, ..LocationPolicy::default() },
     };
@@ -451,7 +452,12 @@ fn redirects_merge_annotation_configmap_and_default() {
     let path_of = |settings: Settings, route: Route, path: &str| {
         let mut writer = Writer::new();
         let mut route = route;
-        route.paths.push(Path { path: path.into(), kind: PathType::Exact, backend: None });
+        route.paths.push(Path {
+            path: path.into(),
+            kind: PathType::Exact,
+            backend: None,
+            after_exact: false,
+        });
         writer.replace_config(vec![
             entry("default", Resource::Settings(settings)),
             host("a.test", None),

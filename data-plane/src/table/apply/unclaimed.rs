@@ -38,6 +38,7 @@ impl Config {
             stays_plain: true,
             rewritten: None,
             grouped: None,
+            after_exact: false,
             asks_nobody: false,
             users: None,
             backend_tls: None,

@@ -19,6 +19,7 @@ fn of_route(route: &str, kind: PathType, path: &str) -> Declared {
         stays_plain: false,
         rewritten: None,
         grouped: None,
+        after_exact: false,
         asks_nobody: false,
         users: None,
         backend_tls: None,

@@ -27,7 +27,8 @@ fn each_field<P: Message + Default>(policy: &str) -> Vec<(String, P)> {
 }
 
 fn route(policy: &LocationPolicy, backend: &str) -> Resource {
-    let path = Path { path: "/".into(), kind: PathType::Prefix, backend: Some(backend.into()) };
+    let path =
+        Path { path: "/".into(), kind: PathType::Prefix, backend: Some(backend.into()), after_exact: false };
     Resource::Route(Route { paths: vec![path], policy: policy.to_owned(), ..Route::default() })
 }
 

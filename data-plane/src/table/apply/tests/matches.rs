@@ -12,7 +12,7 @@ fn path(change: impl FnOnce(&mut config::Path)) -> config::Path {
         ..config::Match::default()
     };
     let backend = config::WeightedBackend { key: "ns/s2/80".into(), weight: None };
-    let mut path = config::Path { r#match: Some(r#match), backends: vec![backend] };
+    let mut path = config::Path { r#match: Some(r#match), backends: vec![backend], after_exact: false };
     change(&mut path);
     path
 }
