@@ -48,6 +48,8 @@ mod errors;
 mod external_names;
 #[path = "traffic/fastcgi.rs"]
 mod fastcgi;
+#[path = "traffic/fleet_pages.rs"]
+mod fleet_pages;
 #[path = "traffic/goodbyes.rs"]
 mod goodbyes;
 #[path = "traffic/growing.rs"]

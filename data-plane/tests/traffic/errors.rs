@@ -33,7 +33,7 @@ fn proxy(origin: &Origin, errors: &Origin, policy: LocationPolicy) -> Proxy {
     proxy
 }
 
-fn answers(status: &'static str) -> Origin {
+pub(super) fn answers(status: &'static str) -> Origin {
     Origin::new(move |_| {
         (format!("HTTP/1.1 {status}\r\nX-From: {status}\r\nContent-Length: 2\r\n\r\nxy").into_bytes(), true)
     })
@@ -232,7 +232,7 @@ fn the_error_backend_of_a_grpc_service_gets_all_fields_of_a_long_head() {
 }
 
 /// The fleet with a default backend.
-fn with_fallback(proxy: &mut Proxy, fallback: &Origin, defaults: LocationPolicy) {
+pub(super) fn with_fallback(proxy: &mut Proxy, fallback: &Origin, defaults: LocationPolicy) {
     let settings =
         Settings { default_backend: "ns/fallback/default".into(), defaults, ..Settings::default() };
     let port = shared::resource::Backend { port: Some(Default::default()), ..Default::default() };

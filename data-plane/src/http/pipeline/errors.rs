@@ -40,7 +40,11 @@ pub(super) async fn replace<B: RequestBody>(
         return reply;
     }
     let status = reply.head.status;
-    // In nginx' file a location that is denied has no pages of its own, and inherits the fleet's.
+    // In nginx' file a location that is denied has no pages of its own, and inherits the fleet's. So does one that lists none,
+    // unless its server has some: that for clients without a certificate is enough.
+    if !exchange.has_pages_of_fleet && (location.is_denied() || location.policy.errors.are_fleets) {
+        return reply;
+    }
     let fleets =
         location.is_denied().then(|| exchange.call.server.with_table(|it| it.policy().errors.clone()));
     let errors = fleets.as_ref().unwrap_or(&location.policy.errors);
@@ -92,6 +96,11 @@ async fn in_place<B: RequestBody>(
     status: u16,
 ) -> Reply {
     exchange.voice = Voice::Errors;
+    let (server, client) = (exchange.call.server, exchange.client());
+    // In nginx' file the place of a page has what the fleet says of addresses, whatever the location says of them.
+    if server.with_table(|table| table.policy().addresses.blocks(client, true)) {
+        return Reply::page(&server.local, 403);
+    }
     // Of the two, who is said where the statuses are. One without endpoints counts for nothing in the original: the fleet's
     // answers then, and without one its 404.
     let own = location.errors.clone().filter(|_| !errors.are_fleets);
@@ -104,7 +113,7 @@ async fn in_place<B: RequestBody>(
         None => InPlace::DefaultBackend,
     };
     let Some(upstream) = errors.or(fallback) else {
-        return Reply::page(&exchange.call.server.local, 404);
+        return Reply::page(&server.local, 404);
     };
     if !exchange.is_let_in {
         access::take_away(exchange, location);
@@ -155,7 +164,12 @@ pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
         (Known::XServiceName, text(&location.service)),
         (Known::XServicePort, text(&location.port)),
     ] {
-        fields.replace(name, value);
+        // nginx sends no field whose value is empty.
+        if value.is_empty() {
+            fields.remove(name);
+        } else {
+            fields.replace(name, value);
+        }
     }
     exchange.head.upgrade = None;
 }

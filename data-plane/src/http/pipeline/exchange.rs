@@ -67,6 +67,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) fallback: Option<Arc<Upstream>>,
     /// Whether another backend answers than the location's, for an error.
     pub(super) stands_in: bool,
+    /// Whether its host has the fleet's pages for errors.
+    pub(super) has_pages_of_fleet: bool,
     /// What its answer says beside what who answers it says.
     pub(super) voice: Voice,
     /// What is believed of it, where that is not what its connection says.
@@ -114,6 +116,7 @@ impl<'a> Exchange<'a> {
             is_forwarded: false,
             fallback: None,
             stands_in: false,
+            has_pages_of_fleet: true,
             voice: Voice::default(),
             claims: None,
             normal: None,

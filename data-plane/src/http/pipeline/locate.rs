@@ -36,8 +36,9 @@ enum Found {
     },
     /// The name is another host's with or without `www.`: that host's name, and how its location there redirects.
     Www(Arc<HostEntry>, Arc<Policy>),
-    /// Nothing: its User-Agent or Referer is blocked.
-    Blocked,
+    /// Nothing: its User-Agent or Referer is blocked. With what takes all that no location does, where the fleet has a page for
+    /// that.
+    Blocked(Option<Arc<PathEntry>>),
     /// Requests for "/" of the host are sent to this path.
     AppRoot(Box<str>),
     /// A location whose path has a slash more: this is its URL.
@@ -100,7 +101,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let peer = exchange.call.peer;
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
     let mut names = Names::Plain;
-    let (mut passes, mut page) = (None, None);
+    let (mut passes, mut page, mut has_pages) = (None, None, true);
     let (mut format, mut place, mut answers) = (None, None, None);
     let (mut silent, mut by_alias) = (false, false);
     let (claims, found, fallback) = server.with_table(|table| {
@@ -115,6 +116,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         let host = if www.is_none() { table.host(name) } else { None };
         let (raw, query, steps) = (head.path(), head.query(), &exchange.steps);
         let ask = Ask { call, client, name, www, host, is_plain, head, raw, query, steps };
+        has_pages = host.and_then(|host| host.certificates()).is_none_or(|it| !it.policy.has_page());
         let found;
         (found, passes, page) = admit(table, &ask, &normal);
         format = log::follow(local, table.policy());
@@ -133,6 +135,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         }
         (claims, found, table.default_backend().cloned())
     });
+    exchange.has_pages_of_fleet = has_pages;
     exchange.certificate = passes;
     if let Some(page) = page {
         show(exchange, page);
@@ -164,7 +167,14 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             answers.map_or(Continue(()), |it| shortcuts::of_host(exchange, &it))
         }
         Found::Www(host, policy) => Break(redirect::to_www(exchange, host.name(), &policy.redirect)),
-        Found::Blocked => Break(Reply::page(local, 403)),
+        Found::Blocked(page) => {
+            if let Some(entry) = page {
+                enter(exchange, entry, None);
+                // Nothing that guards it is left: there is but the fleet's word on addresses, which the page heeds itself.
+                exchange.is_let_in = true;
+            }
+            Break(Reply::page(local, 403))
+        }
         Found::AppRoot(path) => {
             // In nginx' file the test for it stands behind the snippet, and before any location is looked for.
             if let Some(answers) = answers {
@@ -284,7 +294,9 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
     if let Some(blocks) = &table.policy().blocks {
         let (agent, referer) = (head.fields.joined(Known::UserAgent), head.fields.joined(Known::Referer));
         if blocks.block(agent.as_deref(), referer.as_deref()) {
-            return Found::Blocked;
+            // The server of a name with or without `www.` has no pages.
+            let paged = table.unclaimed().filter(|it| www.is_none() && it.policy.errors.takes(403));
+            return Found::Blocked(paged.cloned());
         }
     }
     if let Some(host) = www {

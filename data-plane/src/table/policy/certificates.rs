@@ -57,6 +57,11 @@ pub struct Certificates {
 }
 
 impl Certificates {
+    /// Whether who has none is shown a page of its own.
+    pub fn has_page(&self) -> bool {
+        !matches!(self.error_page, ErrorPage::None)
+    }
+
     /// Reads what a host says.
     ///
     /// # Errors

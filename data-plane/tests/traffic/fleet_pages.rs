@@ -1,0 +1,113 @@
+//! The fleet's pages for errors: which hosts and which clients have them.
+
+use shared::policy::{
+    ClientCertificates, ClientVerification, HostPolicy, LocationPolicy, StatusList, TextList,
+};
+use shared::resource::{Host, PathType, Resource, Route};
+use test_kit::certificates::Authority;
+
+use super::client_certs::{KEY, Secure, asking, client, host, material};
+use super::errors::{answers, with_fallback};
+use super::harness::*;
+
+fn list(texts: &[&str]) -> Option<TextList> {
+    Some(TextList { values: texts.iter().map(|text| (*text).to_owned()).collect() })
+}
+
+fn pages(statuses: &[u32]) -> LocationPolicy {
+    LocationPolicy {
+        custom_http_errors: Some(StatusList { values: statuses.to_vec() }),
+        ..LocationPolicy::default()
+    }
+}
+
+/// `a.test` in front of one origin, in a fleet with a default backend.
+fn proxy(origin: &Origin, said: LocationPolicy, fallback: &Origin, defaults: LocationPolicy) -> Proxy {
+    let mut proxy = Proxy::start();
+    let paths = vec![to("/", PathType::Prefix, "echo")];
+    let route = Route { paths, policy: said, ..Route::default() };
+    let of_host = Resource::Host(Host::default());
+    proxy.config(vec![("a.test", of_host), ("ingress/ns/web/a.test", Resource::Route(route))]);
+    proxy.service("echo", Default::default());
+    proxy.endpoints("echo", &[origin.address]);
+    with_fallback(&mut proxy, fallback, defaults);
+    proxy
+}
+
+fn ask(proxy: &Proxy, host: &str, fields: &str) -> Answer {
+    Client::new(proxy.http).ask(&format!("GET /x?y HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n"))
+}
+
+/// As nginx' server does, before it looks for a location; the redirect between names with and without `www.` has no pages.
+#[test]
+fn who_is_blocked_by_what_it_says_of_itself_is_shown_the_page() {
+    let (origin, fallback) = (answers("200 OK"), answers("410 Fleet"));
+    let defaults = LocationPolicy { block_user_agents: list(&["Bot"]), ..pages(&[403]) };
+    let mut proxy = proxy(&origin, LocationPolicy::default(), &fallback, defaults.clone());
+    let www = HostPolicy { www: Some(true), ..HostPolicy::default() };
+    proxy.config(vec![("b.test", Resource::Host(Host { policy: www, ..Host::default() }))]);
+    for (host, status) in [("a.test", 410), ("nobody.test", 410), ("www.b.test", 403)] {
+        assert_eq!(ask(&proxy, host, "User-Agent: Bot\r\n").status, status, "{host}");
+    }
+    let seen = fallback.seen();
+    assert_eq!(seen[0].line(), "GET /?y HTTP/1.1");
+    for (name, values) in [
+        ("x-code", vec!["403"]),
+        ("x-original-uri", vec!["/x?y"]),
+        ("host", vec!["a.test"]),
+        ("x-forwarded-for", vec!["127.0.0.1"]),
+        ("x-namespace", vec![]),
+        ("x-ingress-name", vec![]),
+        ("x-service-port", vec![]),
+    ] {
+        assert_eq!(seen[0].all(name), values, "{name}");
+    }
+    assert_eq!(ask(&proxy, "a.test", "User-Agent: Other\r\n").status, 200);
+    let others = LocationPolicy { custom_http_errors: pages(&[404]).custom_http_errors, ..defaults };
+    with_fallback(&mut proxy, &fallback, others);
+    assert_eq!(ask(&proxy, "a.test", "User-Agent: Bot\r\n").status, 403);
+    assert_eq!(origin.seen().len(), 1);
+}
+
+/// In nginx' file the place of a page has the fleet's list, whatever list the location has.
+#[test]
+fn who_is_blocked_by_its_address_is_shown_no_page() {
+    let (origin, fallback) = (answers("404 No"), answers("410 Fleet"));
+    let (mine, other) = (list(&["127.0.0.0/8"]), list(&["10.0.0.0/8"]));
+    let fleet = |blocked| LocationPolicy { block_cidrs: blocked, ..pages(&[403, 404]) };
+    let denying = |denied| LocationPolicy { denylist_source_range: denied, ..LocationPolicy::default() };
+    for (said, defaults, status) in [
+        (denying(None), fleet(mine.clone()), 403),
+        (denying(mine.clone()), fleet(mine.clone()), 403),
+        (denying(mine.clone()), fleet(other.clone()), 410),
+        (denying(other.clone()), fleet(mine), 403),
+        (denying(other.clone()), fleet(other), 410),
+    ] {
+        let before = fallback.seen().len();
+        let proxy = proxy(&origin, said.clone(), &fallback, defaults.clone());
+        assert_eq!(ask(&proxy, "a.test", "").status, status, "{said:?} {defaults:?}");
+        assert_eq!(fallback.seen().len() > before, status == 410);
+    }
+}
+
+/// nginx' server says where clients without a certificate are sent, and inherits no other page for that.
+#[test]
+fn a_host_with_a_page_for_clients_without_certificates_has_none_of_the_fleets() {
+    let (origin, fallback) = (answers("404 No"), answers("410 Fleet"));
+    let mut proxy = proxy(&origin, LocationPolicy::default(), &fallback, pages(&[404]));
+    proxy.live(KEY, material(&Authority::new("one")));
+    let asked = |page: &str| ClientCertificates {
+        verification: Some(ClientVerification::Optional.into()),
+        error_page: page.into(),
+        ..asking()
+    };
+    let status = |proxy: &Proxy| Secure::new(proxy, &client(None), "a.test").get("/x", "a.test", "").0;
+    proxy.config(vec![("a.test", host(Some(asked("")), false))]);
+    assert_eq!(status(&proxy), 410);
+    proxy.config(vec![("a.test", host(Some(asked("http://else.test/")), false))]);
+    assert_eq!(status(&proxy), 404);
+    let own = LocationPolicy { default_backend: Some("ns/fallback/default".into()), ..pages(&[404]) };
+    let route = Route { paths: vec![to("/", PathType::Prefix, "echo")], policy: own, ..Route::default() };
+    proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+    assert_eq!(status(&proxy), 410, "its location's own are its own");
+}
