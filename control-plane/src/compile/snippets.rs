@@ -5,8 +5,8 @@ use shared::policy::LocationPolicy;
 use super::claim::Claim;
 use crate::annotations::OfHosts;
 
-/// What a claim says of its locations on a host where `of_host` counts. As in nginx a location that says something of the
-/// kind itself inherits nothing of it.
+/// What a claim says of its locations on a host where `of_host` counts. As in nginx a location that hides headers itself
+/// inherits nothing of that.
 pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>) -> LocationPolicy {
     // No annotation but snippets says these.
     if !claim.fleet.allows_snippets {
@@ -19,7 +19,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         }
     }
     if let Some(OfHosts { changes, hidden }) = of_host {
-        policy.header_changes = policy.header_changes.or_else(|| changes.clone());
+        policy.host_header_changes = changes.clone();
         policy.hide_headers = policy.hide_headers.or_else(|| hidden.clone());
     }
     policy

@@ -1,10 +1,13 @@
 //! What answers in the place of a location says nothing of what that says of its own answers: nginx puts that in where a request
 //! has got to.
 
-use shared::policy::{ExternalAuth, Header, HeaderList, LocationPolicy, Shortcut, ShortcutComparison};
-use shared::policy::{ShortcutTest, Shortcuts, StatusList, TextList};
-use shared::resource::{Host, PathType, Resource, Route, Settings};
+use shared::policy::{ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation};
+use shared::policy::{
+    LocationPolicy, Shortcut, ShortcutComparison, ShortcutTest, Shortcuts, StatusList, TextList,
+};
+use shared::resource::{Denial, Host, PathType, Resource, Route, Settings};
 
+use super::client_certs::{Secure, client};
 use super::harness::*;
 
 const ORIGIN: &str = "access-control-allow-origin";
@@ -147,4 +150,81 @@ fn what_answers_beside_the_rules_of_a_location_says_nothing_across_origins() {
     let bare = proxy(&origin, &errors, LocationPolicy { shortcuts: refusing(Vec::new()), ..said });
     let refused = ask(&bare, "GET", "/");
     assert_eq!((refused.status, refused.all(ORIGIN)), (405, vec!["https://o.test"]));
+}
+
+/// `more_set_headers` and `add_header`, with and without `always`, of one who is named in all of them.
+fn changes(who: &str) -> Option<HeaderChangeList> {
+    let change = |(operation, name): (HeaderOperation, &str)| HeaderChange {
+        operation: Some(operation.into()),
+        name: format!("X-{name}"),
+        value: who.into(),
+    };
+    use HeaderOperation::{Add, AddAlways, Set};
+    let all = [(Set, "Set"), (Set, who), (Add, "Add"), (AddAlways, "Always")];
+    Some(HeaderChangeList { changes: all.map(change).to_vec() })
+}
+
+/// The values of `X-Set`, `X-host`, `X-own`, `X-Add`, `X-Always` and `X-Custom`.
+fn changed(answer: &Answer) -> [String; 6] {
+    ["x-set", "x-host", "x-own", "x-add", "x-always", "x-custom"].map(|name| answer.all(name).join(","))
+}
+
+/// As headers-more has it, which puts together what stands around a location and in it, and as nginx' add_header, of which the
+/// nearest alone count.
+#[test]
+fn what_a_host_says_of_headers_comes_before_what_its_location_says() {
+    let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
+    let custom = vec![header("X-Custom", "own"), header("X-Set", "custom")];
+    let policy = LocationPolicy {
+        host_header_changes: changes("host"),
+        header_changes: changes("own"),
+        custom_headers: Some(HeaderList { headers: custom }),
+        ..saying(&[404])
+    };
+    let (origin, errors) = (answering(""), answering("X-From: errors\r\n"));
+    let mut both = proxy(&origin, &errors, policy.clone());
+    assert_eq!(changed(&ask(&both, "GET", "/200")), ["custom", "host", "own", "own", "own", "own"]);
+    assert_eq!(changed(&ask(&both, "GET", "/500")), ["custom", "host", "own", "", "own", "own"]);
+    assert_eq!(
+        changed(&ask(&both, "GET", "/404")),
+        ["host", "host", "", "host", "host", ""],
+        "200 of the page"
+    );
+    let alone = LocationPolicy { header_changes: None, custom_headers: None, ..policy.clone() };
+    let alone = proxy(&origin, &errors, alone);
+    assert_eq!(changed(&ask(&alone, "GET", "/200")), ["host", "host", "", "host", "host", ""]);
+    assert_eq!(changed(&ask(&alone, "GET", "/500")), ["host", "host", "", "", "host", ""]);
+    let paths = vec![to("/", PathType::Prefix, "echo")];
+    let denied = Some(Denial { reason: "no Secret".into() });
+    let route = Route { paths, policy: LocationPolicy { custom_http_errors: None, ..policy }, denied };
+    both.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+    assert_eq!(changed(&ask(&both, "GET", "/200")), ["host", "host", "", "", "host", ""], "503");
+}
+
+/// nginx has found the location by then, and asked none of its rules.
+#[test]
+fn the_slash_that_a_path_lacks_is_said_in_the_words_of_its_location() {
+    let policy = LocationPolicy { header_changes: changes("own"), ..saying(&[]) };
+    let mut proxy = proxy(&answering(""), &answering(""), LocationPolicy::default());
+    let paths = vec![to("/below/", PathType::Prefix, "echo")];
+    let route = Route { paths, policy, ..Route::default() };
+    proxy.config(vec![("ingress/ns/more/a.test", Resource::Route(route))]);
+    let sent = ask(&proxy, "GET", "/below");
+    assert_eq!((sent.status, sent.all("location")), (301, vec!["http://a.test/below/"]));
+    assert_eq!(changed(&sent), ["own", "", "here", "own", "own", ""]);
+    assert!(sent.all(ORIGIN).is_empty(), "and nothing across origins");
+}
+
+/// In nginx' file it stands in the location.
+#[test]
+fn a_page_for_an_error_has_the_hsts_of_its_own_backend() {
+    let (origin, errors) = (answering(""), answering("Strict-Transport-Security: max-age=1\r\n"));
+    let proxy = proxy(&origin, &errors, saying(&[404]));
+    let hsts = |target: &str| {
+        let answer = Secure::new(&proxy, &client(None), "a.test").get(target, "a.test", "").1;
+        let lines = answer.lines().filter_map(|it| it.strip_prefix("Strict-Transport-Security: "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(hsts("/200"), ["max-age=31536000; includeSubDomains"]);
+    assert_eq!(hsts("/404"), ["max-age=1"]);
 }

@@ -41,7 +41,7 @@ pub(super) enum Voice {
     Apart,
     /// That of who sends clients to sign in: what the location says across origins, and the cookies of who was asked.
     SignIn,
-    /// That of a page for an error: what is said of all answers.
+    /// That of a page for an error: what is said of all answers, but for HSTS, which in nginx' file is the location's.
     Errors,
 }
 
@@ -53,6 +53,8 @@ pub(crate) struct Exchange<'a> {
     ///
     /// A request that is the last one to hold a location of an old table frees it: one path's, never a table.
     pub(super) location: &'a mut Option<Arc<PathEntry>>,
+    /// Where the location lies that it is sent to, because it lacks the slash of its path: what the answer says is that one's.
+    pub(super) redirecting: Option<Arc<PathEntry>>,
     /// What the log is told.
     pub(super) info: &'a mut RequestInfo,
     /// Its place among the requests in progress, where those are limited.
@@ -109,6 +111,7 @@ impl<'a> Exchange<'a> {
             call,
             head,
             location,
+            redirecting: None,
             info,
             permit,
             is_let_in: false,

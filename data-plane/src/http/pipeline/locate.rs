@@ -10,7 +10,7 @@ use shared::pattern::{Exhausted, Steps};
 
 use super::certificates::{self, Judged, Passes, Refusal};
 use super::claims::{self, Claims};
-use super::{Call, Exchange, Step, forwarded, log, redirect, shortcuts};
+use super::{Call, Exchange, Step, Voice, forwarded, log, redirect, shortcuts};
 use crate::codec::head::{Known, RequestHead};
 use crate::codec::path::{self, Normalised, Verdict};
 use crate::http::reply::Reply;
@@ -41,8 +41,8 @@ enum Found {
     Blocked(Option<Arc<PathEntry>>),
     /// Requests for "/" of the host are sent to this path.
     AppRoot(Box<str>),
-    /// A location whose path has a slash more: this is its URL.
-    AddSlash(Vec<u8>),
+    /// A location whose path has a slash more, and its URL.
+    AddSlash(Arc<PathEntry>, Vec<u8>),
     /// None: the default backend. The log is spared the catch-all's (controller.md 8).
     DefaultBackend {
         silent: bool,
@@ -124,7 +124,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             host.is_some_and(|it| it.names().is_some_and(|names| it.name() != name && names.has(name)));
         if matches!(
             found,
-            Found::Location { .. } | Found::AddSlash(_) | Found::DefaultBackend { .. } | Found::AppRoot(_)
+            Found::Location { .. } | Found::AddSlash(..) | Found::DefaultBackend { .. } | Found::AppRoot(_)
         ) {
             // Nobody was sent to another host: it is the one that was found.
             answers = ask.host.and_then(|host| host.shortcuts().cloned());
@@ -182,10 +182,13 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             }
             Break(redirect::to_app_root(exchange, &path))
         }
-        Found::AddSlash(location) => {
+        Found::AddSlash(entry, location) => {
             if let Some(answers) = answers {
                 shortcuts::of_host(exchange, &answers)?;
             }
+            // The log knows of none: none of its rules is asked.
+            exchange.redirecting = Some(entry);
+            exchange.voice = Voice::Apart;
             Break(Reply::redirect(local, 301, location))
         }
         Found::DefaultBackend { silent, entry, target, blocked } => {
@@ -329,7 +332,8 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
         Match::AddSlash(entry) => {
             let path = path::re_encode(&normal.path);
             let redirect = &entry.policy.redirect;
-            Found::AddSlash(redirect::with_slash(call, redirect, &head.host, &path, query))
+            let location = redirect::with_slash(call, redirect, &head.host, &path, query);
+            Found::AddSlash(Arc::clone(entry), location)
         }
         Match::Path(entry) if own.is_none_or(|own| takes(entry, own)) => Found::Location {
             entry: Arc::clone(entry),

@@ -1,6 +1,8 @@
 //! The last look at an answer before it is written: what a backend says to a proxy stays here, every answer is dated, and
 //! gets the headers that somebody said.
 
+use std::sync::Arc;
+
 use shared::clock;
 use shared::template::Overlong;
 use tracing::warn;
@@ -12,7 +14,8 @@ use crate::codec::head::Known;
 use crate::http::reply::{Bad, Paced, Reply, ReplyBody};
 use crate::listen::Scheme;
 use crate::local::Local;
-use crate::table::policy::answers::{Added, Answers, Beside, Server};
+use crate::table::PathEntry;
+use crate::table::policy::answers::{Added, Answers, Beside, By, Server};
 use crate::table::policy::pace::Pace;
 
 /// What we call ourselves.
@@ -30,7 +33,7 @@ const FOR_PROXIES: u128 = Known::XAccelRedirect.bit()
 pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     let server = exchange.call.server;
     log::asked::of_backend(exchange, &reply);
-    match exchange.location.clone() {
+    match speaker(exchange).cloned() {
         Some(location) => {
             tell_of_unfollowed(&server.local, &location.owner, &reply);
             finish(&server.local, &location.policy.answers, &mut reply);
@@ -57,6 +60,11 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
         pace(&server.local, it, &mut reply.body);
     }
     reply
+}
+
+/// The location in whose words an answer is.
+fn speaker<'e>(exchange: &'e Exchange<'_>) -> Option<&'e Arc<PathEntry>> {
+    exchange.location.as_ref().or(exchange.redirecting.as_ref())
 }
 
 /// Tells the log of an answer that nginx would replace by what lies elsewhere: who has moved here waits for it in vain.
@@ -129,6 +137,7 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Res
     let fields = &mut reply.head.fields;
     // The connection decides, whatever is believed of the client's.
     if exchange.call.peer.scheme() == Scheme::Https
+        && exchange.voice != Voice::Errors
         && let Some(hsts) = &answers.hsts
     {
         fields.set(Known::StrictTransportSecurity, hsts);
@@ -137,13 +146,19 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Res
         forwarded::identify(exchange, true);
     }
     let allowance = &mut Allowance::default();
-    let has_own = matches!(exchange.voice, Voice::Location | Voice::Apart);
-    for Added { header, .. } in answers.added.iter().filter(|it| has_own || !it.is_custom) {
+    // In nginx' file what a location says stands within it, and a location that is denied has nothing but that.
+    let is_denied = speaker(exchange).is_some_and(|it| it.is_denied());
+    let has_own = matches!(exchange.voice, Voice::Location | Voice::Apart) && !is_denied;
+    for Added { header, .. } in answers.added.iter().filter(|it| has_own || it.by == By::All) {
         let value = variables::filled(&header.value, exchange, allowance, |_| b"")?;
         fields.replace(&header.name, value);
     }
     let status = reply.head.status;
-    for Beside { header, .. } in answers.beside.iter().filter(|it| it.is_on(status)) {
+    // nginx looks for those that are added in one place: in the location, else around it. Who sends clients to sign in adds
+    // the cookies of who was asked.
+    let by = if has_own && answers.adds_own { By::Location } else { By::All };
+    let is_said = |it: &&Beside| it.by == by && exchange.voice != Voice::SignIn && it.is_on(status);
+    for Beside { header, .. } in answers.beside.iter().filter(is_said) {
         let value = variables::filled(&header.value, exchange, allowance, |_| b"")?;
         // As nginx: none without a value.
         if !value.is_empty() {

@@ -20,6 +20,8 @@ pub struct Answers {
     pub added: Box<[Added]>,
     /// What comes beside what is there, after that.
     pub beside: Box<[Beside]>,
+    /// Whether some of that is the location's own: that of its host is not for its own answers then.
+    pub adds_own: bool,
     /// Whether the request's id is among that.
     pub tells_id: bool,
     /// Path of health checks of the proxy itself, where somebody says it.
@@ -28,13 +30,22 @@ pub struct Answers {
     pub media_type: Option<Bytes>,
 }
 
+/// Who says a header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum By {
+    /// The fleet, or the host, of all answers.
+    All,
+    /// The location, of its own: what answers in its place does not have it.
+    Location,
+}
+
 /// A header that comes in place of those of its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Added {
     /// Name and value.
     pub header: Header,
-    /// Whether a location has it of its own, by `custom-headers`: what answers in its place does not have it.
-    pub is_custom: bool,
+    /// Who says it.
+    pub by: By,
 }
 
 /// A header that comes beside those of its name, as nginx' add_header.
@@ -44,6 +55,8 @@ pub struct Beside {
     pub header: Header,
     /// Whether it comes on every answer, or on those of success and redirects alone.
     pub always: bool,
+    /// Who says it.
+    pub by: By,
 }
 
 impl Beside {
@@ -72,6 +85,7 @@ impl Default for Answers {
             server: Server::Unsaid,
             added: Box::default(),
             beside: Box::default(),
+            adds_own: false,
             tells_id: false,
             health: None,
             media_type: None,
@@ -89,21 +103,24 @@ impl Answers {
             _ => Server::Unsaid,
         };
         let all = headers::compile("add_headers", said.add_headers.as_ref(), Template::parse)?;
-        let mut added: Vec<_> = all.into_iter().map(|header| Added { header, is_custom: false }).collect();
-        // The location's own are literal, as in the original (annotations.md 6.13).
-        let own = headers::compile("custom_headers", said.custom_headers.as_ref(), Template::literal)?;
-        added.extend(own.into_iter().map(|header| Added { header, is_custom: true }));
+        let mut added: Vec<_> = all.into_iter().map(|header| Added { header, by: By::All }).collect();
         let mut beside = Vec::new();
-        for change in said.header_changes.iter().flat_map(|list| &list.changes) {
-            let header = headers::header("header_changes", &change.name, Template::parse(&change.value))?;
-            match change.operation() {
-                HeaderOperation::Add => beside.push(Beside { header, always: false }),
-                HeaderOperation::AddAlways => beside.push(Beside { header, always: true }),
-                HeaderOperation::Set | HeaderOperation::Unspecified => {
-                    added.push(Added { header, is_custom: false });
+        for (field, list, by) in [
+            ("host_header_changes", &said.host_header_changes, By::All),
+            ("header_changes", &said.header_changes, By::Location),
+        ] {
+            for change in list.iter().flat_map(|list| &list.changes) {
+                let header = headers::header(field, &change.name, Template::parse(&change.value))?;
+                match change.operation() {
+                    HeaderOperation::Add => beside.push(Beside { header, always: false, by }),
+                    HeaderOperation::AddAlways => beside.push(Beside { header, always: true, by }),
+                    HeaderOperation::Set | HeaderOperation::Unspecified => added.push(Added { header, by }),
                 }
             }
         }
+        // The location's own are literal, and stand last in nginx' file (annotations.md 6.13).
+        let own = headers::compile("custom_headers", said.custom_headers.as_ref(), Template::literal)?;
+        added.extend(own.into_iter().map(|header| Added { header, by: By::Location }));
         let all = added.iter().map(|it| &it.header).chain(beside.iter().map(|it| &it.header));
         let tells_id = all.flat_map(|it| it.value.variables()).any(|it| *it == Variable::RequestId);
         Ok(Self {
@@ -111,6 +128,7 @@ impl Answers {
             hidden: hidden.map(|name| name.as_str().into()).collect(),
             server,
             added: added.into(),
+            adds_own: beside.iter().any(|it| it.by == By::Location),
             beside: beside.into(),
             tells_id,
             health: said.health_check_path.as_deref().map(Into::into),
