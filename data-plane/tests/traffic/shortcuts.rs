@@ -296,9 +296,11 @@ fn who_is_asked_is_told_no_step_up_in_disguise() {
 fn a_text_is_of_the_type_that_its_path_ends_in() {
     let origin = Origin::says("here");
     let typed = Shortcut { media_type: Some("text/x".into()), ..says(200, "text") };
+    let usual = || Shortcut { default_type: Some("text/y".into()), ..says(200, "text") };
     let blocks = vec![
         block(ShortcutPath::Prefix, "/said", vec![says(404, "text")]),
         block(ShortcutPath::Exact, "/typed.json", vec![typed]),
+        block(ShortcutPath::Prefix, "/usual", vec![usual()]),
     ];
     let of_host = Some(Shortcuts { shortcuts: Vec::new(), blocks });
     let location = LocationPolicy {
@@ -316,6 +318,8 @@ fn a_text_is_of_the_type_that_its_path_ends_in() {
         ("/said/robots.txt", 404, "text/plain"),
         ("/said/a%2eJSON?x=.css", 404, "application/json"),
         ("/typed.json", 200, "text/x"),
+        ("/usual.json", 200, "application/json"),
+        ("/usual/none", 200, "text/y"),
         ("/elsewhere.css", 300, "text/css"),
     ] {
         assert_eq!(media(&proxy, target), (status, expected.into()), "{target}");

@@ -60,7 +60,10 @@ impl Taken {
         if let Some([said]) = said.map(Directive::arguments) {
             let Shortcuts { shortcuts, blocks } = &mut taken.shortcuts;
             let of_blocks = blocks.iter_mut().flat_map(|block| &mut block.shortcuts);
-            shortcuts.iter_mut().chain(of_blocks).for_each(|it| set_media_type(it, said));
+            shortcuts
+                .iter_mut()
+                .chain(of_blocks)
+                .for_each(|it| set_type(it, said, |it| &mut it.default_type));
         }
         (taken, rest)
     }
@@ -141,12 +144,15 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
         return None;
     }
     let mut shortcuts = Vec::new();
-    let (mut is_closed, mut is_refusal, mut media_type) = (false, false, None);
+    let (mut is_closed, mut is_refusal, mut knows_no_types) = (false, false, false);
+    let (mut media_type, mut default_type) = (None, None);
     for it in nodes(node.inner) {
         match (it.directive.name(), it.directive.arguments()) {
             ("deny", [all]) if all == "all" => is_closed = true,
             ("allow", [all]) if all == "all" => {}
-            ("default_type", [said]) => media_type = Some(said.clone()),
+            ("default_type", [said]) => default_type = Some(said.clone()),
+            // Then no end of a path says one.
+            ("types", []) if it.directive.is_block && it.inner.is_empty() => knows_no_types = true,
             ("add_header", [name, said, ..]) if name.eq_ignore_ascii_case("content-type") => {
                 media_type = Some(said.clone());
             }
@@ -159,8 +165,13 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
     if is_internal && !shortcuts.is_empty() || is_refusal && shortcuts.iter().any(|it| it.status < 400) {
         return None;
     }
-    if let Some(said) = &media_type {
-        shortcuts.iter_mut().for_each(|it| set_media_type(it, said));
+    if knows_no_types {
+        let said = default_type.take();
+        media_type = media_type.or(said);
+    }
+    for it in &mut shortcuts {
+        media_type.iter().for_each(|said| set_type(it, said, |it| &mut it.media_type));
+        default_type.iter().for_each(|said| set_type(it, said, |it| &mut it.default_type));
     }
     if is_closed {
         // Access is judged after all of these.
@@ -191,9 +202,11 @@ const IDLE: [&str; 7] = [
 ];
 
 /// A text has the type that is said nearest to it.
-fn set_media_type(to: &mut Shortcut, said: &str) {
-    if to.text.is_some() && to.media_type.is_none() && said.chars().all(|c| (' '..='~').contains(&c)) {
-        to.media_type = Some(said.to_owned());
+fn set_type(to: &mut Shortcut, said: &str, field: fn(&mut Shortcut) -> &mut Option<String>) {
+    let is_text = to.text.is_some() && said.chars().all(|c| (' '..='~').contains(&c));
+    let to = field(to);
+    if is_text && to.is_none() {
+        *to = Some(said.to_owned());
     }
 }
 

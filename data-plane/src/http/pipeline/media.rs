@@ -8,11 +8,14 @@ use super::Exchange;
 /// Where nobody knows one.
 const USUAL: &str = "text/html";
 
-/// Of an answer to this request: what its path ends in says it, else what the fleet says of all that nobody knows
-/// (configmap.md 1.5, default-type).
-pub(super) fn of(exchange: &Exchange<'_>) -> Bytes {
+/// Of an answer to this request: what its path ends in says it, else what is `said` beside the answer, or by the fleet of all
+/// that nobody knows (configmap.md 1.5, default-type).
+pub(super) fn of(exchange: &Exchange<'_>, said: Option<&Bytes>) -> Bytes {
     if let Some(known) = ending(exchange.path()).and_then(known) {
         return Bytes::from_static(known.as_bytes());
+    }
+    if let Some(said) = said {
+        return said.clone();
     }
     let said = match exchange.location.as_deref() {
         Some(location) => location.policy.answers.media_type.clone(),

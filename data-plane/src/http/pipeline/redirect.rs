@@ -24,7 +24,7 @@ pub(super) fn elsewhere(exchange: &mut Exchange<'_>) -> Step {
     };
     if !is_redirect(*status) {
         let text = url.as_bytes().to_vec();
-        let media_type = media::of(exchange);
+        let media_type = media::of(exchange, None);
         return Break(Reply::said(&exchange.call.server.local, *status, media_type, text));
     }
     let url = match url.strip_prefix('/') {

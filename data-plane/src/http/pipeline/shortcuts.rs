@@ -131,7 +131,8 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
     let group = |group: usize| found.as_ref().map_or(&b""[..], |(groups, text)| groups.get(group, text));
     if !redirect::is_redirect(shortcut.status) {
         let text = variables::filled(text, exchange, &mut Allowance::default(), group)?;
-        let media_type = shortcut.media_type.clone().unwrap_or_else(|| media::of(exchange));
+        let media_type = shortcut.media_type.clone();
+        let media_type = media_type.unwrap_or_else(|| media::of(exchange, shortcut.default_type.as_ref()));
         return Ok(Reply::said(local, shortcut.status, media_type, text));
     }
     let mut place = Vec::new();

@@ -33,6 +33,8 @@ pub struct Shortcut {
     pub text: Option<Template>,
     /// Of what it says.
     pub media_type: Option<Bytes>,
+    /// Likewise, where the end of the path says none.
+    pub default_type: Option<Bytes>,
 }
 
 /// What has to hold.
@@ -263,7 +265,8 @@ fn shortcut(said: &policy::Shortcut) -> Result<Shortcut, Refused> {
         pattern: said.pattern.as_deref().map(Pattern::anywhere).transpose().map_err(no_pattern)?,
         status,
         text: said.text.as_deref().map(Template::parse),
-        media_type: said.media_type.as_deref().map(|text| Bytes::copy_from_slice(text.as_bytes())),
+        media_type: said.media_type.clone().map(Bytes::from),
+        default_type: said.default_type.clone().map(Bytes::from),
     })
 }
 

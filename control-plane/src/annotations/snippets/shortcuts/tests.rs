@@ -115,8 +115,18 @@ fn a_text_has_the_type_that_its_block_says() {
         tokens::directives("default_type application/json; return 400 '{}'; location /a { return 403; }")
             .unwrap();
     let Taken { shortcuts, .. } = Taken::of(&directives, Place::Server).0;
-    assert_eq!(shortcuts.shortcuts[0].media_type.as_deref(), Some("application/json"));
-    assert_eq!(shortcuts.blocks[0].shortcuts[0].media_type, None, "it says nothing");
+    assert_eq!(shortcuts.shortcuts[0].default_type.as_deref(), Some("application/json"));
+    assert_eq!(shortcuts.blocks[0].shortcuts[0].default_type, None, "it says nothing");
+    let types = |text: &str| {
+        let shortcuts = taken(text).unwrap();
+        let it = &shortcuts.blocks[0].shortcuts[0];
+        (it.media_type.clone().unwrap_or_default(), it.default_type.clone().unwrap_or_default())
+    };
+    let (none, plain) = (String::new(), "text/plain".to_owned());
+    let block = |said: &str| types(&format!("location = /a.json {{ {said} return 200 x; }}"));
+    assert_eq!(block("default_type text/plain;"), (none.clone(), plain.clone()));
+    assert_eq!(block("types { } default_type text/plain;"), (plain, none));
+    assert!(taken("location = /a { types { text/x a; } return 200 x; }").is_none());
 }
 
 #[test]
