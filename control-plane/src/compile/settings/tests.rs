@@ -1,0 +1,211 @@
+//! What keys of the ConfigMap come to.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use shared::policy::{LoadBalance, LocationPolicy};
+
+use super::*;
+
+fn compiled(data: &[(&str, &str)]) -> (Settings, Vec<Fault>) {
+    let configmap = ConfigMap {
+        data: data.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect(),
+        ..ConfigMap::default()
+    };
+    let Compiled { settings, faults, .. } = compile(Some(&configmap), None);
+    (settings, faults)
+}
+
+#[test]
+fn no_configmap_is_all_defaults() {
+    let name = ObjectName::new("certs", "default");
+    let Compiled { settings, faults, .. } = compile(None, Some(&name));
+    assert_eq!(settings.default_certificate, "certs/default");
+    assert_eq!(settings, Settings { default_certificate: "certs/default".into(), ..Settings::default() });
+    assert_eq!(faults, []);
+}
+
+#[test]
+fn redirects_are_honoured_in_any_case_of_the_key() {
+    let (settings, faults) = compiled(&[("SSL-Redirect", "false"), ("force-ssl-redirect", "perhaps")]);
+    assert_eq!(settings.defaults.ssl_redirect, Some(false));
+    assert_eq!(settings.defaults.force_ssl_redirect, None);
+    assert_eq!(faults.len(), 1);
+}
+
+#[test]
+fn an_algorithm_that_nobody_knows_or_that_needs_more_is_round_robin() {
+    let load_balance = |text| {
+        let (settings, faults) = compiled(&[("load-balance", text)]);
+        (
+            settings.backend_defaults.load_balance,
+            faults.iter().map(|fault| fault.severity).collect::<Vec<_>>(),
+        )
+    };
+    assert_eq!(load_balance("ewma"), (Some(LoadBalance::Ewma.into()), vec![]));
+    assert_eq!(load_balance("round_robin"), (Some(LoadBalance::RoundRobin.into()), vec![]));
+    assert_eq!(load_balance(""), (None, vec![]));
+    for text in ["least_conn", "chash", "sticky_balanced", "EWMA"] {
+        assert_eq!(load_balance(text), (None, vec![Severity::Warning]), "{text}");
+    }
+}
+
+/// As in the original; a number behind a 0 that is none of octal digits is none at all.
+#[test]
+fn numbers_of_the_fleet_may_say_their_base() {
+    for key in table::NUMBERS {
+        let (decimal, others) = match key.ends_with("-status-code") {
+            true => ("429", ["0x1AD", "0655", "0b1_1010_1101"]),
+            false => ("5", ["0x5", "05", "0b1_01"]),
+        };
+        let decimal = compiled(&[(key, decimal)]);
+        assert!(decimal.1.iter().all(|fault| fault.severity != Severity::Warning), "{key}: {:?}", decimal.1);
+        for text in others {
+            assert_eq!(compiled(&[(key, text)]), decimal, "{key} {text}");
+        }
+        assert_eq!(compiled(&[(key, "08")]).0, Settings::default(), "{key}");
+        assert_eq!(compiled(&[(key, "08")]).1.len(), 1, "{key}");
+    }
+    assert_eq!(compiled(&[("http-redirect-code", "0x12d")]).0, Settings::default(), "this one is decimal");
+}
+
+#[test]
+fn restrictions_guard() {
+    let (settings, faults) =
+        compiled(&[("enable-owasp-modsecurity-crs", "true"), ("modsecurity-snippet", "SecRuleEngine On")]);
+    assert_eq!(settings.guards, [Guard::Addresses]);
+    assert!(faults.iter().all(|fault| fault.severity == Severity::Unsupported));
+    for (key, text) in [
+        ("whitelist-source-range", "10.0.0.0/33"),
+        ("denylist-source-range", "office"),
+        ("block-cidrs", "10.0.0.0/8 192.0.2.1"),
+        ("global-auth-url", "not-a-url"),
+        ("global-auth-method", "FETCH"),
+        ("global-auth-cache-duration", "5 minutes"),
+        ("block-user-agents", "~*bot("),
+        ("block-referers", "a, ~["),
+        ("enable-modsecurity", "true"),
+        ("enable-owasp-modsecurity-crs", "true"),
+        ("server-snippet", "location /admin { deny all; }"),
+        ("location-snippet", "no semicolon"),
+    ] {
+        let (settings, faults) = compiled(&[(key, text)]);
+        assert_eq!(settings.guards, [Guard::Addresses], "{key}: {text}");
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert_eq!(faults[0].field, format!("data[{key}]"));
+    }
+    let (_, faults) = compiled(&[("location-snippet", "location /a { proxy_pass http://b; }")]);
+    assert!(faults[0].reason.contains("\"proxy_pass\" in \"location\""), "{faults:?}");
+    let (settings, faults) = compiled(&[
+        ("enable-modsecurity", "false"),
+        ("enable-owasp-modsecurity-crs", "false"),
+        ("block-cidrs", ""),
+        ("whitelist-source-range", ""),
+        ("global-auth-url", " "),
+    ]);
+    assert_eq!((settings, faults), (Settings::default(), Vec::new()));
+}
+
+/// Two keys that are honoured never write to one field: neither is lost where both are said.
+#[test]
+fn each_key_has_a_field_of_its_own() {
+    let honoured = table::ROWS.iter().filter_map(|(key, status)| match status {
+        Status::Default(row) if row.value.status() == annotations::row::Status::Honoured => {
+            Some((*key, row.value.samples().0[0]))
+        }
+        _ => None,
+    });
+    let honoured: Vec<_> = honoured.collect();
+    assert!(honoured.len() >= 2);
+    let whole = |data: &[(&str, &str)]| {
+        let data = data.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
+        compile(Some(&ConfigMap { data, ..ConfigMap::default() }), None)
+    };
+    for one in &honoured {
+        let alone = whole(&[*one]);
+        assert_ne!(alone, Compiled::default(), "{one:?} acts");
+        assert_eq!(alone.faults, []);
+        for other in honoured.iter().filter(|other| other.0 != one.0) {
+            let both = whole(&[*one, *other]);
+            assert!(both != alone && both != whole(&[*other]), "{one:?} and {other:?}");
+        }
+    }
+}
+
+#[test]
+fn every_other_key_is_reported() {
+    let (settings, faults) = compiled(&[
+        ("http-snippet", "gzip on;"),
+        ("jaeger-endpoint", "x"),
+        ("nonsense", "x"),
+        ("proxy-headers-hash-bucket-size", "64"),
+        ("worker-processes", "4"),
+    ]);
+    assert_eq!(settings, Settings::default());
+    use Severity::{Unsupported, Warning};
+    let severities: Vec<_> = faults.iter().map(|fault| fault.severity).collect();
+    assert_eq!(severities, [Unsupported, Warning, Warning, Unsupported, Unsupported]);
+}
+
+/// Keys that are honoured and say something of locations, each with its row.
+fn of_locations() -> Vec<(&'static str, &'static Row)> {
+    let rows = table::ROWS.iter().filter_map(|(key, status)| match status {
+        // A key may have the name of an annotation that is dead.
+        Status::Default(row)
+            if annotations::table::find(row.name).is_some_and(|it| std::ptr::eq(it, *row)) =>
+        {
+            Some((*key, *row))
+        }
+        _ => None,
+    });
+    let is_honoured = |row: &Row| row.value.status() == annotations::row::Status::Honoured;
+    rows.filter(|(_, row)| is_honoured(row) && row.needs.is_none()).collect()
+}
+
+/// What one row says of locations where this is its text.
+fn alone(row: &'static Row, text: &str) -> LocationPolicy {
+    match row.value.read(text).filter(|_| !text.is_empty()) {
+        Some(_) => annotations::default(row, row.name, text).serving.location,
+        None => LocationPolicy::default(),
+    }
+}
+
+#[test]
+fn lists_of_addresses_may_have_empty_items() {
+    for key in ["whitelist-source-range", "denylist-source-range", "block-cidrs"] {
+        let (settings, faults) = compiled(&[(key, "10.0.0.0/8,, 192.0.2.1,")]);
+        assert_eq!((settings.guards, faults), (vec![], vec![]), "{key}");
+    }
+    let (settings, _) = compiled(&[("whitelist-source-range", "10.0.0.0/8,")]);
+    assert_eq!(settings.defaults.allowlist_source_range.unwrap().values, ["10.0.0.0/8"]);
+    let said =
+        BTreeMap::from([(format!("{}allowlist-source-range", annotations::PREFIX), "10.0.0.0/8,".into())]);
+    let web = annotations::read(&ObjectName::new("default", "web"), &said);
+    assert!(web.serving.denied.is_some(), "those of an Ingress may not");
+}
+
+proptest! {
+    /// Annotations over the ConfigMap's keys, as the proxy lays them, are row by row what the key says, where it is
+    /// a value, and over it what the annotation says, where it is one.
+    #[test]
+    fn annotations_lie_over_keys_row_by_row(
+        texts in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 64)
+    ) {
+        let rows = of_locations();
+        prop_assert!(rows.len() >= 5 && rows.len() <= texts.len());
+        let (mut data, mut said, mut slow) = (Vec::new(), BTreeMap::new(), LocationPolicy::default());
+        for ((key, row), (of_key, of_annotation)) in rows.into_iter().zip(&texts) {
+            let (good, bad) = row.value.samples();
+            let choices: Vec<&str> = good.iter().chain(bad).copied().chain([""]).collect();
+            let (global, own) = (*of_key.get(&choices), *of_annotation.get(&choices));
+            data.push((key, global));
+            said.insert(format!("{}{}", annotations::PREFIX, row.name), own.to_owned());
+            slow.overlay(&alone(row, global.trim()));
+            slow.overlay(&alone(row, own));
+        }
+        let mut fast = compiled(&data).0.defaults;
+        let parsed = annotations::read(&ObjectName::new("default", "web"), &said);
+        fast.overlay(&parsed.serving.location);
+        prop_assert_eq!(fast, slow);
+    }
+}
