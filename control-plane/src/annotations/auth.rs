@@ -8,7 +8,7 @@ use super::row::{Act, Bad, Of, Reach, Risk, Row};
 use super::value::{
     BASIC, BOOL, Grammar, HEADERS, INT, TEXT_LIST, URL_SPACED, URL_WITH_VARIABLES, VARIABLES, one_of,
 };
-use crate::problem::Severity;
+use crate::problem::{Severity, shown};
 use crate::reference::Use;
 
 pub(super) static ROWS: &[&Row] = &[
@@ -208,7 +208,11 @@ fn url(to: &mut Draft<'_>, text: String) {
     if !is_url(&text) {
         let what = Reach::Paths.as_str();
         to.deny(Reach::Paths, "is no URL");
-        to.fault(Severity::Unsupported, format!("expected a URL of http or https with a host: {what}"));
+        let got = shown(&text);
+        to.fault(
+            Severity::Unsupported,
+            format!("expected a URL of http or https with a host, got {got}: {what}"),
+        );
     }
     external(to).url = text;
 }

@@ -12,7 +12,7 @@ use shared::resource::{Guard, Settings};
 use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, Status, is_number};
 use super::referred::Referred;
 use super::{allowed, headers, ticket_keys};
-use crate::annotations::row::Row;
+use crate::annotations::row::{Reach, Row};
 use crate::annotations::{self, snippets, value};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
@@ -74,15 +74,22 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     };
     let (mut faults, mut refs, mut allowed_headers) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
     let mut ticket_key = None;
-    for (key, text) in configmap.iter().flat_map(|map| &map.data) {
-        let text = text.trim();
+    for (key, said) in configmap.iter().flat_map(|map| &map.data) {
+        let text = said.trim();
         let mut fault = |severity, reason: String| {
             faults.push(Fault::new(severity, field(key), reason));
         };
         let mut guard = None;
-        let mut reason = "not enforced yet: until it is, all paths answer 503".to_owned();
+        let mut reason = format!("not enforced yet: until it is, {ALL_PATHS}");
         match Status::of(key) {
             None => fault(Severity::Warning, "unknown key, it has no effect".into()),
+            // As the original reads it: nothing at all is no.
+            Some(Status::Default(row)) if said.is_empty() && row.value.words() == value::BOOL.words => {
+                row_of(row, key, "false", &mut settings, &mut refs);
+                if row.default == "true" {
+                    fault(Severity::Warning, "expected true or false, got nothing: false counts".into());
+                }
+            }
             Some(_) if text.is_empty() => {}
             Some(Status::Default(row)) => match in_decimal(key, text) {
                 None => {
@@ -94,14 +101,24 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
                 }
                 Some(text) => {
                     let (denies, said) = row_of(row, key, &text, &mut settings, &mut refs);
-                    guard = denies.then_some(Guard::Addresses);
+                    settings.guards.extend(denies.then_some(Guard::Addresses));
                     faults.extend(said);
                 }
             },
-            Some(Status::Guards(which)) => guard = keeps_out(key, text).then_some(which),
+            Some(Status::Guards(which)) => {
+                guard = keeps_out(key, text).then_some(which);
+                if is_switch(key) && value::boolean(text).is_none() {
+                    reason = format!("expected true or false, got {}: {ALL_PATHS}", shown(text));
+                }
+            }
             Some(Status::AllowedHeaders) => {
-                let names = value::list(text).map(str::to_owned);
-                allowed_headers.extend(names.filter(|name| headers::is_name(name)));
+                let (names, others): (Vec<_>, Vec<_>) =
+                    value::list(text).map(str::to_owned).partition(|name| headers::is_name(name));
+                for other in others {
+                    let got = shown(&other);
+                    fault(Severity::Warning, format!("expected names of headers, got {got}: left out"));
+                }
+                allowed_headers.extend(names);
             }
             Some(Status::TicketKey) => match ticket_keys::said(text) {
                 Ok(key) => ticket_key = Some(key),
@@ -125,7 +142,7 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
                 None => fault(Severity::Unsupported, "raw nginx configuration is never honoured".into()),
                 Some(why) => {
                     guard = Some(Guard::Addresses);
-                    reason = format!("raw nginx configuration never acts, and {why}: all paths answer 503");
+                    reason = format!("raw nginx configuration never acts, and {why}: {ALL_PATHS}");
                 }
             },
             Some(Status::Nginx) => {
@@ -200,15 +217,25 @@ fn row_of(
     settings.defaults.overlay(&parsed.serving.location);
     settings.backend_defaults.overlay(&parsed.backend);
     let denies = parsed.serving.denied.is_some() || parsed.serving.hosts_denied.is_some();
-    // What is said of a denial of one Ingress is not what it means for the fleet.
-    let said = parsed.faults.into_iter().filter(|_| !denies);
-    (denies, said.map(|fault| Fault { field: field(key), ..fault }).collect())
+    let said = parsed.faults.into_iter().map(|fault| {
+        // What it means for one Ingress it means for all of the fleet.
+        let reaches = [Reach::Paths, Reach::Hosts].map(Reach::as_str);
+        let reason = reaches.iter().fold(fault.reason, |reason, reach| reason.replace(reach, ALL_PATHS));
+        Fault { field: field(key), reason, ..fault }
+    });
+    (denies, said.collect())
 }
+
+/// What a restriction of the fleet comes to that is not enforced.
+const ALL_PATHS: &str = "all paths answer 503";
 
 /// Whether a restricting key keeps anybody out.
 fn keeps_out(key: &str, text: &str) -> bool {
-    let is_switch = key.to_ascii_lowercase().starts_with("enable-");
-    value::list(text).next().is_some() && !(is_switch && value::boolean(text) == Some(false))
+    value::list(text).next().is_some() && !(is_switch(key) && value::boolean(text) == Some(false))
+}
+
+fn is_switch(key: &str) -> bool {
+    key.to_ascii_lowercase().starts_with("enable-")
 }
 
 #[cfg(test)]

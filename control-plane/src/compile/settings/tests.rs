@@ -106,6 +106,50 @@ fn restrictions_guard() {
     assert_eq!((settings, faults), (Settings::default(), Vec::new()));
 }
 
+/// As in the original, where nothing at all is false; spaces are no value.
+#[test]
+fn a_switch_without_a_value_is_off() {
+    let (settings, faults) = compiled(&[("ssl-redirect", ""), ("hsts", " "), ("use-gzip", "")]);
+    assert_eq!((settings.defaults.ssl_redirect, settings.defaults.hsts), (Some(false), None));
+    let fields: Vec<_> = faults.iter().map(|fault| fault.field.as_str()).collect();
+    assert_eq!(fields, ["data[ssl-redirect]"], "the others are off anyway, or say nothing");
+}
+
+fn last(text: &str) -> &str {
+    text.rsplit(',').next().unwrap_or_default().trim()
+}
+
+/// Each has its default then, or keeps everybody out.
+#[test]
+fn a_value_that_cannot_be_read_is_named_with_its_key() {
+    let of_rows = table::ROWS.iter().flat_map(|(key, status)| match status {
+        Status::Default(row) => row.value.samples().1.iter().map(|text| (*key, *text)).collect(),
+        Status::OfIndex | Status::Guards(_) if *key != "modsecurity-snippet" => vec![(*key, "perhaps")],
+        _ => Vec::new(),
+    });
+    let others = [
+        ("annotations-risk-level", "enormous"),
+        ("global-allowed-response-headers", "X-A, b c"),
+        ("global-auth-url", "::::"),
+        ("keep-alive", "long"),
+    ];
+    // Lists of the ConfigMap may have empty items, and lists of addresses hold nothing else.
+    // Nor do spaces around a value matter there.
+    let is_bad = |(_, text): &(&str, &str)| {
+        text.trim() == *text && text.split(',').all(|item| !item.trim().is_empty())
+    };
+    for (key, text) in of_rows.chain(others).filter(is_bad) {
+        let (settings, faults) = compiled(&[(key, text)]);
+        let [fault] = &faults[..] else { panic!("{key} {text}: {faults:?}") };
+        assert_eq!(fault.field, format!("data[{key}]"));
+        // All of it, or the items that are left out.
+        let whole = shown(text.trim());
+        let is_named = fault.reason.contains(&whole) || fault.reason.contains(&shown(last(text)));
+        assert!(is_named && !fault.reason.contains("not enforced"), "{text}: {fault:?}");
+        assert_eq!(!settings.guards.is_empty(), fault.reason.ends_with(ALL_PATHS), "{text}: {fault:?}");
+    }
+}
+
 /// Two keys that are honoured never write to one field: neither is lost where both are said.
 #[test]
 fn each_key_has_a_field_of_its_own() {
@@ -200,7 +244,8 @@ proptest! {
             let (global, own) = (*of_key.get(&choices), *of_annotation.get(&choices));
             data.push((key, global));
             said.insert(format!("{}{}", annotations::PREFIX, row.name), own.to_owned());
-            slow.overlay(&alone(row, global.trim()));
+            let is_switch = row.value.words() == value::BOOL.words;
+            slow.overlay(&alone(row, if global.is_empty() && is_switch { "false" } else { global.trim() }));
             slow.overlay(&alone(row, own));
         }
         let mut fast = compiled(&data).0.defaults;
