@@ -176,6 +176,9 @@ class Refusals(unittest.TestCase):
         elsewhere = ("watchNamespace=shop", "defaultBackendService=errors/pages")
         self.refused(*elsewhere, saying="expected a Service of namespace shop, which alone is watched")
 
+    def test_a_namespace_is_named_or_described(self):
+        self.refused("watchNamespaceSelector=team=a", "watchNamespace=shop", saying="watchNamespaceSelector")
+
 
 class Planes(unittest.TestCase):
     def test_proxies_get_no_credentials(self):
@@ -422,6 +425,13 @@ class Rights(unittest.TestCase):
         itself = (["get"], ["shore"])
         self.assertEqual(own, {("", "configmaps"): (verbs, None), ("", "secrets"): (verbs, None), ("", "namespaces"): itself})
         self.assertNotIn("*", str([o["rules"] for (kind, _), o in objects.items() if kind.endswith("Role")]))
+
+    def test_labels_of_namespaces_are_read_where_somebody_goes_by_them(self):
+        namespaces = ("", "namespaces")
+        self.assertNotIn(namespaces, self.rules(render(), "ClusterRole", "shore-firth-control-plane-watch"))
+        objects = render("watchNamespaceSelector=team=a\\,tier in (web\\,edge)")
+        self.assertEqual(self.rules(objects, "ClusterRole", "shore-firth-control-plane-watch")[namespaces], (self.WATCH, None))
+        self.assertEqual(flags(objects, "control-plane")["--watch-namespace-selector"], "team=a,tier in (web,edge)")
 
     def test_one_namespace_is_enough_for_one_namespace(self):
         objects = render("watchNamespace=shop")

@@ -106,6 +106,7 @@ struct Compiled {
 /// # Errors
 /// As [`run`].
 pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<Running> {
+    flags::fit(&args)?;
     let publishing = status::options(&args)?;
     let doors = Doors::bind(&args).await?;
     let mut tasks = Supervisor::new();

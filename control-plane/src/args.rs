@@ -18,6 +18,8 @@ use shared::name::ObjectName;
 use shared::socket;
 use shared::telemetry::LogArgs;
 
+use crate::selector::Selector;
+
 pub use metrics::{Buckets, MetricsArgs};
 pub use status::StatusArgs;
 
@@ -152,6 +154,12 @@ pub struct Args {
         default_value = "", hide_default_value = true, value_parser = text_or_none
     )]
     pub watch_namespace: OrNone<String>,
+    /// Serve Ingresses of those namespaces alone that have these labels, such as `team=a,tier in (web, edge)`; not together with --watch-namespace
+    #[arg(
+        long, env = "FIRTH_WATCH_NAMESPACE_SELECTOR", value_name = "SELECTOR",
+        default_value = "", hide_default_value = true, value_parser = selector_or_none
+    )]
+    pub watch_namespace_selector: OrNone<Selector>,
     /// ConfigMap with the fleet's settings, as ingress-nginx reads it
     #[arg(
         long, env = "FIRTH_CONFIGMAP", value_name = "NS/NAME",
@@ -286,6 +294,10 @@ fn object_or_none(text: &str) -> Result<OrNone<ObjectName>, String> {
 #[allow(clippy::unnecessary_wraps, reason = "the shape of a value parser")]
 fn text_or_none(text: &str) -> Result<OrNone<String>, String> {
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
+}
+
+fn selector_or_none(text: &str) -> Result<OrNone<Selector>, String> {
+    text_or_none(text)?.map(|text| Selector::parse(&text)).transpose()
 }
 
 /// What a Service can be called (RFC 1035).

@@ -18,6 +18,7 @@ mod dirty;
 mod hosts;
 mod ingresses;
 mod made;
+mod namespaces;
 mod objects;
 mod pinned;
 mod prefix;
@@ -47,6 +48,7 @@ pub use self::commit::Commit;
 use self::dirty::{Dirty, Touched};
 use self::hosts::HostState;
 use self::ingresses::Ingresses;
+use self::namespaces::Namespaces;
 use self::objects::Objects;
 use self::pinned::Pinned;
 use self::published::Published;
@@ -64,6 +66,7 @@ use crate::event::{Event, HoldRequest, Wants};
 use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::problem::{Fault, Problems};
 use crate::reference::Use;
+use crate::selector::Selector;
 
 pub use prefix::Prefix;
 pub use review::Verdict;
@@ -108,6 +111,8 @@ pub struct Options {
     pub ticket_keys: ObjectName,
     /// The only namespace that is watched; `None`: all are.
     pub watch_namespace: Option<Arc<str>>,
+    /// Which namespaces Ingresses may be in, by their labels; `None`: all.
+    pub namespace_selector: Option<Selector>,
     /// The objects come from a folder: loopback endpoints are allowed, objects have no uid.
     pub folder: bool,
     /// The source sends what is referred to only once it is asked for.
@@ -133,6 +138,7 @@ pub struct Index {
     options: Options,
     objects: Objects,
     classes: Classes,
+    namespaces: Namespaces,
     ingresses: Ingresses,
     hosts: HashMap<HostName, HostState>,
     backends: HashMap<BackendKey, BackendState>,
@@ -175,6 +181,7 @@ impl Index {
             options,
             objects: Objects::default(),
             classes: Classes::default(),
+            namespaces: Namespaces::default(),
             ingresses: Ingresses::default(),
             hosts: HashMap::new(),
             backends: HashMap::new(),

@@ -79,6 +79,8 @@ pub struct KubeOptions {
     pub kubeconfig: Option<PathBuf>,
     /// The only namespace that is watched; `None`: all. IngressClasses have none; ConfigMaps are read by name anyway.
     pub watch_namespace: Option<String>,
+    /// Whether somebody goes by the labels of namespaces.
+    pub watches_namespaces: bool,
     /// ConfigMaps that are read, by name.
     pub configmaps: Vec<ObjectName>,
     /// Where decisions are on record.
@@ -229,7 +231,8 @@ impl KubeSource {
     ) -> Result<(), KubeError> {
         let Self { client, options, freshness, barrier } = self;
         // Each kind, each ConfigMap, records of decisions of two kinds, the pin, and what is read on demand.
-        let rounds = Rounds::new(inputs.clone(), WHOLE.len() + options.configmaps.len() + 2 + 1 + 1);
+        let whole = WHOLE.len() + usize::from(options.watches_namespaces);
+        let rounds = Rounds::new(inputs.clone(), whole + options.configmaps.len() + 2 + 1 + 1);
         let sender = Sender::new(inputs, freshness.clone());
         let mut follower = Follower {
             tasks: Supervisor::new(),
@@ -251,6 +254,16 @@ impl KubeSource {
                 }
                 None => follower.follow(kind.lower(), all, Whole(kind), sink, doubts_nothing),
             }
+        }
+
+        match options.watches_namespaces {
+            true => {
+                let sink = Objects::new(sender.clone(), ObjectKind::Namespace, 1);
+                let all = Collection::all(ObjectKind::Namespace, None);
+                follower.follow("namespace", all, Whole(ObjectKind::Namespace), sink, false);
+            }
+            // Nobody needs to be allowed to read them.
+            false => sender.synced(ObjectKind::Namespace).await?,
         }
 
         // Decisions are in ConfigMaps and in Secrets; both are part of what is complete with the ConfigMaps.

@@ -47,6 +47,7 @@ mod programmed;
 mod publish;
 mod reference;
 mod removal;
+mod selector;
 mod serve;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -62,3 +63,4 @@ pub use manifests::{Companion, ESSENTIAL};
 pub use pin::{How, Needs, Pin, Unreadable};
 pub use reference::{Reference, Use};
 pub use removal::SECOND_LOOK;
+pub use selector::Selector;

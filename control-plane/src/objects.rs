@@ -202,6 +202,15 @@ pub struct IngressClassSpec {
     pub controller: String,
 }
 
+/// v1. Of a namespace its labels are read.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs, reason = "Kubernetes' fields")]
+pub struct Namespace {
+    #[serde(deserialize_with = "null_is_empty")]
+    pub metadata: Metadata,
+}
+
 /// v1.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

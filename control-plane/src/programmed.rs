@@ -69,7 +69,10 @@ impl<'a> Extent<'a> {
                 extent.take(ResourceKey::new(Kind::Certificate, object.name.to_string()));
                 extent.take_all(Kind::Material);
             }
-            ObjectKind::IngressClass | ObjectKind::ConfigMap | ObjectKind::EndpointSlice => {}
+            ObjectKind::IngressClass
+            | ObjectKind::ConfigMap
+            | ObjectKind::EndpointSlice
+            | ObjectKind::Namespace => {}
         }
         let is_known = placed.is_some() || extent.config.max(extent.live) > Seq::default();
         is_known.then_some(extent)

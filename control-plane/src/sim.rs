@@ -120,6 +120,7 @@ impl Replica {
             folder: false,
             ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
             watch_namespace: None,
+            namespace_selector: None,
             on_demand: false,
         });
         let (places, _) = watch::channel(Places::default());
@@ -127,8 +128,10 @@ impl Replica {
         let barrier = Barrier::default();
         let pipeline = Pipeline::new(index, store, receivers, outputs, Arc::new(Metrics::new()));
         let pipeline = pipeline.passing(barrier.clone());
-        // No Secret is referred to.
-        let _ = inputs.objects.try_send(Input::Synced(ObjectKind::Secret));
+        // No Secret is referred to, and nobody goes by the labels of namespaces.
+        for kind in [ObjectKind::Secret, ObjectKind::Namespace] {
+            let _ = inputs.objects.try_send(Input::Synced(kind));
+        }
         Self {
             watches: WATCHED.into_iter().map(|kind| (kind, Followed::new(kind, now))).collect(),
             inputs,

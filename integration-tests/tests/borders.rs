@@ -258,6 +258,7 @@ const CONTROL_PLANE: &[&str] = &[
     "hold",
     "placed",
     "removal",
+    "selector",
     // Who is who between the planes.
     "authority",
     // What is written into the cluster.

@@ -30,6 +30,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail "networkPolicy.nodeCidrs: with dataPlane.expose=hostNetwork the proxies have the nodes' addresses; name them, or set networkPolicy.enabled=false" -}}
 {{- end -}}
 {{- with .Values.watchNamespace -}}
+{{- if $.Values.watchNamespaceSelector -}}
+{{- fail "watchNamespaceSelector: expected none beside watchNamespace: the one names a namespace, the other its labels" -}}
+{{- end -}}
 {{- if and $.Values.defaultBackendService (ne (first (splitList "/" $.Values.defaultBackendService)) .) -}}
 {{- fail (printf "defaultBackendService: expected a Service of namespace %s, which alone is watched (watchNamespace), got %s" . $.Values.defaultBackendService) -}}
 {{- end -}}

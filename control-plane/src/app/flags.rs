@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use shared::clock;
 use shared::name::ObjectName;
 use shared::version::Lineage;
@@ -10,6 +10,17 @@ use shared::version::Lineage;
 use crate::args::Args;
 use crate::index::{self, Index};
 use crate::store::{Bounds, Journal, Published, Store};
+
+/// Whether flags that are all fine say different things.
+///
+/// # Errors
+/// Where two of them exclude each other, as in ingress-nginx.
+pub(super) fn fit(args: &Args) -> anyhow::Result<()> {
+    if args.watch_namespace.is_some() && args.watch_namespace_selector.is_some() {
+        bail!("flags --watch-namespace and --watch-namespace-selector are mutually exclusive");
+    }
+    Ok(())
+}
 
 /// The Secret with the keys of session tickets that are made for the fleet.
 pub(super) fn ticket_keys(args: &Args) -> ObjectName {
@@ -54,6 +65,7 @@ pub(super) fn index(args: &Args) -> Index {
         controller_class,
         watch_ingress_without_class,
         watch_namespace,
+        watch_namespace_selector,
         configmap,
         tcp_services_configmap,
         udp_services_configmap,
@@ -109,8 +121,29 @@ pub(super) fn index(args: &Args) -> Index {
         health_path: health_check_path.as_str().into(),
         ticket_keys: ticket_keys(args),
         watch_namespace: watch_namespace.as_deref().map(Arc::from),
+        namespace_selector: watch_namespace_selector.clone(),
         folder: manifests.is_some(),
         // A folder is read whole.
         on_demand: manifests.is_none(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[test]
+    fn namespaces_are_named_or_described() {
+        let args = |flags: &[&str]| Args::try_parse_from(["firth-control-plane"].iter().chain(flags));
+        let (named, described) = ("--watch-namespace=shop", "--watch-namespace-selector=team in (a,b)");
+        for fine in [&[named][..], &[described], &["--watch-namespace=", described], &[]] {
+            assert!(fit(&args(fine).unwrap()).is_ok(), "{fine:?}");
+        }
+        let both = fit(&args(&[named, described]).unwrap()).unwrap_err().to_string();
+        assert!(both.contains("mutually exclusive"), "{both}");
+        let odd = args(&["--watch-namespace-selector=team is a"]).unwrap_err().to_string();
+        assert!(odd.contains("one of =, ==, !=, in, notin, > and <"), "{odd}");
+    }
 }

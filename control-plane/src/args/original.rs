@@ -118,11 +118,7 @@ pub const FLAGS: &[Flag] = &[
     flag("version", "false", Same),
     flag("watch-ingress-without-class", "false", Same),
     flag("watch-namespace", "", Same),
-    flag(
-        "watch-namespace-selector",
-        "",
-        Refused("name the one namespace with --watch-namespace, or run with the rights for all"),
-    ),
+    flag("watch-namespace-selector", "", Same),
     // klog's.
     flag("v", "0", Elsewhere("--log, such as --log=debug")),
     flag("vmodule", "", Elsewhere("--log, such as --log=info,control_plane::index=debug")),
@@ -272,12 +268,12 @@ mod tests {
 
     #[test]
     fn what_would_serve_others_is_refused_in_words() {
-        let refused = sorted(&["a", "--watch-namespace-selector", "team=a"]).unwrap_err();
+        let refused = sorted(&["a", "--apiserver-host", "https://a"]).unwrap_err();
         assert!(
-            refused.contains("--watch-namespace-selector=team=a") && refused.contains("--watch-namespace,"),
+            refused.contains("--apiserver-host=https://a") && refused.contains("--kubeconfig"),
             "{refused}"
         );
-        assert!(sorted(&["a", "--apiserver-host=https://a"]).is_err());
+        assert!(sorted(&["a", "--certificate-authority=/ca"]).is_err());
     }
 
     #[test]

@@ -126,6 +126,9 @@ impl Index {
     }
 
     fn belonging(&self, ingress: &Ingress) -> Belonging {
+        if !self.is_selected(&ingress.metadata.namespace) {
+            return Belonging::Another;
+        }
         match self.by_name(ingress) {
             // With rules or without (controller.md 2).
             Belonging::Ours if self.options.disable_catch_all && ingress.spec.default_backend.is_some() => {

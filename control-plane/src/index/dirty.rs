@@ -20,6 +20,8 @@ pub(super) struct Dirty {
     pub(super) ingresses: BTreeSet<ObjectName>,
     /// Classes whose Ingresses are to be read again, after which Ingress the walk goes on.
     pub(super) classes: BTreeMap<Arc<str>, Option<ObjectName>>,
+    /// Namespaces whose Ingresses are to be read again, likewise.
+    pub(super) namespaces: BTreeMap<Arc<str>, Option<ObjectName>>,
     /// Ingresses on hosts.
     pub(super) parts: BTreeSet<(HostName, ObjectRef)>,
     /// What is a host's as a whole.
@@ -68,9 +70,11 @@ impl Weight {
         match kind {
             ObjectKind::Ingress => Self::Ingress,
             ObjectKind::EndpointSlice => Self::Endpoints,
-            ObjectKind::IngressClass | ObjectKind::Service | ObjectKind::Secret | ObjectKind::ConfigMap => {
-                Self::Other
-            }
+            ObjectKind::IngressClass
+            | ObjectKind::Service
+            | ObjectKind::Secret
+            | ObjectKind::ConfigMap
+            | ObjectKind::Namespace => Self::Other,
         }
     }
 }

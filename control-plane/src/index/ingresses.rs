@@ -1,6 +1,6 @@
 //! Ingresses: which are ours, and what they claim.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct Ingresses {
     /// Whose it is of which Ingresses hangs on a class, in any version that may come into use. Those that name none
     /// stand under the empty name.
     by_class: HashMap<String, BTreeSet<ObjectName>>,
-    classes: HashMap<ObjectName, FewOf<String>>,
+    classes: BTreeMap<ObjectName, FewOf<String>>,
 }
 
 impl Ingresses {
@@ -33,6 +33,18 @@ impl Ingresses {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.by_class.get(class)?.range((after, Bound::Unbounded));
         rest.next()
+    }
+
+    /// The next of the Ingresses of a namespace, by name.
+    pub(super) fn next_of_namespace(
+        &self,
+        namespace: &Arc<str>,
+        after: Option<&ObjectName>,
+    ) -> Option<&ObjectName> {
+        let first = ObjectName::new(Arc::clone(namespace), "");
+        let from = after.map_or(Bound::Included(&first), Bound::Excluded);
+        let (next, _) = self.classes.range((from, Bound::Unbounded)).next()?;
+        (next.namespace == *namespace).then_some(next)
     }
 
     fn set_classes(&mut self, name: &ObjectName, classes: FewOf<String>) {

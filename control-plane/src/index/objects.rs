@@ -7,7 +7,9 @@ use shared::name::ObjectName;
 
 use super::slot::Slot;
 use crate::compile::allowed::Allowed;
-use crate::objects::{ConfigMap, EndpointSlice, IngressClass, Object, ObjectKind, ObjectRef, Service};
+use crate::objects::{
+    ConfigMap, EndpointSlice, IngressClass, Namespace, Object, ObjectKind, ObjectRef, Service,
+};
 
 /// All objects.
 #[derive(Debug, Default)]
@@ -33,6 +35,7 @@ impl Objects {
         service -> Service;
         slice -> EndpointSlice;
         configmap -> ConfigMap;
+        namespace -> Namespace;
     }
 
     fn in_use(&self, kind: ObjectKind, name: &ObjectName) -> Option<&Object> {

@@ -111,7 +111,10 @@ impl Index {
                     self.settings_faults.clone()
                 }
                 ObjectKind::ConfigMap => self.streams.faults.get(object).cloned().unwrap_or_default(),
-                ObjectKind::IngressClass | ObjectKind::Service | ObjectKind::Secret => Vec::new(),
+                ObjectKind::IngressClass
+                | ObjectKind::Service
+                | ObjectKind::Secret
+                | ObjectKind::Namespace => Vec::new(),
             },
         };
         let classless = match slot.in_use() {

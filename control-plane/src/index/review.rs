@@ -40,7 +40,7 @@ impl Index {
     fn refusal(&self, ingress: &Arc<Ingress>, warnings: &mut Vec<String>) -> Result<(), String> {
         if let Some(prefix) = &self.options.prefix
             && self.is_of_our_class(ingress)
-            && self.is_watched(&ingress.metadata.namespace)
+            && self.may_be_ours(&ingress.metadata.namespace)
             && let Some(key) = prefix.misnamed(ingress)
         {
             return Err(format!(
@@ -53,7 +53,7 @@ impl Index {
         if let Some(fault) = rejection::inspected(ingress).first() {
             return Err(self.told(fault));
         }
-        if !self.is_of_our_class(ingress) || !self.is_watched(&ingress.metadata.namespace) {
+        if !self.is_of_our_class(ingress) || !self.may_be_ours(&ingress.metadata.namespace) {
             return Ok(());
         }
         if self.options.disable_catch_all && ingress.spec.default_backend.is_some() {

@@ -72,7 +72,7 @@ impl Version {
             Object::Service(service) => size::of_service(service).into_iter().collect(),
             Object::EndpointSlice(slice) => size::of_slice(slice).into_iter().collect(),
             Object::ConfigMap(map) => size::of_data(&map.data).into_iter().collect(),
-            Object::IngressClass(_) => Vec::new(),
+            Object::IngressClass(_) | Object::Namespace(_) => Vec::new(),
         }
     }
 
@@ -398,6 +398,7 @@ pub(super) fn is_same(a: &Object, b: &Object) -> bool {
             }
             (Object::Secret(a), Object::Secret(b)) => a.data == b.data,
             (Object::ConfigMap(a), Object::ConfigMap(b)) => a.data == b.data,
+            (Object::Namespace(_), Object::Namespace(_)) => true,
             _ => false,
         }
 }

@@ -24,7 +24,7 @@ impl Index {
             self.spread(object);
         } else if let Some(name) = self.dirty.ingresses.pop_first() {
             self.refresh_ingress(&name);
-        } else if self.follow_class() {
+        } else if self.follow_class() || self.follow_namespace() {
         } else if let Some((host, object)) = self.dirty.parts.pop_first() {
             self.compile_part(&host, &object);
         } else if let Some(host) = self.dirty.hosts.pop_first() {
@@ -61,6 +61,7 @@ impl Index {
                 self.dirty.ingresses.insert(name.clone());
             }
             ObjectKind::IngressClass => self.refresh_class(name),
+            ObjectKind::Namespace => self.refresh_namespace(name),
             ObjectKind::Service => {
                 self.refresh_service(name);
                 self.tell_pin(&object);

@@ -13,6 +13,7 @@ mod holds;
 mod interrupted;
 mod made;
 mod names;
+mod namespaces;
 mod original;
 mod pins;
 mod prefix;

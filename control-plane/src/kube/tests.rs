@@ -31,12 +31,19 @@ fn plural(kind: ObjectKind) -> String {
 /// before the kind was taken for complete.
 #[tokio::test]
 async fn nothing_is_believed_of_three_kinds_before_a_second_list_says_so() {
+    for watches_namespaces in [false, true] {
+        Box::pin(nothing_is_believed(watches_namespaces)).await;
+    }
+}
+
+async fn nothing_is_believed(watches_namespaces: bool) {
     let server = nothing();
     let source = KubeSource {
         client: server.client(),
         options: KubeOptions {
             kubeconfig: None,
             watch_namespace: None,
+            watches_namespaces,
             configmaps: vec![ObjectName::new("ingress-nginx", "controller")],
             decisions_namespace: "firth".into(),
             statuses: None,
@@ -65,6 +72,9 @@ async fn nothing_is_believed_of_three_kinds_before_a_second_list_says_so() {
     for (kind, lists) in &synced {
         // ConfigMaps are read by name and by label beside.
         assert_eq!(*lists >= 2, twice(*kind), "{lists} lists of {kind:?}");
+        let is_read = watches_namespaces || *kind != ObjectKind::Namespace;
+        // ConfigMaps and Secrets are read by names and labels, and by metadata.
+        assert_eq!(*lists > 0, is_read, "{lists} lists of {kind:?}");
     }
     decisions_are_asked_for_by_their_label(&server.asked());
 }

@@ -205,8 +205,6 @@ impl Parsed {
             None if legacy::kind(api_version, kind).is_some() => {
                 self.read_old(api_version, kind, text, place)
             }
-            // Namespaces are in most folders, and nothing is missing without them.
-            None if kind == "Namespace" => {}
             None => match meant::to_be(api_version, kind) {
                 Some((kind, field, reason)) => {
                     let at = |document| line_with(document, |it| it.trim_start().starts_with(field));

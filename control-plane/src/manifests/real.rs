@@ -54,6 +54,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
         folder: true,
         ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
         watch_namespace: None,
+        namespace_selector: None,
         on_demand: false,
     });
     events.iter().cloned().for_each(|event| index.apply(event));

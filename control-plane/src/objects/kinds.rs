@@ -5,7 +5,9 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{ConfigMap, EndpointSlice, Ingress, IngressClass, Metadata, ObjectRef, Secret, Service};
+use super::{
+    ConfigMap, EndpointSlice, Ingress, IngressClass, Metadata, Namespace, ObjectRef, Secret, Service,
+};
 
 /// Something that is done with the type of a kind.
 pub trait OfKind {
@@ -120,6 +122,7 @@ kinds! {
     EndpointSlice: "discovery.k8s.io/v1", "endpointslices", "endpointslice", true;
     Secret: "v1", "secrets", "secret", true;
     ConfigMap: "v1", "configmaps", "configmap", true;
+    Namespace: "v1", "namespaces", "namespace", false;
 }
 
 impl ObjectKind {

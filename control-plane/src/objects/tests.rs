@@ -31,6 +31,7 @@ fn full() -> Vec<(ObjectKind, Value)> {
         ),
         (ObjectKind::Secret, json!({"metadata": metadata, "data": {"tls.key": "a2V5"}})),
         (ObjectKind::ConfigMap, json!({"metadata": metadata, "data": {"k": "v"}})),
+        (ObjectKind::Namespace, json!({"metadata": metadata})),
     ]
 }
 

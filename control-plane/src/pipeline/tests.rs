@@ -49,6 +49,7 @@ fn bench() -> Bench {
         folder: true,
         ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
         watch_namespace: None,
+        namespace_selector: None,
         on_demand: true,
         class_by_name: false,
         watch_without_class: false,

@@ -33,6 +33,7 @@ pub(super) fn options() -> Options {
         folder: false,
         ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
         watch_namespace: None,
+        namespace_selector: None,
         on_demand: false,
         class_by_name: false,
         watch_without_class: false,

@@ -120,15 +120,23 @@ fn a_bad_document_costs_itself() {
 }
 
 #[test]
-fn what_is_not_read_is_said_and_namespaces_are_not() {
+fn what_is_not_read_is_said() {
     let parsed = parse(
-        "apiVersion: v1\nkind: Pod\n---\napiVersion: v1\nkind: Namespace\n---\napiVersion: extensions/v1beta1\nkind: Ingress\n\
+        "apiVersion: v1\nkind: Pod\n---\napiVersion: extensions/v1beta1\nkind: Ingress\n\
          ---\nmetadata: {name: x}\n",
     );
     let ignored: Vec<_> = parsed.ignored.iter().map(String::as_str).collect();
     assert_eq!(ignored, ["v1 Pod"]);
     // Nor has the old Ingress a name.
     assert_eq!(parsed.faults.len(), 2, "no kind is a fault");
+}
+
+#[test]
+fn of_a_namespace_the_labels_are_read() {
+    let text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\nspec: {finalizers: [x]}\n";
+    let Object::Namespace(shop) = only(text) else { panic!("a Namespace") };
+    assert_eq!(shop.metadata.object_name(), ObjectName::new("", "shop"));
+    assert_eq!(shop.metadata.labels["team"], "a");
 }
 
 #[test]

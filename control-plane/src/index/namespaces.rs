@@ -1,0 +1,78 @@
+//! Namespaces: whether what is in them may be ours, by their labels (`--watch-namespace-selector`).
+//!
+//! The API server gives each a label with its own name, so a folder, where most namespaces are only named, has that one of
+//! them all. Unlike in the original a label that changes brings the Ingresses of its namespace along, or takes them away.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use shared::name::ObjectName;
+
+use super::Index;
+use super::objects::reference;
+use crate::objects::ObjectKind;
+
+/// The label that says what a namespace is called.
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+/// The namespaces of which something was heard.
+#[derive(Debug, Default)]
+pub(super) struct Namespaces {
+    /// And whether they were meant when they were looked at last.
+    known: BTreeMap<Arc<str>, bool>,
+}
+
+impl Index {
+    /// Whether Ingresses of a namespace may be ours.
+    pub(super) fn may_be_ours(&self, namespace: &str) -> bool {
+        self.is_watched(namespace) && self.is_selected(namespace)
+    }
+
+    /// Whether the labels of a namespace are those that are asked for. One that does not exist has none.
+    pub(super) fn is_selected(&self, namespace: &str) -> bool {
+        let Some(selector) = &self.options.namespace_selector else {
+            return true;
+        };
+        let said = self.objects.namespace(&ObjectName::new("", namespace)).map(|it| &it.metadata.labels);
+        if !self.options.folder {
+            return said.is_some_and(|labels| selector.takes(labels));
+        }
+        let mut labels = said.cloned().unwrap_or_default();
+        labels.entry(NAME_LABEL.to_owned()).or_insert_with(|| namespace.to_owned());
+        selector.takes(&labels)
+    }
+
+    /// Reads a namespace again, and has its Ingresses read again where that makes a difference to them.
+    pub(super) fn refresh_namespace(&mut self, name: &ObjectName) {
+        if self.options.namespace_selector.is_none() {
+            return;
+        }
+        let namespace = &name.name;
+        let after = self.is_selected(namespace);
+        let before = match self.objects.namespace(name) {
+            Some(_) => self.namespaces.known.insert(Arc::clone(namespace), after),
+            None => self.namespaces.known.remove(namespace),
+        };
+        if before != Some(after) && self.ingresses.next_of_namespace(namespace, None).is_some() {
+            self.touched.mark(reference(ObjectKind::Namespace, name));
+            self.dirty.namespaces.insert(Arc::clone(namespace), None);
+        }
+    }
+
+    /// Goes on to the next Ingress of a namespace that changed. False where there is no such namespace.
+    pub(super) fn follow_namespace(&mut self) -> bool {
+        let Some(mut walk) = self.dirty.namespaces.first_entry() else {
+            return false;
+        };
+        match self.ingresses.next_of_namespace(walk.key(), walk.get().as_ref()) {
+            Some(name) => {
+                self.dirty.ingresses.insert(name.clone());
+                walk.insert(Some(name.clone()));
+            }
+            None => {
+                walk.remove();
+            }
+        }
+        true
+    }
+}
