@@ -13,7 +13,6 @@ pub(crate) mod fuzz;
 mod keeper;
 mod keys;
 mod load;
-mod lock;
 mod log;
 mod missing;
 mod record;

@@ -313,6 +313,7 @@ const SHARED: &[&str] = &[
     "template",
     "log_format",
     "admin",
+    "lock",
     "kind",
     "version",
     "batch",

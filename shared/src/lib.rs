@@ -21,6 +21,7 @@ pub mod entry;
 pub mod few;
 pub mod identity;
 pub mod kind;
+pub mod lock;
 pub mod log_format;
 pub mod name;
 pub mod pattern;

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant, SystemTime};
 
 use shared::clock;
 use shared::kind::Lane;
+use shared::lock::{self, LockError};
 use shared::private;
 use thiserror::Error;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
 
 use super::keys::Keys;
-use super::lock::{self, LockError};
 use super::log::{self, Former, Log};
 use super::record::{self, Header};
 use super::replay::MAGIC;

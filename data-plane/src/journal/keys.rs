@@ -15,6 +15,7 @@ use rustix::process::geteuid;
 use shared::delta::Delta;
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
+use shared::lock::{self, LockError};
 use shared::proto::config;
 use shared::version::Version;
 use shared::{private, secret};
@@ -22,7 +23,6 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::frame::{self, Chain, FORMAT, Magic, PREAMBLE};
-use super::lock::{self, LockError};
 use super::log::{Former, Log};
 use super::state::State;
 

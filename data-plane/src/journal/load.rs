@@ -12,13 +12,13 @@ use std::time::SystemTime;
 
 use shared::entry::Entry;
 use shared::kind::Lane;
+use shared::lock::{self, LockError};
 use shared::private;
 use shared::version::{Lineage, Seq, Version};
 use tracing::{error, info, warn};
 
 use super::keeper::{FILE, Keeper, Open};
 use super::keys::Keys;
-use super::lock::{self, LockError};
 use super::log::{self, Former, Log};
 use super::missing::Missing;
 use super::replay::{self, Replayed};

@@ -10,15 +10,25 @@ use thiserror::Error;
 /// Why a folder cannot be written to.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub(super) enum LockError {
+pub enum LockError {
+    /// By another process.
     #[error("another process keeps its state in {}", .0.display())]
     Taken(PathBuf),
+    /// The system has none for it.
     #[error("{}: {reason}", path.display())]
-    System { path: PathBuf, reason: io::Error },
+    System {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: io::Error,
+    },
 }
 
 /// Takes the lock of a folder, as long as the file lives.
-pub(super) fn take(dir: &Path) -> Result<File, LockError> {
+///
+/// # Errors
+/// Where another process has it, or there can be none.
+pub fn take(dir: &Path) -> Result<File, LockError> {
     let path = dir.join("lock");
     let open = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
     let system = |reason| LockError::System { path: path.clone(), reason };
