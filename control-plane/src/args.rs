@@ -197,7 +197,7 @@ pub struct Args {
         default_value = "", hide_default_value = true, value_parser = label_or_none
     )]
     pub validating_webhook_configuration: OrNone<String>,
-    /// Folder for decisions about manifests and for the history; both end with the process without it
+    /// Folder of this process alone for decisions about manifests and for the history; both end with it where there is none
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
     /// Versions of the configuration that are remembered at most; the newest and the one before it always are

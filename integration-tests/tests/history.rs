@@ -274,3 +274,27 @@ async fn of_two_operators_at_two_replicas_one_wins_and_deleting_the_record_unpin
     }
     site.proxy.serves("b.test", "/", "one").await;
 }
+
+/// As when a new pod starts beside the old one, on one volume: whoever comes second is told at once who is there, and nothing
+/// of what that one writes is touched.
+#[tokio::test]
+async fn one_control_plane_keeps_a_state_folder() {
+    let state = tempfile::tempdir().unwrap();
+    let flags = ["--state-dir", state.path().to_str().unwrap()];
+    let mut site = FolderSite::start_with(&[], &flags, &[]).await;
+    let origin = site.origin("one").await;
+    site.route("web", "a.test", &origin).await;
+    let source = Source::folder(&site.folder);
+    let mut second = ControlPlane::spawn(&source, &flags);
+    let status = second.process().wait(Duration::from_secs(60)).await;
+    let (log, first) = (second.log(), site.control.process().id());
+    assert!(!status.success(), "{log}");
+    let named = format!("another process keeps its state in {}: process {first}", state.path().display());
+    assert!(log.contains("--state-dir") && log.contains(&named), "{log}");
+    // Whoever is killed leaves nothing that keeps the next one out.
+    let before = site.control.inspect().await.history().await.unwrap();
+    site.control.restart().await;
+    site.control.inspect().await.in_sync(1).await;
+    let after = site.control.inspect().await.history().await.unwrap();
+    assert_eq!(after.len(), before.len(), "{after:?}");
+}

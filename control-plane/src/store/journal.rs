@@ -4,6 +4,10 @@
 //! A thread of its own writes it. When that thread falls behind, or the disk fails, the file is written anew with the next
 //! version; nobody waits for it. CONFIG has no secrets, so the file has none.
 //!
+//! One process writes it: the folder is locked as long as the thread lives. Where there can be no lock (a disk that became
+//! read-only or full, a network file system without) it goes on without, aloud: a control plane that starts there is worth more
+//! than one that does not.
+//!
 //! **Invariant:** what is read back is a run of versions whose roots were computed again; the first record that does not
 //! fit, and all after it, are dropped.
 
@@ -16,8 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use shared::lock::{self, LockError};
 use shared::private;
 use shared::snapshot::Snapshot;
+use thiserror::Error;
 use tracing::warn;
 
 use super::history::{Bounds, History, PastVersion};
@@ -26,6 +32,18 @@ use super::history::{Bounds, History, PastVersion};
 const FILE: &str = "history";
 /// Versions that the thread may be behind.
 const BEHIND: usize = 64;
+
+/// Why the history of a folder cannot be gone on with.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// Somebody else does.
+    #[error(transparent)]
+    Taken(LockError),
+    /// It cannot be made or read.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
 
 /// The writer's handle.
 #[derive(Debug)]
@@ -45,9 +63,10 @@ impl Journal {
     /// Reads the history of a state folder, which is made where it is missing, and goes on with it.
     ///
     /// # Errors
-    /// Where the folder cannot be made, or the file not read.
-    pub fn open(dir: &Path, bounds: Bounds) -> io::Result<(Self, History)> {
+    /// Where another process does, the folder cannot be made, or the file not read.
+    pub fn open(dir: &Path, bounds: Bounds) -> Result<(Self, History), JournalError> {
         private::folder(dir)?;
+        let lock = lock(dir)?;
         let path = dir.join(FILE);
         let (history, is_whole) = match fs::read(&path) {
             Ok(bytes) => {
@@ -59,13 +78,13 @@ impl Journal {
                 (history, is_whole)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => (History::new(bounds), false),
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         // An append to a file with a broken end would never be read.
         let broken = Arc::new(AtomicBool::new(!is_whole));
         let (jobs, queue) = sync_channel(BEHIND);
         let spare = bounds.bytes as u64;
-        let mut writer = Writer { path, file: None, spare, whole: 0, broken: Arc::clone(&broken) };
+        let mut writer = Writer { path, lock, file: None, spare, whole: 0, broken: Arc::clone(&broken) };
         std::thread::Builder::new().name("history".to_owned()).spawn(move || writer.run(&queue))?;
         Ok((Self { jobs, broken }, history))
     }
@@ -81,6 +100,18 @@ impl Journal {
         };
         if self.jobs.try_send(job).is_err() {
             self.broken.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// The lock of the folder; `None` where the system has none to give.
+fn lock(dir: &Path) -> Result<Option<File>, JournalError> {
+    match lock::take(dir) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(taken @ LockError::Taken { .. }) => Err(JournalError::Taken(taken)),
+        Err(error) => {
+            warn!("nothing keeps a second process from writing to {}: {error}", dir.display());
+            Ok(None)
         }
     }
 }
@@ -107,6 +138,8 @@ fn keep_damaged(path: &Path, left: usize, history: &History) {
 /// The thread that writes.
 struct Writer {
     path: PathBuf,
+    /// Held until the thread ends, which is after its last write.
+    lock: Option<File>,
     file: Option<(File, u64)>,
     /// Bytes that the file may grow by before it is written anew with what is still remembered: as many as that took last,
     /// and as many as are remembered at most.
@@ -118,10 +151,10 @@ struct Writer {
 impl Writer {
     fn run(&mut self, queue: &Receiver<Job>) {
         while let Ok(job) = queue.recv() {
-            let done = match job {
+            let done = self.guard().and_then(|()| match job {
                 Job::Append { before, version } => self.append(&before, &version),
                 Job::Anew(history) => self.write_anew(&history),
-            };
+            });
             if let Err(error) = done {
                 let path = self.path.display();
                 warn!(%error, "the history cannot be written to {path}; it is tried again with the next version");
@@ -129,6 +162,21 @@ impl Writer {
                 self.broken.store(true, Ordering::Release);
             }
         }
+    }
+
+    /// A disk that could not be locked may be well again, and another process' by now.
+    fn guard(&mut self) -> io::Result<()> {
+        let Some(dir) = self.path.parent() else { return Ok(()) };
+        if self.lock.is_some() {
+            return Ok(());
+        }
+        match lock::take(dir) {
+            Ok(lock) => self.lock = Some(lock),
+            Err(taken @ LockError::Taken { .. }) => return Err(io::Error::other(taken)),
+            // Said at the start.
+            Err(_) => {}
+        }
+        Ok(())
     }
 
     fn append(&mut self, before: &Snapshot, version: &PastVersion) -> io::Result<()> {
@@ -170,3 +218,5 @@ impl Writer {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(super) use tests::reopen;

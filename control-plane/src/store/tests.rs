@@ -114,7 +114,7 @@ fn a_restart_while_a_version_is_pinned_is_no_new_version() {
     let dir = tempfile::tempdir().unwrap();
     let start = || {
         let (mut store, published) = Store::new(Lineage::random(), shared::clock::now());
-        let (journal, history) = Journal::open(dir.path(), Bounds::default()).unwrap();
+        let (journal, history) = journal::reopen(dir.path());
         store.remember(journal, history);
         (store, published)
     };
@@ -130,7 +130,7 @@ fn a_restart_while_a_version_is_pinned_is_no_new_version() {
     assert_eq!(before.len(), 2);
     drop(store);
     for _ in 0..10_000 {
-        let (_, history) = Journal::open(dir.path(), Bounds::default()).unwrap();
+        let (_, history) = journal::reopen(dir.path());
         if history.len() == before.len() {
             break;
         }

@@ -55,7 +55,7 @@ pub(super) fn load(keeper: &mut Keeper, here: &Binding, answered: impl FnOnce())
     // Where it cannot be made there is nothing to read, and the first state to be written says why.
     let _ = private::folder(&keeper.dir);
     let lock = lock::take(&keeper.dir);
-    let alone = !matches!(lock, Err(LockError::Taken(_)));
+    let alone = !matches!(lock, Err(LockError::Taken { .. }));
     keeper.lock = lock.ok();
     if keeper.lock.is_some() && !may_try(&keeper.dir) {
         return None;

@@ -14,9 +14,21 @@ fn host(body: u8) -> Delta {
 
 fn start(dir: &Path) -> (Store, Published) {
     let (mut store, published) = Store::new(Lineage::random(), shared::clock::now());
-    let (journal, history) = Journal::open(dir, Bounds::default()).unwrap();
+    let (journal, history) = reopen(dir);
     store.remember(journal, history);
     (store, published)
+}
+
+/// Opens it as soon as the thread of the one before has ended.
+pub(in crate::store) fn reopen(dir: &Path) -> (Journal, History) {
+    for _ in 0..10_000 {
+        match Journal::open(dir, Bounds::default()) {
+            Ok(opened) => return opened,
+            Err(JournalError::Taken(_)) => std::thread::park_timeout(std::time::Duration::from_millis(1)),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("expected the thread of the journal to end");
 }
 
 fn commit(store: &mut Store, body: u8) {
@@ -29,15 +41,15 @@ fn commit(store: &mut Store, body: u8) {
     store.commit(changes, shared::clock::now(), shared::clock::wall());
 }
 
-/// Ends the store and waits until its thread has written everything.
+/// Ends the store and waits until its thread has written everything, and ended.
 fn stop(store: Store, dir: &Path, versions: usize) {
     drop(store);
     for _ in 0..10_000 {
         let bytes = fs::read(dir.join(FILE)).unwrap_or_default();
-        if record::read_all(&bytes, Bounds::default()).0.len() == versions {
+        let is_written = record::read_all(&bytes, Bounds::default()).0.len() == versions;
+        if is_written && !matches!(lock::take(dir), Err(LockError::Taken { .. })) {
             return;
         }
-        std::thread::yield_now();
         std::thread::park_timeout(std::time::Duration::from_millis(1));
     }
     panic!("expected {versions} versions on disk");
@@ -143,4 +155,48 @@ fn what_changed_while_no_process_was_there_is_counted_from_the_version_before() 
     let (mut store, published) = start(dir.path());
     commit(&mut store, both(1, 2));
     assert_eq!(published.head().history.newest().map(|it| it.changed), Some(1));
+}
+
+/// Whoever comes second would write in between, and neither history could be read any more.
+#[test]
+fn one_process_writes_a_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _published) = start(dir.path());
+    commit(&mut store, 1);
+    let second = Journal::open(dir.path(), Bounds::default()).unwrap_err().to_string();
+    let me = format!("in {}: process {}", dir.path().display(), std::process::id());
+    assert!(second.starts_with("another process keeps its state") && second.contains(&me), "{second}");
+    stop(store, dir.path(), 1);
+    // The lock goes with the thread, and the file that is left of it stands in nobody's way.
+    let (mut store, published) = start(dir.path());
+    assert!(dir.path().join("lock").exists());
+    commit(&mut store, 2);
+    assert_eq!(published.head().history.len(), 2);
+    stop(store, dir.path(), 2);
+}
+
+/// As on a disk that became read-only or a network file system that has no locks.
+#[test]
+fn where_there_can_be_no_lock_the_history_is_kept_without() {
+    let dir = tempfile::tempdir().unwrap();
+    // Not even root opens a folder to write to it.
+    fs::create_dir(dir.path().join("lock")).unwrap();
+    let (mut store, _published) = start(dir.path());
+    commit(&mut store, 1);
+    stop(store, dir.path(), 1);
+    let (_, history) = reopen(dir.path());
+    assert_eq!(history.len(), 1);
+}
+
+/// A disk that could not be locked at the start may be well again later, and another process' by then.
+#[test]
+fn a_lock_that_comes_later_is_taken_before_anything_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(FILE);
+    let mut late = Writer { path, lock: None, file: None, spare: 0, whole: 0, broken: Arc::default() };
+    let first = lock::take(dir.path()).unwrap();
+    assert!(late.guard().unwrap_err().to_string().contains("another process"));
+    drop(first);
+    late.guard().unwrap();
+    assert!(matches!(lock::take(dir.path()), Err(LockError::Taken { .. })));
 }

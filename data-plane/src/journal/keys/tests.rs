@@ -37,7 +37,10 @@ fn keys_come_back_from_memory_and_damaged_ones_do_not() {
     let found = Keys::new(dir.clone()).read();
     assert_eq!(found.len(), 2, "secrets alone");
     assert_eq!((&found[&first.version], &found[&second.version]), (&first, &second));
-    assert!(matches!(Keys::new(dir.clone()).save(None, &before), Err(KeysError::Lock(LockError::Taken(_)))));
+    assert!(matches!(
+        Keys::new(dir.clone()).save(None, &before),
+        Err(KeysError::Lock(LockError::Taken { .. }))
+    ));
 
     let mut bytes = fs::read(dir.join(FILE)).unwrap();
     let at = bytes.len() - 5;
