@@ -143,7 +143,9 @@ async fn compile(
     };
     let outputs = Outputs { wants, awaited, holds, pins: pins.clone(), problems, places };
     let pipeline = Pipeline::new(flags::index(args), store, receivers, outputs, Arc::clone(metrics));
+    let whose = identity::of_history(args, source.identity.clone());
     let pipeline = pipeline.answering(args.validating_webhook.map(|_| questions)).passing(barrier.clone());
+    let pipeline = pipeline.reading(whose, &args.group);
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
     Ok(Compiled {
         published,

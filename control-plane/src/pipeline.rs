@@ -12,6 +12,7 @@ mod expiry;
 mod holds;
 mod notices;
 mod questions;
+mod whose;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use shared::clock;
 use shared::delta::Delta;
+use shared::version::Source;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
@@ -36,6 +38,7 @@ use crate::store::{Changes, Committed, Store};
 use expiry::{Expiry, Next};
 use holds::Holds;
 pub use questions::Question;
+use whose::Whose;
 
 /// Objects that are waited for and named, at most.
 const SHOWN: usize = 3;
@@ -124,6 +127,7 @@ pub struct Pipeline {
     said: Problems,
     /// A first list was completed since the last commit.
     list_completed: bool,
+    whose: Whose,
     barrier: Barrier,
     /// The newest round of it that was said to be over, and on how many ways that has arrived.
     fresh: (u64, u8),
@@ -153,6 +157,7 @@ impl Pipeline {
             news: Vec::new(),
             said: Problems::default(),
             list_completed: false,
+            whose: Whose::default(),
             barrier: Barrier::default(),
             fresh: (0, 0),
             turn: clock::now(),
@@ -171,6 +176,12 @@ impl Pipeline {
         Self { barrier, ..self }
     }
 
+    /// The same, whose history is of that source and group.
+    #[must_use]
+    pub fn reading(self, source: watch::Receiver<Option<Source>>, group: &str) -> Self {
+        Self { whose: Whose::new(source, group), ..self }
+    }
+
     /// Runs as long as there is a source.
     ///
     /// # Errors
@@ -179,6 +190,11 @@ impl Pipeline {
         loop {
             let (input, is_endpoints) = tokio::select! {
                 biased;
+                // Before anything is committed on top of a history of something else.
+                of = self.whose.known() => {
+                    self.store.is_of(of);
+                    continue;
+                }
                 input = self.inputs.endpoints.recv() => (input, true),
                 input = self.inputs.objects.recv() => (input, false),
                 () = self.holds.room(&self.outputs.holds) => continue,

@@ -13,6 +13,7 @@ mod history;
 mod journal;
 mod lane;
 mod view;
+mod whose;
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -349,7 +350,7 @@ impl Store {
             version.changed = Delta::between(before, &version.snapshot).len();
         }
         self.history.push(version);
-        if let Some(journal) = &self.journal {
+        if let Some(journal) = &mut self.journal {
             journal.note(before, &self.history);
         }
     }

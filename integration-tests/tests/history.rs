@@ -297,4 +297,16 @@ async fn one_control_plane_keeps_a_state_folder() {
     site.control.inspect().await.in_sync(1).await;
     let after = site.control.inspect().await.history().await.unwrap();
     assert_eq!(after.len(), before.len(), "{after:?}");
+    site.control.kill();
+
+    // Other manifests: what was before is none of their versions, and is not lost.
+    let other = FolderSite::folder(&[ingress("web", "b.test", &[("/", "one")])]);
+    let control = ControlPlane::start_with(&Source::folder(&other), &flags).await;
+    let history = control.inspect().await.history().await.unwrap();
+    assert_eq!(history.len(), 1, "{history:?}");
+    eventually("the other folder's history is put aside", || async {
+        state.path().join("history.foreign").is_file().then_some(()).ok_or("it is not there")
+    })
+    .await;
+    assert!(control.log().contains("history.foreign"), "{}", control.log());
 }

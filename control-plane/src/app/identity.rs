@@ -9,7 +9,7 @@ use shared::clock;
 use shared::tasks::Supervisor;
 use shared::version::Source;
 use tempfile::TempDir;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tracing::warn;
 
 use crate::args::Args;
@@ -24,6 +24,17 @@ use crate::kube::trust::Trust;
 pub(super) fn of_folder(dir: &Path) -> Source {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     Source::of("folder", dir.as_os_str().as_bytes())
+}
+
+/// What a history is of. A folder goes by the path that was named: behind `current -> releases/7` are the same manifests,
+/// and what they were with `releases/6` is what people look back at.
+pub(super) fn of_history(
+    args: &Args,
+    source: watch::Receiver<Option<Source>>,
+) -> watch::Receiver<Option<Source>> {
+    let Some(dir) = &args.manifests else { return source };
+    let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
+    watch::Sender::new(Some(Source::of("folder", dir.as_os_str().as_bytes()))).subscribe()
 }
 
 /// Rotations that may be asked for at once.

@@ -80,6 +80,15 @@ impl History {
         Self { bounds, ..Self::default() }
     }
 
+    /// Those that this process has offered itself.
+    pub(super) fn of_this_process(&self) -> Self {
+        let mut kept = Self::new(self.bounds);
+        for version in self.versions.iter().filter(|version| version.seq > Seq::default()) {
+            kept.push(PastVersion::clone(version));
+        }
+        kept
+    }
+
     /// Takes in the newest version and lets go of what is too much.
     pub(super) fn push(&mut self, version: PastVersion) {
         let now = version.time;

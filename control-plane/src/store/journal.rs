@@ -8,6 +8,9 @@
 //! read-only or full, a network file system without) it goes on without, aloud: a control plane that starts there is worth more
 //! than one that does not.
 //!
+//! Each record says what it is of: a cluster or a folder, and a fleet's group. A file that is of something else, copied from there
+//! perhaps, is put aside when this process knows what it reads itself. One that does not say is of an earlier build, and our own.
+//!
 //! **Invariant:** what is read back is a run of versions whose roots were computed again; the first record that does not
 //! fit, and all after it, are dropped.
 
@@ -27,6 +30,7 @@ use thiserror::Error;
 use tracing::warn;
 
 use super::history::{Bounds, History, PastVersion};
+use record::Found;
 
 /// Name of the file.
 const FILE: &str = "history";
@@ -51,12 +55,30 @@ pub struct Journal {
     jobs: SyncSender<Job>,
     /// The file does not end with the newest version: write it anew.
     broken: Arc<AtomicBool>,
+    /// What the versions are of, once that is known.
+    of: Option<Arc<str>>,
+    /// The file is of something else, and nobody was told yet to put it aside.
+    foreign: bool,
+}
+
+/// What is to be written, and what it is of.
+#[derive(Debug)]
+struct Job {
+    what: What,
+    of: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
-enum Job {
-    Append { before: Box<Snapshot>, version: Arc<PastVersion> },
-    Anew(History),
+enum What {
+    Append {
+        before: Box<Snapshot>,
+        version: Arc<PastVersion>,
+    },
+    Anew {
+        history: History,
+        /// In place of a file that is put aside.
+        foreign: bool,
+    },
 }
 
 impl Journal {
@@ -68,38 +90,46 @@ impl Journal {
         private::folder(dir)?;
         let lock = lock(dir)?;
         let path = dir.join(FILE);
-        let (history, is_whole) = match fs::read(&path) {
-            Ok(bytes) => {
-                let (history, left) = record::read_all(&bytes, bounds);
-                if left > 0 {
-                    keep_damaged(&path, left, &history);
-                }
-                let is_whole = left == 0 && !history.is_empty();
-                (history, is_whole)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (History::new(bounds), false),
-            Err(error) => return Err(error.into()),
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            read => read?,
         };
+        let Found { history, of, left } = record::read_all(&bytes, bounds);
+        if left > 0 {
+            keep_damaged(&path, left, &history);
+        }
         // An append to a file with a broken end would never be read.
-        let broken = Arc::new(AtomicBool::new(!is_whole));
+        let broken = Arc::new(AtomicBool::new(left > 0 || history.is_empty()));
         let (jobs, queue) = sync_channel(BEHIND);
         let spare = bounds.bytes as u64;
-        let mut writer = Writer { path, lock, file: None, spare, whole: 0, broken: Arc::clone(&broken) };
+        let said = Arc::clone(&broken);
+        let mut writer = Writer { path, lock, file: None, spare, whole: 0, foreign: false, broken: said };
         std::thread::Builder::new().name("history".to_owned()).spawn(move || writer.run(&queue))?;
-        Ok((Self { jobs, broken }, history))
+        Ok((Self { jobs, broken, of, foreign: false }, history))
+    }
+
+    /// What the versions are of from now on. False: those in the file are of something else, and it is put aside before the next
+    /// one is written.
+    pub(super) fn is_of(&mut self, of: Arc<str>) -> bool {
+        let is_ours = self.of.as_ref().is_none_or(|it| *it == of);
+        self.foreign |= !is_ours;
+        self.of = Some(of);
+        is_ours
     }
 
     /// Puts the newest version of `history` on disk, some time soon.
-    pub(super) fn note(&self, before: Option<Snapshot>, history: &History) {
+    pub(super) fn note(&mut self, before: Option<Snapshot>, history: &History) {
         let append = before
             .zip(history.newest())
-            .map(|(before, version)| Job::Append { before: Box::new(before), version: Arc::clone(version) });
-        let job = match append {
-            Some(append) if !self.broken.swap(false, Ordering::AcqRel) => append,
-            _ => Job::Anew(history.clone()),
+            .map(|(before, version)| What::Append { before: Box::new(before), version: Arc::clone(version) });
+        let is_broken = self.broken.swap(false, Ordering::AcqRel) || self.foreign;
+        let what = match append {
+            Some(append) if !is_broken => append,
+            _ => What::Anew { history: history.clone(), foreign: self.foreign },
         };
-        if self.jobs.try_send(job).is_err() {
-            self.broken.store(true, Ordering::Release);
+        match self.jobs.try_send(Job { what, of: self.of.clone() }) {
+            Ok(()) => self.foreign = false,
+            Err(_) => self.broken.store(true, Ordering::Release),
         }
     }
 }
@@ -135,6 +165,29 @@ fn keep_damaged(path: &Path, left: usize, history: &History) {
     }
 }
 
+/// Keeps a file that is of something else, for whom it belongs to: under a name that no other one has.
+fn put_aside(path: &Path) -> io::Result<()> {
+    let mut name = path.with_extension("foreign");
+    let mut number = 1;
+    while fs::symlink_metadata(&name).is_ok() {
+        number += 1;
+        name = path.with_extension(format!("foreign-{number}"));
+    }
+    match fs::rename(path, &name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        renamed => {
+            renamed?;
+            warn!(
+                "the history in {} is of another cluster, folder or group than this control plane: it is kept as {}, and a \
+                 new one begins",
+                path.display(),
+                name.display()
+            );
+        }
+    }
+    Ok(())
+}
+
 /// The thread that writes.
 struct Writer {
     path: PathBuf,
@@ -145,15 +198,21 @@ struct Writer {
     /// and as many as are remembered at most.
     spare: u64,
     whole: u64,
+    /// The file is of something else, and still in its place.
+    foreign: bool,
     broken: Arc<AtomicBool>,
 }
 
 impl Writer {
     fn run(&mut self, queue: &Receiver<Job>) {
         while let Ok(job) = queue.recv() {
-            let done = self.guard().and_then(|()| match job {
-                Job::Append { before, version } => self.append(&before, &version),
-                Job::Anew(history) => self.write_anew(&history),
+            let of = job.of.as_ref();
+            let done = self.guard().and_then(|()| match job.what {
+                What::Append { before, version } => self.append(&before, &version, of),
+                What::Anew { history, foreign } => {
+                    self.foreign |= foreign;
+                    self.write_anew(&history, of)
+                }
             });
             if let Err(error) = done {
                 let path = self.path.display();
@@ -179,7 +238,7 @@ impl Writer {
         Ok(())
     }
 
-    fn append(&mut self, before: &Snapshot, version: &PastVersion) -> io::Result<()> {
+    fn append(&mut self, before: &Snapshot, version: &PastVersion, of: Option<&Arc<str>>) -> io::Result<()> {
         let (file, size) = match &mut self.file {
             Some(open) => open,
             none => {
@@ -188,7 +247,7 @@ impl Writer {
                 none.insert((file, size))
             }
         };
-        let record = record::write(before, version);
+        let record = record::write(before, version, of);
         file.write_all(&record)?;
         *size += record.len() as u64;
         if *size > self.whole.saturating_mul(2).saturating_add(self.spare) {
@@ -199,16 +258,20 @@ impl Writer {
     }
 
     /// Beside the file, then into its place: a crash leaves the old one or the new one.
-    fn write_anew(&mut self, history: &History) -> io::Result<()> {
+    fn write_anew(&mut self, history: &History, of: Option<&Arc<str>>) -> io::Result<()> {
         let beside = self.path.with_extension("new");
         let mut file = io::BufWriter::new(private::file(&beside)?);
         let mut size = 0;
-        for record in record::write_all(history) {
+        for record in record::write_all(history, of) {
             file.write_all(&record)?;
             size += record.len() as u64;
         }
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
+        if self.foreign {
+            put_aside(&self.path)?;
+            self.foreign = false;
+        }
         fs::rename(&beside, &self.path)?;
         self.file = Some((file, size));
         self.whole = size;

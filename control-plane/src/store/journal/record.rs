@@ -1,6 +1,7 @@
 //! Records of the history file: 4 bytes of length (little-endian), then 16 bytes of BLAKE3 over the rest, then the rest:
 //! milliseconds since 1970 (8 bytes), length of the cause (4 bytes), the cause as JSON, an encoded `Batch` of CONFIG whose
-//! `from` is 0 where it replaces everything. A cause that is no JSON is the line alone, as earlier builds wrote it.
+//! `from` is 0 where it replaces everything. A cause that is no JSON is the line alone, as earlier builds wrote it. It says what the
+//! history is of, which builds before that pass over.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -30,19 +31,22 @@ pub(super) struct Cause {
     /// Not said of those that were offered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     held_back: bool,
+    /// What the history is of. Not said before that is known, nor by earlier builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    of: Option<Arc<str>>,
 }
 
 impl Cause {
     /// A cause as it is written.
     pub(super) fn read(text: &[u8]) -> Self {
         let line = || String::from_utf8_lossy(text).into();
-        let alone = |_| Self { line: line(), origin: Origin::default(), held_back: false };
+        let alone = |_| Self { line: line(), origin: Origin::default(), held_back: false, of: None };
         serde_json::from_slice(text).unwrap_or_else(alone)
     }
 }
 
 /// A version as what differs from the one before; from nothing, it stands for itself.
-pub(super) fn write(before: &Snapshot, version: &PastVersion) -> Vec<u8> {
+pub(super) fn write(before: &Snapshot, version: &PastVersion, of: Option<&Arc<str>>) -> Vec<u8> {
     let delta = Delta::between(before, &version.snapshot);
     let batch = config::Batch {
         lane: Lane::Config.to_wire(),
@@ -55,7 +59,8 @@ pub(super) fn write(before: &Snapshot, version: &PastVersion) -> Vec<u8> {
         ..config::Batch::default()
     };
     let line = &version.cause[..version.cause.floor_char_boundary(CAUSE_MAX)];
-    let cause = Cause { line: line.into(), origin: version.origin.clone(), held_back: !version.released };
+    let (origin, held_back) = (version.origin.clone(), !version.released);
+    let cause = Cause { line: line.into(), origin, held_back, of: of.cloned() };
     // Text keys alone, so there is nothing that JSON lacks.
     let cause = serde_json::to_vec(&cause).unwrap_or_default();
     let time = version.time.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -72,32 +77,42 @@ pub(super) fn write(before: &Snapshot, version: &PastVersion) -> Vec<u8> {
 }
 
 /// All versions, the oldest first.
-pub(super) fn write_all(history: &History) -> impl Iterator<Item = Vec<u8>> {
+pub(super) fn write_all(history: &History, of: Option<&Arc<str>>) -> impl Iterator<Item = Vec<u8>> {
     let mut before = Snapshot::default();
     history.oldest_first().map(move |version| {
-        let record = write(&before, version);
+        let record = write(&before, version, of);
         before = version.snapshot.clone();
         record
     })
 }
 
-/// Reads versions as far as they go, and how many bytes at the end are none.
-pub(super) fn read_all(bytes: &[u8], bounds: Bounds) -> (History, usize) {
-    let mut history = History::new(bounds);
-    let mut snapshot = Snapshot::default();
-    let mut left = bytes;
-    while !left.is_empty() {
-        let Some((version, rest)) = read(left, &snapshot) else {
-            return (history, left.len());
-        };
-        snapshot = version.snapshot.clone();
-        history.push(version);
-        left = rest;
-    }
-    (history, 0)
+/// What is in a file.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Versions as far as they go.
+    pub(super) history: History,
+    /// What they are of, by the newest that says so.
+    pub(super) of: Option<Arc<str>>,
+    /// How many bytes at the end are none.
+    pub(super) left: usize,
 }
 
-fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<(PastVersion, &'a [u8])> {
+/// Reads a file.
+pub(super) fn read_all(bytes: &[u8], bounds: Bounds) -> Found {
+    let mut found = Found { history: History::new(bounds), of: None, left: bytes.len() };
+    let mut snapshot = Snapshot::default();
+    while let Some((version, of, rest)) = read(&bytes[bytes.len() - found.left..], &snapshot) {
+        snapshot = version.snapshot.clone();
+        found.history.push(version);
+        found.of = of.or(found.of);
+        found.left = rest.len();
+    }
+    found
+}
+
+type Read<'a> = (PastVersion, Option<Arc<str>>, &'a [u8]);
+
+fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<Read<'a>> {
     let length = bytes.try_get_u32_le().ok()? as usize;
     let (digest, bytes) = bytes.split_at_checked(16)?;
     let (mut record, left) = bytes.split_at_checked(length)?;
@@ -107,7 +122,7 @@ fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<(PastVersion, &'a 
     let time = UNIX_EPOCH.checked_add(Duration::from_millis(record.try_get_u64_le().ok()?))?;
     let cause_length = record.try_get_u32_le().ok()? as usize;
     let (cause, batch) = record.split_at_checked(cause_length)?;
-    let Cause { line, origin, held_back } = Cause::read(cause);
+    let Cause { line, origin, held_back, of } = Cause::read(cause);
     let batch = config::Batch::decode(Bytes::copy_from_slice(batch)).ok()?;
     let mut snapshot = if batch.from == 0 { Snapshot::default() } else { before.clone() };
     let delta = delta(batch.up, batch.removed)?;
@@ -125,7 +140,7 @@ fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<(PastVersion, &'a 
         bytes: delta.up.iter().map(|entry| entry.wire_size()).sum(),
         released: !held_back,
     };
-    Some((version, left))
+    Some((version, of, left))
 }
 
 fn delta(up: Vec<config::Resource>, removed: Vec<config::Removal>) -> Option<Delta> {

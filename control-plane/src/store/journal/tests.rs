@@ -46,7 +46,7 @@ fn stop(store: Store, dir: &Path, versions: usize) {
     drop(store);
     for _ in 0..10_000 {
         let bytes = fs::read(dir.join(FILE)).unwrap_or_default();
-        let is_written = record::read_all(&bytes, Bounds::default()).0.len() == versions;
+        let is_written = record::read_all(&bytes, Bounds::default()).history.len() == versions;
         if is_written && !matches!(lock::take(dir), Err(LockError::Taken { .. })) {
             return;
         }
@@ -91,7 +91,7 @@ fn causes_are_read_back_with_their_object_and_those_of_earlier_builds_as_lines()
     store.commit(changes, shared::clock::now(), shared::clock::wall());
     stop(store, dir.path(), 1);
     let bytes = fs::read(dir.path().join(FILE)).unwrap();
-    let version = record::read_all(&bytes, Bounds::default()).0.newest().cloned().unwrap();
+    let version = record::read_all(&bytes, Bounds::default()).history.newest().cloned().unwrap();
     assert_eq!((&*version.cause, &version.origin), ("one", &origin));
     let earlier = record::Cause::read(b"Ingress a/b: rules changed");
     assert_eq!((&*earlier.line, earlier.origin), ("Ingress a/b: rules changed", Origin::default()));
@@ -110,7 +110,7 @@ fn a_broken_end_is_dropped_and_mended() {
     let bytes = fs::read(&file).unwrap();
     for cut in [1, 30, bytes.len() - 1] {
         fs::write(&file, &bytes[..bytes.len() - cut]).unwrap();
-        let (history, left) = record::read_all(&fs::read(&file).unwrap(), Bounds::default());
+        let Found { history, left, .. } = record::read_all(&fs::read(&file).unwrap(), Bounds::default());
         assert!(history.len() < 3 && left > 0);
     }
     fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
@@ -131,7 +131,7 @@ fn records_that_were_changed_are_not_believed() {
     let mut bytes = fs::read(dir.path().join(FILE)).unwrap();
     for place in 0..bytes.len() {
         bytes[place] ^= 1;
-        assert!(record::read_all(&bytes, Bounds::default()).0.is_empty(), "byte {place}");
+        assert!(record::read_all(&bytes, Bounds::default()).history.is_empty(), "byte {place}");
         bytes[place] ^= 1;
     }
 }
@@ -193,10 +193,89 @@ fn where_there_can_be_no_lock_the_history_is_kept_without() {
 fn a_lock_that_comes_later_is_taken_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(FILE);
-    let mut late = Writer { path, lock: None, file: None, spare: 0, whole: 0, broken: Arc::default() };
+    let mut late =
+        Writer { path, lock: None, file: None, spare: 0, whole: 0, foreign: false, broken: Arc::default() };
     let first = lock::take(dir.path()).unwrap();
     assert!(late.guard().unwrap_err().to_string().contains("another process"));
     drop(first);
     late.guard().unwrap();
     assert!(matches!(lock::take(dir.path()), Err(LockError::Taken { .. })));
+}
+
+fn causes(published: &Published) -> Vec<String> {
+    published.head().history.newest_first().map(|version| version.cause.to_string()).collect()
+}
+
+fn start_of(dir: &Path, of: &str) -> (Store, Published) {
+    let (mut store, published) = start(dir);
+    store.is_of(of.into());
+    (store, published)
+}
+
+/// A folder that was copied, or a cluster that was made anew under the same volume.
+#[test]
+fn a_history_of_something_else_is_kept_aside_and_never_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let foreign = |name: &str| fs::read(dir.path().join(name)).unwrap_or_default();
+    let (mut store, _published) = start_of(dir.path(), "one/default");
+    commit(&mut store, 1);
+    commit(&mut store, 2);
+    stop(store, dir.path(), 2);
+    let before = foreign(FILE);
+
+    let (mut store, published) = start_of(dir.path(), "two/default");
+    assert_eq!(foreign(FILE), before, "nothing is lost before there is a new one");
+    // What is compiled is the same, and yet it is no version of the other one's.
+    commit(&mut store, 2);
+    assert_eq!(causes(&published), ["host 2"]);
+    commit(&mut store, 3);
+    stop(store, dir.path(), 2);
+    assert_eq!(foreign("history.foreign"), before);
+
+    let (mut store, published) = start_of(dir.path(), "two/default");
+    commit(&mut store, 3);
+    assert_eq!(causes(&published), ["host 3", "host 2"], "and its own is remembered");
+    stop(store, dir.path(), 2);
+    let before = foreign(FILE);
+    // Another group of the same source compiles with other flags.
+    let (mut store, _published) = start_of(dir.path(), "two/edge");
+    commit(&mut store, 3);
+    stop(store, dir.path(), 1);
+    assert_eq!(foreign("history.foreign-2"), before);
+}
+
+/// An API server may tell which cluster it is after it has told everything else.
+#[test]
+fn what_it_is_of_may_be_known_late() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _published) = start_of(dir.path(), "one/default");
+    commit(&mut store, 1);
+    stop(store, dir.path(), 1);
+    let before = fs::read(dir.path().join(FILE)).unwrap();
+    let (mut store, published) = start(dir.path());
+    commit(&mut store, 2);
+    assert_eq!(causes(&published), ["host 2", "host 1"]);
+    store.is_of("two/default".into());
+    assert_eq!(causes(&published), ["host 2"]);
+    stop(store, dir.path(), 1);
+    assert!(fs::read(dir.path().join("history.foreign")).unwrap().starts_with(&before));
+    let (mut store, published) = start_of(dir.path(), "two/default");
+    commit(&mut store, 2);
+    assert_eq!(causes(&published), ["host 2"]);
+}
+
+/// Builds before this one said nothing of it.
+#[test]
+fn a_history_that_does_not_say_what_it_is_of_is_ones_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _published) = start(dir.path());
+    commit(&mut store, 1);
+    stop(store, dir.path(), 1);
+    let (mut store, published) = start_of(dir.path(), "one/default");
+    commit(&mut store, 2);
+    assert_eq!(causes(&published), ["host 2", "host 1"]);
+    stop(store, dir.path(), 2);
+    let found = record::read_all(&fs::read(dir.path().join(FILE)).unwrap(), Bounds::default());
+    assert_eq!(found.of.as_deref(), Some("one/default"));
+    assert!(!dir.path().join("history.foreign").exists());
 }

@@ -1,0 +1,33 @@
+//! Which source it is that is read, for the history: told once, as soon as the source knows.
+
+use std::future;
+use std::sync::Arc;
+
+use shared::version::Source;
+use tokio::sync::watch;
+
+/// Who is waited for.
+#[derive(Debug, Default)]
+pub(super) struct Whose(Option<(watch::Receiver<Option<Source>>, String)>);
+
+impl Whose {
+    pub(super) fn new(source: watch::Receiver<Option<Source>>, group: &str) -> Self {
+        Self(Some((source, group.to_owned())))
+    }
+
+    /// What the history is of. Afterwards there is nothing to wait for.
+    pub(super) async fn known(&mut self) -> Arc<str> {
+        while let Some((source, group)) = &mut self.0 {
+            let known = *source.borrow_and_update();
+            if let Some(known) = known {
+                let of = format!("{known}/{group}").into();
+                self.0 = None;
+                return of;
+            }
+            if source.changed().await.is_err() {
+                self.0 = None;
+            }
+        }
+        future::pending().await
+    }
+}
