@@ -10,6 +10,8 @@ use std::process;
 
 use thiserror::Error;
 
+use crate::private;
+
 /// Name of the file.
 const FILE: &str = "lock";
 /// Bytes of it that are read: a number and a host's name.
@@ -69,6 +71,11 @@ pub fn take(dir: &Path) -> Result<File, LockError> {
     }
 }
 
+/// Whether a lock still is that of a folder, which may have been removed or moved: whoever comes after that gets another one.
+pub fn is_of(lock: &File, dir: &Path) -> bool {
+    private::is_at(lock, &dir.join(FILE))
+}
+
 fn sign(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -118,8 +125,12 @@ mod tests {
             format!("another process keeps its state in {}: process {}", dir.path().display(), process::id());
         assert!(said.starts_with(&whole), "{said}");
         assert!(fs::metadata(dir.path().join(FILE)).unwrap().len() < MOST);
+        assert!(is_of(&lock, dir.path()));
+        fs::remove_file(dir.path().join(FILE)).unwrap();
+        assert!(!is_of(&lock, dir.path()));
         drop(lock);
-        let _again = take(dir.path()).unwrap();
+        let again = take(dir.path()).unwrap();
+        assert!(is_of(&again, dir.path()));
     }
 
     /// The end of a process lets go of its locks; the file of one that was killed stays.

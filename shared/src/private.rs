@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, set_permissions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// A folder, made with those above it where they are missing. One that is there keeps its mode: it may be a volume.
@@ -21,6 +21,13 @@ pub fn file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     set_permissions(path, Permissions::from_mode(0o600))?;
     Ok(file)
+}
+
+/// Whether an open file is the one that stands at a path. It may have been removed or moved, alone or with its folder: what is
+/// written to it then is nobody's.
+pub fn is_at(file: &File, path: &Path) -> bool {
+    let place = |it: Metadata| (it.dev(), it.ino());
+    file.metadata().is_ok_and(|file| fs::metadata(path).is_ok_and(|there| place(there) == place(file)))
 }
 
 /// Writes a whole file or none, in place of one that is there, and returns when it is on the disk: with what the system knows
@@ -102,6 +109,26 @@ mod tests {
         fs::create_dir_all(folder.join("y")).unwrap();
         assert!(replace(&folder, b"no file goes there").is_err());
         assert_eq!(names(dir.path()).len(), 2, "nor where that failed: {:?}", names(dir.path()));
+    }
+
+    #[test]
+    fn a_file_that_was_removed_moved_or_replaced_is_in_its_place_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("a/it"), dir.path().join("b"));
+        let open = || {
+            folder(path.parent().unwrap()).unwrap();
+            file(&path).unwrap()
+        };
+        let first = open();
+        assert!(is_at(&first, &path) && !is_at(&first, &other));
+        replace(&path, b"another").unwrap();
+        assert!(!is_at(&first, &path));
+        let second = open();
+        fs::rename(path.parent().unwrap(), &other).unwrap();
+        assert!(!is_at(&second, &path) && is_at(&second, &other.join("it")));
+        let third = open();
+        fs::remove_dir_all(path.parent().unwrap()).unwrap();
+        assert!(!is_at(&third, &path));
     }
 
     #[test]

@@ -223,12 +223,16 @@ impl Writer {
         }
     }
 
-    /// A disk that could not be locked may be well again, and another process' by now.
+    /// Nothing is written without the lock, where there can be one: a disk that could not be locked may be well again, and another
+    /// process' by now.
     fn guard(&mut self) -> io::Result<()> {
         let Some(dir) = self.path.parent() else { return Ok(()) };
-        if self.lock.is_some() {
+        if self.lock.as_ref().is_some_and(|lock| lock::is_of(lock, dir)) {
             return Ok(());
         }
+        // Somebody may have taken the folder away, and the lock with it.
+        self.lock = None;
+        private::folder(dir)?;
         match lock::take(dir) {
             Ok(lock) => self.lock = Some(lock),
             Err(taken @ LockError::Taken { .. }) => return Err(io::Error::other(taken)),
@@ -240,6 +244,9 @@ impl Writer {
 
     fn append(&mut self, before: &Snapshot, version: &PastVersion, of: Option<&Arc<str>>) -> io::Result<()> {
         let (file, size) = match &mut self.file {
+            Some((file, _)) if !private::is_at(file, &self.path) => {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "somebody took the file away"));
+            }
             Some(open) => open,
             none => {
                 let file = File::options().append(true).open(&self.path)?;

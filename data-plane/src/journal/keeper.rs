@@ -166,6 +166,9 @@ impl Keeper {
     fn write(&mut self, state: &State) -> Result<(), Unsaved> {
         let path = self.dir.join(FILE);
         let system = |reason| Unsaved::System { path: path.clone(), reason };
+        // What somebody took away takes everything that is written to it, and nobody finds that again.
+        self.lock.take_if(|lock| !lock::is_of(lock, &self.dir));
+        self.open.take_if(|open| !open.log.is_at(&path));
         if self.lock.is_none() {
             private::folder(&self.dir).map_err(system)?;
             self.lock = Some(lock::take(&self.dir)?);

@@ -98,8 +98,10 @@ impl Keys {
 
     fn write(&mut self, before: Option<&State>, state: &State) -> Result<(), KeysError> {
         let system = |reason: io::Error| KeysError::System { dir: self.dir.clone(), reason };
-        let open = self.open.take();
-        if let Some(((lock, mut log), before)) = open.filter(|(_, log)| !log.is_long()).zip(before) {
+        let path = self.dir.join(FILE);
+        let is_good =
+            |(lock, log): &(File, Log)| lock::is_of(lock, &self.dir) && log.is_at(&path) && !log.is_long();
+        if let Some(((lock, mut log), before)) = self.open.take().filter(is_good).zip(before) {
             let new = secrets_of(before, state);
             log.append(new.iter().map(|entry| payload(entry))).map_err(system)?;
             self.open = Some((lock, log));
@@ -108,8 +110,7 @@ impl Keys {
         check(&self.dir)?;
         let lock = lock::take(&self.dir)?;
         let all = secrets_of(&State::default(), state);
-        let log =
-            Log::anew(&self.dir.join(FILE), MAGIC, all.iter().map(|entry| payload(entry)), Former::Dropped);
+        let log = Log::anew(&path, MAGIC, all.iter().map(|entry| payload(entry)), Former::Dropped);
         self.open = Some((lock, log.map_err(system)?));
         Ok(())
     }

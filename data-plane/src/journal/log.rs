@@ -123,6 +123,11 @@ impl Log {
         self.broken
     }
 
+    /// Whether it still stands at a path.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        private::is_at(&self.file, path)
+    }
+
     /// Bytes.
     pub(super) fn size(&self) -> u64 {
         self.size

@@ -220,3 +220,34 @@ fn a_process_whose_control_plane_has_another_authority_is_known_by_that_one() {
     drop(process);
     assert_eq!(Process::knowing(dir.path(), &by(2)).roots(), roots(&world(&["/"])));
 }
+
+/// By hand, or by who cleans up: the open files would take everything, and the next start would find nothing.
+#[test]
+fn a_folder_that_is_removed_or_moved_is_made_again() {
+    let outer = tempfile::tempdir().unwrap();
+    let (dir, moved) = (outer.path().join("state"), outer.path().join("moved"));
+    let process = Process::start(&dir);
+    let kept = |world: &World, seq: u64| {
+        let before = process.stats.states.load(Ordering::Relaxed);
+        process.keep(state(world, seq, 5));
+        while process.stats.states.load(Ordering::Relaxed) == before {
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    kept(&world(&["/"]), 1);
+    fs::remove_dir_all(&dir).unwrap();
+    kept(&world(&["/", "/removed"]), 2);
+    assert_eq!(Process::start(&dir).roots(), roots(&world(&["/", "/removed"])));
+    fs::rename(&dir, &moved).unwrap();
+    kept(&world(&["/", "/moved"]), 3);
+    fs::remove_file(dir.join("state")).unwrap();
+    kept(&world(&["/", "/alone"]), 4);
+    let second = Process::start(&dir);
+    assert!(!second.loaded.as_ref().unwrap().alone, "the new lock is the process' own, too");
+    assert_eq!(second.roots(), roots(&world(&["/", "/alone"])));
+    assert_eq!(
+        Process::start(&moved).roots(),
+        roots(&world(&["/", "/removed"])),
+        "who moved it has what was there"
+    );
+}

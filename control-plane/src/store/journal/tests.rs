@@ -279,3 +279,74 @@ fn a_history_that_does_not_say_what_it_is_of_is_ones_own() {
     assert_eq!(found.of.as_deref(), Some("one/default"));
     assert!(!dir.path().join("history.foreign").exists());
 }
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if is_so() {
+            return;
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(1));
+    }
+    panic!("expected that {what}");
+}
+
+fn versions(dir: &Path) -> usize {
+    record::read_all(&fs::read(dir.join(FILE)).unwrap_or_default(), Bounds::default()).history.len()
+}
+
+/// By hand, or by who cleans up: the open file would take everything, and nobody would ever find it.
+#[test]
+fn a_folder_that_is_removed_or_moved_is_made_again_with_all_that_is_remembered() {
+    let outer = tempfile::tempdir().unwrap();
+    let (dir, moved) = (outer.path().join("state"), outer.path().join("moved"));
+    let (mut store, _published) = start(&dir);
+    commit(&mut store, 1);
+    until("it is written", || versions(&dir) == 1);
+    for (round, is_moved) in [false, true].into_iter().enumerate() {
+        match is_moved {
+            true => fs::rename(&dir, &moved).unwrap(),
+            false => fs::remove_dir_all(&dir).unwrap(),
+        }
+        // The first one after that finds out, the next one brings everything along.
+        let body = 2 + 2 * round as u8;
+        commit(&mut store, body);
+        let broken = Arc::clone(&store.journal.as_ref().unwrap().broken);
+        until("it is seen", || broken.load(Ordering::Acquire));
+        commit(&mut store, body + 1);
+        until("all are there again", || versions(&dir) == usize::from(body) + 1);
+        assert!(matches!(lock::take(&dir), Err(LockError::Taken { .. })), "and nobody else's");
+    }
+    assert_eq!(versions(&moved), 3, "who moved it has what was there");
+    stop(store, &dir, 5);
+}
+
+#[test]
+fn a_file_that_is_removed_alone_is_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _published) = start(dir.path());
+    commit(&mut store, 1);
+    until("it is written", || versions(dir.path()) == 1);
+    fs::remove_file(dir.path().join(FILE)).unwrap();
+    commit(&mut store, 2);
+    let broken = Arc::clone(&store.journal.as_ref().unwrap().broken);
+    until("it is seen", || broken.load(Ordering::Acquire));
+    commit(&mut store, 3);
+    stop(store, dir.path(), 3);
+}
+
+/// A full disk, for one: nothing is lost but what could not be written when the process ended.
+#[test]
+fn what_could_not_be_written_comes_with_the_next_version() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _published) = start(dir.path());
+    // Nobody writes a file where a folder is.
+    let beside = dir.path().join("history.new");
+    fs::create_dir(&beside).unwrap();
+    commit(&mut store, 1);
+    let broken = Arc::clone(&store.journal.as_ref().unwrap().broken);
+    until("it is seen", || broken.load(Ordering::Acquire));
+    assert_eq!(versions(dir.path()), 0);
+    fs::remove_dir(&beside).unwrap();
+    commit(&mut store, 2);
+    stop(store, dir.path(), 2);
+}
