@@ -20,6 +20,14 @@ pub(crate) struct Missing {
     count: usize,
 }
 
+#[cfg(test)]
+impl Missing {
+    /// One secret, whosever.
+    pub(crate) fn one() -> Self {
+        Self { others: vec!["material ns/a".to_owned()], count: 1, ..Self::default() }
+    }
+}
+
 impl Missing {
     /// What these keys mean to a configuration.
     pub(super) fn of(keys: &[ResourceKey], config: &Snapshot) -> Self {

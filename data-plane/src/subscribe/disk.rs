@@ -110,3 +110,6 @@ impl View {
         self.kept.as_deref()
     }
 }
+
+#[cfg(test)]
+mod tests;
