@@ -6,7 +6,42 @@ use std::net::IpAddr;
 use shared::resource::{EndpointPort, Endpoints};
 
 use crate::objects::EndpointSlice;
-use crate::problem::{Fault, Severity};
+use crate::problem::{Fault, Severity, shown};
+
+/// Faults of one slice that are told apart. It may have thousands of them, and they say the same.
+const MOST: usize = 20;
+
+/// Why a slice is rejected as a whole: for what an API server does not take, and a folder may say. One without a Service is
+/// nobody's, whatever it has.
+pub fn rejection(slice: &EndpointSlice) -> Vec<Fault> {
+    let fault = |field: String, reason: String| Fault::new(Severity::Rejected, field, reason);
+    if slice.service().is_none() {
+        return Vec::new();
+    }
+    let is_of_names = match slice.address_type.as_str() {
+        // The addresses say it themselves.
+        "" | "IPv4" | "IPv6" => false,
+        "FQDN" => true,
+        other => {
+            let reason = format!("expected IPv4, IPv6 or FQDN, got {}", shown(other));
+            return vec![fault("addressType".to_owned(), reason)];
+        }
+    };
+    let ports = slice.ports.iter().enumerate().filter_map(|(i, port)| {
+        // Without a number it stands for all ports.
+        let number = port.port.filter(|number| !(1..=65_535).contains(number))?;
+        Some(fault(format!("ports[{i}].port"), format!("expected a port from 1 to 65535, got {number}")))
+    });
+    let endpoints = slice.endpoints.iter().enumerate().filter(|_| !is_of_names);
+    let addresses = endpoints.flat_map(|(i, endpoint)| {
+        let bad = endpoint.addresses.iter().enumerate().filter(|(_, text)| text.parse::<IpAddr>().is_err());
+        bad.map(move |(j, text)| {
+            let reason = format!("expected an IP address, got {}", shown(text));
+            fault(format!("endpoints[{i}].addresses[{j}]"), reason)
+        })
+    });
+    ports.chain(addresses).take(MOST).collect()
+}
 
 /// The Endpoints of a slice, `None` where it can have none, and what is wrong with it.
 ///
@@ -61,8 +96,9 @@ fn ports(slice: &EndpointSlice) -> Vec<EndpointPort> {
 }
 
 fn address(text: &str, folder: bool) -> Result<IpAddr, String> {
+    // A slice with another text is rejected.
     let Ok(address) = text.parse::<IpAddr>() else {
-        return Err(format!("expected an IP address, got {text:?}: not used"));
+        return Err(format!("expected an IP address, got {}", shown(text)));
     };
     match shared::address::no_endpoint(address).filter(|_| !folder) {
         None => Ok(address),
@@ -151,6 +187,44 @@ mod tests {
         let ports = compile(&slice, false).0.unwrap().ports;
         let ports: Vec<_> = ports.iter().map(|port| (port.name.as_str(), port.port, port.udp)).collect();
         assert_eq!(ports, [("http", 8080, false), ("dns", 53, true), ("any", 9090, false)]);
+    }
+
+    fn fields(slice: &EndpointSlice) -> Vec<(String, String)> {
+        rejection(slice).into_iter().map(|fault| (fault.field, fault.reason)).collect()
+    }
+
+    #[test]
+    fn what_no_api_server_takes_is_rejected() {
+        let port = |number| SlicePort { port: Some(number), ..SlicePort::default() };
+        let mut good = slice("IPv4", &[(&["10.0.0.1"], None)]);
+        good.ports = vec![port(1), port(65_535), SlicePort::default()];
+        assert_eq!(fields(&good), []);
+        assert_eq!(fields(&EndpointSlice { address_type: String::new(), ..good.clone() }), []);
+        for number in [0, -1, 65_536, 70_000, i32::MAX, i32::MIN] {
+            let bad = EndpointSlice { ports: vec![port(80), port(number)], ..good.clone() };
+            let reason = format!("expected a port from 1 to 65535, got {number}");
+            assert_eq!(fields(&bad), [("ports[1].port".to_owned(), reason)]);
+        }
+        for kind in ["Foo", "ipv4", "IPv4 ", "Hostname"] {
+            let found = fields(&EndpointSlice { address_type: kind.to_owned(), ..good.clone() });
+            assert_eq!(
+                found,
+                [("addressType".to_owned(), format!("expected IPv4, IPv6 or FQDN, got {kind:?}"))]
+            );
+        }
+        // Those that get no requests, too: whoever reads the slice with kubectl is told the same of all.
+        for address in
+            ["", "10.0.0", "10.0.0.1/32", "10.0.0.1:80", "web.default", "[::1]", "fe80::1%eth0", "010.0.0.1"]
+        {
+            let bad = slice("IPv4", &[(&["10.0.0.1"], None), (&["10.0.0.2", address], Some(false))]);
+            let reason = format!("expected an IP address, got {address:?}");
+            assert_eq!(fields(&bad), [("endpoints[1].addresses[1]".to_owned(), reason)]);
+        }
+        assert_eq!(fields(&slice("FQDN", &[(&["a.test"], None)])), []);
+        let many = vec!["x"; 10_000];
+        assert_eq!(fields(&slice("IPv4", &[(&many, None)])).len(), MOST);
+        let nobodys = EndpointSlice { address_type: "Foo".to_owned(), ..EndpointSlice::default() };
+        assert_eq!(fields(&nobodys), []);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use shared::policy::LocationPolicy;
 
 use crate::annotations::{self, Parsed};
 use crate::compile::allowed::Allowed;
-use crate::compile::{certificate, rejection, size};
+use crate::compile::{certificate, endpoints, rejection, size};
 use crate::event::{Hold, HoldRequest};
 use crate::objects::{Metadata, Object, ObjectRef};
 use crate::problem::{Fault, Problem, Severity};
@@ -70,7 +70,10 @@ impl Version {
                 size::of_data(&secret.data).or_else(certificate).into_iter().collect()
             }
             Object::Service(service) => size::of_service(service).into_iter().collect(),
-            Object::EndpointSlice(slice) => size::of_slice(slice).into_iter().collect(),
+            Object::EndpointSlice(slice) => match size::of_slice(slice) {
+                Some(fault) => vec![fault],
+                None => endpoints::rejection(slice),
+            },
             Object::ConfigMap(map) => size::of_data(&map.data).into_iter().collect(),
             Object::IngressClass(_) | Object::Namespace(_) => Vec::new(),
         }

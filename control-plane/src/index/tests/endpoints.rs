@@ -38,6 +38,30 @@ fn a_slice_that_is_deleted_or_moves_is_gone() {
     assert!(world.index.services.values().all(|service| service.slices.is_empty()));
 }
 
+/// An API server takes none of them; a folder says what it likes.
+#[test]
+fn a_slice_that_no_api_server_takes_keeps_its_last_good_version() {
+    let mut world = World::default();
+    let echo = || slice("echo-1", "echo", &["10.0.0.1"]);
+    world.events([applied(web()), applied(echo()), applied(slice("echo-2", "echo", &["10.0.0.2"]))]);
+    let before = world.live.clone();
+    let bad = [
+        (with_ports(echo(), json!([{"name": "http", "port": 70_000}])), "rejected ports[0].port"),
+        (slice("echo-1", "echo", &["10.0.0.1", "no address"]), "rejected endpoints[1].addresses[0]"),
+    ];
+    for (bad, said) in bad {
+        let commit = world.apply(bad);
+        assert!(commit.live.is_empty());
+        assert_eq!(world.problems(ObjectKind::EndpointSlice, "echo-1"), [said]);
+        assert_eq!(world.live.root(), before.root());
+        world.apply(slice("echo-2", "echo", &["10.0.0.3"]));
+        assert_ne!(world.live.root(), before.root(), "the others of the Service go on");
+        world.apply(slice("echo-2", "echo", &["10.0.0.2"]));
+    }
+    world.apply(echo());
+    assert!(world.problems(ObjectKind::EndpointSlice, "echo-1").is_empty());
+}
+
 #[test]
 fn causes_count_the_endpoints_of_the_service() {
     let mut world = World::default();
