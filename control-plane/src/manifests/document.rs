@@ -5,6 +5,8 @@
 //!
 //! **Invariant:** a document that cannot be read costs the file that document alone.
 
+mod lines;
+mod place;
 mod yaml;
 
 use std::collections::BTreeSet;
@@ -17,6 +19,8 @@ use serde_json::value::RawValue;
 use serde_saphyr::DuplicateKeyPolicy;
 use shared::name::ObjectName;
 
+use self::lines::{Lines, joined};
+use self::place::{Along, Place, Yaml};
 use super::{defaults, legacy, meant};
 use crate::objects::json::{self, DecodeError, Head, Identity};
 use crate::objects::{Object, ObjectKind, ObjectRef, OfKind};
@@ -109,14 +113,14 @@ impl Parsed {
     /// One or more JSON objects one after the other.
     fn read_json(&mut self, document: &str, line: usize) {
         let mut values = serde_json::Deserializer::from_str(document).into_iter::<&RawValue>();
-        let mut lines = Lines { text: document, at: 0, line };
+        let mut lines = Along { text: document, at: 0, line };
         let mut first = true;
         for value in &mut values {
             match value {
                 Ok(value) => {
                     let text = value.get();
                     let line = lines.of(text);
-                    self.read_value(text, &Place { line, yaml: None }, &Head::default(), 0);
+                    self.read_value(text, &Place::of_json(line), &Head::default(), 0);
                 }
                 // A flow mapping of YAML, perhaps.
                 Err(error) if first => return self.read_yaml(document, line, Some(&error)),
@@ -147,7 +151,8 @@ impl Parsed {
         let (within, reason) = match read_once {
             Ok(Value::Null) => return,
             Ok(value) => {
-                let place = Place { line, yaml: Some(document) };
+                let yaml = Yaml { lines: Lines::of(document), line };
+                let place = Place { line, yaml: Some(&yaml), within: String::new() };
                 self.read_value(&value.to_string(), &place, &Head::default(), 0);
                 if let Some((within, words)) = twice {
                     let reason = format!("{words}: the last one counts, as with kubectl");
@@ -178,7 +183,7 @@ impl Parsed {
     fn read_value(&mut self, text: &str, place: &Place<'_>, outer: &Head<'_>, depth: usize) {
         if !text.starts_with('{') {
             let reason = "expected a mapping with apiVersion and kind, got something else".to_owned();
-            return self.faults.push(Fault { line: place.line, field: String::new(), reason });
+            return self.faults.push(place.fault("", reason));
         }
         let head: Head<'_> = match serde_json::from_str(text) {
             Ok(head) => head,
@@ -193,8 +198,7 @@ impl Parsed {
             return;
         }
         if kind.is_empty() {
-            let (line, field) = (place.line, "kind".to_owned());
-            return self.faults.push(Fault { line, field, reason: "expected a kind, got none".to_owned() });
+            return self.faults.push(place.fault("kind", "expected a kind, got none".to_owned()));
         }
         if let Some(of) = kind.strip_suffix("List") {
             let outer = Head { api_version: api_version.clone(), kind: of.to_owned().into() };
@@ -207,10 +211,8 @@ impl Parsed {
             }
             None => match meant::to_be(api_version, kind) {
                 Some((kind, field, reason)) => {
-                    let at = |document| line_with(document, |it| it.trim_start().starts_with(field));
-                    let within = place.yaml.and_then(at).unwrap_or(1);
-                    let fault = Fault { line: place.line + within - 1, field: field.to_owned(), reason };
-                    self.blame(kind, text, fault);
+                    let fault = Fault { line: place.line_of(field), field: field.to_owned(), reason };
+                    self.blame(kind, text, fault, place);
                 }
                 None => {
                     self.ignored.insert(format!("{api_version} {kind}"));
@@ -229,16 +231,22 @@ impl Parsed {
             Ok(list) if depth < MAX_DEPTH => list,
             Ok(_) => {
                 let reason = format!("expected lists at most {MAX_DEPTH} deep");
-                return self.faults.push(Fault { line: place.line, field: "items".to_owned(), reason });
+                return self.faults.push(place.fault("items", reason));
             }
             Err(error) => {
                 return self.faults.push(fault(&DecodeError::new(&error, text, true), place.line));
             }
         };
-        let mut lines = Lines { text, at: 0, line: place.line };
-        for item in list.items {
-            let line = lines.of(item.get());
-            self.read_value(item.get(), &Place { line, yaml: None }, outer, depth + 1);
+        let mut lines = Along { text, at: 0, line: place.line };
+        for (i, item) in list.items.into_iter().enumerate() {
+            let inner = format!("items[{i}]");
+            let line = match place.yaml {
+                // Its text was made of YAML and is one line.
+                Some(_) => place.line_of(&inner),
+                None => lines.of(item.get()),
+            };
+            let within = joined(&place.within, &inner);
+            self.read_value(item.get(), &Place { line, yaml: place.yaml, within }, outer, depth + 1);
         }
     }
 
@@ -248,7 +256,7 @@ impl Parsed {
         let known = self.objects.len();
         match legacy::convert(kind, text) {
             // It is another text now, and only its first line is known.
-            Some(text) => self.read_object(kind, &text, &Place { line: place.line, yaml: place.yaml }),
+            Some(text) => self.read_object(kind, &text, place),
             None => self.read_object(kind, text, place),
         }
         if let Some((object, line)) = self.objects.get(known) {
@@ -273,53 +281,28 @@ impl Parsed {
             Err(error) => error,
         };
         let line = match place.yaml {
-            Some(document) => {
+            Some(yaml) if place.within.is_empty() => {
+                let document = yaml.lines.document();
                 let old = || {
                     line_with(document, |line| line.contains("serviceName") || line.contains("servicePort"))
                 };
                 place.line + yaml_line(kind, document).or_else(old).unwrap_or(1) - 1
             }
+            Some(_) => place.line_of(&error.field),
             None => place.line + error.line - 1,
         };
-        self.blame(kind, text, Fault { line, field: error.field, reason: error.reason });
+        self.blame(kind, text, Fault { line, field: error.field, reason: error.reason }, place);
     }
 
     /// A fault of an object, if the text says which one it is.
-    fn blame(&mut self, kind: ObjectKind, text: &str, fault: Fault) {
+    fn blame(&mut self, kind: ObjectKind, text: &str, fault: Fault, place: &Place<'_>) {
         match Identity::read(text) {
             Some(Identity { name, .. }) => {
                 let name = ObjectName { namespace: defaults::namespace(kind, name.namespace), ..name };
                 self.broken.push((ObjectRef { kind, name }, fault));
             }
-            None => self.faults.push(fault),
+            None => self.faults.push(Fault { field: joined(&place.within, &fault.field), ..fault }),
         }
-    }
-}
-
-/// Where a value stands.
-struct Place<'a> {
-    /// Its first line in the file.
-    line: usize,
-    /// For what was YAML: the document, which begins there.
-    yaml: Option<&'a str>,
-}
-
-/// Counts lines along a text, each byte once.
-struct Lines<'a> {
-    text: &'a str,
-    at: usize,
-    line: usize,
-}
-
-impl Lines<'_> {
-    /// The line of a part of the text. Parts are asked for in order.
-    fn of(&mut self, part: &str) -> usize {
-        let offset = (part.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
-        if let Some(between) = self.text.as_bytes().get(self.at..offset) {
-            self.line += between.iter().filter(|byte| **byte == b'\n').count();
-            self.at = offset;
-        }
-        self.line
     }
 }
 

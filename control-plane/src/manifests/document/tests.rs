@@ -50,7 +50,39 @@ fn lists_are_taken_apart() {
     let yaml = parse(
         "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: y}\n",
     );
-    assert_eq!(names(&yaml), [("Service default/y".to_owned(), 1)], "{yaml:?}");
+    assert_eq!(names(&yaml), [("Service default/y".to_owned(), 4)], "{yaml:?}");
+}
+
+/// As `kubectl get -o yaml` writes them: hundreds of objects in one document.
+#[test]
+fn what_is_wrong_in_a_list_is_told_with_the_place_of_its_item() {
+    let yaml = "# all\n---\napiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Service\n  metadata: {name: good}\n- apiVersion: v1\n  \
+                kind: Service\n  metadata: {name: bad}\n  spec:\n    ports:\n    - name: http\n      port: eighty\n- apiVersion: v1\n  kind: Service\n\
+                - metadata: {name: x}\n- 7\n- apiVersion: v1\n  metadata: {name: y}\n  kind: service\n";
+    let parsed = parse(yaml);
+    assert_eq!(names(&parsed), [("Service default/good".to_owned(), 6)]);
+    let broken: Vec<_> =
+        parsed.broken.iter().map(|(object, it)| (object.to_string(), it.line, it.field.as_str())).collect();
+    assert_eq!(
+        broken,
+        [
+            ("Service default/bad".to_owned(), 15, "spec.ports[0].port"),
+            ("Service default/y".to_owned(), 22, "kind"),
+        ]
+    );
+    let faults: Vec<_> = parsed.faults.iter().map(|it| (it.line, it.field.as_str())).collect();
+    assert_eq!(faults, [(16, "items[2].metadata.name"), (18, "items[3].kind"), (19, "items[4]")]);
+
+    let json = r#"{"kind":"IngressList","apiVersion":"networking.k8s.io/v1","items":[{"metadata":{"name":"a"}},
+        {"metadata":{"name":"b"},
+         "spec":{"rules":7}},
+        {"spec":{}}]}"#;
+    let parsed = parse(json);
+    let broken: Vec<_> =
+        parsed.broken.iter().map(|(object, it)| (object.to_string(), it.line, it.field.as_str())).collect();
+    assert_eq!(broken, [("Ingress default/b".to_owned(), 3, "spec.rules")]);
+    let faults: Vec<_> = parsed.faults.iter().map(|it| (it.line, it.field.as_str())).collect();
+    assert_eq!(faults, [(4, "items[2].metadata.name")]);
 }
 
 /// No API server takes them, and two of them may be one by the key of what is made of them: `a/b` and `x`, `a` and `b/x`.

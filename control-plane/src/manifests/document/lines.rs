@@ -1,0 +1,197 @@
+//! Where things stand in a document of YAML. It is read once more for that, once: for lists, and for what is to be reported.
+
+use std::cell::OnceCell;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{DuplicateKeyPolicy, Spanned};
+
+use super::yaml;
+
+/// The places of a document.
+pub(super) struct Lines<'a> {
+    document: &'a str,
+    /// `None`: they cannot be told.
+    root: OnceCell<Option<Node>>,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn of(document: &'a str) -> Self {
+        Self { document, root: OnceCell::new() }
+    }
+
+    pub(super) fn document(&self) -> &'a str {
+        self.document
+    }
+
+    /// The line of a field, `items[2].spec.rules[0].host`, or of the innermost thereof that is there, from 1.
+    pub(super) fn of_field(&self, field: &str) -> Option<usize> {
+        let root = self.root.get_or_init(|| {
+            let options = yaml::options(self.document, DuplicateKeyPolicy::LastWins);
+            serde_saphyr::from_str_with_options(self.document, options).ok()
+        });
+        root.as_ref()?.inside.find(field).filter(|line| *line > 0)
+    }
+}
+
+/// The field of what stands within something else.
+pub(super) fn joined(within: &str, field: &str) -> String {
+    let dot = if within.is_empty() || field.is_empty() || field.starts_with('[') { "" } else { "." };
+    format!("{within}{dot}{field}")
+}
+
+/// A value, and the line on which it begins.
+struct Node {
+    line: usize,
+    inside: Inside,
+}
+
+/// What a value has inside, as far as places go.
+enum Inside {
+    Nothing,
+    /// With the lines of their names.
+    Fields(Vec<(String, usize, Node)>),
+    Items(Vec<Node>),
+}
+
+impl Inside {
+    fn find(&self, field: &str) -> Option<usize> {
+        match self {
+            Self::Nothing => None,
+            Self::Fields(fields) => fields.iter().find_map(|(name, line, inner)| {
+                let rest = match name.contains('.') {
+                    true => field.strip_prefix('[')?.strip_prefix(name)?.strip_prefix(']')?,
+                    false => field.strip_prefix('.').unwrap_or(field).strip_prefix(name)?,
+                };
+                let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
+                is_whole.then(|| inner.inside.find(rest).unwrap_or(*line))
+            }),
+            Self::Items(items) => {
+                let (number, rest) = field.strip_prefix('[')?.split_once(']')?;
+                let item = items.get(number.parse::<usize>().ok()?)?;
+                item.inside.find(rest).or(Some(item.line))
+            }
+        }
+    }
+}
+
+fn line<T>(it: &Spanned<T>) -> usize {
+    usize::try_from(it.referenced.line()).unwrap_or_default()
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let read = Spanned::<Inside>::deserialize(deserializer)?;
+        Ok(Self { line: line(&read), inside: read.value })
+    }
+}
+
+impl<'de> Deserialize<'de> for Inside {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Inside;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("anything")
+            }
+
+            fn visit_bool<E>(self, _: bool) -> Result<Inside, E> {
+                Ok(Inside::Nothing)
+            }
+
+            fn visit_i64<E>(self, _: i64) -> Result<Inside, E> {
+                Ok(Inside::Nothing)
+            }
+
+            fn visit_u64<E>(self, _: u64) -> Result<Inside, E> {
+                Ok(Inside::Nothing)
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Inside, E> {
+                Ok(Inside::Nothing)
+            }
+
+            fn visit_str<E>(self, _: &str) -> Result<Inside, E> {
+                Ok(Inside::Nothing)
+            }
+
+            fn visit_unit<E>(self) -> Result<Inside, E> {
+                Ok(Inside::Nothing)
+            }
+
+            fn visit_none<E>(self) -> Result<Inside, E> {
+                Ok(Inside::Nothing)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Inside, A::Error> {
+                let mut all = Vec::new();
+                while let Some(item) = items.next_element()? {
+                    all.push(item);
+                }
+                Ok(Inside::Items(all))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Inside, A::Error> {
+                let mut all = Vec::new();
+                while let Some((name, inside)) = fields.next_entry::<Spanned<String>, Node>()? {
+                    all.push((name.value.clone(), line(&name), inside));
+                }
+                Ok(Inside::Fields(all))
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "apiVersion: v1\nkind: List\nitems:\n# one\n- kind: A\n  spec:\n    1: true\n    x.io/y:\n      - {a: b}\n\n-\n  kind: B\n  \
+                        n: ~\n- *no\n";
+
+    #[test]
+    fn places() {
+        let list = LIST.replace("- *no\n", "- &a [x]\n- *a\n");
+        let lines = Lines::of(&list);
+        for (field, line) in [
+            ("kind", 2),
+            ("items", 3),
+            ("items[0]", 5),
+            ("items[0].spec", 6),
+            ("items[0].spec.1", 7),
+            ("items[0].spec[x.io/y][0].a", 9),
+            ("items[0].spec[x.io/y][0].missing", 9),
+            ("items[1]", 12),
+            ("items[1].n", 13),
+            ("items[2][0]", 14),
+            ("items[3]", 15),
+        ] {
+            assert_eq!(lines.of_field(field), Some(line), "{field}");
+        }
+        for field in ["", "kin", "kinds", "none"] {
+            assert_eq!(lines.of_field(field), None, "{field}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_has_none() {
+        assert_eq!(Lines::of(LIST).of_field("kind"), None, "an alias of nothing");
+        assert_eq!(Lines::of("items: 7").of_field("items[0]"), Some(1));
+    }
+
+    #[test]
+    fn fields_within() {
+        for (within, field, whole) in [
+            ("", "a", "a"),
+            ("a", "", "a"),
+            ("a", "b", "a.b"),
+            ("a", "[b.c]", "a[b.c]"),
+            ("a[0]", "b[1]", "a[0].b[1]"),
+        ] {
+            assert_eq!(joined(within, field), whole);
+        }
+    }
+}
