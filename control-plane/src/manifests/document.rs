@@ -5,6 +5,7 @@
 //!
 //! **Invariant:** a document that cannot be read costs the file that document alone.
 
+mod known;
 mod lines;
 mod place;
 mod yaml;
@@ -277,7 +278,10 @@ impl Parsed {
             _ => json::decode(kind, text),
         };
         let error = match decoded.and_then(|object| defaults::fill(object, text)) {
-            Ok(object) => return self.objects.push((object, place.line)),
+            Ok(object) => {
+                self.remark_unknown(kind, text, place, &object.reference());
+                return self.objects.push((object, place.line));
+            }
             Err(error) => error,
         };
         let line = match place.yaml {
@@ -292,6 +296,20 @@ impl Parsed {
             None => place.line + error.line - 1,
         };
         self.blame(kind, text, Fault { line, field: error.field, reason: error.reason }, place);
+    }
+
+    /// What no object of the kind has counts for nothing, as on an API server, which says so.
+    fn remark_unknown(&mut self, kind: ObjectKind, text: &str, place: &Place<'_>, object: &ObjectRef) {
+        let unknown = known::unknown(kind, text).into_iter().map(|known::Unknown { field, meant }| {
+            let meant = meant.map_or_else(String::new, |meant| format!(": {meant} is meant, perhaps"));
+            let reason =
+                format!("expected a field of {}, got one that it does not have{meant}", kind.as_str());
+            Fault { line: place.line_of(&field), field, reason }
+        });
+        let mut unknown: Vec<_> = unknown.collect();
+        // The text that was made of YAML has its fields in another order.
+        unknown.sort_by_key(|fault| fault.line);
+        self.remarks.extend(unknown.into_iter().map(|fault| (object.clone(), fault)));
     }
 
     /// A fault of an object, if the text says which one it is.

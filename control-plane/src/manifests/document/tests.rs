@@ -53,6 +53,32 @@ fn lists_are_taken_apart() {
     assert_eq!(names(&yaml), [("Service default/y".to_owned(), 4)], "{yaml:?}");
 }
 
+/// The object counts all the same, and so does everything else in it.
+#[test]
+fn fields_that_there_are_not_are_said_with_their_line() {
+    let parsed = parse(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\nspec:\n  rulez: []\n  rules:\n  - host: a.test\n    http:\n      \
+         paths:\n      - path: /\n        pathtype: Exact\n        backend: {service: {name: web, port: {number: 80}}}\n---\n\
+         apiVersion: extensions/v1beta1\nkind: Ingress\nmetadata: {name: old}\nspec: {backend: {serviceName: web, servicePort: 80}}\n",
+    );
+    assert_eq!(names(&parsed), [("Ingress default/a".to_owned(), 1), ("Ingress default/old".to_owned(), 14)]);
+    let said: Vec<_> =
+        parsed.remarks.iter().map(|(_, it)| (it.line, it.field.as_str(), it.reason.as_str())).collect();
+    let no = "expected a field of Ingress, got one that it does not have";
+    assert_eq!(
+        said[..2],
+        [
+            (5, "spec.rulez", format!("{no}: rules is meant, perhaps").as_str()),
+            (
+                11,
+                "spec.rules[0].http.paths[0].pathtype",
+                format!("{no}: pathType is meant, perhaps").as_str()
+            ),
+        ]
+    );
+    assert_eq!((said.len(), said[2].1), (3, "apiVersion"), "what the old version had is no slip: {said:?}");
+}
+
 /// As `kubectl get -o yaml` writes them: hundreds of objects in one document.
 #[test]
 fn what_is_wrong_in_a_list_is_told_with_the_place_of_its_item() {
