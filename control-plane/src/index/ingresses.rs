@@ -11,6 +11,7 @@ use super::Index;
 use super::classes;
 use super::objects::reference;
 use super::refs::{Choice, Site, User};
+use super::slot::Slot;
 use crate::annotations::Parsed;
 use crate::compile::claim::Claim;
 use crate::compile::referred::{self, AllReferred, Referred};
@@ -163,6 +164,11 @@ impl Index {
             ObjectKind::Secret => slot.newest(),
             _ => slot.in_use(),
         });
+        if version.is_none()
+            && let Some(why) = slot.and_then(Slot::unreadable)
+        {
+            return Referred::Faulty(why);
+        }
         let reference = Reference::new(reference.what, used.name);
         referred::referred(&reference, version, &self.allowed_headers)
     }

@@ -6,6 +6,7 @@ use shared::name::{HostName, ObjectName};
 use shared::pem;
 
 use super::Index;
+use super::objects::reference;
 use super::refs::{Site, User};
 use super::slot::{Present, Slot};
 use crate::compile::claim::Claim;
@@ -236,9 +237,12 @@ impl Index {
         // A proxy shows the first that covers the host, wherever it stands in the list.
         let shown = if is_covered { "another one of its certificates" } else { "the default certificate" };
         for secret in &useless {
-            let why = match self.is_deleted(secret) {
-                true => "does not exist",
-                false => "has no certificate that can be used",
+            let unreadable =
+                self.objects.get(&reference(ObjectKind::Secret, secret)).and_then(Slot::unreadable);
+            let why = match unreadable {
+                Some(reason) => format!("cannot be read ({reason})"),
+                None if self.is_deleted(secret) => "does not exist".to_owned(),
+                None => "has no certificate that can be used".to_owned(),
             };
             let reason = format!("Secret {secret} {why}: {shown} is shown");
             faults.push(Fault::new(Severity::Warning, field(secret), reason));

@@ -127,7 +127,7 @@ impl Index {
     /// Whether there is none of that name, as far as anybody knows.
     pub(super) fn is_deleted(&self, secret: &ObjectName) -> bool {
         let slot = self.objects.get(&reference(ObjectKind::Secret, secret));
-        slot.is_none_or(|slot| slot.newest().is_none() && slot.in_use().is_none())
+        slot.is_none_or(|slot| !slot.is_there() && slot.in_use().is_none())
     }
 
     fn replace_chain(&mut self, secret: &ObjectName, key: Option<&String>, chain: Option<Chain>) {

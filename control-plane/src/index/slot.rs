@@ -278,6 +278,13 @@ impl Slot {
         }
     }
 
+    /// Why its newest version cannot be read; `None`: it can, or there is none.
+    pub(super) fn unreadable(&self) -> Option<String> {
+        let Present::Broken { problem, .. } = &self.present else { return None };
+        let at = if problem.field.is_empty() { "" } else { ": " };
+        Some(format!("{}{at}{}", problem.field, problem.reason))
+    }
+
     /// Whether it exists, as far as anybody knows.
     pub(super) fn is_there(&self) -> bool {
         !matches!(self.present, Present::Unknown | Present::Deleted)

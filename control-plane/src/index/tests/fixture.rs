@@ -136,6 +136,18 @@ pub(super) fn without_service() -> Backend {
     Backend { without_service: true, ..Backend::default() }
 }
 
+/// An object that is there and cannot be read.
+pub(super) fn broken(object: ObjectRef, field: &str, reason: &str) -> Event {
+    let problem = crate::problem::Problem {
+        object: object.clone().into(),
+        field: field.into(),
+        severity: Severity::Rejected,
+        reason: reason.into(),
+        location: String::new(),
+    };
+    Event::Broken { object, uid: "".into(), problem }
+}
+
 /// A Service with the port 80 called `http` that leads to 8080.
 pub(super) fn service(name: &str) -> Object {
     service_with(name, json!([{"name": "http", "port": 80, "targetPort": 8080}]))

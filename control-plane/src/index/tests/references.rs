@@ -303,6 +303,9 @@ fn what_is_guarded_is_shut_while_its_users_are_not_there() {
     world.apply(htpasswd("users", "ann:x\n"));
     world.delete(ObjectKind::Secret, "users");
     assert!(denied(&world).unwrap().contains("does not exist"));
+    world.events([broken(cert("users"), "data", "expected a mapping, got text")]);
+    let why = denied(&world).unwrap();
+    assert!(why.contains("Secret default/users cannot be used: data: expected a mapping, got text"), "{why}");
 }
 
 #[test]

@@ -292,4 +292,7 @@ fn a_secret_of_no_use_is_told_apart_from_one_that_is_not_there() {
     assert_eq!(reason(&world), "");
     world.delete(ObjectKind::Secret, "cert");
     assert!(reason(&world).contains("does not exist"), "{}", reason(&world));
+    world.events([broken(reference(ObjectKind::Secret, "cert"), "data", "expected a mapping, got text")]);
+    let unreadable = "Secret default/cert cannot be read (data: expected a mapping, got text)";
+    assert!(reason(&world).starts_with(unreadable), "{}", reason(&world));
 }
