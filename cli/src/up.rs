@@ -9,6 +9,7 @@ mod authority;
 mod backends;
 mod demo;
 mod environment;
+mod flags;
 mod news;
 mod plane;
 mod ports;

@@ -6,7 +6,9 @@
 
 use std::ffi::OsString;
 
-use clap::{Command, CommandFactory as _, FromArgMatches as _};
+use clap::{Command, CommandFactory as _};
+
+use super::flags;
 
 /// No variable.
 const NONE: Option<&str> = None;
@@ -15,16 +17,16 @@ const NONE: Option<&str> = None;
 ///
 /// # Errors
 /// Where a word or a variable is not what it should be.
-pub(super) fn control(words: Vec<OsString>) -> Result<control_plane::args::Args, clap::Error> {
-    control_plane::args::Args::from_arg_matches(&control_command().try_get_matches_from(words)?)
+pub(super) fn control(words: Vec<OsString>) -> anyhow::Result<control_plane::args::Args> {
+    flags::parse(control_command(), words)
 }
 
 /// Reads that of the data plane.
 ///
 /// # Errors
 /// As [`control`].
-pub(super) fn data(words: Vec<OsString>) -> Result<data_plane::args::Args, clap::Error> {
-    data_plane::args::Args::from_arg_matches(&data_command().try_get_matches_from(words)?)
+pub(super) fn data(words: Vec<OsString>) -> anyhow::Result<data_plane::args::Args> {
+    flags::parse(data_command(), words)
 }
 
 fn control_command() -> Command {
