@@ -235,7 +235,7 @@ pub(crate) struct RollbackArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct DecisionArgs {
     /// How long it holds: 90s, 15m, 24h, 7d
-    #[arg(long = "for", env = "FIRTH_FOR", value_name = "SPAN", default_value = "24h", value_parser = duration::parse)]
+    #[arg(long = "for", env = "FIRTH_FOR", value_name = "SPAN", default_value = "24h", value_parser = lasts)]
     pub(crate) lasts: Duration,
     /// Why, for whoever finds it; at most 200 characters
     #[arg(long, env = "FIRTH_NOTE", value_name = "TEXT", default_value = "", hide_default_value = true)]
@@ -320,6 +320,11 @@ impl Args {
         };
         Self::from_arg_matches(&command.no_binary_name(true).try_get_matches_from(words.iter().skip(1))?)
     }
+}
+
+/// What control planes take.
+fn lasts(text: &str) -> Result<Duration, String> {
+    duration::within(text, Duration::from_secs(1), Duration::from_secs(366 * 24 * 3600))
 }
 
 fn kind() -> clap::builder::PossibleValuesParser {
@@ -413,6 +418,10 @@ mod tests {
         assert_eq!((&*args.version, args.decision.lasts), ("1f3a92", Duration::from_secs(90)));
         assert!(args.decision.replace);
         assert!(parse("firth rollback").is_err() && parse("firth pin --for soon").is_err());
+        for span in ["0s", "367d", "18446744073709551615s"] {
+            let error = parse(&format!("firth pin --for {span}")).unwrap_err().to_string();
+            assert!(error.contains("--for <SPAN>") && error.contains(" to 36"), "{error}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{CommandFactory as _, Parser};
-use shared::budget::parse_bytes;
+use shared::budget::{parse_bytes, parse_memory};
 use shared::duration;
 use shared::identity::Role;
 use shared::name::ObjectName;
@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, env = "FIRTH_PEERS", value_name = "HOST:PORT", value_delimiter = ',', value_parser = peer)]
     pub peers: Vec<String>,
     /// After a start, how long proxies may take to come back; nobody is told that all of them have something until then
-    #[arg(long, env = "FIRTH_SETTLE", value_name = "SPAN", default_value = "15s", value_parser = duration::parse)]
+    #[arg(long, env = "FIRTH_SETTLE", value_name = "SPAN", default_value = "15s", value_parser = settle)]
     pub settle: Duration,
     /// Address for /metrics, /healthz, /readyz and /livez; none without it
     #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR", value_parser = socket::parse)]
@@ -77,7 +77,7 @@ pub struct Args {
     #[arg(long, env = "FIRTH_MAX_CONNECTIONS_PER_PEER", value_name = "N", default_value = "256")]
     pub max_connections_per_peer: NonZeroUsize,
     /// Memory that budgets are made for, such as 1Gi; without it what the control group allows, else what the machine has
-    #[arg(long, env = "FIRTH_MEMORY", value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, env = "FIRTH_MEMORY", value_name = "BYTES", value_parser = parse_memory)]
     pub memory: Option<u64>,
     /// The fleet that is served; proxies of other groups are turned away
     #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME")]
@@ -245,9 +245,12 @@ impl Args {
 
 /// A certificate's life: long enough to be renewed before it ends, short enough to be no harm for long.
 fn life(text: &str) -> Result<Duration, String> {
-    let (least, most) = (Duration::from_secs(4), Duration::from_secs(365 * 24 * 3600));
-    let life = duration::parse(text)?;
-    if (least..=most).contains(&life) { Ok(life) } else { Err(format!("expected 4s to 365d, got {text:?}")) }
+    duration::within(text, Duration::from_secs(4), Duration::from_secs(365 * 24 * 3600))
+}
+
+/// While it lasts nothing is said of a whole fleet: nobody waits longer for one to come back.
+fn settle(text: &str) -> Result<Duration, String> {
+    duration::within(text, Duration::ZERO, Duration::from_secs(3600))
 }
 
 /// A host and a port; nothing where charts and units leave it empty.

@@ -11,7 +11,7 @@ use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, Parser};
 use shared::admin::Local;
-use shared::budget::parse_bytes;
+use shared::budget::{parse_bytes, parse_memory};
 use shared::socket;
 use shared::telemetry::LogArgs;
 use shared::tls::join::{JoinToken, NoToken};
@@ -83,10 +83,10 @@ pub struct Args {
     #[arg(long, env = "FIRTH_SPILL_BYTES", value_name = "BYTES", default_value = "1Gi", value_parser = parse_bytes)]
     pub spill_bytes: u64,
     /// Memory that budgets are made for, such as 2Gi; without it what the control group allows, else what the machine has
-    #[arg(long, env = "FIRTH_MEMORY", value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, env = "FIRTH_MEMORY", value_name = "BYTES", value_parser = parse_memory)]
     pub memory: Option<u64>,
     /// Threads that serve traffic; without it as many as the CPU limit of the container allows, at least one
-    #[arg(long, env = "FIRTH_WORKERS", value_name = "N")]
+    #[arg(long, env = "FIRTH_WORKERS", value_name = "N", value_parser = workers)]
     pub workers: Option<NonZeroUsize>,
     /// Name of the node this proxy runs on; without it NODE_NAME of the environment, else the host's name
     #[arg(long, env = "FIRTH_NODE", value_name = "NAME")]
@@ -150,13 +150,24 @@ impl TypedValueParser for OneToken {
     }
 }
 
+/// Each is a thread with sockets and pools of its own.
+fn workers(text: &str) -> Result<NonZeroUsize, String> {
+    let count = text.parse::<NonZeroUsize>().ok().filter(|count| count.get() <= 1_024);
+    count.ok_or_else(|| format!("expected 1 to 1024, got {text:?}"))
+}
+
+/// A year: who means for ever says 0.
+const MOST_SECONDS: Duration = Duration::from_secs(365 * 24 * 3600);
+
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text
         .strip_suffix('s')
         .unwrap_or(text)
         .parse()
         .map_err(|_| format!("expected seconds such as 10 or 0.5, got {text:?}"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    // What is added to a time stays one.
+    let span = Duration::try_from_secs_f64(seconds).ok().filter(|span| *span <= MOST_SECONDS);
+    span.ok_or_else(|| format!("expected 0 to {} seconds, got {text:?}", MOST_SECONDS.as_secs()))
 }
 
 #[cfg(test)]
@@ -194,8 +205,13 @@ mod tests {
         assert!(admin("0.0.0.0:1").unwrap_err().to_string().contains("--health"));
         assert_eq!((parse(&[]).spill_bytes, parse(&[]).memory), (Spill::TOTAL as u64, None));
         assert_eq!(parse(&["--spill-bytes=3Mi", "--memory", "2Gi"]).spill_bytes, 3 << 20);
-        assert!(seconds("-1").is_err());
-        assert!(seconds("soon").is_err());
+        for text in ["-1", "1e9", "31536001", "inf", "NaN", "1e308"] {
+            assert_eq!(seconds(text), Err(format!("expected 0 to 31536000 seconds, got {text:?}")));
+        }
+        assert!(seconds("31536000").is_ok() && seconds("soon").is_err());
+        let error =
+            Args::try_parse_from(["it", "--control-plane=http://a:1", "--workers=1000000"]).unwrap_err();
+        assert!(error.to_string().contains("1 to 1024"), "{error}");
     }
 
     #[test]

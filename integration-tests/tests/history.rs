@@ -134,7 +134,7 @@ async fn a_pin_ends_by_itself_and_nonsense_is_refused() {
     for (arguments, complaint) in [
         (&["rollback", "0123456789ab"][..], version.as_str()),
         (&["rollback", "zz"], "hex digits"),
-        (&["pin", "--for", "0s"], "between"),
+        (&["pin", "--for", "0s"], "1s to 366d"),
     ] {
         let output = firth(server, arguments).await;
         let words = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -10,7 +10,7 @@ mod peers;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use memory::{memory, parse_bytes};
+pub use memory::{memory, parse_bytes, parse_memory};
 pub use peers::{Peers, Place};
 
 /// How full a budget is, and with it what its holders do.

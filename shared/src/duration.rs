@@ -2,11 +2,27 @@
 
 use std::time::Duration;
 
+/// The longest span that is taken: a hundred years. The time so long after any other one is still a time.
+pub const MOST: Duration = Duration::from_secs(36_500 * 86_400);
+
 /// Reads a span: a whole number and its unit.
 ///
 /// # Errors
 /// Says what was expected, and what came.
 pub fn parse(text: &str) -> Result<Duration, String> {
+    within(text, Duration::ZERO, MOST)
+}
+
+/// Reads a span that is at least, and at most, so long.
+///
+/// # Errors
+/// As [`parse`].
+pub fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let span = read(text)?;
+    if (least..=most).contains(&span) { Ok(span) } else { Err(outside(least, most, text)) }
+}
+
+fn read(text: &str) -> Result<Duration, String> {
     let bad = || format!("expected a span such as 90s, 15m, 24h or 7d, got {text:?}");
     let trimmed = text.trim();
     let unit = trimmed.chars().next_back().ok_or_else(bad)?;
@@ -21,7 +37,21 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     // `parse` would take a sign.
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let number = number.parse::<u64>().ok().filter(|_| is_number).ok_or_else(bad)?;
-    number.checked_mul(seconds).map(Duration::from_secs).ok_or_else(bad)
+    // What is longer than can be counted is too long, too.
+    Ok(Duration::from_secs(number.saturating_mul(seconds)))
+}
+
+fn outside(least: Duration, most: Duration, text: &str) -> String {
+    format!("expected {} to {}, got {text:?}", shown(least), shown(most))
+}
+
+/// In the longest unit of which it is a number.
+fn shown(span: Duration) -> String {
+    let seconds = span.as_secs();
+    let units = [(86_400, 'd'), (3_600, 'h'), (60, 'm')];
+    let unit = units.into_iter().find(|(length, _)| seconds > 0 && seconds.is_multiple_of(*length));
+    let (length, unit) = unit.unwrap_or((1, 's'));
+    format!("{}{unit}", seconds / length)
 }
 
 #[cfg(test)]
@@ -33,20 +63,25 @@ mod tests {
         for (text, seconds) in [("0s", 0), ("90s", 90), ("15m", 900), ("24h", 86_400), (" 7d ", 604_800)] {
             assert_eq!(parse(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
-        for text in [
-            "",
-            "s",
-            "7",
-            "-1h",
-            "+1h",
-            "1.5h",
-            "1w",
-            "1 h",
-            "1é",
-            "99999999999999999999d",
-            "999999999999999999d",
-        ] {
+        for text in ["", "s", "7", "-1h", "+1h", "1.5h", "1w", "1 h", "1é", "99999999999999999999d"] {
             assert!(parse(text).unwrap_err().contains("24h"), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_too_long_or_too_short_is_told_what_is_not() {
+        for text in ["36501d", "9999999999s", "999999999999999999d", "18446744073709551615s"] {
+            assert_eq!(parse(text), Err(format!("expected 0s to 36500d, got {text:?}")));
+        }
+        assert_eq!(parse("36500d"), Ok(MOST));
+        let (least, most) = (Duration::from_secs(4), Duration::from_secs(90 * 60));
+        for (text, read) in
+            [("4s", Ok(4)), ("90m", Ok(5_400)), ("3s", Err(())), ("5401s", Err(())), ("99d", Err(()))]
+        {
+            let expected =
+                read.map(Duration::from_secs).map_err(|()| format!("expected 4s to 90m, got {text:?}"));
+            assert_eq!(within(text, least, most), expected);
+        }
+        assert!(within("soon", least, most).unwrap_err().contains("24h"));
     }
 }

@@ -64,23 +64,23 @@ pub struct StatusArgs {
     pub disable_leader_election: bool,
 }
 
+/// Nobody who waits for a status waits for longer.
+const MOST: Duration = Duration::from_secs(24 * 3600);
+
 /// As in ingress-nginx a number alone is of seconds.
 fn interval(text: &str) -> Result<Duration, String> {
-    let span = match text.parse::<u64>() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => duration::parse(text)?,
-    };
+    let seconds = text.bytes().all(|it| it.is_ascii_digit()).then(|| format!("{text}s"));
+    let span = duration::within(seconds.as_deref().unwrap_or(text), Duration::ZERO, MOST)?;
     Ok(span.max(INTERVAL))
 }
 
 /// As in ingress-nginx what is nothing is half a minute.
 fn ttl(text: &str) -> Result<Duration, String> {
     let (least, usual) = (Duration::from_secs(4), Duration::from_secs(30));
-    let span = duration::parse(text)?;
-    if span.is_zero() {
+    if duration::parse(text) == Ok(Duration::ZERO) {
         return Ok(usual);
     }
-    if span < least { Err(format!("expected 4s at least, got {text:?}")) } else { Ok(span) }
+    duration::within(text, least, MOST)
 }
 
 /// The name of an object.
@@ -102,7 +102,14 @@ mod tests {
             (Ok(seconds(60)), Ok(seconds(90)), Ok(INTERVAL))
         );
         assert_eq!((ttl("0s"), ttl("15s")), (Ok(seconds(30)), Ok(seconds(15))));
-        assert!(interval("soon").is_err() && ttl("1s").is_err());
+        assert!(interval("soon").is_err() && interval("").is_err() && ttl("1s").is_err());
+        for long in ["2d", "9999999999s"] {
+            assert!(ttl(long).unwrap_err().contains("4s to 1d"), "{long}");
+        }
+        assert!(interval("18446744073709551616").is_err());
+        for long in ["86401", "2d"] {
+            assert!(interval(long).unwrap_err().contains("0s to 1d"), "{long}");
+        }
         assert!(name("ingress-controller-leader").is_ok() && name("a/b").is_err() && name("").is_err());
     }
 }

@@ -26,6 +26,19 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("expected bytes such as 512Mi, 1Gi or 65536, got {text:?}"))
 }
 
+/// The least memory that a plane makes budgets for. With less of them it would refuse everybody, or hold nothing back.
+const LEAST: u64 = 16 << 20;
+
+/// Reads how much memory there is for a process.
+///
+/// # Errors
+/// As [`parse_bytes`].
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text)?;
+    let is_enough = bytes >= LEAST;
+    is_enough.then_some(bytes).ok_or_else(|| format!("expected {}Mi at least, got {text:?}", LEAST >> 20))
+}
+
 fn memory_below(root: &Path) -> u64 {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let groups = read("proc/self/cgroup");
@@ -62,7 +75,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use super::{UNKNOWN, memory, memory_below, parse_bytes};
+    use super::{UNKNOWN, memory, memory_below, parse_bytes, parse_memory};
 
     fn machine(files: &[(&str, &str)]) -> u64 {
         let root = tempfile::tempdir().unwrap();
@@ -114,6 +127,10 @@ mod tests {
         }
         for text in ["", "Mi", "1.5Gi", "-1", "1G", "1 Mi", "99999999999Gi"] {
             assert!(parse_bytes(text).unwrap_err().contains("512Mi"), "{text}");
+        }
+        assert_eq!((parse_memory("16Mi"), parse_memory("1Gi")), (Ok(16 << 20), Ok(1 << 30)));
+        for text in ["0", "1", "16777215", "16383Ki"] {
+            assert_eq!(parse_memory(text), Err(format!("expected 16Mi at least, got {text:?}")));
         }
     }
 
