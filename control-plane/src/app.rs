@@ -213,6 +213,7 @@ async fn serve(
     let shared = Arc::clone(&registry);
     let inspect = Inspect::new(published.clone(), shared, problems.clone(), placed, pins, ends.leaving())?
         .beside(peers.clone())
+        .counted(args.manifests.is_none())
         .ending(ends.ending());
     let inspect = Routes::new(inspect.into_server());
     let listen = doors.listen.local_addr()?;

@@ -36,7 +36,7 @@ use crate::serve::registry::Registry;
 use crate::store::{Head, Published};
 use body::Bodies;
 use changes::Changes;
-use decide::{Asked, Decider};
+use decide::{Asked, Decider, Unpinned};
 use difference::Differences;
 use page::Page;
 use status::Watcher;
@@ -64,6 +64,8 @@ pub struct Inspect {
     leaving: watch::Receiver<bool>,
     /// Whether proxies go elsewhere.
     ending: watch::Receiver<bool>,
+    /// Objects have versions that somebody counts; not in a folder.
+    is_counted: bool,
     decider: Decider,
     peers: Peers,
     bodies: Arc<Bodies>,
@@ -88,7 +90,20 @@ impl Inspect {
         let decider = Decider::new(published.clone(), pins);
         let (peers, terms) = (Peers::none(), Arc::default());
         let ending = leaving.clone();
-        Ok(Self { published, registry, problems, places, leaving, ending, decider, peers, bodies, terms })
+        let is_counted = true;
+        Ok(Self {
+            published,
+            registry,
+            problems,
+            places,
+            leaving,
+            ending,
+            is_counted,
+            decider,
+            peers,
+            bodies,
+            terms,
+        })
     }
 
     /// The same, that speaks for other replicas too.
@@ -101,6 +116,12 @@ impl Inspect {
     #[must_use]
     pub fn ending(self, ending: watch::Receiver<bool>) -> Self {
         Self { ending, ..self }
+    }
+
+    /// Over objects of which an API server counts the versions, or of a folder, where nobody does.
+    #[must_use]
+    pub fn counted(self, is_counted: bool) -> Self {
+        Self { is_counted, ..self }
     }
 
     pub(crate) fn into_server(self) -> InspectServer<Self> {
@@ -357,8 +378,8 @@ impl Service for Inspect {
         request: Request<inspect::UnpinRequest>,
     ) -> Result<Response<inspect::UnpinResponse>, Status> {
         decide::may_decide(&request)?;
-        let head = self.decider.unpin().await?;
-        Ok(Response::new(inspect::UnpinResponse { version: convert::version(&head) }))
+        let Unpinned { head, nothing } = self.decider.unpin().await?;
+        Ok(Response::new(inspect::UnpinResponse { version: convert::version(&head), nothing }))
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct StatusArgs {
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub(crate) wait: bool,
-    /// With --wait: for how long
+    /// With --wait: for how long; 0s asks once
     #[arg(long, env = "FIRTH_TIMEOUT", value_name = "SPAN", default_value = "60s", value_parser = duration::parse)]
     pub(crate) timeout: Duration,
     /// The API server's count of the version that is meant; without it the newest that the control plane has seen

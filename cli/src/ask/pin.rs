@@ -29,6 +29,7 @@ impl Pin {
 #[derive(Debug, Serialize)]
 pub(super) struct Unpinned {
     version: String,
+    was_pinned: bool,
 }
 
 /// The pin of an answer.
@@ -46,7 +47,7 @@ pub(super) fn view(pin: inspect::Pin) -> Pin {
 
 /// The answer to `firth unpin`.
 pub(super) fn unpinned(answer: inspect::UnpinResponse) -> Unpinned {
-    Unpinned { version: answer.version }
+    Unpinned { version: answer.version, was_pinned: !answer.nothing }
 }
 
 /// For people, one line: `PINNED at 1f3a92c04d7e until ... (rollback: bad canary); 4da065400f66 is not released: 2 resources differ`.
@@ -65,12 +66,23 @@ pub(super) fn text(pin: &Pin) -> String {
 
 /// For people.
 pub(super) fn unpinned_text(answer: &Unpinned) -> String {
-    printable(&format!("unpinned; version {} is offered", answer.version)) + "\n"
+    let what = if answer.was_pinned { "unpinned" } else { "nothing was pinned" };
+    printable(&format!("{what}; version {} is offered", answer.version)) + "\n"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_of_nothing_is_told_from_that_of_a_pin() {
+        let said = |nothing| {
+            let answer = inspect::UnpinResponse { version: "1f3a92c04d7e".to_owned(), nothing };
+            unpinned_text(&unpinned(answer))
+        };
+        assert_eq!(said(false), "unpinned; version 1f3a92c04d7e is offered\n");
+        assert_eq!(said(true), "nothing was pinned; version 1f3a92c04d7e is offered\n");
+    }
 
     #[test]
     fn a_pin_is_one_line() {

@@ -45,16 +45,26 @@ impl From<Outcome> for ExitCode {
 /// # Errors
 /// Where nobody answers, or there is no such object.
 pub(super) async fn answer(args: &StatusArgs) -> anyhow::Result<(String, ExitCode)> {
-    let status = match args.wait {
+    let status = match waits(args) {
         false => {
             let asked = connect(&args.ask).await?.status(request(args)).await;
             given(&args.ask, asked)?.into_inner()
         }
         true => wait(args).await?,
     };
+    if is_uncounted(&status, args.resource_version.as_deref()) {
+        anyhow::bail!(
+            "--resource-version: that control plane reads a folder, where nothing counts versions of objects: ask without it"
+        );
+    }
     let outcome = outcome(&status, args.resource_version.as_deref());
     let view = View::of(status, args.resource_version.as_deref());
     Ok((show(&args.ask, &view, View::text)?, outcome.into()))
+}
+
+/// Whether there is time to wait.
+fn waits(args: &StatusArgs) -> bool {
+    args.wait && !args.timeout.is_zero()
 }
 
 fn request(args: &StatusArgs) -> inspect::StatusRequest {
@@ -101,6 +111,9 @@ async fn follow(args: &StatusArgs, heard: &mut Heard) -> anyhow::Result<inspect:
     let mut answers = given(&args.ask, asked)?.into_inner();
     while let Some(answer) = given(&args.ask, answers.message().await)? {
         let status = answer.status.unwrap_or_default();
+        if is_uncounted(&status, args.resource_version.as_deref()) {
+            return Ok(status);
+        }
         if status.state.is_empty() {
             // It is not there, whatever was said of it before.
             heard.last = Some(None);
@@ -154,6 +167,11 @@ fn outcome(status: &inspect::StatusResponse, wanted: Option<&str>) -> Outcome {
         "rejected" | "held-back" | "refused" => Outcome::Never,
         _ => Outcome::NotYet,
     }
+}
+
+/// Whether the version that is meant can never come.
+fn is_uncounted(status: &inspect::StatusResponse, wanted: Option<&str>) -> bool {
+    status.uncounted && wanted.is_some()
 }
 
 /// Whether waiting longer brings nothing: everybody has it, or all have answered and one of them cannot serve it.
@@ -230,6 +248,29 @@ mod tests {
             Outcome::NotYet,
             "a folder counts nothing"
         );
+    }
+
+    fn args(line: &str) -> StatusArgs {
+        let Command::Ask(Question::Status(args)) = Args::parse_from(line.split(' ')).command else {
+            panic!("a question")
+        };
+        args
+    }
+
+    #[test]
+    fn who_has_no_time_asks_once() {
+        assert!(waits(&args("firth status ingress a/b --wait")));
+        assert!(waits(&args("firth status ingress a/b --wait --timeout 1s")));
+        for line in ["firth status ingress a/b", "firth status ingress a/b --wait --timeout 0s"] {
+            assert!(!waits(&args(line)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_version_that_nobody_counts_is_not_waited_for() {
+        let of_folder = inspect::StatusResponse { uncounted: true, ..status("programmed", "") };
+        assert!(is_uncounted(&of_folder, Some("7")) && !is_uncounted(&of_folder, None));
+        assert!(!is_uncounted(&status("rejected", ""), Some("7")), "one that cannot be read may be mended");
     }
 
     /// Whoever hears nothing knows nothing of an object.

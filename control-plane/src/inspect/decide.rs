@@ -15,7 +15,7 @@ use tonic::{Request, Status};
 
 use super::{convert, pick};
 use crate::event::{PinChange, PinRefused, PinRequest};
-use crate::pin::{How, Pin};
+use crate::pin::{How, NOTE_MAX, Pin};
 use crate::serve::door::Caller;
 use crate::store::{Head, Published};
 
@@ -45,6 +45,15 @@ pub(super) struct Asked {
     pub(super) replace: bool,
 }
 
+/// What came of an `Unpin`.
+#[derive(Debug)]
+pub(super) struct Unpinned {
+    /// What is offered now.
+    pub(super) head: Arc<Head>,
+    /// Nothing was on record.
+    pub(super) nothing: bool,
+}
+
 impl Decider {
     pub(super) fn new(published: Published, pins: mpsc::Sender<PinRequest>) -> Self {
         Self { published, pins }
@@ -53,6 +62,11 @@ impl Decider {
     /// Pins a version.
     pub(super) async fn pin(&self, asked: Asked) -> Result<inspect::Pin, Status> {
         let lasts = span(asked.lasts)?;
+        let length = asked.note.chars().count();
+        if length > NOTE_MAX {
+            let reason = format!("expected a note of at most {NOTE_MAX} characters, got {length}");
+            return Err(Status::invalid_argument(reason));
+        }
         let head = self.published.head();
         if !head.is_ready() {
             return Err(Status::unavailable("nothing is offered yet: this replica is starting"));
@@ -87,14 +101,15 @@ impl Decider {
 
     /// Ends the pin that this replica knows of: one that cannot be read or is not in force yet, too, and none that somebody
     /// put on record a moment ago. What is offered then.
-    pub(super) async fn unpin(&self) -> Result<Arc<Head>, Status> {
+    pub(super) async fn unpin(&self) -> Result<Unpinned, Status> {
         let revision = self.published.head().on_record.clone();
         self.decide(PinChange::Erase { revision: revision.clone() }).await?;
         let is_over = |head: &Head| match &revision {
             None => true,
             ended => head.on_record != *ended && head.pin.as_ref().map(|pin| &pin.revision) != ended.as_ref(),
         };
-        self.wait(is_over, "this replica has not heard of its end").await
+        let head = self.wait(is_over, "this replica has not heard of its end").await?;
+        Ok(Unpinned { head, nothing: revision.is_none() })
     }
 
     async fn decide(&self, change: PinChange) -> Result<Arc<str>, Status> {

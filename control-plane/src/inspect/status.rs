@@ -56,6 +56,7 @@ impl Inspect {
         let own = self.share_object(&extent, &head, clock::now());
         let mut answer = count(Fleet::of(own, others.to_vec(), !self.peers.is_none()));
         answer.object = object.to_string();
+        answer.uncounted = !self.is_counted;
         answer.deleted = placed.is_none();
         if let Some(placed) = &placed {
             answer.resource_version = placed.made.resource_version.to_string();
@@ -172,8 +173,11 @@ impl Watcher {
             let status = status.map_err(|status| status.message().to_owned());
             if self.last.as_ref() != Some(&status) {
                 self.last = Some(status.clone());
-                let absent =
-                    || inspect::StatusResponse { object: self.object.to_string(), ..Default::default() };
+                let absent = || inspect::StatusResponse {
+                    object: self.object.to_string(),
+                    uncounted: !self.inspect.is_counted,
+                    ..Default::default()
+                };
                 return Some(status.unwrap_or_else(|_| absent()));
             }
             tokio::select! {

@@ -423,7 +423,13 @@ async fn a_rollback_is_on_record_before_it_is_answered_and_shown_everywhere() {
     let decider = bench.inspect.decider.clone();
     let answer = spawn(async move { decider.unpin().await });
     assert_eq!(bench.obey("").await, PinChange::Erase { revision: Some("7".into()) });
-    assert_eq!(answer.await.unwrap().unwrap().config.root.short(), history[0].version);
+    let ended = answer.await.unwrap().unwrap();
+    assert_eq!((ended.head.config.root.short(), ended.nothing), (history[0].version.clone(), false));
+
+    let decider = bench.inspect.decider.clone();
+    let answer = spawn(async move { decider.unpin().await });
+    assert_eq!(bench.obey("").await, PinChange::Erase { revision: None });
+    assert!(answer.await.unwrap().unwrap().nothing, "it was over");
 }
 
 #[tokio::test]
@@ -446,6 +452,10 @@ async fn what_cannot_be_decided_is_said() {
         let lasts = Some(prost_types::Duration { seconds, nanos: 0 });
         assert_eq!(refused(Asked { lasts, ..asked(older) }).await.code(), InvalidArgument);
     }
+    // An operator's reason is kept whole, or they are told.
+    let status = refused(Asked { note: "ä".repeat(201), ..asked(older) }).await;
+    assert_eq!(status.code(), InvalidArgument);
+    assert!(status.message().contains("at most 200 characters, got 201"), "{}", status.message());
 
     // Somebody else was quicker.
     let (decider, version) = (bench.inspect.decider.clone(), older.clone());
@@ -488,7 +498,7 @@ async fn what_is_on_record_and_not_in_force_can_be_ended_and_what_was_not_seen_c
         let answer = spawn(async move { decider.unpin().await });
         let revision = expected.map(Arc::from);
         assert_eq!(bench.obey("").await, PinChange::Erase { revision });
-        assert!(answer.await.unwrap().unwrap().on_record.is_none());
+        assert!(answer.await.unwrap().unwrap().head.on_record.is_none());
     }
 }
 
