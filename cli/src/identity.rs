@@ -41,6 +41,17 @@ pub(crate) enum NobodyError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Something else is where a folder should be.
+    #[error("{}: expected the folder that `firth login` or `firth up` writes, got a file", .0.display())]
+    NoFolder(PathBuf),
+    /// A folder that cannot be written.
+    #[error("{}: it cannot be written: {reason}", path.display())]
+    Unwritten {
+        /// Which.
+        path: PathBuf,
+        /// Why: part of what is said, and so no source, which is said behind it.
+        reason: io::Error,
+    },
     /// No place for files.
     #[error("there is no home folder to keep an identity in: say --identity DIR")]
     Homeless,
@@ -129,6 +140,7 @@ impl Somebody {
     /// # Errors
     /// Where nobody is in it, or nobody any more.
     pub(crate) fn read(folder: &Path, now: SystemTime) -> Result<Self, NobodyError> {
+        no_file(folder)?;
         let [roots, chain, key] = FILES.map(|name| folder.join(name));
         let bad = |path: &Path, reason: String| NobodyError::File { path: path.to_owned(), reason };
         let bytes = |path: &Path| fs::read(path).map_err(|error| bad(path, error.to_string()));
@@ -176,13 +188,14 @@ impl Somebody {
     /// As [`Self::write`], for `firth login`.
     ///
     /// # Errors
-    /// The system's.
-    pub(crate) fn write_for_login(&self, folder: &Path) -> io::Result<()> {
-        match fs::remove_file(folder.join(BY_UP)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        self.write(folder)
+    /// The system's, with its place.
+    pub(crate) fn write_for_login(&self, folder: &Path) -> Result<(), NobodyError> {
+        no_file(folder)?;
+        let written = match fs::remove_file(folder.join(BY_UP)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => self.write(folder),
+        };
+        written.map_err(|reason| NobodyError::Unwritten { path: folder.to_owned(), reason })
     }
 
     /// Who it is.
@@ -205,6 +218,15 @@ impl Somebody {
     pub(crate) fn connector(&self) -> Result<Connector, NobodyError> {
         Ok(tls::client(&Trust::Roots(self.roots.clone()), Some(&self.credentials))?.into())
     }
+}
+
+/// Refuses a file in the place of a folder: `--identity cert.pem` is what other tools take.
+///
+/// # Errors
+/// Where there is one.
+pub(crate) fn no_file(folder: &Path) -> Result<(), NobodyError> {
+    let is_other = fs::metadata(folder).is_ok_and(|it| !it.is_dir());
+    if is_other { Err(NobodyError::NoFolder(folder.to_owned())) } else { Ok(()) }
 }
 
 /// What to type for grpcurl.
@@ -259,5 +281,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let error = Somebody::read(dir.path(), SystemTime::UNIX_EPOCH).unwrap_err().to_string();
         assert!(error.contains("ca.pem") && error.contains("firth login"), "{error}");
+        let file = dir.path().join("cert.pem");
+        fs::write(&file, "x").unwrap();
+        let named = format!("{}: expected the folder that `firth login`", file.display());
+        let read = Somebody::read(&file, SystemTime::UNIX_EPOCH).unwrap_err().to_string();
+        let written = Somebody::made_up().write_for_login(&file).unwrap_err().to_string();
+        for error in [read, written] {
+            assert!(error.starts_with(&named) && error.ends_with("got a file"), "{error}");
+        }
+        let below = Path::new("/proc/firth/me");
+        let error = Somebody::made_up().write_for_login(below).unwrap_err().to_string();
+        assert!(error.starts_with("/proc/firth/me: it cannot be written: "), "{error}");
     }
 }

@@ -24,6 +24,8 @@ const TOKEN: Duration = Duration::from_secs(60);
 pub(crate) fn run(args: &LoginArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let folder = identity::folder(args.identity.as_deref(), &args.server)?;
+    // Before anybody is asked: a join token serves once.
+    identity::no_file(&folder)?;
     let somebody = runtime.block_on(async {
         let (trust, proof) = proof(args).await?;
         anyhow::Ok(Somebody::enrol(&args.server, &trust, &args.group, proof).await?)
