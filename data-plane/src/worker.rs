@@ -5,6 +5,7 @@
 
 mod lot;
 mod open;
+mod pace;
 mod streams;
 
 use std::cell::{Cell, RefCell};
@@ -41,6 +42,7 @@ use crate::tcp;
 use crate::tls::backends::Backends;
 use lot::Lot;
 use open::{Open, Place};
+use pace::Pace;
 use streams::Streams;
 
 /// Idle connections that make room at a time.
@@ -273,11 +275,18 @@ struct Entry {
 
 /// Accepts until aborted. No error ends it.
 async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, entry: Entry) {
+    let mut pace = Pace::default();
     loop {
         let (stream, address) = next(&worker, &socket).await;
         if worker.is_full() {
             // Those that were let in just before have not said yet that they are idle.
             tokio::task::yield_now().await;
+        }
+        if pace.take() {
+            let begun = shared::clock::now();
+            // Meanwhile the runtime hears of this one, too: whether it has gone again, as who waited for long has.
+            tokio::task::yield_now().await;
+            pace.turned(shared::clock::now().duration_since(begun));
         }
         admit(&worker, stream, address, &entry);
     }

@@ -39,6 +39,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "upstream/send.rs",
         "upstream/tally.rs",
         "worker.rs",
+        "worker/pace.rs",
     ],
     rows: ROWS,
     others: OTHERS,
@@ -72,6 +73,11 @@ const ROWS: &[Row] = &[
             "few_descriptors_have_a_small_reserve_and_a_process_without_one_is_never_short",
             "the_reserve_is_used_first_then_room_is_made_and_waited_for",
         ],
+    ),
+    Row(
+        "connections that are taken before those that are there have their turn",
+        &["worker::pace::MOST", "worker::pace::TURN"],
+        &["as_many_are_taken_as_a_short_turn_has_time_for"],
     ),
     Row("an accept that fails", &["listen::PAUSE"], &["only_shortage_pauses"]),
     Row(

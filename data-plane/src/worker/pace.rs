@@ -1,0 +1,73 @@
+//! How many connections a listener takes before those that are there have their turn.
+//!
+//! Whoever stands in the kernel's queue costs nothing yet. Were all of them taken as soon as they come, a worker that is asked
+//! more than it can do would begin with everybody and finish with nobody before they lose patience. nginx takes one in each
+//! turn of its loop; here as many as a short turn has time for.
+//!
+//! **Invariant:** without I/O and without a clock.
+
+use std::time::Duration;
+
+/// A turn of the worker's loop is to be no longer than this while somebody stands in the queue.
+const TURN: Duration = Duration::from_millis(5);
+
+/// Connections in a turn, at most.
+const MOST: u32 = 64;
+
+/// How many connections may be taken in a turn, and how many were.
+#[derive(Debug)]
+pub(super) struct Pace {
+    allowed: u32,
+    taken: u32,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { allowed: MOST, taken: 0 }
+    }
+}
+
+impl Pace {
+    /// One was taken. Gives whether the others are to have their turn now.
+    pub(super) fn take(&mut self) -> bool {
+        self.taken += 1;
+        self.taken >= self.allowed
+    }
+
+    /// The others have had their turn, which took so long.
+    pub(super) fn turned(&mut self, took: Duration) {
+        self.taken = 0;
+        self.allowed = if took > TURN { (self.allowed / 2).max(1) } else { (self.allowed * 2).min(MOST) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(1);
+    const LONG: Duration = Duration::from_millis(50);
+
+    /// Connections that are taken before the others have their turn.
+    fn taken(pace: &mut Pace) -> u32 {
+        (1..).find(|_| pace.take()).unwrap_or_default()
+    }
+
+    #[test]
+    fn as_many_are_taken_as_a_short_turn_has_time_for() {
+        let mut pace = Pace::default();
+        assert_eq!(taken(&mut pace), MOST, "a burst is taken at once");
+        let long = [32, 16, 8, 4, 2, 1, 1].map(|_| {
+            pace.turned(LONG);
+            taken(&mut pace)
+        });
+        assert_eq!(long, [32, 16, 8, 4, 2, 1, 1], "one in a turn is never refused");
+        let short = [(); 8].map(|()| {
+            pace.turned(SHORT);
+            taken(&mut pace)
+        });
+        assert_eq!(short, [2, 4, 8, 16, 32, 64, 64, 64]);
+        pace.turned(TURN);
+        assert_eq!(taken(&mut pace), MOST);
+    }
+}
