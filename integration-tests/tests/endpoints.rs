@@ -15,7 +15,7 @@ use std::time::Duration;
 use integration_tests::client::{self, Connection, tls};
 use integration_tests::objects::{self, Edit};
 use integration_tests::origin::Script;
-use integration_tests::process::Process;
+use integration_tests::process::{Process, Signal};
 use integration_tests::site::{NAMESPACE, ingress};
 use integration_tests::{DataPlane, FolderSite, Origin, Question, Traffic, eventually};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
@@ -170,6 +170,34 @@ async fn clients_that_go_at_any_moment_leave_nothing_behind() {
     assert!(origin.seen().iter().all(|seen| seen.method == "GET"), "no half of a body went anywhere");
     assert_eq!(counted(&site.proxy, "firth_panics").await, 0.0);
     traffic.stop().await.assert_clean();
+}
+
+/// F17, F13: who goes before there was time for its request costs nobody anything. While a proxy is asked more than it can, most
+/// of what it finds are such.
+#[tokio::test]
+async fn a_request_whose_client_has_gone_is_sent_to_nobody() {
+    const GONE: usize = 20;
+    let mut site = FolderSite::start(&[]).await;
+    let origin = site.origin("one").await;
+    site.route("web", HOST, &origin).await;
+    let mut clients = Vec::new();
+    for _ in 0..GONE {
+        let mut client = Connection::open(site.proxy.http()).await.unwrap();
+        assert_eq!(client.get(HOST, "/").await.unwrap().status, 200);
+        clients.push(client);
+    }
+    site.proxy.process().signal(Signal::Stop);
+    for mut client in clients {
+        client.send(format!("GET /gone HTTP/1.1\r\nHost: {HOST}\r\n\r\n")).await.unwrap();
+    }
+    site.proxy.process().signal(Signal::Cont);
+    eventually("they were found to have gone", || async {
+        let gone = counted(&site.proxy, "firth_requests_abandoned").await;
+        if gone >= GONE as f64 { Ok(()) } else { Err(gone) }
+    })
+    .await;
+    assert!(origin.seen().iter().all(|seen| seen.target == "/"), "{:?}", origin.seen());
+    assert_eq!(client::get(site.proxy.http(), HOST, "/").await.unwrap().status, 200);
 }
 
 /// How many files a process has open. Whoever may not look into the folder is told its size (Linux 6.2).

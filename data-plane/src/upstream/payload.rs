@@ -174,6 +174,11 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         self.client().poll_gone(cx)
     }
 
+    /// Whether the client is known to have gone; asked after the end of the body.
+    pub(crate) async fn is_gone(&mut self) -> bool {
+        poll_fn(|cx| Poll::Ready(self.poll_gone(cx).is_ready())).await
+    }
+
     /// Ready when the client takes answers.
     pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.client().poll_room(cx)

@@ -126,6 +126,9 @@ async fn attempt<B: RequestBody>(
     let mut fresh = false;
     let mut passed_by = 0;
     loop {
+        if payload.is_kept() && payload.is_gone().await {
+            return Err(Kind::ClientGone.into());
+        }
         let picked = pick(server, cell, (session.as_mut(), *turn), &mut tried);
         let Some(endpoint) = picked else {
             // A client that changes its endpoint has none left to change to: 502, whatever failed before (balancing.md 7).
