@@ -119,6 +119,8 @@ pub struct Writer {
     unclaimed: Option<Arc<PathEntry>>,
     generation: u64,
     retired: Retired,
+    /// The table from which on nobody needs the secrets that the last full sync lacked.
+    settles: Option<u64>,
     config: Config,
     cells: Cells,
     secrets: Secrets,
@@ -156,6 +158,7 @@ impl Writer {
             unclaimed: None,
             generation: 0,
             retired: Retired::default(),
+            settles: None,
             config: Config::default(),
             cells: Cells::new(Arc::clone(&counters)),
             secrets: Secrets::new(Arc::clone(&counters)),
@@ -228,11 +231,12 @@ impl Writer {
         self.apply(self.live_after(up, removed));
     }
 
-    /// The CONFIG that belongs to the last full sync of LIVE is applied: what that sync lacked is out of use.
+    /// The CONFIG that belongs to the last full sync of LIVE is applied: what that sync lacked is out of use, with the last
+    /// reader of a table from before.
     pub fn settle(&mut self) {
         self.cells.settle();
-        self.secrets.settle();
-        self.materials.settle();
+        self.settles = Some(self.generation);
+        self.collect();
     }
 
     /// Drops old tables that no reader looks at any more, and what only they named. Cheap when there is nothing to do;
@@ -240,6 +244,11 @@ impl Writer {
     pub fn collect(&mut self) {
         self.retired.collect(&self.tables);
         self.counters.tables_retired.store(self.retired.len() as u64, Ordering::Relaxed);
+        if self.settles.is_some_and(|table| table <= self.tables.oldest_seen()) {
+            self.settles = None;
+            self.secrets.settle();
+            self.materials.settle();
+        }
         self.cells.sweep();
         self.secrets.sweep();
         self.materials.sweep();

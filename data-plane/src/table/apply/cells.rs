@@ -149,12 +149,21 @@ impl Cells {
         }
     }
 
-    /// Slices that a full sync lacked go out of use.
+    /// Slices that a full sync lacked go out of use. Those of a Service that only older tables name are in use for as long as
+    /// one of those is: a request that has found its way by it is about to ask for an endpoint.
     pub(super) fn settle(&mut self) {
         for key in std::mem::take(&mut self.absent) {
-            self.forget(&key);
+            if !self.is_leaving(&key) {
+                self.forget(&key);
+            }
         }
         self.flush();
+    }
+
+    /// Whether older tables name a slice's Service, and the newest does not.
+    fn is_leaving(&self, slice: &Arc<str>) -> bool {
+        let backends = self.service_of.get(slice).and_then(|service| self.by_service.get(service));
+        backends.is_some_and(|backends| backends.iter().all(|backend| self.leaving.contains(backend)))
     }
 
     /// Fills the cells of Services whose slices changed.

@@ -268,6 +268,38 @@ fn a_full_sync_keeps_in_use_what_it_lacks_until_its_config() {
     assert!(endpoints(&writer, "a.test").is_empty());
 }
 
+/// A worker has found a request's backend and is given no time; meanwhile the full sync of another control plane is applied,
+/// by which the host leads elsewhere and has another certificate.
+#[test]
+fn what_a_full_sync_lacks_is_in_use_for_who_looks_at_an_older_table() {
+    let mut writer = two_hosts();
+    let shown = |secret: &str| host("a.test", Some(&[secret]));
+    let of_a = |secret: &str| entry(secret, Resource::Certificate(certificate(&["a.test"])));
+    writer.apply_config(vec![shown("ns/before")], &[]);
+    writer.apply_live(vec![of_a("ns/before"), of_a("ns/now"), slice("ns/e3", "ns/s2", &[3])], &[]);
+    let mut reader = writer.tables().reader();
+    reader.load();
+    let (table, found) = (writer.tables().current(), action(&writer, "a.test").unwrap());
+
+    let brought = ["ns/e2", "ns/now"];
+    writer.apply(writer.live_of(Vec::new(), |key| brought.contains(&&*key.key)));
+    writer.apply_config(
+        vec![route("ingress/ns/i/a.test", &[("/", "ns/s2/80")]), shown("ns/now")],
+        &[unreferred(Kind::Backend, "ns/s1/80")],
+    );
+    writer.settle();
+    assert_eq!(endpoints(&writer, "a.test"), [2], "one that stays loses what the sync lacked");
+    assert_eq!(found.endpoints().list.len(), 1, "the request is about to ask for one");
+    assert!(table.certificate(Some("a.test")).is_some(), "and a handshake for its certificate");
+    reader.load();
+    writer.collect();
+    assert_eq!(found.endpoints().list.len(), 1, "a request may read its body first");
+    assert!(table.certificate(Some("a.test")).is_none());
+    drop((found, table));
+    writer.collect();
+    assert!(!writer.cells.serves("ns/e1"), "nothing is kept");
+}
+
 #[test]
 fn a_refused_resource_keeps_its_last_good() {
     let mut writer = two_hosts();
