@@ -54,7 +54,9 @@ fn problems(faults: &[(&str, &str)]) -> Problems {
 
 fn connect(registry: &Arc<Registry>, id: &str) -> Seat {
     let hello = Hello { node: id.into(), ..Hello::of(id) };
-    registry.enter(&hello, Claim::random(), "", clock::wall()).unwrap()
+    let seat = registry.enter(&hello, Claim::random(), "", clock::wall()).unwrap();
+    seat.update(&Standing::default(), &Standing::default(), clock::wall());
+    seat
 }
 
 /// The proxy refuses this, each in this version.

@@ -88,7 +88,9 @@ impl Bench {
 
 pub(super) fn proxy(registry: &Arc<Registry>, id: &str) -> crate::serve::registry::Seat {
     let hello = Hello { node: "node-1".into(), group: "default".to_owned(), ..Hello::of(id) };
-    registry.enter(&hello, Claim::random(), "127.0.0.1:1", clock::wall()).unwrap()
+    let seat = registry.enter(&hello, Claim::random(), "127.0.0.1:1", clock::wall()).unwrap();
+    seat.update(&Standing::default(), &Standing::default(), clock::wall());
+    seat
 }
 
 fn standing(head: &Head, lane: Lane) -> Standing {

@@ -99,6 +99,8 @@ pub struct Proxy {
     pub live: Standing,
     /// It has no stream; what it has acknowledged was true when it had one.
     pub silence: Option<Silence>,
+    /// Whether what it has acknowledged is known: between its Hello and that nobody is told of it.
+    is_known: bool,
     claim: Claim,
     stream: u64,
     replaced: Arc<Notify>,
@@ -147,6 +149,13 @@ impl Proxy {
     /// Since when it has been so.
     pub fn silent_since(&self) -> Option<Instant> {
         self.silence.filter(|silence| silence.parting != Parting::Moved).map(|silence| silence.since)
+    }
+
+    /// Until it says more, the same process has acknowledged what it had.
+    fn follow(&mut self, before: &Self) {
+        self.config = before.config.clone();
+        self.live = before.live.clone();
+        self.is_known |= before.is_known;
     }
 
     /// Whether it has a stream, and that is here.
@@ -216,7 +225,8 @@ impl Registry {
         }
     }
 
-    /// Takes in a proxy, whose next stream shows `claim`. One that has the same id is told that it was replaced, if it is
+    /// Takes in a proxy, whose next stream shows `claim`. It is listed from its first [`Seat::update`] on: one that comes from
+    /// another replica would seem to lack what it has, to whoever asks just then. One that has the same id is told that it was replaced, if it is
     /// the same proxy's: who merely knows an id, from a list of proxies perhaps, neither ends the stream of the proxy that
     /// has it nor answers in its name. A stream whose proxy is gone without a word ends within 20 s, by its keep-alive; the
     /// place of a silent proxy is free.
@@ -232,7 +242,7 @@ impl Registry {
     ) -> Result<Seat, Taken> {
         let stream = self.streams.fetch_add(1, Ordering::Relaxed);
         let replaced = Arc::new(Notify::new());
-        let proxy = Proxy {
+        let mut proxy = Proxy {
             id: Arc::clone(&hello.id),
             node: Arc::clone(&hello.node),
             zone: Arc::clone(&hello.zone),
@@ -244,21 +254,28 @@ impl Registry {
             config: Standing::default(),
             live: Standing::default(),
             silence: None,
+            is_known: false,
             claim,
             stream,
             replaced: Arc::clone(&replaced),
         };
         self.begun.get_or_init(clock::now);
-        self.forget_before(&proxy);
+        // In whose place it comes was counted, and it is too.
+        proxy.is_known = self.forget_before(&proxy);
         match self.proxies.entry(Arc::clone(&hello.id)) {
             Entry::Vacant(free) => {
                 free.insert(proxy);
             }
-            Entry::Occupied(mut before) if !before.get().is_here() => {
-                before.insert(proxy);
+            Entry::Occupied(before) if before.get().is_here() && hello.claim != Some(before.get().claim) => {
+                return Err(Taken);
             }
-            Entry::Occupied(before) if hello.claim != Some(before.get().claim) => return Err(Taken),
-            Entry::Occupied(mut before) => before.insert(proxy).replaced.notify_one(),
+            Entry::Occupied(mut before) => {
+                proxy.follow(before.get());
+                let before = before.insert(proxy);
+                if before.is_here() {
+                    before.replaced.notify_one();
+                }
+            }
         }
         self.touch();
         Ok(Seat {
@@ -272,7 +289,8 @@ impl Registry {
 
     /// The proxies by id.
     pub fn list(&self) -> Vec<Proxy> {
-        let mut proxies: Vec<_> = self.proxies.iter().map(|proxy| proxy.clone()).collect();
+        let mut proxies = Vec::new();
+        self.visit(|proxy| proxies.push(proxy.clone()));
         proxies.sort_unstable_by(|a, b| a.id.cmp(&b.id));
         proxies
     }
@@ -288,7 +306,7 @@ impl Registry {
 
     /// Looks at each proxy, silent ones too, in no order.
     pub fn visit(&self, mut look: impl FnMut(&Proxy)) {
-        self.proxies.iter().for_each(|proxy| look(&proxy));
+        self.proxies.iter().filter(|proxy| proxy.is_known).for_each(|proxy| look(&proxy));
     }
 
     /// Whether all proxies that were connected to a process before have had the time to come back.
@@ -370,10 +388,10 @@ impl Registry {
     }
 
     /// A new process of a name takes the place of the silent one that had it, as in a pod, where there is one at a time. Where
-    /// another one of that name is connected nobody knows which of them began again.
-    fn forget_before(&self, proxy: &Proxy) {
+    /// another one of that name is connected nobody knows which of them began again. Gives whether it took a place.
+    fn forget_before(&self, proxy: &Proxy) -> bool {
         if !self.has_silent.load(Ordering::Relaxed) {
-            return;
+            return false;
         }
         let is_namesake = |other: &Proxy| other.name() == proxy.name() && other.node == proxy.node;
         let mut silent = Vec::new();
@@ -382,7 +400,7 @@ impl Registry {
                 true => silent.push(Arc::clone(&other.id)),
                 false => {
                     self.missed().is_back(&proxy.id);
-                    return;
+                    return false;
                 }
             }
         }
@@ -392,10 +410,11 @@ impl Registry {
             [] if is_new => missed.is_replaced(&proxy.id, &proxy.node),
             [id] => {
                 drop(missed);
-                self.proxies.remove_if(id, |_, proxy| proxy.is_silent());
+                return self.proxies.remove_if(id, |_, proxy| proxy.is_silent()).is_some();
             }
             _ => {}
         }
+        false
     }
 
     /// Number of connected proxies.
@@ -427,6 +446,7 @@ impl Seat {
         {
             proxy.config = config.clone();
             proxy.live = live.clone();
+            proxy.is_known = true;
             proxy.heard = now;
             proxy.last = clock::now();
         }
@@ -458,6 +478,7 @@ impl Drop for Seat {
             && proxy.stream == self.stream
         {
             proxy.silence = Some(Silence { since: clock::now(), parting: self.parting });
+            proxy.is_known = true;
         }
         self.registry.touch();
     }

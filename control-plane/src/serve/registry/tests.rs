@@ -23,6 +23,7 @@ async fn a_second_stream_of_the_same_proxy_replaces_the_first() {
     let second = registry.enter(&hello("a", Some(one)), two, "2", now).unwrap();
     first.replaced().await;
     drop(first);
+    second.update(&Standing::default(), &Standing::default(), now);
     assert_eq!(&*registry.list()[0].address, "2", "the second one stays");
     drop(second);
     assert_eq!(registry.len(), 0);
@@ -37,6 +38,7 @@ async fn who_only_knows_an_id_changes_nothing() {
     for claim in [None, Some(two)] {
         assert_eq!(registry.enter(&hello("a", claim), three, "2", now).err(), Some(Taken));
     }
+    first.update(&Standing::default(), &Standing::default(), now);
     assert_eq!(&*registry.list()[0].address, "1");
     let replaced = tokio::time::timeout(Duration::ZERO, first.replaced()).await;
     assert!(replaced.is_err(), "nobody told it to go");
@@ -44,8 +46,38 @@ async fn who_only_knows_an_id_changes_nothing() {
     assert!(registry.enter(&hello("a", Some(two)), three, "2", now).is_ok(), "the id is free");
 }
 
+/// A proxy that has said what it has.
 fn enter(registry: &Arc<Registry>, id: &str) -> Seat {
-    registry.enter(&hello(id, None), Claim::random(), "1", clock::wall()).unwrap()
+    let seat = registry.enter(&hello(id, None), Claim::random(), "1", clock::wall()).unwrap();
+    seat.update(&Standing::default(), &Standing::default(), clock::wall());
+    seat
+}
+
+/// Two threads: one takes a proxy in and reads what it has, the other tells somebody just then.
+#[test]
+fn nobody_is_told_of_a_proxy_before_it_is_known_what_it_has() {
+    let registry = Arc::new(Registry::default());
+    let come =
+        |id: &str, claim| registry.enter(&hello(id, claim), Claim([7; 16]), "1", clock::wall()).unwrap();
+    let standing = Standing { root: Some(Root([1; 16])), ..Standing::default() };
+    let arrived = come("a-1", None);
+    assert!(registry.list().is_empty(), "it comes from another replica, which tells of it");
+    arrived.update(&standing, &standing, clock::wall());
+    assert_eq!(registry.list()[0].config.root, standing.root);
+    // Its next stream, and the one after a cut: it has what it had.
+    let again = come("a-1", Some(Claim([7; 16])));
+    assert_eq!(registry.list()[0].config.root, standing.root);
+    drop((arrived, again));
+    let _back = come("a-1", None);
+    assert_eq!(registry.list()[0].live.root, standing.root);
+    // A new process is not left out for a moment where the one before was counted.
+    drop(enter(&registry, "b-1"));
+    let _new = come("b-2", None);
+    assert_eq!(ids(&registry).len(), 2);
+    assert_eq!(registry.list()[1].config.root, None);
+    // One whose first word ends its stream is silent.
+    drop(come("c-1", None));
+    assert_eq!(ids(&registry)[2], ("c-1".to_owned(), true));
 }
 
 fn ids(registry: &Registry) -> Vec<(String, bool)> {
@@ -305,7 +337,8 @@ fn a_stream_that_was_replaced_says_nothing_more_of_its_proxy() {
     let registry = Arc::new(Registry::default());
     let [one, two] = [Claim::random(), Claim::random()];
     let first = registry.enter(&hello("a", None), one, "1", clock::wall()).unwrap();
-    let _second = registry.enter(&hello("a", Some(one)), two, "2", clock::wall()).unwrap();
+    let second = registry.enter(&hello("a", Some(one)), two, "2", clock::wall()).unwrap();
+    second.update(&Standing::default(), &Standing::default(), clock::wall());
     let late = Standing { root: Some(Root([9; 16])), ..Standing::default() };
     first.update(&late, &late, clock::wall());
     assert_eq!(registry.list()[0].config.root, None);
@@ -318,7 +351,9 @@ fn a_namesake_on_another_node_is_somebody_else() {
     let registry = Arc::new(Registry::default());
     let elsewhere = |id: &str| {
         let hello = Hello { node: "other".into(), ..hello(id, None) };
-        registry.enter(&hello, Claim::random(), "1", clock::wall()).unwrap()
+        let seat = registry.enter(&hello, Claim::random(), "1", clock::wall()).unwrap();
+        seat.update(&Standing::default(), &Standing::default(), clock::wall());
+        seat
     };
     drop(enter(&registry, "pod-x-1"));
     let there = elsewhere("pod-x-2");
