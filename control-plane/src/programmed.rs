@@ -95,7 +95,11 @@ impl<'a> Extent<'a> {
             }
             ObjectKind::Service => {
                 let under = self.under();
+                let is_own = |key: &ResourceKey| key.kind == Kind::Backend && key.key.starts_with(&under);
+                // What is offered of it or was, and what is compiled alone: that of one that came after the pin did.
                 config.changes(Kind::Backend, &under).any(|(key, _)| differs(key.clone()))
+                    || (config.snapshot.root() != compiled.root()
+                        && compiled.iter().any(|entry| is_own(&entry.key) && differs(entry.key.clone())))
             }
             // LIVE is never pinned.
             _ => false,

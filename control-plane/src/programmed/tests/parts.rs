@@ -140,6 +140,19 @@ fn what_a_pin_keeps_back_is_told_to_whom_it_is_of() {
     }
 }
 
+/// Nothing of it is offered, or ever was.
+#[test]
+fn what_came_after_a_pin_did_is_kept_back_too() {
+    let mut plane = Plane::new();
+    let config = plane.published.head().config.snapshot.clone();
+    let lasts = std::time::Duration::from_secs(60);
+    let pin = Arc::new(Pin::new(How::Pin, config.root(), config, clock::wall(), lasts, ""));
+    plane.put(&[(Kind::Backend, "default/s10/80")], 1, Some(&pin));
+    // The Ingress that names it, too.
+    let expected = [false, true, false, true, false, false];
+    assert_eq!(plane.all(|extent| extent.is_held_back()), expected);
+}
+
 /// Two replicas speak of the same where all of it is the same.
 #[test]
 fn the_digest_of_an_object_is_over_each_of_its_parts() {
