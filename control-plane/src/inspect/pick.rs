@@ -1,5 +1,6 @@
 //! Which kind, version and resource somebody means. What does not exist is answered with its name.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use shared::entry::Entry;
@@ -156,8 +157,9 @@ const NAMED: usize = 10;
 
 /// That a version is not there, and what is.
 fn absent(head: &Head, digits: &str) -> String {
-    let mut roots: Vec<_> = head.history.newest_first().map(|version| version.root.short()).collect();
-    roots.dedup();
+    let mut seen = HashSet::new();
+    let versions = head.history.newest_first().filter(|version| seen.insert(version.root));
+    let mut roots: Vec<_> = versions.map(|version| version.root.short()).collect();
     let more = roots.len().saturating_sub(NAMED);
     roots.truncate(NAMED);
     let there = match (roots.is_empty(), more) {

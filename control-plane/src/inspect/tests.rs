@@ -164,6 +164,19 @@ async fn old_versions_are_found_by_their_digits() {
     }
 }
 
+/// One that came back is in the history as often as it was offered.
+#[tokio::test]
+async fn a_version_is_named_once_to_who_asks_for_one_that_is_not_there() {
+    let mut bench = bench();
+    for denied in ["one", "two", "one", "two", "one"] {
+        bench.host(denied);
+    }
+    let said = bench.get("host", "a.test", "000000000000").await.unwrap_err();
+    let history = bench.history().await;
+    let [newest, older] = [&history[0].version, &history[1].version];
+    assert!(said.message().ends_with(&format!("it has {newest}, {older}")), "{}", said.message());
+}
+
 #[tokio::test]
 async fn resources_are_listed_by_kind_and_key() {
     let mut bench = bench();
