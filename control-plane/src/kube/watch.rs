@@ -31,6 +31,9 @@ const STREAM_SILENCE: Duration = Duration::from_secs(10);
 const STREAMED_LIST: Duration = Duration::from_secs(120);
 /// How often the newest revision is asked for.
 const PROBE: Duration = Duration::from_secs(60);
+/// A watch that says nothing for so long, though there is something to say, leads nowhere. Bookmarks of a server come each 60 s or a little
+/// more, and so does a probe: what is older than the probe before may be as old as one bookmark.
+const SILENCE: Duration = Duration::from_secs(90);
 /// A watch that after this long has not reached the newest revision of then lags: bookmarks come about every minute.
 /// Doubled each time that did not help: a store may be slow to tell the API server how far it is.
 const LAG: Duration = Duration::from_secs(120);
@@ -429,7 +432,11 @@ impl<T> Watch<T> {
         }
         // Bookmarks come about every minute, and a connection that leads nowhere any more says nothing either.
         let is_silent = self.probed[1].is_some_and(|before| self.heard < before);
-        if is_silent && newest > self.highest {
+        let over = self.heard + SILENCE;
+        if is_silent && newest > self.highest && now < over {
+            // Asked again then, lest it is noticed later than two probes after it fell silent.
+            self.probe_at = Some(over);
+        } else if is_silent && newest > self.highest {
             said.push(Said::Warning(format!(
                 "a watch at {} says nothing and the server is at {newest}: it is opened anew",
                 self.highest

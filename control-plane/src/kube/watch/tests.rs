@@ -415,6 +415,33 @@ fn a_watch_that_says_nothing_is_opened_anew_at_the_next_probe() {
     assert_eq!(probe(&mut watch, second, 9), Todo::Read, "it speaks");
 }
 
+/// A server's bookmarks come each 60 s and a little more, and a probe just before one finds the last one older than the probe before.
+#[test]
+fn a_bookmark_that_comes_a_little_later_than_a_probe_is_waited_for() {
+    let began = clock::now();
+    let late = Duration::from_millis(30);
+    for comes in [true, false] {
+        let mut watch = Watch::new(false, began);
+        watch.on(Heard::Opened, began);
+        watch.on(Heard::<u64>::Bookmark { revision: revision(5), complete: true }, began);
+        let probe = |at: Instant, watch: &mut Watch<u64>| {
+            assert!(watch.on(Heard::Tick, at).contains(&Said::Probe), "{at:?}");
+            let said = watch.on(Heard::Newest(revision(9)), at);
+            (said.len(), watch.todo(at) == Todo::Read)
+        };
+        let bookmark = began + PROBE - late;
+        watch.on(Heard::Bookmark { revision: revision(6), complete: false }, bookmark);
+        assert_eq!(probe(began + PROBE, &mut watch), (0, true));
+        assert_eq!(probe(began + 2 * PROBE, &mut watch), (0, true), "60.03 s are no silence");
+        let over = bookmark + SILENCE;
+        assert_eq!(watch.due(), over, "nobody waits for the next but one");
+        if comes {
+            watch.on(Heard::Bookmark { revision: revision(9), complete: false }, bookmark + PROBE + 2 * late);
+        }
+        assert_eq!(probe(over, &mut watch), (usize::from(!comes), comes));
+    }
+}
+
 #[test]
 fn a_server_without_streamed_lists_is_read_in_pages_from_then_on() {
     let refuse = |edge: &mut Edge, code| edge.hear(Heard::Refused { code, reason: String::new() });
