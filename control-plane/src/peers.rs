@@ -182,7 +182,11 @@ impl Peers {
             let looked = found::look(&names).await;
             let left = it.known().find(looked, clock::now());
             registry.miss(left.into_iter().map(|proxy| (proxy.id.into(), proxy.node.into())));
+            let asked = clock::now();
             let others = self.ask(None).await;
+            for id in others.iter().flat_map(Other::knows_of) {
+                registry.is_found(id, asked);
+            }
             let are = |heard| others.iter().filter(|other| other.is_heard() == Some(heard)).count();
             metrics.asked_replicas(are(true), are(false));
             for proxy in it.known().listed().filter(|proxy| is_connected(proxy)) {

@@ -68,7 +68,13 @@ impl Inspect {
             ..convert::shared(proxy, now)
         });
         let state = Lane::ALL.iter().flat_map(|lane| head.lane(*lane).root.0).collect::<Vec<_>>();
-        inspect::ShareResponse { state: state.into(), proxies: shared.collect(), ..self.signed(head, now) }
+        let left = self.registry.left(now).iter().map(ToString::to_string).collect();
+        inspect::ShareResponse {
+            state: state.into(),
+            proxies: shared.collect(),
+            left,
+            ..self.signed(head, now)
+        }
     }
 
     /// An object on the proxies here.

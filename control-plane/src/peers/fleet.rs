@@ -53,6 +53,14 @@ impl Other {
         }
     }
 
+    /// Proxies that it had a stream of when it answered, or that had said goodbye to it.
+    pub fn knows_of(&self) -> impl Iterator<Item = &str> {
+        self.heard.iter().flat_map(|share| {
+            let connected = share.proxies.iter().filter(|proxy| proxy.connected).map(|proxy| &*proxy.id);
+            connected.chain(share.left.iter().map(|id| &**id))
+        })
+    }
+
     /// Nobody knows where it is.
     pub fn nowhere((name, why): (String, String)) -> Self {
         Self {

@@ -63,6 +63,21 @@ fn this_process_is_none_of_the_others_and_one_with_two_addresses_is_one() {
 }
 
 #[test]
+fn who_is_connected_to_a_replica_that_answers_or_left_it_is_known_of() {
+    let answer = |connected| {
+        let proxies = vec![inspect::SharedProxy { id: "a".to_owned(), connected, ..Default::default() }];
+        Other::heard(
+            at(2),
+            inspect::ShareResponse { proxies, left: vec!["b".to_owned()], ..Default::default() },
+        )
+    };
+    assert_eq!(answer(true).knows_of().collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(answer(false).knows_of().collect::<Vec<_>>(), ["b"], "nobody knows where it is");
+    let lost = Other::lost(at(2), String::new(), String::new(), vec![inspect::Proxy::default()]);
+    assert_eq!(lost.knows_of().count(), 0, "what it had may be elsewhere by now");
+}
+
+#[test]
 fn a_replica_that_is_silent_leaves_what_it_had_unknown_until_it_is_gone_for_so_long() {
     let start = clock::now();
     let mut known = known(&[2, 3]);

@@ -342,6 +342,20 @@ impl Registry {
         }
     }
 
+    /// Another replica said after `asked` that it has a stream of this proxy, or its goodbye: what became of it is known there.
+    pub fn is_found(&self, id: &str, asked: Instant) {
+        let is_over =
+            |_: &Arc<str>, proxy: &Proxy| proxy.silence.is_some_and(|silence| silence.since < asked);
+        if self.has_silent.load(Ordering::Relaxed) && self.proxies.remove_if(id, is_over).is_some() {
+            self.touch();
+        }
+    }
+
+    /// Proxies that said goodbye here not long ago.
+    pub fn left(&self, now: Instant) -> Vec<Arc<str>> {
+        self.missed().left(now)
+    }
+
     fn missed(&self) -> MutexGuard<'_, Missed> {
         self.missed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -456,7 +470,9 @@ impl Seat {
     /// The proxy said that it leaves: nobody counts on it from now on.
     pub fn leave(&self) {
         let is_ours = |_: &Arc<str>, proxy: &Proxy| proxy.stream == self.stream;
-        self.registry.proxies.remove_if(&self.id, is_ours);
+        if self.registry.proxies.remove_if(&self.id, is_ours).is_some() {
+            self.registry.missed().has_left(Arc::clone(&self.id), clock::now());
+        }
         self.registry.touch();
     }
 

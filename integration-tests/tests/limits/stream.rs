@@ -38,6 +38,7 @@ pub(crate) const LISTENER: Listener = Listener {
         ("inspect::OTHERS", "how often the others are asked for somebody who watches"),
         ("peers::LOOK", "how often other replicas are looked for"),
         ("inspect::status::LOOK", "how often somebody who watches is told of silence"),
+        ("serve::registry::missed::LEFT", "how long other replicas are told of a goodbye"),
         ("serve::registry::SWEEP", "how often silence is looked at"),
         ("serve::convergence::GAP", "how often the fleet is looked through for what is everywhere"),
         ("serve::stream::ENDING", "how a stream that ends is told from one that is cut"),

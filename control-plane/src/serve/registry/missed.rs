@@ -2,10 +2,14 @@
 //!
 //! **Invariant:** bounded, and never says that nobody is missed while somebody is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::SILENT_MAX;
+
+/// A goodbye is told to other replicas for so long. They ask each 5 s.
+const LEFT: Duration = Duration::from_secs(60);
 
 /// They, by id, with the node of each.
 #[derive(Debug, Default)]
@@ -13,6 +17,8 @@ pub(super) struct Missed {
     nodes: BTreeMap<Arc<str>, Arc<str>>,
     /// There were more than are kept. Nobody can take that back.
     is_more: bool,
+    /// Those that did say goodbye, the newest last, and when.
+    left: VecDeque<(Instant, Arc<str>)>,
 }
 
 impl Missed {
@@ -35,6 +41,21 @@ impl Missed {
         if let (Some(id), None) = (those.next(), those.next()) {
             self.nodes.remove(&id);
         }
+    }
+
+    /// It said goodbye.
+    pub(super) fn has_left(&mut self, id: Arc<str>, now: Instant) {
+        self.left.retain(|(at, _)| now.saturating_duration_since(*at) < LEFT);
+        if self.left.len() >= SILENT_MAX {
+            self.left.pop_front();
+        }
+        self.left.push_back((now, id));
+    }
+
+    /// Those that did not long ago.
+    pub(super) fn left(&self, now: Instant) -> Vec<Arc<str>> {
+        let is_new = |(at, _): &&(Instant, Arc<str>)| now.saturating_duration_since(*at) < LEFT;
+        self.left.iter().filter(is_new).map(|(_, id)| Arc::clone(id)).collect()
     }
 
     pub(super) fn is_nobody(&self) -> bool {

@@ -346,6 +346,31 @@ fn a_stream_that_was_replaced_says_nothing_more_of_its_proxy() {
     assert_eq!(registry.len(), 1);
 }
 
+/// It was cut off here and went to another replica, which knows all that comes after.
+#[test]
+fn who_vanished_here_and_was_found_elsewhere_is_counted_there() {
+    let registry = Arc::new(Registry::default());
+    let before = clock::now();
+    let [mut a, mut b, c] = ["a-1", "b-2", "c-3"].map(|id| enter(&registry, id));
+    a.part(Parting::Vanished);
+    b.part(Parting::Vanished);
+    drop((a, b));
+    registry.sweep(clock::now());
+    registry.is_found("a-1", before);
+    assert_eq!(ids(&registry).len(), 3, "it may have come here since");
+    let asked = clock::now() + Duration::from_millis(1);
+    for id in ["a-1", "c-3"] {
+        registry.is_found(id, asked);
+    }
+    assert_eq!(ids(&registry), [("b-2".to_owned(), true), ("c-3".to_owned(), false)]);
+    assert!(!registry.have_all_left(clock::now()));
+
+    let now = clock::now();
+    c.leave();
+    assert_eq!(registry.left(now), [Arc::from("c-3")], "others are told");
+    assert!(registry.left(now + Duration::from_secs(61)).is_empty());
+}
+
 #[test]
 fn a_namesake_on_another_node_is_somebody_else() {
     let registry = Arc::new(Registry::default());
