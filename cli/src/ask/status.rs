@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::{connect, given, show};
 use crate::args::StatusArgs;
 use crate::client::{AskError, Inspect};
-use crate::output;
+use crate::output::{self, printable};
 use view::View;
 
 /// Some proxies do not have it yet, or nothing is known of them.
@@ -77,6 +77,8 @@ fn request(args: &StatusArgs) -> inspect::StatusRequest {
 struct Heard {
     /// The newest answer; `None` inside: it is not there.
     last: Option<Option<inspect::StatusResponse>>,
+    /// Why it is not there, as far as that is known.
+    why: Vec<String>,
     /// What was printed last.
     said: String,
 }
@@ -117,7 +119,9 @@ async fn follow(args: &StatusArgs, heard: &mut Heard) -> anyhow::Result<inspect:
         if status.state.is_empty() {
             // It is not there, whatever was said of it before.
             heard.last = Some(None);
-            heard.say(format!("{}: not there yet", status.object));
+            heard.why = status.problems.iter().map(|problem| printable(&problem.reason)).collect();
+            let why = if heard.why.is_empty() { "not there yet".to_owned() } else { heard.why.join("; ") };
+            heard.say(format!("{}: {why}", status.object));
             continue;
         }
         heard.say(View::of(status.clone(), args.resource_version.as_deref()).line());
@@ -146,7 +150,14 @@ impl Heard {
         let error = match self.last {
             Some(Some(status)) => return Ok(status),
             Some(None) => AskError::Missing {
-                message: format!("no {} {}/{} came within the time", args.kind, args.object.0, args.object.1),
+                message: {
+                    let why = if self.why.is_empty() {
+                        String::new()
+                    } else {
+                        format!(": {}", self.why.join("; "))
+                    };
+                    format!("no {} {}/{} came within the time{why}", args.kind, args.object.0, args.object.1)
+                },
             },
             None => match failed {
                 Some(error) => return Err(error),
@@ -287,11 +298,13 @@ mod tests {
 
         let end = |last: Option<Option<_>>, failed: bool| {
             let failed = failed.then(|| anyhow::anyhow!("cannot reach it"));
-            Heard { last, said: String::new() }.end(&args, failed)
+            Heard { last, ..Heard::default() }.end(&args, failed)
         };
         let missing = "no ingress a/b came within the time";
         assert_eq!(end(Some(None), false).unwrap_err().to_string(), missing);
         assert_eq!(end(Some(None), true).unwrap_err().to_string(), missing, "it was heard of before");
+        let heard = Heard { last: Some(None), why: vec!["names class x".to_owned()], ..Heard::default() };
+        assert_eq!(heard.end(&args, None).unwrap_err().to_string(), format!("{missing}: names class x"));
         assert_eq!(end(None, true).unwrap_err().to_string(), "cannot reach it");
         assert_eq!(end(Some(Some(status("behind", "7"))), true).unwrap().state, "behind");
     }

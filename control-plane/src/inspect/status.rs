@@ -23,6 +23,8 @@ use crate::store::Head;
 
 /// Proxies that are named of each sort.
 pub(super) const NAMED: usize = 100;
+/// Problems that are told of an object that is not here: they go back in a header.
+const TOLD: usize = 3;
 /// A watcher looks again after this time, whatever changed: for how long somebody is silent does, too.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -50,9 +52,9 @@ impl Inspect {
         if !head.is_ready() {
             return Err(Status::unavailable("the first lists are not complete yet"));
         }
-        let known = self.problems.borrow().get(&Subject::Object(object.clone())).cloned();
+        let known = self.problems_of(object);
         let problems = known.as_deref().unwrap_or_default();
-        let extent = Extent::of(object, placed.as_deref(), &head).ok_or_else(|| missing(object))?;
+        let extent = Extent::of(object, placed.as_deref(), &head).ok_or_else(|| missing(object, problems))?;
         let own = self.share_object(&extent, &head, clock::now());
         let mut answer = count(Fleet::of(own, others.to_vec(), !self.peers.is_none()));
         answer.object = object.to_string();
@@ -72,6 +74,11 @@ impl Inspect {
         }
         answer.state = state(&answer, is_rejected, is_held_back).to_owned();
         Ok(answer)
+    }
+
+    /// What is wrong with an object, one that is not served too.
+    fn problems_of(&self, object: &ObjectRef) -> Option<Arc<[Problem]>> {
+        self.problems.borrow().get(&Subject::Object(object.clone())).cloned()
     }
 }
 
@@ -129,10 +136,19 @@ fn state(answer: &inspect::StatusResponse, is_rejected: bool, is_held_back: bool
     }
 }
 
-fn missing(object: &ObjectRef) -> Status {
-    Status::not_found(format!(
-        "no {object} here: there is none, nothing that is served refers to it, or it is of another class"
-    ))
+/// Why it is not here, where that is known: else why it may not be.
+fn missing(object: &ObjectRef, problems: &[Problem]) -> Status {
+    let told = |Problem { field, reason, .. }: &Problem| match &**field {
+        "" => reason.clone(),
+        field => format!("{reason} (at {field})"),
+    };
+    let why: Vec<_> = problems.iter().take(TOLD).map(told).collect();
+    Status::not_found(match why.is_empty() {
+        true => format!(
+            "no {object} here: there is none, nothing that is served refers to it, or it is of another class"
+        ),
+        false => format!("{object} is not served: {}", why.join("; ")),
+    })
 }
 
 /// Somebody who waits for another answer.
@@ -173,9 +189,11 @@ impl Watcher {
             let status = status.map_err(|status| status.message().to_owned());
             if self.last.as_ref() != Some(&status) {
                 self.last = Some(status.clone());
+                let known = || self.inspect.problems_of(&self.object).unwrap_or_default();
                 let absent = || inspect::StatusResponse {
                     object: self.object.to_string(),
                     uncounted: !self.inspect.is_counted,
+                    problems: known().iter().map(convert::problem).collect(),
                     ..Default::default()
                 };
                 return Some(status.unwrap_or_else(|_| absent()));

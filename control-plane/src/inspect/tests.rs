@@ -531,6 +531,34 @@ async fn decisions_are_taken_from_this_machine_alone() {
 }
 
 #[tokio::test]
+async fn why_an_object_is_not_served_is_said_to_who_asks_for_it() {
+    let mut bench = bench();
+    bench.host("one");
+    let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("default", "web") };
+    let asked = || {
+        let (kind, namespace, name) = ("ingress".to_owned(), "default".to_owned(), "web".to_owned());
+        Request::new(inspect::StatusRequest { kind, namespace, name })
+    };
+    let said = async || bench.inspect.status(asked()).await.unwrap_err();
+    assert!(said().await.message().starts_with("no Ingress default/web here: there is none"));
+
+    let problem = Problem {
+        object: object.clone().into(),
+        field: "spec.ingressClassName".to_owned(),
+        severity: Severity::Warning,
+        reason: "names class x, no such IngressClass".to_owned(),
+        location: String::new(),
+    };
+    bench.problems.send_modify(|problems| _ = problems.insert(object.clone().into(), vec![problem].into()));
+    let expected =
+        "Ingress default/web is not served: names class x, no such IngressClass (at spec.ingressClassName)";
+    let told = said().await;
+    assert_eq!((told.code(), told.message()), (tonic::Code::NotFound, expected));
+    let watched = Watcher::new(&bench.inspect, object).next().await.unwrap();
+    assert_eq!((&*watched.state, watched.problems.len()), ("", 1));
+}
+
+#[tokio::test]
 async fn all_is_said_only_where_all_were_heard() {
     let mut bench = bench();
     bench.host("one");
