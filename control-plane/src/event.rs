@@ -117,6 +117,9 @@ pub enum Input {
     /// The first list of a kind is complete (ConfigMaps: decisions included; Secrets: which there are). Before all are,
     /// and whatever follows from them was read, nobody is served.
     Synced(ObjectKind),
+    /// A kind may not be listed, and was never: what there is of it is not known until [`Input::Synced`] comes. Of IngressClasses alone:
+    /// nobody is served while it hangs on them whose an Ingress is.
+    Forbidden(ObjectKind),
     /// All that the lists of a round of the freshness barrier showed was sent before this. Sent on both ways.
     Fresh(u64),
 }

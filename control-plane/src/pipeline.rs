@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use shared::clock;
 use shared::delta::Delta;
+use shared::name::ObjectName;
 use shared::version::Source;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
@@ -50,6 +51,8 @@ const TURN: Duration = Duration::from_millis(1);
 pub struct Awaited {
     /// Kinds whose first list is not complete.
     kinds: Vec<ObjectKind>,
+    /// An Ingress that names a class, while IngressClasses may not be read, and that class.
+    undecided: Option<(ObjectName, String)>,
     /// The first of the objects that are referred to and were not read, with what came instead.
     objects: Vec<(ObjectRef, Option<Arc<str>>)>,
     /// How many of them there are.
@@ -59,10 +62,16 @@ pub struct Awaited {
 /// `waiting for the first list of: Secret`, or for objects: `Secret default/web (503: etcd changed its leader)`.
 impl fmt::Display for Awaited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kinds, objects, count } = self;
+        let Self { kinds, undecided, objects, count } = self;
         if !kinds.is_empty() {
             let kinds: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
             return write!(f, "the first lists are not complete yet: waiting for {}", kinds.join(", "));
+        }
+        if let Some((ingress, class)) = undecided {
+            return write!(
+                f,
+                "waiting for IngressClasses, which may not be read (forbidden): Ingress {ingress} names class {class}"
+            );
         }
         write!(f, "not everything that is referred to was read yet: waiting for ")?;
         for (at, (object, failing)) in objects.iter().enumerate() {
@@ -300,12 +309,15 @@ impl Pipeline {
         match input {
             Input::Events(events) => events,
             Input::Synced(kind) => {
-                self.unsynced.retain(|unsynced| *unsynced != kind);
-                self.list_completed = true;
-                debug!(kind = kind.as_str(), missing = self.unsynced.len(), "first list complete");
-                if self.first.is_some() && self.unsynced.is_empty() {
-                    self.index.lists_complete();
+                if kind == ObjectKind::IngressClass {
+                    self.index.set_classes_unreadable(false);
                 }
+                self.complete(kind);
+                Vec::new()
+            }
+            Input::Forbidden(kind) => {
+                self.index.set_classes_unreadable(true);
+                self.complete(kind);
                 Vec::new()
             }
             Input::Fresh(round) => {
@@ -313,6 +325,16 @@ impl Pipeline {
                 self.fresh = (round, ways);
                 Vec::new()
             }
+        }
+    }
+
+    /// There is nothing more to wait for of a kind.
+    fn complete(&mut self, kind: ObjectKind) {
+        self.unsynced.retain(|unsynced| *unsynced != kind);
+        self.list_completed = true;
+        debug!(kind = kind.as_str(), missing = self.unsynced.len(), "first list complete");
+        if self.first.is_some() && self.unsynced.is_empty() {
+            self.index.lists_complete();
         }
     }
 
@@ -398,9 +420,11 @@ impl Pipeline {
     /// What is missing before the first commit; `None`: nothing is.
     fn awaited(&self) -> Option<Awaited> {
         let objects = self.index.awaited();
-        let is_all_there = self.unsynced.is_empty() && objects.is_empty();
+        let undecided = self.index.undecided();
+        let is_all_there = self.unsynced.is_empty() && undecided.is_none() && objects.is_empty();
         (!is_all_there).then(|| Awaited {
             kinds: self.unsynced.clone(),
+            undecided,
             objects: objects.iter().take(SHOWN).map(|(object, why)| (object.clone(), why.clone())).collect(),
             count: objects.len(),
         })

@@ -14,7 +14,7 @@ use shared::name::ObjectName;
 
 use super::Index;
 use super::objects::reference;
-use crate::objects::{Ingress, IngressClass, ObjectKind};
+use crate::objects::{Ingress, IngressClass, Object, ObjectKind};
 use crate::problem::{Fault, Problem, Severity};
 
 /// Annotation that names the class of an Ingress without `spec.ingressClassName`.
@@ -31,6 +31,8 @@ pub(super) const MAX_SHOWN: usize = 63;
 pub(super) struct Classes {
     /// Those that are to be given to Ingresses without one, with the second of their making.
     known: BTreeMap<Arc<str>, Option<i64>>,
+    /// They may not be read: of those that are not known nothing is.
+    unreadable: bool,
 }
 
 impl Classes {
@@ -168,6 +170,15 @@ impl Index {
             Some(class) if is_named || class.spec.controller == *ours => Belonging::Ours,
             Some(_) => Belonging::Another,
             None if self.assumes(class) => Belonging::Ours,
+            None if self.classes.unreadable => Belonging::Nobody(Fault::new(
+                Severity::Warning,
+                field(),
+                format!(
+                    "names class {}, and IngressClasses may not be read (forbidden): it is not served until the control plane may \
+                     get, list and watch ingressclasses.networking.k8s.io",
+                    shown(class)
+                ),
+            )),
             None => Belonging::Nobody(Fault::new(
                 Severity::Warning,
                 field(),
@@ -224,6 +235,32 @@ impl Index {
             ),
             location: String::new(),
         })
+    }
+
+    /// Whether IngressClasses may be read. Has those Ingresses read again of which that says something else.
+    pub fn set_classes_unreadable(&mut self, unreadable: bool) {
+        if std::mem::replace(&mut self.classes.unreadable, unreadable) == unreadable {
+            return;
+        }
+        for (class, _) in self.ingresses.by_class() {
+            if !class.is_empty() && !self.classes.known.contains_key(class.as_str()) {
+                self.dirty.classes.insert(class.as_str().into(), None);
+            }
+        }
+    }
+
+    /// The first Ingress of which nobody can say whose it is, because IngressClasses may not be read, and the class that it names.
+    pub fn undecided(&self) -> Option<(ObjectName, String)> {
+        let is_unknown = |class: &str| self.classes.unreadable && !self.classes.known.contains_key(class);
+        let unknown = self.ingresses.by_class().filter(|(class, _)| is_unknown(class));
+        let names = unknown.flat_map(|(class, names)| names.iter().map(move |name| (name, class)));
+        let by_field = names.filter(|(name, class)| {
+            let slot = self.objects.get(&reference(ObjectKind::Ingress, name));
+            slot.into_iter().flat_map(|slot| slot.versions()).any(|version| {
+                matches!(version, Object::Ingress(ingress) if matches!(Named::of(ingress), Named::Field(it) if it == *class))
+            })
+        });
+        by_field.min().map(|(name, class)| (name.clone(), shown(class)))
     }
 
     /// Reads an IngressClass again, and has the Ingresses read again whose belonging hangs on it.

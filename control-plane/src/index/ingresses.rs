@@ -48,6 +48,11 @@ impl Ingresses {
         (next.namespace == *namespace).then_some(next)
     }
 
+    /// All classes that are named, and by whom.
+    pub(super) fn by_class(&self) -> impl Iterator<Item = (&String, &BTreeSet<ObjectName>)> {
+        self.by_class.iter()
+    }
+
     fn set_classes(&mut self, name: &ObjectName, classes: FewOf<String>) {
         let before = match classes.is_empty() {
             true => self.classes.remove(name),

@@ -48,8 +48,10 @@ pub(super) trait Sink<T>: Send {
 pub(super) enum Without {
     /// Nobody is served: whatever is missing would change what is.
     Waits,
-    /// There are none of it.
-    IsEmpty,
+    /// What was read of it before is all that is known.
+    Stays,
+    /// Nobody is served as long as something hangs on it that nothing else says.
+    ByAnnotation,
     /// Those that somebody refers to are asked for one by one.
     Polls,
 }
@@ -158,7 +160,14 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
     fn say_forbidden(&self, without: Without, reason: &str) {
         let kind = self.collection.kind.as_str();
         match without {
-            Without::IsEmpty => tracing::warn!(kind, "may not be read, so there are none: {reason}"),
+            Without::Stays => {
+                tracing::warn!(kind, "may not be read any more, what is known of it stays: {reason}")
+            }
+            Without::ByAnnotation => tracing::warn!(
+                kind,
+                "may not be read: Ingresses are taken by their annotation alone, and nothing is served while one names a class \
+                 in spec.ingressClassName: grant get, list and watch: {reason}"
+            ),
             Without::Polls => tracing::warn!(
                 kind,
                 "may not be listed: those that are referred to are asked for every {} s: {reason}",

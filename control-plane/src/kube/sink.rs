@@ -44,6 +44,11 @@ impl Sender {
         Ok(())
     }
 
+    /// Tells that a kind may not be listed.
+    async fn forbidden(&self, kind: ObjectKind) -> Result<(), KubeError> {
+        self.channel(kind).send(Input::Forbidden(kind)).await.map_err(|_| KubeError::Closed)
+    }
+
     fn channel(&self, kind: ObjectKind) -> &Way {
         match kind {
             ObjectKind::EndpointSlice => &self.inputs.endpoints,
@@ -78,12 +83,20 @@ pub(super) struct Objects {
     kind: ObjectKind,
     parts: Arc<AtomicUsize>,
     complete: bool,
+    /// That it may not be listed was told.
+    told_forbidden: bool,
 }
 
 impl Objects {
     /// A kind that is watched in so many parts.
     pub(super) fn new(sender: Sender, kind: ObjectKind, parts: usize) -> Self {
-        Self { sender, kind, parts: Arc::new(AtomicUsize::new(parts)), complete: false }
+        Self {
+            sender,
+            kind,
+            parts: Arc::new(AtomicUsize::new(parts)),
+            complete: false,
+            told_forbidden: false,
+        }
     }
 
     /// Tells of events of this part.
@@ -109,13 +122,19 @@ impl Sink<Decoded> for Objects {
         self.part_complete().await
     }
 
-    /// Without IngressClasses Ingresses are taken by annotation alone, as ingress-nginx does (controller.md 1). Whatever
-    /// else is missing would change what is served.
+    /// Without IngressClasses Ingresses are taken by annotation alone, as ingress-nginx does (controller.md 1), and where one hangs on
+    /// a class nobody is served (`docs/adr/038-classes-that-may-not-be-read.md`). Whatever else is missing would change what is
+    /// served.
     async fn forbidden(&mut self) -> Result<Without, KubeError> {
+        if self.complete {
+            return Ok(Without::Stays);
+        }
         if self.kind != ObjectKind::IngressClass {
             return Ok(Without::Waits);
         }
-        self.synced().await?;
-        Ok(Without::IsEmpty)
+        if !std::mem::replace(&mut self.told_forbidden, true) {
+            self.sender.forbidden(self.kind).await?;
+        }
+        Ok(Without::ByAnnotation)
     }
 }

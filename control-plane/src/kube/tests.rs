@@ -98,18 +98,23 @@ fn decisions_are_asked_for_by_their_label(asked: &[fake::Asked]) {
     }
 }
 
-/// Whatever is missing would change what is served; but without IngressClasses Ingresses are taken by annotation.
+/// Whatever is missing would change what is served; without IngressClasses Ingresses may be taken by annotation.
 #[tokio::test]
 async fn a_kind_that_may_not_be_read_is_not_taken_for_empty() {
     for kind in ObjectKind::ALL {
         let (inputs, Receivers { endpoints: mut slices, objects: mut others }) = Inputs::channel(1);
         let sender = Sender::new(inputs, Freshness::default());
-        let without = Objects::new(sender, kind, 1).forbidden().await.unwrap();
-        let said = slices.try_recv().ok().or_else(|| others.try_recv().ok());
+        let mut sink = Objects::new(sender, kind, 1);
+        let without = sink.forbidden().await.unwrap();
+        let mut said = || slices.try_recv().ok().or_else(|| others.try_recv().ok());
         let expected = match kind {
-            ObjectKind::IngressClass => (follow::Without::IsEmpty, Some(Input::Synced(kind))),
+            ObjectKind::IngressClass => (follow::Without::ByAnnotation, Some(Input::Forbidden(kind))),
             _ => (follow::Without::Waits, None),
         };
-        assert_eq!((without, said), expected, "{kind:?}");
+        assert_eq!((without, said()), expected, "{kind:?}");
+        assert_eq!((sink.forbidden().await.unwrap(), said()), (without, None), "once");
+        sink.synced().await.unwrap();
+        assert_eq!(said(), Some(Input::Synced(kind)), "it may be read now");
+        assert_eq!((sink.forbidden().await.unwrap(), said()), (follow::Without::Stays, None), "{kind:?}");
     }
 }

@@ -118,6 +118,7 @@ impl World {
                         self.hear(event, on_endpoints);
                     }
                 }
+                Input::Forbidden(kind) => panic!("a folder forbids nothing: {kind:?}"),
                 Input::Fresh(round) => panic!("round {round} was not asked for"),
             }
         }

@@ -158,6 +158,42 @@ async fn nothing_is_offered_before_all_that_is_referred_to_was_read() {
     assert_eq!(head.config.count(Kind::Host), 2);
 }
 
+/// A replica that lost the right between two starts would take from proxies what the others serve.
+#[tokio::test]
+async fn nothing_is_offered_while_it_hangs_on_classes_that_may_not_be_read_whose_an_ingress_is() {
+    let by_field = || {
+        let Object::Ingress(mut ingress) = ingress_with_secret() else { panic!("an Ingress") };
+        let it = Arc::make_mut(&mut ingress);
+        it.metadata.name = "field".into();
+        it.spec.tls.clear();
+        it.spec.ingress_class_name = Some("ours".to_owned());
+        Object::Ingress(ingress)
+    };
+    for has_one in [false, true] {
+        let Bench { inputs, published, wants: _wants, awaits, placed: _placed, pipeline } = bench();
+        let mut run = pin!(pipeline.run());
+        let mut first = vec![applied(ingress_with_secret())];
+        first.extend(has_one.then(|| applied(by_field())));
+        inputs.objects.send(Input::Events(first)).await.unwrap();
+        inputs.objects.send(Input::Forbidden(ObjectKind::IngressClass)).await.unwrap();
+        for kind in ObjectKind::ALL.into_iter().filter(|kind| *kind != ObjectKind::IngressClass) {
+            inputs.objects.send(Input::Synced(kind)).await.unwrap();
+        }
+        turn(&mut run);
+        inputs.objects.send(Input::Events(vec![Event::Deleted(secret("cert"))])).await.unwrap();
+        turn(&mut run);
+        assert_eq!(published.head().is_ready(), !has_one, "by annotation alone it goes on");
+        if has_one {
+            let said = awaits.borrow().as_ref().map(ToString::to_string);
+            let expected = "waiting for IngressClasses, which may not be read (forbidden): Ingress default/field names class ours";
+            assert_eq!(said.as_deref(), Some(expected));
+            inputs.objects.send(Input::Synced(ObjectKind::IngressClass)).await.unwrap();
+            turn(&mut run);
+            assert!(published.head().is_ready(), "they may be read, and there is none");
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_waits_becomes_one_commit() {
     let Bench { inputs, published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } = bench();

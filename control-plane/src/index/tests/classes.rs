@@ -118,6 +118,38 @@ fn a_class_that_does_not_exist_is_said_and_one_of_somebody_else_is_not() {
 }
 
 #[test]
+fn classes_that_may_not_be_read_are_none_that_do_not_exist() {
+    let mut world = World::default();
+    world.index.set_classes_unreadable(true);
+    world.events([applied(service("echo")), applied(web(None, Some("nginx")))]);
+    assert_eq!(
+        (world.routes().len(), world.index.undecided()),
+        (1, None),
+        "by annotation, as ingress-nginx does"
+    );
+    for (field, annotation, is_undecided) in [
+        (Some("nginx"), None, true),
+        (Some("x"), Some("nginx"), true),
+        (None, Some("x"), false),
+        (None, None, false),
+    ] {
+        world.apply(web(field, annotation));
+        let undecided = field.filter(|_| is_undecided).map(|field| (name("web"), field.to_owned()));
+        assert_eq!(world.index.undecided(), undecided, "{field:?} {annotation:?}");
+    }
+    world.apply(web(Some("nginx"), None));
+    let forbidden = "names class nginx, and IngressClasses may not be read (forbidden)";
+    assert!(said(&world)[0].1.starts_with(forbidden), "{:?}", said(&world));
+    assert!(world.routes().is_empty());
+
+    // They may be read now, and this one is not there.
+    world.index.set_classes_unreadable(false);
+    world.events([]);
+    assert!(said(&world)[0].1.contains("no such IngressClass"), "{:?}", said(&world));
+    assert_eq!(world.index.undecided(), None);
+}
+
+#[test]
 fn a_faulty_ingress_of_a_class_that_does_not_exist_is_said_too() {
     let mut world = World::default();
     world.apply(web(Some("nignx"), None).rule("a.test", &[("no slash", "echo")]));
