@@ -209,6 +209,27 @@ impl Authority {
         Ok(self)
     }
 
+    /// Both, where the other one stands in the record in the place of this one: what this one signed stays good, and what stands in
+    /// the record takes over when everybody whose certificates live for `life` has heard of it, as after a rotation. `None`: the other
+    /// one knows the root that signs here, or there is no room for all of their roots.
+    pub fn beside(&self, other: &Self, now: SystemTime, life: Duration) -> Option<Self> {
+        let has = |roots: &[Root], root: &Root| roots.iter().any(|it| it.certificate == root.certificate);
+        if has(&other.roots, self.signer(now)) {
+            return None;
+        }
+        let mut both = self.clone();
+        let later = unix(now).saturating_add(overlap(life)).max(unix(self.signs_from()));
+        for root in other.roots.iter().filter(|root| !has(&self.roots, root)) {
+            both.roots.push(Root { signs_from: root.signs_from.max(later), ..root.clone() });
+        }
+        (both.roots.len() <= record::ROOTS_MAX).then_some(both)
+    }
+
+    /// Whether a record that was read so long ago can have lost the root that signed then by rotations alone.
+    pub fn may_have_passed(since: Duration, life: Duration) -> bool {
+        since >= life.mul_f64(OVERLAP)
+    }
+
     /// What the record should say by now, where that is something else: an old root goes, or loses its key; where the last
     /// one has signed for long enough, a new one comes.
     ///

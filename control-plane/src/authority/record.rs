@@ -9,7 +9,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use super::{Authority, Key, Root};
 
 /// Roots in a record at most: a rotation has two, three where one follows another closely.
-const ROOTS_MAX: usize = 8;
+pub(super) const ROOTS_MAX: usize = 8;
 
 /// Why a text is no record of an authority. Says nothing of what was there, which may be secret.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

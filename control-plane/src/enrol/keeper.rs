@@ -2,7 +2,9 @@
 //! the control plane itself, and hands all of it to the handshakes.
 //!
 //! **Invariant:** a record that cannot be read changes nothing, and one that is gone is written again: a new authority would
-//! cut off everybody whose certificate is good. Whether it can be read or not, the certificate of this process is renewed.
+//! cut off everybody whose certificate is good. So who has none makes one only where nobody was told of another, or nobody who
+//! has that one writes it again; and who finds another one in the place of its own keeps both. Whether it can be read or not, the
+//! certificate of this process is renewed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,7 +24,10 @@ use super::vault::{Revision, Vault, VaultError};
 use crate::authority::{Authority, IssueError, Names, RecordError, SLACK};
 
 /// The record is read this often, and more often where certificates live shortly.
-const READ: Duration = Duration::from_secs(30);
+const READ: Duration = Duration::from_secs(5);
+/// Roots are published and their record is gone: whoever has it may write it again for so long. More than two looks of a release that
+/// looked each 30 s.
+const PATIENCE: Duration = Duration::from_secs(75);
 /// Warnings are at least so far apart.
 const WARNINGS: Duration = Duration::from_secs(30);
 /// Others may be quicker so often before it is left for the next time.
@@ -76,6 +81,13 @@ pub enum KeepError {
     /// The group or the host cannot stand in a certificate.
     #[error(transparent)]
     Name(#[from] IdentityError),
+    /// Others believe roots whose record is gone.
+    #[error(
+        "roots are published, and their record is gone: a control plane that has it may write it again. A new authority, which \
+         nobody believes yet, is made {} s after it was found gone",
+        PATIENCE.as_secs()
+    )]
+    Lost,
     /// Somebody else writes all the time.
     #[error("the record of the authority is written by others all the time")]
     Contended,
@@ -89,11 +101,17 @@ pub struct Keeper {
     names: Names,
     life: Duration,
     authority: Option<(Authority, Option<Revision>)>,
+    /// When the record was read or written last.
+    read: Option<SystemTime>,
+    /// Since when this process has no authority, and others believe one.
+    lost: Option<SystemTime>,
     /// When the certificate of this process is to be renewed, and under which root it stands.
     renew: Option<(SystemTime, bytes::Bytes)>,
     current: watch::Sender<Standing>,
     /// Of the clock here, or of the one that made the newest root.
     doubts: Seldom,
+    /// Of another authority in the record.
+    strangers: Seldom,
 }
 
 impl Keeper {
@@ -115,9 +133,12 @@ impl Keeper {
             names: Names { hosts: vec!["localhost".to_owned()], addresses },
             life,
             authority: None,
+            read: None,
+            lost: None,
             renew: None,
             current: watch::Sender::new(Err("nobody has looked for it".into())),
             doubts: Seldom::new(WARNINGS),
+            strangers: Seldom::new(WARNINGS),
         })
     }
 
@@ -224,39 +245,84 @@ impl Keeper {
                 Err(VaultError::Emptied { revision, .. }) if self.authority.is_some() => Err(Some(revision)),
                 found => found?.ok_or(None),
             };
-            let is_gone = found.is_err();
-            let (next, over) = match found {
+            // What is asked for is done to a record that knows the root which signs here.
+            let (next, over, is_done) = match found {
                 Ok((text, revision)) => {
                     let known = self.authority.as_ref().filter(|known| known.1.as_ref() == Some(&revision));
                     let authority = match known {
                         Some((authority, _)) => authority.clone(),
                         None => Authority::from_record(&text)?,
                     };
-                    let changed = change(&authority, self.life)?;
-                    self.authority = Some((authority, Some(revision.clone())));
-                    let Some(changed) = changed else { return Ok(()) };
-                    (changed, Some(revision))
+                    if let Some(both) = self.beside(&authority, now) {
+                        (both, Some(revision), false)
+                    } else {
+                        let changed = change(&authority, self.life)?;
+                        self.authority = Some((authority, Some(revision.clone())));
+                        (self.read, self.lost) = (Some(now), None);
+                        let Some(changed) = changed else { return Ok(()) };
+                        (changed, Some(revision), true)
+                    }
                 }
                 // Gone, or the first of all. What this process has is written again as it is.
                 Err(over) => match &self.authority {
                     Some((authority, _)) => {
                         warn!("the record of the authority between the planes is gone, and written again");
-                        (authority.clone(), over)
+                        (authority.clone(), over, false)
                     }
-                    None => (Authority::create(now)?, None),
+                    None => (self.create(now).await?, None, false),
                 },
             };
             // Kept where it can be read back, or not used: what is written may be what another one wrote.
             if !self.vault.store(&next.to_record(), over.as_ref()).await? {
                 continue;
             }
-            if !is_gone {
+            if is_done {
                 // Read back with its revision the next time; the change is made.
                 self.authority = Some((next, None));
                 return Ok(());
             }
         }
         Err(KeepError::Contended)
+    }
+
+    /// The first authority of all, or one in the place of another that nobody has any more.
+    async fn create(&mut self, now: SystemTime) -> Result<Authority, KeepError> {
+        if self.vault.is_published().await? {
+            let since = self.lost.filter(|since| *since <= now).unwrap_or(now);
+            self.lost = Some(since);
+            if now < since + PATIENCE {
+                return Err(KeepError::Lost);
+            }
+            warn!(
+                "the record of the authority between the planes is gone, and nobody has written it again: a new authority is \
+                 made. Proxies come back once they have its roots, people by firth login"
+            );
+        }
+        Ok(Authority::create(now)?)
+    }
+
+    /// Another authority stands in the record in the place of the one that signs here, which no rotation explains: somebody made a new
+    /// one, or put an old one back. Whoever has a certificate of this one stays welcome.
+    fn beside(&mut self, found: &Authority, now: SystemTime) -> Option<Authority> {
+        let (own, _) = self.authority.as_ref()?;
+        if found.trusted().contains(&own.signs(now)) {
+            return None;
+        }
+        let since = self.read.and_then(|read| now.duration_since(read).ok()).unwrap_or_default();
+        let both = match Authority::may_have_passed(since, self.life) {
+            true => None,
+            false => own.beside(found, now, self.life),
+        };
+        if let Some(before) = self.strangers.now(clock::now()) {
+            let what = match both {
+                Some(_) => "both are believed, and that one signs when everybody has heard of it",
+                None => {
+                    "that one is taken over: who has only certificates of the one before has to enrol or log in again"
+                }
+            };
+            warn!(before, "another authority stands in the place of the one between the planes: {what}");
+        }
+        both
     }
 
     /// Makes handshakes with the roots as they are now, and with a certificate that is young enough.

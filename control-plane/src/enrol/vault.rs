@@ -125,6 +125,21 @@ impl Vault {
         }
     }
 
+    /// Whether somebody was told of roots whose record may be lost. What one process keeps for itself ends with it.
+    ///
+    /// # Errors
+    /// Where that cannot be said.
+    pub async fn is_published(&self) -> Result<bool, VaultError> {
+        match self {
+            Self::Memory(..) => Ok(false),
+            Self::Folder(folder) => {
+                let path = folder.roots();
+                fs::exists(&path).map_err(|source| failed(&path, source))
+            }
+            Self::Cluster(trust) => trust.is_published().await.map_err(VaultError::Cluster),
+        }
+    }
+
     /// The folder that vouches for join tokens.
     pub fn folder(&self) -> Option<&Folder> {
         match self {

@@ -109,6 +109,17 @@ impl Trust {
             .map(|_| ())
     }
 
+    /// Whether somebody said which roots are believed.
+    ///
+    /// # Errors
+    /// Where the API server does not say.
+    pub async fn is_published(&self) -> Result<bool, String> {
+        Ok(match self.find(ObjectKind::ConfigMap).await? {
+            Some(Object::ConfigMap(there)) => there.data.get(ROOTS).is_some_and(|roots| !roots.is_empty()),
+            _ => false,
+        })
+    }
+
     /// Whose a token is.
     ///
     /// # Errors

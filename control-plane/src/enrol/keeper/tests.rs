@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::enrol::folder::Folder;
-use crate::kube::tests::fake::{Fake, Reply, status};
+use crate::kube::tests::fake::{Asked, Fake, Reply, status};
 use crate::kube::trust::Trust;
 
 const LIFE: Duration = Duration::from_secs(1_000);
@@ -64,6 +64,95 @@ async fn a_record_that_is_gone_is_written_again_and_a_broken_one_changes_nothing
 }
 
 #[tokio::test]
+async fn who_has_no_authority_waits_for_who_has_the_one_that_others_believe() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut one = keeper(dir.path());
+    one.look(at(0)).await.unwrap();
+    let (before, file) = (roots(&one), dir.path().join("authority-1"));
+    std::fs::remove_file(&file).unwrap();
+    let mut newcomer = keeper(dir.path());
+    for now in [1, 40, 75] {
+        assert!(matches!(newcomer.look(at(now)).await, Err(KeepError::Lost)), "{now}");
+        assert!(newcomer.current().borrow().as_ref().unwrap_err().contains("their record is gone"));
+        assert!(!file.exists());
+    }
+    one.look(at(75)).await.unwrap();
+    newcomer.look(at(76)).await.unwrap();
+    assert_eq!((roots(&one), roots(&newcomer)), (before.clone(), before.clone()));
+
+    // Nobody has it.
+    std::fs::remove_file(&file).unwrap();
+    let mut alone = keeper(dir.path());
+    assert!(matches!(alone.look(at(100)).await, Err(KeepError::Lost)), "each time anew");
+    assert!(matches!(alone.look(at(174)).await, Err(KeepError::Lost)));
+    alone.look(at(175)).await.unwrap();
+    assert_ne!(roots(&alone), before);
+}
+
+#[tokio::test]
+async fn another_authority_in_the_place_of_one_that_signs_is_believed_beside_it() {
+    let [dir, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (mut one, mut stranger) = (keeper(dir.path()), keeper(elsewhere.path()));
+    one.look(at(0)).await.unwrap();
+    stranger.look(at(1)).await.unwrap();
+    let (own, other) = (roots(&one), roots(&stranger));
+    let replace = || {
+        let number = (1..).find(|number| !dir.path().join(format!("authority-{number}")).exists()).unwrap();
+        std::fs::copy(elsewhere.path().join("authority-1"), dir.path().join(format!("authority-{number}")))
+            .unwrap();
+    };
+    let signs = |keeper: &Keeper, now| keeper.current().borrow().as_ref().unwrap().authority.signs(at(now));
+    replace();
+    one.look(at(5)).await.unwrap();
+    let mut newcomer = keeper(dir.path());
+    for (keeper, now) in [(&mut one, 6), (&mut newcomer, 7)] {
+        keeper.look(at(now)).await.unwrap();
+        assert_eq!(roots(keeper), [own.clone(), other.clone()].concat());
+        assert_eq!(signs(keeper, now), own[0], "whoever has heard of that one alone is not cut off");
+    }
+    let published = std::fs::read_to_string(dir.path().join("ca.pem")).unwrap();
+    assert_eq!(published.matches("BEGIN").count(), 2);
+    // As after a rotation.
+    for (now, expected, count) in [(1_504, &own, 2), (1_506, &other, 2), (3_006, &other, 1)] {
+        one.look(at(now)).await.unwrap();
+        one.look(at(now)).await.unwrap();
+        assert_eq!((&signs(&one, now), roots(&one).len()), (&expected[0], count), "{now}");
+    }
+}
+
+/// Two rotations have passed, and what was believed before may have been stolen since.
+#[tokio::test]
+async fn who_has_not_read_the_record_for_long_takes_over_what_stands_there() {
+    let [dir, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let (mut one, mut stranger) = (keeper(dir.path()), keeper(elsewhere.path()));
+    one.look(at(0)).await.unwrap();
+    stranger.look(at(1)).await.unwrap();
+    std::fs::copy(elsewhere.path().join("authority-1"), dir.path().join("authority-2")).unwrap();
+    one.look(at(1_500)).await.unwrap();
+    assert_eq!(roots(&one), roots(&stranger));
+}
+
+/// In a cluster the ConfigMap says so.
+#[tokio::test]
+async fn roots_in_a_config_map_are_those_of_somebody() {
+    for (data, waits) in
+        [(json!({"ca.pem": "roots"}), true), (json!({"ca.pem": ""}), false), (json!({}), false)]
+    {
+        let map = json!({"metadata": {"namespace": "firth", "name": "firth-ca", "resourceVersion": "1"}, "data": data});
+        let secret = Arc::default();
+        let (others, map) = (answers(&secret), map.to_string());
+        let fake =
+            Fake::new(move |asked| match asked.path.contains("/configmaps") && asked.method == Method::GET {
+                true => Reply::Text(200, map.clone()),
+                false => others(asked),
+            });
+        let mut one = Keeper::new(Vault::Cluster(Trust::of(&fake)), "default", LIFE, &[]).unwrap();
+        assert_eq!(matches!(one.look(at(0)).await, Err(KeepError::Lost)), waits, "{data}");
+        assert_eq!(secret.lock().unwrap().is_none(), waits);
+    }
+}
+
+#[tokio::test]
 async fn the_certificate_of_the_control_plane_is_renewed_at_half_its_life() {
     let dir = tempfile::tempdir().unwrap();
     let mut one = keeper(dir.path());
@@ -112,8 +201,12 @@ async fn a_record_that_cannot_be_read_keeps_nobody_from_renewing_and_publishing(
 
 /// A cluster with one Secret in it, as its answers have it; the ConfigMap is never there.
 fn cluster(secret: &Arc<Mutex<Option<Value>>>) -> Fake {
+    Fake::new(answers(secret))
+}
+
+fn answers(secret: &Arc<Mutex<Option<Value>>>) -> impl Fn(&Asked) -> Reply + Send + Sync + use<> {
     let secret = Arc::clone(secret);
-    Fake::new(move |asked| {
+    move |asked| {
         let mut there = secret.lock().unwrap();
         if !asked.path.contains("/secrets") {
             return if asked.method == Method::GET { status(404) } else { Reply::Text(201, "{}".into()) };
@@ -132,7 +225,7 @@ fn cluster(secret: &Arc<Mutex<Option<Value>>>) -> Fake {
         next["metadata"]["uid"] = "u".into();
         *there = Some(next);
         Reply::Text(200, "{}".into())
-    })
+    }
 }
 
 #[tokio::test]
