@@ -11,7 +11,7 @@ use h2::{RecvStream, client, server};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use shared::policy::{BackendProtocol, LocationPolicy};
 use shared::resource::{PathType, Resource, Route};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::backend_tls::server as tls_server;
@@ -128,6 +128,21 @@ pub(crate) async fn whole(body: &mut RecvStream) -> (Vec<u8>, Option<HeaderMap>)
         all.extend_from_slice(&piece);
     }
     (all, body.trailers().await.unwrap())
+}
+
+#[test]
+fn what_no_uri_has_is_escaped_for_an_endpoint() {
+    run(async {
+        let proxy = proxy(&[echo(false).await], LocationPolicy::default(), BackendProtocol::Grpc);
+        let mut stream = TcpStream::connect(proxy.http).await.unwrap();
+        let request = b"GET /caf/<`>{ HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).await.unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.contains("x-path: /caf/%3C%60%3E{\r\n"), "{answer}");
+        proxy
+    });
 }
 
 #[test]

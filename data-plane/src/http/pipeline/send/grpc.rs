@@ -12,6 +12,7 @@ use super::{PASSED_BY, UNCOUNTED, is_grpc, link, pick, target};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Framing, Known, RequestHead, ResponseHead};
+use crate::codec::path::escape;
 use crate::http::pipeline::{self, Exchange};
 use crate::http::reply::{Reply, ReplyBody};
 use crate::table::policy::retries::Retries;
@@ -284,6 +285,20 @@ async fn join(
     }
 }
 
+/// A target that h2 does not take, with the octets escaped that no URI has: as browsers do, and every server reads alike.
+fn spelled(target: &[u8]) -> Vec<u8> {
+    let is_odd = |octet: &u8| !octet.is_ascii() || b"\"<>`".contains(octet);
+    let mut made = Vec::with_capacity(2 * target.len());
+    for piece in target.chunk_by(|one, other| is_odd(one) == is_odd(other)) {
+        if is_odd(&piece[0]) {
+            escape(piece, &mut made);
+        } else {
+            made.extend_from_slice(piece);
+        }
+    }
+    made
+}
+
 /// The head of a request as h2 knows it.
 fn request(
     head: &RequestHead,
@@ -294,7 +309,8 @@ fn request(
     let bad = |error: http::Error| ProxyError::of(Kind::ClientBody, error);
     let scheme = if protocol == Protocol::Grpcs { Scheme::HTTPS } else { Scheme::HTTP };
     let target = target.unwrap_or_else(|| head.target());
-    let path = PathAndQuery::try_from(target).map_err(|error| bad(error.into()))?;
+    let path = PathAndQuery::try_from(target).or_else(|_| PathAndQuery::try_from(spelled(target)));
+    let path = path.map_err(|error| bad(error.into()))?;
     let uri = Uri::builder().scheme(scheme).authority(host).path_and_query(path).build();
     let method = Method::from_bytes(head.method_bytes()).map_err(|error| bad(error.into()))?;
     let mut request = Request::new(());
