@@ -102,6 +102,8 @@ mod sizes;
 mod small_frames;
 #[path = "traffic/streams.rs"]
 mod streams;
+#[path = "traffic/targets.rs"]
+mod targets;
 #[path = "traffic/tickets.rs"]
 mod tickets;
 #[path = "traffic/timeouts.rs"]

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::frame::{Frame, HEADER, Kind};
-use super::hpack::{Fault, Fields, Found, Outcome};
+use super::hpack::{Fault, Fields, Found, Outcome, Target};
 
 /// The longest payload that h2 takes.
 const LONGEST: u32 = 16_384;
@@ -34,13 +34,15 @@ pub(crate) enum Seen {
 }
 
 /// A block of fields that is whole: a head, or trailers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Block {
     pub(crate) stream: u32,
     /// Why it is no part of a message.
     pub(crate) fault: Option<Fault>,
     /// Whether it has a pseudo-field.
     pub(crate) pseudo: bool,
+    /// Its target, where h2 has another one in its place.
+    pub(crate) target: Option<Target>,
 }
 
 /// A peer's bytes as they come.
@@ -228,8 +230,8 @@ impl Looking {
         self.read(&mut open, bytes, part)?;
         match is_last {
             true if open.cut.is_empty() => {
-                let Found { fault, pseudo } = open.found;
-                Ok(Some(Block { stream: open.stream, fault, pseudo }))
+                let Found { fault, pseudo, target } = open.found;
+                Ok(Some(Block { stream: open.stream, fault, pseudo, target }))
             }
             true => Err(Broken),
             false => {

@@ -6,12 +6,19 @@
 //! when it is decoded, since the sizes in the table say what is dropped from it. h2 then has a message that is well-formed, and
 //! a table like that of its peer; whoever is handed that message is told that it is not what was sent.
 //!
+//! A target that h2 does not take is none of these: HTTP/1.1 takes more than the type that h2 makes of it. It is written over, too, and
+//! kept beside the block and with its entry in the table, for who is handed the request to judge.
+//!
 //! Where there is nothing of both lengths the text stays, and h2 ends the connection: an empty name, and text in Huffman's
 //! code of which nearly all is controls (more than 15 bits an octet of a name, more than 28 of a value).
 //!
 //! **Invariant:** a block without such a field is not changed, and a field that refers to one is told like it.
 
-use octets::{ASCII, CLASSES, Classes, METHOD, NAME, VALUE};
+use std::sync::Arc;
+
+use http::uri::PathAndQuery;
+use octets::{ASCII, CLASSES, Classes, METHOD, NAME, TARGET, VALUE};
+pub(crate) use table::Target;
 use table::{Entry, Name, Table};
 
 use super::guard::is_value;
@@ -37,6 +44,8 @@ const LAST_PSEUDO: usize = 14;
 
 /// Letters of names, which may stand in values of pseudo-fields, too.
 const NAME_LETTERS: huffman::Letters = b"abx*!+#~^`";
+/// Letters of targets that h2 takes, with what stands before them.
+const TARGET_LETTERS: huffman::Letters = b"ab:*!+~}{\\";
 const VALUE_LETTERS: huffman::Letters = b"abx*!+#~^`\\\x80\x99\x81\x87\x8e\xc7\xc0\xcb\xf9";
 
 /// What is wrong with a message, the worst last.
@@ -44,19 +53,19 @@ const VALUE_LETTERS: huffman::Letters = b"abx*!+#~^`\\\x80\x99\x81\x87\x8e\xc7\x
 pub(crate) enum Fault {
     /// What follows its body is malformed.
     Trailers,
-    /// Its target is no UTF-8, which is none that h2 has a place for.
-    Target,
     /// It is malformed.
     Malformed,
 }
 
 /// What fields there were.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Found {
     /// One whose name or value is none.
     pub(super) fault: Option<Fault>,
     /// A pseudo-field.
     pub(super) pseudo: bool,
+    /// The target, where h2 has another one.
+    pub(super) target: Option<Target>,
 }
 
 /// How far a block could be read.
@@ -71,10 +80,13 @@ pub(super) enum Outcome {
 }
 
 impl Found {
-    /// A field, with the fault that it has if it is none.
-    fn note(&mut self, entry: Entry, fault: Fault) {
-        self.fault = self.fault.max(entry.is_bad.then_some(fault));
+    fn note(&mut self, entry: &Entry) {
+        self.fault = self.fault.max(entry.is_bad.then_some(Fault::Malformed));
         self.pseudo |= entry.name != Name::Field;
+        if let Some(target) = &entry.target {
+            // Of two, h2 resets the stream.
+            self.target = Some(Arc::clone(target));
+        }
     }
 }
 
@@ -131,7 +143,7 @@ impl Fields {
             0x80.. => {
                 let (number, next) = number(block, at, 7)?;
                 let entry = self.table.entry(number).ok_or(Stop::Broken)?;
-                found.note(entry, Fault::Malformed);
+                found.note(&entry);
                 return Ok(next);
             }
             0x40.. => (6, true),
@@ -146,8 +158,7 @@ impl Fields {
         let value = text(block, name.map_or(next, |name| name.end))?;
         let literal = Literal { at, is_kept, number, name, value };
         let (entry, octets) = self.judge(block, &literal)?;
-        let is_target = entry.name == Name::Path && !entry.has_bad_name;
-        found.note(entry, if is_target { Fault::Target } else { Fault::Malformed });
+        found.note(&entry);
         if is_kept {
             self.table.insert(entry, octets);
         }
@@ -160,14 +171,17 @@ impl Fields {
             Some(text) => name(block, text, literal.is_kept)?,
             None => self.table.entry(literal.number).ok_or(Stop::Broken)?,
         };
-        entry.is_bad = entry.has_bad_name;
+        (entry.is_bad, entry.target) = (entry.has_bad_name, None);
         let value = literal.value;
-        let asked = if entry.name == Name::Field { VALUE } else { METHOD | ASCII };
+        let asked = if entry.name == Name::Field { VALUE } else { METHOD | ASCII | TARGET };
         let (octets, classes) = value.measure(block, asked).ok_or(Stop::Broken)?;
         if value.suits(block, entry.name, octets, classes) {
             return Ok((entry, octets));
         }
-        entry.is_bad = true;
+        match entry.name {
+            Name::Path => entry.target = Some(value.target(block)),
+            _ => entry.is_bad = true,
+        }
         if entry.name == Name::Status || octets == 0 {
             // No other value is of that length.
             literal.rename(block)?;
@@ -175,7 +189,7 @@ impl Fields {
         }
         let (first, letters) = match entry.name {
             Name::Field => (None, VALUE_LETTERS),
-            Name::Path => (Some(b'/'), NAME_LETTERS),
+            Name::Path => (Some(b'/'), TARGET_LETTERS),
             _ => (None, NAME_LETTERS),
         };
         value.write(block, (octets, first, letters), literal.is_kept)?;
@@ -186,7 +200,7 @@ impl Fields {
 /// What a name is that is spelled out. One that is none becomes a field's.
 fn name(block: &mut [u8], text: Text, is_kept: bool) -> Result<Entry, Stop> {
     let (length, classes) = text.measure(block, NAME).ok_or(Stop::Broken)?;
-    let mut entry = Entry { name: Name::Field, length, has_bad_name: false, is_bad: false };
+    let mut entry = Entry { name: Name::Field, length, has_bad_name: false, is_bad: false, target: None };
     if classes & NAME != 0 && length <= LONGEST_NAME {
         return if length == 0 { Err(Stop::Broken) } else { Ok(entry) };
     }
@@ -238,10 +252,26 @@ impl Text {
                 let mut is = |least| matches!(text.next(), Some(octet) if (least..=b'9').contains(&octet));
                 octets == 3 && is(b'1') && is(b'0') && is(b'0')
             }
-            Name::Authority | Name::Scheme | Name::Path | Name::Protocol => {
+            // h2 resets the stream of an empty one.
+            Name::Path => octets == 0 || self.is_target(block, classes),
+            Name::Authority | Name::Scheme | Name::Protocol => {
                 classes & ASCII != 0 || std::str::from_utf8(&self.octets(block).collect::<Vec<_>>()).is_ok()
             }
         }
+    }
+
+    /// Whether h2 makes a target of it.
+    fn is_target(&self, block: &[u8], classes: Classes) -> bool {
+        if classes & TARGET != 0 && self.octets(block).next() == Some(b'/') {
+            return true;
+        }
+        let text: Vec<u8> = self.octets(block).collect();
+        std::str::from_utf8(&text).is_ok() && PathAndQuery::try_from(&text[..]).is_ok()
+    }
+
+    /// What it says as a target. One ends where a fragment begins, as those do that h2 takes.
+    fn target(&self, block: &[u8]) -> Target {
+        Arc::new(self.octets(block).take_while(|octet| *octet != b'#').collect())
     }
 
     /// The pseudo-field that it names.

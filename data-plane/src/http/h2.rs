@@ -324,7 +324,8 @@ impl<S: Stream> Serving<S> {
         let local = Rc::clone(&self.server.local);
         let size = stream::size(&request);
         let kept = Kept::of(size, request.headers().len());
-        let request = request.map(|body| (!body.is_end_stream()).then(|| self.wire.inflow().body(body)));
+        let mut request = request.map(|body| (!body.is_end_stream()).then(|| self.wire.inflow().body(body)));
+        stream::ask(&mut request, self.wire.take_target(respond.stream_id().into()));
         self.requests += 1;
         self.since += usize::from(self.leaving);
         self.is_clean = false;

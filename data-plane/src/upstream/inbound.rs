@@ -6,6 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
@@ -13,11 +14,14 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::incoming::Inflow;
 use crate::codec::frame::Frame;
 use crate::codec::heads::{Block, Heads, Seen};
-use crate::codec::hpack::Fault;
+use crate::codec::hpack::{Fault, Target};
 
 /// Malformed messages that nobody has asked for until a connection ends: each is on a stream that was refused or given up
 /// meanwhile.
 const MOST: usize = 256;
+
+/// Bytes of targets that are kept until their requests are handed on: more than requests at once may have.
+const TARGETS: usize = 2 << 20;
 
 /// What comes over a connection.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub(crate) struct Inbound {
     /// The newest stream that a client has begun; a head on it, or on an older one, is trailers.
     newest: Cell<u32>,
     faults: RefCell<Vec<(u32, Fault)>>,
+    /// Targets that h2 has others in place of.
+    targets: RefCell<Vec<(u32, Target)>>,
 }
 
 impl Inbound {
@@ -42,7 +48,13 @@ impl Inbound {
 
     fn new(is_client: bool, list: u32) -> Self {
         let heads = RefCell::new(Heads::new(is_client, list));
-        Self { heads, is_client, newest: Cell::default(), faults: RefCell::default() }
+        Self {
+            heads,
+            is_client,
+            newest: Cell::default(),
+            faults: RefCell::default(),
+            targets: RefCell::default(),
+        }
     }
 
     /// Why what was sent on a stream is no message, though h2 takes it for one.
@@ -54,6 +66,20 @@ impl Inbound {
     /// Nobody asks for this stream any more.
     pub(crate) fn forget(&self, stream: u32) {
         self.faults.borrow_mut().retain(|(of, _)| *of != stream);
+        self.targets.borrow_mut().retain(|(of, _)| *of != stream);
+    }
+
+    /// The target of a request that is handed on, where h2 has another one. They are in order: those before it were refused.
+    pub(crate) fn take_target(&self, stream: u32) -> Option<Target> {
+        let mut targets = self.targets.borrow_mut();
+        let mut found = None;
+        targets.retain(|(of, target)| {
+            if *of == stream {
+                found = Some(Arc::clone(target));
+            }
+            *of > stream
+        });
+        found
     }
 
     /// Whether nothing of it goes on any more: it cannot be looked at, or too much of it is none.
@@ -111,13 +137,25 @@ impl Inbound {
         }
     }
 
+    /// Keeps the target of a request that h2 has another one of. What is wrong where that cannot be.
+    fn keep(&self, block: &Block) -> Option<Fault> {
+        let target = block.target.as_ref()?;
+        let mut targets = self.targets.borrow_mut();
+        let bytes: usize = targets.iter().map(|(_, target)| target.len()).sum();
+        if !self.is_client || targets.len() >= MOST || bytes + target.len() > TARGETS {
+            return Some(Fault::Malformed);
+        }
+        targets.push((block.stream, Arc::clone(target)));
+        None
+    }
+
     fn note(&self, block: Block) {
         // Trailers must not have one (RFC 9113 section 8.1), and h2 drops it without a word (ADR 001).
         let is_trailers = self.is_client && block.stream <= self.newest.get();
         self.newest.set(self.newest.get().max(block.stream));
         let fault = match is_trailers {
             true => (block.pseudo || block.fault.is_some()).then_some(Fault::Trailers),
-            false => block.fault,
+            false => block.fault.max(self.keep(&block)),
         };
         let mut faults = self.faults.borrow_mut();
         if let Some(fault) = fault

@@ -65,7 +65,7 @@ fn malformed() -> Vec<Vec<u8>> {
     ];
     let mut all: Vec<_> = behind.iter().map(|field| request(b"GET", b"/malformed", field)).collect();
     all.extend([
-        request(b"GET", b"/\xe9", b""),
+        request(b"GET", b"/ \xe9", b""),
         request(b"G T", b"/malformed", b""),
         request(b"", b"/malformed", b""),
         [field(0x40, b":status", b"20"), request(b"GET", b"/malformed", b"")].concat(),

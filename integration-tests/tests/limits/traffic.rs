@@ -419,6 +419,11 @@ const ROWS: &[Row] = &[
         &["what_nobody_asks_for_is_forgotten"],
     ),
     Row(
+        "targets of HTTP/2 that are kept until their requests are handed on",
+        &["upstream::inbound::MOST", "upstream::inbound::TARGETS"],
+        &["targets_are_kept_until_their_requests_are_handed_on"],
+    ),
+    Row(
         "a field of HTTP/2 that comes in several frames",
         &["codec::heads::LISTS", "codec::heads::LIST"],
         &["no_more_is_held_than_h2_would_take"],

@@ -23,7 +23,11 @@ fn told(bytes: &[u8]) -> Vec<(u32, bool)> {
     let passed = whole(bytes);
     assert!(!passed.broken, "{bytes:?}");
     assert_eq!(passed.bytes.len(), bytes.len());
-    passed.blocks.iter().map(|block| (block.stream, block.fault.is_some())).collect()
+    passed
+        .blocks
+        .iter()
+        .map(|block| (block.stream, block.fault.is_some() || block.target.is_some()))
+        .collect()
 }
 
 #[test]
@@ -169,7 +173,7 @@ proptest! {
         let passed = pass(&sent, widths.iter().copied().cycle());
         prop_assert_eq!(&passed, &pass(&sent, std::iter::repeat(usize::MAX)));
         prop_assert!(!passed.broken);
-        let told: Vec<_> = passed.blocks.iter().map(|block| (block.stream, block.fault.is_some())).collect();
+        let told: Vec<_> = passed.blocks.iter().map(|block| (block.stream, block.fault.is_some() || block.target.is_some())).collect();
         prop_assert_eq!(&told, &expected);
         prop_assert_eq!(passed.bytes.len(), sent.len());
         if expected.iter().all(|(_, malformed)| !malformed) {

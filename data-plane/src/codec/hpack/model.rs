@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::LazyLock;
 
+use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 
 /// A name and a value.
@@ -82,6 +83,7 @@ impl Model {
         let place = number.checked_sub(1)?;
         match STATIC.get(place) {
             // Nobody looks at these values but for a status.
+            Some(&":path") => Some((b":path".to_vec(), b"/".to_vec())),
             Some(name) => Some((name.as_bytes().to_vec(), b"200".to_vec())),
             None => self.entries.get(place - STATIC.len()).cloned(),
         }
@@ -138,7 +140,7 @@ fn size((name, value): &Field) -> usize {
     name.len() + value.len() + 32
 }
 
-/// Whether h2 makes something of it.
+/// Whether h2 makes something of it. A target that is none costs its stream alone.
 pub(crate) fn is_valid((name, value): &Field) -> bool {
     match &name[..] {
         b":method" => Method::from_bytes(value).is_ok(),
@@ -146,6 +148,13 @@ pub(crate) fn is_valid((name, value): &Field) -> bool {
         b":authority" | b":scheme" | b":path" | b":protocol" => std::str::from_utf8(value).is_ok(),
         name => HeaderName::from_lowercase(name).is_ok() && HeaderValue::from_bytes(value).is_ok(),
     }
+}
+
+/// Whether h2 hands it on as it is.
+pub(crate) fn is_taken(field: &Field) -> bool {
+    let (name, value) = field;
+    let is_target = || value.is_empty() || PathAndQuery::try_from(&value[..]).is_ok();
+    is_valid(field) && (name != b":path" || is_target())
 }
 
 /// A text in Huffman's code.

@@ -12,7 +12,10 @@ pub(super) const METHOD: Classes = 4;
 /// Below 0x80.
 pub(super) const ASCII: Classes = 8;
 
-pub(super) const ALL: Classes = NAME | VALUE | METHOD | ASCII;
+/// Of a target, wherever in it, as h2 takes one.
+pub(super) const TARGET: Classes = 16;
+
+pub(super) const ALL: Classes = NAME | VALUE | METHOD | ASCII | TARGET;
 
 /// By octet.
 pub(super) static CLASSES: [Classes; 256] = classes();
@@ -38,6 +41,9 @@ const fn classes() -> [Classes; 256] {
         if octet.is_ascii() {
             classes[at] |= ASCII;
         }
+        if matches!(octet, b'!' | b'$'..=b';' | b'=' | b'?'..=b'_' | b'a'..=b'~') {
+            classes[at] |= TARGET;
+        }
         at += 1;
     }
     classes
@@ -45,6 +51,7 @@ const fn classes() -> [Classes; 256] {
 
 #[cfg(test)]
 mod tests {
+    use http::uri::PathAndQuery;
     use http::{HeaderName, HeaderValue, Method};
 
     use super::*;
@@ -57,6 +64,11 @@ mod tests {
             assert_eq!(is(NAME), HeaderName::from_lowercase(text).is_ok(), "{octet}");
             assert_eq!(is(VALUE), HeaderValue::from_bytes(text).is_ok(), "{octet}");
             assert_eq!(is(METHOD), Method::from_bytes(text).is_ok(), "{octet}");
+            let takes = |start: &[u8]| PathAndQuery::try_from(&[start, text].concat()[..]);
+            let is_whole = [&b"/"[..], b"/?"]
+                .iter()
+                .all(|start| takes(start).is_ok_and(|it| it.as_str().len() == start.len() + 1));
+            assert_eq!(is(TARGET), is_whole, "{octet}");
             assert_eq!(is(ASCII), std::str::from_utf8(text).is_ok(), "{octet}");
         }
     }

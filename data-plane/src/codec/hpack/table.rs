@@ -3,6 +3,7 @@
 //! **Invariant:** the entries are those of h2's table, by number and by size.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Bytes of a table that nobody has agreed on another size for. We do not (RFC 9113 section 6.5.2).
 const MOST: usize = 4_096;
@@ -44,8 +45,11 @@ impl Name {
     }
 }
 
+/// A target that h2 has another one in place of. Behind a thin pointer, for few entries of a table have one.
+pub(crate) type Target = Arc<Vec<u8>>;
+
 /// An entry, and what was wrong with it as it came.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) name: Name,
     /// Octets of the name.
@@ -54,6 +58,8 @@ pub(super) struct Entry {
     pub(super) has_bad_name: bool,
     /// Whether one of both was none.
     pub(super) is_bad: bool,
+    /// The value as it came, where it is a target that h2 does not take.
+    pub(super) target: Option<Target>,
 }
 
 /// An entry as it is kept: no number is larger than a table.
@@ -64,6 +70,7 @@ struct Row {
     is_bad: bool,
     length: u16,
     size: u16,
+    target: Option<Target>,
 }
 
 /// The tables of one direction of a connection.
@@ -88,7 +95,8 @@ impl Table {
         let Some(length) = NAMES.get(place) else {
             let row = self.entries.get(place - NAMES.len())?;
             let Row { name, has_bad_name, is_bad, length, .. } = *row;
-            return Some(Entry { name, length: usize::from(length), has_bad_name, is_bad });
+            let target = row.target.clone();
+            return Some(Entry { name, length: usize::from(length), has_bad_name, is_bad, target });
         };
         let name = match number {
             1 => Name::Authority,
@@ -98,7 +106,7 @@ impl Table {
             8..=14 => Name::Status,
             _ => Name::Field,
         };
-        Some(Entry { name, length: usize::from(*length), has_bad_name: false, is_bad: false })
+        Some(Entry { name, length: usize::from(*length), has_bad_name: false, is_bad: false, target: None })
     }
 
     /// One more, with a value of so many octets. One that is larger than the table empties it, and is not there.
@@ -107,9 +115,9 @@ impl Table {
         self.shrink(self.most.saturating_sub(size));
         if size <= self.most {
             self.size += size;
-            let Entry { name, length, has_bad_name, is_bad } = entry;
+            let Entry { name, length, has_bad_name, is_bad, target } = entry;
             let (length, size) = (length as u16, size as u16);
-            self.entries.push_front(Row { name, has_bad_name, is_bad, length, size });
+            self.entries.push_front(Row { name, has_bad_name, is_bad, length, size, target });
         }
     }
 

@@ -1,13 +1,13 @@
 use proptest::prelude::*;
 
-use super::model::{Model, is_valid, literal, named, numbered};
+use super::model::{Field, Model, is_taken, is_valid, literal, named, numbered};
 use super::*;
 
 /// Reads a block, and says what is malformed in it. What h2 then has is well-formed, and its table is that of the peer.
 fn read(fields: &mut Fields, (sent, got): (&mut Model, &mut Model), block: &[u8]) -> (Outcome, Found) {
     let (mut mended, mut found) = (block.to_vec(), Found::default());
     let outcome = fields.read(&mut mended, &mut found);
-    if found.fault.is_none() && outcome == Outcome::Whole {
+    if found.fault.is_none() && found.target.is_none() && outcome == Outcome::Whole {
         assert_eq!(mended, block, "what is well-formed is not changed");
     }
     if outcome == Outcome::Whole {
@@ -39,8 +39,6 @@ fn what_h2_ends_a_connection_for() {
         (b"x", b"a\nb"),
         (b"x", b"\x7f"),
         (b"X", b"\x01"),
-        (b":path", b"/up/\xe9"),
-        (b":path", b"/\xc3"),
         (b":method", b"ge t"),
         (b":method", b""),
         (b":method", b"G\xc3\xa9T"),
@@ -78,13 +76,13 @@ fn what_h2_ends_a_connection_for() {
 
 #[test]
 fn the_worst_is_told() {
+    let bad = literal(b"x", b"\x01", true, false);
     let target = named(5, b"/\xe9", true, true);
     let other = literal(b"X", b"", false, false);
     for (block, fault) in [
-        (&target[..], Fault::Target),
         (&[&target[..], &other].concat(), Fault::Malformed),
         (&[&other[..], &target].concat(), Fault::Malformed),
-        (&[&target[..], &[0xbe]].concat(), Fault::Malformed),
+        (&[&bad[..], &[0xbe]].concat(), Fault::Malformed),
         (&named(1, b"a.test\xe9", true, true), Fault::Malformed),
     ] {
         assert_eq!(read_one(block).1.fault, Some(fault));
@@ -99,7 +97,8 @@ fn what_h2_takes() {
         (b"te", b"gzip"),
         (b":path", b""),
         (b":path", b"/\xc3\xa9"),
-        (b":path", b"/\x01"),
+        (b":path", b"/#\""),
+        (b":path", b"*"),
         (b":method", b"get"),
         (b":status", b"999"),
         (b":protocol", b"websocket"),
@@ -109,7 +108,7 @@ fn what_h2_takes() {
             let pseudo = name[0] == b':';
             assert_eq!(
                 (outcome, found),
-                (Outcome::Whole, Found { fault: None, pseudo }),
+                (Outcome::Whole, Found { pseudo, ..Found::default() }),
                 "{name:?} {value:?}"
             );
         }
@@ -140,6 +139,43 @@ fn what_is_left_as_it_is() {
 }
 
 #[test]
+fn a_target_that_h2_does_not_take_is_kept_aside() {
+    for target in [
+        &b"/?a=\"b\""[..],
+        b"/api/v1/query?query=up{job=\"x\"}",
+        b"/<b>/`",
+        b"/caf\xe9/page",
+        b"/a?b=<c>#d\"",
+        b"/a b",
+        b"a",
+        b"http://a.test/",
+    ] {
+        let told = target.split(|octet| *octet == b'#').next().map(<[u8]>::to_vec);
+        for (is_kept, is_huffman) in [(false, false), (false, true), (true, false), (true, true)] {
+            for field in
+                [literal(b":path", target, is_kept, is_huffman), named(4, target, is_kept, is_huffman)]
+            {
+                let (mut fields, mut sent, mut got) = (Fields::default(), Model::default(), Model::default());
+                let mut ask = |block: &[u8]| {
+                    let (outcome, found) = read(&mut fields, (&mut sent, &mut got), block);
+                    assert_eq!((outcome, found.fault), (Outcome::Whole, None), "{target:?}");
+                    (found.pseudo, found.target.map(|target| target.to_vec()))
+                };
+                assert_eq!(ask(&field), (true, told.clone()));
+                if is_kept {
+                    assert_eq!(ask(&[0xbe]), (true, told.clone()), "by its place");
+                    assert_eq!(ask(&named(62, b"/plain", false, true)), (true, None), "its name alone");
+                }
+                let mut mended = field.clone();
+                Fields::default().read(&mut mended, &mut Found::default());
+                let seen = Model::default().read(&mended).unwrap();
+                assert!(is_taken(&seen[0]) && seen[0].1 != target, "{seen:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn who_refers_to_what_is_none() {
     let (mut fields, mut sent, mut got) = (Fields::default(), Model::default(), Model::default());
     let mut is_malformed = |block: &[u8]| {
@@ -148,10 +184,10 @@ fn who_refers_to_what_is_none() {
         found.fault.is_some()
     };
     assert!(is_malformed(&literal(b"X-Up", b"a", true, true)));
-    assert!(is_malformed(&named(5, b"/\xe9", true, true)));
+    assert!(is_malformed(&named(2, b"G T", true, true)));
     // The newest one is 62.
     assert!(is_malformed(&[0xbe]) && is_malformed(&[0xbf]));
-    assert!(!is_malformed(&named(62, b"/good", false, false)), "its name is one");
+    assert!(!is_malformed(&named(62, b"GET", false, false)), "its name is one");
     assert!(is_malformed(&named(63, b"good", false, false)), "this is not");
     assert!(!is_malformed(&literal(b"x-good", b"good", true, true)));
     assert!(!is_malformed(&[0xbe]));
@@ -235,11 +271,15 @@ proptest! {
             let (outcome, found) = read(&mut fields, (&mut sent, &mut got), &bytes);
             if outcome == Outcome::Broken {
                 // Text of which nearly all is controls.
-                prop_assert!(!truth.iter().all(is_valid));
+                prop_assert!(!truth.iter().all(is_taken));
                 return Ok(());
             }
             prop_assert_eq!(outcome, Outcome::Whole);
-            prop_assert_eq!(found.fault.is_some(), !truth.iter().all(is_valid), "{:?}", truth);
+            let is_path = |(name, _): &&Field| name == b":path";
+            let odd = truth.iter().filter(is_path).rfind(|field| !is_taken(field));
+            let told = odd.map(|(_, value)| value.split(|octet| *octet == b'#').next().unwrap().to_vec());
+            prop_assert_eq!(found.target.map(|target| target.to_vec()), told);
+            prop_assert_eq!(found.fault.is_some(), !truth.iter().filter(|field| !is_path(field)).all(is_valid), "{:?}", truth);
             prop_assert_eq!(found.pseudo, truth.iter().any(|(name, _)| is_valid(&(name.clone(), Vec::new())) && name[0] == b':'));
         }
     }

@@ -20,7 +20,7 @@ use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::guard::{HeadError, Limits as HeadLimits};
 use crate::codec::head::{Framing, Known, Method, RequestHead, ResponseHead};
-use crate::codec::hpack::Fault;
+use crate::codec::hpack::{Fault, Target};
 use crate::http::peer::Peer;
 use crate::http::pipeline::log::RequestRecord;
 use crate::http::pipeline::{self, Call, Exchange};
@@ -48,7 +48,7 @@ pub(super) async fn serve(
     let stream = respond.stream_id().into();
     let fault = wire.fault(stream);
     let head = match fault {
-        Some(Fault::Malformed | Fault::Target) => Err(HeadError::Field),
+        Some(Fault::Malformed) => Err(HeadError::Field),
         Some(Fault::Trailers) | None => head(&parts, incoming.is_none(), limits),
     };
     // The fields stand in the head now.
@@ -115,6 +115,17 @@ pub(super) async fn serve(
     }
 }
 
+/// What a client asked for, where h2 takes no such target.
+#[derive(Clone)]
+struct Asked(Target);
+
+/// Puts that beside a request, where there is one.
+pub(super) fn ask<B>(request: &mut Request<B>, target: Option<Target>) {
+    if let Some(target) = target {
+        request.extensions_mut().insert(Asked(target));
+    }
+}
+
 /// Bytes that a head takes.
 pub(super) fn size(request: &Request<RecvStream>) -> u64 {
     let uri = request.uri();
@@ -132,10 +143,15 @@ fn head(parts: &Parts, ended: bool, limits: HeadLimits) -> Result<Box<RequestHea
     }
     // Of a `:path` with a `#` this is what stands before that, where HTTP/1.1 answers 400: h2 makes a `Uri` of it, which cuts
     // the fragment without a word. What is routed here is what is sent, so nobody reads the rest.
-    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let target = match parts.extensions.get() {
+        // As over HTTP/1.1 (docs/adr/004-strict-and-odd.md).
+        Some(Asked(target)) if std::str::from_utf8(target).is_err() => return Err(HeadError::Target),
+        Some(Asked(target)) => &target[..],
+        None => parts.uri.path_and_query().map_or("/", |target| target.as_str()).as_bytes(),
+    };
     let authority = parts.uri.authority().map(|authority| authority.as_str().as_bytes());
     let fields = parts.headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()));
-    RequestHead::from_h2(parts.method.as_str(), target.as_bytes(), authority, fields, ended, limits)
+    RequestHead::from_h2(parts.method.as_str(), target, authority, fields, ended, limits)
 }
 
 async fn answer(call: Call<'_>, record: &mut RequestRecord, mut body: Received) -> Reply {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{Abuse, Frames};
-use crate::codec::hpack::Fault;
+use crate::codec::hpack::{Fault, Target};
 use crate::codec::stream::{Prefixed, Stream};
 use crate::local::timer::Timers;
 use crate::upstream::inbound::Inbound;
@@ -51,6 +51,11 @@ impl Wire {
     /// Why what the client sent on a stream so far is no request, though h2 takes it for one.
     pub(super) fn fault(&self, stream: u32) -> Option<Fault> {
         self.inbound.fault(stream)
+    }
+
+    /// The target of a request that h2 has another one of.
+    pub(super) fn take_target(&self, stream: u32) -> Option<Target> {
+        self.inbound.take_target(stream)
     }
 
     /// Nobody asks that of this stream any more.

@@ -139,7 +139,7 @@ proptest! {
 fn what_nobody_asks_for_is_forgotten() {
     let inbound = Inbound::from_client(LIST);
     let note = |stream, malformed: bool, pseudo| {
-        inbound.note(Block { stream, fault: malformed.then_some(Fault::Malformed), pseudo });
+        inbound.note(Block { stream, fault: malformed.then_some(Fault::Malformed), pseudo, target: None });
     };
     let is_malformed = |stream| inbound.fault(stream) == Some(Fault::Malformed);
     note(1, false, true);
@@ -154,7 +154,7 @@ fn what_nobody_asks_for_is_forgotten() {
     inbound.forget(1);
     assert!(inbound.fault(1).is_none() && is_malformed(3));
     let endpoint = Inbound::from_endpoint(LIST);
-    (0..2).for_each(|_| endpoint.note(Block { stream: 1, fault: None, pseudo: true }));
+    (0..2).for_each(|_| endpoint.note(Block { stream: 1, fault: None, pseudo: true, target: None }));
     assert!(endpoint.fault(1).is_none(), "a head behind 103");
     inbound.forget(3);
     for stream in 0..MOST as u32 {
@@ -162,4 +162,26 @@ fn what_nobody_asks_for_is_forgotten() {
         note(2 * stream + 5, true, true);
     }
     assert!(inbound.is_over());
+}
+
+#[test]
+fn targets_are_kept_until_their_requests_are_handed_on() {
+    let inbound = Inbound::from_client(LIST);
+    let note = |stream, bytes: usize| {
+        let target = Some(Arc::new(vec![b'/'; bytes]));
+        inbound.note(Block { stream, fault: None, pseudo: true, target });
+    };
+    [1, 3, 5, 7].into_iter().for_each(|stream| note(stream, 10));
+    assert!(inbound.take_target(3).is_some() && inbound.take_target(3).is_none());
+    assert!(inbound.take_target(1).is_none(), "h2 has refused it");
+    inbound.forget(5);
+    assert!(inbound.take_target(5).is_none() && inbound.take_target(7).is_some());
+    note(9, TARGETS);
+    note(11, 1);
+    assert_eq!((inbound.fault(9), inbound.fault(11)), (None, Some(Fault::Malformed)));
+    inbound.note(Block { stream: 9, fault: None, pseudo: true, target: Some(Arc::default()) });
+    assert_eq!(inbound.fault(9), Some(Fault::Trailers));
+    let endpoint = Inbound::from_endpoint(LIST);
+    endpoint.note(Block { stream: 1, fault: None, pseudo: true, target: Some(Arc::default()) });
+    assert_eq!(endpoint.fault(1), Some(Fault::Malformed));
 }
