@@ -9,6 +9,9 @@ use super::secrets::Chains;
 use crate::compile::claim::BackendKey;
 use crate::objects::{Object, ObjectKind, ObjectRef};
 
+/// Names whose Ingresses are to be read again, and after which Ingress the walk along those goes on.
+type Walks = BTreeMap<Arc<str>, Option<ObjectName>>;
+
 /// Sets of what is to be looked at again. Ordered, so that commits do not depend on hashing.
 ///
 /// An object is taken out of its set before it is looked at, and whatever that touches is put into the others: so a
@@ -18,10 +21,9 @@ pub(super) struct Dirty {
     /// Objects of which something was heard.
     pub(super) objects: BTreeSet<ObjectRef>,
     pub(super) ingresses: BTreeSet<ObjectName>,
-    /// Classes whose Ingresses are to be read again, after which Ingress the walk goes on.
-    pub(super) classes: BTreeMap<Arc<str>, Option<ObjectName>>,
-    /// Namespaces whose Ingresses are to be read again, likewise.
-    pub(super) namespaces: BTreeMap<Arc<str>, Option<ObjectName>>,
+    /// By class.
+    pub(super) classes: Walks,
+    pub(super) namespaces: Walks,
     /// Ingresses on hosts.
     pub(super) parts: BTreeSet<(HostName, ObjectRef)>,
     /// What is a host's as a whole.
@@ -46,6 +48,27 @@ pub(super) struct Dirty {
     pub(super) heard: BTreeSet<ObjectName>,
     /// Services that came into use or went out of it, and whether the committed configuration uses them.
     pub(super) turned: BTreeMap<ObjectName, bool>,
+}
+
+/// Goes on with the first of some walks, to the Ingress that is the next one after another. False where there is no walk.
+pub(super) fn follow<'a>(
+    walks: &mut Walks,
+    ingresses: &mut BTreeSet<ObjectName>,
+    next: impl FnOnce(&Arc<str>, Option<&ObjectName>) -> Option<&'a ObjectName>,
+) -> bool {
+    let Some(mut walk) = walks.first_entry() else {
+        return false;
+    };
+    match next(walk.key(), walk.get().as_ref()) {
+        Some(name) => {
+            ingresses.insert(name.clone());
+            walk.insert(Some(name.clone()));
+        }
+        None => {
+            walk.remove();
+        }
+    }
+    true
 }
 
 /// The objects of which something was heard since the last commit, with the versions before.

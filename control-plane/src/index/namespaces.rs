@@ -9,6 +9,7 @@ use std::sync::Arc;
 use shared::name::ObjectName;
 
 use super::Index;
+use super::dirty::{Dirty, follow};
 use super::objects::reference;
 use crate::objects::ObjectKind;
 
@@ -61,18 +62,7 @@ impl Index {
 
     /// Goes on to the next Ingress of a namespace that changed. False where there is no such namespace.
     pub(super) fn follow_namespace(&mut self) -> bool {
-        let Some(mut walk) = self.dirty.namespaces.first_entry() else {
-            return false;
-        };
-        match self.ingresses.next_of_namespace(walk.key(), walk.get().as_ref()) {
-            Some(name) => {
-                self.dirty.ingresses.insert(name.clone());
-                walk.insert(Some(name.clone()));
-            }
-            None => {
-                walk.remove();
-            }
-        }
-        true
+        let Dirty { namespaces, ingresses, .. } = &mut self.dirty;
+        follow(namespaces, ingresses, |namespace, after| self.ingresses.next_of_namespace(namespace, after))
     }
 }

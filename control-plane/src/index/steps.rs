@@ -4,6 +4,7 @@
 //! nothing twice. What comes meanwhile is put into the same sets.
 
 use super::Index;
+use super::dirty::{Dirty, follow};
 use crate::objects::{ObjectKind, ObjectRef};
 
 impl Index {
@@ -95,18 +96,7 @@ impl Index {
 
     /// Goes on to the next Ingress of a class that changed. False where there is no such class.
     fn follow_class(&mut self) -> bool {
-        let Some(mut walk) = self.dirty.classes.first_entry() else {
-            return false;
-        };
-        match self.ingresses.next_of_class(walk.key(), walk.get().as_ref()) {
-            Some(name) => {
-                self.dirty.ingresses.insert(name.clone());
-                walk.insert(Some(name.clone()));
-            }
-            None => {
-                walk.remove();
-            }
-        }
-        true
+        let Dirty { classes, ingresses, .. } = &mut self.dirty;
+        follow(classes, ingresses, |class, after| self.ingresses.next_of_class(class, after))
     }
 }
