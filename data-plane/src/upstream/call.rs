@@ -213,7 +213,7 @@ impl Call {
         let trailers = ready!(body.poll_trailers(cx));
         self.answer = Answer::Over;
         Poll::Ready(match trailers {
-            Ok(Some(fields)) if are_overlong(&fields) || self.place.is_overlong(self.sending.stream()) => {
+            Ok(Some(fields)) if are_overlong(&fields) || self.place.is_overlong() => {
                 Err(Kind::InvalidBody.into())
             }
             trailers => trailers.map_err(|error| ProxyError::of(Kind::Closed, error)),

@@ -349,9 +349,9 @@ impl Place {
         self.shared.flow.inbound().fault(self.stream.get()).is_some()
     }
 
-    /// Whether the endpoint has sent longer fields on this stream than any may be.
-    pub(super) fn is_overlong(&self, stream: u32) -> bool {
-        self.shared.tally.is_overlong(stream)
+    /// Whether the endpoint has sent longer fields on the call's stream than any may be.
+    pub(super) fn is_overlong(&self) -> bool {
+        self.shared.tally.is_overlong(self.stream.get())
     }
 
     /// What has come over its connection.

@@ -99,11 +99,6 @@ impl Sending {
         }
     }
 
-    /// The number of its stream.
-    pub(super) fn stream(&self) -> u32 {
-        self.out.stream_id().as_u32()
-    }
-
     /// How far it is.
     pub(super) fn progress(&self) -> Progress {
         match (self.done, self.blocked) {
