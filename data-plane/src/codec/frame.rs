@@ -5,6 +5,9 @@
 /// Length of a frame's header.
 pub(crate) const HEADER: usize = 9;
 
+/// Length of what a client says before its first frame (RFC 9113 section 3.4).
+pub(crate) const PREFACE: u64 = 24;
+
 /// What a frame is, as far as anybody here asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
@@ -14,6 +17,8 @@ pub(crate) enum Kind {
     /// PUSH_PROMISE.
     Promise,
     Reset,
+    Settings,
+    WindowUpdate,
     Other,
 }
 
@@ -44,7 +49,9 @@ impl Frame {
             0 => Kind::Data,
             1 => Kind::Headers,
             3 => Kind::Reset,
+            4 => Kind::Settings,
             5 => Kind::Promise,
+            8 => Kind::WindowUpdate,
             9 => Kind::Continuation,
             _ => Kind::Other,
         };
@@ -53,19 +60,31 @@ impl Frame {
     }
 }
 
-/// A place in a stream of frames.
-#[derive(Debug, Default)]
-pub(crate) struct Cursor {
+/// A place in a stream of frames, of each of which so many bytes behind the header are looked at, too.
+#[derive(Debug)]
+pub(crate) struct Cursor<const FIRST: usize> {
     /// Bytes until the next header.
     skip: u64,
     header: [u8; HEADER],
-    /// Bytes of the header that are here.
+    first: [u8; FIRST],
+    /// Bytes of these that are here.
     have: usize,
 }
 
-impl Cursor {
-    /// Goes past some bytes, and tells of each frame whose header is whole.
-    pub(crate) fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Frame)) {
+impl<const FIRST: usize> Default for Cursor<FIRST> {
+    fn default() -> Self {
+        Self { skip: 0, header: [0; HEADER], first: [0; FIRST], have: 0 }
+    }
+}
+
+impl<const FIRST: usize> Cursor<FIRST> {
+    /// Where a client begins.
+    pub(crate) fn of_client() -> Self {
+        Self { skip: PREFACE, ..Self::default() }
+    }
+
+    /// Goes past some bytes, and tells of each frame whose header is whole and what it begins with, zeros where it is shorter.
+    pub(crate) fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Frame, [u8; FIRST])) {
         while !bytes.is_empty() {
             if self.skip > 0 {
                 let some = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
@@ -73,17 +92,25 @@ impl Cursor {
                 bytes = &bytes[some..];
                 continue;
             }
-            let some = (HEADER - self.have).min(bytes.len());
-            self.header[self.have..self.have + some].copy_from_slice(&bytes[..some]);
+            let rest = match self.have.checked_sub(HEADER) {
+                None => &mut self.header[self.have..],
+                Some(have) => &mut self.first[have..FIRST.min(Frame::read(self.header).length as usize)],
+            };
+            let some = rest.len().min(bytes.len());
+            rest[..some].copy_from_slice(&bytes[..some]);
             self.have += some;
             bytes = &bytes[some..];
             if self.have < HEADER {
                 continue;
             }
-            self.have = 0;
             let frame = Frame::read(self.header);
-            self.skip = u64::from(frame.length);
-            seen(frame);
+            let whole = FIRST.min(frame.length as usize);
+            if self.have < HEADER + whole {
+                continue;
+            }
+            self.skip = u64::from(frame.length) - whole as u64;
+            self.have = 0;
+            seen(frame, std::mem::replace(&mut self.first, [0; FIRST]));
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::frame::{Frame, HEADER, Kind};
+use super::frame::{Frame, HEADER, Kind, PREFACE};
 use super::hpack::{Fault, Fields, Found, Outcome, Target};
 
 /// The longest payload that h2 takes.
@@ -89,10 +89,9 @@ struct Open {
 struct Broken;
 
 impl Heads {
-    /// What a client sends, which says something before its first frame (RFC 9113 section 3.4), or an endpoint. `list` is the size
+    /// What a client sends, which says something before its first frame, or an endpoint. `list` is the size
     /// of a list of fields that h2 is told.
     pub(crate) fn new(is_client: bool, list: u32) -> Self {
-        const PREFACE: u64 = 24;
         let looking = Looking {
             fields: Fields::default(),
             skip: if is_client { PREFACE } else { 0 },

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::codec::frame::HEADER;
+use crate::codec::frame::{Cursor, Frame, Kind};
 use crate::local::timer::Timers;
 
 /// Streams that we may reset within a period; then the connection takes no more calls. Netty closes one for more than 200 in 30 s, and as
@@ -40,14 +40,6 @@ pub(super) fn are_overlong(fields: &HeaderMap) -> bool {
     reckoned.sum::<usize>() > LONGEST
 }
 
-/// Kinds of frames (RFC 9113 section 6).
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RESET: u8 = 3;
-const SETTINGS: u8 = 4;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-
 /// What may be sent of bodies at first (RFC 9113 section 6.9.2).
 const WINDOW: i64 = 65_535;
 
@@ -56,9 +48,6 @@ const FIRST: usize = 4;
 
 /// Says of SETTINGS that those of the other side hold from now on.
 const ACK: u8 = 1;
-
-/// What is said before the first frame (RFC 9113 section 3.4).
-const PREFACE: u64 = 24;
 
 /// What was counted.
 #[derive(Debug)]
@@ -119,26 +108,26 @@ impl Tally {
         self.used_up.get().is_some_and(|since| now.duration_since(since) >= STUCK)
     }
 
-    fn went(&self, frame: &Frame) {
+    fn went(&self, frame: Frame) {
         match frame.kind {
-            DATA => self.moved(-i64::from(frame.length)),
-            RESET => self.reset(),
-            SETTINGS if frame.flags & ACK != 0 => self.is_settled.set(true),
+            Kind::Data => self.moved(-i64::from(frame.length)),
+            Kind::Reset => self.reset(),
+            Kind::Settings if frame.flags & ACK != 0 => self.is_settled.set(true),
             _ => {}
         }
     }
 
-    fn came(&self, frame: &Frame) {
+    fn came(&self, frame: Frame, first: [u8; FIRST]) {
         match frame.kind {
-            DATA => self.answers.set(self.answers.get() + 1),
-            HEADERS => {
+            Kind::Data => self.answers.set(self.answers.get() + 1),
+            Kind::Headers => {
                 self.answers.set(self.answers.get() + 1);
                 self.block.set(0);
                 self.fields(frame);
             }
-            CONTINUATION => self.fields(frame),
-            WINDOW_UPDATE if frame.stream == 0 => {
-                self.moved(i64::from(u32::from_be_bytes(frame.first) & 0x7fff_ffff));
+            Kind::Continuation => self.fields(frame),
+            Kind::WindowUpdate if frame.stream == 0 => {
+                self.moved(i64::from(u32::from_be_bytes(first) & 0x7fff_ffff));
             }
             _ => {}
         }
@@ -154,7 +143,7 @@ impl Tally {
         }
     }
 
-    fn fields(&self, frame: &Frame) {
+    fn fields(&self, frame: Frame) {
         let before = self.block.replace(self.block.get() + frame.length as usize);
         if before <= LONGEST && self.block.get() > LONGEST {
             self.overlong.borrow_mut().push(frame.stream);
@@ -172,74 +161,18 @@ impl Tally {
     }
 }
 
-/// A frame, as far as anybody here asks.
-struct Frame {
-    kind: u8,
-    flags: u8,
-    length: u32,
-    stream: u32,
-    /// What it begins with, behind its header.
-    first: [u8; FIRST],
-}
-
-/// A place in a stream of frames, which tells of each one.
-#[derive(Debug, Default)]
-struct Scan {
-    /// Bytes until the next one.
-    skip: u64,
-    begin: [u8; HEADER + FIRST],
-    /// Bytes of its begin that are here.
-    have: usize,
-}
-
-impl Scan {
-    fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(&Frame)) {
-        while !bytes.is_empty() {
-            if self.skip > 0 {
-                let some = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
-                self.skip -= some as u64;
-                bytes = &bytes[some..];
-                continue;
-            }
-            let some = (self.wanted() - self.have).min(bytes.len());
-            self.begin[self.have..self.have + some].copy_from_slice(&bytes[..some]);
-            self.have += some;
-            bytes = &bytes[some..];
-            if self.have < HEADER || self.have < self.wanted() {
-                continue;
-            }
-            let [a, b, c, kind, flags, d, e, f, g, first @ ..] = self.begin;
-            let length = u32::from_be_bytes([0, a, b, c]);
-            self.skip = u64::from(length) - (self.have - HEADER) as u64;
-            (self.have, self.begin) = (0, [0; HEADER + FIRST]);
-            let stream = u32::from_be_bytes([d, e, f, g]) & 0x7fff_ffff;
-            seen(&Frame { kind, flags, length, stream, first });
-        }
-    }
-
-    /// Bytes of a frame's begin that are looked at: what it has of them.
-    fn wanted(&self) -> usize {
-        match self.begin {
-            _ if self.have < HEADER => HEADER,
-            [0, 0, length, ..] => HEADER + FIRST.min(length.into()),
-            _ => HEADER + FIRST,
-        }
-    }
-}
-
 /// A connection that is counted.
 pub(super) struct Tallied<W> {
     wire: W,
-    read: Scan,
-    written: Scan,
+    read: Cursor<FIRST>,
+    written: Cursor<0>,
     tally: Rc<Tally>,
 }
 
 impl<W> Tallied<W> {
     /// One that nothing was said on.
     pub(super) fn new(wire: W, tally: &Rc<Tally>) -> Self {
-        let written = Scan { skip: PREFACE, ..Scan::default() };
-        Self { wire, read: Scan::default(), written, tally: Rc::clone(tally) }
+        Self { wire, read: Cursor::default(), written: Cursor::of_client(), tally: Rc::clone(tally) }
     }
 }
 
@@ -250,7 +183,7 @@ impl<W: AsyncRead + Unpin> AsyncRead for Tallied<W> {
         ready!(Pin::new(wire).poll_read(cx, into))?;
         let came = &into.filled()[before..];
         tally.received.set(tally.received.get() + came.len() as u64);
-        read.pass(came, |frame| tally.came(frame));
+        read.pass(came, |frame, first| tally.came(frame, first));
         Poll::Ready(Ok(()))
     }
 }
@@ -259,7 +192,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Tallied<W> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let Self { wire, written, tally, .. } = self.get_mut();
         let count = ready!(Pin::new(wire).poll_write(cx, bytes))?;
-        written.pass(&bytes[..count], |frame| tally.went(frame));
+        written.pass(&bytes[..count], |frame, []| tally.went(frame));
         Poll::Ready(Ok(count))
     }
 
@@ -281,7 +214,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Tallied<W> {
         let mut left = count;
         for slice in slices {
             let some = left.min(slice.len());
-            written.pass(&slice[..some], |frame| tally.went(frame));
+            written.pass(&slice[..some], |frame, []| tally.went(frame));
             left -= some;
         }
         Poll::Ready(Ok(count))

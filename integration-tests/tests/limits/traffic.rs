@@ -684,7 +684,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("codec::frame::HEADER", "the format"),
     ("codec::heads::KIND", "the format"),
     ("codec::heads::LONGEST", "the format"),
-    ("codec::heads::PREFACE", "the format"),
+    ("codec::frame::PREFACE", "the format"),
     ("codec::hpack::LAST_PSEUDO", "the format"),
     ("codec::hpack::LONGEST_NAME", "what h2 takes"),
     ("codec::hpack::NUMBER", "the format"),
@@ -761,6 +761,5 @@ const OTHERS: &[(&str, &str)] = &[
     ("upstream::tally::EACH", "how it is reckoned"),
     ("upstream::tally::FIRST", "what is looked at"),
     ("upstream::tally::LIST", "what h2 is told, which ours comes before"),
-    ("upstream::tally::PREFACE", "the format"),
     ("table::ticket_keys::NAME", "the format"),
 ];

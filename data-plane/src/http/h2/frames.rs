@@ -33,7 +33,7 @@ pub(super) enum Abuse {
 /// What passed within the present period.
 #[derive(Debug)]
 pub(super) struct Frames {
-    written: Cursor,
+    written: Cursor<0>,
     since: Instant,
     started: u64,
     reset: u64,
@@ -60,14 +60,19 @@ impl Frames {
             }
             Kind::Data if !frame.is_empty() => self.useful += 1,
             Kind::Reset => self.reset += 1,
-            Kind::Data | Kind::Continuation | Kind::Promise | Kind::Other => self.idle += 1,
+            Kind::Data
+            | Kind::Continuation
+            | Kind::Promise
+            | Kind::Settings
+            | Kind::WindowUpdate
+            | Kind::Other => self.idle += 1,
         }
     }
 
     /// The client was sent this; the streams that were reset are told.
     pub(super) fn written(&mut self, bytes: &[u8], mut reset: impl FnMut(u32)) {
         let useful = &mut self.useful;
-        self.written.pass(bytes, |frame| {
+        self.written.pass(bytes, |frame, []| {
             *useful += u64::from(matches!(frame.kind, Kind::Headers | Kind::Data) && !frame.is_empty());
             if frame.kind == Kind::Reset {
                 reset(frame.stream);

@@ -2,6 +2,14 @@
 
 use super::*;
 
+/// Kinds of frames (RFC 9113 section 6).
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RESET: u8 = 3;
+const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let [_, a, b, c] = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
@@ -15,8 +23,8 @@ fn tally() -> Tally {
 fn parts_of_answers_are_counted() {
     let bytes = [frame(4, 0, 0, &[0; 12]), frame(HEADERS, 4, 1, b"x"), frame(DATA, 1, 1, &[1; 700])].concat();
     for cut in [1, 2, 9, 10, 13, bytes.len()] {
-        let (tally, mut scan) = (tally(), Scan::default());
-        bytes.chunks(cut).for_each(|part| scan.pass(part, |frame| tally.came(frame)));
+        let (tally, mut scan) = (tally(), Cursor::default());
+        bytes.chunks(cut).for_each(|part| scan.pass(part, |frame, first| tally.came(frame, first)));
         assert_eq!(tally.answers(), 2, "{cut}");
     }
 }
@@ -26,11 +34,11 @@ fn a_connection_is_worn_by_a_hundred_resets_in_thirty_seconds() {
     let start = shared::clock::now();
     let tally = Tally::new(&Timers::new(start));
     let reset = frame(RESET, 0, 1, &8_u32.to_be_bytes());
-    let mut scan = Scan { skip: PREFACE, ..Scan::default() };
-    scan.pass(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", |_| panic!("no frame"));
+    let mut scan: Cursor<0> = Cursor::of_client();
+    scan.pass(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", |_, _| panic!("no frame"));
     let mut at = |time| {
         tally.timers.tick(start + time);
-        reset.chunks(5).for_each(|part| scan.pass(part, |frame| tally.went(frame)));
+        reset.chunks(5).for_each(|part| scan.pass(part, |frame, []| tally.went(frame)));
         tally.is_worn()
     };
     let slowly = PERIOD / RESETS as u32;
@@ -45,14 +53,17 @@ fn bodies_that_are_not_read_use_a_connection_up() {
     let start = shared::clock::now();
     for cut in [1, 2, 9, 10, 13, 20_000] {
         let tally = Tally::new(&Timers::new(start));
-        let (mut written, mut read) = (Scan::default(), Scan::default());
+        let (mut written, mut read) = (Cursor::default(), Cursor::default());
         let mut sends = |bytes: usize| {
             let frame = frame(DATA, 0, 1, &vec![8; bytes]);
-            frame.chunks(cut).for_each(|part| written.pass(part, |frame| tally.went(frame)));
+            frame.chunks(cut).for_each(|part| written.pass(part, |frame, []| tally.went(frame)));
         };
         let mut allows = |stream, bytes: u32| {
             let update = [frame(6, 0, 0, &[8; 8]), frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())];
-            update.concat().chunks(cut).for_each(|part| read.pass(part, |frame| tally.came(frame)));
+            update
+                .concat()
+                .chunks(cut)
+                .for_each(|part| read.pass(part, |frame, first| tally.came(frame, first)));
         };
         (0..3).for_each(|_| sends(16_000));
         assert!(!tally.is_used_up(start + 9 * STUCK), "{cut}: there is room for a frame");
@@ -71,8 +82,8 @@ fn bodies_that_are_not_read_use_a_connection_up() {
 
 #[test]
 fn settings_hold_when_they_are_acknowledged() {
-    let (tally, mut scan) = (tally(), Scan::default());
-    let mut sends = |flags| scan.pass(&frame(SETTINGS, flags, 0, &[]), |frame| tally.went(frame));
+    let (tally, mut scan) = (tally(), Cursor::default());
+    let mut sends = |flags| scan.pass(&frame(SETTINGS, flags, 0, &[]), |frame, []| tally.went(frame));
     sends(0);
     assert!(!tally.is_settled());
     sends(ACK);
@@ -83,12 +94,12 @@ fn settings_hold_when_they_are_acknowledged() {
 fn fields_are_too_long_in_one_frame_or_in_several() {
     let tally = tally();
     let part = vec![b'x'; 16_384];
-    let mut scan = Scan::default();
+    let mut scan = Cursor::default();
     let mut comes = |stream, parts: usize, rest: usize| {
         let kind = |place| if place == 0 { HEADERS } else { CONTINUATION };
         let mut bytes: Vec<u8> = (0..parts).flat_map(|place| frame(kind(place), 0, stream, &part)).collect();
         bytes.extend(frame(kind(parts), 4, stream, &part[..rest]));
-        scan.pass(&bytes, |frame| tally.came(frame));
+        scan.pass(&bytes, |frame, first| tally.came(frame, first));
     };
     comes(1, 0, 9_000);
     comes(3, LONGEST / part.len(), 0);
