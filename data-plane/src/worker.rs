@@ -12,6 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -202,7 +203,8 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
         let entry = Entry { scheme, port };
         let socket = Rc::new(listener.into_tokio()?);
         debug!(worker = index, %address, scheme = scheme.as_str(), "listening");
-        let task = own.spawn("a listener", accept(Rc::clone(&worker), Rc::clone(&socket), entry.clone()));
+        let accept = accept(Rc::clone(&worker), Rc::clone(&socket), entry.clone(), drain.clone());
+        let task = own.spawn("a listener", accept);
         accepting.push((task, socket, entry));
     }
 
@@ -215,8 +217,7 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     keeping.abort();
     streams.borrow_mut().end(&worker);
     for (task, socket, entry) in accepting {
-        task.abort();
-        // Gone with the task is its share of the socket.
+        // It ends by itself, for it may have somebody in hand. Gone with it is its share of the socket.
         let _ = task.await;
         for (stream, address) in listen::rest(&socket) {
             admit(&worker, stream, address, &entry);
@@ -273,11 +274,16 @@ struct Entry {
     port: LocalPort,
 }
 
-/// Accepts until aborted. No error ends it.
-async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, entry: Entry) {
+/// Accepts until the worker closes. No error ends it.
+async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, entry: Entry, mut drain: Watcher) {
     let mut pace = Pace::default();
+    let mut closing = pin!(drain.reached(Phase::Closing));
     loop {
-        let (stream, address) = next(&worker, &socket).await;
+        let (stream, address) = tokio::select! {
+            biased;
+            () = &mut closing => return,
+            come = next(&worker, &socket) => come,
+        };
         if worker.is_full() {
             // Those that were let in just before have not said yet that they are idle.
             tokio::task::yield_now().await;

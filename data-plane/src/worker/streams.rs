@@ -141,13 +141,14 @@ pub(super) async fn keep(worker: Rc<Worker>, own: Own, streams: Rc<RefCell<Strea
     }
 }
 
-/// Accepts until aborted. No error ends it.
+/// Accepts until aborted, which it may be while it waits: nobody is in hand then. No error ends it.
 async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, to: Rc<RefCell<Service>>) {
     loop {
-        let (stream, address) = super::next(&worker, &socket).await;
         if worker.is_full() {
+            // Those that were let in just before have not said yet that they are idle.
             tokio::task::yield_now().await;
         }
+        let (stream, address) = super::next(&worker, &socket).await;
         admit_stream(&worker, stream, address, &to.borrow());
     }
 }

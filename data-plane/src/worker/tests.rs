@@ -104,10 +104,11 @@ fn who_waits_to_begin_ends_at_once() {
 
 #[test]
 fn who_stands_in_the_queue_when_it_closes_is_served() {
+    // More than are taken in a turn, so that it may close while one of them is in hand.
     for _ in 0..20 {
         let proxy = proxy();
         proxy.begin.send_replace(true);
-        let mut clients: Vec<_> = (0..50).map(|_| connect(proxy.address)).collect();
+        let mut clients: Vec<_> = (0..100).map(|_| connect(proxy.address)).collect();
         let asking = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
         clients.iter_mut().for_each(|client| client.write_all(asking).unwrap());
         drained(proxy, PATIENCE);
