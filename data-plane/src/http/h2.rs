@@ -292,7 +292,7 @@ impl<S: Stream> Serving<S> {
     /// Sets the clock for what the connection waits for now.
     fn wait(&mut self) {
         let limits = &self.server.local.limits;
-        self.streams.stuck(self.wire.stuck_at().is_some());
+        self.streams.took(self.wire.sent(), self.wire.stuck_at().is_some());
         let (waits, limit) = match self.wire.stuck_at() {
             Some(sent) => (Waits::Reader(sent), Some(limits.client_send)),
             None if self.streams.count() > 0 && !self.sent_away => (Waits::Nothing, None),

@@ -330,6 +330,26 @@ fn of_answers_that_nobody_takes_few_are_in_hand() {
     eventually("all is given back", || budgets.bytes.used() == 0);
 }
 
+/// As a browser with paused videos, whose windows are full: each is a stream of its own (RFC 9113 section 5.2).
+#[test]
+fn answers_that_lie_on_one_connection_hold_up_no_other() {
+    const LYING: u32 = 12;
+    let origin = Origin::new(|_| (ok(&"x".repeat(200_000)), true));
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut browser = Frames::new(&proxy);
+    assert!(browser.send(8, 0, 0, &0x7fff_0000_u32.to_be_bytes()));
+    let mut window = 0;
+    for n in 0..=LYING {
+        assert!(browser.send(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &get()));
+        window += 65_535;
+        while window > 0 {
+            let (kind, _, payload) = browser.next().unwrap();
+            assert!(kind != RESET && kind != GOAWAY, "{kind} {payload:?}");
+            window -= if kind == DATA { payload.len() } else { 0 };
+        }
+    }
+}
+
 #[test]
 fn where_memory_is_short_the_idle_go_and_bodies_go_to_files() {
     let origin = Origin::new(|seen| (ok(&seen.body.len().to_string()), true));

@@ -279,8 +279,17 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "bytes of answers that nobody takes, a connection of HTTP/2",
-        &["http::h2::streams::UNTAKEN"],
-        &["who_takes_nothing_has_no_further_answer_read", "of_answers_that_nobody_takes_few_are_in_hand"],
+        &[
+            "http::h2::streams::UNTAKEN",
+            "http::h2::streams::TAKEN_A_BYTE",
+            "http::h2::streams::PAUSED",
+            "http::h2::streams::IN_KERNELS",
+        ],
+        &[
+            "who_takes_nothing_has_no_further_answer_read",
+            "who_has_taken_much_may_leave_more_lying",
+            "of_answers_that_nobody_takes_few_are_in_hand",
+        ],
     ),
     Row(
         "bytes handed to h2",

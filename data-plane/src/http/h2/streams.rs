@@ -27,8 +27,15 @@ const ORDINARY: u64 = 1024;
 const COPIES: u64 = 3;
 /// Bytes of heads that may wait beside what the connection has sent; what is beyond is refused, and may be asked again.
 const QUEUED: u64 = 128 * 1024;
-/// Bytes of answers that a connection's clients have not taken, beyond which no further answer is read. At least one is.
+/// Bytes of answers that a connection's client has not taken, beyond which no further answer is read. At least one is.
 const UNTAKEN: usize = 64 * 1024;
+/// The client must have taken this many bytes for each further byte. A page with paused videos leaves several responses
+/// unread, each after it has filled its window; the rest of the page must still be served.
+const TAKEN_A_BYTE: u64 = 2;
+/// Limit of these further bytes as long as the kernels of both sides may hold everything that the client has taken.
+const PAUSED: usize = 256 * 1024;
+/// What they hold at most for a client that never reads.
+const IN_KERNELS: u64 = 16 * 1024 * 1024;
 /// Bytes that a request takes which waits: what h2 keeps of it.
 const WAITING: usize = 2 * 1024;
 
@@ -62,7 +69,9 @@ pub(super) struct Streams {
     untaken: Cell<usize>,
     /// The connection, while requests wait there for room.
     connection: RefCell<Option<Waker>>,
-    /// Whether the connection takes no bytes now.
+    /// Bytes that the connection has taken.
+    taken: Cell<u64>,
+    /// Whether it takes none now.
     stuck: Cell<bool>,
     /// Streams whose endpoints are not read, for others take nothing.
     readers: RefCell<Vec<Waker>>,
@@ -110,20 +119,32 @@ impl Streams {
         *self.connection.borrow_mut() = Some(cx.waker().clone());
     }
 
-    /// The connection takes no bytes now, or takes them again.
-    pub(super) fn stuck(&self, stuck: bool) {
-        if self.stuck.replace(stuck) && !stuck {
+    /// The connection has taken so many bytes so far, and whether it takes none now.
+    pub(super) fn took(&self, taken: u64, stuck: bool) {
+        let has_more = self.taken.replace(taken) < taken && self.untaken.get() < self.most(Level::Calm);
+        if (self.stuck.replace(stuck) || has_more) && !stuck {
             self.read_on();
         }
     }
 
     /// Ready when a further answer may be read.
     pub(super) fn poll_room(&self, level: Level, cx: &Context<'_>) -> Poll<()> {
-        let most = if level == Level::Calm { UNTAKEN } else { 1 };
-        if self.untaken.get() < most {
+        if self.untaken.get() < self.most(level) {
             return self.poll_flowing(cx);
         }
         self.register(cx)
+    }
+
+    /// Bytes of answers in hand, beyond which no further one is read. With little memory left for all, one is enough.
+    fn most(&self, level: Level) -> usize {
+        match level {
+            Level::Calm => {
+                let paid = |taken: u64| usize::try_from(taken / TAKEN_A_BYTE).unwrap_or(usize::MAX);
+                let read = paid(self.taken.get().saturating_sub(IN_KERNELS));
+                (UNTAKEN + paid(self.taken.get()).min(PAUSED)).saturating_add(read)
+            }
+            Level::Tight | Level::Full => 1,
+        }
     }
 
     /// Ready when the connection takes bytes.
@@ -262,10 +283,29 @@ mod tests {
         let _one = streams.untaken(1);
         assert!(streams.poll_room(Level::Calm, &cx).is_ready());
         assert!(streams.poll_room(Level::Tight, &cx).is_pending(), "one in hand is enough");
-        streams.stuck(true);
+        streams.took(0, true);
         assert!(streams.poll_room(Level::Calm, &cx).is_pending(), "what is read could go nowhere");
-        streams.stuck(false);
+        streams.took(0, false);
         assert!(streams.poll_room(Level::Calm, &cx).is_ready());
+    }
+
+    #[test]
+    fn who_has_taken_much_may_leave_more_lying() {
+        let streams = Rc::<Streams>::default();
+        let cx = Context::from_waker(Waker::noop());
+        let _held: Vec<_> = (0..8).map(|_| streams.untaken(16 * 1024)).collect();
+        assert!(streams.poll_room(Level::Calm, &cx).is_pending());
+        streams.took(128 * 1024, false);
+        assert!(!streams.readers.borrow().is_empty(), "nobody is woken for nothing");
+        streams.took(128 * 1024 + 2, false);
+        assert!(streams.readers.borrow().is_empty(), "who waited was woken");
+        assert!(streams.poll_room(Level::Calm, &cx).is_ready());
+        assert!(streams.poll_room(Level::Tight, &cx).is_pending(), "there is little memory for all");
+        let most = |taken| {
+            streams.took(taken, false);
+            streams.most(Level::Calm)
+        };
+        assert_eq!([most(IN_KERNELS), most(IN_KERNELS + 2_000_000)], [320 * 1024, 320 * 1024 + 1_000_000]);
     }
 
     #[test]

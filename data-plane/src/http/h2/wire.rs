@@ -93,7 +93,12 @@ impl Wire {
         &self.inflow
     }
 
-    /// Bytes that the client has taken so far, if it does not take the next ones.
+    /// Bytes that the client has taken so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+
+    /// Those, if it does not take the next ones.
     pub(super) fn stuck_at(&self) -> Option<u64> {
         self.stuck.get().then(|| self.sent.get())
     }
