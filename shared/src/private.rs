@@ -30,6 +30,18 @@ pub fn is_at(file: &File, path: &Path) -> bool {
     file.metadata().is_ok_and(|file| fs::metadata(path).is_ok_and(|there| place(there) == place(file)))
 }
 
+/// The bytes of a file. What is something else there, a pipe or a device, is refused and never waited for.
+///
+/// # Errors
+/// The system's; [`ErrorKind::InvalidInput`] for what is no file.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    // Asked before it is opened: a pipe that nobody writes to would never open.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    fs::read(path)
+}
+
 /// Writes a whole file or none, in place of one that is there, and returns when it is on the disk: with what the system knows
 /// of what was written, for who wants to tell it from what somebody else writes later.
 ///
@@ -109,6 +121,18 @@ mod tests {
         fs::create_dir_all(folder.join("y")).unwrap();
         assert!(replace(&folder, b"no file goes there").is_err());
         assert_eq!(names(dir.path()).len(), 2, "nor where that failed: {:?}", names(dir.path()));
+    }
+
+    #[test]
+    fn what_is_no_file_is_refused_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("it");
+        assert_eq!(read(&path).unwrap_err().kind(), ErrorKind::NotFound);
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(read(&path).unwrap_err().kind(), ErrorKind::InvalidInput);
+        assert_eq!(read(dir.path()).unwrap_err().kind(), ErrorKind::InvalidInput);
+        replace(&path, b"bytes").unwrap();
+        assert_eq!(read(&path).unwrap(), b"bytes");
     }
 
     #[test]

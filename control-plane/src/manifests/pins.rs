@@ -14,6 +14,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use shared::private;
 
 use super::record;
 use super::tree::Stamp;
@@ -86,11 +87,7 @@ impl PinFile {
         if self.seen == Some(stamp) {
             return Ok(None);
         }
-        let text = fs::read_to_string(&path);
-        let text = match text {
-            Err(error) if error.kind() != ErrorKind::InvalidData => return Err(error),
-            text => text.unwrap_or_default(),
-        };
+        let text = String::from_utf8(private::read(&path)?).unwrap_or_default();
         self.seen = Some(stamp);
         let revision = revision_of(&text);
         self.revision = Some(Arc::clone(&revision));
@@ -138,7 +135,7 @@ impl PinFile {
             Ok(meta) if meta.len() > MOST => return Ok(Some(revision_of_large(&meta))),
             _ => {}
         }
-        match fs::read(path) {
+        match private::read(&path) {
             Ok(bytes) => Ok(Some(revision_of(&String::from_utf8_lossy(&bytes)))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(failed(&error)),

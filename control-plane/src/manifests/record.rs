@@ -67,20 +67,40 @@ impl Records {
         self.folder.is_some()
     }
 
-    /// Reads what is new. What cannot be read is left where it is, and said.
+    /// Reads what is new. What is no record is left where it is, and said.
+    ///
+    /// # Errors
+    /// Where what is there cannot be read now: what was read before stays in force, and a process that starts cannot know what
+    /// is held.
     pub(super) fn look(&self) -> io::Result<Loaded> {
         let mut loaded = Loaded::default();
         let Some(folder) = &self.folder else {
             return Ok(loaded);
         };
-        let mut there = stamps(folder)?;
+        let there = stamps(folder)?;
         let mut seen = self.seen();
+        let is_new = |name: &OsString, stamp| seen.get(name).is_none_or(|it| it.stamp != stamp);
+        let mut texts = Vec::new();
+        for (name, stamp) in &there {
+            if is_new(name, *stamp) {
+                let path = folder.join(name);
+                match private::read(&path) {
+                    Ok(text) => texts.push((name.clone(), *stamp, path, Ok(text))),
+                    // It went in between, or is no file, which a record is.
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) if error.kind() == ErrorKind::InvalidInput => {
+                        texts.push((name.clone(), *stamp, path, Err(error.to_string())));
+                    }
+                    Err(error) => {
+                        return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+                    }
+                }
+            }
+        }
         let gone = |name: &OsString, it: &Seen| there.get(name).is_none_or(|stamp| *stamp != it.stamp);
         let changed: BTreeMap<_, _> = seen.extract_if(.., |name, it| gone(name, it)).collect();
-        there.retain(|name, _| !seen.contains_key(name));
-        for (name, stamp) in there {
-            let path = folder.join(&name);
-            let holds = match read(&path) {
+        for (name, stamp, path, text) in texts {
+            let holds = match text.and_then(|text| read(&path, &text)) {
                 Ok((file, hold)) => {
                     let object = hold.object.reference();
                     loaded.by_file.entry(file).or_default().push(object.clone());
@@ -88,7 +108,7 @@ impl Records {
                     Some(object)
                 }
                 Err(reason) => {
-                    tracing::warn!("the hold in {} cannot be read and is left out: {reason}", path.display());
+                    tracing::warn!("{} is no hold and is left out: {reason}", path.display());
                     None
                 }
             };
@@ -172,17 +192,21 @@ fn stamps(folder: &FilePath) -> io::Result<BTreeMap<OsString, Stamp>> {
         let is_record = name
             .to_str()
             .is_some_and(|it| !it.starts_with('.') && it.ends_with(".json") && it != super::pins::FILE);
-        // One that went in between is one that is not there.
-        if let Some(meta) = is_record.then(|| fs::metadata(entry.path()).ok()).flatten() {
-            stamps.insert(name, Stamp::of(&meta));
+        if is_record {
+            match fs::metadata(entry.path()) {
+                // One that went in between is one that is not there.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                meta => {
+                    stamps.insert(name, Stamp::of(&meta?));
+                }
+            }
         }
     }
     Ok(stamps)
 }
 
-fn read(path: &FilePath) -> Result<(Path, Hold), String> {
-    let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-    let record: Record = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+fn read(path: &FilePath, text: &[u8]) -> Result<(Path, Hold), String> {
+    let record: Record = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     let object =
         json::from_source(record.object.get()).map_err(|error| format!("{}: {error}", error.field))?;
     let name = file_name(&object.reference());
@@ -275,6 +299,28 @@ mod tests {
         fs::remove_file(&at).unwrap();
         assert_eq!(said(&mine), [Event::Released(object)]);
         assert_eq!(said(&mine), []);
+    }
+
+    /// A read that fails is not a read that found nothing.
+    #[test]
+    fn a_record_that_cannot_be_read_is_not_one_that_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = hold(ObjectKind::ConfigMap);
+        let at = folder_of(dir.path()).join(file_name(&held.object.reference()));
+        let records = Records::new(Some(dir.path()));
+        records.fulfil(HoldRequest::Write(held.clone()), Some(&"web.yaml".into())).unwrap();
+        let text = fs::read(&at).unwrap();
+        // Unreadable whoever asks: a link in a circle.
+        fs::remove_file(&at).unwrap();
+        std::os::unix::fs::symlink(&at, &at).unwrap();
+        records.look().unwrap_err();
+        Records::new(Some(dir.path())).look().unwrap_err();
+        fs::remove_file(&at).unwrap();
+        fs::write(&at, text).unwrap();
+        assert_eq!(records.look().unwrap().events, [Event::Held(held)], "nobody let go of it meanwhile");
+        // What is no file at all is no record, and nobody waits for it.
+        let _socket = std::os::unix::net::UnixListener::bind(at.with_file_name("firth-hold-0.json")).unwrap();
+        assert_eq!(records.look().unwrap().events, []);
     }
 
     #[test]
