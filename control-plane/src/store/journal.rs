@@ -84,16 +84,20 @@ enum What {
 impl Journal {
     /// Reads the history of a state folder, which is made where it is missing, and goes on with it.
     ///
+    /// One that cannot be read is put aside: a control plane that starts is worth more than a history.
+    ///
     /// # Errors
-    /// Where another process does, the folder cannot be made, or the file not read.
+    /// Where another process does, or the folder cannot be made.
     pub fn open(dir: &Path, bounds: Bounds) -> Result<(Self, History), JournalError> {
         private::folder(dir)?;
         let lock = lock(dir)?;
         let path = dir.join(FILE);
-        let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            read => read?,
-        };
+        let bytes = private::read(&path).unwrap_or_else(|error| {
+            if error.kind() != io::ErrorKind::NotFound {
+                give_up(&path, &error);
+            }
+            Vec::new()
+        });
         let Found { history, of, left } = record::read_all(&bytes, bounds);
         if left > 0 {
             keep_damaged(&path, left, &history);
@@ -165,27 +169,46 @@ fn keep_damaged(path: &Path, left: usize, history: &History) {
     }
 }
 
-/// Keeps a file that is of something else, for whom it belongs to: under a name that no other one has.
-fn put_aside(path: &Path) -> io::Result<()> {
-    let mut name = path.with_extension("foreign");
+/// Keeps a file that cannot be read, and says so.
+fn give_up(path: &Path, error: &io::Error) {
+    match put_aside(path, "unreadable") {
+        Ok(name) => {
+            warn!(%error, "the history in {} cannot be read: {}", path.display(), kept_as(name.as_deref()))
+        }
+        // It is written anew in its place, as soon as that is possible.
+        Err(fixed) => warn!(%error, %fixed, "the history in {} cannot be read, nor moved", path.display()),
+    }
+}
+
+/// Keeps a file that is of something else, for whom it belongs to.
+fn give_back(path: &Path) -> io::Result<()> {
+    if let Some(name) = put_aside(path, "foreign")? {
+        warn!(
+            "the history in {} is of another cluster, folder or group than this control plane: {}",
+            path.display(),
+            kept_as(Some(&name))
+        );
+    }
+    Ok(())
+}
+
+fn kept_as(name: Option<&Path>) -> String {
+    let kept = name.map(|name| format!("it is kept as {}, and ", name.display()));
+    format!("{}a new one begins", kept.unwrap_or_default())
+}
+
+/// Moves a file that is there to a name that no other one has.
+fn put_aside(path: &Path, why: &str) -> io::Result<Option<PathBuf>> {
+    let mut name = path.with_extension(why);
     let mut number = 1;
     while fs::symlink_metadata(&name).is_ok() {
         number += 1;
-        name = path.with_extension(format!("foreign-{number}"));
+        name = path.with_extension(format!("{why}-{number}"));
     }
     match fs::rename(path, &name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        renamed => {
-            renamed?;
-            warn!(
-                "the history in {} is of another cluster, folder or group than this control plane: it is kept as {}, and a \
-                 new one begins",
-                path.display(),
-                name.display()
-            );
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        renamed => renamed.map(|()| Some(name)),
     }
-    Ok(())
 }
 
 /// The thread that writes.
@@ -276,7 +299,7 @@ impl Writer {
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
         if self.foreign {
-            put_aside(&self.path)?;
+            give_back(&self.path)?;
             self.foreign = false;
         }
         fs::rename(&beside, &self.path)?;

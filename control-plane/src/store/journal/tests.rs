@@ -280,6 +280,18 @@ fn a_history_that_does_not_say_what_it_is_of_is_ones_own() {
     assert!(!dir.path().join("history.foreign").exists());
 }
 
+/// A control plane that starts is worth more than what it remembers.
+#[test]
+fn a_history_that_cannot_be_read_is_kept_aside() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join(FILE)).unwrap();
+    let (mut store, _) = start(dir.path());
+    commit(&mut store, 1);
+    stop(store, dir.path(), 1);
+    assert!(dir.path().join("history.unreadable").is_dir());
+    assert_eq!(reopen(dir.path()).1.len(), 1, "a new one has begun");
+}
+
 fn until(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..10_000 {
         if is_so() {
