@@ -265,6 +265,8 @@ impl Store {
             self.commit_config(offered, &done.cause, origin, now, time);
             self.view.settle(&self.config.state.snapshot);
         }
+        // From here on: what ends a pin lets go of nothing.
+        self.history.pin(self.view.pin.as_ref().map(|pin| pin.version));
         if config_changes || live_changes {
             self.commits.push(self.config.state.seq, self.live.state.seq, now);
         }

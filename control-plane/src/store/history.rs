@@ -1,7 +1,7 @@
 //! Versions of the configuration that were: what people look back at.
 //!
-//! **Invariant:** bounded by number, by bytes and by age, and never without the newest version and the one before it: there
-//! is always something to go back to.
+//! **Invariant:** bounded by number, by bytes and by age, and never without the newest version, the one before it and the one
+//! that is pinned: there is always something to go back to.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -72,6 +72,7 @@ pub struct History {
     versions: Vector<Arc<PastVersion>>,
     bytes: usize,
     bounds: Bounds,
+    pinned: Option<Root>,
 }
 
 impl History {
@@ -82,11 +83,16 @@ impl History {
 
     /// Those that this process has offered itself.
     pub(super) fn of_this_process(&self) -> Self {
-        let mut kept = Self::new(self.bounds);
+        let mut kept = Self { pinned: self.pinned, ..Self::new(self.bounds) };
         for version in self.versions.iter().filter(|version| version.seq > Seq::default()) {
             kept.push(PastVersion::clone(version));
         }
         kept
+    }
+
+    /// The version of the pin that is in force: nothing takes its place before that ends.
+    pub(super) fn pin(&mut self, version: Option<Root>) {
+        self.pinned = version;
     }
 
     /// Takes in the newest version and lets go of what is too much.
@@ -94,16 +100,22 @@ impl History {
         let now = version.time;
         self.bytes += version.cost();
         self.versions.push_back(Arc::new(version));
-        while self.versions.len() > ALWAYS && self.front_is_too_much(now) {
-            if let Some(oldest) = self.versions.pop_front() {
-                self.bytes -= oldest.cost();
+        loop {
+            let is_pinned = self.versions.front().is_some_and(|it| Some(it.root) == self.pinned);
+            let oldest = usize::from(is_pinned);
+            if self.versions.len() <= ALWAYS + oldest || !self.is_too_much(oldest, now) {
+                return;
             }
+            self.bytes -= self.versions.remove(oldest).cost();
         }
     }
 
-    fn front_is_too_much(&self, now: SystemTime) -> bool {
+    fn is_too_much(&self, place: usize, now: SystemTime) -> bool {
         let Bounds { count, bytes, age } = self.bounds;
-        let replaced = self.versions.get(1).map(|next| now.duration_since(next.time).unwrap_or_default());
+        // What was compiled while a pin was in force took the place of nothing that was offered.
+        let is_released = self.versions.get(place).is_some_and(|it| it.released);
+        let next = self.versions.iter().skip(place + 1).find(|it| it.released || !is_released);
+        let replaced = next.map(|next| now.duration_since(next.time).unwrap_or_default());
         self.versions.len() > count || self.bytes > bytes || replaced.is_some_and(|since| since > age)
     }
 
@@ -228,6 +240,25 @@ mod tests {
         assert_eq!(seqs(&history), [4, 3, 2]);
         history.push(version(5, [5; 16], 0, 745));
         assert_eq!(seqs(&history), [5, 4, 3]);
+    }
+
+    /// What is in force is older than all that is compiled meanwhile, and what an operator knows to be good.
+    #[test]
+    fn a_version_that_is_pinned_stays_and_is_as_old_as_what_took_its_place() {
+        let mut history = History::new(BOUNDS);
+        history.push(version(1, [1; 16], 0, 0));
+        history.push(version(2, [2; 16], 0, 1));
+        history.pin(Some(Root([2; 16])));
+        let held_back = |seq| PastVersion { released: false, ..version(seq, [seq as u8; 16], 0, 100 * seq) };
+        (3..30).for_each(|seq| history.push(held_back(seq)));
+        assert_eq!(seqs(&history), [29, 28, 2]);
+        // The end of the pin.
+        history.push(version(30, [29; 16], 0, 2_990));
+        history.pin(None);
+        history.push(version(31, [31; 16], 0, 3_000));
+        assert_eq!(seqs(&history), [31, 30, 29, 2], "it was in force until ten hours ago");
+        history.push(version(32, [32; 16], 0, 3_015));
+        assert_eq!(seqs(&history), [32, 31, 30]);
     }
 
     #[test]
