@@ -229,7 +229,7 @@ impl Looking {
         self.read(&mut open, bytes, part)?;
         match is_last {
             true if open.cut.is_empty() => {
-                let Found { fault, pseudo, target } = open.found;
+                let (pseudo, Found { fault, target, .. }) = (open.found.has_pseudo(), open.found);
                 Ok(Some(Block { stream: open.stream, fault, pseudo, target }))
             }
             true => Err(Broken),

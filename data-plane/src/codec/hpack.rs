@@ -9,6 +9,9 @@
 //! A target that h2 does not take is none of these: HTTP/1.1 takes more than the type that h2 makes of it. It is written over, too, and
 //! kept beside the block and with its entry in the table, for who is handed the request to judge.
 //!
+//! Which pseudo-fields there are, and where, is looked at as well (RFC 9113 section 8.3): h2 forgets what it saw of that in a frame
+//! whose last field is cut.
+//!
 //! Where there is nothing of both lengths the text stays, and h2 ends the connection: an empty name, and text in Huffman's
 //! code of which nearly all is controls (more than 15 bits an octet of a name, more than 28 of a value).
 //!
@@ -60,10 +63,10 @@ pub(crate) enum Fault {
 /// What fields there were.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Found {
-    /// One whose name or value is none.
+    /// One whose name or value is none, or a pseudo-field that is there twice or behind other fields.
     pub(super) fault: Option<Fault>,
-    /// A pseudo-field.
-    pub(super) pseudo: bool,
+    /// A bit for each [`Name`].
+    names: u8,
     /// The target, where h2 has another one.
     pub(super) target: Option<Target>,
 }
@@ -80,9 +83,16 @@ pub(super) enum Outcome {
 }
 
 impl Found {
+    /// Whether there is a pseudo-field.
+    pub(super) fn has_pseudo(&self) -> bool {
+        self.names & !Name::Field.bit() != 0
+    }
+
     fn note(&mut self, entry: &Entry) {
-        self.fault = self.fault.max(entry.is_bad.then_some(Fault::Malformed));
-        self.pseudo |= entry.name != Name::Field;
+        let before = if entry.name == Name::Field { 0 } else { Name::Field.bit() | entry.name.bit() };
+        let is_bad = entry.is_bad || self.names & before != 0;
+        self.fault = self.fault.max(is_bad.then_some(Fault::Malformed));
+        self.names |= entry.name.bit();
         if let Some(target) = &entry.target {
             // Of two, h2 resets the stream.
             self.target = Some(Arc::clone(target));

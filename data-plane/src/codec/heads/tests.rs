@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::fuzz::{Passed, frame, pass};
 use super::*;
-use crate::codec::hpack::model::{Model, is_valid, literal, named};
+use crate::codec::hpack::model::{Model, is_in_order, is_valid, literal, named};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -158,7 +158,8 @@ proptest! {
             if model.count() > 61 {
                 block.push(0xbe);
             }
-            let malformed = !model.read(&block).unwrap().iter().all(is_valid);
+            let fields = model.read(&block).unwrap();
+            let malformed = !(fields.iter().all(is_valid) && is_in_order(&fields));
             expected.push((stream, malformed));
             let mut rest = &block[..];
             let mut kind = HEADERS;

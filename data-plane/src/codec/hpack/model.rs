@@ -1,10 +1,12 @@
 //! A slow reader of blocks, written for itself alone: what [`Fields`](super::Fields) is held against.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::LazyLock;
 
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+
+use super::table::Name;
 
 /// A name and a value.
 pub(crate) type Field = (Vec<u8>, Vec<u8>);
@@ -196,4 +198,12 @@ pub(crate) fn literal(name: &[u8], value: &[u8], is_kept: bool, is_huffman: bool
 pub(crate) fn named(number: usize, value: &[u8], is_kept: bool, is_huffman: bool) -> Vec<u8> {
     let first = if is_kept { numbered(0x40, 6, number) } else { numbered(0x10, 4, number) };
     [first, string(value, is_huffman)].concat()
+}
+
+/// Whether each pseudo-field occurs once, before all other fields (RFC 9113 section 8.3).
+pub(crate) fn is_in_order(fields: &[Field]) -> bool {
+    let is_pseudo = |(name, _): &&Field| Name::pseudo(name).is_some();
+    let first: Vec<_> = fields.iter().take_while(is_pseudo).map(|(name, _)| name).collect();
+    let names: HashSet<_> = first.iter().collect();
+    names.len() == first.len() && fields.iter().filter(is_pseudo).count() == first.len()
 }

@@ -31,6 +31,10 @@ pub(super) enum Name {
 }
 
 impl Name {
+    pub(super) fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
     /// A pseudo-field's; `None` for one that is none.
     pub(super) fn pseudo(name: &[u8]) -> Option<Self> {
         Some(match name {

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::model::{Field, Model, is_taken, is_valid, literal, named, numbered};
+use super::model::{Field, Model, is_in_order, is_taken, is_valid, literal, named, numbered};
 use super::*;
 
 /// Reads a block, and says what is malformed in it. What h2 then has is well-formed, and its table is that of the peer.
@@ -105,10 +105,10 @@ fn what_h2_takes() {
     ] {
         for is_huffman in [false, true] {
             let (outcome, found) = read_one(&literal(name, value, true, is_huffman));
-            let pseudo = name[0] == b':';
+            assert_eq!(found.has_pseudo(), name[0] == b':', "{name:?}");
             assert_eq!(
-                (outcome, found),
-                (Outcome::Whole, Found { pseudo, ..Found::default() }),
+                (outcome, found.fault, found.target),
+                (Outcome::Whole, None, None),
                 "{name:?} {value:?}"
             );
         }
@@ -159,7 +159,7 @@ fn a_target_that_h2_does_not_take_is_kept_aside() {
                 let mut ask = |block: &[u8]| {
                     let (outcome, found) = read(&mut fields, (&mut sent, &mut got), block);
                     assert_eq!((outcome, found.fault), (Outcome::Whole, None), "{target:?}");
-                    (found.pseudo, found.target.map(|target| target.to_vec()))
+                    (found.has_pseudo(), found.target.map(|target| target.to_vec()))
                 };
                 assert_eq!(ask(&field), (true, told.clone()));
                 if is_kept {
@@ -208,7 +208,8 @@ fn one_that_is_larger_than_the_table_empties_it() {
     assert_eq!(outcome(&literal(b"large", &[b'a'; 4_096 - 32 - 4], true, false)).0, Outcome::Whole);
     assert_eq!(outcome(&[0xbe]).0, Outcome::Broken);
     assert_eq!(outcome(&literal(b"x-up", b"a", true, true)).0, Outcome::Whole);
-    assert_eq!(outcome(&[0xbe]), (Outcome::Whole, Found::default()));
+    let (outcome, found) = outcome(&[0xbe]);
+    assert_eq!((outcome, found.fault), (Outcome::Whole, None));
 }
 
 #[test]
@@ -231,6 +232,21 @@ fn a_part_of_a_block_ends_within_a_field() {
         lacks.iter().all(|octets| *octets >= 1) && lacks.contains(&300) && lacks.contains(&11),
         "{lacks:?}"
     );
+}
+
+#[test]
+fn pseudo_fields_are_there_once_and_first() {
+    let fault = |fields: &[(&[u8], &[u8])]| {
+        let block: Vec<_> =
+            fields.iter().flat_map(|(name, value)| literal(name, value, false, false)).collect();
+        read_one(&block).1.fault
+    };
+    let (path, method, field) =
+        ((&b":path"[..], &b"/"[..]), (&b":method"[..], &b"GET"[..]), (&b"a"[..], &b""[..]));
+    assert_eq!(fault(&[method, path, field, field]), None);
+    for bad in [&[path, method, path][..], &[path, field, method], &[path, (b":path", b"/\"")]] {
+        assert_eq!(fault(bad), Some(Fault::Malformed), "{bad:?}");
+    }
 }
 
 /// A field as an encoder may write it, of names and values good and bad.
@@ -275,12 +291,14 @@ proptest! {
                 return Ok(());
             }
             prop_assert_eq!(outcome, Outcome::Whole);
+            let has_pseudo = found.has_pseudo();
             let is_path = |(name, _): &&Field| name == b":path";
             let odd = truth.iter().filter(is_path).rfind(|field| !is_taken(field));
             let told = odd.map(|(_, value)| value.split(|octet| *octet == b'#').next().unwrap().to_vec());
             prop_assert_eq!(found.target.map(|target| target.to_vec()), told);
-            prop_assert_eq!(found.fault.is_some(), !truth.iter().filter(|field| !is_path(field)).all(is_valid), "{:?}", truth);
-            prop_assert_eq!(found.pseudo, truth.iter().any(|(name, _)| is_valid(&(name.clone(), Vec::new())) && name[0] == b':'));
+            let is_good = truth.iter().filter(|field| !is_path(field)).all(is_valid) && is_in_order(&truth);
+            prop_assert_eq!(found.fault.is_some(), !is_good, "{:?}", truth);
+            prop_assert_eq!(has_pseudo, truth.iter().any(|(name, _)| is_valid(&(name.clone(), Vec::new())) && name[0] == b':'));
         }
     }
 }
