@@ -72,20 +72,30 @@ pub(crate) fn make_room(buffer: &mut BytesMut) {
 /// Ready when a client has gone while it waits for an answer. What it says meanwhile is its next request: that is read
 /// ahead, but no more than a buffer of it.
 ///
-/// As nginx does, a client that closes its half is taken for gone.
-pub(crate) fn poll_gone<S: AsyncRead + Unpin>(
-    stream: &mut S,
-    input: &mut BytesMut,
-    cx: &mut Context<'_>,
-) -> Poll<()> {
+/// As nginx does, a client that closes its half of the connection is taken for gone. One that only ends its half of TLS is not:
+/// it has asked its last, and waits (RFC 8446 section 6.1).
+pub(crate) fn poll_gone<S: Stream>(stream: &mut S, input: &mut BytesMut, cx: &mut Context<'_>) -> Poll<()> {
     while input.len() < ROOM {
         make_room(input);
         match ready!(poll_fill(stream, input, cx)) {
-            Ok(0) | Err(_) => return Poll::Ready(()),
+            Ok(0) => return stream.below_tls().map_or(Poll::Ready(()), |below| poll_end(below, cx)),
+            Err(_) => return Poll::Ready(()),
             Ok(_) => {}
         }
     }
     Poll::Pending
+}
+
+/// Ready at the end of a stream. What comes before it is nobody's.
+fn poll_end<S: AsyncRead + Unpin>(stream: &mut S, cx: &mut Context<'_>) -> Poll<()> {
+    let mut nobody = [0; 64];
+    loop {
+        let mut into = ReadBuf::new(&mut nobody);
+        match ready!(Pin::new(&mut *stream).poll_read(cx, &mut into)) {
+            Ok(()) if !into.filled().is_empty() => {}
+            _ => return Poll::Ready(()),
+        }
+    }
 }
 
 /// A stream whose first bytes were read already.

@@ -1,10 +1,11 @@
-use std::io::Write;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
 use shared::resource::PathType;
 
+use super::client_certs::{self, Secure};
 use super::harness::*;
 
 #[test]
@@ -319,7 +320,7 @@ fn waiting(begin: &'static [u8]) -> (Origin, std::sync::Arc<std::sync::atomic::A
         stream.write_all(begin).unwrap();
         seen.lock().unwrap().push(request);
         // Ready when the proxy has closed its end.
-        let _ = std::io::Read::read(&mut stream, &mut [0]);
+        let _ = stream.read(&mut [0]);
         tell.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     (origin, ended)
@@ -341,6 +342,33 @@ fn a_client_that_leaves_takes_its_request_along() {
             assert!(log.contains("\"GET / HTTP/1.1\" 499 0 "), "{log}");
         }
     }
+}
+
+/// As `socat - OPENSSL:...` does behind its last line: it has nothing more to say, and waits (RFC 8446 section 6.1).
+#[test]
+fn a_client_that_ends_its_half_of_tls_alone_is_answered() {
+    let origin = Origin::new(|_| {
+        std::thread::park_timeout(Duration::from_millis(200));
+        (ok("late"), true)
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Secure::new(&proxy, &client_certs::client(None), "a.test");
+    client.0.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    client.0.conn.send_close_notify();
+    client.0.flush().unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"late") {
+        let mut one = [0];
+        client.0.read_exact(&mut one).unwrap();
+        answer.extend(one);
+    }
+    // One that closes the connection itself has gone.
+    let mut client = Secure::new(&proxy, &client_certs::client(None), "a.test");
+    client.0.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    client.0.conn.send_close_notify();
+    client.0.flush().unwrap();
+    client.0.sock.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(!matches!(client.0.read(&mut [0]), Ok(1..)), "as in nginx");
 }
 
 #[test]
