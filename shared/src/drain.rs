@@ -5,20 +5,25 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// What asks a process to end: SIGTERM, and SIGINT from the keyboard.
+/// What asks a process to end: SIGTERM, SIGINT from the keyboard, and SIGQUIT, which tells nginx to end gracefully.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    quit: Signal,
 }
 
 impl Signals {
-    /// From here on neither ends the process by itself. Needs a runtime.
+    /// From here on none of them ends the process by itself. Needs a runtime.
     ///
     /// # Errors
     /// Where the system takes no handler.
     pub fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
+        })
     }
 
     /// Returns at the next of them.
@@ -26,6 +31,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            _ = self.quit.recv() => {}
         }
     }
 }
@@ -127,10 +133,22 @@ mod tests {
     use std::cell::Cell;
     use std::time::Duration;
 
-    use super::{Drain, Phase};
+    use super::{Drain, Phase, Signals};
 
     /// Longer than any test: a wait that were not cut short would be seen.
     const LONG: Duration = Duration::from_secs(3600);
+
+    #[tokio::test]
+    async fn what_ends_nginx_is_heard() {
+        let mut signals = Signals::new().unwrap();
+        for name in ["TERM", "INT", "QUIT"] {
+            let kill = std::process::Command::new("kill")
+                .args(["-s", name, &std::process::id().to_string()])
+                .status();
+            assert!(kill.unwrap().success());
+            signals.next().await;
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn leaving_lasts_its_whole_grace_and_with_nothing_open_the_end_comes_then() {
