@@ -273,7 +273,7 @@ impl Reader {
             Self::Http(reader) => {
                 let head = reader.feed(input, to_head)?;
                 Ok(head.map(|head| {
-                    let body = BodyReader::new(head.framing);
+                    let body = BodyReader::of_answer(head.framing);
                     (head, body)
                 }))
             }

@@ -105,6 +105,14 @@ impl BodyReader {
         Self { state }
     }
 
+    /// A reader behind the head of an answer.
+    pub(crate) fn of_answer(framing: Framing) -> Self {
+        match framing {
+            Framing::Chunked => Self { state: State::Chunks(Chunks::of_answer()) },
+            _ => Self::new(framing),
+        }
+    }
+
     /// A reader of what an application says behind a head with that framing: `begun` came with the head.
     pub(super) fn output(framing: Framing, begun: Bytes, records: Records) -> Self {
         let left = match framing {

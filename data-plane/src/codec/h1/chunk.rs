@@ -1,7 +1,8 @@
 //! The chunked coding (RFC 9112 section 7.1), read strictly.
 //!
 //! **Invariant:** only one reading exists of what passes. Sizes are plain hexadecimal, every line ends in CRLF,
-//! extensions and trailers follow their grammar, are bounded, and are thrown away.
+//! extensions and trailers follow their grammar, are bounded, and are thrown away. Of endpoints blanks behind a size are taken,
+//! with which old servers make room for the longest one: they are odd, and mean one thing (docs/adr/004-strict-and-odd.md).
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
@@ -38,11 +39,19 @@ pub(super) struct Chunks {
     total: u64,
     extensions: usize,
     trailers: usize,
+    /// Whether blanks may stand behind a size.
+    pads: bool,
 }
 
 impl Chunks {
+    /// Of a request.
     pub(super) fn new() -> Self {
-        Self { state: State::Size, total: 0, extensions: 0, trailers: 0 }
+        Self { state: State::Size, total: 0, extensions: 0, trailers: 0, pads: false }
+    }
+
+    /// Of an answer.
+    pub(super) fn of_answer() -> Self {
+        Self { pads: true, ..Self::new() }
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -116,6 +125,7 @@ impl Chunks {
             size = size << 4 | u64::from(digit);
         }
         let extensions = &line[digits..];
+        let extensions = if self.pads { extensions.trim_ascii_end() } else { extensions };
         self.extensions += extensions.len();
         if self.extensions > MAX_EXTENSIONS || !are_extensions(extensions) {
             return Err(BodyError::Chunk);

@@ -160,7 +160,7 @@ impl Answer {
             *self = match self {
                 Self::Head(reader) => match reader.feed(input, to_head).map_err(io::Error::other)? {
                     Some(head) if head.is_interim() => continue,
-                    Some(head) => Self::Body(BodyReader::new(head.framing)),
+                    Some(head) => Self::Body(BodyReader::of_answer(head.framing)),
                     None => return Ok(false),
                 },
                 Self::Body(reader) => match reader.next(input).map_err(io::Error::other)? {

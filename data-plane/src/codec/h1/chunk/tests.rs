@@ -39,6 +39,26 @@ fn sizes_fit_or_are_refused() {
     assert_eq!(chunks.next(&mut BytesMut::from(&b"1\r\na"[..])), Err(BodyError::ChunkTooLarge));
 }
 
+#[test]
+fn endpoints_may_make_room_behind_a_size() {
+    let read = |mut chunks: Chunks, text: &str| {
+        let mut buffer = BytesMut::from(text);
+        let (mut data, mut next) = (Vec::new(), chunks.next(&mut buffer)?);
+        while let Body::Data(piece) = next {
+            data.extend_from_slice(&piece);
+            next = chunks.next(&mut buffer)?;
+        }
+        Ok((data, chunks.is_done()))
+    };
+    for text in ["2  \r\nok\r\n0 \r\n\r\n", "2\t\r\nok\r\n0;a \r\n\r\n"] {
+        assert_eq!(read(Chunks::of_answer(), text), Ok((b"ok".to_vec(), true)), "{text:?}");
+        assert_eq!(read(Chunks::new(), text), Err(BodyError::Chunk), "of a client it is no size: {text:?}");
+    }
+    for text in ["2 2\r\nok", " 2\r\nok", "2 \n", "2 \r\r\n", "  \r\n"] {
+        assert!(read(Chunks::of_answer(), text).is_err(), "{text:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn noise_never_panics_and_is_read_alike_however_cut(
