@@ -56,7 +56,7 @@ pub enum IssueError {
     #[error("expected a certificate signing request (PKCS#10) of at most {REQUEST_MAX} bytes")]
     Request,
     /// A rotation has not ended.
-    #[error("a rotation is under way: the next root signs in {0:?}")]
+    #[error("a rotation is under way: the next root signs in {} s", .0.as_secs())]
     Rotating(Duration),
     /// The root that should sign cannot.
     #[error("the record of the authority has no key for the root that signs now")]
