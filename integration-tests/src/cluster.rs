@@ -119,7 +119,15 @@ impl Cluster {
     /// # Panics
     /// Where the file cannot be written.
     pub fn kubeconfig_of_account(&self) -> PathBuf {
-        write_kubeconfig(self.folder.path(), "kubeconfig-account", self.apiserver_port, ACCOUNT_TOKEN)
+        self.kubeconfig_of_account_by(self.apiserver_port)
+    }
+
+    /// A kubeconfig for [`ACCOUNT`] that leads to another port: a relay's.
+    ///
+    /// # Panics
+    /// Where the file cannot be written.
+    pub fn kubeconfig_of_account_by(&self, port: u16) -> PathBuf {
+        write_kubeconfig(self.folder.path(), &format!("kubeconfig-account-{port}"), port, ACCOUNT_TOKEN)
     }
 
     /// A kubeconfig of somebody who is known by a client certificate, and has no rights but those that RBAC objects give.

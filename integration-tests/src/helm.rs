@@ -7,7 +7,10 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::api::Api;
 use crate::cache;
+use crate::cluster::{Authorization, Cluster};
+use crate::objects;
 
 /// The chart's objects for a release `firth` in the namespace `firth`, with values set.
 ///
@@ -26,6 +29,31 @@ pub fn render(values: &[&str]) -> Vec<Value> {
     let text = String::from_utf8(output.stdout).expect("YAML is UTF-8");
     let documents: Vec<Option<Value>> = serde_saphyr::from_multiple(&text).expect("helm renders YAML");
     documents.into_iter().flatten().filter(Value::is_object).collect()
+}
+
+/// What the chart grants, with values set, and whom.
+///
+/// # Panics
+/// As [`render`].
+pub fn rights(values: &[&str]) -> Vec<Value> {
+    const KINDS: [&str; 5] = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+    let mut rendered = render(values);
+    rendered.retain(|it| it["kind"].as_str().is_some_and(|kind| KINDS.contains(&kind)));
+    rendered
+}
+
+/// A cluster where the chart's rights, with values set, are all that its account has, and a client that may do everything.
+///
+/// # Panics
+/// As [`render`], and where there is no cluster.
+pub async fn cluster(values: &[&str]) -> (Cluster, Api) {
+    let cluster = Cluster::start(Authorization::Rbac).await;
+    let api = cluster.api().await;
+    for namespace in ["firth", "ingress-nginx"] {
+        api.apply(&objects::namespace(namespace)).await;
+    }
+    api.apply_all(&rights(values)).await;
+    (cluster, api)
 }
 
 fn helm() -> PathBuf {

@@ -209,6 +209,26 @@ impl ControlPlane {
         self.process.wait(ENDING).await
     }
 
+    /// Waits until it says on its page for probes that it is not ready, in these words among others.
+    pub async fn waits_for(&self, words: &str) {
+        eventually(&format!("it waits, and says {words:?}"), || async {
+            match client::page(&self.admin(), "/readyz").await {
+                Ok(answer) if answer.status == 503 && answer.text().contains(words) => Ok(()),
+                Ok(answer) => Err(format!("{}: {}", answer.status, answer.text())),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+        .await;
+    }
+
+    /// Waits until it serves proxies, where it was started without waiting for that.
+    ///
+    /// # Panics
+    /// When it ends instead.
+    pub async fn serves(&mut self) {
+        assert!(self.up().await, "the control plane ends:\n{}", self.process.tail());
+    }
+
     /// Where proxies and questions go.
     pub fn listen(&self) -> SocketAddr {
         self.listen

@@ -7,11 +7,11 @@ use std::process::Command;
 
 use integration_tests::api::Api;
 use integration_tests::client::tls;
-use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::grpc::{Inspect, call};
 use integration_tests::identity::{self, Peer};
 use integration_tests::objects::{self, Edit};
 use integration_tests::plane::binary;
+use integration_tests::process::Signal;
 use integration_tests::{ClusterSite, ControlPlane, DataPlane, Source, eventually, helm};
 use serde_json::{Value, json};
 use shared::proto::identity::enrol_request::Proof;
@@ -21,24 +21,9 @@ use test_kit::certificates;
 use tonic::client::Grpc;
 use tonic::{Code, Status};
 
-/// A cluster where the chart's rights are what there is, and a client that may do everything.
-async fn with_rights() -> (Cluster, Api) {
-    let cluster = Cluster::start(Authorization::Rbac).await;
-    let api = cluster.api().await;
-    api.apply(&objects::namespace("firth")).await;
-    api.apply(&objects::namespace("ingress-nginx")).await;
-    let rendered = helm::render(&[]);
-    let rights = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
-    let rights: Vec<_> =
-        rendered.into_iter().filter(|it| rights.contains(&it["kind"].as_str().unwrap())).collect();
-    assert!(rights.iter().any(|it| it["kind"] == "ClusterRoleBinding"), "{rights:?}");
-    api.apply_all(&rights).await;
-    (cluster, api)
-}
-
 #[tokio::test]
 async fn the_control_plane_gets_along_with_the_chart_s_rights() {
-    let (cluster, api) = with_rights().await;
+    let (cluster, api) = helm::cluster(&[]).await;
     let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
     let own = ["--pod-namespace", "firth"];
     let site = ClusterSite::start_with(&cluster, "shop", &source, &own).await;
@@ -113,7 +98,7 @@ fn pod(name: &str) -> Value {
 
 #[tokio::test]
 async fn proxies_enrol_with_the_tokens_of_their_pods_and_replicas_agree() {
-    let (cluster, api) = with_rights().await;
+    let (cluster, api) = helm::cluster(&[]).await;
     let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
     let accounts = accounts();
     let flags = ["--pod-namespace", "firth", "--account", &accounts];
@@ -182,6 +167,49 @@ async fn proxies_enrol_with_the_tokens_of_their_pods_and_replicas_agree() {
     }
 }
 
+/// The Secret of the authority is deleted, and a replica starts before a running one has looked: it makes no authority of its own, which
+/// would cut everybody off, and has the one that is believed once that is written again.
+#[tokio::test]
+async fn a_replica_that_finds_no_authority_waits_for_one_that_has_it() {
+    let (cluster, api) = helm::cluster(&[]).await;
+    api.apply(&objects::namespace("shop")).await;
+    api.apply_all(&objects::ballast("shop")).await;
+    let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
+    let accounts = accounts();
+    let flags = ["--pod-namespace", "firth", "--account", &accounts];
+    let mut one = ControlPlane::start_with(&source, &flags).await;
+    let of_ca = |kind: &str| json!({"apiVersion": "v1", "kind": kind, "metadata": {"namespace": "firth", "name": "firth-ca"}});
+    let published =
+        eventually("the roots are published", || async { api.read(&of_ca("ConfigMap")).await }).await;
+    let roots = published["data"]["ca.pem"].as_str().unwrap();
+    let trust = Trust::Roots(shared::pem::certificates(roots.as_bytes()).unwrap());
+    let record = api.read(&of_ca("Secret")).await.unwrap();
+
+    // Held still, so that it cannot have looked before the other one is there.
+    one.process().signal(Signal::Stop);
+    api.delete(&of_ca("Secret")).await;
+    let mut other = ControlPlane::spawn(&source, &flags);
+    other.waits_for("roots are published, and their record is gone").await;
+    assert!(api.read(&of_ca("Secret")).await.is_err(), "it has made one");
+    one.process().signal(Signal::Cont);
+    other.serves().await;
+
+    let again = api.read(&of_ca("Secret")).await.unwrap();
+    assert_eq!(again["data"], record["data"]);
+    assert_eq!(api.read(&of_ca("ConfigMap")).await.unwrap()["data"], published["data"]);
+    let reader = api.token("firth", "firth-reader", "firth.dev", None).await;
+    for plane in [&one, &other] {
+        let proof = Proof::AccountToken(reader.clone());
+        let reader = Peer::enrol(plane.listen(), &trust, proof, "").await.unwrap();
+        assert!(reader.channel(one.listen()).await.is_ok() && reader.channel(other.listen()).await.is_ok());
+    }
+    assert!(one.log().contains("is gone, and written again"), "{}", one.log());
+    for plane in [&one, &other] {
+        let log = plane.log();
+        assert!(!log.contains("a new authority is made") && !log.contains("another authority"), "{log}");
+    }
+}
+
 /// Who may make tokens for the account that stands for readers, and for no other.
 fn may_read(name: &str) -> [Value; 2] {
     let metadata = json!({"namespace": "firth", "name": "may-read"});
@@ -202,7 +230,7 @@ fn may_read(name: &str) -> [Value; 2] {
 
 #[tokio::test]
 async fn people_log_in_by_whatever_their_kubeconfig_says() {
-    let (cluster, api) = with_rights().await;
+    let (cluster, api) = helm::cluster(&[]).await;
     let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
     let accounts = accounts();
     let control =

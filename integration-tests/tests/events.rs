@@ -130,10 +130,8 @@ async fn where_events_may_not_be_written_it_is_said_once_and_all_else_goes_on() 
     for namespace in ["firth", "ingress-nginx"] {
         api.apply(&objects::namespace(namespace)).await;
     }
-    let kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
-    let rights = helm::render(&[]).into_iter().filter(|it| kinds.contains(&it["kind"].as_str().unwrap()));
     let mut taken = 0;
-    for mut right in rights {
+    for mut right in helm::rights(&[]) {
         if let Some(rules) = right["rules"].as_array_mut() {
             let before = rules.len();
             rules.retain(|rule| rule["resources"] != serde_json::json!(["events"]));

@@ -212,10 +212,7 @@ async fn where_a_status_may_not_be_written_it_is_said_once_and_all_else_goes_on(
     for namespace in ["firth", "ingress-nginx"] {
         api.apply(&objects::namespace(namespace)).await;
     }
-    let kinds = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
-    let rights = integration_tests::helm::render(&[]);
-    let rights = rights.into_iter().filter(|it| kinds.contains(&it["kind"].as_str().unwrap()));
-    for mut right in rights {
+    for mut right in integration_tests::helm::rights(&[]) {
         if let Some(rules) = right["rules"].as_array_mut() {
             rules.retain(|rule| rule["resources"] != json!(["ingresses/status"]));
         }

@@ -1,0 +1,149 @@
+//! Whose an Ingress is, with the chart's rights on a real API server: by IngressClasses that may not be read, and by the
+//! labels of its namespace.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use integration_tests::api::Api;
+use integration_tests::cluster::Cluster;
+use integration_tests::faults::Relay;
+use integration_tests::objects::{self, Edit};
+use integration_tests::{
+    ClusterSite, ControlPlane, DataPlane, Question, Source, Traffic, eventually, eventually_within, helm,
+};
+use serde_json::{Value, json};
+
+/// Who is forbidden asks again each 30 s.
+const ASKED_AGAIN: Duration = Duration::from_secs(120);
+
+const OWN: [&str; 2] = ["--pod-namespace", "firth"];
+
+/// The role with the right to read IngressClasses, and the same without it.
+fn roles() -> (Value, Value) {
+    let is_of_classes = |rule: &Value| rule["resources"] == json!(["ingressclasses"]);
+    let mut rights = helm::rights(&[]).into_iter();
+    let role = rights.find(|it| it["rules"].as_array().is_some_and(|rules| rules.iter().any(is_of_classes)));
+    let role = role.expect("the chart gives that right");
+    let mut without = role.clone();
+    without["rules"].as_array_mut().unwrap().retain(|rule| !is_of_classes(rule));
+    (role, without)
+}
+
+/// Takes the right away, and waits until the API server knows.
+async fn forbid_classes(api: &Api, cluster: &Cluster) {
+    api.apply(&roles().1).await;
+    let account = Api::new(&cluster.kubeconfig_of_account()).await;
+    eventually("classes may not be read", || async {
+        let read = account.text("/apis/networking.k8s.io/v1/ingressclasses").await;
+        if read.is_err() { Ok(()) } else { Err(read) }
+    })
+    .await;
+}
+
+/// The right is taken away by mistake while two replicas are replaced one after the other. One of them knows the classes and goes on;
+/// one that starts does not, and is no replacement: proxies keep what they have until somebody gives the right back.
+#[tokio::test]
+async fn classes_that_may_not_be_read_are_taken_for_absent_by_nobody() {
+    let (cluster, api) = helm::cluster(&[]).await;
+    let relay = Relay::start(([127, 0, 0, 1], cluster.port()).into()).await;
+    let kubeconfig = cluster.kubeconfig_of_account_by(relay.address().port());
+    let source = Source::Cluster { kubeconfig, namespace: None };
+    let mut site = ClusterSite::start_with(&cluster, "shop", &source, &OWN).await;
+    let one = site.origin("one").await;
+    site.route("web", "a.test", &one).await;
+
+    forbid_classes(&api, &cluster).await;
+    // Watches are not ended by a right that is taken away. When they end, it matters.
+    relay.cut();
+    let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
+    let mut second = ControlPlane::spawn(&source, &OWN);
+    second.waits_for("IngressClasses, which may not be read (forbidden): Ingress shop/").await;
+    let both = format!("http://{},http://{}", site.control.listen(), second.listen());
+    let proxy = DataPlane::start_with(site.control.listen(), &["--control-plane", &both]).await;
+    let traffic = Traffic::start(proxy.http(), 1, &[Question::new("a.test", "/", &["one"])]);
+
+    eventually_within(ASKED_AGAIN, "the first believes that it is forbidden", || async {
+        let log = site.control.log();
+        if log.contains("may not be read any more") { Ok(()) } else { Err(log) }
+    })
+    .await;
+    site.route("more", "more.test", &one).await;
+    let problems = site.control.inspect().await.problems().await.unwrap();
+    assert!(!problems.iter().any(|it| it.object.contains("web")), "{problems:?}");
+
+    site.control.kill();
+    traffic.goes_on("nobody has come in the first one's place", 100).await;
+    second.waits_for("IngressClasses, which may not be read (forbidden)").await;
+    proxy.serves("more.test", "/", "one").await;
+
+    api.apply(&roles().0).await;
+    second.serves().await;
+    second.inspect().await.in_sync(1).await;
+    api.apply(&site.ingress("last", "last.test", &[("/", "one")])).await;
+    proxy.serves("last.test", "/", "one").await;
+    traffic.stop().await.assert_clean();
+}
+
+async fn label(api: &Api, namespace: &str, team: Value) {
+    api.patch(&format!("/api/v1/namespaces/{namespace}"), &json!({"metadata": {"labels": {"team": team}}}))
+        .await;
+}
+
+/// With the rights that the chart gives for it, and no others.
+#[tokio::test]
+async fn routes_come_and_go_with_the_labels_of_their_namespaces() {
+    let (cluster, api) = helm::cluster(&["watchNamespaceSelector=team=a"]).await;
+    let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
+    let flags = [&OWN[..], &["--watch-namespace-selector=team=a"]].concat();
+    let site = ClusterSite::start_with(&cluster, "shop", &source, &flags).await;
+    let one = site.origin("one").await;
+    let web =
+        |namespace: &str| objects::ingress(namespace, "web", &format!("{namespace}.test"), &[("/", "one")]);
+    // Its objects, before anything is said of it.
+    let open = async |namespace: &str| {
+        api.apply(&objects::namespace(namespace)).await;
+        api.apply(&objects::service(namespace, "one")).await;
+        api.apply(&objects::slice(namespace, "one", "1", &[one.address()])).await;
+        api.apply(&web(namespace)).await;
+    };
+    open("mall").await;
+    label(&api, "mall", "a".into()).await;
+    site.proxy.serves("mall.test", "/", "one").await;
+    let traffic = Traffic::start(site.proxy.http(), 1, &[Question::new("mall.test", "/", &["one"])]);
+
+    api.apply(&web("shop")).await;
+    open("late").await;
+    for namespace in ["shop", "late"] {
+        let host = format!("{namespace}.test");
+        site.proxy.answers(&host, "/", 404).await;
+        label(&api, namespace, "a".into()).await;
+        site.proxy.serves(&host, "/", "one").await;
+        label(&api, namespace, "b".into()).await;
+        site.proxy.answers(&host, "/", 404).await;
+        label(&api, namespace, "a".into()).await;
+        site.proxy.serves(&host, "/", "one").await;
+        // What is changed while it is not ours is as it is when it is ours again.
+        label(&api, namespace, Value::Null).await;
+        site.proxy.answers(&host, "/", 404).await;
+        let further = web(namespace).with("/spec/rules/0/host", json!(format!("new.{host}")));
+        api.apply(&further).await;
+        label(&api, namespace, "a".into()).await;
+        site.proxy.serves(&format!("new.{host}"), "/", "one").await;
+        site.proxy.answers(&host, "/", 404).await;
+    }
+    // An Ingress of a namespace that is another's is nobody's problem here.
+    label(&api, "late", "b".into()).await;
+    site.proxy.answers("new.late.test", "/", 404).await;
+    let problems = site.control.inspect().await.problems().await.unwrap();
+    assert!(!problems.iter().any(|it| it.object.contains("late")), "{problems:?}");
+
+    // Who starts now has the same.
+    let fresh = ControlPlane::start_with(&source, &flags).await;
+    let roots = async |plane: &ControlPlane| plane.inspect().await.proxies().await.unwrap().version;
+    let [here, there] = [roots(&site.control).await, roots(&fresh).await];
+    assert_eq!(here, there);
+    traffic.stop().await.assert_clean();
+    let log = site.control.log();
+    assert!(!log.contains("orbidden"), "the API server refuses something:\n{log}");
+}
