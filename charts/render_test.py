@@ -433,6 +433,14 @@ class Rights(unittest.TestCase):
         self.assertEqual(self.rules(objects, "ClusterRole", "shore-firth-control-plane-watch")[namespaces], (self.WATCH, None))
         self.assertEqual(flags(objects, "control-plane")["--watch-namespace-selector"], "team=a,tier in (web,edge)")
 
+    def test_classes_are_read_unless_they_are_ignored(self):
+        classes = ("networking.k8s.io", "ingressclasses")
+        for values, read in ([], True), (["ingressClass.ignored=true"], False):
+            objects = render(*values)
+            rules = self.rules(objects, "ClusterRole", "shore-firth-control-plane")
+            self.assertEqual(rules.get(classes), (self.WATCH, None) if read else None)
+            self.assertEqual("--ignore-ingress-classes" in flags(objects, "control-plane"), not read)
+
     def test_one_namespace_is_enough_for_one_namespace(self):
         objects = render("watchNamespace=shop")
         role = objects["Role", "firth-control-plane-watch"]

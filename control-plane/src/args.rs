@@ -133,6 +133,12 @@ pub struct Args {
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub ingress_class_by_name: bool,
+    /// Read no IngressClasses, and count spec.ingressClassName for nothing: Ingresses are taken by the annotation kubernetes.io/ingress.class alone, or without it by --watch-ingress-without-class. What ingress-nginx does where it may not read them
+    #[arg(
+        long, env = "FIRTH_IGNORE_INGRESS_CLASSES", value_name = "BOOL",
+        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+    )]
+    pub ignore_ingress_classes: bool,
     /// Controller of the IngressClasses that make an Ingress ours
     #[arg(long, env = "FIRTH_CONTROLLER_CLASS", default_value = "k8s.io/ingress-nginx", value_name = "NAME")]
     pub controller_class: String,

@@ -87,6 +87,8 @@ pub struct Options {
     pub health_path: Arc<str>,
     /// Whether the IngressClass of the name `ingress_class` is ours, whatever its controller.
     pub class_by_name: bool,
+    /// IngressClasses are not read, and count for nothing.
+    pub ignores_classes: bool,
     /// An Ingress without any class is ours.
     pub watch_without_class: bool,
     /// Secret with the certificate for names that have none; `None`: each proxy makes its own.

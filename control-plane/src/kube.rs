@@ -79,6 +79,8 @@ pub struct KubeOptions {
     pub kubeconfig: Option<PathBuf>,
     /// The only namespace that is watched; `None`: all. IngressClasses have none; ConfigMaps are read by name anyway.
     pub watch_namespace: Option<String>,
+    /// Whether nobody goes by IngressClasses: then nobody needs to be allowed to read them.
+    pub ignores_classes: bool,
     /// Whether somebody goes by the labels of namespaces.
     pub watches_namespaces: bool,
     /// ConfigMaps that are read, by name.
@@ -231,8 +233,10 @@ impl KubeSource {
     ) -> Result<(), KubeError> {
         let Self { client, options, freshness, barrier } = self;
         // Each kind, each ConfigMap, records of decisions of two kinds, the pin, and what is read on demand.
-        let whole = WHOLE.len() + usize::from(options.watches_namespaces);
-        let rounds = Rounds::new(inputs.clone(), whole + options.configmaps.len() + 2 + 1 + 1);
+        let is_read = |kind| kind != ObjectKind::IngressClass || !options.ignores_classes;
+        let whole = WHOLE.into_iter().filter(|(kind, _)| is_read(*kind));
+        let count = whole.clone().count() + usize::from(options.watches_namespaces);
+        let rounds = Rounds::new(inputs.clone(), count + options.configmaps.len() + 2 + 1 + 1);
         let sender = Sender::new(inputs, freshness.clone());
         let mut follower = Follower {
             tasks: Supervisor::new(),
@@ -244,7 +248,7 @@ impl KubeSource {
         };
         let namespace = options.watch_namespace.as_deref();
 
-        for (kind, doubts_nothing) in WHOLE {
+        for (kind, doubts_nothing) in whole {
             let sink = Objects::new(sender.clone(), kind, 1);
             let all = Collection::all(kind, namespace);
             match options.statuses.clone().filter(|_| kind == ObjectKind::Ingress) {
@@ -256,6 +260,10 @@ impl KubeSource {
             }
         }
 
+        if options.ignores_classes {
+            tracing::info!("IngressClasses are not read, and spec.ingressClassName counts for nothing");
+            sender.synced(ObjectKind::IngressClass).await?;
+        }
         match options.watches_namespaces {
             true => {
                 let sink = Objects::new(sender.clone(), ObjectKind::Namespace, 1);

@@ -107,6 +107,7 @@ impl Replica {
             request_metrics: if is_ours { RequestMetrics::default() } else { other_metrics() },
             health_path: HEALTH_PATH.into(),
             class_by_name: false,
+            ignores_classes: false,
             watch_without_class: false,
             default_certificate: None,
             configmap: ObjectName::new(NAMESPACE, "settings"),

@@ -85,6 +85,32 @@ async fn classes_that_may_not_be_read_are_taken_for_absent_by_nobody() {
     traffic.stop().await.assert_clean();
 }
 
+/// ingress-nginx with a Role of one namespace and no ClusterRole: its Ingresses have the annotation, those of others name their class.
+#[tokio::test]
+async fn where_classes_are_ignored_nobody_asks_for_them() {
+    let (cluster, api) = helm::cluster(&["ingressClass.ignored=true"]).await;
+    api.apply(&objects::namespace("shop")).await;
+    api.apply(&objects::ingress("shop", "another-s", "another.test", &[("/", "one")])).await;
+    let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
+    let flags = [&OWN[..], &["--ignore-ingress-classes", "--ingress-class", "team"]].concat();
+    let mut site = ClusterSite::start_with(&cluster, "shop", &source, &flags).await;
+    let _one = site.origin("one").await;
+    let mut web =
+        site.ingress("web", "a.test", &[("/", "one")]).annotated("kubernetes.io/ingress.class", "team");
+    web["spec"]["ingressClassName"] = Value::Null;
+    api.apply(&web).await;
+    site.proxy.serves("a.test", "/", "one").await;
+    site.proxy.answers("another.test", "/", 404).await;
+    assert!(site.control.inspect().await.problems().await.unwrap().is_empty());
+    // A proxy that has something else waits for a list of everything that is read, and of nothing else.
+    site.control.kill();
+    api.apply(&web.with("/spec/rules/0/http/paths/0/path", "/new".into())).await;
+    site.control.resume().await;
+    site.proxy.serves("a.test", "/new", "one").await;
+    let log = site.control.log();
+    assert!(log.contains("IngressClasses are not read") && !log.contains("orbidden"), "{log}");
+}
+
 async fn label(api: &Api, namespace: &str, team: Value) {
     api.patch(&format!("/api/v1/namespaces/{namespace}"), &json!({"metadata": {"labels": {"team": team}}}))
         .await;

@@ -97,6 +97,7 @@ pub(super) async fn of_cluster(
     let options = KubeOptions {
         kubeconfig: args.kubeconfig.clone(),
         watch_namespace: args.watch_namespace.clone(),
+        ignores_classes: args.ignore_ingress_classes,
         watches_namespaces: args.watch_namespace_selector.is_some(),
         configmaps: vec![
             args.configmap.clone(),

@@ -2,7 +2,8 @@
 //!
 //! An Ingress is ours by a class of our controller, by the annotation, or by none where that is asked for. In a folder
 //! the rest of the API server is played too: an Ingress without a class is of the default class, and where a folder has
-//! no IngressClass at all, the name that `--ingress-class` gives counts as one of ours.
+//! no IngressClass at all, the name that `--ingress-class` gives counts as one of ours. Where classes are ignored the field counts for
+//! nothing, whatever it names.
 //!
 //! **Invariant:** an Ingress that nobody is known to serve has a problem that says why.
 
@@ -62,10 +63,10 @@ enum Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// The field comes first; an Ingress that has it is never ours by the annotation.
-    fn of(ingress: &'a Ingress) -> Self {
+    /// The field comes first; an Ingress that has it is never ours by the annotation, unless classes are ignored.
+    fn of(ingress: &'a Ingress, ignores_classes: bool) -> Self {
         let filled = |text: &'a String| Some(text.as_str()).filter(|text| !text.is_empty());
-        let field = ingress.spec.ingress_class_name.as_ref().and_then(filled);
+        let field = ingress.spec.ingress_class_name.as_ref().and_then(filled).filter(|_| !ignores_classes);
         let annotation = || ingress.metadata.annotations.get(CLASS_ANNOTATION).and_then(filled);
         match (field, annotation) {
             (Some(class), _) => Self::Field(class),
@@ -84,8 +85,8 @@ enum Belonging {
 }
 
 /// The class on which it depends whose an Ingress is: empty for one that names none.
-pub(super) fn class_of(ingress: &Ingress) -> String {
-    match Named::of(ingress) {
+pub(super) fn class_of(ingress: &Ingress, ignores_classes: bool) -> String {
+    match Named::of(ingress, ignores_classes) {
         Named::Field(class) | Named::Annotation(class) => class.to_owned(),
         Named::Nothing => String::new(),
     }
@@ -115,7 +116,8 @@ impl Index {
     pub(super) fn classless_fault(&self, ingress: &Ingress) -> Option<Fault> {
         let is_odd = self.options.folder
             && self.options.watch_without_class
-            && matches!(Named::of(ingress), Named::Nothing)
+            && !self.options.ignores_classes
+            && matches!(self.named(ingress), Named::Nothing)
             && self.classes.default_class().is_none();
         is_odd.then(|| {
             let class = &self.options.ingress_class;
@@ -125,6 +127,10 @@ impl Index {
             );
             Fault::new(Severity::Warning, "spec.ingressClassName", reason)
         })
+    }
+
+    fn named<'a>(&self, ingress: &'a Ingress) -> Named<'a> {
+        Named::of(ingress, self.options.ignores_classes)
     }
 
     fn belonging(&self, ingress: &Ingress) -> Belonging {
@@ -143,9 +149,10 @@ impl Index {
 
     fn by_name(&self, ingress: &Ingress) -> Belonging {
         let annotation = || format!("metadata.annotations[{CLASS_ANNOTATION}]");
-        match Named::of(ingress) {
+        match self.named(ingress) {
             Named::Field(class) => self.by_class(class, || "spec.ingressClassName".to_owned()),
             Named::Annotation(class) if *class == self.options.ingress_class => Belonging::Ours,
+            Named::Annotation(_) if self.options.ignores_classes => Belonging::Another,
             Named::Annotation(class) => match self.by_class(class, annotation) {
                 // As in the original: the annotation has one value that counts, whatever classes there are.
                 Belonging::Ours => Belonging::Nobody(Fault::new(
@@ -159,6 +166,7 @@ impl Index {
                 )),
                 other => other,
             },
+            Named::Nothing if self.options.ignores_classes => self.without_classes(ingress),
             Named::Nothing => self.by_default(),
         }
     }
@@ -175,7 +183,7 @@ impl Index {
                 field(),
                 format!(
                     "names class {}, and IngressClasses may not be read (forbidden): it is not served until the control plane may \
-                     get, list and watch ingressclasses.networking.k8s.io",
+                     get, list and watch ingressclasses.networking.k8s.io. With --ignore-ingress-classes such fields count for nothing",
                     shown(class)
                 ),
             )),
@@ -194,6 +202,25 @@ impl Index {
                 ),
             )),
         }
+    }
+
+    /// Of an Ingress without the annotation, where classes are ignored. What its field names may well be another's; the name that we go
+    /// by was meant for us.
+    fn without_classes(&self, ingress: &Ingress) -> Belonging {
+        let ours = &self.options.ingress_class;
+        let field = ingress.spec.ingress_class_name.as_deref().filter(|class| !class.is_empty());
+        let what = match field {
+            _ if self.options.watch_without_class => return Belonging::Ours,
+            Some(class) if class != *ours => return Belonging::Another,
+            Some(_) => format!("names class {}, which counts for nothing, as", shown(ours)),
+            None => "names no class, and".to_owned(),
+        };
+        let reason = format!(
+            "{what} --ignore-ingress-classes is on: it is not served without the annotation {CLASS_ANNOTATION}: {}, or \
+             --watch-ingress-without-class",
+            shown(ours)
+        );
+        Belonging::Nobody(Fault::new(Severity::Warning, "spec.ingressClassName", reason))
     }
 
     fn by_default(&self) -> Belonging {
@@ -219,7 +246,8 @@ impl Index {
 
     /// Whether a class that does not exist counts as ours: most manifests name the class that their cluster had.
     fn assumes(&self, class: &str) -> bool {
-        self.options.folder && self.classes.known.is_empty() && class == self.options.ingress_class
+        let is_known = !self.classes.known.is_empty() || self.options.ignores_classes;
+        self.options.folder && !is_known && class == self.options.ingress_class
     }
 
     /// What is to be said once of a class that counts as ours without being there.
@@ -257,7 +285,7 @@ impl Index {
         let by_field = names.filter(|(name, class)| {
             let slot = self.objects.get(&reference(ObjectKind::Ingress, name));
             slot.into_iter().flat_map(|slot| slot.versions()).any(|version| {
-                matches!(version, Object::Ingress(ingress) if matches!(Named::of(ingress), Named::Field(it) if it == *class))
+                matches!(version, Object::Ingress(ingress) if matches!(self.named(ingress), Named::Field(it) if it == *class))
             })
         });
         by_field.min().map(|(name, class)| (name.clone(), shown(class)))

@@ -81,8 +81,9 @@ impl Index {
         self.dirty.holds.insert(object.clone());
         self.dirty.problems.insert(object.clone());
         let slot = self.objects.get(&object);
+        let ignores = self.options.ignores_classes;
         let classes = slot.into_iter().flat_map(|slot| slot.versions()).filter_map(|version| match version {
-            Object::Ingress(ingress) => Some(classes::class_of(ingress)),
+            Object::Ingress(ingress) => Some(classes::class_of(ingress, ignores)),
             _ => None,
         });
         let classes = classes.collect();

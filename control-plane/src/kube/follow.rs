@@ -166,7 +166,8 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
             Without::ByAnnotation => tracing::warn!(
                 kind,
                 "may not be read: Ingresses are taken by their annotation alone, and nothing is served while one names a class \
-                 in spec.ingressClassName: grant get, list and watch: {reason}"
+                 in spec.ingressClassName: grant get, list and watch, or ignore classes as ingress-nginx does then \
+                 (--ignore-ingress-classes): {reason}"
             ),
             Without::Polls => tracing::warn!(
                 kind,

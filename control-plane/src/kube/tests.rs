@@ -31,19 +31,20 @@ fn plural(kind: ObjectKind) -> String {
 /// before the kind was taken for complete.
 #[tokio::test]
 async fn nothing_is_believed_of_three_kinds_before_a_second_list_says_so() {
-    for watches_namespaces in [false, true] {
-        Box::pin(nothing_is_believed(watches_namespaces)).await;
+    for reads_all in [false, true] {
+        Box::pin(nothing_is_believed(reads_all)).await;
     }
 }
 
-async fn nothing_is_believed(watches_namespaces: bool) {
+async fn nothing_is_believed(reads_all: bool) {
     let server = nothing();
     let source = KubeSource {
         client: server.client(),
         options: KubeOptions {
             kubeconfig: None,
             watch_namespace: None,
-            watches_namespaces,
+            ignores_classes: !reads_all,
+            watches_namespaces: reads_all,
             configmaps: vec![ObjectName::new("ingress-nginx", "controller")],
             decisions_namespace: "firth".into(),
             statuses: None,
@@ -72,7 +73,7 @@ async fn nothing_is_believed(watches_namespaces: bool) {
     for (kind, lists) in &synced {
         // ConfigMaps are read by name and by label beside.
         assert_eq!(*lists >= 2, twice(*kind), "{lists} lists of {kind:?}");
-        let is_read = watches_namespaces || *kind != ObjectKind::Namespace;
+        let is_read = reads_all || !matches!(kind, ObjectKind::Namespace | ObjectKind::IngressClass);
         // ConfigMaps and Secrets are read by names and labels, and by metadata.
         assert_eq!(*lists > 0, is_read, "{lists} lists of {kind:?}");
     }

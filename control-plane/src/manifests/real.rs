@@ -41,6 +41,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
         request_metrics: RequestMetrics::default(),
         health_path: HEALTH_PATH.into(),
         class_by_name: false,
+        ignores_classes: false,
         watch_without_class,
         default_certificate: None,
         configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),

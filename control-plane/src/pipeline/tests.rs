@@ -52,6 +52,7 @@ fn bench() -> Bench {
         namespace_selector: None,
         on_demand: true,
         class_by_name: false,
+        ignores_classes: false,
         watch_without_class: false,
     });
     let (awaited, awaits) = watch::channel(None);
@@ -185,7 +186,8 @@ async fn nothing_is_offered_while_it_hangs_on_classes_that_may_not_be_read_whose
         assert_eq!(published.head().is_ready(), !has_one, "by annotation alone it goes on");
         if has_one {
             let said = awaits.borrow().as_ref().map(ToString::to_string);
-            let expected = "waiting for IngressClasses, which may not be read (forbidden): Ingress default/field names class ours";
+            let expected = "waiting for IngressClasses, which may not be read (forbidden): Ingress default/field names class ours. \
+                 Grant get, list and watch of ingressclasses.networking.k8s.io, or ignore them (--ignore-ingress-classes)";
             assert_eq!(said.as_deref(), Some(expected));
             inputs.objects.send(Input::Synced(ObjectKind::IngressClass)).await.unwrap();
             turn(&mut run);

@@ -149,6 +149,42 @@ fn classes_that_may_not_be_read_are_none_that_do_not_exist() {
     assert_eq!(world.index.undecided(), None);
 }
 
+/// As in ingress-nginx, where classes may not be read: an Ingress that has the field is ours by the annotation or without any.
+#[test]
+fn where_classes_are_ignored_the_field_counts_for_nothing() {
+    let [nginx, other] = ["nginx", "other"].map(Some);
+    let nothing = "names class nginx, which counts for nothing, as --ignore-ingress-classes is on";
+    let none = "names no class, and --ignore-ingress-classes is on";
+    for (field, annotation, without_class, is_ours, problem) in [
+        (None, nginx, false, true, None),
+        (other, nginx, false, true, None),
+        (nginx, other, false, false, None),
+        (None, other, true, false, None),
+        (other, None, false, false, None),
+        (nginx, None, false, false, Some(nothing)),
+        (None, None, false, false, Some(none)),
+        (other, None, true, true, None),
+        (None, None, true, true, None),
+    ] {
+        for (folder, has_class) in [(false, false), (true, false), (true, true)] {
+            let options =
+                Options { ignores_classes: true, watch_without_class: without_class, folder, ..options() };
+            let mut world = World::with(options);
+            world.events([applied(service("echo")), applied(web(field, annotation))]);
+            if has_class {
+                world.events([applied(default_class("nginx", "k8s.io/ingress-nginx"))]);
+                world.events([applied(class("other", "example.com/other"))]);
+            }
+            let case = format!("{field:?} {annotation:?} {without_class} {folder} {has_class}");
+            assert_eq!(!world.routes().is_empty(), is_ours, "{case}");
+            let said = said(&world);
+            assert_eq!(said.len(), usize::from(problem.is_some()), "{case}: {said:?}");
+            assert!(problem.is_none_or(|problem| said[0].1.starts_with(problem)), "{case}: {said:?}");
+            assert_eq!(world.index.undecided(), None);
+        }
+    }
+}
+
 #[test]
 fn a_faulty_ingress_of_a_class_that_does_not_exist_is_said_too() {
     let mut world = World::default();

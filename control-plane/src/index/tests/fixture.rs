@@ -36,6 +36,7 @@ pub(super) fn options() -> Options {
         namespace_selector: None,
         on_demand: false,
         class_by_name: false,
+        ignores_classes: false,
         watch_without_class: false,
     }
 }
