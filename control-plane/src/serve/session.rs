@@ -25,6 +25,7 @@ use super::message::{Ack, End, Hello, Position, ProxyMessage, Start, Welcome};
 use crate::barrier::Whence;
 use crate::store::{Frame, Head};
 pub use flight::Mode;
+pub use lane::Overclaim;
 pub use lane::Standing;
 use lane::{Answer, LaneCursor};
 
@@ -115,6 +116,13 @@ pub enum Report {
         lane: Lane,
         /// Since the commit; `None` for what does not measure one: full syncs and resumed cursors.
         after: Option<Duration>,
+    },
+    /// What the proxy says that it refuses cannot be so.
+    Overclaims {
+        /// Its lane.
+        lane: Lane,
+        /// What is wrong.
+        it: Overclaim,
     },
     /// The proxy's own root differs from that of the state that it acknowledges.
     Diverged {
@@ -370,7 +378,7 @@ impl Session {
     }
 
     fn on_ack(&mut self, ack: Ack, now: Instant, actions: &mut Actions) -> Result<(), End> {
-        let lane = ack.lane;
+        let (lane, is_whole) = (ack.lane, ack.staged == 0);
         let cursor = self.lane_mut(lane);
         let before = cursor.progress();
         let answer = cursor.answer(ack, now)?;
@@ -378,7 +386,11 @@ impl Session {
         if answered {
             (self.answers, self.slot_idle) = (true, now);
         }
+        let head = Arc::clone(&self.head);
         let cursor = self.lane_mut(lane);
+        if is_whole && let Some(it) = cursor.overclaim(head.lane(lane)) {
+            actions.reports.push(Report::Overclaims { lane, it });
+        }
         match answer {
             Answer::Progress => {}
             Answer::Reached { after } => actions.reports.push(Report::Acknowledged { lane, after }),

@@ -18,7 +18,7 @@ use super::StreamPlace;
 use super::door::Caller;
 use super::message::{End, Hello, ProxyMessage as Said};
 use super::registry::{Parting, Seat};
-use super::session::{Actions, Doubt, Event, Out, Report, Revisions, Session, Slot};
+use super::session::{Actions, Doubt, Event, Out, Overclaim, Report, Revisions, Session, Slot};
 use super::wire;
 use crate::barrier::Barrier;
 use crate::store::{Frame, Head};
@@ -283,6 +283,14 @@ impl Stream {
         match report {
             Report::Started(lane, start) => metrics.started(*lane, start.as_str()),
             Report::Acknowledged { lane, after } => metrics.acknowledged(*lane, *after),
+            Report::Overclaims { lane, it: Overclaim { claimed, has, strange } } => {
+                let (proxy, lane) = (self.id(), lane.as_str());
+                warn!(
+                    %proxy, lane, claimed, has, strange,
+                    "what a proxy says that it refuses makes no sense: it says that there are {claimed}, has {has} resources, and names \
+                     {strange} that it does not have"
+                );
+            }
             Report::Diverged { lane, expected, came } => {
                 metrics.diverged(*lane);
                 let (proxy, lane) = (self.id(), lane.as_str());

@@ -46,6 +46,8 @@ pub(super) enum Source {
 pub(super) struct Flight {
     pub(super) to: Seq,
     pub(super) root: Root,
+    /// Resources of the state that it leads to.
+    pub(super) count: usize,
     pub(super) mode: Mode,
     pub(super) committed: Instant,
     pub(super) source: Source,
@@ -60,6 +62,7 @@ impl Flight {
         Self {
             to: state.seq,
             root: state.root,
+            count: state.snapshot.len(),
             mode,
             committed: state.committed,
             source,

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use shared::kind::Lane;
+use shared::kind::{Lane, ResourceKey};
 use shared::version::{Lineage, Root, Seq};
 
 use super::Out;
 use super::flight::{Flight, Mode, Source};
 use super::inventory::{Exchange, Step};
-use crate::serve::message::{Ack, End, Inventory, Position, Resume, Start};
+use crate::serve::message::{Ack, End, Inventory, Position, Refused, Resume, Start};
 use crate::serve::refusals::Refusals;
 use crate::store::LaneState;
 
@@ -31,7 +31,7 @@ pub struct Standing {
     pub root: Option<Root>,
     /// What it has and cannot serve, up to 256.
     pub refused: Refusals,
-    /// How many there are in all.
+    /// How many there are in all: what it says, and never more than it can have.
     pub refused_total: u32,
     /// Its own root differed from the state's, and it has not been brought back yet.
     pub diverged: bool,
@@ -50,11 +50,33 @@ pub(super) enum Answer {
     Diverged { expected: Root, came: Root },
 }
 
+/// How many resources a proxy has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Holding {
+    most: usize,
+    /// It has acknowledged a state of so many. Else it has something that is not known here.
+    is_exact: bool,
+}
+
+/// What a proxy says of what it refuses cannot be so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Overclaim {
+    /// How many it says that it refuses.
+    pub claimed: u32,
+    /// How many resources it has.
+    pub has: usize,
+    /// How many it names that it does not have, in the version that it names.
+    pub strange: usize,
+}
+
 /// One lane of a stream.
 #[derive(Debug)]
 pub(super) struct LaneCursor {
     lane: Lane,
     pub(super) standing: Standing,
+    holding: Holding,
+    /// What was wrong with its last claims was told.
+    overclaims: bool,
     /// Where the next batch begins: the end of the newest one on the way.
     cursor: Seq,
     /// The state of the last batch that was sent whole.
@@ -79,6 +101,8 @@ impl LaneCursor {
         Self {
             lane,
             standing: Standing::default(),
+            holding: Holding::default(),
+            overclaims: false,
             cursor: Seq::default(),
             delivered: (Seq::default(), Root::default()),
             flights: VecDeque::new(),
@@ -103,12 +127,15 @@ impl LaneCursor {
         let (has_slot, answers_inventory) = proxy;
         self.answers_inventory = answers_inventory;
         self.progress = now;
+        // It names all that count.
         self.standing.refused_total = resume.refused_total;
         self.standing.refused = resume.refused;
+        self.holding = Holding { most: state.snapshot.len(), is_exact: false };
         let Some(root) = resume.root else {
             return self.start_full(has_slot);
         };
         if root == state.root {
+            self.holding.is_exact = true;
             self.begin_at(state.seq, root);
             Start::InSync
         } else if resume.lineage == Some(lineage) && resume.seq < state.seq && state.reaches(resume.seq) {
@@ -268,25 +295,53 @@ impl LaneCursor {
         if ack.staged > 0 {
             return self.answer_chunk(ack.staged as usize, now);
         }
-        self.standing.refused = ack.refused;
-        self.standing.refused_total = ack.refused_total;
         let Some(came) = ack.root else {
             return Err(End::Protocol("expected a root of 16 bytes with an ack".into()));
         };
-        let reached = |flight: &Flight| flight.to == ack.seq && flight.complete;
+        self.standing.refused = ack.refused;
+        let answer = self.answer_whole(ack.seq, came, ack.apply, now)?;
+        self.standing.refused_total = ack.refused_total;
+        Ok(answer)
+    }
+
+    /// What is wrong with what the proxy says that it refuses, where `state` is the newest there is: said once, until it says
+    /// something else. What it says is no more than it can have, from then on.
+    pub(super) fn overclaim(&mut self, state: &LaneState) -> Option<Overclaim> {
+        let Holding { most, is_exact } = self.holding;
+        let claimed = self.standing.refused_total;
+        let listed = self.standing.refused.len();
+        self.standing.refused_total = claimed.min(u32::try_from(most.max(listed)).unwrap_or(u32::MAX));
+        let has = |it: &Refused| {
+            let key = ResourceKey::new(it.kind, &*it.key);
+            state.snapshot.version(&key) == Some(it.version)
+        };
+        // Of an older state it is not known here what was in it.
+        let is_newest = self.standing.root == Some(state.root) && !self.standing.diverged;
+        let strange = match is_newest {
+            true => self.standing.refused.iter().filter(|it| !has(it)).count(),
+            false => 0,
+        };
+        let is_wrong = strange > 0 || (is_exact && claimed as usize > most);
+        let is_told = std::mem::replace(&mut self.overclaims, is_wrong);
+        (is_wrong && !is_told).then_some(Overclaim { claimed, has: most, strange })
+    }
+
+    fn answer_whole(&mut self, seq: Seq, came: Root, apply: Duration, now: Instant) -> Result<Answer, End> {
+        let reached = |flight: &Flight| flight.to == seq && flight.complete;
         if let Some(place) = self.flights.iter().position(reached) {
-            self.standing.apply = ack.apply;
+            self.standing.apply = apply;
             return Ok(self.answer_batch(place, came, now));
         }
         // Before its first batch a proxy may speak of a place in another process' log.
-        if ack.seq > self.cursor && self.standing.root.is_some() {
+        if seq > self.cursor && self.standing.root.is_some() {
             let cursor = self.cursor;
-            return Err(End::Protocol(format!("expected an ack of at most {cursor}, got {}", ack.seq)));
+            return Err(End::Protocol(format!("expected an ack of at most {cursor}, got {seq}")));
         }
         // Said once more, perhaps after a heartbeat that did not fit.
         match self.standing.root {
-            Some(expected) if self.standing.seq == ack.seq && expected != came && !self.is_resyncing() => {
+            Some(expected) if self.standing.seq == seq && expected != came && !self.is_resyncing() => {
                 self.standing.diverged = true;
+                self.holding.is_exact = false;
                 self.strikes += 1;
                 self.demand_again();
                 Ok(Answer::Diverged { expected, came })
@@ -319,6 +374,7 @@ impl LaneCursor {
             return Answer::Progress;
         };
         if flight.root == came {
+            self.holding = Holding { most: flight.count, is_exact: true };
             self.strikes = 0;
             self.standing.seq = flight.to;
             self.standing.root = Some(came);
@@ -327,6 +383,7 @@ impl LaneCursor {
                 (flight.mode == Mode::Commit).then(|| now.saturating_duration_since(flight.committed));
             return Answer::Reached { after };
         }
+        self.holding = Holding { most: self.holding.most.max(flight.count), is_exact: false };
         if self.is_resyncing() {
             // Sent before the full sync that is under way; that one will set it right.
             return Answer::Progress;

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use prost::Message as _;
-use shared::budget::Budget;
 use shared::delta::{Delta, Removal};
 use shared::entry::Entry;
 use shared::kind::{Kind, ResourceKey};
@@ -15,10 +14,11 @@ use shared::version::{Lineage, Seq};
 
 mod answers;
 mod inventory;
+mod refusals;
 
 use super::lane::{CHUNK_WINDOW, WINDOW};
 use super::*;
-use crate::serve::message::{Refused, Resume};
+use crate::serve::message::Resume;
 use crate::serve::refusals::Refusals;
 use crate::store::{Changes, Published, Store};
 
@@ -659,31 +659,6 @@ fn a_stream_begins_with_a_hello_of_its_group_in_time() {
     let mut say = |message| session.on(Event::Message(message), now).end;
     assert_eq!(say(ProxyMessage::Hello(hello.clone())), None);
     assert!(matches!(say(ProxyMessage::Hello(hello)), Some(End::Protocol(_))));
-}
-
-#[test]
-fn what_a_proxy_refuses_is_on_record() {
-    let (plane, _, mut link, now) = in_sync();
-    let refused = Refused {
-        kind: Kind::Host,
-        key: "_".into(),
-        version: shared::version::Version::default(),
-        code: "invalid",
-        reason: "odd".into(),
-        serving_last_good: false,
-    };
-    let ack = Ack {
-        lane: Lane::Config,
-        seq: Seq(1),
-        root: Some(plane.published.head().config.root),
-        staged: 0,
-        apply: Duration::ZERO,
-        refused: Refusals::keep([refused.clone()].into_iter(), &Budget::new(1 << 10)),
-        refused_total: 300,
-    };
-    link.on(Event::Message(ProxyMessage::Ack(ack)), &plane, now);
-    let standing = link.session.standing(Lane::Config);
-    assert_eq!((standing.refused[..].to_vec(), standing.refused_total), (vec![refused], 300));
 }
 
 /// In a rolling upgrade each proxy changes over once: an older replica takes nobody back while a newer one takes proxies.

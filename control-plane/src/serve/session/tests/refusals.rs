@@ -1,0 +1,89 @@
+//! What proxies say that they refuse.
+
+use shared::budget::Budget;
+use shared::version::Version;
+
+use super::*;
+use crate::serve::message::Refused;
+
+/// It names some, says how many there are, and is believed as far as that can be so.
+#[test]
+fn what_a_proxy_refuses_is_on_record_and_is_no_more_than_it_has() {
+    let (mut plane, mut proxy, mut link, now) = in_sync();
+    let mut delta = Delta::default();
+    (0..400).for_each(|at| delta.up.extend(entry(Kind::Host, &format!("{at}.test"), 1).up));
+    plane.commit(delta, Delta::default(), now);
+    link.on(Event::Head(plane.published.head()), &plane, now);
+    settle(&mut plane, &mut link, &mut proxy, now);
+    let head = plane.published.head();
+    let has = head.config.snapshot.len();
+    let key = ResourceKey::new(Kind::Host, "7.test");
+    let named = |key: &str, version: Version| Refused {
+        kind: Kind::Host,
+        key: key.into(),
+        version,
+        code: "invalid",
+        reason: "odd".into(),
+        serving_last_good: false,
+    };
+    let fits = named("7.test", head.config.snapshot.version(&key).unwrap());
+    let (other_version, unknown) = (named("7.test", Version([9; 16])), named("no.test", fits.version));
+    let overclaim = |claimed, strange| vec![Overclaim { claimed, has, strange }];
+    let most = u32::try_from(has).unwrap();
+    for (refused, claimed, kept, told) in [
+        (&fits, 300, 300, vec![]),
+        (&fits, most, most, vec![]),
+        (&fits, u32::MAX, most, overclaim(u32::MAX, 0)),
+        // Each change is answered, and what is wrong is not said each time.
+        (&fits, u32::MAX, most, vec![]),
+        (&fits, 1, 1, vec![]),
+        (&fits, most + 1, most, overclaim(most + 1, 0)),
+        (&fits, 1, 1, vec![]),
+        (&other_version, 1, 1, overclaim(1, 1)),
+        (&fits, 1, 1, vec![]),
+        (&unknown, 1, 1, overclaim(1, 1)),
+    ] {
+        let ack = Ack {
+            lane: Lane::Config,
+            seq: head.config.seq,
+            root: Some(head.config.root),
+            staged: 0,
+            apply: Duration::ZERO,
+            refused: Refusals::keep([refused.clone()].into_iter(), &Budget::new(1 << 10)),
+            refused_total: claimed,
+        };
+        let actions = link.session.on(Event::Message(ProxyMessage::Ack(ack)), now);
+        let overclaims = actions.reports.iter().filter_map(|report| match report {
+            Report::Overclaims { lane: Lane::Config, it } => Some(*it),
+            _ => None,
+        });
+        assert_eq!(overclaims.collect::<Vec<_>>(), told, "{claimed}");
+        let standing = link.session.standing(Lane::Config);
+        assert_eq!((standing.refused[..].to_vec(), standing.refused_total), (vec![refused.clone()], kept));
+    }
+}
+
+/// What it has is not known here before it has acknowledged something of ours: its word is no more than it can be, and no lie.
+#[test]
+fn who_comes_with_something_else_is_not_said_to_lie() {
+    let now = shared::clock::now();
+    let mut plane = Plane::new(1, now);
+    plane.commit(entry(Kind::Host, "_", 1), Delta::default(), now);
+    let mut proxy = Proxy::default();
+    let config = proxy.lanes.entry(Lane::Config).or_default();
+    config.whole = true;
+    config.snapshot.change(entry(Kind::Host, "old.test", 1).up, []);
+    let mut link = Link::open(&plane, &proxy, true, now);
+    let ack = Ack {
+        lane: Lane::Config,
+        seq: Seq(0),
+        root: Some(proxy.lanes[&Lane::Config].snapshot.root()),
+        staged: 0,
+        apply: Duration::ZERO,
+        refused: Refusals::default(),
+        refused_total: 5_000,
+    };
+    let actions = link.session.on(Event::Message(ProxyMessage::Ack(ack)), now);
+    assert_eq!((actions.end, actions.reports), (None, vec![]));
+    assert_eq!(link.session.standing(Lane::Config).refused_total, 1);
+}
