@@ -19,6 +19,8 @@ pub enum Port {
     Found(PortRule, Option<SocketAddr>),
     /// The Service does not exist.
     NoService,
+    /// The Service is there and cannot be read, and why.
+    Unreadable(String),
     /// It has no such port.
     Missing,
     /// It is a name, whose addresses are the endpoints.
@@ -172,6 +174,9 @@ impl Port {
             ),
             Self::Found(..) | Self::Named(_) => return None,
             Self::NoService => ("service.name", format!("Service {service} does not exist: answers 503")),
+            Self::Unreadable(why) => {
+                ("service.name", format!("Service {service} cannot be read ({why}): answers 503"))
+            }
             Self::Missing => {
                 ("service.port", format!("Service {service} has no TCP port {port}: answers 503"))
             }
@@ -192,6 +197,7 @@ impl Port {
         match self {
             Self::Found(..) | Self::Named(_) => None,
             Self::NoService => Some(format!("Service {service} does not exist")),
+            Self::Unreadable(why) => Some(format!("Service {service} cannot be read ({why})")),
             Self::Missing => {
                 let transport = transport.as_str().to_ascii_uppercase();
                 Some(format!("Service {service} has no {transport} port {}", shown(port)))
@@ -209,7 +215,7 @@ pub fn compile(port: &Port, alternatives: Vec<String>, policy: BackendPolicy) ->
     let (port, external, service) = match port.clone() {
         Port::Found(rule, service) => (Some(rule), None, service),
         Port::Named(name) => (None, Some(name), None),
-        Port::NoService | Port::Missing | Port::Refused(_) => (None, None, None),
+        Port::NoService | Port::Unreadable(_) | Port::Missing | Port::Refused(_) => (None, None, None),
     };
     Backend { port, external, service, alternatives, policy, without_service }
 }

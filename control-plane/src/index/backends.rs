@@ -10,8 +10,8 @@ use shared::policy::{Affinity, BackendPolicy};
 use shared::resource::Resource;
 
 use super::Index;
-use super::objects::reference;
-use crate::compile::backend::{self, Port};
+use super::objects::{Objects, reference};
+use crate::compile::backend::{self, Names, Port};
 use crate::compile::claim::{Age, BackendKey, Claim};
 use crate::compile::host::Attachment;
 use crate::compile::streams::stream_port;
@@ -191,7 +191,6 @@ impl Index {
         self.backends.entry(key.clone()).or_insert_with(|| {
             let service = self.services.entry(key.service.clone()).or_default();
             service.keys.insert(key.clone());
-            let service = self.objects.service(&key.service).map(|service| &**service);
             BackendState {
                 referrers: Few::default(),
                 canaries: FewOf::default(),
@@ -200,7 +199,7 @@ impl Index {
                 uses: 0,
                 alternatives: BTreeMap::new(),
                 first: None,
-                port: backend::port(service, &key.port, self.options.names()),
+                port: port(&self.objects, key, self.options.names()),
             }
         })
     }
@@ -274,8 +273,7 @@ impl Index {
     pub(super) fn refresh_service(&mut self, name: &ObjectName) {
         let keys = self.services.get(name).map(|state| state.keys.clone()).unwrap_or_default();
         for key in &keys {
-            let service = self.objects.service(name).map(|service| &**service);
-            let port = backend::port(service, &key.port, self.options.names());
+            let port = port(&self.objects, key, self.options.names());
             let Some(state) = self.backends.get_mut(key).filter(|state| state.port != port) else {
                 continue;
             };
@@ -320,6 +318,16 @@ impl Index {
             }
         }
         self.forget_backend_if_void(key);
+    }
+}
+
+/// What a Service has for a port that somebody names.
+fn port(objects: &Objects, key: &BackendKey, names: Names) -> Port {
+    match objects.service(&key.service) {
+        Some(service) => backend::port(Some(service), &key.port, names),
+        None => {
+            objects.unreadable(ObjectKind::Service, &key.service).map_or(Port::NoService, Port::Unreadable)
+        }
     }
 }
 

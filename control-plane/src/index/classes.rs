@@ -187,21 +187,26 @@ impl Index {
                     shown(class)
                 ),
             )),
-            None => Belonging::Nobody(Fault::new(
-                Severity::Warning,
-                field(),
-                format!(
-                    "names class {}, no such IngressClass: it is not served until there is one, with spec.controller \
-                     {ours}{}",
-                    shown(class),
-                    // One flag is less to write than a class for each folder that is tried.
-                    match self.options.folder && self.classes.known.is_empty() {
-                        true => ", or that class is named by --ingress-class",
-                        false => "",
-                    }
-                ),
-            )),
+            None => Belonging::Nobody(Fault::new(Severity::Warning, field(), self.without_class(class))),
         }
+    }
+
+    /// Why an Ingress of a class is not served of which there is nothing that can be used.
+    fn without_class(&self, class: &str) -> String {
+        let (ours, name) = (&self.options.controller_class, shown(class));
+        if let Some(why) = self.objects.unreadable(ObjectKind::IngressClass, &ObjectName::new("", class)) {
+            return format!(
+                "names class {name}, and that IngressClass cannot be read ({why}): it is not served"
+            );
+        }
+        // One flag is less to write than a class for each folder that is tried.
+        let or = match self.options.folder && self.classes.known.is_empty() {
+            true => ", or that class is named by --ingress-class",
+            false => "",
+        };
+        format!(
+            "names class {name}, no such IngressClass: it is not served until there is one, with spec.controller {ours}{or}"
+        )
     }
 
     /// Of an Ingress without the annotation, where classes are ignored. What its field names may well be another's; the name that we go
@@ -253,7 +258,9 @@ impl Index {
     /// What is to be said once of a class that counts as ours without being there.
     pub(super) fn assumed_class(&self, name: &ObjectName) -> Option<Problem> {
         let is_asked_for = || self.ingresses.next_of_class(&name.name, None).is_some();
-        (self.assumes(&name.name) && is_asked_for()).then(|| Problem {
+        // One that cannot be read has a problem of its own.
+        let is_there = self.objects.unreadable(ObjectKind::IngressClass, name).is_some();
+        (!is_there && self.assumes(&name.name) && is_asked_for()).then(|| Problem {
             object: reference(ObjectKind::IngressClass, name).into(),
             field: String::new(),
             severity: Severity::Warning,

@@ -42,6 +42,11 @@ impl Objects {
         self.get(&reference(kind, name))?.in_use()
     }
 
+    /// Why the newest version of an object cannot be read; `None`: it can, or there is none.
+    pub(super) fn unreadable(&self, kind: ObjectKind, name: &ObjectName) -> Option<String> {
+        self.get(&reference(kind, name)).and_then(Slot::unreadable)
+    }
+
     pub(super) fn get(&self, reference: &ObjectRef) -> Option<&Slot> {
         self.slots.get(reference)
     }

@@ -14,7 +14,7 @@ use shared::name::ObjectName;
 use super::Index;
 use super::refs::{Site, User};
 use crate::event::PinChange;
-use crate::objects::ObjectRef;
+use crate::objects::{ObjectKind, ObjectRef};
 use crate::pin::{Pin, Unreadable};
 use crate::problem::{Fault, Problem, Severity, Subject, bounded};
 use crate::reference::Use;
@@ -169,7 +169,11 @@ impl Index {
         if let Some(pin) = in_force {
             let is_gone = |name: &&ObjectName| self.objects.service(name).is_none();
             for service in pin.needs.services.iter().filter(is_gone).take(MOST) {
-                warn(format!("it leads to Service {service}, which does not exist: its paths answer 503"));
+                let why = match self.objects.unreadable(ObjectKind::Service, service) {
+                    Some(why) => format!("cannot be read ({why})"),
+                    None => "does not exist".to_owned(),
+                };
+                warn(format!("it leads to Service {service}, which {why}: its paths answer 503"));
             }
             for secret in pin.needs.secrets.iter().filter(|it| self.is_deleted(&it.name)).take(MOST) {
                 let then = if secret.what.is_certificate() {

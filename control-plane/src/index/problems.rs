@@ -6,7 +6,6 @@ use shared::name::{HostName, ObjectName};
 use shared::pem;
 
 use super::Index;
-use super::objects::reference;
 use super::refs::{Site, User};
 use super::slot::{Present, Slot};
 use crate::compile::claim::Claim;
@@ -237,9 +236,7 @@ impl Index {
         // A proxy shows the first that covers the host, wherever it stands in the list.
         let shown = if is_covered { "another one of its certificates" } else { "the default certificate" };
         for secret in &useless {
-            let unreadable =
-                self.objects.get(&reference(ObjectKind::Secret, secret)).and_then(Slot::unreadable);
-            let why = match unreadable {
+            let why = match self.objects.unreadable(ObjectKind::Secret, secret) {
                 Some(reason) => format!("cannot be read ({reason})"),
                 None if self.is_deleted(secret) => "does not exist".to_owned(),
                 None => "has no certificate that can be used".to_owned(),

@@ -7,6 +7,7 @@ use super::super::classes::MAX_SHOWN;
 use super::fixture::*;
 use crate::event::Event;
 use crate::objects::{ObjectKind, ObjectRef};
+use crate::problem::Subject;
 use shared::name::ObjectName;
 
 fn web(class: Option<&str>, annotation: Option<&str>) -> Ing {
@@ -190,6 +191,27 @@ fn a_faulty_ingress_of_a_class_that_does_not_exist_is_said_too() {
     let mut world = World::default();
     world.apply(web(Some("nignx"), None).rule("a.test", &[("no slash", "echo")]));
     assert!(said(&world)[0].1.contains("no such IngressClass"), "{:?}", said(&world));
+}
+
+#[test]
+fn a_class_that_cannot_be_read_is_none_that_does_not_exist() {
+    let mut world = World::default();
+    world.events([applied(service("echo")), applied(web(Some("nginx"), None))]);
+    let object = ObjectRef { kind: ObjectKind::IngressClass, name: ObjectName::new("", "nginx") };
+    world.events([broken(object, "spec.controller", "expected text, got a number")]);
+    let unreadable = "names class nginx, and that IngressClass cannot be read (spec.controller: expected text, got a number)";
+    assert!(said(&world)[0].1.starts_with(unreadable), "{:?}", said(&world));
+    world.apply(class("nginx", "k8s.io/ingress-nginx"));
+    assert_eq!((world.routes().len(), said(&world).len()), (1, 0));
+
+    // In a folder its name counts as ours, and what is wrong with it is said all the same.
+    let mut world = folder();
+    world.events([applied(service("echo")), applied(web(Some("nginx"), None))]);
+    let object = ObjectRef { kind: ObjectKind::IngressClass, name: ObjectName::new("", "nginx") };
+    world.events([broken(object.clone(), "spec.controller", "expected text, got a number")]);
+    assert_eq!(world.routes().len(), 1);
+    let problems = &world.index.problems()[&Subject::Object(object)];
+    assert_eq!((problems.len(), &*problems[0].field), (1, "spec.controller"), "{problems:?}");
 }
 
 #[test]

@@ -252,6 +252,16 @@ fn backends_follow_their_service() {
     let commit = world.delete(ObjectKind::Service, "echo");
     assert_eq!(commit.cause, "Service default/echo: deleted");
     assert_eq!(world.get(Kind::Backend, "default/echo/web"), without_service);
+
+    // There is one, whatever it says.
+    world.events([broken(reference(ObjectKind::Service, "echo"), "spec.ports", "expected a list, got text")]);
+    assert_eq!(world.get(Kind::Backend, "default/echo/web"), none);
+    let problems = &world.index.problems()[&Subject::Object(reference(ObjectKind::Ingress, "web"))];
+    let unreadable =
+        "Service default/echo cannot be read (spec.ports: expected a list, got text): answers 503";
+    assert!(problems.iter().all(|it| it.reason == unreadable), "{problems:?}");
+    world.delete(ObjectKind::Service, "echo");
+    assert_eq!(world.get(Kind::Backend, "default/echo/web"), without_service);
 }
 
 #[test]

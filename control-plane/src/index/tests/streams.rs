@@ -105,6 +105,11 @@ fn an_entry_without_its_service_port_is_not_served_and_said() {
     assert_eq!(all.len(), 3);
     world.delete(ObjectKind::Service, "echo");
     assert!(ports(&world).is_empty());
+    world.events([broken(reference(ObjectKind::Service, "echo"), "spec.ports", "expected a list, got text")]);
+    let all = reasons(&world, "tcp");
+    let unreadable =
+        "data[1000]: Service default/echo cannot be read (spec.ports: expected a list, got text): not served";
+    assert!(all.iter().any(|it| it == unreadable), "{all:?}");
     // A port of another transport is none.
     world.events([applied(service("echo")), applied(services("udp", json!({"1000": "default/echo:80"})))]);
     assert_eq!(ports(&world), ["tcp-1000 -> default/echo/80/tcp"]);
