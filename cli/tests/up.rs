@@ -494,7 +494,10 @@ fn a_hold_that_appears_serves_what_was_broken_from_the_start() {
     assert!(get(&http, "").starts_with("HTTP/1.1 404 "));
     fs::create_dir_all(&decisions[1]).unwrap();
     let draft = decisions[1].join(".draft");
-    fs::copy(record.path(), &draft).unwrap();
+    // A hold belongs to its folder of manifests.
+    let text = fs::read_to_string(record.path()).unwrap();
+    let [of_first, of_second] = [&first, &second].map(|dir| dir.path().display().to_string());
+    fs::write(&draft, text.replace(&of_first, &of_second)).unwrap();
     fs::rename(draft, decisions[1].join(record.file_name())).unwrap();
     let end = Instant::now() + DEADLINE;
     while !get(&http, "").contains("default/shop at 127.0.0.1:") {

@@ -115,7 +115,7 @@ impl FolderSource {
             tracing::warn!("the kernel tells of no changes, they are found a few seconds later: {error}");
             Watches::none()
         });
-        let records = Records::new(state_dir.as_deref());
+        let records = Records::new(&dir, state_dir.as_deref());
         let mut pin = PinFile::new(&dir, state_dir.as_deref());
         let read = records.look().and_then(|loaded| Ok((loaded, pin.look()?)));
         let (mut loaded, pinned) =

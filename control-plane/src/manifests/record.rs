@@ -1,7 +1,8 @@
 //! Holds of a folder's objects, on record as files: `<state-dir>/decisions/firth-hold-….json`.
 //!
 //! A file has the object's source and the manifest that it came from, so that the hold is in force after a restart even
-//! where that manifest cannot be read at all. Written beside and renamed, so a reader never sees half of one. Somebody
+//! where that manifest cannot be read at all. It names the folder of manifests: a state folder that was copied holds nothing of
+//! another folder's, where an object of the same name may be something else. Written beside and renamed, so a reader never sees half of one. Somebody
 //! else may write there, another process or who takes a decision back: stamps are compared every few seconds.
 //!
 //! **Invariant:** a Secret is held in memory only: no private key reaches the disk.
@@ -28,6 +29,8 @@ use crate::objects::{ObjectKind, ObjectRef, json};
 pub(super) struct Records {
     /// `None`: in the memory of who reads the events.
     folder: Option<PathBuf>,
+    /// The folder of manifests.
+    source: Arc<str>,
     seen: Arc<Mutex<BTreeMap<OsString, Seen>>>,
 }
 
@@ -53,13 +56,17 @@ pub(super) struct Loaded {
 struct Record {
     /// The manifest, as its path within the folder.
     file: Arc<str>,
+    /// The folder of manifests; not in records from before it was said, which are believed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<Arc<str>>,
     object: Box<RawValue>,
 }
 
 impl Records {
-    /// Records below a state folder.
-    pub(super) fn new(state_dir: Option<&FilePath>) -> Self {
-        Self { folder: state_dir.map(folder_of), seen: Arc::default() }
+    /// Records of the manifests in `dir`, below a state folder.
+    pub(super) fn new(dir: &FilePath, state_dir: Option<&FilePath>) -> Self {
+        let source = dir.display().to_string().into();
+        Self { folder: state_dir.map(folder_of), source, seen: Arc::default() }
     }
 
     /// Whether records outlive the process.
@@ -81,26 +88,16 @@ impl Records {
         let mut seen = self.seen();
         let is_new = |name: &OsString, stamp| seen.get(name).is_none_or(|it| it.stamp != stamp);
         let mut texts = Vec::new();
-        for (name, stamp) in &there {
-            if is_new(name, *stamp) {
-                let path = folder.join(name);
-                match private::read(&path) {
-                    Ok(text) => texts.push((name.clone(), *stamp, path, Ok(text))),
-                    // It went in between, or is no file, which a record is.
-                    Err(error) if error.kind() == ErrorKind::NotFound => {}
-                    Err(error) if error.kind() == ErrorKind::InvalidInput => {
-                        texts.push((name.clone(), *stamp, path, Err(error.to_string())));
-                    }
-                    Err(error) => {
-                        return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
-                    }
-                }
+        for (name, stamp) in there.iter().filter(|(name, stamp)| is_new(name, **stamp)) {
+            let path = folder.join(name);
+            if let Some(text) = text(&path)? {
+                texts.push((name.clone(), *stamp, path, text));
             }
         }
         let gone = |name: &OsString, it: &Seen| there.get(name).is_none_or(|stamp| *stamp != it.stamp);
         let changed: BTreeMap<_, _> = seen.extract_if(.., |name, it| gone(name, it)).collect();
         for (name, stamp, path, text) in texts {
-            let holds = match text.and_then(|text| read(&path, &text)) {
+            let holds = match text.and_then(|text| read(&path, &text, &self.source)) {
                 Ok((file, hold)) => {
                     let object = hold.object.reference();
                     loaded.by_file.entry(file).or_default().push(object.clone());
@@ -141,7 +138,7 @@ impl Records {
             HoldRequest::Write(hold) => {
                 let object = hold.object.reference();
                 if let (Some(folder), false) = (&self.folder, object.kind == ObjectKind::Secret) {
-                    let text = Record::text(&hold, file.cloned().unwrap_or_default())?;
+                    let text = Record::text(&hold, file.cloned().unwrap_or_default(), &self.source)?;
                     let name = file_name(&object);
                     let stamp = write(folder, &name, &text)?;
                     self.note(name, stamp, object);
@@ -169,9 +166,9 @@ pub(super) fn folder_of(state_dir: &FilePath) -> PathBuf {
 }
 
 impl Record {
-    fn text(hold: &Hold, file: Path) -> io::Result<String> {
+    fn text(hold: &Hold, file: Path, source: &Arc<str>) -> io::Result<String> {
         let object = RawValue::from_string(json::source(&hold.object))?;
-        Ok(serde_json::to_string(&Self { file, object })?)
+        Ok(serde_json::to_string(&Self { file, source: Some(Arc::clone(source)), object })?)
     }
 }
 
@@ -205,8 +202,24 @@ fn stamps(folder: &FilePath) -> io::Result<BTreeMap<OsString, Stamp>> {
     Ok(stamps)
 }
 
-fn read(path: &FilePath, text: &[u8]) -> Result<(Path, Hold), String> {
+/// What a file says, or why it is no record; `None` for one that went in between.
+fn text(path: &FilePath) -> io::Result<Option<Result<Vec<u8>, String>>> {
+    match private::read(path) {
+        Ok(text) => Ok(Some(Ok(text))),
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound => Ok(None),
+            // A folder, or a pipe.
+            ErrorKind::InvalidInput => Ok(Some(Err(error.to_string()))),
+            kind => Err(io::Error::new(kind, format!("{}: {error}", path.display()))),
+        },
+    }
+}
+
+fn read(path: &FilePath, text: &[u8], source: &str) -> Result<(Path, Hold), String> {
     let record: Record = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    if let Some(other) = record.source.filter(|it| **it != *source) {
+        return Err(format!("it is of the manifests in {other}, and these are those in {source}"));
+    }
     let object =
         json::from_source(record.object.get()).map_err(|error| format!("{}: {error}", error.field))?;
     let name = file_name(&object.reference());
@@ -237,35 +250,67 @@ mod tests {
         Hold { object: json::decode(kind, text).unwrap() }
     }
 
+    fn records(dir: &tempfile::TempDir) -> Records {
+        Records::new(FilePath::new("/manifests"), Some(dir.path()))
+    }
+
     #[test]
     fn a_hold_outlives_the_process_until_it_is_erased() {
         let dir = tempfile::tempdir().unwrap();
-        let records = Records::new(Some(dir.path()));
-        assert!(records.look().unwrap().events.is_empty());
+        let mine = records(&dir);
+        assert!(mine.look().unwrap().events.is_empty());
         let held = hold(ObjectKind::ConfigMap);
-        let event = records.fulfil(HoldRequest::Write(held.clone()), Some(&"web.yaml".into())).unwrap();
+        let event = mine.fulfil(HoldRequest::Write(held.clone()), Some(&"web.yaml".into())).unwrap();
         assert_eq!(event, Event::Held(held.clone()));
         fs::write(dir.path().join("decisions/odd.json"), "{").unwrap();
 
-        let again = Records::new(Some(dir.path())).look().unwrap();
+        let again = records(&dir).look().unwrap();
         assert_eq!(again.events, [Event::Held(held.clone())]);
         assert_eq!(again.by_file, BTreeMap::from([("web.yaml".into(), vec![held.object.reference()])]));
 
         let name = held.object.reference();
         for _ in 0..2 {
             assert_eq!(
-                records.fulfil(HoldRequest::Erase(name.clone()), None).unwrap(),
+                mine.fulfil(HoldRequest::Erase(name.clone()), None).unwrap(),
                 Event::Released(name.clone())
             );
         }
-        assert!(records.look().unwrap().events.is_empty());
+        assert!(mine.look().unwrap().events.is_empty());
+    }
+
+    /// A state folder that was copied, or manifests that were: an object of the same name may be something else there.
+    #[test]
+    fn a_hold_of_another_folder_s_object_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let records = |manifests: &str| Records::new(FilePath::new(manifests), Some(dir.path()));
+        let held = hold(ObjectKind::ConfigMap);
+        let write = || HoldRequest::Write(held.clone());
+        records("/one").fulfil(write(), Some(&"web.yaml".into())).unwrap();
+        let other = records("/other");
+        let loaded = other.look().unwrap();
+        assert!(loaded.events.is_empty() && loaded.by_file.is_empty(), "{loaded:?}");
+        assert_eq!(
+            records("/one").look().unwrap().events,
+            [Event::Held(held.clone())],
+            "it is left where it is"
+        );
+        other.fulfil(write(), Some(&"web.yaml".into())).unwrap();
+        assert_eq!(records("/other").look().unwrap().events, [Event::Held(held.clone())]);
+        assert_eq!(records("/one").look().unwrap().events, []);
+
+        // A release that did not say of which folder it was.
+        let at = dir.path().join("decisions").join(file_name(&held.object.reference()));
+        let text = fs::read_to_string(&at).unwrap();
+        fs::write(&at, text.replace(r#""source":"/other","#, "")).unwrap();
+        assert!(!fs::read_to_string(&at).unwrap().contains("source"));
+        assert_eq!(records("/one").look().unwrap().events, [Event::Held(held)]);
     }
 
     /// Another process, or who takes a decision back by hand.
     #[test]
     fn what_somebody_else_decides_is_seen_once() {
         let dir = tempfile::tempdir().unwrap();
-        let (mine, other) = (Records::new(Some(dir.path())), Records::new(Some(dir.path())));
+        let (mine, other) = (records(&dir), records(&dir));
         let said = |records: &Records| records.look().unwrap().events;
         let held = hold(ObjectKind::ConfigMap);
         let object = held.object.reference();
@@ -307,26 +352,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let held = hold(ObjectKind::ConfigMap);
         let at = folder_of(dir.path()).join(file_name(&held.object.reference()));
-        let records = Records::new(Some(dir.path()));
-        records.fulfil(HoldRequest::Write(held.clone()), Some(&"web.yaml".into())).unwrap();
+        let mine = records(&dir);
+        mine.fulfil(HoldRequest::Write(held.clone()), Some(&"web.yaml".into())).unwrap();
         let text = fs::read(&at).unwrap();
         // Unreadable whoever asks: a link in a circle.
         fs::remove_file(&at).unwrap();
         std::os::unix::fs::symlink(&at, &at).unwrap();
-        records.look().unwrap_err();
-        Records::new(Some(dir.path())).look().unwrap_err();
+        mine.look().unwrap_err();
+        records(&dir).look().unwrap_err();
         fs::remove_file(&at).unwrap();
         fs::write(&at, text).unwrap();
-        assert_eq!(records.look().unwrap().events, [Event::Held(held)], "nobody let go of it meanwhile");
+        assert_eq!(mine.look().unwrap().events, [Event::Held(held)], "nobody let go of it meanwhile");
         // What is no file at all is no record, and nobody waits for it.
         let _socket = std::os::unix::net::UnixListener::bind(at.with_file_name("firth-hold-0.json")).unwrap();
-        assert_eq!(records.look().unwrap().events, []);
+        assert_eq!(mine.look().unwrap().events, []);
     }
 
     #[test]
     fn a_secret_never_reaches_the_disk() {
         let dir = tempfile::tempdir().unwrap();
-        let records = Records::new(Some(dir.path()));
+        let records = records(&dir);
         let held = hold(ObjectKind::Secret);
         assert!(matches!(held.object, Object::Secret(_)));
         assert_eq!(held.object.metadata().object_name(), ObjectName::new("n", "a"));

@@ -15,7 +15,7 @@ fn ingress(name: &str) -> String {
 
 /// The source without its loop, and what it tells but for endpoints.
 fn reader(dir: &Path) -> (Reader, Arrivals, Arrivals) {
-    reader_with(dir, Records::new(None))
+    reader_with(dir, Records::new(dir, None))
 }
 
 fn reader_with(dir: &Path, records: Records) -> (Reader, Arrivals, Arrivals) {
@@ -324,8 +324,9 @@ async fn a_large_file_holds_up_nobody() {
 async fn decisions_of_somebody_else_are_acted_on() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(dir.path().join("web.yaml"), ingress("web")).unwrap();
-    let other = Records::new(Some(state.path()));
-    let (mut reader, mut heard, _slices) = reader_with(dir.path(), Records::new(Some(state.path())));
+    let other = Records::new(dir.path(), Some(state.path()));
+    let (mut reader, mut heard, _slices) =
+        reader_with(dir.path(), Records::new(dir.path(), Some(state.path())));
     reader.start(Vec::new()).await.unwrap();
     while heard.try_recv().is_ok() {}
     let object = crate::objects::json::decode(ObjectKind::Ingress, &ingress("web")).unwrap();
@@ -353,12 +354,13 @@ async fn a_hold_of_what_is_broken_from_the_start_acts_when_it_appears() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(dir.path().join("still.yaml"), ingress("still")).unwrap();
     fs::write(dir.path().join("web.yaml"), "{").unwrap();
-    let (mut reader, mut heard, _slices) = reader_with(dir.path(), Records::new(Some(state.path())));
+    let (mut reader, mut heard, _slices) =
+        reader_with(dir.path(), Records::new(dir.path(), Some(state.path())));
     reader.start(Vec::new()).await.unwrap();
     while heard.try_recv().is_ok() {}
     let object = crate::objects::json::decode(ObjectKind::Ingress, &ingress("web")).unwrap();
     let hold = Hold { object };
-    let other = Records::new(Some(state.path()));
+    let other = Records::new(dir.path(), Some(state.path()));
     other.fulfil(HoldRequest::Write(hold.clone()), Some(&"web.yaml".into())).unwrap();
     reader.poll = Some(Instant::now());
     reader.due(Instant::now() + PACE, Some(PACE)).await.unwrap();
