@@ -331,6 +331,25 @@ async fn a_thousand_handshakes_that_stop_keep_nobody_out() {
     assert_eq!(left, 0, "each is closed when its time is over");
 }
 
+/// Somebody took the record of the authority away from its folder, and left the roots that are believed there. A process that ended for
+/// that would end each time, and nobody would ever have an authority again.
+#[tokio::test]
+async fn a_folder_without_its_authority_is_waited_for() {
+    let dir = TempDir::new().unwrap();
+    let ca = dir.path().join("ca");
+    let folder = FolderSite::folder(&[]);
+    let flags = ["--ca-dir", ca.to_str().unwrap()];
+    let mut control = ControlPlane::start_with(&Source::folder(&folder), &flags).await;
+    control.terminate().await;
+    let (record, aside) = (ca.join("authority-1"), dir.path().join("aside"));
+    std::fs::rename(&record, &aside).unwrap();
+    control.start_again();
+    control.waits_for("roots are published, and their record is gone").await;
+    assert!(!record.exists(), "it has made one");
+    std::fs::rename(&aside, &record).unwrap();
+    control.serves().await;
+}
+
 #[tokio::test]
 async fn nothing_that_passes_between_the_planes_can_be_read() {
     let (certificate, key) = certificates::self_signed(&["secret-host.test"]);

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::enrol::folder::Folder;
-use crate::enrol::keeper::Keeper;
+use crate::enrol::keeper::{Keeper, Moment};
 use crate::enrol::vault::Vault;
 use crate::store::{Changes, Store};
 
@@ -59,17 +59,17 @@ async fn who_has_no_authority_is_not_ready_and_says_why() {
     std::fs::write(dir.path().join("authority-1"), "{}").unwrap();
     let (mut keeper, pages) = keeper(dir.path());
     assert_eq!(asked(&pages).0, StatusCode::SERVICE_UNAVAILABLE, "before it has looked");
-    keeper.look(clock::wall()).await.unwrap_err();
+    keeper.look(Moment::now()).await.unwrap_err();
     let (status, text) = asked(&pages);
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     let start = "the authority is not read yet: the record of the authority cannot be used: expected JSON";
     assert!(text.starts_with(start), "{text}");
     std::fs::remove_file(dir.path().join("authority-1")).unwrap();
-    keeper.look(clock::wall()).await.unwrap();
+    keeper.look(Moment::now()).await.unwrap();
     assert_eq!(asked(&pages).0, StatusCode::OK);
     // What was read once is good for a while.
     std::fs::write(dir.path().join("authority-2"), "{}").unwrap();
-    keeper.look(clock::wall()).await.unwrap_err();
+    keeper.look(Moment::now()).await.unwrap_err();
     assert_eq!(asked(&pages).0, StatusCode::OK);
 }
 
@@ -78,13 +78,13 @@ async fn who_shows_a_certificate_that_is_over_is_not_ready() {
     let dir = tempfile::tempdir().unwrap();
     let (mut keeper, pages) = keeper(dir.path());
     let long_ago = clock::wall() - LIFE;
-    keeper.look(long_ago).await.unwrap();
+    keeper.look(Moment { wall: long_ago, ..Moment::now() }).await.unwrap();
     let refused = (
         StatusCode::SERVICE_UNAVAILABLE,
         "the certificate of this control plane is over, or not good yet\n".to_owned(),
     );
     assert_eq!(asked(&pages), refused);
-    keeper.look(clock::wall()).await.unwrap();
+    keeper.look(Moment::now()).await.unwrap();
     assert_eq!(asked(&pages).0, StatusCode::OK);
 }
 
@@ -103,7 +103,7 @@ async fn the_ends_of_the_certificate_and_of_the_authority_are_told() {
     let (mut keeper, pages) = keeper(dir.path());
     assert_eq!(told(&pages), [0.0, 0.0]);
     let now = clock::wall();
-    keeper.look(now).await.unwrap();
+    keeper.look(Moment { wall: now, ..Moment::now() }).await.unwrap();
     let seconds = |time| clock::unix(time) as f64;
     let expected = [LIFE, Duration::from_secs(3 * 365 * 24 * 3600)].map(|life| seconds(now + life));
     assert_eq!(told(&pages), expected);

@@ -8,7 +8,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustls::{ClientConfig, ServerConfig};
 use shared::clock;
@@ -93,6 +93,22 @@ pub enum KeepError {
     Contended,
 }
 
+/// The time on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// What roots and certificates go by.
+    pub wall: SystemTime,
+    /// What is waited by.
+    pub steady: Instant,
+}
+
+impl Moment {
+    /// Now.
+    pub fn now() -> Self {
+        Self { wall: clock::wall(), steady: clock::now() }
+    }
+}
+
 /// The authority of one process.
 #[derive(Debug)]
 pub struct Keeper {
@@ -103,8 +119,9 @@ pub struct Keeper {
     authority: Option<(Authority, Option<Revision>)>,
     /// When the record was read or written last.
     read: Option<SystemTime>,
-    /// Since when this process has no authority, and others believe one.
-    lost: Option<SystemTime>,
+    /// Since when this process has no authority, and others believe one. Of the clock that is never set: a machine that has just
+    /// begun has its other one set while it waits.
+    lost: Option<Instant>,
     /// When the certificate of this process is to be renewed, and under which root it stands.
     renew: Option<(SystemTime, bytes::Bytes)>,
     current: watch::Sender<Standing>,
@@ -169,7 +186,7 @@ impl Keeper {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(self.pause()) => {
-                    if let Err(error) = self.look(clock::wall()).await
+                    if let Err(error) = self.look(Moment::now()).await
                         && let Some(before) = warning.now(clock::now())
                     {
                         warn!(before, "the authority between the planes is not looked after: {error}");
@@ -177,7 +194,7 @@ impl Keeper {
                 }
                 rotation = rotations.recv(), if asked => match rotation {
                     Some(told) => {
-                        let done = self.rotate(clock::wall()).await.map_err(|error| error.to_string());
+                        let done = self.rotate(Moment::now()).await.map_err(|error| error.to_string());
                         // Who asked may be gone.
                         let _ = told.send(done);
                     }
@@ -192,8 +209,9 @@ impl Keeper {
     ///
     /// # Errors
     /// Where something of it fails; what was good before stays in use.
-    pub async fn look(&mut self, now: SystemTime) -> Result<(), KeepError> {
-        let changed = self.change(now, |authority, life| authority.due(now, life)).await;
+    pub async fn look(&mut self, moment: Moment) -> Result<(), KeepError> {
+        let now = moment.wall;
+        let changed = self.change(moment, |authority, life| authority.due(now, life)).await;
         if let Some((authority, _)) = &self.authority
             && authority.is_of_the_future(now)
             && let Some(before) = self.doubts.now(clock::now())
@@ -220,8 +238,9 @@ impl Keeper {
         done
     }
 
-    async fn rotate(&mut self, now: SystemTime) -> Result<Duration, KeepError> {
-        self.change(now, |authority, life| authority.rotate(now, life).map(Some)).await?;
+    async fn rotate(&mut self, moment: Moment) -> Result<Duration, KeepError> {
+        let now = moment.wall;
+        self.change(moment, |authority, life| authority.rotate(now, life).map(Some)).await?;
         self.renew(now)?;
         self.publish(now, true).await?;
         let signs = self.authority.as_ref().map_or(now, |(authority, _)| authority.signs_from());
@@ -236,9 +255,10 @@ impl Keeper {
     /// Reads the record, makes a change of it and writes that, until nobody was quicker.
     async fn change(
         &mut self,
-        now: SystemTime,
+        moment: Moment,
         change: impl Fn(&Authority, Duration) -> Result<Option<Authority>, IssueError>,
     ) -> Result<(), KeepError> {
+        let now = moment.wall;
         for _ in 0..TRIES {
             let found = match self.vault.load().await {
                 // Emptied by somebody: as one that is gone, but for the place, which is taken.
@@ -269,7 +289,7 @@ impl Keeper {
                         warn!("the record of the authority between the planes is gone, and written again");
                         (authority.clone(), over, false)
                     }
-                    None => (self.create(now).await?, None, false),
+                    None => (self.create(moment).await?, None, false),
                 },
             };
             // Kept where it can be read back, or not used: what is written may be what another one wrote.
@@ -286,11 +306,10 @@ impl Keeper {
     }
 
     /// The first authority of all, or one in the place of another that nobody has any more.
-    async fn create(&mut self, now: SystemTime) -> Result<Authority, KeepError> {
+    async fn create(&mut self, moment: Moment) -> Result<Authority, KeepError> {
         if self.vault.is_published().await? {
-            let since = self.lost.filter(|since| *since <= now).unwrap_or(now);
-            self.lost = Some(since);
-            if now < since + PATIENCE {
+            let since = *self.lost.get_or_insert(moment.steady);
+            if moment.steady < since + PATIENCE {
                 return Err(KeepError::Lost);
             }
             warn!(
@@ -298,7 +317,7 @@ impl Keeper {
                  made. Proxies come back once they have its roots, people by firth login"
             );
         }
-        Ok(Authority::create(now)?)
+        Ok(Authority::create(moment.wall)?)
     }
 
     /// Another authority stands in the record in the place of the one that signs here, which no rotation explains: somebody made a new

@@ -1,6 +1,6 @@
 //! The keeper over a folder that several processes share.
 
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
 use http::Method;
 use serde_json::{Value, json};
@@ -12,8 +12,16 @@ use crate::kube::trust::Trust;
 
 const LIFE: Duration = Duration::from_secs(1_000);
 
-fn at(seconds: u64) -> SystemTime {
+/// When the tests begin on the clock that is never set.
+static BEGUN: LazyLock<Instant> = LazyLock::new(clock::now);
+
+/// On the other one.
+fn wall(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
+}
+
+fn at(seconds: u64) -> Moment {
+    Moment { wall: wall(seconds), steady: *BEGUN + Duration::from_secs(seconds) }
 }
 
 fn keeper(dir: &std::path::Path) -> Keeper {
@@ -80,8 +88,16 @@ async fn who_has_no_authority_waits_for_who_has_the_one_that_others_believe() {
     newcomer.look(at(76)).await.unwrap();
     assert_eq!((roots(&one), roots(&newcomer)), (before.clone(), before.clone()));
 
-    // Nobody has it.
+    // A machine that has just begun has its clock set, forwards or back, and nobody has waited for that long.
     std::fs::remove_file(&file).unwrap();
+    let mut begun = keeper(dir.path());
+    for (now, set) in [(80, 80), (81, 90_000), (82, 5), (154, 200)] {
+        let moment = Moment { wall: wall(set), ..at(now) };
+        assert!(matches!(begun.look(moment).await, Err(KeepError::Lost)), "{now} {set}");
+    }
+    assert!(!file.exists());
+
+    // Nobody has it.
     let mut alone = keeper(dir.path());
     assert!(matches!(alone.look(at(100)).await, Err(KeepError::Lost)), "each time anew");
     assert!(matches!(alone.look(at(174)).await, Err(KeepError::Lost)));
@@ -101,7 +117,7 @@ async fn another_authority_in_the_place_of_one_that_signs_is_believed_beside_it(
         std::fs::copy(elsewhere.path().join("authority-1"), dir.path().join(format!("authority-{number}")))
             .unwrap();
     };
-    let signs = |keeper: &Keeper, now| keeper.current().borrow().as_ref().unwrap().authority.signs(at(now));
+    let signs = |keeper: &Keeper, now| keeper.current().borrow().as_ref().unwrap().authority.signs(wall(now));
     replace();
     one.look(at(5)).await.unwrap();
     let mut newcomer = keeper(dir.path());
@@ -172,11 +188,11 @@ async fn a_clock_that_is_set_back_leaves_no_certificate_that_is_not_good_yet() {
     one.look(at(10_000)).await.unwrap();
     let mut seen = one.current();
     seen.mark_unchanged();
-    one.look(at(10_000) - SLACK).await.unwrap();
+    one.look(Moment { wall: wall(10_000) - SLACK, ..at(10_001) }).await.unwrap();
     assert!(!seen.has_changed().unwrap(), "it is good so long before");
-    one.look(at(9_990) - SLACK).await.unwrap();
+    one.look(Moment { wall: wall(9_990) - SLACK, ..at(10_002) }).await.unwrap();
     assert!(seen.has_changed().unwrap());
-    assert!(seen.borrow().as_ref().unwrap().is_good(at(9_990) - SLACK));
+    assert!(seen.borrow().as_ref().unwrap().is_good(wall(9_990) - SLACK));
 }
 
 #[tokio::test]
