@@ -144,12 +144,14 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
         return None;
     }
     let mut shortcuts = Vec::new();
-    let (mut is_closed, mut is_refusal, mut knows_no_types) = (false, false, false);
+    let (mut is_open, mut is_refusal, mut knows_no_types) = (None, false, false);
     let (mut media_type, mut default_type) = (None, None);
     for it in nodes(node.inner) {
         match (it.directive.name(), it.directive.arguments()) {
-            ("deny", [all]) if all == "all" => is_closed = true,
-            ("allow", [all]) if all == "all" => {}
+            // The first that fits counts, and each of these fits everybody.
+            (access @ ("allow" | "deny"), [all]) if all == "all" => {
+                _ = is_open.get_or_insert(access == "allow")
+            }
             ("default_type", [said]) => default_type = Some(said.clone()),
             // Then no end of a path says one.
             ("types", []) if it.directive.is_block && it.inner.is_empty() => knows_no_types = true,
@@ -173,8 +175,8 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
         media_type.iter().for_each(|said| set_type(it, said, |it| &mut it.media_type));
         default_type.iter().for_each(|said| set_type(it, said, |it| &mut it.default_type));
     }
-    if is_closed {
-        // Access is judged after all of these.
+    if is_open == Some(false) && !is_internal {
+        // Access is judged after all of these, and what is internal is not found before that.
         shortcuts.push(Shortcut { status: 403, ..Shortcut::default() });
     }
     Some(ShortcutBlock { kind: Some(kind.into()), path: path.clone(), shortcuts })

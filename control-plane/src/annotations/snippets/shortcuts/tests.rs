@@ -47,6 +47,9 @@ fn answers_are_read_as_nginx_reads_them() {
         ("location ^~ /i/ { return 403; }", "Firm /i/: 403 -"),
         ("location ~ ^/(ping|ready) { deny all; return 404; }", "Pattern ^/(ping|ready): 404 -; 403 -"),
         ("location ~* \\.bak$ { deny all; access_log off; }", "PatternAnyCase \\.bak$: 403 -"),
+        ("location /open { allow all; deny all; }", "Prefix /open: "),
+        ("location /shut { deny all; allow all; }", "Prefix /shut: 403 -"),
+        ("location /inner { internal; deny all; }", "Prefix /inner: "),
         ("location = /robots.txt { allow all; log_not_found off; }", "Exact /robots.txt: "),
         (
             "location ~* \\.(js|css)$ { expires 1y; add_header Cache-Control \"public, immutable\"; }",
