@@ -227,7 +227,7 @@ fn row_of(
 }
 
 /// What a restriction of the fleet comes to that is not enforced.
-const ALL_PATHS: &str = "all paths answer 503";
+pub(crate) const ALL_PATHS: &str = "all paths answer 503";
 
 /// Whether a restricting key keeps anybody out.
 fn keeps_out(key: &str, text: &str) -> bool {

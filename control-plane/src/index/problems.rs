@@ -94,7 +94,16 @@ impl Index {
             _ => None,
         };
         let faults = match &slot.present {
-            Present::Broken { problem, .. } => return vec![problem.clone()],
+            Present::Broken { problem: broken, .. } => {
+                let is_settings =
+                    object.kind == ObjectKind::ConfigMap && object.name == self.options.configmap;
+                let faults = match is_settings && slot.in_use().is_none() {
+                    true => &self.settings_faults[..],
+                    false => &[],
+                };
+                let further = faults.iter().map(|fault| problem(object, slot, fault.clone()));
+                return [broken.clone()].into_iter().chain(further).collect();
+            }
             Present::Faulty(_, faults) if self.is_rejected(object) => faults.clone(),
             Present::Faulty(..) | Present::Fine(_) if foreign.is_some() => {
                 foreign.and_then(|ingress| self.class_fault(ingress)).into_iter().collect()

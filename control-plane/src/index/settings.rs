@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use shared::policy::RequestMetrics;
-use shared::resource::{Listener, Resource, SETTINGS_KEY};
+use shared::resource::{Guard, Listener, Resource, SETTINGS_KEY};
 
 use super::objects::reference;
 use super::refs::{Site, User};
@@ -11,8 +11,9 @@ use super::{HEALTH_PATH, Index};
 use crate::compile::allowed::Allowed;
 use crate::compile::claim::{Claim, OfFleet};
 use crate::compile::referred::Referred;
-use crate::compile::settings::{self, Compiled};
+use crate::compile::settings::{self, ALL_PATHS, Compiled};
 use crate::objects::ObjectKind;
+use crate::problem::{Fault, Severity};
 use crate::reference::{Reference, Use};
 
 impl Index {
@@ -49,10 +50,18 @@ impl Index {
         let allows = settings::allows_snippets(configmap);
         let shares = !settings::is_location_only(configmap);
         let mut compiled = settings::compile(configmap, default_certificate);
+        // Nobody can say whom it keeps out.
+        let is_unreadable = configmap.is_none()
+            && self.objects.unreadable(ObjectKind::ConfigMap, &self.options.configmap).is_some();
         for (reference, referred) in self.follow_settings(compiled.refs.keys()) {
             compiled.put(&reference, &referred);
         }
-        let Compiled { mut settings, faults, refs: _, allowed_headers, ticket_key } = compiled;
+        let Compiled { mut settings, mut faults, refs: _, allowed_headers, ticket_key } = compiled;
+        if is_unreadable {
+            settings.guards = vec![Guard::Addresses];
+            let reason = format!("the ConfigMap cannot be read, and no version of it is known: {ALL_PATHS}");
+            faults.push(Fault::new(Severity::Unsupported, "", reason));
+        }
         self.compile_ticket_keys(settings.defaults.ssl_session_tickets == Some(true), ticket_key);
         settings.defaults.request_metrics =
             Some(self.options.request_metrics.clone()).filter(|it| *it != RequestMetrics::default());

@@ -2,15 +2,17 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
 use shared::kind::Kind;
-use shared::resource::Resource;
+use shared::resource::{Guard, Resource};
 
 use super::fixture::*;
 use super::properties::assert_same;
 use crate::annotations::row::{Row, Status};
 use crate::annotations::table;
-use crate::objects::{Object, ObjectKind, Secret};
-use crate::problem::Severity;
+use crate::event::Event;
+use crate::objects::{Object, ObjectKind, ObjectRef, Secret};
+use crate::problem::{Severity, Subject};
 
 #[test]
 fn paths_of_a_guarded_ingress_are_denied_the_implicit_root_too() {
@@ -25,6 +27,41 @@ fn paths_of_a_guarded_ingress_are_denied_the_implicit_root_too() {
         ]
     );
     assert!(world.severities(ObjectKind::Ingress, "guarded").contains(&Severity::Unsupported));
+}
+
+/// In a folder one value without quotes is enough (`ssl-redirect: true`), and what else stands there may be a list of who is let in.
+#[test]
+fn settings_that_cannot_be_read_let_nobody_in() {
+    let object = ObjectRef { kind: ObjectKind::ConfigMap, name: options().configmap };
+    let guards = |world: &World| match world.get(Kind::Settings, "default") {
+        Some(Resource::Settings(settings)) => settings.guards,
+        other => panic!("{other:?}"),
+    };
+    let said = |world: &World| {
+        let problems = world.index.problems().get(&Subject::Object(object.clone()));
+        let said = problems.into_iter().flat_map(|all| all.iter()).map(|it| (it.severity, it.reason.clone()));
+        let mut said: Vec<_> = said.collect();
+        said.sort_by_key(|(severity, _)| *severity != Severity::Rejected);
+        said
+    };
+    let unreadable = || broken(object.clone(), "data.ssl-redirect", "expected text, got true");
+    let mut world = World::default();
+    world.events([]);
+    assert_eq!(guards(&world), []);
+    world.events([unreadable()]);
+    assert_eq!(guards(&world), [Guard::Addresses]);
+    let [(Severity::Rejected, first), (Severity::Unsupported, then)] = &said(&world)[..] else {
+        panic!("{:?}", said(&world))
+    };
+    assert!(first.contains("expected text") && then.ends_with("all paths answer 503"), "{first} {then}");
+
+    // One that was good once goes on.
+    world.apply(configmap(json!({"ssl-redirect": "false"})));
+    assert_eq!((guards(&world), said(&world)), (vec![], vec![]));
+    world.events([unreadable()]);
+    assert_eq!((guards(&world), said(&world).len()), (vec![], 1));
+    world.events([Event::Deleted(object.clone())]);
+    assert_eq!((guards(&world), said(&world)), (vec![], vec![]));
 }
 
 #[test]
