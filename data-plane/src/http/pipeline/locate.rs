@@ -6,7 +6,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shared::pattern::{Exhausted, Steps};
+use shared::pattern::Steps;
 
 use super::certificates::{self, Judged, Passes, Refusal};
 use super::claims::{self, Claims};
@@ -15,8 +15,11 @@ use crate::codec::head::{Known, RequestHead};
 use crate::codec::path::{self, Normalised, Verdict};
 use crate::http::reply::Reply;
 use crate::table::policy::forwarding::Names;
-use crate::table::policy::shortcuts::{Block, Shortcuts};
 use crate::table::{Action, HostEntry, HostTable, Match, PathEntry, Policy};
+
+use self::place::place;
+
+mod place;
 
 /// A health check of the proxy itself, on the catch-all host (balancing.md 12). A prefix location in the original.
 const HEALTH: &str = "/healthz";
@@ -63,25 +66,6 @@ enum Found {
     Status(bool),
     /// Nothing is known of anything yet.
     NoTable,
-}
-
-/// What a path leads to, to be compared with what another reading of it does.
-#[derive(PartialEq)]
-struct Place {
-    location: Location,
-    /// The blocks that take it, of the host and of the location; an error where that takes too long to tell.
-    blocks: [Result<Option<*const Block>, Exhausted>; 2],
-    /// What those beside them ask of it.
-    asked: [Result<Box<[bool]>, Exhausted>; 2],
-    /// The path itself, where somebody is asked for it whose rules nobody knows.
-    told: Option<Box<[u8]>>,
-}
-
-#[derive(PartialEq)]
-enum Location {
-    Path(*const PathEntry),
-    AddSlash,
-    None,
 }
 
 /// Finds the location. Answers where there is none, and where it may not be served.
@@ -366,34 +350,4 @@ fn redirects(entry: &PathEntry) -> bool {
 /// Whether an Ingress has taken a path of the proxy's own for a backend.
 fn takes(entry: &PathEntry, own: &str) -> bool {
     entry.declared.starts_with(own) && !matches!(entry.action, Action::DefaultBackend)
-}
-
-/// `climbs`: somebody reads a step up into the path as it came.
-fn place(host: &HostEntry, path: &[u8], query: Option<&[u8]>, climbs: bool, steps: &Steps) -> Place {
-    let (location, entry) = match host.route(path, steps) {
-        Match::Path(entry) => (Location::Path(Arc::as_ptr(entry)), Some(entry)),
-        Match::AddSlash(_) => (Location::AddSlash, None),
-        Match::None | Match::Unknown => (Location::None, None),
-    };
-    let declared = entry.map_or("", |entry| &entry.declared);
-    let block = |shortcuts: Option<&Shortcuts>| match shortcuts {
-        Some(shortcuts) => {
-            Ok(shortcuts.block(path, declared, steps)?.map(|(block, _)| std::ptr::from_ref(block)))
-        }
-        None => Ok(None),
-    };
-    let of_location = entry.and_then(|entry| entry.policy.shortcuts.as_deref());
-    let of_host = host.shortcuts().map(|it| &**it);
-    let asked = |shortcuts: Option<&Shortcuts>| match shortcuts {
-        Some(shortcuts) => shortcuts.asked(path, query, steps),
-        None => Ok(Box::default()),
-    };
-    // What else has two spellings is often meant, and its reader asks by the one that the backend gets, too.
-    let told = entry.filter(|entry| climbs && entry.external().is_some()).map(|_| path.into());
-    Place {
-        location,
-        blocks: [block(of_host), block(of_location)],
-        asked: [asked(of_host), asked(of_location)],
-        told,
-    }
 }
