@@ -3,7 +3,8 @@
 
 use shared::policy::{ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation};
 use shared::policy::{
-    LocationPolicy, Shortcut, ShortcutComparison, ShortcutTest, Shortcuts, StatusList, TextList,
+    HostPolicy, LocationPolicy, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest,
+    Shortcuts, StatusList, TextList,
 };
 use shared::resource::{Denial, Host, PathType, Resource, Route, Settings};
 
@@ -215,16 +216,85 @@ fn the_slash_that_a_path_lacks_is_said_in_the_words_of_its_location() {
     assert!(sent.all(ORIGIN).is_empty(), "and nothing across origins");
 }
 
+/// Lines of HSTS in the answer to a request over TLS, and its status.
+fn hsts(proxy: &Proxy, target: &str, fields: &str) -> (u16, Vec<String>) {
+    let (status, answer) = Secure::new(proxy, &client(None), "a.test").get(target, "a.test", fields);
+    let lines = answer.lines().filter_map(|it| it.strip_prefix("Strict-Transport-Security: "));
+    (status, lines.map(str::to_owned).collect())
+}
+
 /// In nginx' file it stands in the location.
 #[test]
 fn a_page_for_an_error_has_the_hsts_of_its_own_backend() {
     let (origin, errors) = (answering(""), answering("Strict-Transport-Security: max-age=1\r\n"));
     let proxy = proxy(&origin, &errors, saying(&[404]));
-    let hsts = |target: &str| {
-        let answer = Secure::new(&proxy, &client(None), "a.test").get(target, "a.test", "").1;
-        let lines = answer.lines().filter_map(|it| it.strip_prefix("Strict-Transport-Security: "));
-        lines.map(str::to_owned).collect::<Vec<_>>()
+    assert_eq!(hsts(&proxy, "/200", "").1, ["max-age=31536000; includeSubDomains"]);
+    assert_eq!(hsts(&proxy, "/404", "").1, ["max-age=1"]);
+}
+
+/// An answer with 410 where the request has this field.
+fn if_field(name: &str) -> Shortcut {
+    let test = ShortcutTest {
+        subject: format!("$http_{name}"),
+        comparison: Some(ShortcutComparison::Equals.into()),
+        value: "1".into(),
     };
-    assert_eq!(hsts("/200"), ["max-age=31536000; includeSubDomains"]);
-    assert_eq!(hsts("/404"), ["max-age=1"]);
+    Shortcut { tests: vec![test], status: 410, ..Shortcut::default() }
+}
+
+/// Likewise: who is answered before a location is found, or in another one's place, has none.
+#[test]
+fn hsts_is_the_location_s_word() {
+    let auth = Origin::new(|_| (b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
+    let policy = LocationPolicy { external_auth: asking(&auth, "http://in.test/"), ..saying(&[]) };
+    let mut proxy = proxy(&answering(""), &answering(""), policy);
+    let block = ShortcutBlock {
+        kind: Some(ShortcutPath::Exact.into()),
+        path: "/robots.txt".into(),
+        shortcuts: vec![Shortcut { status: 404, ..Shortcut::default() }],
+    };
+    let shortcuts = Shortcuts { shortcuts: vec![if_field("host_says")], blocks: vec![block] };
+    let policy = HostPolicy { shortcuts: Some(shortcuts), www: Some(true), ..HostPolicy::default() };
+    let more = LocationPolicy {
+        app_root: Some("/app".into()),
+        shortcuts: Some(Shortcuts { shortcuts: vec![if_field("path_says")], blocks: Vec::new() }),
+        ..LocationPolicy::default()
+    };
+    let paths = vec![to("/below/", PathType::Prefix, "echo")];
+    proxy.config(vec![
+        ("a.test", Resource::Host(Host { policy, ..Host::default() })),
+        ("ingress/ns/more/a.test", Resource::Route(Route { paths, policy: more, ..Route::default() })),
+    ]);
+    for (target, fields, status, has) in [
+        ("/below/x", "", 200, true),
+        ("/below", "", 301, true),
+        ("/below/x", "Path-Says: 1\r\n", 410, true),
+        ("/below/x", "Host-Says: 1\r\n", 410, false),
+        ("/robots.txt", "", 404, false),
+        ("/", "", 302, false),
+        ("/x", "", 302, false),
+    ] {
+        let (got, lines) = hsts(&proxy, target, fields);
+        assert_eq!((got, !lines.is_empty()), (status, has), "{target} {fields}");
+    }
+    let www = Secure::new(&proxy, &client(None), "www.a.test").get("/x", "www.a.test", "");
+    assert!(www.0 == 308 && !www.1.contains("Strict-Transport"), "{www:?}");
+}
+
+/// Its own word is that of its host, and none of the location that the request did not get to.
+#[test]
+fn the_redirect_to_an_app_root_says_what_its_host_says() {
+    let policy = LocationPolicy {
+        app_root: Some("/app".into()),
+        host_header_changes: changes("host"),
+        header_changes: changes("own"),
+        ..saying(&[])
+    };
+    let proxy = proxy(&answering(""), &answering(""), policy);
+    let sent = ask(&proxy, "GET", "/");
+    assert_eq!(
+        (sent.status, changed(&sent)),
+        (302, ["host", "host", "", "host", "host", ""].map(Into::into))
+    );
+    assert!(sent.all(ORIGIN).is_empty() && sent.all("x-own").is_empty(), "{sent:?}");
 }

@@ -22,7 +22,7 @@ pub(super) fn preflight(exchange: &mut Exchange<'_>) -> Step {
 /// Puts what is allowed into an answer of the location, in place of what the backend says. A location that is denied says
 /// nothing (annotations.md 1.4).
 pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
-    if matches!(exchange.voice, Voice::Apart | Voice::Errors) {
+    if matches!(exchange.voice, Voice::Apart | Voice::Host | Voice::Errors) {
         return;
     }
     let Some((cors, origin)) = allowed(exchange) else {

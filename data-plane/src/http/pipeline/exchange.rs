@@ -30,7 +30,8 @@ pub(crate) struct Call<'a> {
     pub(crate) peer: &'a Peer,
 }
 
-/// Whose word an answer carries beside its own. nginx puts in what is said where a request has got to when it is answered.
+/// Whose word an answer carries beside its own. nginx puts in what is said where a request has got to when it is answered. HSTS
+/// is among what a location says there, be it of the fleet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Voice {
     /// The location's, all of it.
@@ -41,7 +42,9 @@ pub(super) enum Voice {
     Apart,
     /// That of who sends clients to sign in: what the location says across origins, and the cookies of who was asked.
     SignIn,
-    /// That of a page for an error: what is said of all answers, but for HSTS, which in nginx' file is the location's.
+    /// Its host's: the answer came before a location was looked for, or from a block of a snippet of the host.
+    Host,
+    /// That of a page for an error: what is said of all answers.
     Errors,
 }
 
@@ -53,7 +56,8 @@ pub(crate) struct Exchange<'a> {
     ///
     /// A request that is the last one to hold a location of an old table frees it: one path's, never a table.
     pub(super) location: &'a mut Option<Arc<PathEntry>>,
-    /// Where the location lies that it is sent to, because it lacks the slash of its path: what the answer says is that one's.
+    /// The location that it is sent to because it lacks the slash of its path, or that it would have got to: what the answer
+    /// says is that one's, as far as its voice goes.
     pub(super) redirecting: Option<Arc<PathEntry>>,
     /// What the log is told.
     pub(super) info: &'a mut RequestInfo,

@@ -42,8 +42,8 @@ enum Found {
     /// Nothing: its User-Agent or Referer is blocked. With what takes all that no location does, where the fleet has a page for
     /// that.
     Blocked(Option<Arc<PathEntry>>),
-    /// Requests for "/" of the host are sent to this path.
-    AppRoot(Box<str>),
+    /// Requests for "/" of the host are sent to this path. With the location that they do not get to.
+    AppRoot(Box<str>, Option<Arc<PathEntry>>),
     /// A location whose path has a slash more, and its URL.
     AddSlash(Arc<PathEntry>, Vec<u8>),
     /// None: the default backend. The log is spared the catch-all's (controller.md 8).
@@ -108,7 +108,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             host.is_some_and(|it| it.names().is_some_and(|names| it.name() != name && names.has(name)));
         if matches!(
             found,
-            Found::Location { .. } | Found::AddSlash(..) | Found::DefaultBackend { .. } | Found::AppRoot(_)
+            Found::Location { .. } | Found::AddSlash(..) | Found::DefaultBackend { .. } | Found::AppRoot(..)
         ) {
             // Nobody was sent to another host: it is the one that was found.
             answers = ask.host.and_then(|host| host.shortcuts().cloned());
@@ -150,8 +150,12 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             }
             answers.map_or(Continue(()), |it| shortcuts::of_host(exchange, &it))
         }
-        Found::Www(host, policy) => Break(redirect::to_www(exchange, host.name(), &policy.redirect)),
+        Found::Www(host, policy) => {
+            exchange.voice = Voice::Host;
+            Break(redirect::to_www(exchange, host.name(), &policy.redirect))
+        }
         Found::Blocked(page) => {
+            exchange.voice = Voice::Host;
             if let Some(entry) = page {
                 enter(exchange, entry, None);
                 // Nothing that guards it is left: there is but the fleet's word on addresses, which the page heeds itself.
@@ -159,7 +163,8 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             }
             Break(Reply::page(local, 403))
         }
-        Found::AppRoot(path) => {
+        Found::AppRoot(path, entry) => {
+            (exchange.redirecting, exchange.voice) = (entry, Voice::Host);
             // In nginx' file the test for it stands behind the snippet, and before any location is looked for.
             if let Some(answers) = answers {
                 shortcuts::before_blocks(exchange, &answers)?;
@@ -193,11 +198,12 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         }
         Found::Refused(why) => {
             local.metrics.refusals.add(1);
+            exchange.voice = Voice::Host;
             Break(certificates::answer(&why, local))
         }
         Found::Unknown => Break(Reply::page(local, 500)),
         Found::HealthCheck(media_type) => {
-            exchange.info.silent = true;
+            (exchange.info.silent, exchange.voice) = (true, Voice::Host);
             let mut reply = Reply::healthy(local);
             if let Some(media_type) = media_type {
                 reply.head.fields.set(Known::ContentType, media_type);
@@ -205,7 +211,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             Break(reply)
         }
         Found::Status(may_know) => {
-            exchange.info.silent = true;
+            (exchange.info.silent, exchange.voice) = (true, Voice::Host);
             let page = local.metrics.all().filter(|_| may_know).map(|all| all.stub());
             Break(page.map_or_else(|| Reply::page(local, 403), |page| Reply::text(local, page)))
         }
@@ -310,7 +316,11 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
     let own = [health, STATUS].into_iter().filter(|own| catch_all && normal.path.starts_with(own.as_bytes()));
     let own = own.max_by_key(|own| own.len());
     if let Some(app_root) = host.app_root().filter(|_| *normal.path == *b"/") {
-        return Found::AppRoot(app_root.into());
+        let entry = match host.route(&normal.path, steps) {
+            Match::Path(entry) => Some(Arc::clone(entry)),
+            _ => None,
+        };
+        return Found::AppRoot(app_root.into(), entry);
     }
     match host.route(&normal.path, steps) {
         Match::AddSlash(entry) => {

@@ -137,7 +137,7 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Res
     let fields = &mut reply.head.fields;
     // The connection decides, whatever is believed of the client's.
     if exchange.call.peer.scheme() == Scheme::Https
-        && exchange.voice != Voice::Errors
+        && matches!(exchange.voice, Voice::Location | Voice::Apart)
         && let Some(hsts) = &answers.hsts
     {
         fields.set(Known::StrictTransportSecurity, hsts);

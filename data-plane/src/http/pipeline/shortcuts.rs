@@ -17,7 +17,7 @@ type Found = Option<(Groups, Vec<u8>)>;
 
 /// Those of the host: its own, then its blocks.
 pub(super) fn of_host(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
-    let voice = std::mem::replace(&mut exchange.voice, Voice::Apart);
+    let voice = std::mem::replace(&mut exchange.voice, Voice::Host);
     before_blocks(exchange, shortcuts)?;
     of_block(exchange, shortcuts)?;
     exchange.voice = voice;
@@ -50,10 +50,17 @@ fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
             Ok(None) => return Continue(()),
             Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
         };
-    exchange.voice = Voice::Apart;
+    step_aside(exchange);
     first(exchange, &block.shortcuts, &Some((groups, exchange.path().to_vec())))?;
     // nginx looks for a file, and has none.
     Break(Reply::page(&exchange.call.server.local, 404))
+}
+
+/// An `if` or a block of the location answers, and not the location itself.
+fn step_aside(exchange: &mut Exchange<'_>) {
+    if exchange.voice == Voice::Location {
+        exchange.voice = Voice::Apart;
+    }
 }
 
 /// The first whose tests all hold. Who is kept out by a target is kept out by its normal form as well as by its spelling:
@@ -71,7 +78,7 @@ fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> 
         match outcome {
             Ok(true) => {
                 if !shortcut.tests.is_empty() {
-                    exchange.voice = Voice::Apart;
+                    step_aside(exchange);
                 }
                 let reply = answer(exchange, shortcut, &said);
                 return Break(reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong)));
