@@ -281,6 +281,23 @@ fn hsts_is_the_location_s_word() {
     assert!(www.0 == 308 && !www.1.contains("Strict-Transport"), "{www:?}");
 }
 
+/// nginx' `add_header` counts where it is nearest, and that of the cookies of who is asked stands in the location.
+#[test]
+fn what_a_host_adds_is_not_said_where_somebody_is_asked() {
+    let auth = answering("");
+    let policy = LocationPolicy {
+        host_header_changes: changes("host"),
+        external_auth: asking(&auth, ""),
+        ..LocationPolicy::default()
+    };
+    let said = |policy: LocationPolicy| {
+        changed(&ask(&proxy(&answering(""), &answering(""), policy), "GET", "/200")).map(|it| !it.is_empty())
+    };
+    assert_eq!(said(policy.clone()), [true, true, false, false, false, false]);
+    let alone = LocationPolicy { external_auth: None, ..policy };
+    assert_eq!(said(alone), [true, true, false, true, true, false]);
+}
+
 /// Its own word is that of its host, and none of the location that the request did not get to.
 #[test]
 fn the_redirect_to_an_app_root_says_what_its_host_says() {

@@ -154,9 +154,10 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Res
         fields.replace(&header.name, value);
     }
     let status = reply.head.status;
-    // nginx looks for those that are added in one place: in the location, else around it. Who sends clients to sign in adds
-    // the cookies of who was asked.
-    let by = if has_own && answers.adds_own { By::Location } else { By::All };
+    // nginx looks for those that are added in one place: in the location, else around it. The cookies of who is asked for
+    // authentication are some; who sends clients to sign in adds them, too.
+    let asks = || speaker(exchange).is_some_and(|it| it.external().is_some());
+    let by = if has_own && (answers.adds_own || asks()) { By::Location } else { By::All };
     let is_said = |it: &&Beside| it.by == by && exchange.voice != Voice::SignIn && it.is_on(status);
     for Beside { header, .. } in answers.beside.iter().filter(is_said) {
         let value = variables::filled(&header.value, exchange, allowance, |_| b"")?;
