@@ -4,7 +4,7 @@ use shared::policy::{
     ExternalAuth, HostPolicy, LocationPolicy, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath,
     ShortcutTest, Shortcuts, TextList,
 };
-use shared::resource::{Backend, Host, PathType, Resource, Route, Settings};
+use shared::resource::{Backend, Denial, Host, PathType, Resource, Route, Settings};
 
 use super::harness::*;
 
@@ -78,6 +78,26 @@ fn blocks_of_a_host_come_before_its_locations() {
         let answer = client.get(sent);
         assert_eq!((answer.status, place_of(&answer)), (status, place), "{sent}");
     }
+    assert!(origin.seen().is_empty());
+}
+
+/// What is denied stands in its location.
+#[test]
+fn a_host_answers_before_a_location_is_denied() {
+    let origin = Origin::says("here");
+    let robot = only_if("$http_user_agent", ShortcutComparison::Finds, "bot", says(410, ""));
+    let blocks = vec![block(ShortcutPath::Exact, "/robots.txt", vec![says(404, "")])];
+    let shortcuts = Shortcuts { shortcuts: vec![robot], blocks };
+    let mut proxy = serving(Some(shortcuts), "/", LocationPolicy::default(), &origin);
+    let paths = vec![to("/", PathType::Prefix, "echo")];
+    let denied = Some(Denial { reason: "no Secret".into() });
+    let route = Route { paths, denied, ..Route::default() };
+    proxy.config(vec![("ingress/ns/i/a.test", Resource::Route(route))]);
+    let mut client = Client::new(proxy.http);
+    let mut ask = |target: &str, agent: &str| {
+        client.ask(&format!("GET {target} HTTP/1.1\r\nHost: a.test\r\nUser-Agent: {agent}\r\n\r\n")).status
+    };
+    assert_eq!([ask("/x", "a bot"), ask("/robots.txt", "curl"), ask("/x", "curl")], [410, 404, 503]);
     assert!(origin.seen().is_empty());
 }
 

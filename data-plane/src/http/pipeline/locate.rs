@@ -142,13 +142,16 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         Found::Location { entry, target, has_tls, issues_cookie } => {
             (exchange.has_tls, exchange.issues_cookie) = (has_tls, issues_cookie);
             exchange.info.silent = !entry.policy.log.takes(exchange.head.asked_target());
-            // Before any redirect.
             let denied = entry.is_denied();
             enter(exchange, entry, target);
+            if let Some(answers) = answers {
+                shortcuts::of_host(exchange, &answers)?;
+            }
+            // Before any redirect.
             if denied {
                 return Break(Reply::page(local, 503));
             }
-            answers.map_or(Continue(()), |it| shortcuts::of_host(exchange, &it))
+            Continue(())
         }
         Found::Www(host, policy) => {
             exchange.voice = Voice::Host;
