@@ -1,9 +1,10 @@
 //! The fleet's pages for errors: which hosts and which clients have them.
 
+use data_plane::local::Limits;
 use shared::policy::{
     ClientCertificates, ClientVerification, HostPolicy, LocationPolicy, StatusList, TextList,
 };
-use shared::resource::{Host, PathType, Resource, Route};
+use shared::resource::{Host, PathType, Resource, Route, Settings};
 use test_kit::certificates::Authority;
 
 use super::client_certs::{KEY, Secure, asking, client, host, material};
@@ -110,4 +111,43 @@ fn a_host_with_a_page_for_clients_without_certificates_has_none_of_the_fleets() 
     let route = Route { paths: vec![to("/", PathType::Prefix, "echo")], policy: own, ..Route::default() };
     proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
     assert_eq!(status(&proxy), 410, "its location's own are its own");
+}
+
+/// Its server in nginx' file has `return 403` and the fleet's pages, and nothing else in it.
+#[test]
+fn a_host_whose_authorities_are_missing_has_the_page_of_the_fleet() {
+    let (origin, fallback) = (answers("200 OK"), answers("410 Fleet"));
+    let untold = ClientCertificates { error_page: "http://else.test/".into(), ..Default::default() };
+    let policy = HostPolicy { client_certificates: Some(untold), ..HostPolicy::default() };
+    let own = LocationPolicy { default_backend: Some("ns/fallback/default".into()), ..pages(&[403]) };
+    for (said, defaults, status) in [
+        (LocationPolicy::default(), pages(&[403]), 410),
+        (own.clone(), pages(&[404]), 403),
+        (own, pages(&[403]), 410),
+    ] {
+        let mut proxy = proxy(&origin, said, &fallback, defaults);
+        proxy.config(vec![("a.test", Resource::Host(Host { policy: policy.clone(), ..Host::default() }))]);
+        assert_eq!(ask(&proxy, "a.test", "").status, status);
+    }
+    let seen = fallback.seen();
+    assert_eq!((seen.len(), seen[0].all("x-code"), seen[0].all("x-ingress-name")), (2, vec!["403"], vec![]));
+    assert!(origin.seen().is_empty());
+}
+
+/// The original's own server answers in place of a default backend where there is none.
+#[test]
+fn the_page_of_a_fleet_without_a_default_backend_is_404() {
+    let origin = answers("200 OK");
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let policy = HostPolicy { client_certificates: Some(Default::default()), ..HostPolicy::default() };
+    proxy.config(vec![("b.test", Resource::Host(Host { policy, ..Host::default() }))]);
+    for (statuses, blocked, status) in
+        [(&[403][..], None, 404), (&[404], None, 403), (&[403], list(&["127.0.0.1/32"]), 403)]
+    {
+        let agents = list(&["Bot"]);
+        let defaults = LocationPolicy { block_user_agents: agents, block_cidrs: blocked, ..pages(statuses) };
+        proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+        assert_eq!(ask(&proxy, "a.test", "User-Agent: Bot\r\n").status, status, "{statuses:?}");
+        assert_eq!(ask(&proxy, "b.test", "").status, status, "{statuses:?}");
+    }
 }

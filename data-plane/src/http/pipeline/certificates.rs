@@ -50,6 +50,13 @@ pub(super) enum Refusal {
     Misdirected,
 }
 
+impl Refusal {
+    /// Whether it is its host's fault, and not the client's.
+    pub(super) fn is_hosts(&self) -> bool {
+        matches!(self, Self::Untold)
+    }
+}
+
 /// A client that passes.
 #[derive(Debug, Default)]
 pub(super) struct Passes {

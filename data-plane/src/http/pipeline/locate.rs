@@ -17,8 +17,10 @@ use crate::http::reply::Reply;
 use crate::table::policy::forwarding::Names;
 use crate::table::{Action, HostEntry, HostTable, Match, PathEntry, Policy};
 
+use self::kept_out::{Shown, keep_out};
 use self::place::place;
 
+mod kept_out;
 mod place;
 
 /// A health check of the proxy itself, on the catch-all host (balancing.md 12). A prefix location in the original.
@@ -39,9 +41,8 @@ enum Found {
     },
     /// The name is another host's with or without `www.`: that host's name, and how its location there redirects.
     Www(Arc<HostEntry>, Arc<Policy>),
-    /// Nothing: its User-Agent or Referer is blocked. With what takes all that no location does, where the fleet has a page for
-    /// that.
-    Blocked(Option<Arc<PathEntry>>),
+    /// Nothing: its User-Agent or Referer is blocked.
+    Blocked(Shown),
     /// Requests for "/" of the host are sent to this path. With the location that they do not get to.
     AppRoot(Box<str>, Option<Arc<PathEntry>>),
     /// A location whose path has a slash more, and its URL.
@@ -59,7 +60,7 @@ enum Found {
     /// Some, which takes too long to find out: nobody gets past a rule that way.
     Unknown,
     /// Nothing for this client.
-    Refused(Refusal),
+    Refused(Refusal, Shown),
     /// The proxy itself is asked how it is; the media type of its answer, where somebody says it.
     HealthCheck(Option<Bytes>),
     /// It is asked how many connections there are, by somebody who may know it or not.
@@ -100,7 +101,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         let host = if www.is_none() { table.host(name) } else { None };
         let (raw, query, steps) = (head.path(), head.query(), &exchange.steps);
         let ask = Ask { call, client, name, www, host, is_plain, head, raw, query, steps };
-        has_pages = host.and_then(|host| host.certificates()).is_none_or(|it| !it.policy.has_page());
+        has_pages = self::has_pages(host);
         let found;
         (found, passes, page) = admit(table, &ask, &normal);
         format = log::follow(local, table.policy());
@@ -157,15 +158,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             exchange.voice = Voice::Host;
             Break(redirect::to_www(exchange, host.name(), &policy.redirect))
         }
-        Found::Blocked(page) => {
-            exchange.voice = Voice::Host;
-            if let Some(entry) = page {
-                enter(exchange, entry, None);
-                // Nothing that guards it is left: there is but the fleet's word on addresses, which the page heeds itself.
-                exchange.is_let_in = true;
-            }
-            Break(Reply::page(local, 403))
-        }
+        Found::Blocked(shown) => Break(keep_out(exchange, shown, Reply::page(local, 403))),
         Found::AppRoot(path, entry) => {
             (exchange.redirecting, exchange.voice) = (entry, Voice::Host);
             // In nginx' file the test for it stands behind the snippet, and before any location is looked for.
@@ -199,10 +192,11 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             local.metrics.refusals.add(1);
             Break(Reply::refusal(local, 400))
         }
-        Found::Refused(why) => {
+        Found::Refused(why, shown) => {
             local.metrics.refusals.add(1);
-            exchange.voice = Voice::Host;
-            Break(certificates::answer(&why, local))
+            // Such a server of nginx has nothing in it but that: no page for clients without a certificate either.
+            exchange.has_pages_of_fleet |= why.is_hosts();
+            Break(keep_out(exchange, shown, certificates::answer(&why, local)))
         }
         Found::Unknown => Break(Reply::page(local, 500)),
         Found::HealthCheck(media_type) => {
@@ -281,7 +275,10 @@ fn admit(
             };
             (found, None, Some(page))
         }
-        Judged::Refused(why) => (Found::Refused(why), None, None),
+        Judged::Refused(why) => {
+            let shown = if why.is_hosts() { Shown::by(table, ask.client) } else { Shown::Itself };
+            (Found::Refused(why, shown), None, None)
+        }
     }
 }
 
@@ -291,8 +288,8 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
         let (agent, referer) = (head.fields.joined(Known::UserAgent), head.fields.joined(Known::Referer));
         if blocks.block(agent.as_deref(), referer.as_deref()) {
             // The server of a name with or without `www.` has no pages.
-            let paged = table.unclaimed().filter(|it| www.is_none() && it.policy.errors.takes(403));
-            return Found::Blocked(paged.cloned());
+            let has_none = www.is_some() || !has_pages(host);
+            return Found::Blocked(if has_none { Shown::Itself } else { Shown::by(table, client) });
         }
     }
     if let Some(host) = www {
@@ -353,6 +350,11 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             Found::DefaultBackend { silent: !logged, entry, target, blocked }
         }
     }
+}
+
+/// Whether the fleet's pages hold for a host.
+fn has_pages(host: Option<&Arc<HostEntry>>) -> bool {
+    host.and_then(|host| host.certificates()).is_none_or(|it| !it.policy.has_page())
 }
 
 /// Whether plain requests for a location are sent to TLS where its host has that.
