@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use data_plane::local::Limits;
-use shared::policy::{BackendProtocol, ExternalAuth, LocationPolicy, StatusList};
+use shared::policy::{BackendProtocol, Canary, ExternalAuth, LocationPolicy, StatusList};
 use shared::resource::{Denial, Path, PathType, Resource, Route, Settings};
 
 use super::harness::*;
@@ -93,6 +93,24 @@ fn a_page_of_ours_is_replaced_too_and_without_an_error_backend_it_is_not_found()
         assert_eq!(response.status, 404, "{target}");
         assert!(response.text().contains("404 Not Found"));
     }
+}
+
+/// To the original it is the same backend with other endpoints.
+#[test]
+fn who_stands_in_leaves_the_canary_what_is_the_canarys() {
+    let (origin, errors, new) = (answers("200 OK"), answers("418 Teapot"), answers("201 New"));
+    let mut proxy = proxy(&origin, &errors, listing(&[]));
+    let policy = Canary { header: "X-New".into(), ..Canary::default() };
+    proxy.canary("nobody", "new", policy);
+    let mut client = Client::new(proxy.http);
+    let mut ask = |said: &str| {
+        client.ask(&format!("GET /nobody?q HTTP/1.1\r\nHost: a.test\r\nX-New: {said}\r\n\r\n")).status
+    };
+    assert_eq!([ask("always"), ask("never"), ask("")], [418; 3], "a canary without endpoints is none");
+    proxy.endpoints("new", &[new.address]);
+    assert_eq!([ask("always"), ask("never"), ask("")], [201, 418, 418]);
+    let seen = &new.seen()[0];
+    assert_eq!((seen.line(), seen.all("x-code").len()), ("GET /nobody?q HTTP/1.1", 0));
 }
 
 #[test]

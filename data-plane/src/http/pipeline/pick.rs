@@ -12,7 +12,7 @@ use super::{Exchange, Step, hash};
 use crate::codec::head::{Known, OfVariable, RequestHead};
 use crate::http::reply::Reply;
 use crate::table::policy::balancing::Balancing;
-use crate::table::{Action, Alternative, BackendCell};
+use crate::table::{Action, Alternative, BackendCell, PathEntry, Upstream};
 use crate::upstream::Turn;
 
 /// Chooses; `None` is the default backend. Answers where there is nobody to choose.
@@ -26,18 +26,20 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
         }
     };
     // First of all: without endpoints it is 503 also for those that the canary would take.
-    if upstream.cell.endpoints().list.is_empty() {
-        // Who stands in for it is behind the same rules of access.
-        let errors = exchange.location.as_deref().and_then(|location| location.errors.as_ref());
-        let Some(errors) = errors.filter(|errors| !errors.cell.endpoints().list.is_empty()) else {
-            return Break(Reply::page(local, 503));
-        };
-        exchange.stands_in = true;
-        exchange.info.in_place = InPlace::Errors;
-        return Continue(Some(Arc::clone(&errors.cell)));
-    }
+    let stands_in = match upstream.cell.endpoints().list.is_empty() {
+        false => None,
+        true => match errors(exchange.location.as_deref()) {
+            // Who stands in for it is behind the same rules of access.
+            Some(errors) => {
+                exchange.info.in_place = InPlace::Errors;
+                Some(errors)
+            }
+            None => return Break(Reply::page(local, 503)),
+        },
+    };
     let head = &*exchange.head;
-    let main = upstream.sticky.as_ref().map(|sticky| Session::of(sticky, head));
+    let main = upstream.sticky.as_ref().filter(|_| stands_in.is_none());
+    let main = main.map(|sticky| Session::of(sticky, head));
     // Who is with the main one stays there, whatever else is said (balancing.md 9).
     let stays = main.as_ref().is_some_and(Session::is_known);
     let other = upstream
@@ -45,12 +47,17 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
         .as_ref()
         .filter(|_| !stays)
         .and_then(|other| taken(other, head, &exchange.steps));
-    let (cell, session, balancing) = match other {
-        Some((alternative, session)) => {
+    let (cell, session, balancing) = match (other, stands_in) {
+        // To the original who stands in is the same backend with other endpoints: its canary has what is the canary's.
+        (Some((alternative, session)), _) => {
             exchange.info.alternative = Some(Arc::clone(&alternative.name));
             (&alternative.cell, session, &alternative.balancing)
         }
-        None => (&upstream.cell, main, &upstream.balancing),
+        (None, Some(errors)) => {
+            exchange.stands_in = true;
+            return Continue(Some(Arc::clone(&errors.cell)));
+        }
+        (None, None) => (&upstream.cell, main, &upstream.balancing),
     };
     let cell = Arc::clone(cell);
     // A client that stays with its endpoint is not balanced (balancing.md 4).
@@ -63,6 +70,12 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
     };
     local.metrics.routed.add(1);
     Continue(Some(cell))
+}
+
+/// Who stands in for a location's backend, where anybody does.
+fn errors(location: Option<&PathEntry>) -> Option<&Arc<Upstream>> {
+    let errors = location.and_then(|location| location.errors.as_ref());
+    errors.filter(|errors| !errors.cell.endpoints().list.is_empty())
 }
 
 /// A canary, if it takes a request: because the client is with it, or by what the request says. One without endpoints is
