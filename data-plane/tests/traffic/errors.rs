@@ -113,6 +113,17 @@ fn who_stands_in_leaves_the_canary_what_is_the_canarys() {
     assert_eq!((seen.line(), seen.all("x-code").len()), ("GET /nobody?q HTTP/1.1", 0));
 }
 
+/// The path is the request's own, and the Host what the location says.
+#[test]
+fn who_stands_in_is_told_what_the_location_says() {
+    let (origin, errors) = (answers("200 OK"), answers("418 Teapot"));
+    let proxy = proxy(&origin, &errors, listing(&[]));
+    assert_eq!(Client::new(proxy.http).get("/nobody?q").status, 418);
+    let seen = &errors.seen()[0];
+    assert_eq!((seen.all("x-code"), seen.all("x-original-uri").len()), (vec!["503"], 0));
+    assert_eq!((seen.line(), seen.all("host")), ("GET /nobody?q HTTP/1.1", vec!["inner.test"]));
+}
+
 #[test]
 fn the_error_backend_stands_in_for_one_without_endpoints_behind_the_same_rules() {
     let (origin, errors) = (answers("503 No"), answers("200 OK"));

@@ -154,6 +154,8 @@ pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
     let (namespace, ingress) = location.owner.split_once('/').unwrap_or_default();
     let format = exchange.head.fields.joined(Known::Accept).unwrap_or_default();
     let target = Bytes::copy_from_slice(exchange.head.target());
+    // Of who stands in for endpoints the path is the request's own.
+    let is_page = exchange.voice == Voice::Errors;
     let fields = &mut exchange.head.fields;
     for (name, value) in [
         (Known::XCode, status.to_string().into()),
@@ -164,6 +166,9 @@ pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
         (Known::XServiceName, text(&location.service)),
         (Known::XServicePort, text(&location.port)),
     ] {
+        if name == Known::XOriginalUri && !is_page {
+            continue;
+        }
         // nginx sends no field whose value is empty.
         if value.is_empty() {
             fields.remove(name);

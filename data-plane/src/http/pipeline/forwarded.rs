@@ -8,7 +8,7 @@ use shared::template::{Overlong, Template};
 
 use super::claims::Claims;
 use super::variables::{self, Allowance};
-use super::{Call, Exchange, Step, certificates, claims, rewrite, trace};
+use super::{Call, Exchange, Step, Voice, certificates, claims, rewrite, trace};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Fields, Known, RequestHead};
 use crate::http::peer::Peer;
@@ -146,7 +146,7 @@ pub(super) fn addresses<'a>(
 /// # Errors
 /// What is said comes to more than a name may.
 pub(super) fn host(exchange: &Exchange<'_>) -> Result<Bytes, ProxyError> {
-    let location = exchange.location.as_deref().filter(|_| !exchange.stands_in);
+    let location = exchange.location.as_deref().filter(|_| exchange.voice != Voice::Errors);
     let said = location.and_then(|location| location.policy.forwarding.host.as_ref());
     let said = said.map(|template| filled(template, exchange, &mut Allowance::of_host())).transpose();
     let said = said.map_err(|overlong| ProxyError::of(Kind::Overlong, overlong))?;
