@@ -224,11 +224,13 @@ impl ReplyBody {
         }
     }
 
-    /// Bytes from behind it that the newest piece was made of, which has so many.
+    /// Bytes from behind it that the newest piece was made of, which has so many. Of an endpoint's, as nginx counts them: with
+    /// what stood around it.
     pub(crate) fn made_of(&mut self, piece: usize) -> usize {
         match self {
             Self::Coded(coded) => coded.came(),
             Self::Paced(paced) => paced.body().made_of(piece),
+            Self::Relay(relay) => piece + relay.around(),
             _ => piece,
         }
     }

@@ -1,3 +1,5 @@
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use data_plane::local::Limits;
@@ -45,6 +47,35 @@ fn one_line_a_request() {
     assert!(lines[1].starts_with("127.0.0.1 - - \"HEAD / HTTP/1.1\" 200 0 \"-\" \"-\" "), "{log}");
     assert!(lines[2].starts_with("127.0.0.1 - - \"BAD\" 400 "), "{log}");
     assert!(lines[2].contains(" [-] [] - - - -"), "{log}");
+}
+
+/// nginx asks the connection how much it has taken, and counts what it reads: what stands around the pieces of a body counts.
+#[test]
+fn bytes_are_those_that_the_client_is_sent() {
+    let origin = Origin::new(|seen| match seen.line().contains("/chunks") {
+        true => {
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n".to_vec(), true)
+        }
+        false => (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".to_vec(), true),
+    });
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let defaults = LocationPolicy {
+        log_format_upstream: Some("$bytes_sent $body_bytes_sent $upstream_response_length".into()),
+        ..LocationPolicy::default()
+    };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let mut expected = Vec::new();
+    for target in ["/chunks", "/length"] {
+        let mut stream = TcpStream::connect(proxy.http).unwrap();
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let head = answer.windows(4).position(|it| it == b"\r\n\r\n").unwrap() + 4;
+        let body = answer.len() - head;
+        expected.push(format!("{} {body} {}", answer.len(), if target == "/chunks" { 15 } else { 5 }));
+    }
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    assert_eq!(log.lines().collect::<Vec<_>>(), expected);
 }
 
 #[test]

@@ -246,10 +246,14 @@ impl Answer<'_> {
                         self.own += piece.len();
                     }
                     let frame = self.writer.frame(piece.len()).map_err(invalid)?;
+                    info.framed(frame.before().len() + frame.after().len());
                     self.out.push(frame, piece);
                 }
                 Some(None) => {
-                    self.out.push_static(self.writer.end().map_err(invalid)?);
+                    let end = self.writer.end().map_err(invalid)?;
+                    info.framed(end.len());
+                    info.relayed(0, body.made_of(0));
+                    self.out.push_static(end);
                     self.ended = true;
                 }
                 None => return Ok(true),

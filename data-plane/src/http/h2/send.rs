@@ -61,10 +61,14 @@ pub(super) async fn send(
                     pass((local, timer), out, body, piece, last).await?;
                 }
                 if last {
+                    info.relayed(0, body.made_of(0));
                     return Ok(());
                 }
             }
-            Ok(Some(None)) => break,
+            Ok(Some(None)) => {
+                info.relayed(0, body.made_of(0));
+                break;
+            }
             Ok(None) if joining.is_empty() => {
                 more(timer, read, &mut out.stream, body).await?;
                 found = body.buffered();

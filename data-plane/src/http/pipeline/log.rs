@@ -68,6 +68,8 @@ pub(crate) struct RequestInfo {
     status: u16,
     /// Bytes of the answer's body.
     sent: u64,
+    /// Bytes that go around its pieces.
+    around: u64,
     /// Bytes of the request's body.
     pub(crate) received: u64,
     /// Whether no location takes it.
@@ -126,6 +128,7 @@ impl RequestRecord {
                 started: now,
                 status: 0,
                 sent: 0,
+                around: 0,
                 received: 0,
                 default_backend: false,
                 unclaimed: None,
@@ -185,7 +188,7 @@ impl RequestRecord {
             [only] => [only.connect, only.header, Some(only.took)].map(|time| time.map(micros)),
             _ => [None; 3],
         };
-        let sent = Some(info.head_sent + info.sent);
+        let sent = Some(info.head_sent + info.taken());
         let figures = [Some(micros(took)), connect, header, response, Some(self.received()), sent, sent];
         let request = Request {
             method: head.method_name(),
@@ -237,6 +240,18 @@ impl RequestInfo {
     pub(crate) fn relayed(&mut self, sent: usize, came: usize) {
         self.sent += sent as u64;
         self.attempts.relayed(came);
+    }
+}
+
+impl RequestInfo {
+    /// So many bytes go around the pieces of that body.
+    pub(crate) fn framed(&mut self, bytes: usize) {
+        self.around += bytes as u64;
+    }
+
+    /// Bytes behind the answer's head. As nginx counts them, which asks the connection: with what goes around the pieces.
+    fn taken(&self) -> u64 {
+        self.sent + self.around
     }
 }
 

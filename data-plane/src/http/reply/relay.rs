@@ -29,6 +29,8 @@ pub(crate) struct Relay {
     manner: Manner,
     /// Whether the connection may serve another request.
     reusable: bool,
+    /// Bytes that stood around pieces, and were not asked for yet.
+    around: usize,
 }
 
 impl fmt::Debug for Relay {
@@ -47,7 +49,7 @@ impl Relay {
         (endpoint, manner): (Arc<Endpoint>, Manner),
         reusable: bool,
     ) -> Self {
-        Self { server, reader, link: Some(link), cell, endpoint, manner, reusable }
+        Self { server, reader, link: Some(link), cell, endpoint, manner, reusable, around: 0 }
     }
 
     /// What can be said without reading from the connection: a piece, or `Some(None)` at the end.
@@ -55,7 +57,11 @@ impl Relay {
         let Some(link) = &mut self.link else {
             return Ok(Some(None));
         };
-        match self.reader.next(&mut link.input) {
+        let before = link.input.len();
+        let found = self.reader.next(&mut link.input);
+        let piece = if let Ok(Body::Data(piece)) = &found { piece.len() } else { 0 };
+        self.around += (before - link.input.len()).saturating_sub(piece);
+        match found {
             Ok(Body::Data(piece)) => Ok(Some(Some(piece))),
             Ok(Body::End) => {
                 self.end();
@@ -67,6 +73,11 @@ impl Relay {
                 Err(ProxyError::of(Kind::InvalidBody, error))
             }
         }
+    }
+
+    /// Bytes that have stood around pieces since this was asked last: sizes of chunks.
+    pub(super) fn around(&mut self) -> usize {
+        std::mem::take(&mut self.around)
     }
 
     /// Reads more, for [`Self::buffered`] to look at.

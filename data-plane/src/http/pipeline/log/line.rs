@@ -27,8 +27,8 @@ impl Source for Ended<'_> {
         let info = &record.info;
         match value {
             Value::Status => number(info.status.into(), out),
-            Value::BytesSent => number(info.head_sent + info.sent, out),
-            Value::BodyBytesSent => number(info.sent, out),
+            Value::BytesSent => number(info.head_sent + info.taken(), out),
+            Value::BodyBytesSent => number(info.taken(), out),
             Value::RequestLength => number(record.received(), out),
             Value::RequestTime => {
                 seconds(*took, out);
