@@ -156,6 +156,25 @@ fn what_cannot_be_served_is_503() {
     assert!(response.text().contains("<center><h1>503 Service Temporarily Unavailable</h1></center>"));
 }
 
+/// nginx adds a slash where that leads to a location that is proxied.
+#[test]
+fn no_slash_is_added_for_a_path_that_is_denied() {
+    let origin = Origin::says("main");
+    let mut proxy = Proxy::serving(worker_limits(), &[origin.address]);
+    let shut = |denied: Option<Denial>| Route {
+        paths: vec![to("/below/", PathType::Prefix, "echo")],
+        denied,
+        ..Route::default()
+    };
+    let mut ask = |denied: Option<Denial>| {
+        proxy.config(vec![("ingress/ns/shut/a.test", Resource::Route(shut(denied)))]);
+        let mut client = Client::new(proxy.http);
+        ["/below", "/below/"].map(|target| client.get(target).status)
+    };
+    assert_eq!(ask(None), [301, 200]);
+    assert_eq!(ask(Some(Denial { reason: "no Secret".into() })), [200, 503]);
+}
+
 #[test]
 fn canaries_take_their_requests() {
     let (main, new) = (Origin::says("main"), Origin::says("new"));

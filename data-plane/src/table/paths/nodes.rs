@@ -76,8 +76,9 @@ impl Node {
         if self.bare.is_empty() || self.bare.ends_with(b"/") {
             return None;
         }
-        let slash = self.get(Slot::EXACT_SLASH).or_else(|| self.get(Slot::PREFIX_SLASH));
-        slash.map(Match::AddSlash)
+        // Only for the sake of who is proxied: a location that is denied is not.
+        let slashes = [Slot::EXACT_SLASH, Slot::PREFIX_SLASH].into_iter().filter_map(|slot| self.get(slot));
+        slashes.into_iter().find(|entry| !entry.is_denied()).map(Match::AddSlash)
     }
 
     /// What the text with a slash matches. "/" matches everything and is no exact location, unless it is declared as one.
