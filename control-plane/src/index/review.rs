@@ -104,7 +104,8 @@ impl Index {
         let snippet = annotations.keys().find(|key| key.ends_with(SNIPPET));
         match snippet.filter(|_| !self.of_fleet.allows_snippets) {
             Some(key) => Err(format!(
-                "{key} annotation cannot be used: the ConfigMap does not say allow-snippet-annotations: \"true\""
+                "{key} annotation cannot be used. Snippet directives are disabled by the Ingress administrator: the ConfigMap does not say \
+                 allow-snippet-annotations: \"true\""
             )),
             None => Ok(()),
         }
