@@ -78,13 +78,18 @@ pub(crate) enum ReplyBody {
     Tunnel(Box<Link>),
 }
 
+/// What an answer with this body says of its length.
+fn declared(status: u16, body: &[u8]) -> Option<u64> {
+    (status != 204).then_some(body.len() as u64)
+}
+
 impl Reply {
     /// A page of ours.
     pub(crate) fn page(local: &Local, status: u16) -> Self {
         let body = page(status);
         let mut head = Box::new(ResponseHead::new(status));
         head.framing = Framing::Length(body.len() as u64);
-        head.declared_length = Some(body.len() as u64);
+        head.declared_length = declared(status, &body);
         head.fields.add(Known::Date, local.date.borrow().text());
         if !body.is_empty() || status < 400 {
             head.fields.add(Known::ContentType, "text/html");
@@ -105,7 +110,8 @@ impl Reply {
         reply
     }
 
-    /// An answer without a body that says nothing of one.
+    /// An answer without a body that says so, be it a 204, which has none anyway (RFC 9110 section 8.6): ingress-nginx does, of
+    /// preflights.
     pub(crate) fn empty(local: &Local, status: u16) -> Self {
         let mut reply = Self::page(local, status);
         reply.head.fields.remove(Known::ContentType);
@@ -138,7 +144,7 @@ impl Reply {
     pub(crate) fn said(local: &Local, status: u16, media_type: Bytes, text: Vec<u8>) -> Self {
         let mut reply = Self::page(local, status);
         reply.head.framing = Framing::Length(text.len() as u64);
-        reply.head.declared_length = Some(text.len() as u64);
+        reply.head.declared_length = declared(status, &text);
         reply.head.fields.set(Known::ContentType, media_type);
         // Neither has a body, whatever is said.
         reply.body = match status {

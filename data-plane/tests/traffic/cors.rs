@@ -64,6 +64,7 @@ fn a_preflight_is_answered_before_the_redirect_and_without_the_backend() {
     let mut client = Client::new(proxy.http);
     let response = ask(&mut client, "OPTIONS", "/", "https://a.com");
     assert_eq!((response.status, response.all("content-type")), (204, vec![]));
+    assert_eq!(response.all("content-length"), ["0"], "as in ingress-nginx");
     assert_eq!(response.all("access-control-allow-methods"), ["GET, PUT, POST, DELETE, PATCH, OPTIONS"]);
     assert_eq!(ask(&mut client, "GET", "/", "https://a.com").status, 308);
     assert_eq!(ask(&mut client, "OPTIONS", "/", "https://b.com").status, 308);

@@ -118,6 +118,7 @@ pub(crate) fn write_response(
         (Framing::None, Some(length)) if !matches!(head.status, 100..=199 | 204) => {
             put_framing(out, Framing::Length(length));
         }
+        (Framing::None, Some(0)) if head.status == 204 => put_framing(out, Framing::Length(0)),
         // To HEAD the coding is not announced: nothing follows, and nothing has to be found.
         (Framing::Chunked | Framing::UntilClose, _) if client.to_head => {}
         _ => put_framing(out, framing),
