@@ -3,13 +3,13 @@
 //! Users parse these pages (pitfalls.md 2.47), so they are nginx' to the byte.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Framing, Known, ResponseHead, reason};
 use crate::local::Local;
-use crate::table::Timeouts;
 use crate::upstream::call::Call;
 use crate::upstream::link::Link;
 
@@ -31,8 +31,8 @@ pub(crate) struct Reply {
     /// Set when the client gets no answer at all: it has gone, or its body was too long in coming (configmap.md 1.2,
     /// client-body-timeout: closed, with 408 only in the log).
     pub(crate) untold: Option<Kind>,
-    /// How long its body, or what is said after it, is waited for.
-    pub(crate) timeouts: Timeouts,
+    /// How long each piece of its body, or what is said after it, is waited for.
+    pub(crate) read: Duration,
 }
 
 /// What is wrong with a request beyond its being bad, with nginx' number.
@@ -99,7 +99,7 @@ impl Reply {
             body: ReplyBody::Page(body),
             close: false,
             untold: None,
-            timeouts: local.limits.timeouts,
+            read: local.limits.timeouts.read,
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) async fn write<S: Stream>(
     client: Client,
     info: &mut RequestInfo,
 ) -> Result<After, ProxyError> {
-    let Reply { head, mut body, timeouts, .. } = reply;
+    let Reply { head, mut body, read, .. } = reply;
     let mut text = local.buffers.text();
     let (writer, keep) = write_response(&mut text, &head, client);
     info.replied(head.status, text.len());
@@ -53,13 +53,13 @@ pub(super) async fn write<S: Stream>(
         out: Outgoing::new(&text),
         writer,
         ended: false,
-        read: timeouts.read,
+        read,
         untaken: None,
         own: text.len(),
         pipe: None,
         piped: 0,
     };
-    timer.arm(timeouts.read);
+    timer.arm(read);
     let outcome = poll_fn(|cx| {
         answer.poll(local, timer, (&mut *stream, &mut *input, &mut *unread), &mut body, info, cx)
     })

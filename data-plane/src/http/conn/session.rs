@@ -292,7 +292,7 @@ impl<S: Stream> Session<S> {
         client.keep_alive &= unread.may_end() && !reply.close && !server.local.closing();
         client.keep_alive &= goes_on(server, self.served);
         reply.close = !client.keep_alive;
-        let read = reply.timeouts.read;
+        let read = reply.read;
         let connection = (&mut *stream, &mut *input, &mut unread);
         let written = answer::write(&server.local, timer, connection, reply, client, info).await;
         info.received = unread.received();

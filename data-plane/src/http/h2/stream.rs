@@ -172,7 +172,7 @@ async fn reply_to(
     reply: Reply,
     to_head: bool,
 ) -> Result<(), ProxyError> {
-    let Reply { head: replied, mut body, timeouts, .. } = reply;
+    let Reply { head: replied, mut body, read, .. } = reply;
     // As they are before they are compressed, each with two bytes of its own.
     let size = replied.fields.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     record.info.replied(replied.status, size);
@@ -190,7 +190,7 @@ async fn reply_to(
     }
     let stream = respond.send_response(head, false).map_err(gone)?;
     let mut out = Out { stream, streams: Rc::clone(counted.streams()) };
-    let sent = send((&server.local, timer), timeouts.read, &mut out, &mut body, &mut record.info).await;
+    let sent = send((&server.local, timer), read, &mut out, &mut body, &mut record.info).await;
     match &sent {
         Ok(()) => record.info.completed(),
         Err(error) => out.stream.send_reset(reason(error.kind)),

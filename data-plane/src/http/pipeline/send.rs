@@ -368,5 +368,5 @@ fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered
             && manner.protocol != Protocol::Fcgi;
         ReplyBody::Relay(Box::new(Relay::new(server, body, link, cell.id, (endpoint, manner), reusable)))
     };
-    Reply { head, body, close: false, untold: None, timeouts: exchange.timeouts }
+    Reply { head, body, close: false, untold: None, read: exchange.timeouts.read }
 }

@@ -31,7 +31,7 @@ async fn who_takes_nothing_has_its_own_time_and_not_the_backends() {
         reply.head.framing = Framing::Length(BYTES as u64);
         reply.head.declared_length = Some(BYTES as u64);
         reply.body = ReplyBody::Paced(Box::new(Paced::new(&local, page, pace)));
-        reply.timeouts.read = Duration::from_secs(1);
+        reply.read = Duration::from_secs(1);
         let client = Client { version: Version::Http11, to_head: false, keep_alive: true };
         let (mut near, mut far) = tokio::io::duplex(room);
         let (mut input, mut unread) = (BytesMut::new(), Unread::nothing());

@@ -35,7 +35,7 @@ pub(super) async fn send<B: RequestBody>(
     match attempt(exchange, body, cell, way).await {
         Ok((head, call)) => {
             let body = ReplyBody::Call(Box::new(call));
-            Reply { head, body, close: false, untold: None, timeouts: exchange.timeouts }
+            Reply { head, body, close: false, untold: None, read: exchange.timeouts.read }
         }
         Err(error) => {
             tracing::debug!(kind = error.kind.as_str(), source = ?error.source, "call failed");
