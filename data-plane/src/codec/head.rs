@@ -15,6 +15,7 @@ mod response;
 mod start;
 
 pub(crate) use fields::Fields;
+pub(crate) use fields::Lines;
 pub(crate) use fields::Span;
 pub(crate) use fields::put_field;
 pub(crate) use name::{FieldName, Known, OfVariable};

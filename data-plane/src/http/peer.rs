@@ -1,11 +1,13 @@
 //! The other end of a client's connection, as requests tell it on.
 
+use std::cell::OnceCell;
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use bytes::Bytes;
 
+use crate::codec::head::{Known, Lines};
 use crate::codec::proxy_protocol::Ends;
 use crate::listen::Scheme;
 use crate::tls::negotiated::Negotiated;
@@ -69,13 +71,16 @@ struct Port {
     text: Bytes,
     /// As clients know it.
     public: Bytes,
+    /// What backends are told of requests that come by it, plain ones and others.
+    arrivals: [OnceCell<Lines>; 2],
 }
 
 impl LocalPort {
     /// This one, which clients reach by that one.
     pub(crate) fn known_as(number: u16, public: u16) -> Self {
         let text = |port: u16| Bytes::from(port.to_string());
-        Self(Rc::new(Port { number, text: text(number), public: text(public) }))
+        let arrivals = Default::default();
+        Self(Rc::new(Port { number, text: text(number), public: text(public), arrivals }))
     }
 }
 
@@ -198,6 +203,24 @@ impl Peer {
     pub(crate) fn public_port_bytes(&self) -> &[u8] {
         &self.0.port.0.public
     }
+
+    /// By which port and how it asks, as backends are told: written once for all who come by one listener.
+    pub(crate) fn arrival(&self) -> &Lines {
+        let scheme = self.client_scheme();
+        let Port { public, arrivals, .. } = &*self.0.port.0;
+        let written = &arrivals[usize::from(scheme == Scheme::Https)];
+        written.get_or_init(|| Lines::of(arrival(public, scheme.as_str().as_bytes())))
+    }
+}
+
+/// What backends are told of the port and the scheme by which a client asks.
+pub(crate) fn arrival<'a>(port: &'a [u8], scheme: &'a [u8]) -> [(Known, &'a [u8]); 4] {
+    [
+        (Known::XForwardedPort, port),
+        (Known::XForwardedProto, scheme),
+        (Known::XForwardedScheme, scheme),
+        (Known::XScheme, scheme),
+    ]
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ impl Reply {
         let mut head = Box::new(ResponseHead::new(status));
         head.framing = Framing::Length(body.len() as u64);
         head.declared_length = declared(status, &body);
-        head.fields.add(Known::Date, local.date.borrow().text());
+        head.fields.put(local.date.borrow().line());
         if !body.is_empty() || status < 400 {
             head.fields.add(Known::ContentType, "text/html");
         }

@@ -2,13 +2,13 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
+use crate::codec::head::{Known, Lines};
 
-/// The value of `Date` (RFC 9110 section 5.6.7).
+/// The line of `Date` (RFC 9110 section 5.6.7).
 #[derive(Debug, Default)]
 pub(crate) struct HttpDate {
     second: Option<u64>,
-    text: Bytes,
+    line: Lines,
 }
 
 impl HttpDate {
@@ -18,13 +18,13 @@ impl HttpDate {
         let second = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         if self.second != Some(second) {
             self.second = Some(second);
-            self.text = httpdate::HttpDate::from(time).to_string().into();
+            self.line = Lines::of([(Known::Date, httpdate::HttpDate::from(time).to_string())]);
         }
     }
 
-    /// The text, shared by all answers of a second.
-    pub(crate) fn text(&self) -> &Bytes {
-        &self.text
+    /// The line, for all answers of a second.
+    pub(crate) fn line(&self) -> &Lines {
+        &self.line
     }
 }
 
@@ -33,6 +33,13 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::codec::head::Fields;
+
+    fn told(date: &HttpDate) -> String {
+        let mut fields = Fields::default();
+        fields.put(date.line());
+        String::from_utf8(fields.get(Known::Date).unwrap_or_default().to_vec()).unwrap()
+    }
 
     #[test]
     fn known_dates() {
@@ -44,9 +51,9 @@ mod tests {
             (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
         ] {
             date.update(UNIX_EPOCH + Duration::from_secs(second));
-            assert_eq!(date.text(), text);
+            assert_eq!(told(&date), text);
         }
         date.update(UNIX_EPOCH - Duration::from_secs(1));
-        assert_eq!(date.text(), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(told(&date), "Thu, 01 Jan 1970 00:00:00 GMT");
     }
 }

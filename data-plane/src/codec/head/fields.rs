@@ -8,6 +8,12 @@ use smallvec::SmallVec;
 use super::name::{FieldName, Known};
 use crate::codec::guard;
 
+pub(crate) use lines::{Lines, put_field};
+
+use lines::{make_harmless, write_lines};
+
+mod lines;
+
 /// Room for the lines that the proxy puts in, in bytes.
 const OWN: usize = 512;
 
@@ -253,13 +259,10 @@ impl Fields {
             debug_assert!(false, "a field name is short");
             return;
         };
-        if self.own.is_empty() {
-            // What the proxy tells a backend about itself fits, so that one request allocates once here.
-            self.own.reserve(OWN);
-        }
         self.present |= known.bit();
-        let at = self.own.len();
-        put_field(&mut self.own, name, value);
+        let own = self.make_room();
+        let at = own.len();
+        put_field(own, name, value);
         let value_at = at + name.len() + 2;
         make_harmless(&mut self.own[value_at..value_at + value.len()]);
         self.spans.push(Span {
@@ -270,6 +273,15 @@ impl Fields {
             value: value_at as u32,
             value_len: value.len() as u32,
         });
+    }
+
+    /// The text of what is added, with room for more.
+    fn make_room(&mut self) -> &mut Vec<u8> {
+        if self.own.is_empty() {
+            // What the proxy tells a backend about itself fits, so that one request allocates once here.
+            self.own.reserve(OWN);
+        }
+        &mut self.own
     }
 
     /// Writes every field line but those whose tag `skip` names.
@@ -285,39 +297,6 @@ impl Fields {
     pub(crate) fn entries(&self) -> Entries<'_> {
         let (came, own) = self.spans.split_at(self.came);
         Entries { bytes: &self.bytes, spans: came.iter(), own: (&self.own, own) }
-    }
-}
-
-/// Writes the lines of a text but those that were dropped or are to be skipped.
-fn write_lines(out: &mut impl BufMut, spans: &[Span], text: &[u8], skip: impl Fn(Known) -> bool) {
-    let mut run: Option<usize> = None;
-    for span in spans {
-        let from = span.name as usize;
-        if span.dropped || skip(span.known) {
-            if let Some(start) = run.take() {
-                out.put_slice(&text[start..from]);
-            }
-        } else {
-            run.get_or_insert(from);
-        }
-    }
-    if let Some(start) = run {
-        out.put_slice(&text[start..]);
-    }
-}
-
-/// Writes one field line.
-pub(crate) fn put_field(out: &mut impl BufMut, name: &[u8], value: &[u8]) {
-    out.put_slice(name);
-    out.put_slice(b": ");
-    out.put_slice(value);
-    out.put_slice(b"\r\n");
-}
-
-/// Makes spaces of the controls in a value.
-fn make_harmless(value: &mut [u8]) {
-    if !guard::is_value(value) {
-        value.iter_mut().filter(|b| !guard::is_value_octet(**b)).for_each(|b| *b = b' ');
     }
 }
 

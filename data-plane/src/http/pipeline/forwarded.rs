@@ -11,7 +11,7 @@ use super::variables::{self, Allowance};
 use super::{Call, Exchange, Step, Voice, certificates, claims, rewrite, trace};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Fields, Known, RequestHead};
-use crate::http::peer::Peer;
+use crate::http::peer::{Peer, arrival};
 use crate::table::PathEntry;
 use crate::table::policy::forwarding::{Connection, Forwarding, Names};
 
@@ -95,27 +95,41 @@ fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
     };
     let target = if forwarding.original_uri { head.target().to_vec() } else { Vec::new() };
     let scheme = claims.and_then(|claims| claims.scheme.as_deref());
-    let scheme = scheme.unwrap_or_else(|| peer.client_scheme().as_str().as_bytes());
     let port = claims.and_then(|claims| claims.port.as_deref());
     let RequestHead { fields, host, .. } = &mut **head;
     let host = claims.and_then(|claims| claims.host.as_ref()).unwrap_or(host);
     fields.retain(|known, name| !is_ours(known, name));
-    for (name, value) in [
-        (Known::XRequestId, &info.id[..]),
-        (Known::XRealIp, &client),
-        (Known::XForwardedFor, &list),
-        (Known::XForwardedHost, host.raw()),
-        (Known::XForwardedPort, port.unwrap_or_else(|| peer.public_port_bytes())),
-        (Known::XForwardedProto, scheme),
-        (Known::XForwardedScheme, scheme),
-        (Known::XScheme, scheme),
-        (Known::XOriginalForwardedFor, original_list.as_deref().unwrap_or_default()),
-        (Known::XOriginalForwardedHost, original_host.as_deref().unwrap_or_default()),
-        (Known::XOriginalUri, &target),
-    ] {
-        // nginx sends no field whose value is empty.
+    add(
+        fields,
+        &[
+            (Known::XRequestId, &info.id[..]),
+            (Known::XRealIp, &client),
+            (Known::XForwardedFor, &list),
+            (Known::XForwardedHost, host.raw()),
+        ],
+    );
+    match (port, scheme) {
+        (None, None) => fields.put(peer.arrival()),
+        _ => {
+            let port = port.unwrap_or_else(|| peer.public_port_bytes());
+            add(fields, &arrival(port, scheme.unwrap_or_else(|| peer.client_scheme().as_str().as_bytes())));
+        }
+    }
+    add(
+        fields,
+        &[
+            (Known::XOriginalForwardedFor, original_list.as_deref().unwrap_or_default()),
+            (Known::XOriginalForwardedHost, original_host.as_deref().unwrap_or_default()),
+            (Known::XOriginalUri, &target),
+        ],
+    );
+}
+
+/// Adds fields. nginx sends none whose value is empty.
+fn add(fields: &mut Fields, said: &[(Known, &[u8])]) {
+    for (name, value) in said {
         if !value.is_empty() {
-            fields.add(name, value);
+            fields.add(*name, value);
         }
     }
 }

@@ -120,7 +120,8 @@ fn finish(local: &Local, answers: &Answers, reply: &mut Reply) {
     }
     // As nginx: the date is ours, whatever the backend says.
     if relayed || !fields.has(Known::Date) {
-        fields.set(Known::Date, local.date.borrow().text());
+        fields.remove(Known::Date);
+        fields.put(local.date.borrow().line());
     }
 }
 
