@@ -34,25 +34,17 @@ impl RequestReader {
     pub(crate) fn feed(&mut self, buffer: &mut BytesMut) -> Result<Option<Box<RequestHead>>, HeadError> {
         let empty = self.scan.leading(buffer)?;
         buffer.advance(empty);
-        let Some(length) = self.scan.advance(buffer, Side::Request, &self.limits)? else {
-            return Ok(None);
-        };
-        let mut head = RequestHead::unread();
-        let parts = {
-            let bytes = &buffer[..length];
-            let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
-            let mut request = httparse::Request::new(&mut []);
-            let limit = self.limits.fields.min(MAX_FIELDS);
-            match request.parse_with_uninit_headers(bytes, &mut slots[..limit]) {
-                Ok(httparse::Status::Complete(end)) if end == length => {}
-                Ok(_) => return Err(HeadError::Field),
-                Err(error) => return Err(grammar(error)),
-            }
-            spans(bytes, request.headers, Side::Request, &mut head.fields)?;
-            RequestParts {
-                method_len: request.method.unwrap_or_default().len(),
-                target_len: request.path.unwrap_or_default().len(),
-                version: version(request.version)?,
+        let Self { limits, scan } = self;
+        let at_once = if scan.begins(buffer, Side::Request) { request(buffer, limits).ok() } else { None };
+        let (mut head, parts, length) = match at_once {
+            Some(whole) if is_in_lines(&buffer[..whole.2], &whole.0.fields, limits) => whole,
+            _ => {
+                let Some(length) = scan.advance(buffer, Side::Request, limits)? else { return Ok(None) };
+                let found = request(&buffer[..length], limits)?;
+                if found.2 != length {
+                    return Err(HeadError::Field);
+                }
+                found
             }
         };
         head.fields.stand_in(buffer.split_to(length).freeze(), length - 2);
@@ -93,27 +85,20 @@ impl ResponseReader {
         buffer: &mut BytesMut,
         to_head: bool,
     ) -> Result<Option<Box<ResponseHead>>, HeadError> {
-        let Some(length) = self.scan.advance(buffer, Side::Response, &self.limits)? else {
-            return Ok(None);
-        };
-        let mut head = ResponseHead::unread();
-        // httparse takes line ends that we do not pass on.
-        let strict = match self.scan.bare {
-            true => Err(HeadError::LineEnd),
-            false => found(&buffer[..length], &self.limits, &mut head.fields),
-        };
-        let (found, bytes) = match strict {
-            Ok(found) => (found, buffer.split_to(length).freeze()),
-            Err(error @ (HeadError::LineEnd | HeadError::Field)) => {
-                let bytes = mend(&buffer[..length]).ok_or(error)?.freeze();
-                let found = found(&bytes, &self.limits, &mut head.fields)?;
-                buffer.advance(length);
-                (found, bytes)
+        let Self { limits, scan } = self;
+        let at_once = if scan.begins(buffer, Side::Response) { response(buffer, limits).ok() } else { None };
+        let ((mut head, found), bytes) = match at_once {
+            Some((head, found)) if is_in_lines(&buffer[..found.length], &head.fields, limits) => {
+                let bytes = buffer.split_to(found.length).freeze();
+                ((head, found), bytes)
             }
-            Err(error) => return Err(error),
+            _ => {
+                let Some(length) = scan.advance(buffer, Side::Response, limits)? else { return Ok(None) };
+                by_lines(buffer, length, scan.bare, limits)?
+            }
         };
         self.scan = Scan::default();
-        let Found { status, reason: (reason, reason_len), version } = found;
+        let Found { status, reason: (reason, reason_len), version, .. } = found;
         let end = bytes.len() - 2;
         let parts = ResponseParts {
             status,
@@ -126,31 +111,101 @@ impl ResponseReader {
     }
 }
 
+/// Reads the head of a request that begins the bytes; gives its length, too.
+///
+/// # Errors
+/// What is wrong with it; [`HeadError::Field`] where it does not end.
+fn request(bytes: &[u8], limits: &Limits) -> Result<(Box<RequestHead>, RequestParts, usize), HeadError> {
+    let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut request = httparse::Request::new(&mut []);
+    let limit = limits.fields.min(MAX_FIELDS);
+    let length = match request.parse_with_uninit_headers(bytes, &mut slots[..limit]) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Err(HeadError::Field),
+        Err(error) => return Err(grammar(error)),
+    };
+    let mut head = RequestHead::unread();
+    spans(bytes, request.headers, Side::Request, &mut head.fields)?;
+    let parts = RequestParts {
+        method_len: request.method.unwrap_or_default().len(),
+        target_len: request.path.unwrap_or_default().len(),
+        version: version(request.version)?,
+    };
+    Ok((head, parts, length))
+}
+
 /// What stands where in a response's head.
 struct Found {
     status: u16,
     reason: (usize, usize),
     version: Version,
+    length: usize,
 }
 
+/// Reads the head of a response that begins the bytes.
+///
 /// # Errors
-/// What is wrong with the head.
-fn found(bytes: &[u8], limits: &Limits, fields: &mut Fields) -> Result<Found, HeadError> {
+/// What is wrong with it; [`HeadError::Field`] where it does not end.
+fn response(bytes: &[u8], limits: &Limits) -> Result<(Box<ResponseHead>, Found), HeadError> {
     let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut []);
     let limit = limits.fields.min(MAX_FIELDS);
     let config = httparse::ParserConfig::default();
-    match config.parse_response_with_uninit_headers(&mut response, bytes, &mut slots[..limit]) {
-        Ok(httparse::Status::Complete(end)) if end == bytes.len() => {}
-        Ok(_) => return Err(HeadError::Field),
+    let length = match config.parse_response_with_uninit_headers(&mut response, bytes, &mut slots[..limit]) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Err(HeadError::Field),
         Err(error) => return Err(grammar(error)),
-    }
-    spans(bytes, response.headers, Side::Response, fields)?;
-    Ok(Found {
+    };
+    let mut head = ResponseHead::unread();
+    spans(bytes, response.headers, Side::Response, &mut head.fields)?;
+    let found = Found {
         status: response.code.unwrap_or_default(),
         reason: place(bytes, response.reason.unwrap_or_default().as_bytes()),
         version: version(response.version)?,
-    })
+        length,
+    };
+    Ok((head, found))
+}
+
+/// Takes the head of a response of this length off the buffer; what is odd about it is mended. `bare`: a line ends in LF alone.
+///
+/// # Errors
+/// What is wrong with it and cannot be mended.
+fn by_lines(
+    buffer: &mut BytesMut,
+    length: usize,
+    bare: bool,
+    limits: &Limits,
+) -> Result<((Box<ResponseHead>, Found), Bytes), HeadError> {
+    let all = |bytes: &[u8]| match response(bytes, limits)? {
+        found if found.1.length == bytes.len() => Ok(found),
+        _ => Err(HeadError::Field),
+    };
+    // httparse takes line ends that we do not pass on.
+    let strict = if bare { Err(HeadError::LineEnd) } else { all(&buffer[..length]) };
+    match strict {
+        Ok(found) => Ok((found, buffer.split_to(length).freeze())),
+        Err(error @ (HeadError::LineEnd | HeadError::Field)) => {
+            let bytes = mend(&buffer[..length]).ok_or(error)?.freeze();
+            let found = all(&bytes)?;
+            buffer.advance(length);
+            Ok((found, bytes))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether each line of a head ends in CRLF, and none is too long, nor all of it: what [`Scan`] finds out of one that comes in
+/// pieces, or is refused. Nearly every head comes at once and is in order.
+fn is_in_lines(head: &[u8], fields: &Fields, limits: &Limits) -> bool {
+    let (mut begin, mut most) = (0, limits.start_line);
+    let ends = fields.begins().chain([head.len() - 2]);
+    let are_lines = ends.into_iter().all(|end| {
+        let is_line = head[..end].ends_with(b"\r\n") && end - begin <= most;
+        (begin, most) = (end, limits.field_line);
+        is_line
+    });
+    are_lines && head.ends_with(b"\r\n") && head.len() <= limits.head
 }
 
 fn grammar(error: httparse::Error) -> HeadError {

@@ -79,6 +79,11 @@ impl Fields {
         self.spans.len()
     }
 
+    /// Where the line of each field begins.
+    pub(crate) fn begins(&self) -> impl Iterator<Item = usize> {
+        self.spans.iter().map(|span| span.name as usize)
+    }
+
     /// The bytes that the spans are of; `end` is where the last field line ends.
     pub(crate) fn stand_in(&mut self, bytes: Bytes, end: usize) {
         (self.bytes, self.end) = (bytes, end as u32);

@@ -98,7 +98,7 @@ impl RequestHead {
     pub(crate) fn judge(&mut self, parts: &RequestParts) -> Result<(), HeadError> {
         let RequestParts { method_len, target_len, version } = *parts;
         let fields = &mut self.fields;
-        let bytes = fields.bytes().clone();
+        let bytes = fields.bytes();
         let raw = method_len + 1..method_len + 1 + target_len;
         let method = start::method(&bytes[..method_len])?;
         let form = start::target(method, &bytes[raw.clone()])?;
@@ -121,12 +121,12 @@ impl RequestHead {
         let options = hop::strip(fields)?;
         fields.remove_any(Known::Expect.bit() | Known::Proxy.bit());
         let keep_alive = !options.close && (version >= Version::Http11 || options.keep_alive);
+        let bytes = fields.bytes();
         let target = made.as_deref().unwrap_or_else(|| &bytes[origin.clone()]);
-        self.path_len = memchr::memchr(b'?', target).unwrap_or(target.len());
+        (self.size, self.path_len) = (bytes.len(), memchr::memchr(b'?', target).unwrap_or(target.len()));
         (self.method, self.version, self.framing, self.host) = (method, version, framing, host);
         (self.keep_alive, self.expect_continue, self.upgrade) = (keep_alive, expect_continue, upgrade);
         (self.method_len, self.raw, self.origin, self.made) = (method_len, raw, origin, made);
-        self.size = bytes.len();
         Ok(())
     }
 
