@@ -195,6 +195,11 @@ class Planes(unittest.TestCase):
         self.assertEqual([token["audience"] for token in tokens], ["firth.dev"])
         self.assertEqual(str(spec["volumes"]).count("serviceAccountToken"), 1)
 
+    def test_metrics_name_the_namespace_of_their_proxy(self):
+        (container,) = pod(render(), "data-plane")["containers"]
+        named = {v["name"]: v["valueFrom"]["fieldRef"]["fieldPath"] for v in container["env"] if "valueFrom" in v}
+        self.assertEqual(named["POD_NAMESPACE"], "metadata.namespace")
+
     def test_the_planes_know_each_other_without_a_value(self):
         for release in ("firth", "other"):
             objects = render(release=release)
