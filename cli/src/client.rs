@@ -140,7 +140,7 @@ fn advice(server: &str, reason: &str) -> String {
     }
     // It is there, and vouched for by somebody whom the identity that is used here does not know.
     if reason.contains("UnknownIssuer") {
-        return "it has another authority than was believed here: firth login, with its newest ca.pem where one is named".to_owned();
+        return "its certificate is from an authority that is not trusted here: run firth login again (with its newest ca.pem, if you name one)".to_owned();
     }
     "is it running? (firth up DIR, or --server)".to_owned()
 }
@@ -193,7 +193,11 @@ mod tests {
             ("a:1", "received corrupt message of type InvalidContentType", "--server http://a:1"),
             ("http://a:1", "timed out", "is it running?"),
             ("https://a:1", "connection reset", "is it running?"),
-            ("https://a:1", "invalid peer certificate: UnknownIssuer", "firth login, with its newest ca.pem"),
+            (
+                "https://a:1",
+                "invalid peer certificate: UnknownIssuer",
+                "firth login again (with its newest ca.pem",
+            ),
         ] {
             let error = AskError::Unreachable { server: server.to_owned(), reason: reason.to_owned() };
             assert!(error.to_string().contains(advised), "{error}");

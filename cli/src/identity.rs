@@ -34,7 +34,7 @@ const BY_UP: &str = "written-by-up";
 #[non_exhaustive]
 pub(crate) enum NobodyError {
     /// A file.
-    #[error("{}: {reason}; `firth login` writes it, and `firth up` does for the control plane that it runs", path.display())]
+    #[error("not logged in to this control plane ({}: {reason}): run `firth login`; `firth up` logs you in to the one that it runs", path.display())]
     File {
         /// Which.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub(crate) enum NobodyError {
     #[error("{}: expected the folder that `firth login` or `firth up` writes, got a file", .0.display())]
     NoFolder(PathBuf),
     /// A folder that cannot be written.
-    #[error("{}: it cannot be written: {reason}", path.display())]
+    #[error("{}: cannot be written: {reason}", path.display())]
     Unwritten {
         /// Which.
         path: PathBuf,
@@ -53,13 +53,13 @@ pub(crate) enum NobodyError {
         reason: io::Error,
     },
     /// No place for files.
-    #[error("there is no home folder to keep an identity in: say --identity DIR")]
+    #[error("there is no home folder to store the login in: set --identity DIR")]
     Homeless,
     /// It is over.
-    #[error("the certificate in {} is over: `firth login` again", .0.display())]
+    #[error("the certificate in {} has expired: run `firth login` again", .0.display())]
     Over(PathBuf),
     /// Keys.
-    #[error("no key can be made: {0}")]
+    #[error("cannot generate a key: {0}")]
     Key(#[from] KeyError),
     /// TLS.
     #[error(transparent)]
@@ -291,6 +291,6 @@ mod tests {
         }
         let below = Path::new("/proc/firth/me");
         let error = Somebody::made_up().write_for_login(below).unwrap_err().to_string();
-        assert!(error.starts_with("/proc/firth/me: it cannot be written: "), "{error}");
+        assert!(error.starts_with("/proc/firth/me: cannot be written: "), "{error}");
     }
 }

@@ -72,7 +72,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     let authority = Authority::of(&args)?;
     let mut control = start_control(&args, &ports, companion, authority.path())?;
     let me = tokio::select! {
-        me = tokio::time::timeout(START, authority.operator(&server)) => me.context("the control plane knows nobody yet")??,
+        me = tokio::time::timeout(START, authority.operator(&server)) => me.context("the control plane has not issued a certificate in time")??,
         ended = control.ended() => return Err(ended),
         () = signals.next() => return control.stop().await,
     };
@@ -106,7 +106,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     };
     let mut inspect = match started {
         Ok(inspect) => inspect?,
-        Err(_) => bail!("the proxy serves nothing after {} s; --log info says more", START.as_secs()),
+        Err(_) => bail!("the proxy is not ready after {} s; use --log info to see why", START.as_secs()),
     };
 
     // Listening comes first, so that no change falls between what is shown and what is told.

@@ -154,7 +154,7 @@ fn the_example_is_served_and_follows_its_files() {
     up.line("canary.yaml");
     assert!(get(&http, "").contains("default/web-canary at"));
     edit(dir.path(), "canary.yaml", "apiVersion: [networking", "apiVersion: networking");
-    up.line("solved: ");
+    up.line("resolved: ");
 
     let interrupted = Command::new("kill").args(["-INT", &up.process.id().to_string()]).status().unwrap();
     assert!(interrupted.success());
@@ -217,7 +217,7 @@ fn manifests_of_ones_own_answer_and_what_is_missing_is_said() {
     let address = played.split_whitespace().find(|word| word.starts_with("127.0.0.1:")).unwrap().to_owned();
     // The path with port 80, which the Service does not have, is said; the other one answers.
     up.line("Service default/shop has no TCP port 80");
-    up.line("no IngressClass is in the folder");
+    up.line("the folder has no IngressClass");
     write("nowhere");
     up.line("default/nowhere does not exist");
     assert!(get(&http, "").starts_with("HTTP/1.1 503 "));
@@ -270,7 +270,7 @@ fn an_empty_folder_says_what_it_waits_for_before_it_waits() {
     assert_eq!(up.seen.len(), 1, "it is the first that is said: {:?}", up.seen);
     up.line("it may not be mounted yet: it is read again in 5 s, and nothing is served until then");
     let said = Instant::now();
-    up.line("nothing to serve yet: no Ingress of ours");
+    up.line("nothing to serve yet");
     assert!(said.elapsed() > Duration::from_secs(3), "what is waited for was said after the wait");
     fs::write(dir.path().join("own.yaml"), OWN.replace("SERVICE", "shop").replace("number: 80", "name: web"))
         .unwrap();

@@ -177,7 +177,7 @@ fn understood<'a>(draft: &mut Draft<'a>, said: &[Said<'a>]) -> Vec<(Said<'a>, Op
         } else if row.value.status() == Status::Dead && row.bad != Bad::Reject {
             draft.dead();
         } else if has_control_characters(row, text) {
-            draft.fault(Severity::Rejected, format!("expected text of one line, got {}", shown(text)));
+            draft.fault(Severity::Rejected, format!("expected a single line, got {}", shown(text)));
         } else if is_canary && row.bad == Bad::Reject && !is_empty && row.value.read(text).is_none() {
             // Every annotation is read before the original knows what a canary leaves out.
             draft.bad(text);

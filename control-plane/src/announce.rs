@@ -79,7 +79,8 @@ impl Announcer {
                 // Of one that is no more nothing is said: it was not accepted.
                 if self.rejected.remove(&object) {
                     let note =
-                        "it is accepted: its newest version is served, where proxies can serve it".to_owned();
+                        "its newest version is accepted, and served by all proxies that do not refuse it"
+                            .to_owned();
                     announcements.extend(of(&object, places, Said::Accepted, note, String::new()));
                 }
                 continue;
@@ -125,8 +126,7 @@ impl Announcer {
                 End::NotYet => continue,
                 End::Gone => {}
                 End::Served => {
-                    let note =
-                        "no proxy that this control plane serves refuses anything of it any more".to_owned();
+                    let note = "no proxy of this control plane refuses any part of it any more".to_owned();
                     announcements.extend(of(&object, places, Said::Served, note, String::new()));
                 }
             }
@@ -268,7 +268,7 @@ fn rejection(faults: &[&Problem], is_served: bool) -> (Said, String) {
     let is_rejected = faults.iter().any(|fault| fault.severity == Severity::Rejected);
     let meanwhile = match (is_rejected, is_served) {
         (true, true) => "Its last good version is served",
-        (true, false) => "Nothing of it is served",
+        (true, false) => "No version of it is served",
         (false, _) => "This version is in force",
     };
     // What is served meanwhile is the end, and is not to be cut off.
@@ -282,14 +282,13 @@ const NOTE: usize = 1_024;
 
 fn refusal(first: &Refused, more: usize, object: &ObjectRef) -> String {
     let Refused { kind, key, code, reason, serving_last_good, .. } = first;
-    let more = if more > 0 { format!(", and {more} more of it") } else { String::new() };
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     let meanwhile = match serving_last_good {
-        true => "The version before is served there",
-        false => "Nothing is served there in its place",
+        true => "They serve the previous version",
+        false => "They serve nothing instead",
     };
     let (lower, name) = (object.kind.lower(), &object.name);
-    let end =
-        format!(" ({code}){more}. {meanwhile}; `firth status {lower} {name}` says on which and on how many");
+    let end = format!(" ({code}){more}. {meanwhile}; `firth status {lower} {name}` lists them");
     let begin = format!("proxies cannot serve {} {key}: ", kind.as_str());
     let begin = &begin[..begin.floor_char_boundary(NOTE / 2)];
     let room = NOTE.saturating_sub(begin.len() + end.len());

@@ -112,7 +112,9 @@ impl FolderSource {
         let dir = std::path::absolute(&dir).map_err(unreadable)?;
         let notice = Notice::new(dir.clone());
         let watches = Watches::telling(&notice).unwrap_or_else(|error| {
-            tracing::warn!("the kernel tells of no changes, they are found a few seconds later: {error}");
+            tracing::warn!(
+                "changes are noticed a few seconds late, because the kernel does not report them: {error}"
+            );
             Watches::none()
         });
         let records = Records::new(&dir, state_dir.as_deref());
@@ -168,7 +170,7 @@ impl FolderSource {
             self;
         if !records.are_kept() {
             tracing::info!(
-                "without a state folder holds and pins end with the process: a restart starts from what is on disk"
+                "without --state-dir, holds and pins are lost when the process ends: a restart begins with the files as they are"
             );
         }
         let mut reader = Reader::new(dir, disk, notice, records, folder, freshness, inputs);

@@ -70,11 +70,11 @@ impl fmt::Display for Awaited {
         if let Some((ingress, class)) = undecided {
             return write!(
                 f,
-                "waiting for IngressClasses, which may not be read (forbidden): Ingress {ingress} names class {class}. \
+                "waiting for permission to read IngressClasses (forbidden): Ingress {ingress} names class {class}. \
                  Grant get, list and watch of ingressclasses.networking.k8s.io, or ignore them (--ignore-ingress-classes)"
             );
         }
-        write!(f, "not everything that is referred to was read yet: waiting for ")?;
+        write!(f, "waiting for objects that others refer to: ")?;
         for (at, (object, failing)) in objects.iter().enumerate() {
             let separator = if at == 0 { "" } else { ", " };
             write!(f, "{separator}{object}")?;

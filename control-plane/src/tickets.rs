@@ -139,7 +139,7 @@ pub async fn run(mut vault: Vault, mut wants: watch::Receiver<Wants>) -> Result<
             Ok(()) => LOOK,
             Err(error) => {
                 if let Some(before) = warning.now(clock::now()) {
-                    warn!(before, "the keys of session tickets are not looked after: {error}");
+                    warn!(before, "the session ticket keys cannot be checked: {error}");
                 }
                 AGAIN
             }
@@ -159,7 +159,7 @@ async fn in_cluster(place: &Place, now: SystemTime) -> Result<(), String> {
                     None => return Ok(()),
                 },
                 Err(error) => {
-                    warn!("the record of session tickets' keys is none, and made anew: {error}");
+                    warn!("the record of the session ticket keys is invalid and is created again: {error}");
                     (Record::create(now, random), Some(revision))
                 }
             },
@@ -169,7 +169,7 @@ async fn in_cluster(place: &Place, now: SystemTime) -> Result<(), String> {
             return Ok(());
         }
     }
-    Err("the record is written by others all the time".to_owned())
+    Err("the record keeps being changed by others".to_owned())
 }
 
 /// What a file has; `None`: nothing yet, or nothing that is a record.
@@ -178,7 +178,7 @@ fn read(file: &Path) -> Result<Option<Record>, String> {
         Ok(text) => match Record::parse(&Zeroizing::new(text)) {
             Ok(record) => Ok(Some(record)),
             Err(error) => {
-                warn!(file = %file.display(), "no record of session tickets' keys, it is made anew: {error}");
+                warn!(file = %file.display(), "the session ticket keys cannot be read and are created again: {error}");
                 Ok(None)
             }
         },

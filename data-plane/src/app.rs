@@ -298,7 +298,7 @@ fn descriptors() -> usize {
     let limit = rlimit::increase_nofile_limit(rlimit::INFINITY).unwrap_or(1024);
     let fit = limit.saturating_sub(DESCRIPTORS).max(4);
     if fit < 8192 {
-        warn!(limit, connections = fit, "few files may be open at once; raise the limit (ulimit -n)");
+        warn!(limit, connections = fit, "the limit of open files is low; raise it (ulimit -n)");
     }
     usize::try_from(fit).unwrap_or(usize::MAX)
 }

@@ -53,7 +53,7 @@ impl Names {
             }
         };
         if time::timeout(patience, all).await.is_err() {
-            warn!("some names of Services are not answered yet: their paths answer 503 until they are");
+            warn!("some external names are not resolved yet: their paths answer 503 until they are");
         }
     }
 
@@ -98,17 +98,14 @@ fn take_in(writer: &mut Writer, name: &str, outcome: Outcome) {
             };
             if writer.answered(name, answer, now) {
                 match count {
-                    0 => warn!(name, "a name of a Service has no address: its paths answer 503"),
-                    addresses => info!(name, addresses, "a name of a Service is answered again"),
+                    0 => warn!(name, "an external name has no address: its paths answer 503"),
+                    addresses => info!(name, addresses, "an external name resolves again"),
                 }
             }
         }
         Err(reason) => {
             if writer.answered(name, Answer::Failed, now) {
-                warn!(
-                    name,
-                    reason, "a name of a Service is not answered: the addresses that it had stay in use"
-                );
+                warn!(name, reason, "an external name cannot be resolved: its last addresses stay in use");
             }
         }
     }

@@ -119,9 +119,9 @@ fn take_in(ledger: &mut Ledger, (question, outcome): Outcome, stats: &Stats) {
             stats.failures.fetch_add(1, Ordering::Relaxed);
             let (responder, serial) = (&question.host, question.certificate.text());
             if ledger.failed(&question.id, is_revoked, clock::now()) {
-                warn!(responder, serial, reason, "a certificate is shown without the word of its authority");
+                warn!(responder, serial, reason, "a certificate is used without an OCSP response");
             } else {
-                debug!(responder, serial, reason, "a responder was asked again in vain");
+                debug!(responder, serial, reason, "an OCSP responder failed again");
             }
         }
     }

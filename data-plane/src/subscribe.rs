@@ -135,7 +135,7 @@ enum Ended {
     Status(Box<tonic::Status>),
     #[error("the control plane ended the stream")]
     Finished,
-    #[error("nobody knows where it is: {0}")]
+    #[error("its address cannot be found: {0}")]
     Nowhere(String),
     #[error("nothing was heard for {0:?}")]
     Silent(Duration),
@@ -236,7 +236,7 @@ impl Subscription {
                     let mut writer = writer.borrow_mut();
                     writer.collect();
                     for (key, fault) in audit.step(&mut writer) {
-                        error!(%key, "what is served was not what this proxy has, and is set right: {}", fault.as_str());
+                        error!(%key, "the tables differed from the state of this proxy and were repaired: {}", fault.as_str());
                     }
                 }
                 writer.borrow_mut().open_again();
@@ -298,7 +298,7 @@ impl Subscription {
                     self.replicas.failed(from);
                     match streamed {
                         Ok(way) => {
-                            info!(%from, to = %way.address, "goes on at another replica of the control plane");
+                            info!(%from, to = %way.address, "moved to another replica of the control plane");
                             self.welcome = None;
                             if let Some(certificate) = certificate {
                                 certificate.ended(certificate::End::Welcome);

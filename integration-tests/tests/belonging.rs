@@ -58,14 +58,14 @@ async fn classes_that_may_not_be_read_are_taken_for_absent_by_nobody() {
     relay.cut();
     let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
     let mut second = ControlPlane::spawn(&source, &OWN);
-    second.waits_for("IngressClasses, which may not be read (forbidden): Ingress shop/").await;
+    second.waits_for("permission to read IngressClasses (forbidden): Ingress shop/").await;
     let both = format!("http://{},http://{}", site.control.listen(), second.listen());
     let proxy = DataPlane::start_with(site.control.listen(), &["--control-plane", &both]).await;
     let traffic = Traffic::start(proxy.http(), 1, &[Question::new("a.test", "/", &["one"])]);
 
     eventually_within(ASKED_AGAIN, "the first believes that it is forbidden", || async {
         let log = site.control.log();
-        if log.contains("may not be read any more") { Ok(()) } else { Err(log) }
+        if log.contains("reading this kind is forbidden now") { Ok(()) } else { Err(log) }
     })
     .await;
     site.route("more", "more.test", &one).await;
@@ -74,7 +74,7 @@ async fn classes_that_may_not_be_read_are_taken_for_absent_by_nobody() {
 
     site.control.kill();
     traffic.goes_on("nobody has come in the first one's place", 100).await;
-    second.waits_for("IngressClasses, which may not be read (forbidden)").await;
+    second.waits_for("permission to read IngressClasses (forbidden)").await;
     proxy.serves("more.test", "/", "one").await;
 
     api.apply(&roles().0).await;

@@ -175,7 +175,7 @@ async fn what_is_not_served_is_on_no_proxy_and_nobody_heard_is_unknown() {
     assert_eq!(status(server, &["--wait"]).await.1, 0);
     let missing = firth(server, &["status", "ingress", "default/other"]).await;
     assert_eq!(missing.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&missing.stderr).contains("no Ingress default/other"));
+    assert!(String::from_utf8_lossy(&missing.stderr).contains("Ingress default/other is not served here"));
     site.proxy.terminate().await;
     let (nobody, code) = status(server, &[]).await;
     assert_eq!((told(&nobody), code), (("unknown", 0, 0), 3), "{nobody}");

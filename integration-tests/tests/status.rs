@@ -179,7 +179,7 @@ async fn at_the_end_it_is_emptied_where_all_proxies_said_goodbye() {
 /// Waits until a control plane knows which addresses there are, and may write them.
 async fn knows(control: &ControlPlane) {
     eventually("it writes again", || async {
-        let said = control.log().matches("they are to be reached here").count();
+        let said = control.log().matches("writing these addresses to the status of Ingresses").count();
         if writes(control).await && said > 0 { Ok(()) } else { Err(said) }
     })
     .await;
@@ -198,7 +198,7 @@ async fn a_lease_that_cannot_be_had_holds_up_nothing_else() {
     let origin = site.origin("one").await;
     site.route("web", "a.test", &origin).await;
     eventually("it is said", || async {
-        if site.control.log().contains("nobody knows who writes") { Ok(()) } else { Err(()) }
+        if site.control.log().contains("cannot find out which replica writes") { Ok(()) } else { Err(()) }
     })
     .await;
     site.route("api", "b.test", &origin).await;

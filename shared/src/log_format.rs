@@ -60,10 +60,10 @@ pub enum Piece {
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum NoFormat {
     /// A variable that nginx and ingress-nginx do not have.
-    #[error("nobody knows the variable ${0}")]
+    #[error("unknown variable ${0}")]
     Unknown(String),
     /// A dollar sign that begins no name.
-    #[error("a dollar sign stands before no name of a variable")]
+    #[error("a dollar sign is not followed by the name of a variable")]
     Nameless,
     /// `${` without its end.
     #[error("a closing brace is missing")]

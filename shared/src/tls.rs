@@ -44,7 +44,7 @@ pub enum TlsError {
     #[error("the certificates of the authority cannot be used: {0}")]
     Roots(#[from] VerifierBuilderError),
     /// No private key.
-    #[error("the private key is none")]
+    #[error("the private key cannot be parsed")]
     Key,
 }
 

@@ -57,7 +57,7 @@ pub(super) fn text(pin: &Pin) -> String {
         false => format!("{}: {}", pin.how, pin.note),
     };
     let waits = match pin.unreleased {
-        0 => "nothing waits to be released".to_owned(),
+        0 => "no changes are held back".to_owned(),
         1 => format!("{} is not released: 1 resource differs", pin.compiled),
         count => format!("{} is not released: {count} resources differ", pin.compiled),
     };
@@ -100,7 +100,7 @@ mod tests {
                         released: 2 resources differ\n";
         assert_eq!(text(&view(pin.clone())), expected);
         let quiet = view(inspect::Pin { note: String::new(), unreleased: 0, ..pin });
-        assert!(text(&quiet).ends_with("(rollback); nothing waits to be released\n"));
+        assert!(text(&quiet).ends_with("(rollback); no changes are held back\n"));
         assert_eq!(serde_json::to_value(&quiet).unwrap()["until"], "2026-11-22T19:03:58.000Z");
     }
 }

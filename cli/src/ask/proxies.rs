@@ -94,8 +94,8 @@ impl Refused {
     pub(super) fn line(&self) -> String {
         let Self { kind, key, code, reason, serving_last_good, .. } = self;
         let meanwhile = match serving_last_good {
-            true => "serves the version before",
-            false => "serves nothing in its place",
+            true => "serves the previous version",
+            false => "serves nothing instead",
         };
         printable(&format!("{kind} {key}: {reason} ({code}); {meanwhile}"))
     }
@@ -208,7 +208,10 @@ mod tests {
         assert!(text.contains("in sync"), "{text}");
         assert!(text.contains("3 behind"), "{text}");
         assert!(text.contains("DIVERGED, 300 refused, in sync"), "{text}");
-        assert!(text.contains("  route a/b/c: needs schema 2 (schema); serves the version before"), "{text}");
+        assert!(
+            text.contains("  route a/b/c: needs schema 2 (schema); serves the previous version"),
+            "{text}"
+        );
         assert!(text.contains("and 299 more"), "{text}");
     }
 

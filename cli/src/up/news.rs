@@ -95,7 +95,7 @@ impl Problems {
             // The same field with another reason was told just now; only what is really gone is good news.
             let still = now.keys().any(|other| other[1] == key[1] && other[2] == key[2]);
             if !now.contains_key(key) && !still {
-                self.lines.push(format!("solved: {line}"));
+                self.lines.push(format!("resolved: {line}"));
             }
         }
         self.told = now;
@@ -169,7 +169,7 @@ mod tests {
         problems.update(vec![problem("expected a host name, got \"-\"")]);
         assert!(problems.lines.is_empty());
         problems.update(vec![]);
-        assert_eq!(problems.lines, [format!("solved: {told}")]);
+        assert_eq!(problems.lines, [format!("resolved: {told}")]);
     }
 
     #[test]

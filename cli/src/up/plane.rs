@@ -48,7 +48,7 @@ impl Plane {
     pub(super) async fn ended(&mut self) -> anyhow::Error {
         let name = self.name;
         match (&mut self.ended).await {
-            Ok(Ok(())) => anyhow!("the {name} ended unasked"),
+            Ok(Ok(())) => anyhow!("the {name} ended unexpectedly"),
             Ok(Err(error)) => error.context(format!("the {name} failed")),
             Err(_) => anyhow!("the {name} panicked"),
         }

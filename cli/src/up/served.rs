@@ -89,7 +89,7 @@ impl Served {
         if self.rows.is_empty() {
             let _ = writeln!(
                 text,
-                "nothing to serve yet: no Ingress of ours in {dir}; every request is answered with 404\n"
+                "nothing to serve yet: {dir} has no Ingress for this class; every request gets 404\n"
             );
         } else {
             let mut columns = Columns::new(["HOST", "PATH", "BACKEND"]);

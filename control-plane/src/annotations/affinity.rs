@@ -149,8 +149,7 @@ fn mode(to: &mut Draft<'_>, mode: &'static str) {
         _ => AffinityMode::Balanced,
     };
     if !to.is_on("affinity") {
-        let reason =
-            "without the annotation affinity it counts only where another Ingress of the Service has that";
+        let reason = "has an effect only if another Ingress of this Service has the annotation affinity";
         to.fault(Severity::Warning, reason);
     }
     to.affinity_mode = Some(mode.into());
@@ -163,8 +162,7 @@ fn same_site(to: &mut Draft<'_>, text: String) {
         "Lax" => SameSite::Lax,
         "Strict" => SameSite::Strict,
         _ => {
-            let reason =
-                "only None, Lax and Strict in this very case are written: the cookie has no SameSite";
+            let reason = "expected None, Lax or Strict in exactly this case: the cookie gets no SameSite";
             return to.fault(Severity::Warning, reason);
         }
     };

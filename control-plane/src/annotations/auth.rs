@@ -245,7 +245,7 @@ fn users(to: &mut Draft<'_>, secret: &str) {
     if !to.is_on("auth-type") {
         to.deny(Reach::Paths, "is of no use without auth-type");
         let what = Reach::Paths.as_str();
-        to.fault(Severity::Unsupported, format!("of no use without auth-type: {what}"));
+        to.fault(Severity::Unsupported, format!("has no effect without auth-type: {what}"));
     }
 }
 

@@ -144,7 +144,7 @@ fn hash_by(to: &mut Draft<'_>, text: String) {
         _ => None,
     });
     if let Some(name) = known_to_nginx {
-        return to.differs(format!("${name} is not known here: endpoints take turns"));
+        return to.differs(format!("the variable ${name} is not supported: round robin is used"));
     }
     for variable in template.variables() {
         if let Variable::Named(name) = variable {

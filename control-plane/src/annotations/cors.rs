@@ -41,8 +41,7 @@ pub(super) static ROWS: &[&Row] = &[
             Act::Sets(|to, it| {
                 for skipped in it.skipped {
                     let shown = shown(&skipped);
-                    let reason =
-                        format!("{shown} is no origin, it is left out: expected scheme://host[:port]");
+                    let reason = format!("expected scheme://host[:port], got {shown}: left out");
                     to.fault(Severity::Warning, reason);
                 }
                 to.location.cors_allow_origin = Some(TextList { values: it.taken });

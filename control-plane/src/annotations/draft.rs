@@ -143,7 +143,7 @@ impl<'a> Draft<'a> {
     pub fn not_enforced(&mut self, reach: Reach) {
         self.deny(reach, "is not enforced yet");
         let what = reach.as_str();
-        self.fault(Severity::Unsupported, format!("not enforced yet: until it is, {what}"));
+        self.fault(Severity::Unsupported, format!("not enforced yet; until then {what}"));
     }
 
     /// Honours nothing of the present annotation, which shows where the paths are served.
@@ -158,13 +158,13 @@ impl<'a> Draft<'a> {
     }
 
     pub(super) fn unnoticed(&mut self, why: &str) {
-        self.fault(Severity::Unsupported, format!("not used, which nobody can tell: {why}"));
+        self.fault(Severity::Unsupported, format!("ignored, without any visible effect: {why}"));
     }
 
     pub(super) fn dead(&mut self) {
         let doc = self.now.map_or("", |(row, _)| row.doc);
         let advice = if doc.is_empty() { "remove it" } else { doc };
-        self.fault(Severity::Warning, format!("has no effect, in ingress-nginx neither: {advice}"));
+        self.fault(Severity::Warning, format!("has no effect, as in ingress-nginx: {advice}"));
     }
 
     /// The value of the present annotation is none.
@@ -179,9 +179,11 @@ impl<'a> Draft<'a> {
                 self.deny(*reach, "is not understood");
                 self.fault(Severity::Unsupported, format!("{what}: {}", reach.as_str()));
             }
-            Bad::DropGroup => self.fault(Severity::Warning, format!("{what}: nothing of the {group} counts")),
-            Bad::Fallback if default.is_empty() => self.fault(Severity::Warning, format!("{what}: not used")),
-            Bad::Fallback => self.fault(Severity::Warning, format!("{what}: {default} counts")),
+            Bad::DropGroup => {
+                self.fault(Severity::Warning, format!("{what}: all annotations of {group} are ignored"))
+            }
+            Bad::Fallback if default.is_empty() => self.fault(Severity::Warning, format!("{what}: ignored")),
+            Bad::Fallback => self.fault(Severity::Warning, format!("{what}: {default} is used")),
         }
     }
 

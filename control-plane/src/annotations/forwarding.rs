@@ -90,7 +90,10 @@ pub(crate) static PROXY_REAL_IP_CIDR: Row = Row {
                 it.into_iter().partition(|entry| AddressSet::parse([entry.as_str()]).is_ok());
             for entry in bad {
                 let entry = shown(&entry);
-                to.fault(Severity::Warning, format!("{entry} is no address or network, it is left out"));
+                to.fault(
+                    Severity::Warning,
+                    format!("expected an address or a network, got {entry}: left out"),
+                );
             }
             to.location.proxy_real_ip_cidr = Some(TextList { values: good });
         }),

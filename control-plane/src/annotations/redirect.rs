@@ -152,7 +152,7 @@ fn temporal(to: &mut Draft<'_>, url: String) {
     } else {
         // Annotations come in ascending order: the permanent one has been put in.
         to.location.permanent_redirect = None;
-        let reason = "expected a URL with http:// or https://: nothing of the redirects counts";
+        let reason = "expected a URL with http:// or https://: all redirect annotations are ignored";
         to.fault(Severity::Warning, reason);
     }
 }

@@ -236,7 +236,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
     });
     let reach = if place == Place::Server { Reach::Hosts } else { Reach::Paths };
     if let Some(why) = restricts(&rest) {
-        to.deny(reach, "restricts in a way that is not enforced");
+        to.deny(reach, "has a restriction that is not enforced");
         let what = reach.as_str();
         to.fault(Severity::Unsupported, format!("{NEVER}, and {why}: {what}"));
         return;

@@ -56,7 +56,7 @@ fn redirects_are_read_and_faulty_ones_fall_back() {
     assert_eq!(parsed.serving.location.ssl_redirect, Some(false));
     assert_eq!(parsed.serving.location.force_ssl_redirect, None);
     assert_eq!(severities(&parsed), [Severity::Warning]);
-    assert!(parsed.faults[0].reason.ends_with("false counts"), "{:?}", parsed.faults);
+    assert!(parsed.faults[0].reason.ends_with("false is used"), "{:?}", parsed.faults);
 }
 
 #[test]

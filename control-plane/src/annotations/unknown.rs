@@ -102,8 +102,7 @@ pub(super) fn hint(name: &str) -> Option<String> {
     }
     if ["class", "ingress.class", "ingress-class", "ingressclassname"].contains(&plain.as_str()) {
         return Some(
-            "the class stands in spec.ingressClassName, or in the annotation kubernetes.io/ingress.class"
-                .into(),
+            "set the class in spec.ingressClassName, or in the annotation kubernetes.io/ingress.class".into(),
         );
     }
     if plain.contains("websocket") || plain == "upgrade" {
@@ -153,7 +152,9 @@ pub(super) fn foreign(key: &str) -> Option<String> {
     let is_old = prefix == "ingress.kubernetes.io" && is_known;
     let is_near = distance(&prefix.to_ascii_lowercase(), ours) <= 3;
     let reason = if is_other {
-        format!("belongs to another controller and has no effect: those of this one begin with {PREFIX}")
+        format!(
+            "belongs to another controller and has no effect: annotations for this one begin with {PREFIX}"
+        )
     } else if is_old || is_near {
         format!("has no effect: annotations begin with {PREFIX}")
     } else {

@@ -119,7 +119,7 @@ fn set_name(to: &mut Draft<'_>, text: String) {
 
 fn set_verify(to: &mut Draft<'_>, is_on: bool) {
     if is_on && to.said("proxy-ssl-name").is_none() {
-        let reason = "expected proxy-ssl-name beside it: as in ingress-nginx no certificate is good without, and all requests to the backend are answered 502";
+        let reason = "expected the annotation proxy-ssl-name as well: without it no certificate is accepted, as in ingress-nginx, and all requests to the backend are answered 502";
         to.fault(Severity::Warning, reason);
     }
     backend_tls(to).verify = is_on;

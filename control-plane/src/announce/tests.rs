@@ -97,7 +97,7 @@ fn a_rejection_is_told_once_with_what_is_served_meanwhile_and_when_it_is_over() 
     let other = announcer.rejected(&problems(&all), &places(false));
     assert_eq!(other[0].said, Said::AnnotationParsingFailed);
     let note = "Error parsing annotations: metadata.annotations[x]: a; metadata.annotations[x]: b; \
-         metadata.annotations[x]: c; and 2 more. Nothing of it is served";
+         metadata.annotations[x]: c; and 2 more. No version of it is served";
     assert_eq!(other[0].note, note);
     assert_eq!(
         told(&announcer.rejected(&problems(&[]), &places(true))),
@@ -178,8 +178,8 @@ fn a_refusal_is_its_owner_s_and_told_once_however_many_refuse_how_much() {
     let web = first.iter().find(|it| it.object == object(ObjectKind::Ingress, "web")).unwrap();
     assert_eq!(
         web.note,
-        "proxies cannot serve host web.test: expected another (invalid), and 1 more of it. The version before is \
-         served there; `firth status ingress default/web` says on which and on how many"
+        "proxies cannot serve host web.test: expected another (invalid), and 1 more. They serve the previous version; \
+         `firth status ingress default/web` lists them"
     );
     assert!(announcer.refused(&registry.list(), &places(true), &head()).is_empty(), "no news");
     refuse(&seats[0], &[ROUTE], 2);

@@ -132,11 +132,7 @@ pub(super) fn stream_limits(
         let most = descriptors.saturating_sub(DESCRIPTORS_RESERVED);
         limits.connections = connections.get().min(usize::try_from(most).unwrap_or(usize::MAX)).max(1);
         if limits.connections < connections.get() {
-            warn!(
-                descriptors,
-                connections = limits.connections,
-                "few files may be open at once; raise the limit"
-            );
+            warn!(descriptors, connections = limits.connections, "the limit of open files is low; raise it");
         }
     }
     limits.per_peer = per_peer.get();
@@ -169,7 +165,7 @@ fn webhook_pair(args: &Args) -> anyhow::Result<Option<Pair>> {
         }
         (None, Some(_)) if args.insecure || args.manifests.is_some() => {
             bail!(
-                "--validating-webhook-configuration needs a cluster, and the authority that --insecure does without"
+                "--validating-webhook-configuration needs a cluster, and cannot be combined with --insecure"
             )
         }
         (None, Some(_)) => Ok(None),

@@ -70,7 +70,7 @@ impl Exit {
     /// Hands the proxies over, and has the streams end.
     pub(super) async fn leave(self) {
         self.hand_over().await;
-        info!("shutting down: proxies are told to connect again");
+        info!("shutting down: telling proxies to reconnect");
         self.ends.leaving.send_replace(true);
         if tokio::time::timeout(LEAVING, self.served).await.is_err() {
             warn!("some connections did not end within {} s", LEAVING.as_secs());
@@ -84,11 +84,7 @@ impl Exit {
             return;
         }
         let within = within(self.registry.len());
-        info!(
-            proxies = self.registry.len(),
-            ?within,
-            "shutting down: proxies are told to go to other replicas"
-        );
+        info!(proxies = self.registry.len(), ?within, "shutting down: sending proxies to other replicas");
         self.ends.moving.send_replace(Some(within));
         if tokio::time::timeout(within + STAY, self.registry.emptied()).await.is_err() {
             warn!(proxies = self.registry.len(), "some proxies have found no other replica");

@@ -79,12 +79,12 @@ fn vault(args: &Args) -> anyhow::Result<(Vault, Option<TempDir>)> {
     let Some(dir) = named else {
         let passing = tempfile::Builder::new().prefix("firth-authority-").tempdir()?;
         let dir = passing.path().display();
-        warn!(%dir, "the authority between the planes ends with this process, and every proxy has to join again then: name \
-            a --ca-dir or a --state-dir");
+        warn!(%dir, "the authority between the planes is lost when this process ends, and every proxy must join again: set \
+            --ca-dir or --state-dir");
         return Ok((Vault::Memory(Folder::open(passing.path())?, None), Some(passing)));
     };
     let folder = Folder::open(&dir);
-    let folder = folder.with_context(|| format!("--ca-dir {}: it cannot be used", dir.display()))?;
+    let folder = folder.with_context(|| format!("--ca-dir {}: the folder cannot be used", dir.display()))?;
     Ok((Vault::Folder(folder), None))
 }
 

@@ -48,7 +48,7 @@ pub(super) fn options(args: &Args) -> anyhow::Result<Option<StatusOptions>> {
         return Ok(None);
     }
     if args.manifests.is_some() {
-        info!("nobody writes a status into a folder of manifests");
+        info!("no status is written: the source is a folder of manifests");
         return Ok(None);
     }
     let lease = ObjectName::new(namespace, status.election_id.as_str());
@@ -120,7 +120,7 @@ impl Writers {
             let (done, ended) = oneshot::channel();
             let told = farewell.send(Farewell { clears: last.is_so().await, done });
             if told.is_ok() && timeout(LAST_WORDS, ended).await.is_err() {
-                warn!("not all that the status of Ingresses should say at the end was written");
+                warn!("the final status of some Ingresses could not be written");
             }
         }
         let (done, ended) = oneshot::channel();

@@ -168,7 +168,8 @@ impl Claim {
                 };
                 if path.path_type.is_none() {
                     let field = format!("spec.rules[{i}].http.paths[{j}].pathType");
-                    let reason = "expected one, without which API servers refuse the object: Prefix counts";
+                    let reason =
+                        "expected a pathType, without which an API server refuses the object: Prefix is used";
                     faults.push(Fault::new(Severity::Warning, field, reason));
                 }
                 claimed.push(ClaimedPath {
@@ -276,11 +277,7 @@ fn not_allowed(field: &str) -> Fault {
 }
 
 fn no_service(field: String) -> Fault {
-    Fault::new(
-        Severity::Unsupported,
-        field,
-        "a backend that is no Service is not served, as in ingress-nginx",
-    )
+    Fault::new(Severity::Unsupported, field, "only Services are supported as backends, as in ingress-nginx")
 }
 
 /// How a path is compared (annotations.md 3.1).

@@ -34,16 +34,16 @@ pub fn of_ingress(claim: &Claim) -> Option<Fault> {
     let said = hosts * of_each_host(claim) + backends * of_each_backend(claim);
     if said > MOST {
         let reason = format!(
-            "the annotations come to {said} bytes on {hosts} hosts and {backends} Service ports, and those of one Ingress \
-             may come to {MOST}, regular expressions as they are compiled: divide the hosts over several Ingresses"
+            "the annotations take {said} bytes on {hosts} hosts and {backends} Service ports, with regular expressions \
+             compiled, and may take {MOST}: divide the hosts over several Ingresses"
         );
         return Some(Fault::new(Severity::Rejected, "metadata.annotations", reason));
     }
     let names = names_of_secrets(claim);
     (names > MOST).then(|| {
         let reason = format!(
-            "the Secrets of hosts that no entry lists come to {names} bytes on {hosts} hosts, and those of one Ingress may \
-             come to {MOST}: list the hosts of each Secret"
+            "the names of Secrets whose entry lists no hosts take {names} bytes on {hosts} hosts, and may take {MOST}: list \
+             the hosts of each Secret"
         );
         Fault::new(Severity::Rejected, "spec.tls", reason)
     })
@@ -61,13 +61,12 @@ pub fn of_referred(referred: &Referred, hosts: usize) -> Option<String> {
         _ => return None,
     };
     if bytes > MOST_OF_A_MAP {
-        return Some(format!("its entries come to {bytes} bytes, and may come to {MOST_OF_A_MAP}"));
+        return Some(format!("its entries take {bytes} bytes, and may take {MOST_OF_A_MAP}"));
     }
     let on_all = bytes * hosts;
     (on_all > MOST).then(|| {
         format!(
-            "its entries come to {on_all} bytes on {hosts} hosts, and those of one Ingress may come to {MOST}: divide the \
-             hosts over several Ingresses"
+            "its entries take {on_all} bytes on {hosts} hosts, and may take {MOST}: divide the hosts over several Ingresses"
         )
     })
 }

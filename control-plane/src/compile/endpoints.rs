@@ -53,7 +53,7 @@ pub fn compile(slice: &EndpointSlice, folder: bool) -> (Option<Endpoints>, Vec<F
         return (None, faults);
     };
     if slice.address_type == "FQDN" {
-        let reason = "slices of names are not served yet: expected addressType IPv4 or IPv6, got FQDN";
+        let reason = "expected addressType IPv4 or IPv6, got FQDN, which is not supported yet";
         faults.push(Fault::new(Severity::Unsupported, "addressType", reason));
         return (None, faults);
     }

@@ -80,14 +80,14 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
             faults.push(Fault::new(severity, field(key), reason));
         };
         let mut guard = None;
-        let mut reason = format!("not enforced yet: until it is, {ALL_PATHS}");
+        let mut reason = format!("not enforced yet; until then {ALL_PATHS}");
         match Status::of(key) {
             None => fault(Severity::Warning, "unknown key, it has no effect".into()),
             // As the original reads it: nothing at all is no.
             Some(Status::Default(row)) if said.is_empty() && row.value.words() == value::BOOL.words => {
                 row_of(row, key, "false", &mut settings, &mut refs);
                 if row.default == "true" {
-                    fault(Severity::Warning, "expected true or false, got nothing: false counts".into());
+                    fault(Severity::Warning, "expected true or false, got nothing: false is used".into());
                 }
             }
             Some(_) if text.is_empty() => {}
@@ -96,7 +96,9 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
                     let got = shown(text);
                     fault(
                         Severity::Warning,
-                        format!("expected a whole number (octal behind a 0), got {got}: the default counts"),
+                        format!(
+                            "expected a whole number (octal if it begins with 0), got {got}: the default is used"
+                        ),
                     );
                 }
                 Some(text) => {
@@ -146,10 +148,10 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
                 }
             },
             Some(Status::Nginx) => {
-                fault(Severity::Unsupported, "tunes nginx itself and means nothing here".into())
+                fault(Severity::Unsupported, "tunes nginx itself and has no effect here".into())
             }
             Some(Status::Dead) => {
-                fault(Severity::Warning, "has no effect, in ingress-nginx neither: remove it".into())
+                fault(Severity::Warning, "has no effect, as in ingress-nginx: remove it".into())
             }
         }
         if let Some(guard) = guard {

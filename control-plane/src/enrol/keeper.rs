@@ -83,13 +83,13 @@ pub enum KeepError {
     Name(#[from] IdentityError),
     /// Others believe roots whose record is gone.
     #[error(
-        "roots are published, and their record is gone: a control plane that has it may write it again. A new authority, which \
-         nobody believes yet, is made {} s after it was found gone",
+        "the record of the authority is missing, but its roots are published: another control plane may write it again. If \
+         none does, a new authority, which nobody trusts yet, is created {} s after it was found missing",
         PATIENCE.as_secs()
     )]
     Lost,
     /// Somebody else writes all the time.
-    #[error("the record of the authority is written by others all the time")]
+    #[error("the record of the authority keeps being changed by others")]
     Contended,
 }
 
@@ -189,7 +189,7 @@ impl Keeper {
                     if let Err(error) = self.look(Moment::now()).await
                         && let Some(before) = warning.now(clock::now())
                     {
-                        warn!(before, "the authority between the planes is not looked after: {error}");
+                        warn!(before, "the authority between the planes cannot be checked: {error}");
                     }
                 }
                 rotation = rotations.recv(), if asked => match rotation {
@@ -218,8 +218,8 @@ impl Keeper {
         {
             warn!(
                 before,
-                "the newest root of the authority was made at a time to come: the clock here is late, or one that was far \
-                 ahead made it. Nothing follows it by itself until then; where the clock is right, ask for a rotation"
+                "the newest root of the authority has a date in the future: the clock here is slow, or it was created by a \
+                 fast one. It is not rotated automatically before then; if this clock is right, run firth authority rotate"
             );
         }
         // Whatever became of the record: without a certificate that is good no handshake succeeds.
@@ -247,7 +247,7 @@ impl Keeper {
         let left = signs.duration_since(now).unwrap_or_default();
         info!(
             seconds = left.as_secs(),
-            "a new root of the authority is believed from now on, and signs later"
+            "a new root of the authority is trusted from now on, and will sign later"
         );
         Ok(left)
     }
@@ -313,8 +313,8 @@ impl Keeper {
                 return Err(KeepError::Lost);
             }
             warn!(
-                "the record of the authority between the planes is gone, and nobody has written it again: a new authority is \
-                 made. Proxies come back once they have its roots, people by firth login"
+                "the record of the authority between the planes is gone, and nobody has written it again: creating a new \
+                 authority. Proxies reconnect once they have its roots; people need a new firth login"
             );
         }
         Ok(Authority::create(moment.wall)?)
@@ -334,12 +334,12 @@ impl Keeper {
         };
         if let Some(before) = self.strangers.now(clock::now()) {
             let what = match both {
-                Some(_) => "both are believed, and that one signs when everybody has heard of it",
+                Some(_) => "both are trusted, and the new one signs once everybody knows it",
                 None => {
-                    "that one is taken over: who has only certificates of the one before has to enrol or log in again"
+                    "the new one is used: whoever has only certificates of the old one must enrol or log in again"
                 }
             };
-            warn!(before, "another authority stands in the place of the one between the planes: {what}");
+            warn!(before, "the authority between the planes was replaced by another one: {what}");
         }
         both
     }

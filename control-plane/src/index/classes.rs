@@ -122,8 +122,8 @@ impl Index {
         is_odd.then(|| {
             let class = &self.options.ingress_class;
             let reason = format!(
-                "names no class, and is served because --watch-ingress-without-class is on: with one (ingressClassName: \
-                 {class}) it is in a cluster too"
+                "names no class and is served only because --watch-ingress-without-class is on here: set ingressClassName: \
+                 {class} so that a cluster serves it, too"
             );
             Fault::new(Severity::Warning, "spec.ingressClassName", reason)
         })
@@ -159,7 +159,7 @@ impl Index {
                     Severity::Warning,
                     annotation(),
                     format!(
-                        "of this annotation only the value {} is ours: name class {} in spec.ingressClassName instead",
+                        "in this annotation only the value {} is accepted: name class {} in spec.ingressClassName instead",
                         self.options.ingress_class,
                         shown(class)
                     ),
@@ -182,8 +182,8 @@ impl Index {
                 Severity::Warning,
                 field(),
                 format!(
-                    "names class {}, and IngressClasses may not be read (forbidden): it is not served until the control plane may \
-                     get, list and watch ingressclasses.networking.k8s.io. With --ignore-ingress-classes such fields count for nothing",
+                    "names class {}, but the control plane is forbidden to read IngressClasses: not served until it may \
+                     get, list and watch ingressclasses.networking.k8s.io. With --ignore-ingress-classes such fields are ignored",
                     shown(class)
                 ),
             )),
@@ -195,17 +195,15 @@ impl Index {
     fn without_class(&self, class: &str) -> String {
         let (ours, name) = (&self.options.controller_class, shown(class));
         if let Some(why) = self.objects.unreadable(ObjectKind::IngressClass, &ObjectName::new("", class)) {
-            return format!(
-                "names class {name}, and that IngressClass cannot be read ({why}): it is not served"
-            );
+            return format!("names class {name}, but that IngressClass cannot be read ({why}): not served");
         }
         // One flag is less to write than a class for each folder that is tried.
         let or = match self.options.folder && self.classes.known.is_empty() {
-            true => ", or that class is named by --ingress-class",
+            true => ", or --ingress-class names this class",
             false => "",
         };
         format!(
-            "names class {name}, no such IngressClass: it is not served until there is one, with spec.controller {ours}{or}"
+            "names class {name}, but there is no such IngressClass: not served until one exists with spec.controller {ours}{or}"
         )
     }
 
@@ -217,7 +215,7 @@ impl Index {
         let what = match field {
             _ if self.options.watch_without_class => return Belonging::Ours,
             Some(class) if class != *ours => return Belonging::Another,
-            Some(_) => format!("names class {}, which counts for nothing, as", shown(ours)),
+            Some(_) => format!("names class {}, which is ignored because", shown(ours)),
             None => "names no class, and".to_owned(),
         };
         let reason = format!(
@@ -238,12 +236,12 @@ impl Index {
             return Belonging::Ours;
         }
         let why = match default {
-            Some(class) => format!("it is older than IngressClass {class} is the default"),
+            Some(class) => format!("it was created before IngressClass {class} became the default"),
             None => "no IngressClass is the default".to_owned(),
         };
         let class = &self.options.ingress_class;
         let reason = format!(
-            "expected the name of a class such as {class}, got none, and {why}: it is not served without \
+            "expected the name of a class such as {class}, got none, and {why}: not served without \
              --watch-ingress-without-class"
         );
         Belonging::Nobody(Fault::new(Severity::Warning, "spec.ingressClassName", reason))
@@ -265,7 +263,7 @@ impl Index {
             field: String::new(),
             severity: Severity::Warning,
             reason: format!(
-                "no IngressClass is in the folder, so {}, which --ingress-class names, counts as ours; a cluster needs one",
+                "the folder has no IngressClass, so class {} of --ingress-class is served as if it existed; a cluster needs one",
                 name.name
             ),
             location: String::new(),

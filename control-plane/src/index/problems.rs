@@ -144,11 +144,11 @@ impl Index {
         let (named, reason) = match object.kind {
             ObjectKind::Secret => (
                 &self.options.default_certificate,
-                "expected the default certificate, got no such Secret: each proxy shows one of its own",
+                "the Secret of the default certificate does not exist: each proxy uses a certificate that it generated",
             ),
             ObjectKind::Service => (
                 &self.options.default_backend,
-                "expected the default backend, got no such Service: requests that no Ingress takes answer 404",
+                "the Service of the default backend does not exist: requests that match no Ingress get 404",
             ),
             _ => return None,
         };
@@ -168,8 +168,7 @@ impl Index {
             && !self.answers_itself(claim, object)
             && faults.iter().all(|fault| !fault.field.starts_with("spec"))
         {
-            let reason =
-                "expected a path or a default backend that leads to a Service, got none: nothing is routed";
+            let reason = "expected a path or a default backend with a Service, got none: nothing is routed";
             faults.push(Fault::new(Severity::Warning, "spec", reason));
         }
         for host in claim.hosts() {

@@ -88,7 +88,7 @@ impl Decider {
             Some(there) if asked.replace || there.version == version => Some(Arc::clone(&there.revision)),
             Some(there) => {
                 return Err(Status::failed_precondition(format!(
-                    "another version is pinned: {there}; say that it is to be replaced, or unpin it first"
+                    "another version is pinned: {there}; use --replace, or unpin it first"
                 )));
             }
             None => None,
@@ -153,7 +153,7 @@ pub(super) fn may_decide<T>(request: &Request<T>) -> Result<(), Status> {
     }
     let peer = peer.map_or_else(|| "an unknown address".to_owned(), |peer| peer.to_string());
     Err(Status::permission_denied(format!(
-        "without encryption decisions are taken from loopback alone, got {peer}"
+        "without encryption, decisions are accepted only from loopback, got {peer}"
     )))
 }
 

@@ -145,7 +145,7 @@ fn missing(object: &ObjectRef, problems: &[Problem]) -> Status {
     let why: Vec<_> = problems.iter().take(TOLD).map(told).collect();
     Status::not_found(match why.is_empty() {
         true => format!(
-            "no {object} here: there is none, nothing that is served refers to it, or it is of another class"
+            "{object} is not served here: it does not exist, nothing that is served refers to it, or it has another class"
         ),
         false => format!("{object} is not served: {}", why.join("; ")),
     })

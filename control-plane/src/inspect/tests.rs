@@ -540,7 +540,7 @@ async fn why_an_object_is_not_served_is_said_to_who_asks_for_it() {
         Request::new(inspect::StatusRequest { kind, namespace, name })
     };
     let said = async || bench.inspect.status(asked()).await.unwrap_err();
-    assert!(said().await.message().starts_with("no Ingress default/web here: there is none"));
+    assert!(said().await.message().starts_with("Ingress default/web is not served here: it does not exist"));
 
     let problem = Problem {
         object: object.clone().into(),

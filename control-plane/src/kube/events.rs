@@ -220,7 +220,7 @@ impl Teller {
     fn lost(&mut self, lost: Option<Announcement>) {
         let Some(lost) = lost else { return };
         if let Some(before) = self.warning.now(clock::now()) {
-            warn!(object = %lost.object, before, "more is wrong with objects than Events can say: the oldest is left out");
+            warn!(object = %lost.object, before, "too many Events are waiting: the oldest is dropped");
         }
     }
 }

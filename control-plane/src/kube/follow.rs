@@ -161,22 +161,25 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
         let kind = self.collection.kind.as_str();
         match without {
             Without::Stays => {
-                tracing::warn!(kind, "may not be read any more, what is known of it stays: {reason}")
+                tracing::warn!(
+                    kind,
+                    "reading this kind is forbidden now; what is known stays in use: {reason}"
+                )
             }
             Without::ByAnnotation => tracing::warn!(
                 kind,
-                "may not be read: Ingresses are taken by their annotation alone, and nothing is served while one names a class \
-                 in spec.ingressClassName: grant get, list and watch, or ignore classes as ingress-nginx does then \
+                "reading this kind is forbidden: only the annotation of Ingresses decides, and nothing is served while one names a class \
+                 in spec.ingressClassName. Grant get, list and watch, or ignore classes as ingress-nginx does then \
                  (--ignore-ingress-classes): {reason}"
             ),
             Without::Polls => tracing::warn!(
                 kind,
-                "may not be listed: those that are referred to are asked for every {} s: {reason}",
+                "listing this kind is forbidden: objects that are referred to are read every {} s: {reason}",
                 super::demand::AGAIN.1.as_secs()
             ),
             Without::Waits => tracing::error!(
                 kind,
-                "may not be read, and nothing is served without: grant get, list and watch: {reason}"
+                "reading this kind is forbidden, and nothing is served without it. Grant get, list and watch: {reason}"
             ),
         }
     }
@@ -235,10 +238,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
 
     fn say_nameless(&self) {
         self.freshness.note_broken(self.collection.kind);
-        tracing::warn!(
-            kind = self.collection.kind.as_str(),
-            "an object has no name that can be read, and is left out"
-        );
+        tracing::warn!(kind = self.collection.kind.as_str(), "an object without a readable name is left out");
     }
 
     fn probe(&self) -> Probe {

@@ -196,7 +196,7 @@ impl Writer {
             Ok(addresses) => {
                 self.nowhere = false;
                 if self.ledger.wanted() != Some(&addresses) {
-                    info!(?addresses, "the status of Ingresses says that they are to be reached here");
+                    info!(?addresses, "writing these addresses to the status of Ingresses");
                 }
                 self.ledger.want(Some(addresses));
             }
@@ -243,8 +243,8 @@ impl Writer {
             warn!(
                 ingress = %name,
                 times,
-                "somebody else writes the status of this Ingress, too: an external-dns sees its address change to and fro. Where \
-                 another controller serves the same class, one of the two has --update-status=false"
+                "something else also writes the status of this Ingress, so external-dns sees its address change back and forth. If \
+                 another controller serves the same class, set --update-status=false on one of the two"
             );
         }
         let error = match self.patch(write).await {
@@ -290,7 +290,7 @@ impl Writer {
         let is_last = self.ledger.wanted().is_some_and(|wanted| wanted.len() == 1);
         if farewell.clears && holds && is_last {
             let last = self.ledger.farewell();
-            info!(ingresses = last.len(), "nobody is left to serve: their status is emptied");
+            info!(ingresses = last.len(), "no proxy is left: clearing the status of these Ingresses");
             let mut failed = 0;
             for write in last {
                 let is_failure = self.write(&write).await == Outcome::Failed;

@@ -32,7 +32,7 @@ pub(super) async fn tell(
             Ok(uid) => {
                 told.send_replace(Some(Source::of("cluster", uid.as_bytes())));
                 if complained {
-                    info!("it is known which cluster this is");
+                    info!("the cluster is identified");
                 }
                 return std::future::pending().await;
             }

@@ -151,7 +151,7 @@ impl Reader {
             );
         } else {
             tracing::error!(
-                "a part of the folder {} cannot be read, and nothing is served before it was: it is read again in 5 s",
+                "a part of the folder {} cannot be read, and nothing is served until it can: trying again in 5 s",
                 self.dir.display()
             );
         }

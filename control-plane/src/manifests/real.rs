@@ -140,7 +140,7 @@ fn without_any_class_they_are_served_all_the_same() {
     nothing_vanishes(&events, &outcome, &[]);
     assert!(!outcome.routed.contains(&ObjectName::new("home", "home-assistant")), "it names no class");
     let class = &outcome.said["IngressClass nginx"];
-    assert!(class.len() == 1 && class[0].1.contains("counts as ours"), "{class:?}");
+    assert!(class.len() == 1 && class[0].1.contains("served as if it existed"), "{class:?}");
     let outcome = compile(&events, true);
     assert!(outcome.routed.contains(&ObjectName::new("home", "home-assistant")));
 }

@@ -84,7 +84,7 @@ impl Watches {
                 self.watched.remove(folder);
                 if !std::mem::replace(&mut self.is_short, true) {
                     tracing::warn!(
-                        "the kernel does not tell of changes in {}, they are found a few seconds later: {}",
+                        "changes in {} are noticed a few seconds late, because the kernel does not report them: {}",
                         folder.display(),
                         reason(error)
                     );
@@ -136,7 +136,7 @@ impl Watches {
 fn reason(error: notify::Error) -> String {
     match error.kind {
         notify::ErrorKind::MaxFilesWatch => {
-            "the limit of watches is reached, raise fs.inotify.max_user_watches".to_owned()
+            "the limit of inotify watches is reached: raise fs.inotify.max_user_watches".to_owned()
         }
         _ => error.to_string(),
     }

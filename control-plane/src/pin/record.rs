@@ -73,7 +73,9 @@ pub enum Unreadable {
         format: u64,
     },
     /// It was decided in another cluster, or of another folder.
-    #[error("it was decided for another cluster or folder, or restored from a copy: pin again, or delete it")]
+    #[error(
+        "the pin belongs to another cluster or folder, or was restored from a copy: pin again, or delete it"
+    )]
     Elsewhere,
     /// It is being written.
     #[error("it is not complete yet")]

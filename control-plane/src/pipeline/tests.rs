@@ -186,7 +186,7 @@ async fn nothing_is_offered_while_it_hangs_on_classes_that_may_not_be_read_whose
         assert_eq!(published.head().is_ready(), !has_one, "by annotation alone it goes on");
         if has_one {
             let said = awaits.borrow().as_ref().map(ToString::to_string);
-            let expected = "waiting for IngressClasses, which may not be read (forbidden): Ingress default/field names class ours. \
+            let expected = "waiting for permission to read IngressClasses (forbidden): Ingress default/field names class ours. \
                  Grant get, list and watch of ingressclasses.networking.k8s.io, or ignore them (--ignore-ingress-classes)";
             assert_eq!(said.as_deref(), Some(expected));
             inputs.objects.send(Input::Synced(ObjectKind::IngressClass)).await.unwrap();

@@ -365,14 +365,16 @@ fn status(end: &End) -> Option<Status> {
             "expected an id that is {name:?}, a hyphen and hex digits, as the certificate says, got {id:?}"
         )),
         End::Older { here, served } => Status::unavailable(format!(
-            "this proxy was served by compile revision {served}, this is {here}, and a newer one takes proxies"
+            "this proxy was last served by compile revision {served}, newer than {here} here, and a newer replica is available"
         )),
         End::Silent => Status::deadline_exceeded("expected hello within 10 s"),
         End::WrongGroup { served, asked } => {
             Status::failed_precondition(format!("this control plane serves group {served:?}, not {asked:?}"))
         }
         End::Protocol(what) => Status::invalid_argument(what.clone()),
-        End::Stalled => Status::deadline_exceeded("chunks were not answered for 30 s"),
-        End::Diverging => Status::data_loss("full syncs do not bring this proxy to the state that was sent"),
+        End::Stalled => Status::deadline_exceeded("the proxy acknowledged no chunk for 30 s"),
+        End::Diverging => {
+            Status::data_loss("even full syncs do not bring this proxy to the state that it was sent")
+        }
     })
 }

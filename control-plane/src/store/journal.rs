@@ -144,7 +144,7 @@ fn lock(dir: &Path) -> Result<Option<File>, JournalError> {
         Ok(lock) => Ok(Some(lock)),
         Err(taken @ LockError::Taken { .. }) => Err(JournalError::Taken(taken)),
         Err(error) => {
-            warn!("nothing keeps a second process from writing to {}: {error}", dir.display());
+            warn!("{} cannot be locked against a second process: {error}", dir.display());
             Ok(None)
         }
     }

@@ -43,7 +43,7 @@ pub(super) async fn open(
         // Where the thread failed it has said so.
         loaded.await.unwrap_or(None)
     } else {
-        warn!(dir = %dir.display(), "the disk does not answer for {LOAD:?}: starting without the state on it");
+        warn!(dir = %dir.display(), "the disk has not answered for {LOAD:?}: starting without the saved state");
         None
     };
     let subscription = subscription.keeping(journal, loaded.as_ref());
@@ -60,6 +60,6 @@ pub(super) async fn written(thread: Option<JoinHandle<()>>) {
         }
     };
     if time::timeout(LAST, ended).await.is_err() {
-        warn!("the disk does not take the last state within {LAST:?}");
+        warn!("the last state could not be saved within {LAST:?}");
     }
 }

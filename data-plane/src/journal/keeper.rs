@@ -178,9 +178,7 @@ impl Keeper {
         // First: a journal that names what is not kept yet would lack it.
         self.save_keys(state);
         if self.bound.as_ref().is_some_and(|bound| bound.differs(&state.binding)) {
-            info!(
-                "the control plane reads another source than the one whose state was kept: that is dropped"
-            );
+            info!("the saved state comes from another source than the control plane reads: dropping it");
             (self.former, self.stale, self.bound) = (Former::Dropped, true, None);
         }
         let now = clock::wall();

@@ -24,7 +24,7 @@ pub(super) const MAGIC: Magic = *b"firth-js";
 /// Why a file has no state.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub(super) enum NoState {
-    #[error("it is no journal of this program")]
+    #[error("it is not a journal of this program")]
     Foreign,
     #[error("it has format {0}, and this program reads format {FORMAT}")]
     Format(u32),

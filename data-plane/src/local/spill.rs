@@ -168,10 +168,7 @@ fn nameless(dir: &Path) -> io::Result<File> {
 }
 
 fn no_more() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::StorageFull,
-        "all of them together have as many bytes as they may (--spill-bytes)",
-    )
+    io::Error::new(io::ErrorKind::StorageFull, "the limit for all buffered bodies is reached (--spill-bytes)")
 }
 
 /// Does what may wait for the disk where nobody else waits for it.

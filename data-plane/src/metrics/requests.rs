@@ -249,7 +249,7 @@ impl Requests {
             warn!(
                 most = SETS,
                 of_one_path = SETS_OF_PLACE,
-                "requests of too many kinds: further ones are counted together, under the labels _overflow"
+                "too many label sets: further requests are counted together, under the labels _overflow"
             );
         }
         self.metrics.overflowed.add(1);

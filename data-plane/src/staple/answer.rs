@@ -34,15 +34,15 @@ const GOOD: u8 = 0x80;
 /// Why an answer is not shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub(super) enum Unusable {
-    #[error("it is no answer that can be read")]
+    #[error("the response cannot be parsed")]
     Malformed,
     #[error("the responder refuses, with status {0}")]
     Refused(u8),
     #[error("it is not about the certificate")]
     Other,
-    #[error("it is not signed by whom it has to be")]
+    #[error("it is not signed by the right authority")]
     Signature,
-    #[error("it is of another time")]
+    #[error("it is outdated or not valid yet")]
     Time,
     #[error("it says that the certificate is revoked")]
     Revoked,

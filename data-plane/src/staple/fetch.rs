@@ -42,7 +42,7 @@ pub(super) enum Unanswered {
     Unreached,
     #[error("it takes too long")]
     Late,
-    #[error("its answer is none of HTTP, or too long")]
+    #[error("its answer is not HTTP, or too long")]
     Malformed,
     #[error("it answers {0}")]
     Status(u16),

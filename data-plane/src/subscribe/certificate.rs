@@ -82,7 +82,7 @@ pub(crate) enum CertificateError {
     Silent(Duration),
     /// None was kept, or one that is over, and there is nothing to show for another one.
     #[error(
-        "no good certificate is kept here, and nothing is there to ask for one with: give --join a token, which `firth token` makes"
+        "there is no valid certificate, and no token to get one with: pass --join with a token from `firth token`"
     )]
     Over,
     /// An answer that cannot be used.
@@ -97,7 +97,7 @@ pub(crate) enum CertificateError {
         reason: String,
     },
     /// Keys.
-    #[error("no key can be made: {0}")]
+    #[error("cannot generate a key: {0}")]
     Key(#[from] KeyError),
     /// TLS.
     #[error(transparent)]
@@ -188,8 +188,8 @@ impl Holder {
             return held;
         }
         match is_early {
-            true => warn!("the certificate is not good yet by this clock: another one is asked for"),
-            false => warn!("the certificate may be why no stream is welcome: another one is asked for"),
+            true => warn!("by this clock the certificate is not valid yet: asking for another one"),
+            false => warn!("the control plane may be rejecting the certificate: asking for another one"),
         }
         // The authority may be another one by now. If asking fails, too, it was something else, and the token may have
         // served: what is held comes to be good when the clock does.
@@ -337,7 +337,7 @@ impl Holder {
         if let Some(folder) = &self.enrolment.folder
             && let Err(error) = kept::write(folder, &held)
         {
-            warn!(folder = %folder.display(), "the certificate is not kept over a restart: {error}");
+            warn!(folder = %folder.display(), "the certificate cannot be stored and will be lost at a restart: {error}");
         }
         let held = Arc::new(held);
         self.held.send_replace(Some(Arc::clone(&held)));

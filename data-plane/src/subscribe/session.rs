@@ -378,7 +378,7 @@ impl Session {
             let here = state.staged.is_none() && state.position.map(|(_, seq)| seq) == Some(Seq(place.seq));
             let (expected, actual) = (wire::root(&place.root)?, writer.root(lane));
             if here && expected != actual {
-                error!(lane = lane.as_str(), %expected, %actual, "what this proxy has is not what it was sent; it says so");
+                error!(lane = lane.as_str(), %expected, %actual, "the state of this proxy differs from what it was sent; telling the control plane");
                 actions.say.push(wire::ack(lane, Seq(place.seq), 0, Duration::ZERO, &[], writer));
             }
         }

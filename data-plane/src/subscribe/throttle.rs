@@ -17,7 +17,7 @@ impl LogThrottle {
     /// Logs a failed try, unless one was logged a short while ago.
     pub(super) fn say(&mut self, control_plane: impl Display, reason: impl Display, now: Instant) {
         if self.due(now) {
-            warn!(%control_plane, %reason, "no stream from the control plane; trying again for ever");
+            warn!(%control_plane, %reason, "no connection to the control plane; retrying");
         }
     }
 

@@ -362,7 +362,7 @@ impl std::str::FromStr for Local {
             .map_err(|_| format!("expected 127.0.0.1:PORT, [::1]:PORT or unix:/PATH, got {text:?}"))?;
         if !address.ip().to_canonical().is_loopback() {
             return Err(format!(
-                "expected an address of loopback or unix:/PATH, got {text}: the pages show more than others should see; \
+                "expected an address of loopback or unix:/PATH, got {text}: these pages show what others should not see; \
                  --health has those for probes and scrapes, on any address"
             ));
         }

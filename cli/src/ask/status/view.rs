@@ -112,7 +112,7 @@ impl View {
             );
         }
         if *total == 0 {
-            return format!("{object}: unknown: no proxy was heard");
+            return format!("{object}: unknown: no proxy was heard from");
         }
         let what = if self.deleted { "gone from" } else { "programmed on" };
         let mut line = format!("{object}: {what} {programmed} of {total} proxies");
@@ -125,14 +125,14 @@ impl View {
         }
         match state.as_str() {
             "programmed" | "deleted" => {}
-            "rejected" => line.push_str(": REJECTED, an older version is served, if there is one"),
+            "rejected" => line.push_str(": REJECTED; the last good version is served, if there is one"),
             "held-back" => line.push_str(": held back by a pin"),
             "unknown" if self.silent() > 0 => {
                 let (silent, all) = (self.silent(), self.replicas.len());
                 let _ = write!(line, ": unknown, {silent} of {all} control planes do not answer");
             }
             "unknown" if !self.settled => {
-                line.push_str(": unknown, others may still come back after a start")
+                line.push_str(": unknown, proxies may still reconnect after the start of the control plane")
             }
             state => {
                 let _ = write!(line, ": {}", printable(state));
@@ -153,7 +153,7 @@ impl View {
             ("refused by", &self.refused, self.refused_total),
             ("behind", &self.behind, self.behind_total),
             ("silent", &self.silent, self.silent_total),
-            ("not known of", &self.unknown, self.unknown_total),
+            ("unknown", &self.unknown, self.unknown_total),
         ] {
             if total > 0 {
                 let _ = writeln!(text, "{what} {total}:");
@@ -179,7 +179,7 @@ impl View {
 
 fn describe(text: &mut String, proxy: &Proxy) {
     let since = match (proxy.silent_seconds, proxy.behind_seconds) {
-        (Some(seconds), _) => format!(": nothing was heard for {seconds} s"),
+        (Some(seconds), _) => format!(": silent for {seconds} s"),
         (None, Some(seconds)) => format!(": has {} for {seconds:.1} s", acked(&proxy.acked)),
         (None, None) => String::new(),
     };
@@ -223,7 +223,7 @@ mod tests {
         );
         let nobody =
             inspect::StatusResponse { total: 0, programmed: 0, state: "unknown".to_owned(), ..status() };
-        assert_eq!(View::of(nobody, None).line(), "Ingress default/web: unknown: no proxy was heard");
+        assert_eq!(View::of(nobody, None).line(), "Ingress default/web: unknown: no proxy was heard from");
         assert_eq!(
             View::of(status(), Some("900")).line(),
             "Ingress default/web: resource version 900 is not here yet, the newest is 812"
@@ -254,8 +254,8 @@ mod tests {
         for part in [
             "programmed on 45 of 48 proxies",
             "refused by 1:\n  node-17 (edge-node-17-00)\n    route ingress/default/web/a.test: bad\\u{1b}[2J pattern (invalid); \
-             serves the version before\n",
-            "silent 2:\n  node-9 (edge-node-9-00): nothing was heard for 41 s\n  and 1 more\n",
+             serves the previous version\n",
+            "silent 2:\n  node-9 (edge-node-9-00): silent for 41 s\n  and 1 more\n",
         ] {
             assert!(text.contains(part), "{text}");
         }

@@ -49,8 +49,9 @@ impl Claim {
             }
             _ if said.verify => {
                 let name = &self.name;
-                let reason =
-                    format!("Ingress {name}: the Secret of proxy-ssl-secret is not there, or of no use");
+                let reason = format!(
+                    "Ingress {name}: the Secret of proxy-ssl-secret does not exist or cannot be used"
+                );
                 Some(Err(Denial { reason }))
             }
             _ => None,

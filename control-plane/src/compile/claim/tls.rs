@@ -61,8 +61,8 @@ impl ClaimedTls {
     /// What the owner should know of Secrets that do not count.
     pub fn fault(&self) -> Option<Fault> {
         let reason = format!(
-            "the {MOST} Secrets before it count, and no more of one Ingress: where this one and what follows are named, the \
-             default certificate is shown: divide them over several Ingresses"
+            "one Ingress may name {MOST} Secrets: hosts of this one and those after it get the default certificate; divide \
+             them over several Ingresses"
         );
         let entry = self.beyond?;
         Some(Fault::new(Severity::Warning, format!("spec.tls[{entry}].secretName"), reason))

@@ -30,7 +30,7 @@ impl Claims {
     pub(super) fn told_of_certificates(&self, claim: &Claim) -> Option<PartFault> {
         let other = self.forbids().filter(|other| other.name != claim.name)?;
         let reason = format!(
-            "host {}: {FORBIDDEN}: the Secret of auth-tls-secret of Ingress {} is not there, or of no use",
+            "host {}: {FORBIDDEN}: the Secret of auth-tls-secret of Ingress {} does not exist or cannot be used",
             self.host, other.name
         );
         Some(PartFault { spot: Spot::Rule, severity: Severity::Unsupported, reason })

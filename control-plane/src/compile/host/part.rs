@@ -222,7 +222,7 @@ fn custom_headers(claim: &Claim) -> Result<Option<HeaderList>, Denial> {
         Some(_) => {
             let name = &claim.name;
             let reason =
-                format!("Ingress {name}: the ConfigMap of custom-headers is not there, or of no use");
+                format!("Ingress {name}: the ConfigMap of custom-headers does not exist or cannot be used");
             Err(Denial { reason })
         }
     }

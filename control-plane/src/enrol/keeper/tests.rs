@@ -81,7 +81,14 @@ async fn who_has_no_authority_waits_for_who_has_the_one_that_others_believe() {
     let mut newcomer = keeper(dir.path());
     for now in [1, 40, 75] {
         assert!(matches!(newcomer.look(at(now)).await, Err(KeepError::Lost)), "{now}");
-        assert!(newcomer.current().borrow().as_ref().unwrap_err().contains("their record is gone"));
+        assert!(
+            newcomer
+                .current()
+                .borrow()
+                .as_ref()
+                .unwrap_err()
+                .contains("the record of the authority is missing")
+        );
         assert!(!file.exists());
     }
     one.look(at(75)).await.unwrap();

@@ -88,9 +88,13 @@ fn folder() -> World {
 fn a_class_that_does_not_exist_is_said_and_one_of_somebody_else_is_not() {
     let annotation = "metadata.annotations[kubernetes.io/ingress.class]";
     let table = [
-        (Some("nignx"), None, Some(("spec.ingressClassName", "names class nignx, no such IngressClass"))),
+        (
+            Some("nignx"),
+            None,
+            Some(("spec.ingressClassName", "names class nignx, but there is no such IngressClass")),
+        ),
         (Some("nignx"), Some("nginx"), Some(("spec.ingressClassName", "names class nignx"))),
-        (None, Some("nignx"), Some((annotation, "names class nignx, no such IngressClass"))),
+        (None, Some("nignx"), Some((annotation, "names class nignx, but there is no such IngressClass"))),
         (None, Some("ours-too"), Some((annotation, "name class ours-too in spec.ingressClassName"))),
         (None, None, Some(("spec.ingressClassName", "no IngressClass is the default"))),
         (Some(""), Some(""), Some(("spec.ingressClassName", "no IngressClass is the default"))),
@@ -139,7 +143,7 @@ fn classes_that_may_not_be_read_are_none_that_do_not_exist() {
         assert_eq!(world.index.undecided(), undecided, "{field:?} {annotation:?}");
     }
     world.apply(web(Some("nginx"), None));
-    let forbidden = "names class nginx, and IngressClasses may not be read (forbidden)";
+    let forbidden = "names class nginx, but the control plane is forbidden to read IngressClasses";
     assert!(said(&world)[0].1.starts_with(forbidden), "{:?}", said(&world));
     assert!(world.routes().is_empty());
 
@@ -154,7 +158,7 @@ fn classes_that_may_not_be_read_are_none_that_do_not_exist() {
 #[test]
 fn where_classes_are_ignored_the_field_counts_for_nothing() {
     let [nginx, other] = ["nginx", "other"].map(Some);
-    let nothing = "names class nginx, which counts for nothing, as --ignore-ingress-classes is on";
+    let nothing = "names class nginx, which is ignored because --ignore-ingress-classes is on";
     let none = "names no class, and --ignore-ingress-classes is on";
     for (field, annotation, without_class, is_ours, problem) in [
         (None, nginx, false, true, None),
@@ -199,7 +203,7 @@ fn a_class_that_cannot_be_read_is_none_that_does_not_exist() {
     world.events([applied(service("echo")), applied(web(Some("nginx"), None))]);
     let object = ObjectRef { kind: ObjectKind::IngressClass, name: ObjectName::new("", "nginx") };
     world.events([broken(object, "spec.controller", "expected text, got a number")]);
-    let unreadable = "names class nginx, and that IngressClass cannot be read (spec.controller: expected text, got a number)";
+    let unreadable = "names class nginx, but that IngressClass cannot be read (spec.controller: expected text, got a number)";
     assert!(said(&world)[0].1.starts_with(unreadable), "{:?}", said(&world));
     world.apply(class("nginx", "k8s.io/ingress-nginx"));
     assert_eq!((world.routes().len(), said(&world).len()), (1, 0));
@@ -276,7 +280,11 @@ fn a_folder_obeys_the_default_class() {
     let mut cluster = World::default();
     cluster.events([applied(default_class("web", "k8s.io/ingress-nginx")), applied(web(None, None))]);
     assert_eq!(cluster.routes().len(), 0, "there the API server gives classes");
-    assert!(said(&cluster)[0].1.contains("older than IngressClass web"), "{:?}", said(&cluster));
+    assert!(
+        said(&cluster)[0].1.contains("before IngressClass web became the default"),
+        "{:?}",
+        said(&cluster)
+    );
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn a_configmap_that_comes_to_too_much_is_of_no_use() {
         world.apply(of(bytes));
         assert_eq!((is_served(&world, "many-7"), is_served(&world, "few-7")), (many, few), "{bytes}");
         for (name, is_fine) in [("many", many), ("few", few)] {
-            let told = world.reasons(name).iter().any(|it| it.contains("its entries come to"));
+            let told = world.reasons(name).iter().any(|it| it.contains("its entries take"));
             assert_eq!(told, !is_fine, "{name}, {bytes}: {:?}", world.reasons(name));
         }
     }

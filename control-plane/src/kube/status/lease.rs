@@ -49,7 +49,7 @@ pub(in crate::kube) async fn run(
             }
             Err(error) => {
                 if let Some(before) = warning.now(clock::now()) {
-                    warn!(lease = %lease.name, before, "nobody knows who writes the status of Ingresses: {error}");
+                    warn!(lease = %lease.name, before, "cannot find out which replica writes the status of Ingresses: {error}");
                 }
             }
         }
@@ -61,7 +61,7 @@ pub(in crate::kube) async fn run(
         tokio::select! {
             done = &mut leaving => {
                 if hold.send_replace(None).is_some() && let Err(error) = lease.release(&election).await {
-                    info!(lease = %lease.name, "it is not given back, and ends by itself: {error}");
+                    info!(lease = %lease.name, "the Lease could not be released; it will expire: {error}");
                 }
                 if let Ok(done) = done {
                     let _ = done.send(());

@@ -54,7 +54,7 @@ pub(super) fn words(error: &serde_saphyr::Error) -> String {
         Error::DuplicateMappingKey { .. } => "got a key twice in one mapping",
         Error::Eof { .. } => "and it ends too early",
         Error::UnknownAnchor { .. } => {
-            "got an alias (`*name`) of an anchor that is not there: text that begins with `*` needs quotes"
+            "got an alias (`*name`) of an anchor that does not exist: quote text that begins with `*`"
         }
         Error::AliasReplayLimitExceeded { .. }
         | Error::AliasExpansionLimitExceeded { .. }
@@ -63,8 +63,8 @@ pub(super) fn words(error: &serde_saphyr::Error) -> String {
         | Error::AliasError { .. } => "got more aliases (`*name`) than a document of its length may have",
         Error::Budget { .. } => "got more values or aliases (`*name`) than a document may have",
         Error::InvalidUtf8Input => "got text that is not UTF-8",
-        Error::MergeValueNotMapOrSeqOfMaps { .. } => "got a merge (`<<`) of what is no mapping",
-        _ => "got what is none: an indentation, a quote or a bracket does not fit",
+        Error::MergeValueNotMapOrSeqOfMaps { .. } => "got a merge (`<<`) of something that is not a mapping",
+        _ => "got something else: check indentation, quotes and brackets",
     };
     told.to_owned()
 }

@@ -18,7 +18,7 @@ impl Reader {
                 self.are_decisions_lost = false;
                 for event in &events {
                     if let Some(object) = event.object() {
-                        tracing::info!("the decision on record about {object} is another one");
+                        tracing::info!("the stored hold of {object} was changed by somebody else");
                     }
                 }
                 // Holds first: an object that is rejected has its last good version at hand.
@@ -27,7 +27,9 @@ impl Reader {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.are_decisions_lost, true) {
-                    tracing::error!("decisions cannot be read, those of before are in force: {error}");
+                    tracing::error!(
+                        "the stored decisions cannot be read; the last known ones stay in force: {error}"
+                    );
                 }
                 Ok(())
             }
@@ -73,7 +75,7 @@ impl Reader {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.is_pin_lost, true) {
-                    tracing::error!("the pin cannot be read, what was decided before is in force: {error}");
+                    tracing::error!("the pin cannot be read; the last known one stays in force: {error}");
                 }
                 Ok(())
             }

@@ -144,7 +144,7 @@ impl Session {
             )));
         }
         if let Some(expected) = base.filter(|base| *base != actual) {
-            error!(lane = lane.as_str(), %expected, %actual, "what differs was found out of something else; it is not applied");
+            error!(lane = lane.as_str(), %expected, %actual, "the difference was computed from another state; not applied");
             stray = true;
         }
         if base.is_some() && from != Seq::default() {
@@ -209,7 +209,7 @@ impl Session {
         };
         let actual = H::leads_to(&candidate);
         if expected != actual {
-            error!(lane = lane.as_str(), %expected, %actual, "a batch does not lead where it says; it is not applied");
+            error!(lane = lane.as_str(), %expected, %actual, "a batch does not lead to the root that it announces; not applied");
             if replaces {
                 // There is nothing more that could be sent.
                 return Err(Close::Diverged { lane, expected, actual });
