@@ -14,7 +14,7 @@ use shared::{duration, socket};
 
 pub(crate) use status::StatusArgs;
 
-/// Firth, an ingress for Kubernetes: run it from a folder, or ask a control plane what it and its proxies do
+/// Firth, an ingress for Kubernetes: run it on a folder of manifests, or query a control plane
 #[derive(Debug, Parser)]
 #[command(name = "firth", version, after_help = texts::ALL, max_term_width = 100)]
 pub(crate) struct Args {
@@ -29,10 +29,10 @@ pub(crate) enum Command {
     /// Run both planes in one process from a folder of manifests, with no cluster
     #[command(after_help = texts::UP)]
     Up(UpArgs),
-    /// A token with which one proxy joins a control plane outside Kubernetes, once
+    /// Create a one-time token with which a proxy joins a control plane outside Kubernetes
     #[command(after_help = texts::TOKEN)]
     Token(TokenArgs),
-    /// Get a certificate to ask a control plane with, for firth and for grpcurl
+    /// Log in to a control plane: get a client certificate for firth and grpcurl
     #[command(after_help = texts::LOGIN)]
     Login(LoginArgs),
     /// A question to a control plane.
@@ -43,30 +43,30 @@ pub(crate) enum Command {
 /// What can be asked, and decided.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Question {
-    /// The proxies, and which version each one has acknowledged
+    /// List the proxies, and the version that each has acknowledged
     Proxies(AskArgs),
-    /// On how many proxies an Ingress, a Service or a Secret is, and why not on the others
+    /// Show how many proxies serve the newest version of an Ingress, a Service or a Secret, and why the others do not
     #[command(after_help = texts::STATUS)]
     Status(StatusArgs),
-    /// The resources that the configuration consists of
+    /// List the resources of the configuration
     Resources(ResourcesArgs),
-    /// One resource with its body; private keys are never shown
+    /// Show one resource with its body; private keys are never shown
     Get(GetArgs),
-    /// Versions of the configuration, the newest first, with what caused them
+    /// List the versions of the configuration, newest first, with the cause of each
     History(HistoryArgs),
-    /// What differs between two versions: host, path, annotation, before and after
+    /// Show what differs between two versions: host, path, annotation, before and after
     Diff(DiffArgs),
-    /// What is wrong with objects: rejected, not supported, overridden by another
+    /// List what is wrong with objects: rejected, not supported, overridden by another object
     Problems(AskArgs),
-    /// Keep the configuration at a version, on all replicas; endpoints and certificates go on changing
+    /// Pin the configuration to a version, on all replicas; endpoints and certificates keep changing
     #[command(after_help = texts::PIN)]
     Pin(PinArgs),
-    /// Go back to a version of the history, and keep the configuration there
+    /// Go back to an earlier version, and pin the configuration to it
     #[command(after_help = texts::PIN)]
     Rollback(RollbackArgs),
-    /// End the pin: what was compiled meanwhile is released in one step (`firth diff` shows it before)
+    /// Remove the pin and release all changes that it held back, in one step (`firth diff` shows them)
     Unpin(AskArgs),
-    /// The authority that the planes know each other by: its roots, and how far a rotation is
+    /// Show the certificate authority between the planes, or rotate it
     #[command(after_help = texts::AUTHORITY)]
     Authority(AuthorityArgs),
 }
@@ -87,7 +87,7 @@ pub(crate) struct AskArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct AuthorityArgs {
-    /// What to do
+    /// Show the authority, or begin a rotation
     #[arg(value_name = "ACTION", default_value = "show")]
     pub(crate) action: AuthorityAction,
     #[command(flatten)]
@@ -108,13 +108,13 @@ pub(crate) struct TokenArgs {
     /// The folder of the control plane's authority: its --ca-dir, or `authority` in its --state-dir
     #[arg(long, env = "FIRTH_CA_DIR", value_name = "DIR")]
     pub(crate) ca_dir: PathBuf,
-    /// What whoever joins with it may do: proxy, reader or operator
+    /// Role of whoever joins with the token: proxy, reader or operator
     #[arg(long, env = "FIRTH_ROLE", default_value = "proxy", value_name = "ROLE", value_parser = ["proxy", "reader", "operator"])]
     pub(crate) role: String,
-    /// The fleet that is joined
+    /// Name of the fleet to join
     #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME")]
     pub(crate) group: String,
-    /// Minutes that the token is good for
+    /// Lifetime of the token, in minutes
     #[arg(long, env = "FIRTH_MINUTES", default_value_t = 60, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=10_080))]
     pub(crate) minutes: u64,
     /// How the token is printed: text for people, json for programs
@@ -127,19 +127,19 @@ pub(crate) struct LoginArgs {
     /// Address of the control plane
     #[arg(long, env = "FIRTH_SERVER", default_value = "https://127.0.0.1:15010", value_name = "URL")]
     pub(crate) server: String,
-    /// Kubeconfig that says who you are; without it what kubectl would take
+    /// Kubeconfig to authenticate with. Default: the one that kubectl would use
     #[arg(long, env = "FIRTH_KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Namespace that Firth is installed in
     #[arg(long, env = "FIRTH_NAMESPACE", default_value = "firth", value_name = "NS")]
     pub(crate) namespace: String,
-    /// Service account that stands for a role: the chart makes RELEASE-reader and RELEASE-operator
+    /// Service account whose role you want: the chart creates RELEASE-reader and RELEASE-operator
     #[arg(long, env = "FIRTH_LOGIN_ACCOUNT", default_value = "firth-reader", value_name = "NAME")]
     pub(crate) account: String,
     /// ConfigMap with the certificates of the control plane's authority: its --ca-secret
     #[arg(long, env = "FIRTH_CA_SECRET", default_value = "firth-ca", value_name = "NAME")]
     pub(crate) ca_secret: String,
-    /// In place of a cluster: the folder of the control plane's authority
+    /// Outside a cluster: the folder of the control plane's authority
     #[arg(long, env = "FIRTH_CA_DIR", value_name = "DIR", conflicts_with = "kubeconfig")]
     pub(crate) ca_dir: Option<PathBuf>,
     /// With --ca-dir: reader or operator
@@ -194,7 +194,7 @@ pub(crate) struct GetArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct HistoryArgs {
-    /// At most this many; 0 for all there are
+    /// Show at most this many; 0: all
     #[arg(long, env = "FIRTH_LIMIT", default_value_t = 20, value_name = "COUNT")]
     pub(crate) limit: u32,
     #[command(flatten)]
@@ -203,10 +203,10 @@ pub(crate) struct HistoryArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DiffArgs {
-    /// The version before: 6 of its hex digits or more; without it the one before TO
+    /// The older version: at least 6 of its hex digits. Default: the one before TO
     #[arg(value_name = "FROM")]
     pub(crate) from: Option<String>,
-    /// The version after; without it the newest
+    /// The newer version. Default: the newest
     #[arg(value_name = "TO")]
     pub(crate) to: Option<String>,
     #[command(flatten)]
@@ -215,7 +215,7 @@ pub(crate) struct DiffArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct PinArgs {
-    /// The version: 6 of its hex digits or more; without it the one that is offered
+    /// The version: at least 6 of its hex digits. Default: the one that is offered now
     #[arg(value_name = "VERSION")]
     pub(crate) version: Option<String>,
     #[command(flatten)]
@@ -234,13 +234,13 @@ pub(crate) struct RollbackArgs {
 /// How long, and why.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DecisionArgs {
-    /// How long it holds: 90s, 15m, 24h, 7d
+    /// How long the pin lasts: 90s, 15m, 24h, 7d
     #[arg(long = "for", env = "FIRTH_FOR", value_name = "SPAN", default_value = "24h", value_parser = lasts)]
     pub(crate) lasts: Duration,
-    /// Why, for whoever finds it; at most 200 characters
+    /// Reason, shown to others; at most 200 characters
     #[arg(long, env = "FIRTH_NOTE", value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) note: String,
-    /// Take the place of another version that is pinned
+    /// Replace an existing pin
     #[arg(
         long, env = "FIRTH_REPLACE", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
@@ -264,22 +264,22 @@ pub(crate) struct UpArgs {
     /// Where the control plane listens, for the proxy, `firth` and grpcurl; loopback only
     #[arg(long, env = "FIRTH_LISTEN", default_value = "127.0.0.1:15010", value_name = "ADDR", value_parser = socket::parse)]
     pub(crate) listen: SocketAddr,
-    /// Play nothing: Services without EndpointSlices answer 503, and so do endpoints that are marked as demos
+    /// Start no demo backends: Services without EndpointSlices answer 503, and so do endpoints marked as demos
     #[arg(
         long, env = "FIRTH_NO_DEMO", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub(crate) no_demo: bool,
-    /// The class that counts as ours where the folder has no IngressClass, and the annotation's value that does
+    /// Serve Ingresses of this class if the folder has no IngressClass, and those whose annotation kubernetes.io/ingress.class has this value
     #[arg(long, env = "FIRTH_INGRESS_CLASS", default_value = "nginx", value_name = "NAME")]
     pub(crate) ingress_class: String,
-    /// Serve Ingresses that name no class, too, where no IngressClass is the default
+    /// Also serve Ingresses that name no class, unless an IngressClass is the default
     #[arg(
         long, env = "FIRTH_WATCH_INGRESS_WITHOUT_CLASS", value_name = "BOOL",
         num_args = 0..=1, default_value = "true", default_missing_value = "true"
     )]
     pub(crate) watch_ingress_without_class: bool,
-    /// Networks where `auth-url` and `mirror-target` may lead although they are the machine's own, of its link, of a metadata service, or nobody's: here loopback, where people run what they try; a proxy by itself allows none
+    /// Networks where `auth-url` and `mirror-target` may point even though the address is loopback, link-local, unassigned or of a metadata service. `firth up` allows loopback; firth-data-plane allows none by default
     #[arg(
         long,
         env = "FIRTH_AUTH_NETWORKS",
@@ -291,13 +291,13 @@ pub(crate) struct UpArgs {
     /// Access log: stdout, off or a file
     #[arg(long, env = "FIRTH_ACCESS_LOG", default_value = "off", value_name = "WHERE")]
     pub(crate) access_log: String,
-    /// Folder for what outlives the process; without it the authority between the planes does, below ~/.local/state/firth where that can be written
+    /// Folder for all state that outlives the process. Default: only the authority between the planes is kept, in ~/.local/state/firth
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// What is logged: error, warn, info, debug, trace, or targets such as `warn,data_plane=debug`
+    /// Log filter: error, warn, info, debug, trace, or with targets, such as `warn,data_plane=debug`
     #[arg(long, env = "FIRTH_LOG", default_value = "error", value_name = "FILTER")]
     pub(crate) log: String,
-    /// How log lines look
+    /// Format of log lines
     #[arg(long, env = "FIRTH_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub(crate) log_format: LogFormat,
 }

@@ -9,8 +9,8 @@ use control_plane::args::original::{FLAGS, Here};
 const HEAD: &str = "\
 # Flags
 
-Made from the programs' own definitions; a test says when it is out of date, and `UPDATE_DOCS=1 cargo test -p firth flags_page`
-writes it anew. `--flag value` and `--flag=value` are the same; what is written out wins over the environment variable.
+Generated from the programs' own definitions: `UPDATE_DOCS=1 cargo test -p firth flags_page` writes it, and a test fails if it is out of
+date. `--flag value` and `--flag=value` are the same; a flag on the command line wins over its environment variable.
 ";
 
 fn page() -> String {
@@ -28,8 +28,8 @@ fn page() -> String {
 /// What each flag of ingress-nginx is here.
 fn original(page: &mut String) {
     page.push_str(
-        "\n## Flags of ingress-nginx\n\n`firth-control-plane` takes the command line of ingress-nginx' controller. What means nothing here is left out, and \
-         the log says so; what asks for something that is not to be had ends the start with a sentence.\n\n| flag | here |\n|---|---|\n",
+        "\n## Flags of ingress-nginx\n\n`firth-control-plane` takes the command line of ingress-nginx' controller. Flags without a meaning here are dropped with a \
+         line in the log; a flag that asks for something unsupported ends the start with a reason.\n\n| flag | here |\n|---|---|\n",
     );
     for flag in FLAGS {
         let here = match flag.here {

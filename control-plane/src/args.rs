@@ -27,107 +27,107 @@ pub use status::StatusArgs;
 /// and not for a flag that may be absent.
 pub type OrNone<T> = Option<T>;
 
-/// Watches a cluster or a folder of manifests and streams what it says to proxies
+/// Watch a cluster or a folder of manifests, and stream the resulting configuration to proxies
 #[derive(Clone, Debug, Parser)]
 #[command(name = "firth-control-plane", version, max_term_width = 110)]
 pub struct Args {
     /// Folder of manifests (*.yaml, *.yml, *.json) to serve instead of a cluster
     #[arg(long, env = "FIRTH_MANIFESTS", value_name = "DIR", conflicts_with = "kubeconfig")]
     pub manifests: Option<PathBuf>,
-    /// Kubeconfig of the cluster; without it and without --manifests: the cluster this pod runs in
+    /// Kubeconfig of the cluster. Without it and without --manifests: the cluster that this pod runs in
     #[arg(long, env = "FIRTH_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Address for proxies, grpcurl and the CLI; port 0 takes a free one
     #[arg(long, env = "FIRTH_LISTEN", default_value = "127.0.0.1:15010", value_name = "ADDR", value_parser = socket::parse)]
     pub listen: SocketAddr,
-    /// Speak plaintext and ask nobody who it is: whoever reaches the address may do everything. On loopback only
+    /// Use plaintext, without authentication: anyone who can reach the address may do everything. Only for loopback
     #[arg(
         long, env = "FIRTH_INSECURE", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub insecure: bool,
-    /// Private folder of the authority that the planes know each other by, and of join tokens; without it `authority` in --state-dir, else the authority ends with the process
+    /// Private folder for the certificate authority of the planes, and for join tokens. Default: `authority` in --state-dir; without that, the authority is lost when the process ends
     #[arg(long, env = "FIRTH_CA_DIR", value_name = "DIR")]
     pub ca_dir: Option<PathBuf>,
-    /// In a cluster: Secret, and ConfigMap for its public part, of that authority, in the namespace of the pod; made when missing
+    /// In a cluster: name of the Secret (and, for the public part, the ConfigMap) that stores that authority, in the namespace of this pod; created if missing
     #[arg(long, env = "FIRTH_CA_SECRET", value_name = "NAME", default_value = "firth-ca")]
     pub ca_secret: String,
-    /// Secret with the keys of session tickets, in the namespace of the pod; made when `ssl-session-tickets` asks for them and it is missing
+    /// Secret with the TLS session ticket keys, in the namespace of this pod; created if missing when `ssl-session-tickets` is on
     #[arg(long, env = "FIRTH_TICKET_KEYS_SECRET", value_name = "NAME", default_value = "firth-ticket-keys")]
     pub ticket_keys_secret: String,
-    /// In a cluster: a service account, and what holders of its tokens (for the audience firth.dev) may do: proxy, reader or operator; several with commas
+    /// In a cluster: the role (proxy, reader or operator) that tokens of a service account for the audience firth.dev grant; separate several with commas
     #[arg(long, env = "FIRTH_ACCOUNT", value_name = "ROLE=NS/NAME", value_delimiter = ',', value_parser = account)]
     pub account: Vec<(Role, ObjectName)>,
-    /// How long certificates between the planes live, such as 24h; they are renewed at half of it
+    /// Lifetime of the certificates between the planes, such as 24h; they are renewed after half of it
     #[arg(long, env = "FIRTH_CERTIFICATE_LIFE", value_name = "TIME", default_value = "24h", value_parser = life)]
     pub certificate_life: Duration,
-    /// Where the other replicas are, such as firth-control-plane-peers.firth.svc:15010: what is said of proxies is said of those of all replicas. All addresses of a name count, this process' own do not; several with commas
+    /// Addresses of the other replicas, such as firth-control-plane-peers.firth.svc:15010, so that answers cover the proxies of all replicas. All addresses of a name are used, except this replica itself; separate several with commas
     #[arg(long, env = "FIRTH_PEERS", value_name = "HOST:PORT", value_delimiter = ',', value_parser = peer)]
     pub peers: Vec<String>,
-    /// After a start, how long proxies may take to come back; nobody is told that all of them have something until then
+    /// How long after a start proxies may take to reconnect; until then no change is reported as live on all proxies
     #[arg(long, env = "FIRTH_SETTLE", value_name = "SPAN", default_value = "15s", value_parser = settle)]
     pub settle: Duration,
-    /// Address for /metrics, /healthz, /readyz and /livez; none without it
+    /// Address for /metrics, /healthz, /readyz and /livez. Default: none
     #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR", value_parser = socket::parse)]
     pub admin: Option<SocketAddr>,
-    /// Connections of proxies and tools at once; without it as many as memory allows, 4096 at most
+    /// Limit of simultaneous connections of proxies and tools. Default: as many as memory allows, at most 4096
     #[arg(long, env = "FIRTH_MAX_CONNECTIONS", value_name = "N")]
     pub max_connections: Option<NonZeroUsize>,
-    /// Connections, and streams, of one address at once; loopback is not counted
+    /// Limit of simultaneous connections, and of streams, per client address; loopback is exempt
     #[arg(long, env = "FIRTH_MAX_CONNECTIONS_PER_PEER", value_name = "N", default_value = "256")]
     pub max_connections_per_peer: NonZeroUsize,
-    /// Memory that budgets are made for, such as 1Gi; without it what the control group allows, else what the machine has
+    /// Memory that the internal budgets are sized for, such as 1Gi. Default: the limit of the cgroup, else the memory of the machine
     #[arg(long, env = "FIRTH_MEMORY", value_name = "BYTES", value_parser = parse_memory)]
     pub memory: Option<u64>,
-    /// The fleet that is served; proxies of other groups are turned away
+    /// Name of the fleet of proxies that this control plane serves; proxies of other groups are rejected
     #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME")]
     pub group: String,
-    /// Secret with the certificate for host names that have none; without it each proxy makes its own
+    /// Secret with the certificate for hosts that have none. Default: each proxy generates its own
     #[arg(
         long, env = "FIRTH_DEFAULT_SSL_CERTIFICATE", value_name = "NS/NAME",
         default_value = "", hide_default_value = true, value_parser = object_or_none
     )]
     pub default_ssl_certificate: OrNone<ObjectName>,
-    /// Service whose first port answers requests that no Ingress takes; without it, and without endpoints: 404
+    /// Service whose first port answers requests that match no Ingress. Without it, or if it has no endpoints: 404
     #[arg(
         long, env = "FIRTH_DEFAULT_BACKEND_SERVICE", value_name = "NS/NAME",
         default_value = "", hide_default_value = true, value_parser = object_or_none
     )]
     pub default_backend_service: OrNone<ObjectName>,
-    /// Write no Events in the cluster about objects that are rejected, or that proxies refuse
+    /// Do not write Events about objects that are rejected or that proxies refuse
     #[arg(
         long, env = "FIRTH_DISABLE_SYNC_EVENTS", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub disable_sync_events: bool,
-    /// Leave out Ingresses that have a spec.defaultBackend
+    /// Ignore Ingresses that have a spec.defaultBackend
     #[arg(
         long, env = "FIRTH_DISABLE_CATCH_ALL", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub disable_catch_all: bool,
-    /// Do not follow Services of type ExternalName: they answer 503
+    /// Do not resolve Services of type ExternalName; they answer 503
     #[arg(
         long, env = "FIRTH_DISABLE_SVC_EXTERNAL_NAME", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub disable_svc_external_name: bool,
-    /// What the names of annotations begin with, before a slash; those that begin otherwise mean nothing
+    /// Prefix of annotation names, without the slash; annotations with other prefixes are ignored
     #[arg(
         long, env = "FIRTH_ANNOTATIONS_PREFIX", value_name = "NAME",
         default_value = "nginx.ingress.kubernetes.io", value_parser = prefix
     )]
     pub annotations_prefix: String,
-    /// Pass TLS connections on to the backend, as they are, for hosts whose Ingress has the annotation ssl-passthrough
+    /// Pass TLS connections through to the backend for hosts whose Ingress has the annotation ssl-passthrough
     #[arg(
         long, env = "FIRTH_ENABLE_SSL_PASSTHROUGH", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub enable_ssl_passthrough: bool,
-    /// Value of the annotation kubernetes.io/ingress.class that makes an Ingress ours
+    /// Serve Ingresses whose annotation kubernetes.io/ingress.class has this value
     #[arg(long, env = "FIRTH_INGRESS_CLASS", default_value = "nginx", value_name = "NAME")]
     pub ingress_class: String,
-    /// Serve Ingresses of the IngressClass of that name, too, whatever its controller
+    /// Also serve Ingresses of the IngressClass named by --ingress-class, whatever its controller is
     #[arg(
         long, env = "FIRTH_INGRESS_CLASS_BY_NAME", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
@@ -139,82 +139,82 @@ pub struct Args {
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub ignore_ingress_classes: bool,
-    /// Controller of the IngressClasses that make an Ingress ours
+    /// Serve Ingresses of the IngressClasses with this controller
     #[arg(long, env = "FIRTH_CONTROLLER_CLASS", default_value = "k8s.io/ingress-nginx", value_name = "NAME")]
     pub controller_class: String,
-    /// Path at which proxies answer health checks on their public ports, for hosts that no Ingress has
+    /// Path at which proxies answer health checks on their public ports, for hosts that no Ingress declares
     #[arg(
         long, env = "FIRTH_HEALTH_CHECK_PATH", value_name = "PATH",
         default_value = "/healthz", value_parser = path
     )]
     pub health_check_path: String,
-    /// Serve Ingresses that name no class at all, too
+    /// Also serve Ingresses that name no class
     #[arg(
         long, env = "FIRTH_WATCH_INGRESS_WITHOUT_CLASS", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub watch_ingress_without_class: bool,
-    /// The only namespace that is watched; all without it. What an annotation names of another one counts as absent
+    /// Watch only this namespace. Objects of other namespaces that an annotation refers to count as absent. Default: all namespaces
     #[arg(
         long, env = "FIRTH_WATCH_NAMESPACE", value_name = "NS",
         default_value = "", hide_default_value = true, value_parser = text_or_none
     )]
     pub watch_namespace: OrNone<String>,
-    /// Serve Ingresses of those namespaces alone that have these labels, such as `team=a,tier in (web, edge)`; not together with --watch-namespace
+    /// Serve only Ingresses in namespaces with these labels, such as `team=a,tier in (web, edge)`. Cannot be combined with --watch-namespace
     #[arg(
         long, env = "FIRTH_WATCH_NAMESPACE_SELECTOR", value_name = "SELECTOR",
         default_value = "", hide_default_value = true, value_parser = selector_or_none
     )]
     pub watch_namespace_selector: OrNone<Selector>,
-    /// ConfigMap with the fleet's settings, as ingress-nginx reads it
+    /// ConfigMap with global settings, with the keys of ingress-nginx
     #[arg(
         long, env = "FIRTH_CONFIGMAP", value_name = "NS/NAME",
         default_value = "ingress-nginx/ingress-nginx-controller", value_parser = object
     )]
     pub configmap: ObjectName,
-    /// ConfigMap with TCP services: a port, and `NAMESPACE/SERVICE:PORT[:PROXY][:PROXY]` that it leads to
+    /// ConfigMap with TCP services: each key is a port, each value `NAMESPACE/SERVICE:PORT[:PROXY][:PROXY]`
     #[arg(
         long, env = "FIRTH_TCP_SERVICES_CONFIGMAP", value_name = "NS/NAME",
         default_value = "ingress-nginx/tcp-services", value_parser = object
     )]
     pub tcp_services_configmap: ObjectName,
-    /// ConfigMap with UDP services: a port, and NAMESPACE/SERVICE:PORT that it leads to
+    /// ConfigMap with UDP services: each key is a port, each value NAMESPACE/SERVICE:PORT
     #[arg(
         long, env = "FIRTH_UDP_SERVICES_CONFIGMAP", value_name = "NS/NAME",
         default_value = "ingress-nginx/udp-services", value_parser = object
     )]
     pub udp_services_configmap: ObjectName,
-    /// Address where API servers ask, over HTTPS, whether an Ingress may be applied; nobody is asked without it
+    /// Address of the validating webhook (HTTPS), which API servers call before they accept an Ingress. Default: no webhook
     #[arg(
         long, env = "FIRTH_VALIDATING_WEBHOOK", value_name = "ADDR",
         default_value = "", hide_default_value = true, value_parser = address_or_none
     )]
     pub validating_webhook: OrNone<SocketAddr>,
-    /// File with the certificate that they are shown there, PEM; read again when it changes
+    /// Certificate of the webhook, a PEM file; reloaded when it changes
     #[arg(long, env = "FIRTH_VALIDATING_WEBHOOK_CERTIFICATE", value_name = "FILE")]
     pub validating_webhook_certificate: Option<PathBuf>,
-    /// File with its key, PEM; read again when it changes
+    /// Private key of the webhook, a PEM file; reloaded when it changes
     #[arg(long, env = "FIRTH_VALIDATING_WEBHOOK_KEY", value_name = "FILE")]
     pub validating_webhook_key: Option<PathBuf>,
-    /// In place of both: ValidatingWebhookConfiguration of the webhook, and Service of that name in the namespace of this pod. The certificate is of
-    /// the authority between the planes, and the caBundle of the configuration is kept as its roots
+    /// Instead of both: name of the ValidatingWebhookConfiguration, and of the Service in the namespace of this pod. The webhook then uses a
+    /// certificate of the planes' own authority, and keeps the caBundle of the configuration up to date
     #[arg(
         long, env = "FIRTH_VALIDATING_WEBHOOK_CONFIGURATION", value_name = "NAME",
         default_value = "", hide_default_value = true, value_parser = label_or_none
     )]
     pub validating_webhook_configuration: OrNone<String>,
-    /// Folder of this process alone for decisions about manifests and for the history; both end with it where there is none
+    /// Folder, used by this process alone, for the history and for pins and holds of a manifests folder. Default: they are lost when the process ends
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Versions of the configuration that are remembered at most; the newest and the one before it always are
+    /// Limit of the configuration versions kept in the history; the newest two are always kept
     #[arg(long, env = "FIRTH_HISTORY_COUNT", value_name = "N", default_value = "1000")]
     pub history_count: usize,
-    /// Memory for remembered versions, such as 64Mi; each counts what it changed
+    /// Limit of the memory for the history, such as 64Mi; a version counts what it changed
     #[arg(
         long, env = "FIRTH_HISTORY_BYTES", value_name = "BYTES", default_value = "64Mi", value_parser = parse_bytes
     )]
     pub history_bytes: u64,
-    /// How long a version is remembered after another one took its place: 90s, 15m, 24h, 7d
+    /// How long a version is kept after a newer one replaced it: 90s, 15m, 24h, 7d
     #[arg(
         long, env = "FIRTH_HISTORY_AGE", value_name = "SPAN", default_value = "7d", value_parser = duration::parse
     )]

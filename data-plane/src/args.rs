@@ -18,26 +18,26 @@ use shared::tls::join::{JoinToken, NoToken};
 
 use crate::access_log::Target;
 
-/// Serves traffic as the control plane says; keeps serving when it is gone
+/// Serve traffic with the configuration of a control plane, and keep serving when it is down
 #[derive(Clone, Debug, Parser)]
 #[command(name = "firth-data-plane", version, max_term_width = 110)]
 pub struct Args {
-    /// URL of the control plane, such as https://firth-control-plane:15010; may be given several times; all addresses of all of them are replicas, tried again for ever while none is there
+    /// URL of the control plane, such as https://firth-control-plane:15010; may be given several times. Every address of every URL counts as a replica; they are retried forever
     #[arg(long, env = "FIRTH_CONTROL_PLANE", value_name = "URL", value_delimiter = ',', required = true)]
     pub control_plane: Vec<String>,
-    /// Allow a URL that begins with http://: a connection that is not encrypted, to a control plane with --insecure
+    /// Allow an http:// URL, that is an unencrypted connection to a control plane with --insecure
     #[arg(
         long, env = "FIRTH_INSECURE", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub insecure: bool,
-    /// One-time token that `firth token` printed, to join a control plane outside Kubernetes; with --state-dir it is needed once
+    /// One-time token from `firth token`, to join a control plane outside Kubernetes; with --state-dir it is needed only once
     #[arg(long, env = "FIRTH_JOIN", value_name = "TOKEN", hide_env_values = true, value_parser = OneToken)]
     pub join: Option<JoinToken>,
-    /// In a cluster: file with a token of this pod's service account for the audience firth.dev, in place of --join
+    /// In a cluster, instead of --join: file with a token of this pod's service account for the audience firth.dev
     #[arg(long, env = "FIRTH_TOKEN_FILE", value_name = "FILE", requires = "ca", conflicts_with = "join")]
     pub token_file: Option<PathBuf>,
-    /// File with the certificates of the control plane's authority, PEM: whom the token is shown to
+    /// PEM file with the certificates of the control plane's authority: the token is sent only to a server that they vouch for
     #[arg(long, env = "FIRTH_CA", value_name = "FILE", requires = "token_file")]
     pub ca: Option<PathBuf>,
     /// Address for plain HTTP; may be given several times; port 0 takes a free one
@@ -46,83 +46,83 @@ pub struct Args {
     /// Address for HTTPS; may be given several times; port 0 takes a free one
     #[arg(long, env = "FIRTH_HTTPS", value_name = "ADDR", value_delimiter = ',', value_parser = socket::parse)]
     pub https: Vec<SocketAddr>,
-    /// IP address at which the ports of TCP and UDP services are opened; without it all of the machine's
+    /// IP address on which the ports of TCP and UDP services are opened. Default: all addresses
     #[arg(long, env = "FIRTH_STREAM_ADDRESS", value_name = "IP")]
     pub stream_address: Option<IpAddr>,
-    /// Port by which clients reach plain HTTP; redirects name it where it is not 80
+    /// Port on which clients reach plain HTTP; redirects include it unless it is 80
     #[arg(
         long, env = "FIRTH_PUBLIC_HTTP_PORT", value_name = "PORT", default_value = "80",
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     pub public_http_port: u16,
-    /// Port by which clients reach HTTPS; redirects name it where it is not 443
+    /// Port on which clients reach HTTPS; redirects include it unless it is 443
     #[arg(
         long, env = "FIRTH_PUBLIC_HTTPS_PORT", value_name = "PORT", default_value = "443",
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     pub public_https_port: u16,
-    /// Address of loopback, or unix:/PATH, for /healthz, /readyz, /livez, /metrics, /nginx_status, /configuration/backends and its kin, and /debug/table?host=NAME; none without it
+    /// Loopback address or unix:/PATH for /healthz, /readyz, /livez, /metrics, /nginx_status, /configuration/* and /debug/table?host=NAME. Default: none
     #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR")]
     pub admin: Option<Local>,
-    /// Address for /healthz, /readyz and /metrics and nothing else, for probes and scrapes; none without it
+    /// Address for probes and scrapes: only /healthz, /readyz and /metrics. Default: none
     #[arg(long, env = "FIRTH_HEALTH", value_name = "ADDR", value_parser = socket::parse)]
     pub health: Option<SocketAddr>,
-    /// Where access log lines go: stdout, off, or a file that they are appended to
+    /// Access log: stdout, off, or a file to append to
     #[arg(long, env = "FIRTH_ACCESS_LOG", value_name = "TARGET", default_value = "stdout")]
     pub access_log: Target,
-    /// Folder for the last good state, made when missing: with it the proxy starts, and serves, without a control plane. No private keys of hosts are in it
+    /// Folder for the last good state, created if missing: with it the proxy can start and serve without a control plane. It holds no private keys of hosts
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Folder of mode 0700 in memory (tmpfs) for private keys, made when missing: without it hosts with TLS wait for the control plane after a restart
+    /// Folder on a tmpfs for private keys, mode 0700, created if missing. Without it, TLS hosts wait for the control plane after a restart
     #[arg(long, env = "FIRTH_KEY_DIR", value_name = "DIR", requires = "state_dir")]
     pub key_dir: Option<PathBuf>,
-    /// Folder for the bodies of requests that do not fit in memory, made when missing; without it --state-dir, else the system's for temporary files
+    /// Folder for request bodies that do not fit in memory, created if missing. Default: --state-dir, else the temporary folder of the system
     #[arg(long, env = "FIRTH_SPILL_DIR", value_name = "DIR")]
     pub spill_dir: Option<PathBuf>,
-    /// Bytes of such bodies at once, of all requests together; a request beyond is answered 503
+    /// Limit of the bytes in that folder, for all requests together; further requests get 503
     #[arg(long, env = "FIRTH_SPILL_BYTES", value_name = "BYTES", default_value = "1Gi", value_parser = parse_bytes)]
     pub spill_bytes: u64,
-    /// Memory that budgets are made for, such as 2Gi; without it what the control group allows, else what the machine has
+    /// Memory that the internal budgets are sized for, such as 2Gi. Default: the limit of the cgroup, else the memory of the machine
     #[arg(long, env = "FIRTH_MEMORY", value_name = "BYTES", value_parser = parse_memory)]
     pub memory: Option<u64>,
-    /// Threads that serve traffic; without it as many as the CPU limit of the container allows, at least one
+    /// Threads that serve traffic. Default: as many as the CPU limit of the container allows, at least one
     #[arg(long, env = "FIRTH_WORKERS", value_name = "N", value_parser = workers)]
     pub workers: Option<NonZeroUsize>,
-    /// Name of the node this proxy runs on; without it NODE_NAME of the environment, else the host's name
+    /// Name of the node this proxy runs on. Default: $NODE_NAME, else the hostname
     #[arg(long, env = "FIRTH_NODE", value_name = "NAME")]
     pub node: Option<String>,
     /// Topology zone of the node
     #[arg(long, env = "FIRTH_ZONE", value_name = "ZONE", default_value = "")]
     pub zone: String,
-    /// The fleet this proxy belongs to; a control plane serves one
+    /// Name of the fleet this proxy belongs to; a control plane serves one fleet
     #[arg(long, env = "FIRTH_GROUP", value_name = "NAME", default_value = "default")]
     pub group: String,
-    /// Client connections open at once, on all workers together; when there are more, the longest idle ones are closed
+    /// Limit of open client connections, over all workers; beyond it, those that have been idle longest are closed
     #[arg(long, env = "FIRTH_MAX_CONNECTIONS", value_name = "N", default_value = "65536")]
     pub max_connections: NonZeroUsize,
-    /// How long a request may take, from its head to the last byte of its answer; 0: as long as it takes, as in ingress-nginx. Downloads and streams count, WebSockets and other tunnels do not
+    /// Limit for a whole request, from its head to the last byte of its answer; 0: none, as in ingress-nginx. It applies to downloads and streams, but not to WebSockets and other tunnels
     #[arg(
         long, env = "FIRTH_REQUEST_TIMEOUT", value_name = "SECONDS", default_value = "0", value_parser = seconds
     )]
     pub request_timeout: Duration,
-    /// Networks where `auth-url` and `mirror-target` may lead although they are the machine's own, of its link, of a metadata service, or nobody's: `127.0.0.0/8`; other addresses are asked anyway
+    /// Networks, such as `127.0.0.0/8`, where `auth-url` and `mirror-target` may point even though the address is loopback, link-local, unassigned or of a metadata service. All other addresses are always allowed
     #[arg(long, env = "FIRTH_AUTH_NETWORKS", value_name = "CIDR", value_delimiter = ',')]
     pub auth_networks: Vec<String>,
-    /// Networks, beside public addresses, where OCSP responders may be that certificates name: `10.0.0.0/8`
+    /// Networks, such as `10.0.0.0/8`, where OCSP responders may be, in addition to public addresses
     #[arg(long, env = "FIRTH_OCSP_NETWORKS", value_name = "CIDR", value_delimiter = ',')]
     pub ocsp_networks: Vec<String>,
-    /// Failures in a row, of connections or without an answer, after which an endpoint is left alone for a while, where that leaves half of its backend; 0: never, as in ingress-nginx
+    /// Consecutive failures (cannot connect, or no answer) after which an endpoint gets no requests for a while, as long as at least half of the backend remains; 0: never, as in ingress-nginx
     #[arg(long, env = "FIRTH_EJECT_AFTER", value_name = "N", default_value = "5")]
     pub eject_after: u32,
-    /// Of a hundred requests that endpoints were given, how many may be tried again, beside 10 a second of each backend and worker; 200: all, as in ingress-nginx
+    /// Retries allowed per 100 requests that reached an endpoint, in addition to 10 a second per backend and worker; 200: no limit, as in ingress-nginx
     #[arg(long, env = "FIRTH_RETRY_BUDGET", value_name = "N", default_value = "20")]
     pub retry_budget: u32,
-    /// On the way out: how long new connections are still taken while /readyz says no
+    /// At shutdown: how long the proxy still accepts connections while /readyz already fails
     #[arg(
         long, env = "FIRTH_DRAIN_GRACE", value_name = "SECONDS", default_value = "10", value_parser = seconds
     )]
     pub drain_grace: Duration,
-    /// On the way out: how long open connections may then take before they are cut
+    /// At shutdown, after the grace: how long open connections may take before they are closed
     #[arg(
         long, env = "FIRTH_DRAIN_DEADLINE", value_name = "SECONDS", default_value = "240", value_parser = seconds
     )]

@@ -46,10 +46,10 @@ pub enum Format {
 /// Flags about logs.
 #[derive(Clone, Debug, Args)]
 pub struct LogArgs {
-    /// What is logged: error, warn, info, debug, trace, or targets such as `info,control_plane::index=debug`
+    /// Log filter: error, warn, info, debug, trace, or with targets, such as `info,control_plane::index=debug`
     #[arg(long, env = "FIRTH_LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,
-    /// How log lines look
+    /// Format of log lines
     #[arg(long, env = "FIRTH_LOG_FORMAT", default_value = "text", value_name = "FORMAT")]
     pub log_format: Format,
 }

@@ -14,16 +14,16 @@ pub(crate) struct StatusArgs {
     /// Its namespace and name
     #[arg(value_name = "NS/NAME", value_parser = object)]
     pub(crate) object: (String, String),
-    /// Wait until every proxy serves it, or it is certain that one will not
+    /// Wait until every proxy serves it, or until it is certain that some never will
     #[arg(
         long, env = "FIRTH_WAIT", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub(crate) wait: bool,
-    /// With --wait: for how long; 0s asks once
+    /// With --wait: how long to wait; 0s asks once
     #[arg(long, env = "FIRTH_TIMEOUT", value_name = "SPAN", default_value = "60s", value_parser = duration::parse)]
     pub(crate) timeout: Duration,
-    /// The API server's count of the version that is meant; without it the newest that the control plane has seen
+    /// The object's metadata.resourceVersion to ask about. Default: the newest that the control plane has seen
     #[arg(long, env = "FIRTH_RESOURCE_VERSION", value_name = "COUNT")]
     pub(crate) resource_version: Option<String>,
     #[command(flatten)]

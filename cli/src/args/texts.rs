@@ -5,7 +5,7 @@ pub(super) const ALL: &str = "\
 Examples:
   firth up examples/canary           serve a folder of manifests, no cluster
   firth proxies                      who is connected, and with which version
-  firth status ingress default/web   on how many it is live, and who refused it
+  firth status ingress default/web   how many proxies serve it, who refused it
   firth resources --kind route       what the newest version is made of
   firth get route ingress/default/web/canary.test.com
   firth history --limit 5            the last changes, and who has them
@@ -14,22 +14,22 @@ Examples:
   firth problems                     what is wrong with whose objects
   firth rollback 1f3a92              go back to that version, for 24 h
   firth unpin                        release what was held back meanwhile
-  firth authority                    whom the planes believe, and until when
+  firth authority                    which root certificates the planes trust
   firth proxies -o json | jq '.[].acked'
 
-Everything that is asked here is also there for grpcurl:
+The same API is open to grpcurl:
   cd ~/.config/firth/127.0.0.1_15010
   grpcurl -cacert ca.pem -cert cert.pem -key key.pem \\
       127.0.0.1:15010 firth.inspect.v1.Inspect/ListProxies";
 
 pub(super) const UP: &str = "\
-A Service that an Ingress leads to and that has no EndpointSlice is played by a built-in demo backend, on a loopback \
-address only, and so are endpoints of slices with the annotation `firth.dev/demo: \"true\"`: a folder can be tried with \
-nothing behind it. It speaks HTTP/1.1, HTTP/2 and TLS, as it is asked. A Service that stands in no file answers 503.
+A built-in demo backend, on loopback only, stands in for each Service that an Ingress points to and that has no \
+EndpointSlice, and for endpoints of slices with the annotation `firth.dev/demo: \"true\"`, so a folder can be tried with \
+no running backends. It speaks HTTP/1.1, HTTP/2 and TLS, whatever the client uses. A Service that is in no file answers 503.
 
-What else the two planes take as flags is taken from their environment variables, of which docs/flags.md has all. What \
-both have is the proxy's here: FIRTH_ADMIN and FIRTH_MAX_CONNECTIONS are FIRTH_CONTROL_PLANE_ADMIN and \
-FIRTH_CONTROL_PLANE_MAX_CONNECTIONS for the control plane.
+Set all other flags of the two planes by their environment variables, which docs/flags.md lists. Where both planes have \
+the same one it is the proxy's: FIRTH_ADMIN and FIRTH_MAX_CONNECTIONS are the proxy's, FIRTH_CONTROL_PLANE_ADMIN and \
+FIRTH_CONTROL_PLANE_MAX_CONNECTIONS the control plane's.
 
 Examples:
   firth up examples/canary
@@ -40,19 +40,19 @@ Examples:
   FIRTH_CONFIGMAP=ingress/settings firth up manifests";
 
 pub(super) const PIN: &str = "\
-The decision is a Secret `firth-pin` in the control plane's namespace, or a file of --state-dir: all replicas act on it, \
-and it outlives them. What objects say meanwhile is compiled, listed as held back and not released. It ends with `firth \
-unpin`, or by itself when its time is over. Decisions are an operator's; without encryption they are taken from loopback.
+A pin is stored in the Secret `firth-pin` in the control plane's namespace, or in a file in --state-dir: all replicas \
+obey it, and it survives their restarts. Changes made meanwhile are compiled and listed as held back. A pin ends with \
+`firth unpin`, or when it expires. It takes the role operator; without encryption it is accepted from loopback only.
 
 Examples:
   firth rollback 1f3a92c04d7e --note 'canary answers 500'
-  firth pin --for 2h                   keep what is offered
-  firth diff                           what the end of the pin would release
+  firth pin --for 2h                   keep the current version
+  firth diff                           what unpinning would release
   firth unpin";
 
 pub(super) const TOKEN: &str = "\
-The token is a secret until it is used. It has the digest of the control plane's authority, so nothing else has to be \
-copied to the proxy's host.
+Keep the token secret until it is used. It contains the digest of the control plane's authority, so you need to copy \
+nothing else to the proxy's host.
 
 Examples:
   firth-control-plane --manifests manifests --state-dir state \\
@@ -62,8 +62,9 @@ Examples:
       --control-plane https://192.0.2.1:15010 --http 0.0.0.0:80";
 
 pub(super) const LOGIN: &str = "\
-In a cluster the kubeconfig says who you are, and whoever may make tokens for the account gets its role: no credential of \
-yours leaves for the control plane. Outside one, whoever may write the folder of its authority may log in.
+In a cluster, your kubeconfig authenticates you to the API server, and whoever may create tokens for the service account \
+gets its role; your own credentials are never sent to the control plane. Outside a cluster, whoever may write to the \
+folder of the authority may log in.
 
 Examples:
   kubectl -n firth port-forward deploy/firth-control-plane 15010 &
@@ -71,10 +72,11 @@ Examples:
   firth login --server https://192.0.2.1:15010 --ca-dir state/authority";
 
 pub(super) const AUTHORITY: &str = "\
-A rotation has two phases, each one and a half lives of a certificate. In the first the new root is believed and the old \
-one signs, until everybody has renewed and heard of it. In the second the new one signs, and what the old one signed runs \
-out; then it is believed no more. Nothing has to be done in between, and no connection is cut. It happens by itself once a \
-year; do it where a key of the authority may be known to somebody. Rotating is an operator's.
+A rotation has two phases, each one and a half times the lifetime of a certificate. In the first, everybody trusts the \
+new root while the old one still signs, until all certificates have been renewed. In the second, the new root signs, and \
+the certificates of the old one expire; then the old root is no longer trusted. You need to do nothing in between, and no \
+connection is cut. A rotation starts by itself once a year; start one if a key of the authority may have leaked. It \
+takes the role operator.
 
 Examples:
   firth authority
@@ -82,9 +84,9 @@ Examples:
   firth authority -o json | jq '.roots[] | {phase, signs_from, leaves_at}'";
 
 pub(super) const STATUS: &str = "\
-Ends with 0 where every proxy serves the newest version of the object, with 3 where some do not yet, are silent or \
-unknown, and with 4 where it was rejected, is held back by a pin, or was refused by a proxy. A proxy that left does not \
-count; where nobody was heard the answer is unknown, never all.
+Exit code 0: every proxy serves the newest version of the object. 3: some do not yet, are silent, or are unknown. 4: the \
+version was rejected, is held back by a pin, or was refused by a proxy. A proxy that shut down properly does not count. \
+If no proxy was heard from, the answer is unknown.
 
 Examples:
   firth status ingress default/web

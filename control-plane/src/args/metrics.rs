@@ -12,40 +12,40 @@ const BUCKETS: usize = 64;
 /// What proxies export of requests.
 #[derive(Clone, Debug, Args)]
 pub struct MetricsArgs {
-    /// Accepted for ingress-nginx' sake: proxies always count requests, and show it to whoever may ask them for /metrics
+    /// Accepted for compatibility, without effect: proxies always count requests and always serve /metrics
     #[arg(
         long, env = "FIRTH_ENABLE_METRICS", value_name = "BOOL",
         num_args = 0..=1, default_value = "true", default_missing_value = "true"
     )]
     pub enable_metrics: bool,
-    /// Metrics of requests have the host as a label
+    /// Give request metrics a label with the host
     #[arg(
         long, env = "FIRTH_METRICS_PER_HOST", value_name = "BOOL",
         num_args = 0..=1, default_value = "true", default_missing_value = "true"
     )]
     pub metrics_per_host: bool,
-    /// Count requests for hosts that no Ingress has by their names, too: the first 256 on each worker
+    /// Also label requests for hosts that no Ingress declares with their host; only the first 256 hosts on each worker
     #[arg(
         long, env = "FIRTH_METRICS_PER_UNDEFINED_HOST", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub metrics_per_undefined_host: bool,
-    /// Tell statuses by their class (2xx) instead of one by one
+    /// Label requests with the class of the status (2xx) instead of the status
     #[arg(
         long, env = "FIRTH_REPORT_STATUS_CLASSES", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub report_status_classes: bool,
-    /// Upper bounds of the buckets of durations, in seconds, ascending; without it 0.005 to 10
+    /// Bucket bounds for durations, in seconds, ascending. Default: 0.005 to 10
     #[arg(long, env = "FIRTH_TIME_BUCKETS", value_name = "LIST", value_parser = buckets)]
     pub time_buckets: Option<Buckets>,
-    /// Upper bounds of the buckets of lengths of requests and answers, in bytes, ascending; without it 10 to 100
+    /// Bucket bounds for request and response lengths, in bytes, ascending. Default: 10 to 100
     #[arg(long, env = "FIRTH_LENGTH_BUCKETS", value_name = "LIST", value_parser = buckets)]
     pub length_buckets: Option<Buckets>,
-    /// Upper bounds of the buckets of bytes sent, ascending; without it 10 to 10000000
+    /// Bucket bounds for bytes sent, ascending. Default: 10 to 10000000
     #[arg(long, env = "FIRTH_SIZE_BUCKETS", value_name = "LIST", value_parser = buckets)]
     pub size_buckets: Option<Buckets>,
-    /// Metrics of requests that are not exported, with nginx_ingress_controller_ before their names or without
+    /// Request metrics that are not exported; the prefix nginx_ingress_controller_ is optional
     #[arg(long, env = "FIRTH_EXCLUDE_SOCKET_METRICS", value_name = "NAMES", value_delimiter = ',')]
     pub exclude_socket_metrics: Vec<String>,
 }

@@ -1,9 +1,9 @@
-//! The command line of ingress-nginx' controller: what each of its flags is here.
+//! The flags of ingress-nginx' controller, and what becomes of each here.
 //!
-//! A Deployment that is moved over has them all. What we have too is read as any flag; what has no meaning here is left out and
-//! said; what would change who is served or how, and is not to be had, ends the start, in words.
+//! A migrated Deployment passes them all. Flags that we have, too, are read as usual. Those without a meaning here are dropped
+//! with a notice. Those that would change what is served, and that we do not support, fail the start with a reason.
 //!
-//! **Invariant:** none is ignored in silence.
+//! **Invariant:** no flag is ignored silently.
 
 use std::ffi::OsString;
 
@@ -45,7 +45,13 @@ const GEO: &str = "addresses are not looked up in GeoIP databases";
 pub const FLAGS: &[Flag] = &[
     flag("annotations-prefix", "nginx.ingress.kubernetes.io", Same),
     flag("apiserver-host", "", Refused("give a --kubeconfig")),
-    flag("bucket-factor", "0", Elsewhere("histograms are classic: see --time-buckets and its kin")),
+    flag(
+        "bucket-factor",
+        "0",
+        Elsewhere(
+            "only classic histograms are supported: see --time-buckets, --length-buckets and --size-buckets",
+        ),
+    ),
     flag("certificate-authority", "", Refused("give a --kubeconfig")),
     flag("configmap", "", Same),
     flag("controller-class", "k8s.io/ingress-nginx", Same),
@@ -54,7 +60,7 @@ pub const FLAGS: &[Flag] = &[
     flag("default-server-port", "8181", Nothing(NO_NGINX)),
     flag("default-ssl-certificate", "", Same),
     flag("disable-catch-all", "false", Same),
-    flag("disable-full-test", "false", Nothing("the webhook looks at the Ingress at hand alone")),
+    flag("disable-full-test", "false", Nothing("the webhook checks only the Ingress that is submitted")),
     flag("disable-leader-election", "false", Same),
     flag("disable-svc-external-name", "false", Same),
     flag("disable-sync-events", "false", Same),
@@ -66,7 +72,7 @@ pub const FLAGS: &[Flag] = &[
     flag(
         "enable-ssl-chain-completion",
         "false",
-        Elsewhere("chains are served as their Secrets have them: put the intermediates there"),
+        Elsewhere("chains are served as they are in the Secret: add the intermediate certificates there"),
     ),
     flag("enable-ssl-passthrough", "false", Same),
     flag("enable-topology-aware-routing", "false", Elsewhere("endpoints of all zones are used")),
@@ -101,12 +107,12 @@ pub const FLAGS: &[Flag] = &[
     flag("report-status-classes", "false", Same),
     flag("shutdown-grace-period", "0", Elsewhere("proxies' --drain-grace")),
     flag("size-buckets", "", Same),
-    flag("ssl-passthrough-proxy-port", "442", Nothing("passing on needs no port of its own")),
+    flag("ssl-passthrough-proxy-port", "442", Nothing("passthrough needs no port of its own")),
     flag("status-port", "10246", Elsewhere("proxies' --admin has /nginx_status and /configuration/")),
     flag("status-update-interval", "60", Same),
     flag("stream-port", "10247", Nothing(NO_NGINX)),
-    flag("sync-period", "0s", Nothing("watches are checked each minute, and repaired")),
-    flag("sync-rate-limit", "0.3", Nothing("a change costs what it touches, and is sent at once")),
+    flag("sync-period", "0s", Nothing("watches are checked and repaired every minute")),
+    flag("sync-rate-limit", "0.3", Nothing("changes are sent at once")),
     flag("tcp-services-configmap", "", Same),
     flag("time-buckets", "", Same),
     flag("udp-services-configmap", "", Same),

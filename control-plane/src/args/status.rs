@@ -14,49 +14,49 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Where Ingresses say that they are to be reached, and who writes it.
 #[derive(Clone, Debug, Args)]
 pub struct StatusArgs {
-    /// Service whose addresses the status of Ingresses has: by its type those of its load balancer with its external ones, its cluster address, or its external name
+    /// Service whose addresses are written to the status of Ingresses: those of its load balancer and its external IPs, its cluster IP, or its external name, depending on its type
     #[arg(
         long, env = "FIRTH_PUBLISH_SERVICE", value_name = "NS/NAME",
         default_value = "", hide_default_value = true, value_parser = object_or_none
     )]
     pub publish_service: OrNone<ObjectName>,
-    /// Addresses and names that the status of Ingresses has, with commas between them
+    /// Addresses and names to write to the status of Ingresses, separated by commas
     #[arg(long, env = "FIRTH_PUBLISH_STATUS_ADDRESS", value_name = "LIST", value_delimiter = ',')]
     pub publish_status_address: Vec<String>,
-    /// Where neither is given: labels of the proxies' pods in the namespace of this pod, such as app=edge; the status of Ingresses has the addresses of nodes where such pods are ready
+    /// If neither is given: labels of the proxies' pods in the namespace of this pod, such as app=edge. The addresses of the nodes where such a pod is ready are written to the status of Ingresses
     #[arg(
         long, env = "FIRTH_PUBLISH_NODES", value_name = "SELECTOR",
         default_value = "", hide_default_value = true, value_parser = text_or_none
     )]
     pub publish_nodes: OrNone<String>,
-    /// Of nodes take the internal addresses, where there are external ones, too
+    /// Use the nodes' internal addresses even if they have external ones
     #[arg(
         long, env = "FIRTH_REPORT_NODE_INTERNAL_IP_ADDRESS", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub report_node_internal_ip_address: bool,
-    /// Write the status of Ingresses, where one of the flags says what is in it
+    /// Write the status of Ingresses, if one of the flags above says what to write
     #[arg(
         long, env = "FIRTH_UPDATE_STATUS", value_name = "BOOL",
         num_args = 0..=1, default_value = "true", default_missing_value = "true"
     )]
     pub update_status: bool,
-    /// Empty it when the last control plane ends, no proxy is left, and it has one address
+    /// Clear the status when the last control plane ends, provided no proxy is left and the status has a single address
     #[arg(
         long, env = "FIRTH_UPDATE_STATUS_ON_SHUTDOWN", value_name = "BOOL",
         num_args = 0..=1, default_value = "true", default_missing_value = "true"
     )]
     pub update_status_on_shutdown: bool,
-    /// How often the addresses are read, in seconds or as 5s; those of nodes every minute at most. Ingresses are written when they differ
+    /// How often the addresses are read, in seconds or as 5s; node addresses at most once a minute. An Ingress is written only if its status differs
     #[arg(long, env = "FIRTH_STATUS_UPDATE_INTERVAL", value_name = "SPAN", default_value = "5s", value_parser = interval)]
     pub status_update_interval: Duration,
-    /// Lease, in the namespace of this pod, that decides which replica writes it
+    /// Lease, in the namespace of this pod, that elects the replica that writes the status
     #[arg(long, env = "FIRTH_ELECTION_ID", value_name = "NAME", default_value = "firth-leader", value_parser = name)]
     pub election_id: String,
-    /// After which another replica takes over from one that is silent
+    /// How long the writer may be silent before another replica takes over
     #[arg(long, env = "FIRTH_ELECTION_TTL", value_name = "SPAN", default_value = "30s", value_parser = ttl)]
     pub election_ttl: Duration,
-    /// Hold no election: then nobody writes the status of Ingresses
+    /// Hold no election; then no replica writes the status of Ingresses
     #[arg(
         long, env = "FIRTH_DISABLE_LEADER_ELECTION", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
