@@ -11,14 +11,14 @@ use crate::compile::settings::table as keys;
 const HEAD: &str = "\
 # Compatibility with ingress-nginx
 
-Made from the rows of the control plane by a test: `UPDATE_DOCS=1 cargo test -p firth-control-plane compatibility_page` writes it.
+Generated from the control plane's tables: `UPDATE_DOCS=1 cargo test -p firth-control-plane compatibility_page` writes it.
 
-What an annotation that is not honoured does is decided by what anybody could tell of it. *Unnoticed*: no client, no backend and
-no attacker can. *Differs*: somebody can, and what stands beside it; nobody gets past a rule of access by that, nothing goes to
-another place, and nothing is sent in plain that was to be sent over TLS. *503*: what depends on it answers 503 until it is honoured.
-`firth problems` lists each of them on its object.
+What happens with an annotation that is not honoured depends on the harm of ignoring it. *Unnoticed*: no client, no backend and no
+attacker can tell the difference. *Differs*: somebody can, and the table says how; but nobody gets around an access rule, nothing goes
+to the wrong place, and nothing is sent in plaintext that should be encrypted. *503*: whatever depends on it answers 503 until it is
+honoured. `firth problems` lists each case on its object.
 
-Scope: a *location* is the paths of the Ingress, a *host* all paths of its hosts, a *backend* the Service ports that it refers to.
+Scope: *location* means the paths of the Ingress, *host* all paths of its hosts, *backend* the Service ports that it refers to.
 A bad value: *rejects* the Ingress (its last good version stays), *denies* (503), *drops the group*, or *falls back* to the default.
 ";
 
@@ -42,13 +42,13 @@ fn page() -> String {
             row.doc.replace('|', "\\|")
         );
     }
-    page.push_str("\nWithout effect in ingress-nginx' newest version too, and reported: ");
+    page.push_str("\nReported, but without effect in the newest ingress-nginx, too: ");
     let dead = table::ROWS.iter().filter(|row| row.value.status() == Status::Dead);
     let families = table::FAMILIES.iter().map(|family| format!("`{family}*`"));
     let names: Vec<_> = dead.map(|row| code(row.name)).chain(families).collect();
     let _ = writeln!(page, "{}.", names.join(", "));
     page.push_str(
-        "\n## Keys of the ConfigMap\n\nA key that is the default of an annotation is read as that one.\n\n",
+        "\n## Keys of the ConfigMap\n\nA key that sets the default of an annotation takes the same values.\n\n",
     );
     page.push_str("| key | becomes | default |\n|---|---|---|\n");
     for (key, status) in &keys::ROWS {
@@ -60,18 +60,18 @@ fn page() -> String {
             keys::Status::Unsupported => ("not honoured yet".into(), ""),
             keys::Status::Guards(_) => ("503 until it is honoured".into(), ""),
             keys::Status::Snippet => (RAW.into(), ""),
-            keys::Status::AllowedHeaders => ("honoured".into(), ""),
+            keys::Status::AllowedHeaders => ("**honoured**".into(), ""),
             keys::Status::TicketKey => ("**honoured**".into(), ""),
-            keys::Status::Nginx => ("tunes nginx itself, means nothing here".into(), ""),
-            keys::Status::Dead => ("no effect, in ingress-nginx neither".into(), ""),
+            keys::Status::Nginx => ("tunes nginx itself, has no effect here".into(), ""),
+            keys::Status::Dead => ("no effect, as in ingress-nginx".into(), ""),
         };
         let _ = writeln!(page, "| `{key}` | {becomes} | {} |", code(default));
     }
     page
 }
 
-const RAW: &str = "raw configuration never acts; 503 where it could restrict or send elsewhere";
-const SNIPPET: &str = "what it answers at once, and its address lists, are **honoured**, what it says of headers with `allow-snippet-annotations`; the rest never acts: 503 where it could restrict or send elsewhere";
+const RAW: &str = "raw configuration is never used; 503 if it could restrict access or redirect elsewhere";
+const SNIPPET: &str = "fixed answers and address lists are **honoured**; header directives with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere";
 
 fn becomes(row: &Row) -> String {
     match row.value.status() {
@@ -82,7 +82,7 @@ fn becomes(row: &Row) -> String {
         Status::Denies(Reach::Paths) => "503 until it is honoured".into(),
         Status::Denies(Reach::Hosts) => "503 for the host until it is honoured".into(),
         Status::Snippet => SNIPPET.into(),
-        Status::Dead => "no effect, in ingress-nginx neither".into(),
+        Status::Dead => "no effect, as in ingress-nginx".into(),
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) static ALLOWLIST_SOURCE_RANGE: Row = Row {
     bad: Bad::Deny(Reach::Paths),
     empty: Empty::Bad,
     lines: true,
-    doc: "Addresses that get in; all others get 403",
+    doc: "Only these addresses are admitted; all others get 403",
     ..Row::NEW
 };
 

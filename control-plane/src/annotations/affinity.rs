@@ -18,7 +18,7 @@ pub(super) static ROWS: &[&Row] = &[
                 to.location.issues_cookie = Some(true);
             }),
         ),
-        doc: "A client stays with an endpoint, by a cookie",
+        doc: "A cookie keeps a client on its endpoint",
         ..Row::NEW
     },
     &Row {
@@ -30,7 +30,7 @@ pub(super) static ROWS: &[&Row] = &[
         ),
         on_canary: true,
         default: "sticky",
-        doc: "Whether a client stays with a canary, too",
+        doc: "Whether affinity also keeps a client on the canary",
         ..Row::NEW
     },
     &Row {
@@ -39,7 +39,7 @@ pub(super) static ROWS: &[&Row] = &[
         risk: Risk::Medium,
         value: &Of(one_of!("balanced" | "persistent"), Act::Sets(mode)),
         default: "balanced",
-        doc: "Whether clients move where endpoints come",
+        doc: "Whether clients are redistributed when endpoints are added",
         ..Row::NEW
     },
     &Row {
@@ -48,7 +48,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(BOOL, Act::Sets(|to, it| of(to).change_on_failure = it)),
         needs: Some("affinity"),
         default: "false",
-        doc: "A client gets another endpoint where its own fails",
+        doc: "A client gets another endpoint if its own fails",
         ..Row::NEW
     },
     &Row {

@@ -27,7 +27,7 @@ pub(crate) static ALLOW_BACKEND_SERVER_HEADER: Row = Row {
     name: "allow-backend-server-header",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.allow_backend_server_header = Some(it))),
     default: "false",
-    doc: "With `server-tokens`: header `Server` of the backend is passed on",
+    doc: "With `server-tokens`: the header `Server` of the backend is passed on",
     ..Row::NEW
 };
 
@@ -36,7 +36,7 @@ pub(crate) static DEFAULT_TYPE: Row = Row {
     name: "default-type",
     value: &Of(MEDIA_TYPE, Act::Sets(|to, it| to.location.default_type = Some(it))),
     default: "text/html",
-    doc: "Media type of what the proxy itself answers to health checks",
+    doc: "Media type of the proxy's own answers to health checks",
     ..Row::NEW
 };
 
@@ -62,7 +62,7 @@ pub(crate) static HSTS_INCLUDE_SUBDOMAINS: Row = Row {
     name: "hsts-include-subdomains",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts_include_subdomains = Some(it))),
     default: "true",
-    doc: "It holds for names below, too",
+    doc: "It also applies to subdomains",
     ..Row::NEW
 };
 
@@ -71,7 +71,7 @@ pub(crate) static HSTS_MAX_AGE: Row = Row {
     name: "hsts-max-age",
     value: &Of(AGE, Act::Sets(|to, it| to.location.hsts_max_age = Some(it))),
     default: "31536000",
-    doc: "Seconds for which it holds",
+    doc: "How long it applies, in seconds",
     ..Row::NEW
 };
 
@@ -80,7 +80,7 @@ pub(crate) static HSTS_PRELOAD: Row = Row {
     name: "hsts-preload",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts_preload = Some(it))),
     default: "false",
-    doc: "It asks to be put on the list that browsers bring along",
+    doc: "It asks browsers to preload it",
     ..Row::NEW
 };
 

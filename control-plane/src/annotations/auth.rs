@@ -18,7 +18,7 @@ pub(super) static ROWS: &[&Row] = &[
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
         default: "false",
-        doc: "Cookies of the authentication's answer are passed on whatever the status",
+        doc: "Cookies set by the auth service are passed on whatever the status is",
         ..Row::NEW
     },
     &Row {
@@ -28,7 +28,7 @@ pub(super) static ROWS: &[&Row] = &[
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
         default: "200 202 401 5m",
-        doc: "How long answers of the authentication are used again",
+        doc: "How long answers of the auth service are cached",
         ..Row::NEW
     },
     &Row {
@@ -36,23 +36,23 @@ pub(super) static ROWS: &[&Row] = &[
         risk: Risk::Medium,
         value: &Of(VARIABLES, Act::Sets(|to, it| external(to).cache_key = it)),
         needs: Some("auth-url"),
-        doc: "Answers of the authentication are used again for the same key; a request that shows nothing of what it names is asked for each time",
+        doc: "Answers of the auth service are cached under this key; if a request has none of the variables in the key, the service is asked each time",
         ..Row::NEW
     },
     &Row {
         name: "auth-keepalive",
-        value: &Of(INT, Act::Unnoticed("connections to the authentication are always kept")),
+        value: &Of(INT, Act::Unnoticed("each auth request has a connection of its own")),
         needs: Some("auth-url"),
         default: "0",
-        doc: "Idle connections to the authentication",
+        doc: "Idle connections kept to the auth service",
         ..Row::NEW
     },
     &Row {
         name: "auth-keepalive-requests",
-        value: &Of(INT, Act::Unnoticed("connections to the authentication are always kept")),
+        value: &Of(INT, Act::Unnoticed("each auth request has a connection of its own")),
         needs: Some("auth-url"),
         default: "1000",
-        doc: "Requests of a kept connection",
+        doc: "Requests per kept connection",
         ..Row::NEW
     },
     &Row {
@@ -60,15 +60,15 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(BOOL, Act::Unnoticed("there are no variables to share")),
         needs: Some("auth-url"),
         default: "false",
-        doc: "The request to the authentication shares nginx' variables",
+        doc: "The auth request shares nginx' variables",
         ..Row::NEW
     },
     &Row {
         name: "auth-keepalive-timeout",
-        value: &Of(INT, Act::Unnoticed("connections to the authentication are always kept")),
+        value: &Of(INT, Act::Unnoticed("each auth request has a connection of its own")),
         needs: Some("auth-url"),
         default: "60",
-        doc: "How long a connection is kept",
+        doc: "How long an idle connection is kept",
         ..Row::NEW
     },
     &Row {
@@ -80,7 +80,7 @@ pub(super) static ROWS: &[&Row] = &[
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
         default: "GET",
-        doc: "Method of the request to the authentication",
+        doc: "Method of the auth request",
         ..Row::NEW
     },
     &Row {
@@ -94,7 +94,7 @@ pub(super) static ROWS: &[&Row] = &[
             }),
         ),
         needs: Some("auth-url"),
-        doc: "ConfigMap with headers of the request to the authentication",
+        doc: "ConfigMap with headers to add to the auth request",
         ..Row::NEW
     },
     &Row {
@@ -103,7 +103,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(BASIC, Act::Sets(|to, it| basic(to).realm = it)),
         bad: Bad::Reject,
         needs: Some("auth-type"),
-        doc: "Realm that a browser shows",
+        doc: "Realm, as browsers show it",
         ..Row::NEW
     },
     &Row {
@@ -112,7 +112,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(URL_SPACED, Act::Sets(|to, it| external(to).request_redirect = it)),
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
-        doc: "Header `X-Auth-Request-Redirect` of the request to the authentication",
+        doc: "Header `X-Auth-Request-Redirect` of the auth request",
         ..Row::NEW
     },
     &Row {
@@ -121,7 +121,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(HEADERS, Act::Sets(|to, it| external(to).response_headers = it)),
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
-        doc: "Headers of the authentication's answer that the backend gets",
+        doc: "Headers of the auth service's answer that are passed to the backend",
         ..Row::NEW
     },
     &Row {
@@ -139,7 +139,7 @@ pub(super) static ROWS: &[&Row] = &[
         bad: Bad::Reject,
         needs: Some("auth-type"),
         default: "auth-file",
-        doc: "Whether that Secret has one file or a key for each user",
+        doc: "Whether that Secret holds one htpasswd file or a key per user",
         ..Row::NEW
     },
     &Row {
@@ -147,7 +147,7 @@ pub(super) static ROWS: &[&Row] = &[
         risk: Risk::High,
         value: &Of(URL_WITH_VARIABLES, Act::Sets(|to, it| external(to).signin = it)),
         needs: Some("auth-url"),
-        doc: "Where a request is redirected that the authentication answers with 401",
+        doc: "Where a client is redirected when the auth service answers 401",
         ..Row::NEW
     },
     &Row {
@@ -156,14 +156,14 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(URL_SPACED, Act::Sets(|to, it| external(to).signin_redirect_param = it)),
         needs: Some("auth-signin"),
         default: "rd",
-        doc: "Parameter of that redirect with the URL to come back to",
+        doc: "Parameter of that redirect that holds the URL to return to",
         ..Row::NEW
     },
     &Row {
         name: "auth-type",
         value: &Of(TYPE, Act::Sets(|to, it| kind(to, &it))),
         bad: Bad::Reject,
-        doc: "Users and passwords, asked for in plain (`basic`) or by a digest (any other value with one of the two words)",
+        doc: "Password authentication: `basic`, or digest (any other value that contains one of the two words)",
         ..Row::NEW
     },
     &Row {
@@ -171,14 +171,14 @@ pub(super) static ROWS: &[&Row] = &[
         risk: Risk::High,
         value: &Of(URL_WITH_VARIABLES, Act::Sets(url)),
         bad: Bad::Reject,
-        doc: "Each request is asked for at this URL first; at no address of the proxy's own machine or link or of a metadata service, but those of `--auth-networks`",
+        doc: "URL that is asked first whether a request is allowed; loopback, link-local and metadata-service addresses only within `--auth-networks`",
         ..Row::NEW
     },
     &Row {
         name: "enable-global-auth",
         value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_global_auth = Some(it))),
         default: "true",
-        doc: "Whether the ConfigMap's `global-auth-url` counts here",
+        doc: "Whether the ConfigMap's `global-auth-url` applies here",
         ..Row::NEW
     },
     &Row {
@@ -195,7 +195,7 @@ pub(crate) static NO_AUTH_LOCATIONS: Row = Row {
     name: "no-auth-locations",
     value: &Of(TEXT_LIST, Act::Sets(|to, values| to.location.no_auth_locations = Some(TextList { values }))),
     default: "/.well-known/acme-challenge",
-    doc: "Locations whose path begins with one of these ask for no authentication",
+    doc: "Locations whose path begins with one of these need no authentication",
     ..Row::NEW
 };
 

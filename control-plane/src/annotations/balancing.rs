@@ -66,7 +66,7 @@ pub(crate) static SERVICE_UPSTREAM: Row = Row {
     ),
     on_canary: true,
     default: "false",
-    doc: "Requests go to the address of the Service, where it has one",
+    doc: "Requests go to the cluster IP of the Service, if it has one",
     ..Row::NEW
 };
 
@@ -88,7 +88,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(VARIABLES, Act::Sets(hash_by)),
         bad: Bad::Reject,
         on_canary: true,
-        doc: "Requests of the same hash go to the same endpoint",
+        doc: "Requests with the same value go to the same endpoint (consistent hashing)",
         ..Row::NEW
     },
     &Row {
@@ -104,7 +104,7 @@ pub(super) static ROWS: &[&Row] = &[
         bad: Bad::Reject,
         on_canary: true,
         default: "false",
-        doc: "They go to any endpoint of a group",
+        doc: "They go to any endpoint of a subset",
         ..Row::NEW
     },
     &Row {
@@ -120,7 +120,7 @@ pub(super) static ROWS: &[&Row] = &[
         bad: Bad::Reject,
         on_canary: true,
         default: "3",
-        doc: "Endpoints of a group; 3 where it is 0",
+        doc: "Endpoints per subset; 0 means 3",
         ..Row::NEW
     },
 ];

@@ -11,7 +11,7 @@ pub(crate) static CLIENT_BODY_BUFFER_SIZE: Row = Row {
     value: &Of(BUFFER, Act::Sets(buffer)),
     bad: Bad::Reject,
     default: "8k",
-    doc: "Memory for the body of a request; the rest of it waits on disk",
+    doc: "Memory for a request body; the rest is buffered on disk",
     ..Row::NEW
 };
 
@@ -30,7 +30,7 @@ pub(crate) static PROXY_BODY_SIZE: Row = Row {
     risk: Risk::Medium,
     value: &Of(MOST, Act::Sets(|to, it| to.location.proxy_body_size = Some(it))),
     default: "1m",
-    doc: "Longest body of a request; more is answered with 413, 0: any",
+    doc: "Limit for request bodies; larger ones get 413; 0: no limit",
     ..Row::NEW
 };
 
@@ -39,7 +39,7 @@ pub(crate) static PROXY_BUFFER_SIZE: Row = Row {
     name: "proxy-buffer-size",
     value: &Of(SOME, Act::Sets(|to, it| to.location.proxy_buffer_size = Some(it))),
     default: "4k",
-    doc: "Memory for the head of an answer, 256k at most; a longer one is answered with 502",
+    doc: "Memory for the head of a response, at most 256k; a longer head is answered with 502",
     ..Row::NEW
 };
 
@@ -86,7 +86,7 @@ pub(crate) static PROXY_MAX_TEMP_FILE_SIZE: Row = Row {
     name: "proxy-max-temp-file-size",
     value: &Of(SIZE, Act::Unnoticed("nothing is written to disk")),
     default: "1024m",
-    doc: "Most of an answer that waits on disk",
+    doc: "Limit for the part of a response that is buffered on disk",
     ..Row::NEW
 };
 
@@ -95,7 +95,7 @@ pub(crate) static PROXY_REQUEST_BUFFERING: Row = Row {
     name: "proxy-request-buffering",
     value: &Of(SWITCH, Act::Sets(|to, it| to.location.proxy_request_buffering = Some(it))),
     default: "on",
-    doc: "A request is sent once its body is there",
+    doc: "A request is sent to the backend only once its body is complete",
     ..Row::NEW
 };
 

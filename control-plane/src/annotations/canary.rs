@@ -15,7 +15,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(BOOL, Act::Sets(canary)),
         on_canary: true,
         default: "false",
-        doc: "The Ingress gives its backends a part of the requests of another one",
+        doc: "The Ingress is a canary: its backends get a part of the requests of another Ingress",
         ..Row::NEW
     },
     &Row {
@@ -25,7 +25,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(BASIC, Act::Sets(|to, it| of(to).cookie = it)),
         needs: Some("canary"),
         on_canary: true,
-        doc: "Cookie whose values `always` and `never` decide",
+        doc: "Cookie that decides by its values `always` and `never`",
         ..Row::NEW
     },
     &Row {
@@ -35,7 +35,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(BASIC, Act::Sets(|to, it| of(to).header = it)),
         needs: Some("canary"),
         on_canary: true,
-        doc: "Header whose values `always` and `never` decide",
+        doc: "Header that decides by its values `always` and `never`",
         ..Row::NEW
     },
     &Row {
@@ -45,7 +45,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(PATTERN, Act::Sets(pattern)),
         needs: Some("canary"),
         on_canary: true,
-        doc: "Pattern that the header is searched for",
+        doc: "Regular expression that is searched for in the header",
         ..Row::NEW
     },
     &Row {
@@ -65,7 +65,7 @@ pub(super) static ROWS: &[&Row] = &[
         needs: Some("canary"),
         on_canary: true,
         default: "0",
-        doc: "Share of the other requests",
+        doc: "Share of the remaining requests",
         ..Row::NEW
     },
     &Row {
@@ -75,7 +75,7 @@ pub(super) static ROWS: &[&Row] = &[
         needs: Some("canary"),
         on_canary: true,
         default: "100",
-        doc: "Of how many",
+        doc: "What `canary-weight` is a share of",
         ..Row::NEW
     },
 ];

@@ -19,7 +19,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(ERROR_PAGE, Act::Sets(set_page)),
         bad: Bad::Reject,
         needs: Some("auth-tls-secret"),
-        doc: "Where clients without a good certificate are sent",
+        doc: "URL to which clients without a valid certificate are redirected",
         ..Row::NEW
     },
     &Row {
@@ -29,7 +29,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(MATCH_CN, Act::Sets(|to, it| certificates(to).match_cn = it)),
         bad: Bad::Reject,
         needs: Some("auth-tls-secret"),
-        doc: "Pattern that the name in the certificate must match",
+        doc: "Pattern that the common name of the certificate must match",
         ..Row::NEW
     },
     &Row {
@@ -48,7 +48,7 @@ pub(super) static ROWS: &[&Row] = &[
         risk: Risk::Medium,
         value: &Of(BASIC, Act::Sets(|to, it| set_secret(to, &it))),
         bad: Bad::Reject,
-        doc: "Secret with the CA of clients' certificates, and with a list of those that are revoked",
+        doc: "Secret with the CA of client certificates and, optionally, a revocation list",
         ..Row::NEW
     },
     &Row {
@@ -67,7 +67,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(INT, Act::Sets(|to, it| certificates(to).depth = depth(it))),
         needs: Some("auth-tls-secret"),
         default: "1",
-        doc: "How many intermediate certificates may stand between a client's and the CA; more than 6 never may",
+        doc: "How many intermediate certificates are allowed between the client's and the CA; at most 6",
         ..Row::NEW
     },
 ];

@@ -50,7 +50,7 @@ pub(crate) static SSL_PROTOCOLS: Row = Row {
         Act::Sets(|to, values| to.location.ssl_protocols = Some(NumberList { values })),
     ),
     default: "TLSv1.2 TLSv1.3",
-    doc: "Versions of TLS with clients; those before 1.2 are never spoken",
+    doc: "TLS versions for clients; versions before 1.2 are never used",
     ..Row::NEW
 };
 
@@ -59,7 +59,7 @@ pub(crate) static SSL_REJECT_HANDSHAKE: Row = Row {
     name: "ssl-reject-handshake",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.ssl_reject_handshake = Some(it))),
     default: "false",
-    doc: "Handshakes for names of no host are turned away",
+    doc: "Reject handshakes for unknown host names",
     ..Row::NEW
 };
 
@@ -95,7 +95,7 @@ pub(crate) static USE_HTTP2: Row = Row {
     name: "use-http2",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.use_http2 = Some(it))),
     default: "true",
-    doc: "HTTP/2 is offered over TLS",
+    doc: "Offer HTTP/2 over TLS",
     ..Row::NEW
 };
 

@@ -12,7 +12,7 @@ pub(crate) static CLIENT_HEADER_BUFFER_SIZE: Row = Row {
     name: "client-header-buffer-size",
     value: &Of(SOME, Act::Sets(|to, it| to.location.client_header_buffer_size = Some(it))),
     default: "1k",
-    doc: "What the first line of a head may fill, where that is more than one of large-client-header-buffers; 256k at most",
+    doc: "Limit for the first line of a request, if larger than one of large-client-header-buffers; at most 256k",
     ..Row::NEW
 };
 
@@ -30,7 +30,7 @@ pub(crate) static HTTP2_MAX_CONCURRENT_STREAMS: Row = Row {
     name: "http2-max-concurrent-streams",
     value: &Of(STREAMS, Act::Sets(|to, it| to.location.http2_max_concurrent_streams = Some(it))),
     default: "128",
-    doc: "Requests at once on a connection of HTTP/2; a change counts for new connections",
+    doc: "Concurrent requests per HTTP/2 connection; a change applies to new connections",
     ..Row::NEW
 };
 
@@ -63,7 +63,7 @@ pub(crate) static WORKER_SHUTDOWN_TIMEOUT: Row = Row {
         },
     ),
     default: "240s",
-    doc: "How long what is open may take when a worker ends",
+    doc: "How long open connections may take when a worker ends",
     ..Row::NEW
 };
 

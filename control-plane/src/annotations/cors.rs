@@ -72,7 +72,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "enable-cors",
         value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_cors = Some(it))),
         default: "false",
-        doc: "Answers carry headers for cross-origin requests, preflights are answered",
+        doc: "Add CORS headers to responses, and answer preflight requests",
         ..Row::NEW
     },
 ];

@@ -46,7 +46,7 @@ pub(crate) static DISABLE_PROXY_INTERCEPT_ERRORS: Row = Row {
     name: "disable-proxy-intercept-errors",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_proxy_intercept_errors = Some(it))),
     default: "false",
-    doc: "Answers of the backend are passed on all the same",
+    doc: "Error responses of the backend are passed on despite `custom-http-errors`",
     ..Row::NEW
 };
 
@@ -61,7 +61,7 @@ pub(super) static ROWS: &[&Row] = &[
             }),
         ),
         bad: Bad::Reject,
-        doc: "Service that answers where there is no endpoint, and for `custom-http-errors`",
+        doc: "Service that answers when there are no endpoints, and for `custom-http-errors`",
         ..Row::NEW
     },
     &DISABLE_PROXY_INTERCEPT_ERRORS,

@@ -11,7 +11,7 @@ pub(super) static ROWS: &[&Row] = &[
         risk: Risk::Medium,
         value: &Of(INDEX, Act::Sets(|to, it| to.location.fastcgi_index = Some(it))),
         bad: Bad::Reject,
-        doc: "Completes the name of a script that ends in a slash",
+        doc: "Appended to script names that end in a slash",
         ..Row::NEW
     },
     &Row {

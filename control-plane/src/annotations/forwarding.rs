@@ -22,7 +22,7 @@ pub(crate) static ENABLE_REAL_IP: Row = Row {
     name: "enable-real-ip",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_real_ip = Some(it))),
     default: "false",
-    doc: "Peers are believed the address of their client, and nothing else",
+    doc: "Trust the client address that peers report, and nothing else",
     ..Row::NEW
 };
 
@@ -40,7 +40,7 @@ pub(crate) static FORWARDED_FOR_HEADER: Row = Row {
     name: "forwarded-for-header",
     value: &Of(NAME, Act::Sets(|to, it| to.location.forwarded_for_header = Some(it))),
     default: "X-Forwarded-For",
-    doc: "Header in which peers name the address of their client",
+    doc: "Header in which peers report the client address",
     ..Row::NEW
 };
 
@@ -49,7 +49,7 @@ pub(crate) static FORWARDED_HOST_HEADER: Row = Row {
     name: "forwarded-host-header",
     value: &Of(NAME, Act::Sets(|to, it| to.location.forwarded_host_header = Some(it))),
     default: "X-Forwarded-Host",
-    doc: "Header that goes on as `X-Original-Forwarded-Host`",
+    doc: "Header that is passed on as `X-Original-Forwarded-Host`",
     ..Row::NEW
 };
 
@@ -67,7 +67,7 @@ pub(crate) static IGNORE_INVALID_HEADERS: Row = Row {
     name: "ignore-invalid-headers",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.ignore_invalid_headers = Some(it))),
     default: "true",
-    doc: "Headers with other characters than letters, digits and dashes in their name are dropped",
+    doc: "Drop headers whose names have characters other than letters, digits and dashes",
     ..Row::NEW
 };
 
@@ -99,7 +99,7 @@ pub(crate) static PROXY_REAL_IP_CIDR: Row = Row {
         }),
     ),
     default: "0.0.0.0/0",
-    doc: "Peers that are believed the address of their client",
+    doc: "Networks of peers whose reported client address is trusted",
     ..Row::NEW
 };
 
@@ -123,7 +123,7 @@ pub(crate) static USE_FORWARDED_HEADERS: Row = Row {
     name: "use-forwarded-headers",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.use_forwarded_headers = Some(it))),
     default: "false",
-    doc: "Peers are believed the address, scheme, host and port of their client",
+    doc: "Trust the client address, scheme, host and port that peers report",
     ..Row::NEW
 };
 

@@ -41,7 +41,7 @@ pub(super) static ROWS: &[&Row] = &[
         scope: Scope::Host,
         value: &Of(BOOL, Act::Sets(|to, it| to.host.ssl_prefer_server_ciphers = Some(it))),
         default: "true",
-        doc: "Whether the proxy's order of ciphers counts; else the client's does",
+        doc: "Whether the proxy's cipher order is used; otherwise the client's",
         ..Row::NEW
     },
 ];

@@ -21,7 +21,7 @@ pub(crate) static LIMIT_CONN_ZONE_VARIABLE: Row = Row {
     name: "limit-conn-zone-variable",
     value: &Of(ANY, Act::Sets(told_apart_by)),
     default: "$binary_remote_addr",
-    doc: "What clients are told apart by that are counted; who shows nothing of it is not",
+    doc: "Variable that identifies a client for the limits; requests in which it is empty are not counted",
     ..Row::NEW
 };
 
@@ -70,14 +70,14 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(CIDRS, Act::Sets(|to, values| to.location.limit_allowlist = Some(TextList { values }))),
         bad: Bad::Reject,
         lines: true,
-        doc: "Addresses that are not counted",
+        doc: "Addresses exempt from the limits",
         ..Row::NEW
     },
     &Row {
         name: "limit-burst-multiplier",
         value: &Of(INT, Act::Sets(|to, it| to.location.limit_burst_multiplier = Some(count(it)))),
         default: "5",
-        doc: "How many times the rate may come at once",
+        doc: "Burst size, as a multiple of the rate",
         ..Row::NEW
     },
     &Row {
@@ -85,7 +85,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(INT, Act::Sets(|to, it| to.location.limit_connections = Some(count(it)))),
         bad: Bad::Reject,
         default: "0",
-        doc: "Requests of a client at the same time",
+        doc: "Concurrent requests per client",
         ..Row::NEW
     },
     &LIMIT_RATE,
@@ -95,7 +95,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(INT, Act::Sets(|to, it| to.location.limit_rpm = Some(count(it)))),
         bad: Bad::Reject,
         default: "0",
-        doc: "Requests of a client a minute",
+        doc: "Requests per minute and client",
         ..Row::NEW
     },
     &Row {
@@ -103,7 +103,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(INT, Act::Sets(|to, it| to.location.limit_rps = Some(count(it)))),
         bad: Bad::Reject,
         default: "0",
-        doc: "Requests of a client a second",
+        doc: "Requests per second and client",
         ..Row::NEW
     },
 ];

@@ -46,7 +46,7 @@ pub(crate) static ENABLE_ACCESS_LOG_FOR_DEFAULT_BACKEND: Row = Row {
     name: "enable-access-log-for-default-backend",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_access_log_for_default_backend = Some(it))),
     default: "false",
-    doc: "Requests for hosts that nobody has are logged",
+    doc: "Log requests for hosts that no Ingress declares",
     ..Row::NEW
 };
 
@@ -63,7 +63,7 @@ pub(crate) static DISABLE_STREAM_ACCESS_LOG: Row = Row {
 pub(crate) static LOG_FORMAT_STREAM: Row = Row {
     name: "log-format-stream",
     value: &Of(STREAM_FORMAT, Act::Sets(|to, it| to.location.log_format_stream = Some(it))),
-    doc: "What a line about a session of a TCP or UDP service is made of",
+    doc: "Format of a log line for a TCP or UDP session",
     ..Row::NEW
 };
 
@@ -79,7 +79,7 @@ pub(crate) static SKIP_ACCESS_LOG_URLS: Row = Row {
 pub(crate) static LOG_FORMAT_UPSTREAM: Row = Row {
     name: "log-format-upstream",
     value: &Of(FORMAT, Act::Sets(|to, it| to.location.log_format_upstream = Some(it))),
-    doc: "What a line of the access log is made of",
+    doc: "Format of an access log line",
     ..Row::NEW
 };
 
@@ -88,7 +88,7 @@ pub(crate) static LOG_FORMAT_ESCAPE_JSON: Row = Row {
     name: "log-format-escape-json",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.log_format_escape_json = Some(it))),
     default: "false",
-    doc: "Its values are escaped as in strings of JSON",
+    doc: "Escape values as in JSON strings",
     ..Row::NEW
 };
 

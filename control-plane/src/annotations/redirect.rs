@@ -13,7 +13,7 @@ pub(crate) static FORCE_SSL_REDIRECT: Row = Row {
     risk: Risk::Medium,
     value: &Of(BOOL, Act::Sets(|to, it| to.location.force_ssl_redirect = Some(it))),
     default: "false",
-    doc: "Plain requests go to https, whether the host has a certificate or not",
+    doc: "Redirect plain HTTP to https, whether or not the host has a certificate",
     ..Row::NEW
 };
 
@@ -34,7 +34,7 @@ pub(crate) static NO_TLS_REDIRECT_LOCATIONS: Row = Row {
         Act::Sets(|to, values| to.location.no_tls_redirect_locations = Some(TextList { values })),
     ),
     default: "/.well-known/acme-challenge",
-    doc: "Locations whose path begins with one of these are never sent to https",
+    doc: "Locations whose path begins with one of these are never redirected to https",
     ..Row::NEW
 };
 

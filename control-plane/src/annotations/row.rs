@@ -1,6 +1,6 @@
-//! What a row of the table says of one annotation.
+//! The row that defines one annotation.
 //!
-//! **Invariant:** whatever anybody must know of an annotation stands in its row and nowhere else.
+//! **Invariant:** everything about an annotation is defined in its row and nowhere else.
 
 use super::draft::Draft;
 use super::value::Grammar;
