@@ -1,4 +1,4 @@
-//! `firth token`: vouches for somebody who will join.
+//! `firth token`: creates a join token.
 
 use std::time::Duration;
 

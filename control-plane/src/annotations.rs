@@ -1,12 +1,12 @@
-//! The annotations of an Ingress, read once, on arrival, into policies. Written by no one else.
+//! The annotations of an Ingress, parsed once, on arrival, into policies.
 //!
-//! Each annotation is a [`row::Row`], in the file of its feature; the row owns all that is said of it. A new one is a
-//! row, a field of a policy and what the data plane does with it (CONTRIBUTING.md).
+//! Each annotation is a [`row::Row`] in the file of its feature; the row defines everything about it. To add one, add a
+//! row, a field of a policy, and the behaviour in the data plane (CONTRIBUTING.md).
 //!
-//! What is not honoured yet is reported on its object. Where somebody could tell the difference to their harm, what
-//! depends on it answers 503: rules of access, TLS towards a backend, another place than the one asked for.
+//! An annotation that is not honoured yet is reported on its object. If ignoring it could do harm (access rules, TLS to a
+//! backend, requests sent to another place), whatever depends on it answers 503.
 //!
-//! **Invariant:** nothing is dropped in silence but a value that asks for what happens anyway.
+//! **Invariant:** nothing is dropped silently, except values that ask for what happens anyway.
 
 pub(crate) mod access;
 mod affinity;

@@ -1,8 +1,8 @@
-//! What owners of objects are to be told without asking: that a version is rejected, that proxies refuse what was made of it, and
-//! that both are over. Each replica says what it compiles, and what the proxies that it serves do.
+//! Decides what to announce to the owners of objects: that a version is rejected, that proxies refuse it, and that either is over.
+//! Each replica announces what it compiles itself, and what its own proxies refuse.
 //!
-//! **Invariant:** pure, and bounded by what is wrong. That something is well again is said where it was seen, never because those
-//! who said otherwise went away.
+//! **Invariant:** pure, and bounded by the number of faults. Recovery is announced only if it was observed, never because the proxies
+//! that refused have disconnected.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

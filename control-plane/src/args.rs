@@ -234,7 +234,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The command line of this process, with what of it is only ingress-nginx'. Ends the process where it is none.
+    /// The command line of this process, and the flags that are only ingress-nginx'. Exits with an error if it is invalid.
     pub fn of_process() -> (Self, original::Sorted) {
         let sorted = original::sort(std::env::args_os()).unwrap_or_else(|reason| {
             Self::command().error(clap::error::ErrorKind::InvalidValue, reason).exit()

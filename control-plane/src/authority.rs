@@ -1,7 +1,7 @@
-//! The authority that says who is who between the planes: its roots, what they sign, and how one follows another.
+//! The certificate authority of the planes: its roots, what they sign, and their rotation.
 //!
-//! A root is trusted before it signs and after it has signed. When which one signs stands in the record of the roots
-//! itself, so all replicas that read the same record agree without talking:
+//! A root is trusted before and after the time in which it signs. The record of the roots says when each one signs, so all replicas
+//! that read the same record agree without communicating:
 //!
 //! ```text
 //! published ── all who hold a certificate renew it, and learn the new root ──▶ signs ── its successor signs ──▶ dropped
@@ -90,7 +90,7 @@ pub enum Phase {
     Believed,
     /// It signs.
     Signs,
-    /// It has signed, and is believed as long as what it signed is good.
+    /// It signs no longer, and is trusted until the certificates that it signed have expired.
     Leaves,
 }
 

@@ -1,15 +1,15 @@
-//! The freshness barrier: a replica that may be behind what a proxy has finds out, before it sends that proxy anything.
+//! The freshness barrier: before a replica sends a proxy anything, it makes sure that it is not behind that proxy.
 //!
-//! Replicas read the same objects, each at its own pace. A proxy that comes from another one may have what this one has not
-//! heard of yet, and sending it what is here would take it back. So who has something else than is offered here waits for a
-//! round: all objects are listed anew, by lists that were begun after it came, and what they show is offered. A root that is
-//! in this replica's own history proves nothing: states recur.
+//! Replicas read the same objects, each at its own pace. A proxy that comes from another replica may have a newer state than this
+//! one, and sending it ours would take it back in time. So a proxy whose state differs from what is offered here waits for a round:
+//! all kinds are listed again, by lists that began after the proxy came, and the result is offered. That the proxy's root is in our
+//! own history proves nothing: states recur.
 //!
-//! A round is shared by all who wait when it begins; who comes later waits for the next one, and there is one at a time. Who
-//! has the same as one of those, from the same place in the log of the same process, needs no round of its own: a replica that
-//! ends leaves its proxies at a few places, and they come one after the other.
+//! All proxies that wait when a round begins share it. Later ones wait for the next round, and there is one round at a time. A proxy
+//! with the same state as one of those, from the same position in the same log, needs no round of its own: a replica that ends
+//! leaves its proxies at a few positions, and they come one after another.
 //!
-//! **Invariant:** a round passes when what its lists showed is offered, never by time and never by an error.
+//! **Invariant:** a round ends when the result of its lists is offered, never because of a timeout or an error.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

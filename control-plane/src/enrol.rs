@@ -1,10 +1,10 @@
-//! Who gets which certificate: what counts as a proof, and for what.
+//! Who gets which certificate, and what proof that takes.
 //!
-//! A folder of ours vouches for join tokens ([`folder`]), a cluster for service accounts ([`accounts`]); where the authority is kept is [`vault`]'s business, and that it is
-//! fresh [`keeper`]'s.
+//! Join tokens are checked in a folder ([`folder`]), service accounts by the cluster ([`accounts`]). [`vault`] stores the authority,
+//! [`keeper`] keeps it fresh.
 //!
-//! **Invariant:** nothing is signed before the proof was found good, and a certificate says what the proof says, never what
-//! was asked for beside it.
+//! **Invariant:** nothing is signed before the proof is verified, and a certificate contains what the proof says, never what the
+//! request asks for in addition.
 
 pub mod accounts;
 pub mod folder;

@@ -1,6 +1,6 @@
-//! How fresh what a source has is: counters per kind, written by the source, read by metrics and readiness.
+//! How fresh the data of a source is: counters per kind, written by the source, read by metrics and readiness.
 //!
-//! **Invariant:** plain atomics; looking never waits for a source, and a source never waits for who looks.
+//! **Invariant:** plain atomics; neither readers nor the source ever wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

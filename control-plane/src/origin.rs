@@ -1,4 +1,4 @@
-//! Where a commit comes from: the object that its cause names first.
+//! The origin of a commit: the object that its cause names first.
 
 use serde::{Deserialize, Serialize};
 

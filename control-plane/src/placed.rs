@@ -1,10 +1,9 @@
-//! Where objects are: what was made of the newest version of each, and from which place of the logs on that is offered.
+//! For each object: what its newest version was compiled to, and from which position of each lane's log that is offered.
 //!
-//! Written by the pipeline with each commit, for what that commit was told and nothing else; read by whoever asks on how
-//! many proxies an object is.
+//! Written by the pipeline with each commit, for the objects of that commit; read to tell how many proxies serve an object.
 //!
-//! **Invariant:** whoever has acknowledged both places of an object had a state with all that was made of its newest version,
-//! but for what a pin holds back. A place may be later than needed, and never earlier.
+//! **Invariant:** a proxy that has acknowledged both positions of an object has had everything that its newest version was compiled to,
+//! except for what a pin holds back. A position may be later than necessary, never earlier.
 
 use std::sync::Arc;
 

@@ -61,7 +61,7 @@ pub enum Subject {
     Object(ObjectRef),
     /// The pin: a decision of an operator.
     Pin,
-    /// A file of a folder, by its path in there, of which nobody can tell what objects it should have.
+    /// A file of a folder, by its relative path, whose objects cannot be determined.
     File(Arc<str>),
 }
 

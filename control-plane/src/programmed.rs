@@ -1,9 +1,9 @@
-//! On which proxies an object is, and why not on the others.
+//! Which proxies serve an object, and why the others do not.
 //!
-//! An object is so many resources, each of which changed last at some place of its lane's log. Who has acknowledged those
-//! places, and refuses none of these resources, serves the object as it is.
+//! An object is compiled to resources, each of which last changed at some position of its lane's log. A proxy that has acknowledged these
+//! positions, and refuses none of the resources, serves the object.
 //!
-//! **Invariant:** pure, and never too much: where something is not known, the object is not there.
+//! **Invariant:** pure, and never optimistic: where something is unknown, the proxy does not count as serving.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What stands in the status of Ingresses: where their hosts are to be reached, for external-dns, Argo CD and people.
+//! The status of Ingresses: the addresses of their hosts, for external-dns, Argo CD and people.
 //!
 //! Pure: which addresses there are (`addresses`), who of all replicas writes (`election`), and which Ingresses differ
 //! (`ledger`). The requests are `kube::status`'.

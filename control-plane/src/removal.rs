@@ -1,4 +1,4 @@
-//! When a removal may be believed that nobody announced, for both sources alike.
+//! When to believe that an object is gone although no deletion was seen; for both sources.
 //!
 //! A DELETE of a watch and a file that is deleted are announcements and apply at once. An object that is merely absent
 //! from a list may be gone, or the list may be wrong: a restored etcd, an API server that answers before it has read
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_go_at_once_and_many_wait() {
+    fn few_removals_apply_at_once_and_many_wait() {
         assert!(!is_doubtful(0, 0));
         assert!(!is_doubtful(0, 7));
         assert!(is_doubtful(1, 1), "all of a kind");

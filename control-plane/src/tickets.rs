@@ -1,11 +1,11 @@
-//! Keeps the keys of session tickets on record while the fleet asks for tickets: makes them where there are none, and rotates
-//! them. All replicas do; by compare-and-swap one of them is first, and all read what it wrote.
+//! Creates and rotates the session ticket keys while the fleet uses tickets. Every replica tries to; compare-and-swap lets one win, and
+//! all read what it wrote.
 //!
-//! In a cluster the record is a Secret, which comes back as any other that is referred to. With a folder it is this
-//! process', which says itself what is in it; the file beside it is for the next start.
+//! In a cluster the keys are in a Secret, which is read like any Secret that is referred to. With a folder they are in memory, and in a file
+//! for the next start.
 //!
-//! **Invariant:** a record that cannot be read stays as it is; one that was read and is none is made anew. Nobody is cut off by
-//! that: who comes with an old ticket shakes hands in full.
+//! **Invariant:** a record that cannot be read is left alone; one that was read and is invalid is created again. That cuts off nobody: a
+//! client with an old ticket makes a full handshake.
 
 pub mod record;
 

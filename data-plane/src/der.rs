@@ -17,7 +17,7 @@ pub(crate) const TIME: u8 = 0x18;
 /// NULL.
 pub(crate) const NULL: u8 = 0x05;
 
-/// Takes one value after the other off the front. Nothing of what it is given is believed.
+/// Takes one value after another off the front. Its input is untrusted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 

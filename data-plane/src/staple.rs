@@ -1,10 +1,10 @@
-//! What authorities say of the certificates that are shown (OCSP), asked for beside the handshakes and shown with them
+//! OCSP stapling: fetches the OCSP responses of the certificates in use, in the background, for handshakes to send along
 //! (docs/adr/026-each-proxy-asks.md).
 //!
-//! A certificate that is shown for the first time is told here. From then on its responder is asked, again and again, for as
-//! long as the certificate is there.
+//! The first use of a certificate is reported here. From then on its responder is asked periodically, for as long as the certificate is
+//! configured.
 //!
-//! **Invariant:** no handshake waits for it. It runs where pages are served, not where tables are written.
+//! **Invariant:** no handshake waits for it. It runs on the service thread, not on the control thread.
 
 mod answer;
 mod fetch;

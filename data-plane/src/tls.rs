@@ -57,7 +57,7 @@ fn versions(tls12: bool, tls13: bool) -> Vec<&'static SupportedProtocolVersion> 
     VERSIONS.into_iter().filter(is_asked_for).collect()
 }
 
-/// Settings of handshakes of which nobody says anything: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate chosen by
+/// Default settings of handshakes: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate chosen by
 /// server name.
 ///
 /// Sessions and ticket keys are the process', which all workers share; whether tickets are given is the fleet's to say, see

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_one() {
+    fn the_default_format_has_17_variables() {
         let values = LogFormat::default().pieces().iter().filter(|it| matches!(it, Piece::Value(_))).count();
         assert_eq!(values, 17);
     }

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_named_by_both_parts() {
+    fn an_object_name_needs_a_namespace_and_a_name() {
         let name = ObjectName::parse("default/web").unwrap();
         assert_eq!(name.to_string(), "default/web");
         for wrong in ["", "web", "/web", "default/", "a/b/c"] {

@@ -1,4 +1,4 @@
-//! Bytes that nobody may find in memory later: wiped when the last who holds a part of them lets go.
+//! Secret bytes: wiped from memory when the last reference to them is dropped.
 
 use bytes::Bytes;
 use zeroize::Zeroizing;

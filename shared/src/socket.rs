@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_both() {
+    fn a_listen_address_needs_an_ip_and_a_port() {
         for text in ["127.0.0.1:0", "0.0.0.0:80", "[::1]:8443"] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }

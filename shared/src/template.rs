@@ -1,9 +1,9 @@
-//! Text with nginx variables (`https://$host/start?rd=$escaped_request_uri`), parsed once and filled in a request at a time.
+//! Text with nginx variables (`https://$host/start?rd=$escaped_request_uri`), parsed once and filled in for each request.
 //!
-//! The control plane parses to tell an owner of a variable that nobody knows; the proxy parses what it was sent and fills it
-//! in. A `$` that begins no variable is itself, as in ingress-nginx' own expressions (balancing.md 6).
+//! The control plane parses it to report unknown variables to the owner; the proxy parses what it was sent and fills it in. A `$` that does
+//! not begin a variable stands for itself, as in ingress-nginx' own expressions (balancing.md 6).
 //!
-//! **Invariant:** what a variable gives is data: it is never parsed again.
+//! **Invariant:** the value of a variable is data: it is never parsed again.
 
 mod connection;
 

@@ -1,8 +1,7 @@
-//! The command lines of the two planes, and which variables of the environment each of them reads where both are in one
-//! process.
+//! The command lines of the two planes within `firth up`, and which environment variables each of them reads.
 //!
-//! **Invariant:** no variable is read by both planes, but for those that mean the same for both of them, and none of who
-//! a plane speaks to, which is said here.
+//! **Invariant:** no variable is read by both planes unless it means the same for both; and no variable determines whom a plane talks to,
+//! since that is decided here.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! What is wrong with a flag of a plane, which was taken from the environment: nobody wrote it on this command line.
+//! Reports an invalid flag of a plane that came from the environment, since it is not on this command line.
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, FromArgMatches};

@@ -1,6 +1,6 @@
-//! OpenSSL's lists of ciphers (ciphers(1)), as far as they speak of suites of TLS 1.2 that proxies have.
+//! OpenSSL's cipher lists (ciphers(1)), for the TLS 1.2 suites that proxies support.
 //!
-//! What a list names beside them does not exist here: it says nothing, as with an OpenSSL that was built without it.
+//! Other ciphers in a list are ignored, as by an OpenSSL that was built without them.
 
 /// A suite of TLS 1.2: its number (RFC 8446 appendix B.4, RFC 5289, RFC 7905), its name, and the words that it goes by.
 struct Suite {

@@ -1,4 +1,4 @@
-//! What is spoken with clients over TLS, before there is a location (configmap.md 1.3, 1.5). Keys alone.
+//! TLS settings for clients, which apply before a location is known (configmap.md 1.3, 1.5). ConfigMap keys only.
 
 use shared::policy::NumberList;
 

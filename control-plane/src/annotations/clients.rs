@@ -1,4 +1,4 @@
-//! What holds for clients' connections (configmap.md 1.2, 1.5). Keys alone.
+//! Limits and timeouts of client connections (configmap.md 1.2, 1.5). ConfigMap keys only.
 
 use shared::policy::Buffers;
 

@@ -1,4 +1,4 @@
-//! What the annotations of one object come to while they are put in, one after the other.
+//! The policies of one object under construction, while its annotations are applied one by one.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Whom is believed what it says of its client, and what backends are told of it (configmap.md 1.2). Keys alone.
+//! Which peers are trusted to report the client address, and what backends are told (configmap.md 1.2). ConfigMap keys only.
 
 use shared::address::AddressSet;
 use shared::policy::TextList;

@@ -1,4 +1,4 @@
-//! How connections to backends are kept (configmap.md 1.5). Keys alone.
+//! Keep-alive to backends (configmap.md 1.5). ConfigMap keys only.
 
 use super::row::{Act, Of, Row};
 use super::value::{Grammar, SECONDS};

@@ -1,4 +1,4 @@
-//! Places that backends name in their answers, as clients have to see them (annotations.md 5.5).
+//! Rewriting of the redirects and cookies in backends' answers (annotations.md 5.5).
 
 use shared::pattern::Pattern;
 use shared::policy::Replacement;

@@ -188,7 +188,7 @@ pub enum Act<T: 'static> {
         /// What answers 503.
         reach: Reach,
     },
-    /// Raw nginx configuration, and what it comes to here.
+    /// Raw nginx configuration, and what becomes of it here.
     Snippet(fn(&mut Draft<'_>, T)),
     /// It has no effect in ingress-nginx' newest version either.
     Dead,

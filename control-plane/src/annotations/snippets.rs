@@ -1,9 +1,9 @@
-//! Raw nginx configuration (annotations.md 5.8). As text it never acts; what it could keep from a client answers 503.
+//! Raw nginx configuration (annotations.md 5.8). It is never used as text; where it could restrict access, paths answer 503.
 //!
-//! Directives about headers are read into types ([`headers`]) and act where the fleet allows snippets, as those of
-//! ingress-nginx do. What a snippet answers at once is read into types as well ([`shortcuts`]), and acts anywhere: most of
-//! it keeps somebody out. Another directive that is known to keep nobody out, to send nothing elsewhere and to let nobody
-//! pretend to be somebody else is left out and said. Whatever else there is could do one of them.
+//! Header directives are parsed into types ([`headers`]) and take effect if the fleet allows snippets, as in ingress-nginx.
+//! Fixed answers are parsed into types, too ([`shortcuts`]), and always take effect: most of them keep somebody out. Directives
+//! that are known neither to restrict access, nor to redirect elsewhere, nor to let anybody impersonate somebody are left out and
+//! reported. Any other directive might do one of these, and denies.
 
 mod definitions;
 mod headers;

@@ -95,7 +95,7 @@ mod tests {
 
     /// Samples are values, or are none: setters and reports are tried with them over the whole table.
     #[test]
-    fn samples_are_what_they_say() {
+    fn good_samples_parse_and_bad_samples_do_not() {
         for row in ROWS.iter() {
             let (good, bad) = row.value.samples();
             assert!(!good.is_empty(), "{}", row.name);

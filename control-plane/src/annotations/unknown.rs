@@ -1,4 +1,4 @@
-//! Names that nobody knows: what they were probably meant to be.
+//! Unknown annotation names: suggestions for what was probably meant.
 
 use super::{PREFIX, table};
 

@@ -1,4 +1,4 @@
-//! When somebody looks whether there is anything to tell.
+//! The timing: when to look for new announcements.
 
 use std::convert::Infallible;
 use std::sync::Arc;

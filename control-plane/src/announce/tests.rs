@@ -189,7 +189,7 @@ fn a_refusal_is_its_owner_s_and_told_once_however_many_refuse_how_much() {
 }
 
 #[test]
-fn that_it_is_served_is_told_by_those_who_refused_and_not_by_their_going() {
+fn recovery_is_announced_only_when_a_refusing_proxy_accepts() {
     let registry = Arc::new(Registry::default());
     let (one, mut two) = (connect(&registry, "n1-1"), connect(&registry, "n2-1"));
     let mut announcer = Announcer::default();

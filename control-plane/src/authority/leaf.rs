@@ -1,4 +1,4 @@
-//! Certificates of those who are no authority.
+//! Leaf certificates.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};

@@ -1,7 +1,7 @@
-//! What one Ingress says is copied: into the Route and the Host of each of its hosts, and into the Backend of each Service
-//! port that it names. Counted as it is copied, so that a little text never becomes a lot of configuration.
+//! Bounds the amplification of one Ingress: its annotations are copied into the Route and Host of each of its hosts, and into the
+//! Backend of each Service port that it names. The copies are counted, so that a little text never becomes a lot of configuration.
 //!
-//! **Invariant:** only the Ingress itself is looked at, so that its last good version stays as for any other fault.
+//! **Invariant:** only the Ingress itself is looked at, so that its last good version stays, as with any other fault.
 
 use std::collections::HashSet;
 
@@ -24,7 +24,7 @@ const MOST_OF_A_MAP: usize = 64 << 10;
 /// What the name of a Secret takes in a list beside its text: tag, length and the slash.
 const NAME_HEAD: usize = 4;
 
-/// Whether what an Ingress says comes to too much, once it is in all resources that have it.
+/// Whether the annotations of an Ingress take too much memory, once copied into all resources that contain them.
 ///
 /// What another Ingress decides for the same host is counted too: what that one does must not decide whether this one is
 /// served.

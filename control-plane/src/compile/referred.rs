@@ -1,4 +1,4 @@
-//! What a reference leads to, for whoever compiles a policy from it.
+//! The object that a reference points to, as policies are compiled from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! What takes an Ingress out of service as a whole: its last good version stays (outcome R of annotations.md 1.4).
+//! Faults that reject an Ingress as a whole, so that its last good version stays (outcome R of annotations.md 1.4).
 //!
-//! Paths and hosts are data here and never configuration text, so most of what ingress-nginx had to refuse cannot harm.
-//! The deep inspection of controller.md 3 is kept because users' policies rely on it.
+//! Paths and hosts are data here, never configuration text, so most of what ingress-nginx has to refuse is harmless. Its deep
+//! inspection (controller.md 3) is kept because users' policies rely on it.
 
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
-//! What would come to more than one message of the stream takes: it is rejected with its object, before it is compiled.
+//! Rejects objects whose resources would not fit into one message of the stream, before they are compiled.
 //!
-//! A resource is never cut, and a message that a proxy does not take ends its stream: that would be tried again for ever,
-//! and nothing behind it would arrive. No object of an API server is so large; a file of a folder may be.
+//! A resource is never split, and a message that is too large ends a proxy's stream: it would be retried forever, and nothing after it
+//! would arrive. No object of an API server is that large, but a manifest file may be.
 //!
 //! **Invariant:** only the object itself is looked at, so that its last good version stays as for any other fault.
 

@@ -1,10 +1,10 @@
-//! Keeps the authority fresh in this process: reads its record again and again, writes what is due, renews the certificate of
-//! the control plane itself, and hands all of it to the handshakes.
+//! Keeps the authority fresh in this process: re-reads its record, writes the changes that are due, renews the certificate of the
+//! control plane itself, and hands all of it to the TLS handshakes.
 //!
-//! **Invariant:** a record that cannot be read changes nothing, and one that is gone is written again: a new authority would
-//! cut off everybody whose certificate is good. So who has none makes one only where nobody was told of another, or nobody who
-//! has that one writes it again; and who finds another one in the place of its own keeps both. Whether it can be read or not, the
-//! certificate of this process is renewed.
+//! **Invariant:** a new authority would cut off everybody with a valid certificate. So an unreadable record changes nothing, and a
+//! missing one is written again by whoever has it. A replica without an authority creates one only if no roots were ever published, or
+//! if nobody writes the missing record again; a replica that finds another authority in place of its own keeps both. The certificate of this
+//! process is renewed in any case.
 
 use std::net::IpAddr;
 use std::sync::Arc;

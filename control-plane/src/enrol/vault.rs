@@ -1,5 +1,5 @@
-//! Where the record of the authority is kept, by compare-and-swap: who writes says over which revision, and whoever is second
-//! reads what the first one wrote.
+//! Stores the record of the authority, with compare-and-swap: a writer names the revision that it replaces, and the second of two
+//! writers reads what the first one wrote.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! The way from a source to the task that owns the index. What goes there is stamped with the time at which it set out: however
-//! long it waits, that counts.
+//! The channel from a source to the task that owns the index. Events are stamped with the time at which they are sent, so that time
+//! spent in the queue counts.
 
 use std::time::Instant;
 
@@ -77,7 +77,7 @@ impl Way {
     /// Sends where there is room.
     ///
     /// # Errors
-    /// Where there is none, or nobody reads any more.
+    /// If there is no receiver, or it has gone away.
     pub fn try_send(&self, input: Input) -> Result<(), TrySendError<Stamped>> {
         self.0.try_send((clock::now(), input))
     }

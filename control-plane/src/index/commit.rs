@@ -1,4 +1,4 @@
-//! What a commit of the index is made of.
+//! The contents of a commit of the index.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What a commit says of objects: the newest version of each, and whether it is served.
+//! What a commit reports about objects: the newest version of each, and whether it is served.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

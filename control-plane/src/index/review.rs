@@ -1,7 +1,7 @@
-//! What is to be said of an Ingress before it is there: by the rules for those that are, and without putting it in
-//! (ingress-nginx behaviour, controller.md 10).
+//! Judges an Ingress that is not stored yet, for the webhook: by the same rules, and without adding it to the index (ingress-nginx
+//! behaviour, controller.md 10).
 //!
-//! **Invariant:** a question changes nothing, and costs what the Ingress that it is about does.
+//! **Invariant:** a review changes nothing, and costs as much as applying the Ingress would.
 
 use std::sync::Arc;
 

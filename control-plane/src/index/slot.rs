@@ -1,8 +1,7 @@
-//! One object as the index knows it: its newest version, its last good one, and the hold on record.
+//! One object as the index knows it: its newest version, its last good version, and its stored hold.
 //!
-//! A version that is rejected or cannot be read leaves the last good one in use. The good one in memory comes first; a
-//! process that never saw it uses the one on record. What is on record when nothing was asked of the record is what all
-//! replicas agreed on, so it is taken over.
+//! If the newest version is rejected or unreadable, the last good one stays in use: the one in memory or, in a process that never saw it,
+//! the one in the hold. A hold that this process did not ask for is what the replicas agreed on, so it is adopted.
 
 use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};

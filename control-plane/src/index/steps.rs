@@ -54,7 +54,7 @@ impl Index {
         true
     }
 
-    /// From an object of which something was heard to what is to be looked at again.
+    /// From an object with an event to what must be compiled again.
     fn spread(&mut self, object: ObjectRef) {
         let name = &object.name;
         match object.kind {

@@ -1,9 +1,9 @@
-//! Ingresses of which something shows later than they were heard of: once what they refer to was read.
+//! Ingresses whose change takes effect only after an object that they refer to has been read.
 //!
-//! A host that was never shown waits for its certificates, and what an annotation names is used once it was read. Then it is
-//! that object which was heard of last; but nobody wrote it, and the change is the Ingress'. It is told as that.
+//! A new host waits for its certificates, and an object that an annotation names is used once it has been read. The last event is then
+//! that of the object, but nobody changed the object: the cause of the commit is the Ingress, and is reported as such.
 //!
-//! **Invariant:** as many are remembered as wait for something.
+//! **Invariant:** only Ingresses that wait for something are remembered.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Which kind, version and resource somebody means. What does not exist is answered with its name.
+//! Resolves the kind, version and resource that a request names. If one does not exist, the error names it.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! What this replica knows by itself of proxies: for the other replicas, and as its own part of the whole.
+//! What this replica itself knows of proxies: its share of the fleet-wide answer, also given to the other replicas.
 //!
-//! **Invariant:** nobody is asked for it.
+//! **Invariant:** no other replica is asked for it.
 
 use std::time::Instant;
 

@@ -1,6 +1,6 @@
-//! Whom API servers believe when they ask the validating webhook: the `caBundle` of its configuration.
+//! Keeps the `caBundle` of the webhook's configuration, by which API servers verify the webhook.
 //!
-//! **Invariant:** nothing else of the configuration is ever written, and it only where it differs, over the version that was read.
+//! **Invariant:** nothing else in the configuration is ever written, and the bundle only if it differs, over the version that was read.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use kube::Client;

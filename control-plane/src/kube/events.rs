@@ -1,10 +1,10 @@
-//! What is said of an object where its owner looks first: Events in the cluster.
+//! Writes Events, where the owner of an object looks first.
 //!
-//! An Event is named after what it says of which object, so that all replicas mean the same one: the second who writes it is
-//! told that it is there. What is said again counts up its series.
+//! The name of an Event is derived from its object and message, so all replicas produce the same one: the second to write it learns that
+//! it exists. A repetition increments its series.
 //!
-//! **Invariant:** nothing waits for it, and however much there is to be said the API server gets so many requests a second at
-//! most. What may not be written is left, and said once.
+//! **Invariant:** nothing waits for it, and the API server gets a bounded number of requests a second, however many Events there are. If
+//! Events may not be written they are skipped, and the log says so once.
 
 mod backlog;
 
@@ -68,7 +68,7 @@ impl Said {
         }
     }
 
-    /// Whether it takes back what was said.
+    /// Whether it revokes an earlier Event.
     fn is_good(self) -> bool {
         matches!(self, Self::Accepted | Self::Served)
     }

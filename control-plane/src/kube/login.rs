@@ -1,7 +1,7 @@
-//! What somebody needs of a cluster to ask its control plane: a token of the account that stands for a role, and the roots.
+//! What a person needs from the cluster to log in: a token of the service account that stands for a role, and the authority's roots.
 //!
-//! Who somebody is is between them and the API server, by whatever their kubeconfig says; whether they get the token is decided
-//! by its rules (create `serviceaccounts/token`), and stands in its audit log. No credential of theirs reaches us.
+//! The API server authenticates the person by their kubeconfig, decides whether they get the token (create `serviceaccounts/token`), and
+//! has it in its audit log. Their own credentials never reach the control plane.
 
 use std::path::Path;
 

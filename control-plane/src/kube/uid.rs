@@ -1,7 +1,7 @@
-//! Which cluster it is: the uid of the namespace where decisions are. A cluster has no name of its own that a server with few
-//! rights may read, and this one is never another's.
+//! Identifies the cluster by the uid of the namespace that holds our decisions. A cluster has no name that a client with few rights
+//! could read, and this uid is unique.
 //!
-//! **Invariant:** not to know it is not to be another cluster: nothing is said until it was read.
+//! **Invariant:** while the uid has not been read, no identity is reported: unknown must not look like another cluster.
 
 use std::time::Duration;
 

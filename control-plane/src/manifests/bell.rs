@@ -1,6 +1,6 @@
-//! Tells when all is told that the kernel knew of at one time.
+//! Tells when every change that the kernel knew of at some moment has been delivered.
 //!
-//! inotify has one queue, and what is done to a file that nobody else has stands behind whatever happened before it.
+//! inotify has one queue: an event for a file of our own, touched at that moment, comes after all earlier events.
 
 use std::fs::File;
 use std::io;

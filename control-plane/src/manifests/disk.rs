@@ -1,9 +1,9 @@
-//! The folder on the disk: which of its files changed since they were read, by what the kernel tells and by stamps.
+//! The folder on disk: finds the files that changed since they were read, from the kernel's notifications and from file stamps.
 //!
-//! What the kernel tells of is looked at alone; where a folder or a link is concerned, all stamps are compared, which
-//! reads only what differs. That comparison is made every few seconds too, told or not.
+//! For a notification about a file only that file is checked; if a folder or a link is concerned, all stamps are compared, and only files
+//! that differ are read. The full comparison is also made every few seconds.
 //!
-//! **Invariant:** after a look at everything, what was told is what stands on the disk, whatever happened in between.
+//! **Invariant:** after a full comparison, what was reported equals what is on disk, whatever happened in between.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
@@ -350,7 +350,7 @@ impl Disk {
     }
 }
 
-/// Reads a file; `None` for what is none. The stamp is that of before.
+/// Reads a file; `None` if it is not a regular file. The stamp is the one from before the read.
 fn read(path: &FilePath) -> io::Result<Option<(Stamp, String)>> {
     // A pipe would have to be waited for.
     if !fs::metadata(path)?.is_file() {

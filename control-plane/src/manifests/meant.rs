@@ -1,6 +1,6 @@
-//! Documents that were meant to be objects which are read, but for a slip in what they say they are.
+//! Recognises documents with a misspelt kind or apiVersion that were probably meant for us.
 //!
-//! **Invariant:** what belongs to somebody else, a `Service` of Knative or an `Ingress` of OpenShift, is none of them.
+//! **Invariant:** kinds of other systems, such as a Knative `Service` or an OpenShift `Ingress`, are not among them.
 
 use crate::objects::ObjectKind;
 

@@ -1,6 +1,6 @@
-//! Where replicas are: names that stand for one or several addresses, looked up again and again.
+//! The addresses of the replicas: DNS names with one or more addresses each, resolved periodically.
 //!
-//! **Invariant:** a name that cannot be looked up now has the addresses that it had; one that never could be is missing.
+//! **Invariant:** a name that fails to resolve keeps its last addresses; one that never resolved has none.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -38,7 +38,7 @@ fn clock_of(year: u64) -> SystemTime {
 }
 
 #[test]
-fn it_says_what_it_needs_of_live() {
+fn a_pin_lists_the_live_resources_that_it_needs() {
     let backend_tls = |material: &str| BackendTls { material: material.to_owned(), ..BackendTls::default() };
     let policy = |users: &str, authorities: &str| LocationPolicy {
         basic_auth: Some(BasicAuth { users: users.to_owned(), ..BasicAuth::default() }),

@@ -1,4 +1,4 @@
-//! Questions about Ingresses that are not there yet.
+//! Reviews of Ingresses that are not stored yet, for the webhook.
 
 use std::sync::Arc;
 

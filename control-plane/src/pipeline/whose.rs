@@ -1,4 +1,4 @@
-//! Which source it is that is read, for the history: told once, as soon as the source knows.
+//! Identifies the source (cluster or folder) for the history: told once, as soon as the source knows.
 
 use std::future;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Which Ingresses have another status than they should, and at which pace that is mended.
+//! Which Ingresses need their status corrected, and at what rate.
 //!
-//! **Invariant:** pure and bounded by the Ingresses that there are. One is written that is ours, was heard of, and differs; over the
-//! version that was heard. Whoever else writes one again and again is answered ever more seldom, and told of. One that cannot be
-//! written is put aside, and comes after all others: it keeps none of them waiting.
+//! **Invariant:** pure, and bounded by the number of Ingresses. An Ingress is written only if it is ours, has been read, and differs, over the
+//! version that was read. If something else keeps overwriting it, it is corrected less and less often, and that is logged. One that cannot be
+//! written is tried after all others, and delays none of them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

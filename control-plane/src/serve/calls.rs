@@ -1,8 +1,7 @@
-//! `ConfigStream` as gRPC over HTTP/2, with frames that go out as they are.
+//! `ConfigStream` as gRPC over HTTP/2, with frames that are sent without copying.
 //!
-//! tonic encodes each message into a buffer of its call. That copies what all streams share once for each of them, and the
-//! buffer keeps the room of the largest message that ever was in it: a hundred kilobytes for each proxy, from its first
-//! sync on. Here the frame that was encoded once is what HTTP/2 is given to send.
+//! tonic encodes each message into a buffer of its call. That copies the shared frame once per stream, and the buffer keeps the size of the
+//! largest message that it ever held: a hundred kilobytes per proxy after its first sync. Here HTTP/2 is given the shared frame itself.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,7 +1,7 @@
-//! Who is let in on the stream's address, and for how long without a call.
+//! Admission on the stream's address: which connections are accepted, and how long they may stay without a call.
 //!
-//! **Invariant:** a connection without a call never keeps out one with: where there are too many, the one that has waited
-//! longest goes. No error of accept ends the server, and none makes it spin.
+//! **Invariant:** an idle connection never keeps out one with a call: at the limit, the one that has been idle longest is closed. No error
+//! of accept ends the server or makes it spin.
 
 mod guest;
 mod line;

@@ -1,4 +1,4 @@
-//! Goes before every service: who calls, whether it may, and that its connection is not idle meanwhile.
+//! Runs before every call: identifies the caller, checks its role, and marks its connection as busy.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -1,6 +1,6 @@
-//! What a proxy says, checked and bounded, and what it is told: the words in which a session thinks.
+//! The messages of a session, in both directions, checked and bounded.
 //!
-//! **Invariant:** nothing in here grows beyond the limits below, whatever a proxy sends.
+//! **Invariant:** nothing here exceeds the limits below, whatever a proxy sends.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,11 +1,11 @@
-//! The proxies of this replica and what each has acknowledged: those that are connected, and those that went without a word.
-//! Cold: for inspection and metrics, never for serving.
+//! The proxies of this replica, connected or silent, and what each has acknowledged. For inspection and metrics only; nothing is
+//! served from it.
 //!
-//! A proxy that said goodbye is no more. One whose connection was cut comes back within its retry time, or its process is no
-//! more. One that went without even that may be stopped, or behind a broken network, and serve what it has: it stays, as a
-//! silent one, until it comes back or an hour is over.
+//! A proxy that shut down properly is removed. One whose connection broke reconnects within its retry time, or its process has ended. One
+//! that vanished without closing its connection may be hung or behind a broken network, and still be serving: it is kept as silent until it
+//! returns, for at most an hour.
 //!
-//! **Invariant:** nobody is told that all proxies have something while one that may serve has not said so.
+//! **Invariant:** a change is never reported as live on all proxies while one that may be serving has not acknowledged it.
 
 mod figures;
 mod missed;

@@ -53,7 +53,7 @@ mod tests {
 
     use super::*;
 
-    /// Methods that change what is served, or who is believed.
+    /// Methods that change what is served, or which roots are trusted.
     const COMMANDS: &[&str] = &[
         "/firth.identity.v1.Identity/RotateAuthority",
         "/firth.inspect.v1.Inspect/Pin",

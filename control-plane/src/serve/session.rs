@@ -1,11 +1,11 @@
-//! One proxy's stream as a state machine: what happened goes in, what is to be done comes out.
+//! One proxy's stream as a state machine: events go in, actions come out.
 //!
-//! A session is a cursor for each lane into the newest head. What to send next follows from the cursor alone, so a slow
-//! proxy skips what was overtaken meanwhile and nothing queues up for it.
+//! A session is one cursor per lane into the newest head. What to send next follows from the cursor alone, so a slow proxy skips states
+//! that were replaced meanwhile, and nothing queues up for it.
 //!
-//! A full sync has a window of its own size only with a slot. Without one LIVE goes on two chunks at a time, and CONFIG
-//! waits. Slots are for proxies that answer: one that does not for two seconds gives its own to the next, and none waits
-//! for a slot that has never answered. So no number of silent streams keeps a proxy that answers from anything.
+//! A full sync gets a large window only if it has one of a limited number of slots. Without a slot, LIVE proceeds two chunks at a time, and
+//! CONFIG waits. A proxy that does not answer for two seconds loses its slot, and one that has never answered cannot wait for one. So silent
+//! streams, however many, cannot hold up a proxy that answers.
 //!
 //! **Invariants:** at most [`lane::WINDOW`] batches of a lane are unanswered; CONFIG is not sent before the LIVE state that it
 //! relies on; what is sent leads to a state that existed.

@@ -1,4 +1,4 @@
-//! When the last commits were made: how long somebody is behind, from how far they have got.
+//! The times of recent commits, to tell from a position in the log how long a proxy has been behind.
 //!
 //! **Invariant:** bounded, and in the order of both lanes' logs.
 

@@ -150,7 +150,7 @@ fn lock(dir: &Path) -> Result<Option<File>, JournalError> {
     }
 }
 
-/// Keeps a file of which the last `left` bytes cannot be read, for who needs what was in them: it is written anew soon.
+/// Keeps a copy of a file whose last `left` bytes cannot be read, in case somebody needs them: it is written anew soon.
 fn keep_damaged(path: &Path, left: usize, history: &History) {
     let kept = path.with_extension("damaged");
     let versions = history.len();

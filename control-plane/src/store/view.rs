@@ -1,6 +1,6 @@
-//! What is offered of CONFIG: all that is compiled, or the version that a pin names.
+//! The CONFIG that is offered: what was compiled, or the pinned version.
 //!
-//! **Invariant:** what is offered is a function of what is compiled and of the pin, whatever was offered before.
+//! **Invariant:** it is a function of what was compiled and of the pin, whatever was offered before.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Has API servers believe what they are shown, where that is of the authority between the planes.
+//! Makes API servers trust the webhook's certificate, if that is from the planes' own authority: it keeps the `caBundle` up to date.
 //!
-//! **Invariant:** what somebody else made of the configuration, such as an installation that is done again, lasts for a minute. All
-//! replicas do the same: what they write is the roots of one record.
+//! **Invariant:** a foreign change of the configuration, such as a repeated `helm install`, is corrected within a minute. All replicas
+//! write the same roots, those of one record.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_has_an_ingress() {
+    fn a_review_has_an_ingress_unless_it_is_a_deletion() {
         let question = Question::read(&asked("CREATE", "Ingress", &web())).unwrap();
         assert_eq!(question.ingress.unwrap().unwrap().metadata.object_name().to_string(), "default/web");
         for (operation, object) in [("DELETE", web()), ("DELETE", Value::Null), ("UPDATE", Value::Null)] {

@@ -1,4 +1,4 @@
-//! What nginx' variables of a connection stand for.
+//! The values of nginx' connection variables.
 
 use std::io::Write as _;
 

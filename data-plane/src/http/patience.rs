@@ -1,4 +1,4 @@
-//! Listening to a client for the sake of what it was answered.
+//! Lingering close: after an answer, keeps reading from the client for a limited time, so that a TCP reset does not destroy the answer.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -10,7 +10,7 @@ use crate::codec::stream::{Stream, make_room, poll_fill};
 use crate::local::Local;
 use crate::local::timer::Timer;
 
-/// How long a client is listened to that nobody wants to hear: so long in all, and so long between two reads.
+/// How long a client is read from after its answer: a limit in all, and one between two reads.
 pub(crate) struct Patience<'a> {
     local: &'a Local,
     timer: &'a Timer,
@@ -23,7 +23,7 @@ impl<'a> Patience<'a> {
         Self { local, timer, since: local.timers.now() }
     }
 
-    /// Reads more of what it says, by `poll`; false where that is all, or time is up.
+    /// Reads more, using `poll`; false at the end, or when the time is up.
     pub(crate) async fn hears(&self, mut poll: impl FnMut(&mut Context<'_>) -> Poll<bool>) -> bool {
         self.arm()
             && poll_fn(|cx| match poll(cx) {

@@ -1,4 +1,4 @@
-//! The other end of a client's connection, as requests tell it on.
+//! The peer of a client connection, as it is passed on to backends.
 
 use std::cell::OnceCell;
 use std::io::Write as _;

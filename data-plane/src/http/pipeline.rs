@@ -1,12 +1,7 @@
 //! The way of one request, top to bottom: what ingress-nginx does, in its order (annotations.md 4). A phase is a file.
 //!
-//! ```text
-//! locate ─▶ size ─▶ cors ─▶ shortcuts ─▶ redirect ─▶ pick ─▶ limit ─▶ access ─▶ forwarded ─▶ send ─┬─▶ respond ─▶ (the client) ─▶ log
-//!    └────────┴───────┴────────┴──────────┴───────┴────────┴──── a reply of our own ────┘
-//! ```
-//!
-//! The guard is behind us: a head that gets here passed it. A phase says "go on" or gives the answer. Only `locate` sees
-//! a table; what the later ones need goes with the [`Exchange`].
+//! `phases` below is the order. The guard has already accepted the head. A phase either continues or answers. Only `locate`
+//! sees a table; what later phases need travels with the [`Exchange`].
 //!
 //! **Invariant:** every answer passes `respond`, a page of ours as well as a backend's.
 

@@ -1,4 +1,4 @@
-//! After a 101 that was asked for: bytes in both directions until both ends have finished.
+//! The tunnel after a 101: relays bytes in both directions until both ends have finished.
 
 use std::time::Duration;
 

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn another_file_is_no_file() {
+    fn files_of_another_format_are_not_read() {
         assert_eq!(format(MAGIC, &preamble(MAGIC)), Some(FORMAT));
         assert_eq!(format(MAGIC, &preamble(*b"another\0")), None);
         assert_eq!(format(MAGIC, &preamble(MAGIC)[..11]), None);

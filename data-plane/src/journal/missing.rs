@@ -1,4 +1,4 @@
-//! What a start from disk lacks, in the words of whoever asks why the proxy is not ready.
+//! What is still missing after a start from disk, as `/readyz` reports it.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,10 +1,9 @@
-//! Addresses of names: as whoever runs the proxy knows them, as the file of hosts does, else by the DNS.
+//! Resolves names: from the embedding program, the hosts file, then DNS.
 //!
-//! Who writes an Ingress, and by `$host` its clients, says which names are asked for. So places for questions are shared
-//! between Ingresses ([`Shares`]), each question ends, and what is remembered makes room where most of it is.
+//! Tenants, and through `$host` their clients, determine which names are looked up. So concurrent lookups are shared fairly between
+//! Ingresses ([`Shares`]), every lookup has a time limit, and the cache evicts entries of the Ingress that has most.
 //!
-//! **Invariant:** one lookup of a name at a time, and only so many of all names together; it goes on to its end whoever
-//! gives up waiting.
+//! **Invariant:** at most one lookup per name, and a bounded number in total; a lookup completes even if everybody stops waiting for it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

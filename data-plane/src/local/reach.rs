@@ -1,7 +1,7 @@
-//! Where a proxy connects on the word of somebody who does not run it: a tenant's annotation, filled in from what a client sent.
+//! Which addresses a proxy may connect to on behalf of a tenant's annotation, whose URL may contain text from clients.
 //!
-//! **Invariant:** what is judged is the address that is about to be connected to, never a name: a name may lead elsewhere
-//! the next time.
+//! **Invariant:** the check is on the address that is about to be connected to, never on a name: a name may resolve differently the next
+//! time.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use shared::address::{self, AddressSet};
 
-/// Of one Ingress it is said again after this.
+/// How long until the same Ingress is logged again.
 const AGAIN: Duration = Duration::from_secs(60);
-/// Of so many Ingresses it is said meanwhile.
+/// How many Ingresses are logged within that time.
 const TOLD: usize = 256;
 
-/// Addresses that are connected to although they lead into the proxy's own machine, to its link, or to nobody.
+/// Exceptions: networks that may be connected to although they are loopback, link-local or unassigned.
 #[derive(Clone, Debug, Default)]
 pub struct Reach(AddressSet);
 
@@ -25,7 +25,7 @@ impl Reach {
         Self(networks)
     }
 
-    /// What an address is that is not connected to.
+    /// Why an address may not be connected to; `None` if it may.
     pub(crate) fn refuses(&self, address: IpAddr) -> Option<&'static str> {
         address::astray(address).filter(|_| !self.0.contains(address))
     }

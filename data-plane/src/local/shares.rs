@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_all_of_it() {
+    fn no_owner_can_take_every_slot() {
         let mut shares = Shares::new(1024);
         assert_eq!(fill(&mut shares, "a/users"), 683);
         assert!(shares.take("a/others"), "of the same namespace");

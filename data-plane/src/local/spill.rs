@@ -1,7 +1,7 @@
-//! Bodies that do not fit in their memory: files that nobody but their request can open, and that end with it.
+//! Request bodies that do not fit in memory: anonymous temporary files that only their request can open, and that vanish with it.
 //!
-//! As long as there is plenty of memory, a body of an ordinary size needs no file: a megabyte through one costs five times as
-//! much as through memory. No client and no endpoint can tell the difference.
+//! While memory is plentiful, a body of ordinary size needs no file: a megabyte through a file costs five times as much as through memory.
+//! No client and no endpoint can tell the difference.
 //!
 //! Written on a thread that may wait for the disk, in parts that are bounded; read where they are needed, from the memory
 //! that the kernel keeps of what was just written.

@@ -1,6 +1,6 @@
-//! How much of one stream a worker moves before others have their turn.
+//! How much of one stream a worker moves before others get their turn.
 //!
-//! The runtime counts calls, and one call moves 128 KiB: two fast streams kept everybody else waiting for a tenth of a second.
+//! tokio's cooperative budget counts calls, and one call moves 128 KiB: two fast streams kept all others waiting for a tenth of a second.
 
 use std::future::Future as _;
 use std::pin::pin;

@@ -1,9 +1,9 @@
-//! Handshakes take turns. One costs what dozens of requests cost, and those of a storm are ready at once: computed as they come,
-//! they would all be done before the worker looks at its other connections again. So between two looks at its sockets a worker
-//! computes for so many of them, and the others wait, who came first in front.
+//! Handshakes take turns. One costs as much as dozens of requests, and in a storm many are ready at once: computed as they come, they would
+//! all be done before the worker gets back to its other connections. So per turn of its event loop a worker computes a limited number of
+//! them, and the others wait in order of arrival.
 //!
-//! **Invariant:** without I/O and without a clock: who uses it says when a turn of the worker's loop is over. What is given to
-//! somebody who goes is given to the next one.
+//! **Invariant:** without I/O and without a clock: the caller says when a turn of the event loop is over. A turn granted to a connection that
+//! goes away passes to the next one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

@@ -1,10 +1,9 @@
-//! Which certificates have what their authority says of them, which of these is to be asked for next, and when. Without I/O.
+//! The OCSP responses by certificate, which one to fetch next, and when. Without I/O.
 //!
-//! A tenant says which responders there are, and how many certificates: places for questions and what is known are shared
-//! between those whose certificates they are ([`Shares`]).
+//! Tenants determine the responders and the number of certificates, so requests in flight and stored responses are shared fairly between
+//! their owners ([`Shares`]).
 //!
-//! **Invariant:** what is over is shown to nobody, whether or not there is anything newer; and no certificate waits for
-//! another one's responder.
+//! **Invariant:** an expired response is never sent, even if there is no newer one; and no certificate waits for another one's responder.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};

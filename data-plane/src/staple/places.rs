@@ -1,5 +1,5 @@
-//! Which addresses a responder may have. A tenant says where it is, and who asks is the proxy, which stands in networks that
-//! tenants do not reach.
+//! Which addresses an OCSP responder may have. A tenant's certificate names it, but the proxy connects to it, from networks that the
+//! tenant cannot reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

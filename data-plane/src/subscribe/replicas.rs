@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_first_now_and_then_and_all_have_their_turn() {
+    fn the_order_of_replicas_is_random_and_complete() {
         let (mut known, now) = (known(1), clock::now());
         let mut first = [0; 3];
         for _ in 0..300 {

@@ -1,4 +1,4 @@
-//! TLS towards endpoints, ready to be spoken: what is asked of connections, with one version of the Material.
+//! TLS to endpoints, ready for use: the policy, bound to one version of the Material.
 
 use std::sync::Arc;
 

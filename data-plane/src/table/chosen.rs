@@ -1,4 +1,4 @@
-//! A backend as a path uses it: whose endpoints, and how one of them is chosen for a request.
+//! A backend as a path uses it: its endpoints, and how one of them is chosen for a request.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! By whom the certificates of a host's clients are judged: what is said, with one version of the Material.
+//! How the client certificates of a host are verified: the policy, bound to one version of the Material.
 
 use std::sync::Arc;
 

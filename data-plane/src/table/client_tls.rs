@@ -55,7 +55,7 @@ impl Default for ClientTls {
 }
 
 impl ClientTls {
-    /// Compiles what is said.
+    /// Compiles the policy.
     ///
     /// # Errors
     /// Where a field cannot be served as it is said.

@@ -1,4 +1,4 @@
-//! What is made of a Material for those who name it, while the proxy has it.
+//! A Material in compiled form, shared by all that name it, while the proxy has it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

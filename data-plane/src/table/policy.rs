@@ -119,7 +119,7 @@ pub struct Policy {
     pub cors: Option<Box<Cors>>,
     /// Who gets copies of requests, if somebody does.
     pub mirror: Option<Box<Mirror>>,
-    /// Whom is believed what, and what backends are told.
+    /// Which peers are trusted with what, and what backends are told.
     pub forwarding: Forwarding,
     /// What they are told of traces, if anything.
     pub tracing: Option<Tracing>,

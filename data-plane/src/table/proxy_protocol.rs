@@ -19,12 +19,12 @@ pub struct ProxyProtocol {
     pub is_required: bool,
     /// How long one may take.
     pub time: Duration,
-    /// Who is believed what it tells.
+    /// Which peers are trusted.
     believed: AddressSet,
 }
 
 impl ProxyProtocol {
-    /// Compiles what is said.
+    /// Compiles the policy.
     ///
     /// # Errors
     /// Where a field cannot be served as it is said.

@@ -61,7 +61,7 @@ const WITHIN: Duration = Duration::from_secs(600);
 const RESPONSES: u64 = 1;
 
 impl Terms {
-    /// Compiles what is said.
+    /// Compiles the policy.
     pub fn compile(said: &LocationPolicy) -> Self {
         let span = |said: Option<u32>| said.map(|said| Duration::from_millis(said.into()));
         let tries = match (said.proxy_stream_next_upstream, said.proxy_stream_next_upstream_tries) {

@@ -1,8 +1,8 @@
-//! Whose signature counts: the authorities of a Secret, and what a certificate must be to be of one of them.
+//! Certificate verification against the authorities of a Secret.
 //!
-//! As OpenSSL does it for nginx: only a certificate that signed itself ends a chain, the other ones of the Secret help to
-//! get there; where there are lists of revoked certificates, each certificate of the chain needs one. webpki is asked of those
-//! that it reads, `lists` knows the others, and `version1` how it reads leaves that OpenSSL takes and it does not.
+//! As OpenSSL does it for nginx: a chain must end in a self-signed certificate, and the other certificates in the Secret serve as
+//! intermediates; if there are revocation lists, each certificate of the chain needs one. webpki does the verification; `lists` handles
+//! revocation lists, and `version1` leaf certificates, that OpenSSL accepts and webpki does not.
 
 use std::time::Duration;
 

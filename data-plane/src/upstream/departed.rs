@@ -1,8 +1,8 @@
-//! Which of the endpoints that a worker keeps connections to have left their backend.
+//! Finds the endpoints that have left their backend while a worker still keeps connections to them.
 //!
-//! Asking a set of 100,000 endpoints for each of some ids would cost a worker milliseconds, so a search goes past some of
-//! them at a time. It keeps to the set that it began with: an endpoint that has left never comes back (its id is not used
-//! again), so what it finds is right however often the set has changed meanwhile.
+//! Searching a set of 100,000 endpoints for some ids would cost a worker milliseconds, so the search is done in steps. It uses the set that
+//! it began with: an endpoint that has left never comes back (ids are not reused), so the result is right however often the set has changed
+//! meanwhile.
 
 use std::collections::HashSet;
 use std::sync::Arc;

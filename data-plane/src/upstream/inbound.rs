@@ -1,7 +1,7 @@
-//! What a peer sends over HTTP/2, as it is read: looked at on its way to h2 ([`heads`](crate::codec::heads)), and which messages are
-//! malformed though h2 takes them.
+//! Inspects what a peer sends over HTTP/2 on its way to h2 ([`heads`](crate::codec::heads)), and notes malformed messages that h2 would
+//! accept.
 //!
-//! **Invariant:** h2 has no byte of a message that is malformed before that is known here.
+//! **Invariant:** a malformed message is recognised here before h2 sees any byte of it.
 
 use std::cell::{Cell, RefCell};
 use std::io;

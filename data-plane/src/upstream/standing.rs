@@ -1,9 +1,9 @@
-//! What tries say about endpoints: those that cannot be reached are taken out of turn, and come back with their first
-//! answer (docs/adr/024-who-cannot-be-reached.md).
+//! Passive health: endpoints that cannot be reached are ejected, and return with their first answer
+//! (docs/adr/024-who-cannot-be-reached.md).
 //!
-//! How long an endpoint takes for its answer, and what it answers, is its application's affair and says nothing here, but
-//! for a status that the location has tried elsewhere. So it is with a failure: one that the client is told of, as of a POST
-//! that an endpoint has got, counts for nothing, and clients are told what ingress-nginx would tell them.
+//! How long an endpoint takes, and what it answers, is up to its application and does not count, except for a status that the location
+//! retries elsewhere. Likewise, only failures that are retried count: one that the client is told of, such as of a POST that had reached the
+//! endpoint, does not, and clients are told what ingress-nginx would tell them.
 
 use crate::balance::Moment;
 use crate::codec::error::{Kind, ProxyError};

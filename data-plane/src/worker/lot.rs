@@ -1,8 +1,8 @@
-//! Where a worker's silent connections stand: each costs some dozen bytes here and an entry in a set of the kernel's, of which
-//! the runtime knows one descriptor. When there is something to read of one, or it is due, it gets a task again.
+//! A worker's parked (idle) connections: each costs some dozen bytes here and an entry in an epoll set, which is a single descriptor for the
+//! runtime. When one becomes readable or its deadline comes, it gets a task again.
 //!
-//! **Invariant:** nothing is decided here. Whether a connection is over, has to make room or was asked something is for its
-//! task to see, as it is for one that was never here.
+//! **Invariant:** nothing is decided here. Whether a connection has timed out, must make room or has a request is for its task to find out, as
+//! for one that was never parked.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;

@@ -1,8 +1,7 @@
-//! How many connections a listener takes before those that are there have their turn.
+//! How many connections a listener accepts before existing ones get their turn.
 //!
-//! Whoever stands in the kernel's queue costs nothing yet. Were all of them taken as soon as they come, a worker that is asked
-//! more than it can do would begin with everybody and finish with nobody before they lose patience. nginx takes one in each
-//! turn of its loop; here as many as a short turn has time for.
+//! Connections in the kernel's queue cost nothing yet. If all were accepted at once, an overloaded worker would start on everybody's request
+//! and finish none before the clients give up. nginx accepts one per turn of its event loop; here it is as many as a short turn allows.
 //!
 //! **Invariant:** without I/O and without a clock.
 

@@ -83,7 +83,7 @@ fn a_backend_is_asked_for_the_page_alone() {
 }
 
 #[test]
-fn so_is_whoever_is_asked_first_or_told_too() {
+fn auth_services_and_mirrors_never_see_the_requested_path() {
     let (origin, auth, mirror) = (Origin::says("in"), Origin::says("yes"), Origin::says("copied"));
     let location = LocationPolicy {
         external_auth: Some(ExternalAuth {

@@ -1,7 +1,6 @@
-//! What PCRE reads otherwise than the engines here do, said in their words.
+//! Translates PCRE syntax that our regex engines read differently.
 //!
-//! Most patterns have nothing of it and stay as they are. What has no other words is left: the engines refuse it, or do not
-//! know it either.
+//! Most patterns need no translation. Syntax without an equivalent is left as it is: the engines refuse it or do not support it either.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What matching may cost one request, whoever wrote the patterns and whatever the client sends.
+//! The budget for regex matching per request, whatever the patterns and the input are.
 
 use std::cell::Cell;
 

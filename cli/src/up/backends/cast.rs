@@ -1,7 +1,7 @@
-//! Which Services are to be played, from what the folder has: endpoints that are marked as demos, and Services that
-//! Ingresses lead to while no EndpointSlice says where they are. Pure.
+//! Decides which Services of a folder get a demo backend: endpoints that are marked as demos, and Services that Ingresses point to and that
+//! have no EndpointSlice. Pure.
 //!
-//! **Invariant:** a Service that has an EndpointSlice of its own is never played beside it.
+//! **Invariant:** a Service with an EndpointSlice of its own never gets a demo backend as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

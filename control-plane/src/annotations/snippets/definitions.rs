@@ -1,4 +1,4 @@
-//! What of `http-snippet` only defines something, and so keeps nobody out by itself.
+//! The parts of `http-snippet` that only define something, and so restrict nobody by themselves.
 
 use super::tokens::Directive;
 

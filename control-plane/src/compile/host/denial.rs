@@ -1,4 +1,4 @@
-//! Why all paths of a host answer 503, and who is told.
+//! Why all paths of a host answer 503, and on which objects that is reported.
 
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ fn world() -> World {
 }
 
 #[test]
-fn one_change_among_many() {
+fn one_change_among_many_objects_compiles_only_what_it_touches() {
     let mut world = world();
     let commit = world.apply(slice("echo-7", "echo-7", &["10.0.0.1", "10.0.0.2"]));
     assert_eq!((commit.live.len(), commit.config.len(), commit.compiled), (1, 0, 1));

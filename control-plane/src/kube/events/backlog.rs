@@ -1,8 +1,7 @@
-//! What is to be said and was not yet, and at which pace it is.
+//! The Events that wait to be written, and their rate.
 //!
-//! **Invariant:** pure and bounded. The newest is said first: who is at work at an object now does not wait for what is wrong
-//! with thousands of others. Of an object and a matter the last word stands alone: nobody reads of a fault that was mended
-//! before it was told.
+//! **Invariant:** pure and bounded. The newest comes first: whoever edits an object now does not wait behind faults of thousands of
+//! others. Per object and subject only the latest Event is kept: a fault that was fixed in time is not reported.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

@@ -233,7 +233,7 @@ impl Writer {
         self.read_back(manifest, None, unknown).await
     }
 
-    /// Looks what came of a write that was not answered, and of which version it was to replace.
+    /// Finds out what became of a write that got no answer, and which version it was to replace.
     async fn read_back(
         &self,
         manifest: &Manifest,

@@ -1,6 +1,6 @@
-//! What the watch of Ingresses says of their status: a word aside, so that nothing of it reaches what is compiled.
+//! The status of Ingresses as the watch reports it, on a channel of its own, so that it never reaches the compiler.
 //!
-//! **Invariant:** the watch never waits: what was not taken yet is overwritten.
+//! **Invariant:** the watch never waits: values that were not taken yet are overwritten.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

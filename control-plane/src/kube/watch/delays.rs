@@ -1,6 +1,6 @@
-//! When a server that did not do what it was asked is asked again.
+//! When a failed request to an API server is retried.
 //!
-//! **Invariant:** pure; however long it lasted, who is back is asked soon.
+//! **Invariant:** pure; however long an outage lasts, recovery is noticed soon.
 
 use std::time::{Duration, Instant};
 

@@ -1,10 +1,9 @@
-//! A look at what was touched, and at what is touched meanwhile.
+//! Reads the files that changed, and those that change while it reads.
 //!
-//! Files are read one after the other, and whoever writes them does not wait. Of two that change in turn, the one that gets
-//! its endpoints before the other loses its own, a reader may see the first of before and the second of after: no
-//! endpoint at all, which was never so.
+//! Files are read one after another, and their writers do not wait. If endpoints are first added to one file and then removed from another, a
+//! reader may see the first file before and the second after its change: no endpoints at all, a state that never existed.
 //!
-//! **Invariant:** what is told is what stood in all of the files at one time, unless they never come to rest.
+//! **Invariant:** what is reported was in all of the files at one moment, unless they never stop changing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

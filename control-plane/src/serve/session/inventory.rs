@@ -1,9 +1,9 @@
-//! Finding out what a proxy has: digests of all its buckets, then what is in those that differ.
+//! Finds out what a proxy has: it compares digests of all buckets, then the contents of those that differ.
 //!
-//! A proxy that lost its stream in the middle of a full sync has most of it: so this is how that goes on, too.
+//! A full sync that was interrupted resumes in the same way, since the proxy already has most of the resources.
 //!
-//! **Invariant:** what comes of it leads from what the proxy said it has to one state of the lane, and nothing was sent in
-//! between. What is kept of it is bounded.
+//! **Invariant:** the resulting batch leads from what the proxy reported to one state of the lane, and nothing is sent in between. Its memory
+//! is bounded.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -99,7 +99,7 @@ fn causes_are_read_back_with_their_object_and_those_of_earlier_builds_as_lines()
 }
 
 #[test]
-fn a_broken_end_is_dropped_and_mended() {
+fn a_damaged_tail_is_dropped_and_the_file_rewritten() {
     let dir = tempfile::tempdir().unwrap();
     let (mut store, _published) = start(dir.path());
     for body in 1..=3 {

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_the_types_have_it() {
+    fn octet_classes_match_the_http_crate() {
         for octet in 0..=u8::MAX {
             let is = |class| CLASSES[usize::from(octet)] & class != 0;
             let text = &[octet];

@@ -1,4 +1,4 @@
-//! Reading the rest of a request's body away.
+//! Reads and discards the rest of a request body.
 
 use bytes::BytesMut;
 

@@ -1,7 +1,7 @@
-//! Who asks, for what host and how, where the peer of the connection is believed what it says of that (controller.md 9,
-//! annotations.md 6.9). Settled before anything else is: access rules, redirects and backends ask here.
+//! The client address, host, port and scheme that a trusted peer (a load balancer) reports in headers (controller.md 9, annotations.md
+//! 6.9). Determined before anything else: access rules, redirects and backends use it.
 //!
-//! **Invariant:** which host takes a request is no claim: that is always its own Host.
+//! **Invariant:** routing never depends on such a claim: it always uses the request's own Host.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::http::peer::Peer;
 use crate::listen::Scheme;
 use crate::table::policy::forwarding::{self, Forwarding};
 
-/// What is believed of a request. Absent where it is what the connection says.
+/// What is trusted about a request. Absent if it equals what the connection says.
 #[derive(Clone, Debug)]
 pub(super) struct Claims {
     /// Whether the peer is one that is believed whom it stands for.

@@ -1,4 +1,4 @@
-//! Connections to places that are no endpoints: URLs that somebody says, of who is asked or gets a copy.
+//! Connections to URLs from annotations: auth services (`auth-url`) and mirror targets, as opposed to endpoints of Services.
 
 use std::cell::Cell;
 use std::io;
@@ -21,7 +21,7 @@ mod url;
 
 /// Addresses of a name that are tried.
 const ADDRESSES: usize = 3;
-/// Connecting to one of them takes so long at most where there is another one.
+/// Limit for connecting to one of them if there is another one to try.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// A connection that is closed after one exchange.
@@ -30,7 +30,7 @@ pub(super) struct Connection {
     _descriptor: Held,
 }
 
-/// On whose word a connection is made.
+/// On whose behalf a connection is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Word<'w> {
     /// The Ingress, as `namespace/name`.
@@ -49,7 +49,7 @@ pub(super) enum Room {
     Found,
 }
 
-/// Connects to where a URL leads, over TLS where it says so.
+/// Connects to the host of a URL, with TLS if it is https.
 ///
 /// # Errors
 /// Where its host has no address, or none that may be connected to, nobody listens, or there is no descriptor.

@@ -1,9 +1,9 @@
-//! Answers that another backend makes: for the statuses that a location lists, and while its own has no endpoints
-//! (annotations.md 6.14).
+//! Error pages from another backend: for the statuses that a location lists, and when its own backend has no endpoints (annotations.md
+//! 6.14).
 //!
-//! **Invariant:** what answers for an error is passed on whatever it says, so there is no circle; the body of the request
-//! is not sent a second time, and what guards the location guards the way there: who was not let in gets no page of the
-//! Service that is guarded, and carries nothing that only who is let in may say.
+//! **Invariant:** the error backend's answer is passed on whatever its status is, so there is no loop. The request body is not sent a second
+//! time. The access rules of the location also protect the error page: a client that was not admitted gets no page from the guarded Service,
+//! and its request carries no headers that only admitted clients may send.
 
 use std::ops::ControlFlow::Break;
 use std::sync::Arc;

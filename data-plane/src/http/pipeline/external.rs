@@ -1,7 +1,7 @@
-//! External authentication (ingress-nginx behaviour, annotations.md 6.6): each request is asked for elsewhere first.
+//! External authentication (ingress-nginx behaviour, annotations.md 6.6): an auth service is asked about each request first.
 //!
-//! **Invariant:** nobody gets in but by a 2xx, of the one who is asked or of what is kept of it. Pages for errors have no
-//! part in it (CVE-2026-24513).
+//! **Invariant:** a request is admitted only by a 2xx of the auth service, fresh or cached. Error pages play no part in it
+//! (CVE-2026-24513).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

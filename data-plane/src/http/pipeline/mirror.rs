@@ -1,7 +1,7 @@
-//! Copies of requests, for somebody whose answers nobody reads (ingress-nginx behaviour, annotations.md 6.15).
+//! Mirrored requests, whose answers are ignored (ingress-nginx behaviour, annotations.md 6.15).
 //!
-//! **Invariant:** a request never waits for its copy, and never lacks anything for one: what copies hold is bounded by a
-//! budget of their own ([`crate::local::Copies`]). Where that is used up there is no copy, and a counter says so.
+//! **Invariant:** a request never waits for its copy, and copies never take resources from requests: they have a budget of their own
+//! ([`crate::local::Copies`]). When it is exhausted, no copy is made, and a counter says so.
 
 use std::io;
 use std::rc::Rc;

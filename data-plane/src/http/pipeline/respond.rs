@@ -125,7 +125,7 @@ fn finish(local: &Local, answers: &Answers, reply: &mut Reply) {
     }
 }
 
-/// Puts in what somebody said; where that comes to too much, the answer is another one.
+/// Adds the configured headers; if they are too long, the answer is replaced by an error.
 fn put(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) {
     if let Err(overlong) = say(exchange, answers, reply) {
         *reply = variables::refused(exchange, overlong);

@@ -1,4 +1,4 @@
-//! Changes the places that an endpoint names, where its location asks for that.
+//! Rewrites redirects and cookies in an endpoint's answer, if the location asks for it.
 
 use super::{Exchange, redirect};
 use crate::codec::head::Known;

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_ends_a_line() {
+    fn line_breaks_in_a_location_are_escaped() {
         assert_eq!(unbroken(b"/a b\r\nX: y\xff"), b"/a%20b%0D%0AX:%20y%FF");
     }
 }

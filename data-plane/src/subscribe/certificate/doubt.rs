@@ -1,11 +1,10 @@
-//! Whether the certificate may be why no stream is welcome, and when to ask for another one.
+//! Decides whether the certificate may be the reason that no stream succeeds, and when to request another one.
 //!
-//! A control plane that is gone, starts, or has too much to do says nothing of certificates. Whoever took that for a reason
-//! would ask for another one before each try, and each asks the API server about a token: a fleet that lost its control
-//! plane for a minute would bring the next one down.
+//! A control plane that is down, starting or overloaded says nothing about certificates. If that counted as a reason, a proxy would request
+//! a certificate before each attempt, and each request makes the control plane check a token with the API server: a fleet that lost its
+//! control plane for a minute would bring the next one down.
 //!
-//! **Invariant:** sans-I/O; two that come to doubt together do not ask together, and who asks in vain asks ever more
-//! seldom.
+//! **Invariant:** sans-I/O; requests of several proxies are spread out, and repeated failures make them less and less frequent.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a session knows of that which keeps its resources: the tables of a proxy, or no more than the resources.
+//! The interface between a session and the store of its resources: the tables of a real proxy, or the bare resources in load tests.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Hosts and Routes as they are kept, for as long as they are served: what many of them say is there once.
+//! Deduplicates the policies of stored Hosts and Routes: equal ones are in memory once.
 //!
-//! Most say nothing of how their requests are treated, and that takes as much room as saying everything.
+//! Most Hosts and Routes have an empty policy, and an empty policy takes as much memory as a full one.
 
 use std::collections::HashSet;
 use std::hash::Hash;

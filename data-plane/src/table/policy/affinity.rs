@@ -17,7 +17,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Compiles what is said.
+    /// Compiles the policy.
     ///
     /// # Errors
     /// Where text would end its attribute or the line that it stands in.
@@ -54,7 +54,7 @@ impl Rules {
         })
     }
 
-    /// Whether what is said of a backend can be served.
+    /// Whether the policy of a backend can be served.
     ///
     /// # Errors
     /// Where it cannot.

@@ -35,7 +35,7 @@ pub struct Hashing {
 }
 
 impl Balancing {
-    /// Compiles what is said of a backend, over what the fleet says of all.
+    /// Compiles a backend's policy, on top of the fleet's defaults.
     pub fn compile(said: &BackendPolicy, defaults: &BackendPolicy) -> Self {
         let Some(text) = said.hash_by.as_deref().filter(|text| !text.is_empty()) else {
             return match said.load_balance.or(defaults.load_balance) {

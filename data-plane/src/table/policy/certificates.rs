@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_everybody_must() {
+    fn client_certificates_are_required_by_default() {
         let it = compiled(said()).unwrap();
         assert_eq!((it.verification, it.said.unwrap().depth), (Verification::On, 1));
         assert!(Certificates::compile(None).unwrap().is_none());

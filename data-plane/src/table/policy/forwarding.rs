@@ -10,7 +10,7 @@ use shared::template::Template;
 use super::Refused;
 use super::headers::{self, Header};
 
-/// What is believed, and what is told on.
+/// What is trusted, and what is passed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Forwarding {
     /// Peers that are believed which client they stand for, where any are.

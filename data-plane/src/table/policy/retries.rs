@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_for_itself() {
+    fn each_listed_status_is_retried_and_no_other() {
         for status in STATUSES {
             let retries = retries(&format!("http_{status}"));
             for other in STATUSES {

@@ -83,7 +83,7 @@ enum Fits {
 }
 
 impl Shortcuts {
-    /// Compiles what is said; `None` where nothing is.
+    /// Compiles the policy; `None` if it is empty.
     ///
     /// # Errors
     /// Where it cannot be served as it is said.

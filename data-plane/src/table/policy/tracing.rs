@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_one_of_ids() {
+    fn the_sampling_ratio_is_a_share_of_trace_ids() {
         let on = LocationPolicy { enable_opentelemetry: Some(true), ..LocationPolicy::default() };
         let with = |sampler: Sampler, ratio| {
             let said = LocationPolicy {

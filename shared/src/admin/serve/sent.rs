@@ -1,4 +1,4 @@
-//! The body of a page, which holds its place until it is taken.
+//! The body of a page, which occupies its slot until it has been sent.
 
 use std::convert::Infallible;
 use std::pin::Pin;

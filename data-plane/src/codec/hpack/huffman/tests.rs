@@ -51,7 +51,7 @@ fn what_is_no_text() {
 }
 
 #[test]
-fn letters_are_what_they_stand_for() {
+fn filler_letters_are_sorted_by_length_and_valid_in_their_class() {
     for (letters, class) in [(NAME_LETTERS, NAME), (NAME_LETTERS, METHOD), (VALUE_LETTERS, VALUE)] {
         assert!(letters.is_sorted_by_key(|letter| LENGTHS[usize::from(*letter)]));
         assert!(letters.iter().all(|letter| CLASSES[usize::from(*letter)] & class != 0));

@@ -1,4 +1,4 @@
-//! How long an answer lets itself be used again: what nginx' cache heeds of it, before what the location says.
+//! How long an answer may be cached: by the headers that nginx' cache heeds, else as the location says.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! The request that asks for another one, over a connection of its own: a head without a body, for a head.
+//! The request to the auth service, on a connection of its own: a head without a body, answered by a head.
 
 use std::io;
 

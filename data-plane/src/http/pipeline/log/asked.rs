@@ -1,6 +1,6 @@
-//! What a line tells that the end of a request no longer knows, kept while it is known.
+//! Saves values for the log line that are no longer known at the end of a request.
 //!
-//! **Invariant:** where no format asks for anything, nothing is kept, and nothing is allocated.
+//! **Invariant:** if the log format needs nothing of it, nothing is saved, and nothing is allocated.
 
 use std::sync::Arc;
 

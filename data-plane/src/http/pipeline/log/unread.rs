@@ -1,4 +1,4 @@
-//! What is told of a head that could not be read: who sent it is found by the rest of its line.
+//! The log line of a request whose head could not be parsed, so that its sender can be found.
 
 /// So much of a line that cannot be read is logged, in bytes.
 const LONGEST: usize = 1024;
