@@ -70,7 +70,7 @@ class Webhook(unittest.TestCase):
         self.assertNotIn("--validating-webhook-certificate", said)
         self.assertNotIn("volumes", pod(objects, "control-plane"))
         hook = objects["ValidatingWebhookConfiguration", "firth-webhook"]["webhooks"][0]
-        # Filled in by the control plane, which may change that one and no other.
+        # Filled in by the control plane, which may change this configuration and no other.
         self.assertNotIn("caBundle", hook["clientConfig"])
         self.assertEqual(objects["ClusterRole", "shore-firth-webhook"]["rules"], [{
             "apiGroups": ["admissionregistration.k8s.io"], "resources": ["validatingwebhookconfigurations"],
@@ -264,7 +264,7 @@ class Planes(unittest.TestCase):
             self.assertEqual(flags(objects, "data-plane")["--health"], f"{bind}:10254")
             for probe in ("livenessProbe", "readinessProbe"):
                 self.assertEqual(container(objects, "data-plane")[probe]["httpGet"].get("host"), asked)
-        # In a network of its own the pod is asked at its address.
+        # In its own network the pod is probed at its address.
         own = container(render(), "data-plane")
         self.assertNotIn("host", own["readinessProbe"]["httpGet"])
         self.assertEqual(flags(render(), "data-plane")["--health"], "0.0.0.0:10254")
@@ -424,7 +424,7 @@ class Rights(unittest.TestCase):
         names = ["ingress-nginx-controller", "tcp-services", "udp-services"]
         self.assertEqual(rest, {("networking.k8s.io", "ingressclasses"): (self.WATCH, None), ("", "configmaps"): (self.WATCH, names)})
         own = self.rules(objects, "Role", "firth-control-plane-decisions")
-        # Two rules: one to make it, and this one by its name.
+        # Two rules: one to create it, and this one by its name.
         self.assertEqual(own.pop(("coordination.k8s.io", "leases")), (["get", "update"], ["firth-leader"]))
         verbs = [*self.WATCH, "create", "update", "delete"]
         itself = (["get"], ["shore"])

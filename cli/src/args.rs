@@ -1,4 +1,4 @@
-//! The command line. Every flag has an environment variable; what is written out wins over it.
+//! The command line. Every flag has an environment variable; the flag has precedence.
 
 mod status;
 mod texts;
@@ -303,16 +303,16 @@ pub(crate) struct UpArgs {
 }
 
 impl Args {
-    /// Parses the command line of this process; prints help or an error and exits where it says so.
+    /// Parses the command line of this process; prints help or an error and exits if needed.
     pub(crate) fn of_process() -> Self {
         let words: Vec<OsString> = std::env::args_os().collect();
         Self::parse_words(&words).unwrap_or_else(|error| error.exit())
     }
 
-    /// Parses words, the first of which is the name that the program was called by.
+    /// Parses arguments, the first of which is the name of the program.
     fn parse_words(words: &[OsString]) -> Result<Self, clap::Error> {
         let called = words.first().map(Path::new).and_then(Path::file_stem);
-        // kubectl runs its plugins by this name; the help then says what people really type.
+        // kubectl runs plugins with this name; the help then shows what users actually type.
         let command = if called.is_some_and(|name| name == "kubectl-firth") {
             Self::command().bin_name("kubectl firth")
         } else {
@@ -322,7 +322,7 @@ impl Args {
     }
 }
 
-/// What control planes take.
+/// The range that control planes accept.
 fn lasts(text: &str) -> Result<Duration, String> {
     duration::within(text, Duration::from_secs(1), Duration::from_secs(366 * 24 * 3600))
 }
@@ -355,7 +355,7 @@ mod tests {
         for line in texts.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with(' ')) {
             assert!(line.len() <= 80, "{line}");
         }
-        // Prose is one line, which is broken where the terminal ends.
+        // Prose is one line, which the terminal wraps.
         for lines in texts.iter().map(|text| text.lines().collect::<Vec<_>>()) {
             let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
             assert!(!lines.windows(2).any(|two| two.iter().all(|line| is_prose(line))), "{lines:?}");

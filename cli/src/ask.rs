@@ -1,6 +1,6 @@
-//! Questions to a control plane, and decisions: ask once, print the answer as columns or as JSON.
+//! Queries to a control plane, and decisions: send one request, print the response as columns or as JSON.
 //!
-//! Each question is a pure pair of functions from the answer to text and to JSON; only [`run`] talks to anybody.
+//! Each query has two pure functions from the response to text and to JSON; only [`run`] does I/O.
 
 mod authority;
 mod diff;
@@ -27,10 +27,10 @@ use crate::client::{self, AskError, Authority, Inspect};
 use crate::identity::{self, Somebody};
 use crate::{lists, output};
 
-/// Asks and prints.
+/// Sends a query and prints the response.
 ///
 /// # Errors
-/// Where there is no answer, or where it cannot be printed.
+/// If there is no response, or it cannot be printed.
 pub(crate) fn run(question: Question) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (text, code) = runtime.block_on(async {
@@ -123,7 +123,7 @@ async fn answer(question: Question) -> anyhow::Result<String> {
     }
 }
 
-/// The pin in force as a line; nothing where there is none.
+/// The pin in force as a line; empty if there is none.
 fn pinned(pin: Option<&pin::Pin>) -> String {
     pin.map(pin::text).unwrap_or_default()
 }
@@ -136,7 +136,7 @@ async fn connect(ask: &AskArgs) -> anyhow::Result<Inspect> {
     Ok(client::inspect(channel(ask).await?))
 }
 
-/// With who this person is, unless the control plane does not ask.
+/// With this person's certificate, unless the control plane uses plaintext.
 async fn channel(ask: &AskArgs) -> anyhow::Result<Channel> {
     let connector = match client::is_plain(&ask.server) {
         true => None,

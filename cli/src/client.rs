@@ -1,4 +1,4 @@
-//! The way to a control plane, and what to say where it is not there.
+//! The connection to a control plane, and advice if it fails.
 
 use std::error::Error as _;
 use std::io;
@@ -15,66 +15,66 @@ pub(crate) mod generated {
 }
 
 const CONNECT: Duration = Duration::from_secs(5);
-/// Until an answer begins; how long a stream goes on is not limited.
+/// Timeout until a response begins; the duration of a stream is not limited.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A list of 100,000 resources has about 12 MiB.
+/// Limit of a response in bytes. A list of 100,000 resources has about 12 MiB.
 const ANSWER: usize = 256 << 20;
 
-/// Asks one control plane.
+/// Client for queries.
 pub(crate) type Inspect = generated::inspect_client::InspectClient<Channel>;
 
-/// Asks for the authority between the planes.
+/// Client for the planes' authority.
 pub(crate) type Authority = generated::identity_client::IdentityClient<Channel>;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum AskError {
-    /// The address is none.
+    /// The address is invalid.
     #[error("--server: expected https://HOST:PORT, or http:// for one with --insecure, got {server:?}")]
     Address {
         /// What was given.
         server: String,
     },
-    /// Nobody is there, or the way to it is cut.
+    /// It is not reachable.
     #[error("cannot reach the control plane at {server}: {reason}; {}", advice(server, reason))]
     Unreachable {
-        /// Where it was looked for.
+        /// The address.
         server: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// Somebody is there, or seems to be, and says nothing.
+    /// It is reachable, but does not respond.
     #[error("the control plane at {server} has not answered within {time:?}")]
     Silent {
-        /// Who.
+        /// The address.
         server: String,
-        /// For how long it was waited.
+        /// The time that it was waited for.
         time: Duration,
     },
-    /// It answered that it has not got what was asked for.
+    /// It does not have what was requested.
     #[error("{message}")]
     Missing {
-        /// In its words.
+        /// Its message.
         message: String,
     },
-    /// It answered with another error.
+    /// It responded with another error.
     #[error("the control plane at {server} answered {code:?}: {message}")]
     Refused {
-        /// Who.
+        /// The address.
         server: String,
         /// Kind of error.
         code: Code,
-        /// In its words.
+        /// Its message.
         message: String,
     },
 }
 
-/// Connects to a control plane: over `https://`, which may be left out, with what `connector` is made of; over `http://` without
+/// Connects to a control plane: over `https://`, which may be left out, with `connector`; over `http://` without
 /// encryption.
 ///
 /// # Errors
-/// Where the address is none, and where nobody answers there within five seconds.
+/// If the address is invalid, or the connection is not established within five seconds.
 pub(crate) async fn connect(server: &str, connector: Option<Connector>) -> Result<Channel, AskError> {
     let endpoint = endpoint(server)?;
     let channel = match connector {
@@ -89,15 +89,15 @@ pub(crate) fn inspect(channel: Channel) -> Inspect {
     Inspect::new(channel).max_decoding_message_size(ANSWER)
 }
 
-/// Whether a server is asked without encryption.
+/// Whether a server uses plaintext.
 pub(crate) fn is_plain(server: &str) -> bool {
     server.starts_with("http://")
 }
 
-/// The way to a server.
+/// The endpoint of a server.
 ///
 /// # Errors
-/// Where the address is none.
+/// If the address is invalid.
 pub(crate) fn endpoint(server: &str) -> Result<Endpoint, AskError> {
     let bad = || AskError::Address { server: server.to_owned() };
     let url = match server.split_once("://") {
@@ -109,17 +109,17 @@ pub(crate) fn endpoint(server: &str) -> Result<Endpoint, AskError> {
     Ok(endpoint.connect_timeout(CONNECT).timeout(PATIENCE))
 }
 
-/// Nobody is there.
+/// The error for a failed connection.
 pub(crate) fn unreachable(server: &str, error: &tonic::transport::Error) -> AskError {
     AskError::Unreachable { server: server.to_owned(), reason: reason(error) }
 }
 
-/// What a failed call means to the person who asked.
+/// The error for a failed call.
 pub(crate) fn failed(server: &str, status: &Status) -> AskError {
     let server = server.to_owned();
     match status.code() {
         Code::NotFound => AskError::Missing { message: status.message().to_owned() },
-        // Only the errors of the way there carry a source; what a control plane says does not.
+        // Only transport errors have a source; a control plane's own errors do not.
         code => match status.source() {
             Some(source) => AskError::Unreachable { server, reason: reason(source) },
             None => AskError::Refused { server, code, message: status.message().to_owned() },
@@ -127,18 +127,18 @@ pub(crate) fn failed(server: &str, status: &Status) -> AskError {
     }
 }
 
-/// What the person who asked may do about it.
+/// What the user can do about it.
 fn advice(server: &str, reason: &str) -> String {
     let address = server.split_once("://").map_or(server, |(_, address)| address);
     let is_silent = ["connection refused", "timed out"].contains(&reason);
     if is_plain(server) && !is_silent {
         return format!("it may speak TLS: --server https://{address}");
     }
-    // The first bytes were no record of TLS.
+    // The first bytes were no TLS record.
     if reason.contains("InvalidContentType") {
         return format!("it does not speak TLS: --server http://{address}");
     }
-    // It is there, and vouched for by somebody whom the identity that is used here does not know.
+    // It is reachable, but its authority is not the one of the identity in use.
     if reason.contains("UnknownIssuer") {
         return "its certificate is from an authority that is not trusted here: run firth login again (with its newest ca.pem, if you name one)".to_owned();
     }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn nobody_there_says_what_to_do() {
-        // A port that was just free, so that nobody listens on it.
+        // A port that was just free, so that no process listens on it.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let server = format!("http://{}", free.local_addr().unwrap());
         drop(free);

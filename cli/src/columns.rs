@@ -13,7 +13,7 @@ pub(crate) struct Columns<const N: usize> {
 #[derive(Debug)]
 struct Row<const N: usize> {
     cells: [String; N],
-    /// What stands in place of an empty cell.
+    /// Shown in place of an empty cell.
     nothing: &'static str,
 }
 
@@ -28,7 +28,7 @@ impl<const N: usize> Columns<N> {
         self.rows.push(Row { cells: cells.map(|cell| printable(&cell)), nothing: "-" });
     }
 
-    /// Adds a line to the last column of the row before.
+    /// Adds a line to the last column of the previous row.
     pub(crate) fn note(&mut self, text: &str) {
         let mut cells = [const { String::new() }; N];
         if let Some(last) = cells.last_mut() {
@@ -37,7 +37,7 @@ impl<const N: usize> Columns<N> {
         self.rows.push(Row { cells, nothing: "" });
     }
 
-    /// The lines, each indented by so many blanks. Empty cells show a dash, so that columns can be cut by blanks.
+    /// Renders the lines, with indentation. Empty cells show a dash, so that columns can be split at blanks.
     pub(crate) fn render(&self, indent: usize) -> String {
         let mut widths = [0; N];
         for row in &self.rows {

@@ -1,4 +1,4 @@
-//! `docs/flags.md` is made from the definitions of the flags, and this test says when it is not up to date.
+//! Generates `docs/flags.md` from the definitions of the flags; the test fails if the file is not up to date.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn page() -> String {
     page
 }
 
-/// What each flag of ingress-nginx is here.
+/// How each flag of ingress-nginx is handled.
 fn original(page: &mut String) {
     page.push_str(
         "\n## Flags of ingress-nginx\n\n`firth-control-plane` takes the command line of ingress-nginx' controller. Flags without a meaning here are dropped with a \

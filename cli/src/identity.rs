@@ -1,10 +1,11 @@
-//! Who this person is to a control plane: a certificate, its key and the roots, in a private folder.
+//! A person's identity towards a control plane: a certificate, its key and the trusted roots, in a private folder.
 //!
 //! ```text
-//! ca.pem   whom we believe       cert.pem   who we are       key.pem   that we are it
+//! ca.pem   the trusted roots       cert.pem   the certificate       key.pem   its private key
 //! ```
 //!
-//! Each control plane has a folder of its own, by its address, so that what one said is not shown to another.
+//! Each control plane has a folder of its own, by its address, so that one control plane's certificate is not shown to
+//! another.
 
 use std::env;
 use std::fs;
@@ -23,72 +24,72 @@ use shared::{pem, private};
 
 use crate::client::{AskError, failed, generated};
 
-/// The files of a folder.
+/// The files of an identity's folder.
 const FILES: [&str; 3] = ["ca.pem", "cert.pem", "key.pem"];
 
-/// A file in a folder that `firth up` wrote, and would write again: `firth login` takes it away.
+/// Marks a folder that `firth up` wrote and may overwrite: `firth login` removes the mark.
 const BY_UP: &str = "written-by-up";
 
-/// Why nobody can be named.
+/// Why there is no usable identity.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum NobodyError {
-    /// A file.
+    /// A file cannot be read.
     #[error("not logged in to this control plane ({}: {reason}): run `firth login`; `firth up` logs you in to the one that it runs", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// Something else is where a folder should be.
+    /// The path is not a folder.
     #[error("{}: expected the folder that `firth login` or `firth up` writes, got a file", .0.display())]
     NoFolder(PathBuf),
-    /// A folder that cannot be written.
+    /// The folder cannot be written.
     #[error("{}: cannot be written: {reason}", path.display())]
     Unwritten {
-        /// Which.
+        /// The folder.
         path: PathBuf,
-        /// Why: part of what is said, and so no source, which is said behind it.
+        /// The reason. It is part of the message, so it is not a `source`, which would be printed again.
         reason: io::Error,
     },
-    /// No place for files.
+    /// There is no place for the folder.
     #[error("there is no home folder to store the login in: set --identity DIR")]
     Homeless,
-    /// It is over.
+    /// The certificate has expired.
     #[error("the certificate in {} has expired: run `firth login` again", .0.display())]
     Over(PathBuf),
-    /// Keys.
+    /// No key can be generated.
     #[error("cannot generate a key: {0}")]
     Key(#[from] KeyError),
-    /// TLS.
+    /// TLS cannot be configured.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// What was issued.
+    /// The issued certificate is unusable.
     #[error("the control plane sent a certificate that cannot be used: {0}")]
     Issued(#[from] IdentityError),
-    /// It was refused, or nobody answers.
+    /// The request was rejected, or there was no response.
     #[error(transparent)]
     Ask(#[from] AskError),
 }
 
-/// Somebody.
+/// A person's identity.
 #[derive(Clone, Debug)]
 pub(crate) struct Somebody {
     credentials: Credentials,
     roots: Vec<Bytes>,
 }
 
-/// The folder for a control plane at an address: the one that was named, else one below the home folder.
+/// The folder for the control plane at an address: the named one, else one below the home folder.
 ///
 /// # Errors
-/// Where there is no home.
+/// If there is no home folder.
 pub(crate) fn folder(named: Option<&Path>, server: &str) -> Result<PathBuf, NobodyError> {
     if let Some(named) = named {
         return Ok(named.to_owned());
     }
     let address = server.split_once("://").map_or(server, |(_, address)| address);
-    // Of an address of IPv6 the colons stand in no file name everywhere.
+    // Colons of IPv6 addresses are not allowed in file names everywhere.
     let fits = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' };
     Ok(home("XDG_CONFIG_HOME", ".config")?
         .join(address.trim_end_matches('/').chars().map(fits).collect::<String>()))
@@ -97,7 +98,7 @@ pub(crate) fn folder(named: Option<&Path>, server: &str) -> Result<PathBuf, Nobo
 /// Firth's folder of a kind below the home folder (XDG Base Directory).
 ///
 /// # Errors
-/// Where there is no home.
+/// If there is no home folder.
 pub(crate) fn home(variable: &str, otherwise: &str) -> Result<PathBuf, NobodyError> {
     let named = |variable| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let base = named(variable).or_else(|| named("HOME").map(|home| home.join(otherwise)));
@@ -105,10 +106,10 @@ pub(crate) fn home(variable: &str, otherwise: &str) -> Result<PathBuf, NobodyErr
 }
 
 impl Somebody {
-    /// Asks a control plane for a certificate with a proof.
+    /// Gets a certificate from a control plane, given a proof.
     ///
     /// # Errors
-    /// Where it gives none.
+    /// If it issues none.
     pub(crate) async fn enrol(
         server: &str,
         trust: &Trust,
@@ -135,10 +136,10 @@ impl Somebody {
         Ok(it)
     }
 
-    /// Reads a folder.
+    /// Reads an identity from its folder.
     ///
     /// # Errors
-    /// Where nobody is in it, or nobody any more.
+    /// If there is none, or it has expired.
     pub(crate) fn read(folder: &Path, now: SystemTime) -> Result<Self, NobodyError> {
         no_file(folder)?;
         let [roots, chain, key] = FILES.map(|name| folder.join(name));
@@ -154,28 +155,28 @@ impl Somebody {
         Ok(Self { credentials: Credentials { chain, key }, roots })
     }
 
-    /// Writes a folder, for the next question and for grpcurl.
+    /// Writes the identity to a folder, for later commands and for grpcurl.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     fn write(&self, folder: &Path) -> io::Result<()> {
         private::folder(folder)?;
         let pem = |all: &[Bytes]| {
             all.iter().map(|der| pem::write("CERTIFICATE", der).to_string()).collect::<String>()
         };
         let key = pem::write("PRIVATE KEY", &self.credentials.key);
-        // The key last: what is read meanwhile fails, and is no other identity.
+        // The key last: a concurrent reader fails instead of getting a mixture of two identities.
         for (name, text) in FILES.into_iter().zip([&pem(&self.roots), &pem(&self.credentials.chain), &*key]) {
             private::replace(&folder.join(name), text.as_bytes())?;
         }
         Ok(())
     }
 
-    /// As [`Self::write`], for `firth up`. Says whether somebody is gone now who was good for another control plane at that
-    /// address, and whom `firth login` wrote.
+    /// As [`Self::write`], for `firth up`. Returns whether it replaced a valid identity for another control plane at
+    /// that address, written by `firth login`.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub(crate) fn write_for_up(&self, folder: &Path, now: SystemTime) -> io::Result<bool> {
         let mark = folder.join(BY_UP);
         let stranger = Self::read(folder, now).is_ok_and(|there| there.roots != self.roots);
@@ -188,7 +189,7 @@ impl Somebody {
     /// As [`Self::write`], for `firth login`.
     ///
     /// # Errors
-    /// The system's, with its place.
+    /// I/O errors, with the path.
     pub(crate) fn write_for_login(&self, folder: &Path) -> Result<(), NobodyError> {
         no_file(folder)?;
         let written = match fs::remove_file(folder.join(BY_UP)) {
@@ -198,38 +199,38 @@ impl Somebody {
         written.map_err(|reason| NobodyError::Unwritten { path: folder.to_owned(), reason })
     }
 
-    /// Who it is.
+    /// The identity in the certificate.
     ///
     /// # Errors
-    /// Where the certificate does not say.
+    /// If it has none.
     pub(crate) fn identity(&self) -> Result<Identity, IdentityError> {
         Identity::of_certificate(self.credentials.chain.first().map(|der| &der[..]).unwrap_or_default())
     }
 
-    /// Until when.
+    /// When the certificate expires.
     pub(crate) fn until(&self) -> Option<SystemTime> {
         Some(validity(self.credentials.chain.first()?)?.1)
     }
 
-    /// What connections are made with.
+    /// The TLS configuration for connections.
     ///
     /// # Errors
-    /// Where the certificate cannot be used.
+    /// If the certificate is unusable.
     pub(crate) fn connector(&self) -> Result<Connector, NobodyError> {
         Ok(tls::client(&Trust::Roots(self.roots.clone()), Some(&self.credentials))?.into())
     }
 }
 
-/// Refuses a file in the place of a folder: `--identity cert.pem` is what other tools take.
+/// Rejects a file instead of a folder: other tools take `--identity cert.pem`.
 ///
 /// # Errors
-/// Where there is one.
+/// If it is a file.
 pub(crate) fn no_file(folder: &Path) -> Result<(), NobodyError> {
     let is_other = fs::metadata(folder).is_ok_and(|it| !it.is_dir());
     if is_other { Err(NobodyError::NoFolder(folder.to_owned())) } else { Ok(()) }
 }
 
-/// What to type for grpcurl.
+/// The `grpcurl` command to use.
 pub(crate) fn grpcurl(folder: &Path, address: &str) -> String {
     let [roots, chain, key] = FILES.map(|name| folder.join(name).display().to_string());
     format!("grpcurl -cacert {roots} -cert {chain} -key {key} {address}")
@@ -237,7 +238,7 @@ pub(crate) fn grpcurl(folder: &Path, address: &str) -> String {
 
 #[cfg(test)]
 impl Somebody {
-    /// Somebody of an authority that nobody else has.
+    /// An identity of an authority that is used nowhere else.
     pub(crate) fn made_up() -> Self {
         let made = rcgen::generate_simple_self_signed(["me".to_owned()]).unwrap();
         let roots = vec![Bytes::copy_from_slice(made.cert.der())];

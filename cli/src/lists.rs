@@ -1,11 +1,11 @@
-//! Lists of a control plane, whole: it answers in pages.
+//! Fetches complete lists from a control plane, page by page.
 
 use shared::proto::inspect;
 use tonic::Status;
 
 use crate::client::Inspect;
 
-/// Items of a page: the most that a control plane gives.
+/// Page size: the maximum of a control plane.
 const PAGE: u32 = 10_000;
 
 /// All proxies of all replicas.
@@ -14,14 +14,14 @@ pub(crate) struct Proxies {
     pub(crate) proxies: Vec<inspect::Proxy>,
     /// The pin in force.
     pub(crate) pin: Option<inspect::Pin>,
-    /// The replicas; empty: there is one.
+    /// The replicas; empty if there is only one.
     pub(crate) replicas: Vec<inspect::Replica>,
 }
 
-/// All proxies, the pin in force, and who was asked.
+/// All proxies, the pin in force, and the replicas.
 ///
 /// # Errors
-/// Where the control plane does not answer each page.
+/// If the control plane does not respond to each page.
 pub(crate) async fn proxies(from: &mut Inspect) -> Result<Proxies, Status> {
     let (mut proxies, mut page_token) = (Vec::new(), String::new());
     loop {
@@ -39,7 +39,7 @@ pub(crate) async fn proxies(from: &mut Inspect) -> Result<Proxies, Status> {
 /// All resources of a kind (empty: of every kind) in a version (empty: the newest), by kind and key, and that version.
 ///
 /// # Errors
-/// Where the control plane does not answer each page.
+/// If the control plane does not respond to each page.
 pub(crate) async fn resources(
     from: &mut Inspect,
     kind: &str,
@@ -65,7 +65,7 @@ pub(crate) async fn resources(
 /// All problems, by object.
 ///
 /// # Errors
-/// Where the control plane does not answer each page.
+/// If the control plane does not respond to each page.
 pub(crate) async fn problems(from: &mut Inspect) -> Result<Vec<inspect::Problem>, Status> {
     let (mut all, mut page_token) = (Vec::new(), String::new());
     loop {
@@ -79,10 +79,10 @@ pub(crate) async fn problems(from: &mut Inspect) -> Result<Vec<inspect::Problem>
     }
 }
 
-/// All that differs between two versions, as one answer.
+/// All differences between two versions, as one response.
 ///
 /// # Errors
-/// Where the control plane does not answer each page.
+/// If the control plane does not respond to each page.
 pub(crate) async fn differences(
     from: &mut Inspect,
     before: String,
@@ -93,7 +93,7 @@ pub(crate) async fn differences(
     let mut whole = from.diff(request).await?.into_inner();
     while !whole.next_page_token.is_empty() {
         let request = inspect::DiffRequest {
-            // What the first page compared: the newest version may be another one by now.
+            // The versions that the first page compared: the newest version may have changed.
             from: whole.from.clone(),
             to: whole.to.clone(),
             page_size: PAGE,

@@ -1,4 +1,4 @@
-//! `firth login`: a certificate for a person, by what the cluster or the owner of the authority's folder says of them.
+//! `firth login`: gets a certificate for a person, authorised by the cluster or by access to the authority's folder.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::args::{Format, LoginArgs};
 use crate::identity::{self, Somebody};
 use crate::output;
 
-/// A token that is used at once lives so long.
+/// Lifetime of a token that is used at once.
 const TOKEN: Duration = Duration::from_secs(60);
 
-/// Gets a certificate, writes it and says so.
+/// Gets a certificate, writes it and reports that.
 ///
 /// # Errors
-/// Where there is none to be had, or it cannot be written.
+/// If no certificate is issued, or it cannot be written.
 pub(crate) fn run(args: &LoginArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let folder = identity::folder(args.identity.as_deref(), &args.server)?;
-    // Before anybody is asked: a join token serves once.
+    // Before any request: a join token can be used only once.
     identity::no_file(&folder)?;
     let somebody = runtime.block_on(async {
         let (trust, proof) = proof(args).await?;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &LoginArgs) -> anyhow::Result<()> {
 
 async fn proof(args: &LoginArgs) -> anyhow::Result<(Trust, Proof)> {
     if let Some(dir) = &args.ca_dir {
-        // Checked by the command line.
+        // Validated by the command line.
         let role = Role::parse(&args.role).unwrap_or(Role::Reader);
         let token = Folder::at(dir).token(role, &args.group, TOKEN, clock::wall())?;
         return Ok((Trust::Pinned(token.pin), Proof::JoinToken(token.text().to_string())));

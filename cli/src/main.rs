@@ -1,4 +1,4 @@
-//! `firth`: both planes from a folder of manifests, and questions to a control plane. Also called `kubectl-firth`.
+//! `firth`: runs both planes from a folder of manifests, and queries a control plane. Also called `kubectl-firth`.
 
 mod args;
 mod ask;

@@ -1,4 +1,4 @@
-//! Times as people and programs read them.
+//! Formats times for people and programs.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ pub(crate) fn rfc3339(time: Option<&Timestamp>) -> String {
     time.and_then(moment).map(|moment| format!("{moment:.3}")).unwrap_or_default()
 }
 
-/// How long ago: `3 s ago`; empty for none. What lies ahead, as another machine's clock may, counts as now.
+/// How long ago: `3 s ago`; empty if there is no time. A time in the future, from another machine's clock, is treated
+/// as now.
 pub(crate) fn ago(time: Option<&Timestamp>, now: jiff::Timestamp) -> String {
     let Some(moment) = time.and_then(moment) else {
         return String::new();
@@ -29,12 +30,12 @@ pub(crate) fn now() -> jiff::Timestamp {
     jiff::Timestamp::try_from(shared::clock::wall()).unwrap_or_default()
 }
 
-/// A span of an answer; one that is none is nothing.
+/// The duration in a response; zero if it is invalid.
 pub(crate) fn length(span: &prost_types::Duration) -> Duration {
     (*span).try_into().unwrap_or_default()
 }
 
-/// A number of seconds in the largest unit that they are a whole number of: `365 days`, `90 min`, `61 s`.
+/// A number of seconds in the largest unit that divides it: `365 days`, `90 min`, `61 s`.
 pub(crate) fn whole(seconds: u64) -> String {
     match seconds {
         0 => "0 s".to_owned(),
@@ -45,7 +46,7 @@ pub(crate) fn whole(seconds: u64) -> String {
     }
 }
 
-/// A span in the unit that suits it: `0.4 ms`, `4 ms`, `1.2 s`.
+/// A duration in a suitable unit: `0.4 ms`, `4 ms`, `1.2 s`.
 pub(crate) fn span(span: Duration) -> String {
     let micros = span.as_micros();
     match micros {

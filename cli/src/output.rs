@@ -1,11 +1,11 @@
-//! What reaches the terminal: answers on standard output, complaints on standard error.
+//! Terminal output: responses on standard output, errors on standard error.
 
 use std::io::{self, Write as _};
 
-/// Prints a text that ends with a line break. A reader that went away (`firth resources | head`) is no error.
+/// Prints a text that ends with a line break. A closed pipe (`firth resources | head`) is no error.
 ///
 /// # Errors
-/// Where standard output cannot be written for another reason.
+/// If standard output cannot be written for another reason.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -14,19 +14,19 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Says how far something has got, on standard error.
+/// Prints progress on standard error.
 pub(crate) fn progress(line: &str) {
-    // Nobody needs it.
+    // Failures are ignored: it is only progress.
     let _ = writeln!(io::stderr().lock(), "{}", printable(line));
 }
 
 /// Prints an error with its causes, on one line.
 pub(crate) fn complain(error: &anyhow::Error) {
-    // With standard error gone there is nobody left to tell.
+    // If standard error is closed, there is nowhere to report that.
     let _ = writeln!(io::stderr().lock(), "firth: {}", printable(&format!("{error:#}")));
 }
 
-/// The text with control characters escaped: names and annotations are written by tenants, and a terminal obeys them.
+/// Escapes control characters: names and annotations are written by tenants, and a terminal interprets them.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

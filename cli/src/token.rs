@@ -10,13 +10,13 @@ use shared::identity::Role;
 use crate::args::{Format, TokenArgs};
 use crate::output;
 
-/// Makes a token and prints it.
+/// Creates a token and prints it.
 ///
 /// # Errors
-/// Where there is no authority in the folder, or it is not ours to write.
+/// If there is no authority in the folder, or the folder is not writable.
 pub(crate) fn run(args: &TokenArgs) -> anyhow::Result<()> {
     let life = Duration::from_secs(args.minutes * 60);
-    // Checked by the command line.
+    // Validated by the command line.
     let role = Role::parse(&args.role).unwrap_or(Role::Proxy);
     let token = Folder::at(&args.ca_dir).token(role, &args.group, life, clock::wall())?.text();
     output::print(&match args.output {

@@ -1,9 +1,9 @@
 //! `firth up DIR`: both planes in one process, from a folder of manifests, with no cluster.
 //!
 //! The planes run as they do in a cluster, over a real stream on loopback, each on a thread and runtime of its own;
-//! this module only starts them, tells what they do, and stops them in order.
+//! this module only starts them, prints what they do, and stops them in order.
 //!
-//! **Invariant:** nothing here is needed by either plane; without it they behave the same.
+//! **Invariant:** neither plane depends on anything here; without it they behave the same.
 
 mod authority;
 mod backends;
@@ -39,20 +39,20 @@ use crate::client::{self, Inspect};
 use crate::identity::Somebody;
 use crate::{lists, output};
 
-/// How long the planes may take until the proxy serves. A folder of 10,000 Services takes a few seconds.
+/// Timeout until the proxy serves. A folder of 10,000 Services takes a few seconds.
 const START: Duration = Duration::from_secs(60);
-/// How often a start-up is looked at.
+/// Interval of checks during the start.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Serves until a signal comes.
+/// Serves until a signal is received.
 ///
 /// # Errors
-/// Where something cannot start, and where a plane ends unasked.
+/// If something cannot start, or a plane ends unexpectedly.
 pub(crate) fn run(args: UpArgs) -> anyhow::Result<()> {
     telemetry::init(&LogArgs { log: args.log.clone(), log_format: args.log_format })?;
-    // As each plane by itself: private keys are in memory.
+    // As in each plane's own program: private keys are in memory.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    // One worker: the planes have threads of their own, this runtime carries the demo backends and what is printed.
+    // One worker: the planes have threads of their own, this runtime runs the demo backends and the output.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let outcome = runtime.block_on(up(args));
     runtime.shutdown_timeout(Duration::from_millis(100));
@@ -109,7 +109,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
         Err(_) => bail!("the proxy is not ready after {} s; use --log info to see why", START.as_secs()),
     };
 
-    // Listening comes first, so that no change falls between what is shown and what is told.
+    // Listen first, so that no change between the summary and the news is missed.
     let failed = |status| client::failed(&server, &status);
     let mut news = News::listen(inspect.clone()).await.map_err(failed)?;
     let served = Served::ask(&mut inspect).await.map_err(failed)?;
@@ -126,7 +126,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
         };
         output::print(&format!("{}\n", output::printable(&line)))?;
     }
-    // The control plane waits for who still asks.
+    // The control plane waits for open calls.
     drop((news, inspect));
     output::print("stopping\n")?;
     tokio::select! {
@@ -135,7 +135,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What this program was called by, so that lines to paste work where it is not installed.
+/// The name that this program was run as, so that printed commands work even if it is not installed.
 fn program() -> String {
     let called = std::env::args_os().next();
     called.map_or_else(|| "firth".to_owned(), |name| output::printable(&name.to_string_lossy()))
@@ -156,10 +156,10 @@ fn start_control(
     let mut words =
         vec!["firth-control-plane".into(), "--manifests".into(), args.dir.clone().into_os_string()];
     words.extend(["--listen".into(), ports.listen.to_string().into()]);
-    // Whoever runs this is its operator for as long as it runs, and nobody renews a person's certificate.
+    // Whoever runs this is the operator as long as it runs, and a person's certificate is not renewed automatically.
     words.extend(["--ca-dir".into(), authority.into(), "--certificate-life".into(), "365d".into()]);
     words.extend(["--group".into(), GROUP.into(), "--insecure=false".into()]);
-    // There is one proxy, and it starts together with this.
+    // There is one proxy, and it starts together with the control plane.
     words.extend(["--settle".into(), "0s".into()]);
     words.push(format!("--watch-ingress-without-class={}", args.watch_ingress_without_class).into());
     words.extend(["--ingress-class".into(), args.ingress_class.clone().into()]);
@@ -185,12 +185,12 @@ fn start_data(
         ("--http", ports.http.to_string()),
         ("--https", ports.https.to_string()),
         ("--stream-address", ports.http.ip().to_string()),
-        // Nothing maps ports in front of it.
+        // There is no port mapping in front of it.
         ("--public-http-port", ports.http.port().to_string()),
         ("--public-https-port", ports.https.port().to_string()),
         ("--access-log", args.access_log.clone()),
         ("--auth-networks", args.auth_networks.join(",")),
-        // No load balancer has to take note, and somebody waits at the terminal.
+        // There is no load balancer to wait for, and a user waits at the terminal.
         ("--drain-grace", "0".to_owned()),
         ("--drain-deadline", "5".to_owned()),
     ] {
@@ -201,7 +201,7 @@ fn start_data(
     Plane::start("data plane", move |stop| data_plane::app::run_knowing(args, names, stop))
 }
 
-/// Returns when a proxy is connected and serves the newest version. Meanwhile the backends go on.
+/// Resolves when a proxy is connected and serves the newest version. Meanwhile the backends are served.
 async fn started(server: &str, me: &Somebody, backends: &mut Backends) -> anyhow::Result<Inspect> {
     tokio::select! {
         inspect = connected(server, me) => inspect,
@@ -217,7 +217,7 @@ async fn connected(server: &str, me: &Somebody) -> anyhow::Result<Inspect> {
     loop {
         if let Ok(channel) = client::connect(server, Some(me.connector()?)).await {
             let mut inspect = client::inspect(channel);
-            // Before the first lists are complete the control plane may well refuse to answer: asked again.
+            // Before the first lists are complete the control plane may reject queries: retry.
             while let Ok(lists::Proxies { proxies, .. }) = lists::proxies(&mut inspect).await {
                 if proxies.iter().any(|proxy| proxy.in_sync) {
                     return Ok(inspect);
@@ -229,7 +229,7 @@ async fn connected(server: &str, me: &Somebody) -> anyhow::Result<Inspect> {
     }
 }
 
-/// Where the planes keep what they keep: the folder that was named, or one that goes with the process.
+/// The state folder of the planes: the given one, or a temporary one.
 enum State {
     Named(std::path::PathBuf),
     Passing(TempDir),

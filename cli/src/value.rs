@@ -25,7 +25,7 @@ fn json(value: &prost_types::Value) -> Value {
     }
 }
 
-/// A number as people write it: a Struct knows doubles only, `10.0` was 10.
+/// A number without needless decimals: a Struct has doubles only, so `10` is `10.0`.
 fn number(value: f64) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0; // 2^53
     #[allow(clippy::cast_possible_truncation, reason = "whole and below 2^53, as just asked")]
@@ -36,7 +36,7 @@ fn number(value: f64) -> Value {
     }
 }
 
-/// A field by its name in the proto file; JSON of protobuf spells it in camel case.
+/// A field by its name in the proto file; protobuf's JSON uses camel case.
 pub(crate) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
     static MISSING: Value = Value::Null;
     let camel = || {
@@ -57,12 +57,12 @@ pub(crate) fn field<'a>(value: &'a Value, name: &str) -> &'a Value {
     value.get(name).or_else(|| value.get(camel())).unwrap_or(&MISSING)
 }
 
-/// A whole number, which JSON of protobuf writes as a string where it has 64 bits; 0 for none.
+/// A whole number, which protobuf's JSON writes as a string if it has 64 bits; 0 if missing.
 pub(crate) fn integer(value: &Value) -> i64 {
     value.as_i64().or_else(|| value.as_str()?.parse().ok()).unwrap_or(0)
 }
 
-/// Strings of a list; none where it is no list.
+/// Strings of a list; none if it is not a list.
 pub(crate) fn strings(value: &Value) -> impl Iterator<Item = &str> {
     value.as_array().into_iter().flatten().filter_map(Value::as_str)
 }
@@ -92,7 +92,7 @@ fn write_outline(text: &mut String, value: &Value, indent: usize) {
                 }
                 let mut item = String::new();
                 write_outline(&mut item, value, indent + 2);
-                // The first line of an item begins behind its dash.
+                // The first line of an item follows its dash.
                 let _ = write!(text, "{blank}- {}", item.trim_start());
             }
         }
@@ -111,7 +111,7 @@ fn write_nested(text: &mut String, value: &Value, indent: usize) {
     }
 }
 
-/// What fits on the line of its name.
+/// A value that fits on the line of its name.
 fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::Array(values) if values.is_empty() => Some("[]".to_owned()),

@@ -1,5 +1,5 @@
-//! What stands below the flags of `--help`: prose of one line each, which is broken where the terminal ends, and examples, no
-//! longer than 80 columns, which are not.
+//! Texts below the flags in `--help`: prose of one line each, which the terminal wraps, and examples of at most 80
+//! columns, which it does not.
 
 pub(super) const ALL: &str = "\
 Examples:

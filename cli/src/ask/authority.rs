@@ -1,4 +1,4 @@
-//! `firth authority`: the roots that the planes believe, and how far a rotation is.
+//! `firth authority`: the trusted roots of the planes, and the progress of a rotation.
 
 use serde::Serialize;
 use shared::proto::identity::{AuthorityRoot, GetAuthorityResponse, RootPhase};
@@ -9,7 +9,7 @@ use crate::moment;
 /// The authority; field names are the contract of `-o json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Authority {
-    /// Whether a root follows another one now.
+    /// Whether a rotation is under way.
     rotating: bool,
     certificate_seconds: u64,
     certificate_until: String,
@@ -25,7 +25,7 @@ struct Root {
     until: String,
 }
 
-/// The answer.
+/// The printed form of the response.
 pub(super) fn view(answer: GetAuthorityResponse) -> Authority {
     Authority {
         rotating: answer.roots.len() > 1,

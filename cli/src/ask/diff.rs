@@ -1,4 +1,4 @@
-//! `firth diff [FROM] [TO]`: what differs between two versions.
+//! `firth diff [FROM] [TO]`: the differences between two versions.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use shared::proto::inspect;
 use crate::columns::Columns;
 use crate::output::printable;
 
-/// Characters of a value in a column.
+/// Limit of the characters of a value in a column.
 const VALUE: usize = 48;
 
-/// The answer; field names are the contract of `-o json`.
+/// The response; field names are the contract of `-o json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Diff {
     from: String,
@@ -19,7 +19,7 @@ pub(super) struct Diff {
     changes: Vec<Change>,
 }
 
-/// One thing that differs.
+/// One difference.
 #[derive(Debug, Serialize)]
 struct Change {
     kind: String,
@@ -33,14 +33,14 @@ struct Change {
     after: Option<String>,
 }
 
-/// Where it shows.
+/// Where it takes effect.
 #[derive(Debug, Serialize)]
 struct Place {
     host: String,
     path: String,
 }
 
-/// The answer as it is printed.
+/// The printed form of the response.
 pub(super) fn view(answer: inspect::DiffResponse) -> Diff {
     let change = |it: inspect::Change| Change {
         kind: it.kind,

@@ -24,13 +24,13 @@ pub(super) struct Entry {
     pinned: bool,
 }
 
-/// The answer as it is printed, with the version that is pinned.
+/// The printed form, with the pinned version marked.
 pub(super) fn views(answer: inspect::HistoryResponse, mut pinned: Option<&str>) -> Vec<Entry> {
     let entries = answer.entries.into_iter();
     entries
         .map(|entry| Entry {
             time: moment::rfc3339(entry.time.as_ref()),
-            // The newest of those with this version is the one in force.
+            // Of several entries with this version, the newest is the one in force.
             pinned: pinned.take_if(|version| **version == *entry.version && !entry.held_back).is_some(),
             version: entry.version,
             cause: entry.cause,

@@ -1,4 +1,4 @@
-//! `firth pin`, `firth rollback`, `firth unpin`: an operator's decisions, and the pin as every answer shows it.
+//! `firth pin`, `firth rollback`, `firth unpin`: an operator's decisions, and the pin as shown by all queries.
 
 use serde::Serialize;
 use shared::proto::inspect;
@@ -19,20 +19,20 @@ pub(super) struct Pin {
 }
 
 impl Pin {
-    /// The version that stays.
+    /// The pinned version.
     pub(super) fn version(&self) -> &str {
         &self.version
     }
 }
 
-/// What is offered after a pin was ended.
+/// What is offered after a pin was removed.
 #[derive(Debug, Serialize)]
 pub(super) struct Unpinned {
     version: String,
     was_pinned: bool,
 }
 
-/// The pin of an answer.
+/// The pin in a response.
 pub(super) fn view(pin: inspect::Pin) -> Pin {
     Pin {
         at: moment::rfc3339(pin.at.as_ref()),
@@ -45,7 +45,7 @@ pub(super) fn view(pin: inspect::Pin) -> Pin {
     }
 }
 
-/// The answer to `firth unpin`.
+/// The response to `firth unpin`.
 pub(super) fn unpinned(answer: inspect::UnpinResponse) -> Unpinned {
     Unpinned { version: answer.version, was_pinned: !answer.nothing }
 }

@@ -1,4 +1,4 @@
-//! `firth problems`: what is wrong with whose objects.
+//! `firth problems`: problems of objects.
 
 use serde::Serialize;
 use shared::proto::inspect;
@@ -15,7 +15,7 @@ pub(super) struct Problem {
     location: String,
 }
 
-/// The answer as it is printed.
+/// The printed form of the response.
 pub(super) fn views(problems: Vec<inspect::Problem>) -> Vec<Problem> {
     problems
         .into_iter()

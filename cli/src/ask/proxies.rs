@@ -1,4 +1,4 @@
-//! `firth proxies`: who is connected and what each one serves.
+//! `firth proxies`: the connected proxies and what each serves.
 
 use std::fmt::Write as _;
 
@@ -23,22 +23,22 @@ pub(super) struct Proxy {
     refused: Vec<Refused>,
     refused_total: u32,
     diverged: bool,
-    /// The replica that it is connected to; empty: the one that answered.
+    /// The replica that it is connected to; empty: the one that was asked.
     replica: String,
-    /// That one does not answer: this is how it was.
+    /// That replica does not answer: this is its last known state.
     lost: bool,
     connected: String,
     heard: String,
     apply_us: u64,
     /// Seconds without a stream; null: it is connected.
     silent_seconds: Option<u64>,
-    /// Seconds for which it has lacked something; null: it lacks nothing.
+    /// Seconds for which it has been behind; null: it is up to date.
     behind_seconds: Option<f64>,
     #[serde(skip)]
     age: String,
 }
 
-/// One resource that a proxy has and does not serve.
+/// A resource that a proxy has and refuses.
 #[derive(Debug, Serialize)]
 pub(super) struct Refused {
     kind: String,
@@ -49,7 +49,7 @@ pub(super) struct Refused {
     serving_last_good: bool,
 }
 
-/// The answer as it is printed.
+/// The printed form of the response.
 pub(super) fn views(proxies: Vec<inspect::Proxy>) -> Vec<Proxy> {
     let now = moment::now();
     proxies
@@ -131,7 +131,7 @@ pub(super) fn text(proxies: &[Proxy]) -> String {
     text
 }
 
-/// What matters about a proxy, the worst first.
+/// The most important state of a proxy.
 fn state(proxy: &Proxy) -> String {
     if proxy.lost {
         return "UNKNOWN: its control plane does not answer".to_owned();

@@ -1,4 +1,4 @@
-//! The control planes of a fleet, as the one that was asked sees them.
+//! The replicas of the control plane, as seen by the one that was asked.
 
 use std::fmt::Write as _;
 
@@ -7,19 +7,19 @@ use shared::proto::inspect;
 
 use crate::output::printable;
 
-/// One of them; field names are the contract of `-o json`.
+/// A replica; field names are the contract of `-o json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Replica {
-    /// Empty: the one that answered.
+    /// Empty: the one that was asked.
     address: String,
     name: String,
-    /// Why it does not answer; empty: it does.
+    /// Why it does not answer; empty if it does.
     pub(super) unreachable: String,
-    /// Proxies that it had when it last answered, and that no other one has.
+    /// Proxies that it had when it last answered, and that are not found elsewhere.
     proxies: u32,
 }
 
-/// The answer as it is printed.
+/// The printed form of the response.
 pub(super) fn views(replicas: Vec<inspect::Replica>) -> Vec<Replica> {
     let view = |inspect::Replica { address, name, unreachable, proxies }| Replica {
         address,
@@ -30,7 +30,7 @@ pub(super) fn views(replicas: Vec<inspect::Replica>) -> Vec<Replica> {
     replicas.into_iter().map(view).collect()
 }
 
-/// A line for each that does not answer.
+/// A line for each replica that does not answer.
 pub(super) fn silent(replicas: &[Replica]) -> String {
     let mut text = String::new();
     for Replica { address, name, unreachable, proxies } in

@@ -18,7 +18,7 @@ pub(super) struct Resource {
     body: Value,
 }
 
-/// The answer as it is printed.
+/// The printed form of the response.
 pub(super) fn view(answer: inspect::GetResourceResponse) -> Resource {
     Resource {
         summary: Summary::of(answer.resource.unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! `firth resources`: what a version is made of.
+//! `firth resources`: the resources of a version.
 
 use serde::Serialize;
 use shared::proto::inspect;
@@ -27,7 +27,7 @@ impl Summary {
     }
 }
 
-/// The answer as it is printed.
+/// The printed form of the response.
 pub(super) fn views(resources: Vec<inspect::ResourceSummary>) -> Vec<Summary> {
     resources.into_iter().map(Summary::of).collect()
 }

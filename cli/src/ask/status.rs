@@ -1,4 +1,4 @@
-//! `firth status`: on how many proxies an object is, and why not on the others.
+//! `firth status`: how many proxies serve an object, and why the others do not.
 
 mod view;
 
@@ -15,14 +15,14 @@ use crate::client::{AskError, Inspect};
 use crate::output::{self, printable};
 use view::View;
 
-/// Some proxies do not have it yet, or nothing is known of them.
+/// Exit code: some proxies do not have it yet, or their state is unknown.
 const NOT_YET: u8 = 3;
-/// Some will not have it as it is.
+/// Exit code: some proxies will not serve it.
 const NEVER: u8 = 4;
-/// A control plane that went away is asked again after this time.
+/// Interval of retries while the control plane is unreachable.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// What the answer means to who waits.
+/// What a response means for `--wait`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Outcome {
     All,
@@ -40,10 +40,10 @@ impl From<Outcome> for ExitCode {
     }
 }
 
-/// The answer as it is printed, and how the process ends.
+/// The output, and the exit code of the process.
 ///
 /// # Errors
-/// Where nobody answers, or there is no such object.
+/// If nobody answers, or there is no such object.
 pub(super) async fn answer(args: &StatusArgs) -> anyhow::Result<(String, ExitCode)> {
     let status = match waits(args) {
         false => {
@@ -72,18 +72,18 @@ fn request(args: &StatusArgs) -> inspect::StatusRequest {
     inspect::StatusRequest { kind: args.kind.clone(), namespace, name }
 }
 
-/// What was heard while waiting.
+/// What was received while waiting.
 #[derive(Default)]
 struct Heard {
-    /// The newest answer; `None` inside: it is not there.
+    /// The newest response; an inner `None`: the object does not exist.
     last: Option<Option<inspect::StatusResponse>>,
-    /// Why it is not there, as far as that is known.
+    /// Why it does not exist, as far as known.
     why: Vec<String>,
-    /// What was printed last.
+    /// The progress that was last printed.
     said: String,
 }
 
-/// The first answer that settles it, or the last one before the time is over. Progress goes to standard error.
+/// The first response that settles it, or the last one before the timeout. Progress goes to standard error.
 async fn wait(args: &StatusArgs) -> anyhow::Result<inspect::StatusResponse> {
     let until = Instant::from_std(clock::now() + args.timeout);
     let mut heard = Heard::default();
@@ -105,7 +105,7 @@ async fn wait(args: &StatusArgs) -> anyhow::Result<inspect::StatusResponse> {
     }
 }
 
-/// Follows one stream to an answer that settles it.
+/// Follows one stream until a response settles it.
 async fn follow(args: &StatusArgs, heard: &mut Heard) -> anyhow::Result<inspect::StatusResponse> {
     let mut inspect: Inspect = connect(&args.ask).await?;
     let object = Some(request(args));
@@ -117,7 +117,7 @@ async fn follow(args: &StatusArgs, heard: &mut Heard) -> anyhow::Result<inspect:
             return Ok(status);
         }
         if status.state.is_empty() {
-            // It is not there, whatever was said of it before.
+            // The object does not exist now, whatever was received before.
             heard.last = Some(None);
             heard.why = status.problems.iter().map(|problem| printable(&problem.reason)).collect();
             let why = if heard.why.is_empty() { "not there yet".to_owned() } else { heard.why.join("; ") };
@@ -141,7 +141,7 @@ impl Heard {
         }
     }
 
-    /// The time is over. Whether an object is there is not known from somebody who said nothing.
+    /// The timeout has passed. Without any response, it is unknown whether the object exists.
     fn end(
         self,
         args: &StatusArgs,
@@ -168,7 +168,7 @@ impl Heard {
     }
 }
 
-/// What an answer means. `wanted`: the version that is meant.
+/// What a response means. `wanted`: the requested version.
 fn outcome(status: &inspect::StatusResponse, wanted: Option<&str>) -> Outcome {
     if !is_seen(status, wanted) {
         return Outcome::NotYet;
@@ -180,12 +180,12 @@ fn outcome(status: &inspect::StatusResponse, wanted: Option<&str>) -> Outcome {
     }
 }
 
-/// Whether the version that is meant can never come.
+/// Whether the requested version can never be seen.
 fn is_uncounted(status: &inspect::StatusResponse, wanted: Option<&str>) -> bool {
     status.uncounted && wanted.is_some()
 }
 
-/// Whether waiting longer brings nothing: everybody has it, or all have answered and one of them cannot serve it.
+/// Whether waiting longer is useless: all proxies have it, or all have answered and one of them refuses it.
 fn is_settled(status: &inspect::StatusResponse, wanted: Option<&str>) -> bool {
     match outcome(status, wanted) {
         Outcome::All => true,
@@ -194,8 +194,8 @@ fn is_settled(status: &inspect::StatusResponse, wanted: Option<&str>) -> bool {
     }
 }
 
-/// Whether the control plane has taken in the version that is meant, or a later one. The API server's counts are numbers
-/// (KEP-5504); one that is none is compared as text.
+/// Whether the control plane has seen the requested version, or a later one. Resource versions are numbers (KEP-5504);
+/// one that is not is compared as text.
 fn is_seen(status: &inspect::StatusResponse, wanted: Option<&str>) -> bool {
     let Some(wanted) = wanted else {
         return true;
@@ -284,7 +284,7 @@ mod tests {
         assert!(!is_uncounted(&status("rejected", ""), Some("7")), "one that cannot be read may be mended");
     }
 
-    /// Whoever hears nothing knows nothing of an object.
+    /// Without any response, nothing is known about an object.
     #[tokio::test]
     async fn who_says_nothing_is_not_taken_for_who_says_that_there_is_none() {
         let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

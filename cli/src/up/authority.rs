@@ -1,5 +1,5 @@
-//! The authority of `firth up`: a private folder for each folder of manifests, so that what somebody wrote down yesterday, for
-//! grpcurl perhaps, is good today.
+//! The authority of `firth up`: a private folder for each folder of manifests, so that files written yesterday, for
+//! example for grpcurl, are still valid today.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -19,33 +19,33 @@ use super::LOOK;
 use crate::args::UpArgs;
 use crate::identity::{self, Somebody};
 
-/// A token that is used at once lives so long.
+/// Lifetime of a token that is used at once.
 const TOKEN: Duration = Duration::from_secs(60);
-/// Groups are for fleets; this is one proxy.
+/// The group; there is only one proxy.
 pub(super) const GROUP: &str = "default";
 
-/// Where it is.
+/// The authority's folder.
 pub(super) struct Authority {
     path: PathBuf,
-    /// Whether somebody said where.
+    /// Whether a flag names it.
     named: bool,
-    /// Where there is no home folder, or none to write to: it goes with the process.
+    /// A temporary folder, if there is no writable home folder.
     _passing: Option<TempDir>,
-    /// What people are told of that.
+    /// The message about that.
     pub(super) said: Option<String>,
 }
 
-/// Where whoever runs this was written.
+/// Where the operator's identity was written.
 pub(super) struct Kept {
     pub(super) folder: PathBuf,
-    /// Whether `firth` finds them unasked.
+    /// Whether `firth` finds it by default.
     pub(super) found: bool,
-    /// What people are told.
+    /// The message for the user.
     pub(super) said: Option<String>,
 }
 
 impl Authority {
-    /// Of a folder of manifests: below `--state-dir`, else below the home folder.
+    /// For a folder of manifests: below `--state-dir`, else below the home folder.
     pub(super) fn of(args: &UpArgs) -> anyhow::Result<Self> {
         if let Some(dir) = &args.state_dir {
             let path = dir.join("authority");
@@ -57,7 +57,7 @@ impl Authority {
         Self::below(home.map(|home| home.join("up").join(name)))
     }
 
-    /// In a folder below the home folder, else in a passing one: nothing that is served needs a home.
+    /// In a folder below the home folder, else in a temporary one: serving must not require a home folder.
     fn below(home: Option<PathBuf>) -> anyhow::Result<Self> {
         let why = match home {
             None => "there is no home folder".to_owned(),
@@ -79,15 +79,15 @@ impl Authority {
         &self.path
     }
 
-    /// A token for somebody in this process.
+    /// A join token for a part of this process.
     pub(super) fn token(&self, role: Role) -> Result<JoinToken, TokenError> {
         Folder::at(&self.path).token(role, GROUP, TOKEN, clock::wall())
     }
 
-    /// Whoever runs this, as soon as the control plane answers.
+    /// The operator's identity, once the control plane answers.
     pub(super) async fn operator(&self, server: &str) -> anyhow::Result<Somebody> {
         loop {
-            // Before it has started there may be no roots, or those of yesterday.
+            // Before it has started there may be no roots, or yesterday's.
             if let Ok(token) = self.token(Role::Operator) {
                 let proof = Proof::JoinToken(token.text().to_string());
                 if let Ok(me) = Somebody::enrol(server, &Trust::Pinned(token.pin), GROUP, proof).await {
@@ -98,12 +98,12 @@ impl Authority {
         }
     }
 
-    /// Writes who that is where `firth` looks for it, and below `--state-dir`.
+    /// Writes the identity to where `firth` looks for it, and below `--state-dir`.
     pub(super) fn keep(&self, me: &Somebody, server: &str) -> io::Result<Kept> {
         self.keep_in(identity::folder(None, server).ok(), me)
     }
 
-    /// The home folder is a convenience: where it cannot be written there is another folder to name.
+    /// The home folder is a convenience: if it is not writable, the other folder is used.
     fn keep_in(&self, home: Option<PathBuf>, me: &Somebody) -> io::Result<Kept> {
         let (own, now) = (self.path.join("operator"), clock::wall());
         let (found, said) = match home.as_deref().map(|home| (home.display(), me.write_for_up(home, now))) {
@@ -127,13 +127,13 @@ impl Authority {
     }
 }
 
-/// Makes a folder, and sees that files can be made in it: one that is there may be another's, or read-only.
+/// Creates a folder, and checks that it is writable: an existing one may belong to somebody else, or be read-only.
 fn usable(path: &Path) -> io::Result<()> {
     private::folder(path)?;
     tempfile::tempfile_in(path).map(drop)
 }
 
-/// A name for a folder of manifests, wherever it is called from.
+/// A name for a folder of manifests, independent of the working folder.
 fn name(dir: &Path) -> anyhow::Result<String> {
     let whole = dir.canonicalize()?;
     let digest = tls::pin(whole.as_os_str().as_bytes());
@@ -144,7 +144,7 @@ fn name(dir: &Path) -> anyhow::Result<String> {
 mod tests {
     use super::*;
 
-    /// Not even root makes anything in it.
+    /// Not even root can create anything in it.
     const READ_ONLY: &str = "/proc";
 
     fn named(path: &Path) -> Authority {

@@ -1,4 +1,4 @@
-//! The demo backends of a folder: started, renamed and ended as its Services and EndpointSlices come and go.
+//! The demo backends of a folder: started, renamed and stopped as its Services and EndpointSlices change.
 
 mod asked;
 mod cast;
@@ -25,45 +25,46 @@ pub(super) use self::missing::Missing;
 use super::demo::{self, Tls};
 use crate::columns::Columns;
 
-/// How long a backend stays after its endpoint is gone, as a pod does: the proxy hears of it at the same moment.
+/// How long a backend runs after its endpoint was removed, as a pod does: the proxy learns of it at the same moment.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// How far the folder may be ahead of the backends, in readings.
+/// Readings of the folder that may be queued.
 const AHEAD: usize = 64;
 
-/// More Services than this are not played: each takes a socket.
+/// Limit of the Services with a demo backend: each takes a socket.
 const MAX_PLAYED: usize = 200;
 
-/// The backends that run.
+/// The running backends.
 pub(super) struct Backends {
     heard: mpsc::Receiver<Vec<Event>>,
     slices: mpsc::Sender<Vec<Event>>,
-    /// Whether anything is played.
+    /// Whether demo backends are enabled.
     is_on: bool,
     cast: Cast,
-    /// The Services that are played, and what the control plane was told of where.
+    /// The Services with a demo backend, each with the address and EndpointSlice that the control plane got.
     played: BTreeMap<ObjectName, (SocketAddr, EndpointSlice)>,
     running: BTreeMap<SocketAddr, Running>,
     tasks: JoinSet<()>,
     tls: Tls,
     names: KnownNames,
     lines: VecDeque<String>,
-    /// What was in the way last, so that it is told once.
+    /// The errors that were reported, so that each is reported once.
     complaints: BTreeSet<String>,
 }
 
 struct Running {
     name: watch::Sender<Arc<str>>,
     task: AbortHandle,
-    /// Set once nothing wants it any more.
+    /// Set once it is not needed any more: when it stops.
     until: Option<Instant>,
 }
 
 impl Backends {
-    /// None yet, and how a control plane tells of what its folder has. Without `is_on` nothing is played.
+    /// Without backends, and the companion through which a control plane reports the contents of its folder. Without
+    /// `is_on` no backend is started.
     ///
     /// # Errors
-    /// Where the system gives no randomness for a key.
+    /// If no random key can be generated.
     pub(super) fn new(is_on: bool) -> anyhow::Result<(Self, Companion)> {
         let (tell, heard) = mpsc::channel(AHEAD);
         let (slices, added) = mpsc::channel(AHEAD);
@@ -83,13 +84,13 @@ impl Backends {
         Ok((backends, Companion { heard: tell, added }))
     }
 
-    /// The names of Services, as far as somebody is asked by them. It changes with the folder.
+    /// The names of Services that are resolved by name, updated with the folder.
     pub(super) fn names(&self) -> KnownNames {
         self.names.clone()
     }
 
-    /// Returns when the folder was read for the first time and what it asks for runs: why it has no Ingress, where it has
-    /// none.
+    /// Resolves when the folder was read for the first time and its backends run: returns why it has no Ingress, if it
+    /// has none.
     pub(super) async fn first(&mut self) -> Option<Missing> {
         let slices = self.slices.clone();
         let (events, answer) = next_heard(&mut self.heard, &slices).await;
@@ -101,7 +102,7 @@ impl Backends {
         (!self.cast.has_ingress()).then_some(missing)
     }
 
-    /// What runs, for the start; empty where nothing does.
+    /// The running backends, for the start message; empty if there are none.
     pub(super) fn render(&self) -> String {
         if self.running.is_empty() {
             return String::new();
@@ -120,7 +121,7 @@ impl Backends {
         format!("built-in demo backends, on loopback only:\n{}\n", columns.render(2))
     }
 
-    /// The next thing that happened to a backend. Nothing is lost when the future is dropped.
+    /// The next event of a backend. Cancel-safe.
     pub(super) async fn next(&mut self) -> String {
         loop {
             if let Some(line) = self.lines.pop_front() {
@@ -130,7 +131,7 @@ impl Backends {
         }
     }
 
-    /// Does the next thing that is to be done. Nothing is lost when the future is dropped.
+    /// Does the next pending work. Cancel-safe.
     pub(super) async fn work(&mut self) {
         let next_end = self.running.values().filter_map(|running| running.until).min();
         let slices = self.slices.clone();
@@ -144,7 +145,7 @@ impl Backends {
         }
     }
 
-    /// Brings what runs in line with the folder, and answers with what that adds to it.
+    /// Updates the backends to match the folder, and returns the events to add.
     fn hear(&mut self, events: Vec<Event>) -> Vec<Event> {
         self.cast.hear(events);
         let mut complaints = BTreeSet::new();
@@ -163,7 +164,7 @@ impl Backends {
         added
     }
 
-    /// Plays the Services that nobody runs, and no others; what the folder is told of them.
+    /// Runs exactly the Services without endpoints; returns the events to add.
     fn play(&mut self, complaints: &mut BTreeSet<String>) -> Vec<Event> {
         let mut added = Vec::new();
         let mut before = std::mem::take(&mut self.played);
@@ -199,7 +200,7 @@ impl Backends {
         added
     }
 
-    /// Has exactly the wanted ones run; others linger.
+    /// Runs exactly the wanted backends; others linger.
     fn run(&mut self, wanted: BTreeMap<SocketAddr, Arc<str>>, complaints: &mut BTreeSet<String>) {
         for (addr, running) in &mut self.running {
             if !wanted.contains_key(addr) && running.until.is_none() {
@@ -237,7 +238,7 @@ impl Backends {
         self.running.insert(addr, Running { name, task, until: None });
     }
 
-    /// Ends those whose time is over.
+    /// Stops those that have lingered long enough.
     fn end(&mut self, now: Instant) {
         let lines = &mut self.lines;
         self.running.retain(|addr, running| {
@@ -249,13 +250,13 @@ impl Backends {
             }
             !over
         });
-        // What has ended is taken from the set, so that it does not grow.
+        // Remove finished tasks from the set, so that it does not grow.
         while self.tasks.try_join_next().is_some() {}
     }
 }
 
-/// The next that is heard, and where its answer goes. Nothing is lost when the future is dropped; pending where the
-/// control plane has ended, which it tells by itself.
+/// The next message of the folder, and the channel for its answer. Cancel-safe; pending if the control plane has ended,
+/// which it reports by itself.
 async fn next_heard<'a>(
     heard: &mut mpsc::Receiver<Vec<Event>>,
     slices: &'a mpsc::Sender<Vec<Event>>,
@@ -270,7 +271,7 @@ async fn next_heard<'a>(
 
 const ANSWERS: &str = " answers";
 
-/// Binds an address for a Service; what is in the way, else.
+/// Binds an address for a Service, or returns the error to report.
 fn bind(addr: SocketAddr, name: &str) -> Result<TcpListener, String> {
     demo::bind(addr).map_err(|error| match error.kind() {
         ErrorKind::AddrInUse => {
@@ -280,7 +281,7 @@ fn bind(addr: SocketAddr, name: &str) -> Result<TcpListener, String> {
     })
 }
 
-/// One Service an address: the first by the name of the slice and place in it.
+/// One Service per address: the first by the slice's name and index.
 fn choose<'a>(
     marked: impl Iterator<Item = (&'a ObjectName, SocketAddr)>,
     complaints: &mut BTreeSet<String>,

@@ -1,5 +1,5 @@
-//! A demo backend: answers every request with the name of its Service and what it saw of the request, in whatever it is
-//! asked: HTTP/1.1 or HTTP/2, each with TLS or without. A call of gRPC gets its status, which says the same.
+//! A demo backend: answers every request with the name of its Service and the request as it was received, over HTTP/1.1
+//! or HTTP/2, each with TLS or without. A gRPC call gets a status with the same text.
 //!
 //! **Invariant:** listens on loopback addresses only, and only within `firth up`.
 
@@ -26,13 +26,13 @@ use tokio::task::JoinSet;
 use self::protocol::Protocol;
 pub(super) use self::protocol::{Tls, acceptor};
 
-/// The name of the Service that a backend plays, which may change while it runs.
+/// The name of the Service that it stands for, which may change while it runs.
 pub(super) type Name = watch::Receiver<Arc<str>>;
 
 /// Binds an address.
 ///
 /// # Errors
-/// Where it is not a loopback address, or is in use.
+/// If it is not a loopback address, or is in use.
 pub(super) fn bind(addr: SocketAddr) -> std::io::Result<TcpListener> {
     if !addr.ip().is_loopback() {
         return Err(std::io::Error::other("expected a loopback address"));
@@ -42,14 +42,14 @@ pub(super) fn bind(addr: SocketAddr) -> std::io::Result<TcpListener> {
     TcpListener::from_std(listener)
 }
 
-/// Serves until dropped; its connections end with it.
+/// Serves until dropped, together with its connections.
 pub(super) async fn serve(listener: TcpListener, addr: SocketAddr, name: Name, tls: Tls) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => drop(connections.spawn(converse(stream, addr, name.clone(), tls.clone()))),
-                // Out of descriptors: later is better.
+                // Out of descriptors: retry later.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             },
             Some(_) = connections.join_next() => {}
@@ -57,7 +57,7 @@ pub(super) async fn serve(listener: TcpListener, addr: SocketAddr, name: Name, t
     }
 }
 
-/// Answers on one connection. A client that went away, or speaks something else, is no news here.
+/// Serves one connection. Clients that disconnect, or use another protocol, are not reported.
 async fn converse(stream: TcpStream, addr: SocketAddr, name: Name, tls: Tls) {
     let Ok((stream, protocol)) = protocol::agree(stream, &tls).await else {
         return;
@@ -101,7 +101,7 @@ async fn answer(
 
 const GRPC: &[u8] = b"application/grpc";
 
-/// What a server of gRPC answers to a method that it does not have: it says who was reached.
+/// The response of a gRPC server to an unknown method: its message says who was reached.
 fn unimplemented(message: &str) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     let headers = response.headers_mut();

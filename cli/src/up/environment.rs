@@ -1,7 +1,7 @@
-//! The command lines of the two planes within `firth up`, and which environment variables each of them reads.
+//! The command lines of the two planes within `firth up`, and the environment variables that each of them reads.
 //!
-//! **Invariant:** no variable is read by both planes unless it means the same for both; and no variable determines whom a plane talks to,
-//! since that is decided here.
+//! **Invariant:** no variable is read by both planes unless it means the same for both; and no variable determines
+//! which peer a plane connects to, since that is decided here.
 
 use std::ffi::OsString;
 
@@ -12,15 +12,15 @@ use super::flags;
 /// No variable.
 const NONE: Option<&str> = None;
 
-/// Reads the command line of the control plane.
+/// Parses the command line of the control plane.
 ///
 /// # Errors
-/// Where a word or a variable is not what it should be.
+/// If an argument or a variable is invalid.
 pub(super) fn control(words: Vec<OsString>) -> anyhow::Result<control_plane::args::Args> {
     flags::parse(control_command(), words)
 }
 
-/// Reads that of the data plane.
+/// Parses that of the data plane.
 ///
 /// # Errors
 /// As [`control`].
@@ -29,16 +29,16 @@ pub(super) fn data(words: Vec<OsString>) -> anyhow::Result<data_plane::args::Arg
 }
 
 fn control_command() -> Command {
-    // The shorter names are the proxy's: what is asked of a `firth up` is asked of what it serves.
+    // The short names belong to the proxy: users of `firth up` mean what it serves.
     control_plane::args::Args::command()
         .mut_arg("admin", |arg| arg.env("FIRTH_CONTROL_PLANE_ADMIN"))
         .mut_arg("max_connections", |arg| arg.env("FIRTH_CONTROL_PLANE_MAX_CONNECTIONS"))
-        // The environment of somebody who asks a cluster, too: this one is served from a folder.
+        // Also set in the environment of users who query a cluster; this control plane reads a folder.
         .mut_arg("kubeconfig", |arg| arg.env(NONE))
 }
 
 fn data_command() -> Command {
-    // It joins by a token of this process.
+    // It joins with a token of this process.
     data_plane::args::Args::command()
         .mut_arg("token_file", |arg| arg.env(NONE))
         .mut_arg("ca", |arg| arg.env(NONE))
@@ -59,7 +59,7 @@ mod tests {
     fn the_planes_do_not_take_a_variable_for_two_things() {
         let (control, data) = (variables(&control_command()), variables(&data_command()));
         let both: Vec<_> = control.intersection(&data).map(String::as_str).collect();
-        // The group, the folder and whether they speak plaintext are said by flags, which win.
+        // The group, the folder and plaintext are given by flags, which have precedence.
         assert_eq!(
             both,
             [

@@ -1,19 +1,19 @@
-//! Reports an invalid flag of a plane that came from the environment, since it is not on this command line.
+//! Reports invalid flags of a plane that were set by environment variables, since they are not on this command line.
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command, FromArgMatches};
 
-/// Reads the flags of a plane, which has this command line.
+/// Parses the flags of a plane with this command line.
 ///
 /// # Errors
-/// Says which variable has what is none, in one sentence.
+/// Names the variable with an invalid value, in one sentence.
 pub(super) fn parse<T: FromArgMatches>(
     mut command: Command,
     words: Vec<std::ffi::OsString>,
 ) -> anyhow::Result<T> {
     let parsed = command.try_get_matches_from_mut(words).and_then(|it| T::from_arg_matches(&it));
     parsed.map_err(|error| {
-        // What a flag is called is known after that.
+        // The names of flags are known after that.
         command.build();
         anyhow::anyhow!(said(&error, &command))
     })
@@ -21,7 +21,7 @@ pub(super) fn parse<T: FromArgMatches>(
 
 fn said(error: &clap::Error, command: &Command) -> String {
     let text = error.to_string();
-    // What stands behind an empty line is about the help of a program that nobody called.
+    // What follows an empty line refers to the help of a program that the user did not run.
     let what = text.split("\n\n").next().unwrap_or_default();
     let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
     let what = what.strip_prefix("error: ").unwrap_or(&what);

@@ -1,4 +1,5 @@
-//! What happens while `firth up` runs, a line each: changes as the proxy acknowledges them, problems as they come and go.
+//! Events while `firth up` runs, one line each: changes as the proxy acknowledges them, problems as they appear and
+//! disappear.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tonic::{Status, Streaming};
 use crate::client::Inspect;
 use crate::{lists, moment};
 
-/// A rejected object changes nothing that is served, so no change tells of it: the list is looked at this often.
+/// Interval of polling problems: a rejected object changes nothing that is served, so no change reports it.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Changes and problems from now on.
@@ -22,10 +23,10 @@ pub(super) struct News {
 }
 
 impl News {
-    /// Begins to listen. The problems that exist come as the first lines.
+    /// Starts to listen. The existing problems are the first lines.
     ///
     /// # Errors
-    /// Where the control plane does not answer.
+    /// If the control plane does not respond.
     pub(super) async fn listen(mut inspect: Inspect) -> Result<Self, Status> {
         let changes = inspect.watch_changes(inspect::WatchChangesRequest {}).await?.into_inner();
         let mut look = interval(LOOK);
@@ -33,10 +34,10 @@ impl News {
         Ok(Self { inspect, changes, look, problems: Problems::default() })
     }
 
-    /// The next line. Nothing is lost when the future is dropped.
+    /// The next line. Cancel-safe.
     ///
     /// # Errors
-    /// Where the control plane is gone.
+    /// If the control plane has ended.
     pub(super) async fn next(&mut self) -> Result<String, Status> {
         loop {
             if let Some(line) = self.problems.lines.pop() {
@@ -72,11 +73,11 @@ fn line(change: &inspect::WatchChangesResponse) -> String {
     format!("{}: {what}, {answer}", change.cause)
 }
 
-/// The problems that were told.
+/// The problems that were reported.
 #[derive(Default)]
 struct Problems {
     told: BTreeMap<[String; 4], String>,
-    /// Not told yet, the next one last.
+    /// Pending lines, the next one last.
     lines: Vec<String>,
 }
 
@@ -92,7 +93,8 @@ impl Problems {
             now.insert(key, line);
         }
         for (key, line) in &self.told {
-            // The same field with another reason was told just now; only what is really gone is good news.
+            // The same field was just reported with another reason; only a problem that is really gone is reported as
+            // such.
             let still = now.keys().any(|other| other[1] == key[1] && other[2] == key[2]);
             if !now.contains_key(key) && !still {
                 self.lines.push(format!("resolved: {line}"));

@@ -1,4 +1,4 @@
-//! The answer to `firth status` as it is printed.
+//! The printed form of a response to `firth status`.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::ask::{pin, problems, proxies, replicas};
 use crate::moment;
 use crate::output::printable;
 
-/// On how many proxies an object is; field names are the contract of `-o json`.
+/// How many proxies serve an object; field names are the contract of `-o json`.
 #[derive(Debug, Serialize)]
 pub(super) struct View {
     object: String,
@@ -29,16 +29,16 @@ pub(super) struct View {
     unknown: Vec<Proxy>,
     unknown_total: u32,
     settled: bool,
-    /// Empty: the control plane does not look for others.
+    /// Empty: the control plane has no peers configured.
     replicas: Vec<replicas::Replica>,
     problems: Vec<problems::Problem>,
     pin: Option<pin::Pin>,
-    /// The version that is meant, and was not taken in yet.
+    /// The requested version, if the control plane has not seen it yet.
     #[serde(skip)]
     awaited: Option<String>,
 }
 
-/// A proxy that does not serve it as it is.
+/// A proxy that does not serve the newest version.
 #[derive(Debug, Serialize)]
 struct Proxy {
     id: String,
@@ -100,7 +100,7 @@ impl View {
         }
     }
 
-    /// In one line, without what it may take another time to say.
+    /// In one line, without details that may differ the next time.
     pub(super) fn line(&self) -> String {
         let Self { object, state, total, programmed, .. } = self;
         let object = printable(object);
@@ -141,7 +141,7 @@ impl View {
         line
     }
 
-    /// Control planes that do not answer.
+    /// Number of replicas that do not answer.
     fn silent(&self) -> usize {
         self.replicas.iter().filter(|replica| !replica.unreachable.is_empty()).count()
     }

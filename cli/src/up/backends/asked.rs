@@ -1,16 +1,16 @@
-//! Services that a proxy asks by their names in the cluster's DNS, which a folder has none of: those of `auth-url`. Pure.
+//! Services that a proxy resolves by cluster DNS names, which do not exist for a folder: those of `auth-url`. Pure.
 
 use std::net::SocketAddr;
 
 use control_plane::objects::{EndpointSlice, Ingress, Service};
 use shared::name::ObjectName;
 
-/// Annotation of an Ingress that names who is asked.
+/// Annotation of an Ingress with a URL to call.
 const AUTH_URL: &str = "nginx.ingress.kubernetes.io/auth-url";
-/// What the names of Services end in.
+/// The suffix of Services' names.
 const DOMAIN: &str = ".svc.cluster.local";
 
-/// Who is asked.
+/// A Service that is called by name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Asked {
     pub(super) service: ObjectName,
@@ -18,7 +18,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Who an Ingress has asked; `None`: nobody, or somebody whom the DNS knows, or who depends on the request.
+    /// The Service that an Ingress calls; `None`: none, or a host that DNS knows, or one that depends on the request.
     pub(super) fn of(ingress: &Ingress) -> Option<Self> {
         let url = ingress.metadata.annotations.get(AUTH_URL)?.trim();
         let (scheme, rest) = url.split_once("://")?;
@@ -38,15 +38,15 @@ impl Asked {
         is_one.then(|| Self { service: ObjectName::new(namespace, name), port })
     }
 
-    /// The name that it is asked by.
+    /// The name that is resolved.
     pub(super) fn host(&self) -> String {
         format!("{}.{}{DOMAIN}", self.service.name, self.service.namespace)
     }
 
-    /// Where it is, by the slices of its Service.
+    /// Its addresses, from the slices of its Service.
     ///
     /// # Errors
-    /// Why it is nowhere.
+    /// Why it has none.
     pub(super) fn addresses<'a>(
         &self,
         service: Option<&Service>,
@@ -58,7 +58,7 @@ impl Asked {
             return Err(format!("Service {name} is an external name, which is not followed here"));
         }
         let listed = spec.ports.iter().find(|it| it.port == i32::from(*port));
-        // A name of pods is not translated: they are asked at the very port.
+        // For a headless Service ports are not translated: pods are called at the given port.
         let is_headless = spec.cluster_ip == "None";
         if listed.is_none() && !is_headless {
             return Err(format!("Service {name} has no port {port}"));

@@ -16,24 +16,24 @@ use shared::name::ObjectName;
 
 use super::asked::Asked;
 
-/// Annotation or label of an EndpointSlice whose endpoints are played.
+/// Annotation or label of an EndpointSlice whose endpoints get demo backends.
 const MARK: &str = "firth.dev/demo";
 
 /// Annotation of an Ingress that names a Service too.
 const DEFAULT_BACKEND: &str = "nginx.ingress.kubernetes.io/default-backend";
 
-/// What the folder has, as far as it matters here.
+/// The relevant contents of the folder.
 #[derive(Debug, Default)]
 pub(super) struct Cast {
     services: BTreeMap<ObjectName, Arc<Service>>,
     slices: BTreeMap<ObjectName, Slice>,
-    /// How many EndpointSlices a Service has.
+    /// Number of EndpointSlices per Service.
     counts: BTreeMap<ObjectName, usize>,
-    /// The Services that an Ingress leads to.
+    /// The Services that each Ingress refers to.
     ingresses: BTreeMap<ObjectName, BTreeSet<ObjectName>>,
-    /// How many Ingresses lead to a Service.
+    /// Number of Ingresses that refer to each Service.
     referred: BTreeMap<ObjectName, usize>,
-    /// Whom an Ingress has asked by name.
+    /// The Service that each Ingress calls by name.
     asked: BTreeMap<ObjectName, Asked>,
 }
 
@@ -45,7 +45,7 @@ struct Slice {
 }
 
 impl Cast {
-    /// Takes in what happened in the folder. A version that cannot be read changes nothing.
+    /// Applies events of the folder. A version that cannot be decoded changes nothing.
     pub(super) fn hear(&mut self, events: Vec<Event>) {
         for event in events {
             match event {
@@ -104,14 +104,14 @@ impl Cast {
         !self.ingresses.is_empty()
     }
 
-    /// The endpoints that are marked, each with the Service that it is of, in order of the slices' names.
+    /// The marked endpoints, each with its Service, in order of the slices' names.
     pub(super) fn marked(&self) -> impl Iterator<Item = (&ObjectName, SocketAddr)> {
         self.slices.values().flat_map(|slice| {
             slice.service.iter().flat_map(|service| slice.demos.iter().map(move |addr| (service, *addr)))
         })
     }
 
-    /// The addresses of Services that are asked by name, given those that are played; what is in the way of the others.
+    /// The addresses of Services that are called by name, given those with demo backends; reports errors of the others.
     pub(super) fn names<'a>(
         &'a self,
         played: impl Fn(&ObjectName) -> Option<&'a EndpointSlice>,
@@ -136,10 +136,10 @@ impl Cast {
         names
     }
 
-    /// The Services that nobody runs though Ingresses lead there.
+    /// The Services that Ingresses refer to and that have no endpoints.
     pub(super) fn absent(&self) -> impl Iterator<Item = &Arc<Service>> {
         let services = self.referred.keys().filter_map(|name| Some((name, self.services.get(name)?)));
-        // Where an ExternalName leads is somebody else's.
+        // The target of an ExternalName is outside of the folder.
         let absent = services.filter(|(name, service)| {
             !self.counts.contains_key(*name)
                 && service.spec.kind != "ExternalName"
@@ -180,7 +180,8 @@ fn demos(slice: &EndpointSlice) -> Vec<SocketAddr> {
     ips.flat_map(|ip| ports.iter().map(move |port| SocketAddr::new(ip, *port))).collect()
 }
 
-/// The EndpointSlice of a Service that is played at an address. No API server takes such a name, so it is nobody's.
+/// The EndpointSlice of a Service with a demo backend at an address. Its name is not valid in an API server, so it
+/// cannot clash.
 pub(super) fn slice(service: &Service, addr: SocketAddr) -> EndpointSlice {
     let Metadata { namespace, name, .. } = &service.metadata;
     let mut slice = EndpointSlice { address_type: "IPv4".to_owned(), ..EndpointSlice::default() };

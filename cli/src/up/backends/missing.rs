@@ -4,11 +4,12 @@ use control_plane::ESSENTIAL;
 use control_plane::event::Event;
 use control_plane::problem::{Problem, Severity};
 
-/// What came in place of one.
+/// What was found instead of an Ingress.
 pub(in crate::up) struct Missing {
-    /// What is wrong with the first file or object that cannot be read, if there is one.
+    /// The problem of the first file or object that cannot be decoded, if there is one.
     pub(in crate::up) unread: Option<String>,
-    /// Whether it has nothing that requests could be led by or to, so that the control plane doubts it first.
+    /// Whether the folder has none of the essential kinds, so that the control plane reads it again before it trusts
+    /// that.
     pub(in crate::up) is_bare: bool,
 }
 
@@ -19,7 +20,7 @@ impl Missing {
     }
 }
 
-/// Whether the control plane takes a folder that has it at its word.
+/// Whether an event is about one of the essential kinds, with which the control plane trusts the folder.
 fn is_essential(event: &Event) -> bool {
     event.object().is_some_and(|object| ESSENTIAL.contains(&object.kind))
 }

@@ -1,5 +1,5 @@
-//! What a client of a demo backend speaks, told by its first bytes: an endpoint is one address, and Ingresses may lead
-//! there in several protocols (`backend-protocol`).
+//! Detects the protocol of a demo backend's client from its first bytes: an endpoint is one address, and Ingresses may
+//! use it with several protocols (`backend-protocol`).
 
 use std::io::{self, Cursor};
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// How HTTP/2 begins with prior knowledge (RFC 9113 section 3.4), as far as no request of HTTP/1.1 does.
+/// The start of HTTP/2 with prior knowledge (RFC 9113 section 3.4), up to where it differs from HTTP/1.1.
 const PREFACE: &[u8] = b"PRI";
 /// Type of the first record of TLS (RFC 8446 section 5.1).
 const HANDSHAKE: u8 = 22;
-/// A client that does not say what it speaks for so long is let go.
+/// Timeout for a client's first bytes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const H2: &[u8] = b"h2";
 
-/// What makes TLS of connections.
+/// Accepts TLS on connections.
 pub(in crate::up) type Tls = TlsAcceptor;
 
-/// What is spoken.
+/// The protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Protocol {
     Http1,
@@ -35,7 +35,7 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
-    /// By how it begins; `None`: more is to be read.
+    /// The protocol by its first bytes; `None`: more bytes are needed.
     fn of(start: &[u8]) -> Option<Self> {
         match start {
             [HANDSHAKE, ..] => Some(Self::Tls),
@@ -46,15 +46,15 @@ impl Protocol {
     }
 }
 
-/// A connection that HTTP is spoken on.
+/// A connection with HTTP on it.
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
 
-/// The connection without its TLS, and which HTTP is spoken on it.
+/// Removes TLS from the connection, and detects its HTTP version.
 ///
 /// # Errors
-/// Where the client says too little, or its handshake fails.
+/// If the client sends too little, or its handshake fails.
 pub(super) async fn agree(stream: TcpStream, tls: &Tls) -> io::Result<(Box<dyn Wire>, Protocol)> {
     timeout(PATIENCE, agreed(stream, tls)).await?
 }
@@ -64,7 +64,7 @@ async fn agreed(mut stream: TcpStream, tls: &Tls) -> io::Result<(Box<dyn Wire>, 
     let protocol = loop {
         match Protocol::of(&start) {
             Some(protocol) => break protocol,
-            // No more than this is looked at, so the capacity is never exceeded.
+            // No more than this is read, so the capacity is never exceeded.
             None if stream.read_buf(&mut start).await? == 0 => {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -81,10 +81,10 @@ async fn agreed(mut stream: TcpStream, tls: &Tls) -> io::Result<(Box<dyn Wire>, 
     Ok((Box::new(stream), if is_h2 { Protocol::Http2 } else { Protocol::Http1 }))
 }
 
-/// TLS with a certificate of its own, which nobody has reason to trust.
+/// TLS with a self-signed certificate.
 ///
 /// # Errors
-/// Where the system gives no randomness.
+/// If the system provides no randomness.
 pub(in crate::up) fn acceptor() -> anyhow::Result<Tls> {
     let key = KeyPair::generate()?;
     let certificate = CertificateParams::new(vec!["localhost".to_owned()])?.self_signed(&key)?;
