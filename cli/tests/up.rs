@@ -1,4 +1,4 @@
-//! `firth up` as a newcomer runs it: the example is served, an edit arrives and is told, Ctrl-C ends it well.
+//! `firth up` as a newcomer runs it: the example is served, an edit arrives and is reported, Ctrl-C ends it cleanly.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
 
 use std::fs;
@@ -109,7 +109,7 @@ fn edit(dir: &Path, name: &str, from: &str, to: &str) {
     fs::rename(other, path).unwrap();
 }
 
-/// As root writes everywhere, a home folder is taken that the kernel keeps to itself.
+/// Root can write everywhere, so the home folder is one that the kernel protects.
 #[test]
 fn a_home_that_cannot_be_written_is_no_reason_to_stop() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -162,7 +162,7 @@ fn the_example_is_served_and_follows_its_files() {
     assert!(up.process.wait().unwrap().success());
 }
 
-/// What somebody has who runs this in a cluster: a Deployment, its Service, an Ingress; no class, no endpoints.
+/// What a user has in a cluster: a Deployment, its Service, an Ingress; no class, no endpoints.
 const OWN: &str = r#"
 apiVersion: apps/v1
 kind: Deployment
@@ -215,7 +215,7 @@ fn manifests_of_ones_own_answer_and_what_is_missing_is_said() {
     assert!(row.contains("1 endpoint"), "{row}");
     let played = up.line("(it has no EndpointSlice)");
     let address = played.split_whitespace().find(|word| word.starts_with("127.0.0.1:")).unwrap().to_owned();
-    // The path with port 80, which the Service does not have, is said; the other one answers.
+    // The path with port 80, which the Service does not have, is reported; the other one answers.
     up.line("Service default/shop has no TCP port 80");
     up.line("the folder has no IngressClass");
     write("nowhere");
@@ -230,7 +230,7 @@ fn manifests_of_ones_own_answer_and_what_is_missing_is_said() {
         assert!(Instant::now() < end, "{played} does not answer");
     }
 
-    // Real endpoints are never shadowed by what is played.
+    // Demo backends never shadow real endpoints.
     let origin = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = origin.local_addr().unwrap().port();
     let slice = format!(
@@ -261,7 +261,7 @@ fn without_demos_a_service_without_endpoints_answers_503() {
     assert!(!up.seen.iter().any(|line| line.contains("demo backend")), "{:?}", up.seen);
 }
 
-/// The folder may not be mounted yet: it is read again before anything is said to be served. Whoever waits knows why.
+/// The folder may not be mounted yet: it is read again before anything is reported as served, and the user is told why.
 #[test]
 fn an_empty_folder_says_what_it_waits_for_before_it_waits() {
     let dir = tempfile::tempdir().unwrap();
@@ -299,7 +299,7 @@ fn a_folder_of_nothing_but_a_broken_file_is_told_so_at_once() {
     assert_eq!(up.seen.len(), 1, "it is the first that is said: {:?}", up.seen);
 }
 
-/// Whatever a backend is asked in, what is played speaks it.
+/// A demo backend supports every protocol.
 #[test]
 fn demo_backends_speak_what_their_paths_ask_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -327,7 +327,7 @@ fn demo_backends_speak_what_their_paths_ask_for() {
     }
 }
 
-/// A folder plays the cluster, its names included; where it cannot, somebody is told which Service is missing.
+/// A folder stands in for the cluster, including DNS names; if it cannot, the missing Service is reported.
 #[test]
 fn who_is_asked_by_name_is_found_in_the_folder() {
     let dir = tempfile::tempdir().unwrap();
@@ -358,7 +358,7 @@ fn who_is_asked_by_name_is_found_in_the_folder() {
     up.line("auth-url of Ingress default/shop leads nowhere: Service sso/auth has no port 443");
 }
 
-/// What people bring answers within seconds of `firth up`, each as its annotations say.
+/// Users' manifests are served within seconds of `firth up`, with their annotations.
 #[test]
 fn examples_of_what_people_have_answer() {
     let mut up = Up::start(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/real"));
@@ -384,7 +384,7 @@ fn examples_of_what_people_have_answer() {
         ("store.example.com", "/api/x", origin, 200, &["allow-origin: https://www.store.example.com"]),
         ("backoffice.example.com", "/", "", 401, &["basic realm=\"back office\""]),
         ("backoffice.example.com", "/", users, 200, &["backoffice/backoffice at"]),
-        // Who is asked by name is played, too, and lets everybody in.
+        // Services that are called by name get demo backends, too, which allow everybody.
         ("handbook.example.com", "/", "", 200, &["intranet-auth/handbook at"]),
         ("handbook.example.com", "/outpost/start", "", 200, &["intranet-auth/outpost at"]),
         ("shop.example.net", "/x", "", 308, &["location: https://store.example.com\r"]),
@@ -411,7 +411,7 @@ fn examples_of_what_people_have_answer() {
             assert!(found.contains(&part.to_ascii_lowercase()), "{host}{path}: {part:?} in {answer}");
         }
     }
-    // What stands in the wrong place is said.
+    // Settings in the wrong place are reported.
     up.line("spec.ingressClassName]: has no effect: the class stands in");
 }
 
@@ -444,7 +444,7 @@ fn a_folder_that_is_not_there_is_said() {
     assert_eq!(said, "firth: /no/such/folder: expected a folder of manifests\n");
 }
 
-/// A hold that somebody puts beside a folder whose file was broken from the start acts when it appears.
+/// A hold that is stored next to a folder whose file was never valid takes effect when it appears.
 #[test]
 fn a_hold_that_appears_serves_what_was_broken_from_the_start() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

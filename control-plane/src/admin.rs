@@ -1,4 +1,4 @@
-//! Pages of `--admin`: health and metrics.
+//! The HTTP pages of `--admin`: health checks and metrics.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,28 +16,28 @@ use crate::problem::Problems;
 use crate::serve::registry::Registry;
 use crate::store::Published;
 
-/// What the pages are made from.
+/// The state that the pages are rendered from.
 #[derive(Debug)]
 pub struct ControlPages {
-    /// What is offered.
+    /// The configuration that is currently offered to proxies.
     pub published: Published,
-    /// Who lets proxies in; nobody without encryption.
+    /// Issues certificates to proxies; `None` without encryption.
     pub registrar: Option<Registrar>,
-    /// Who is connected.
+    /// The proxies that are connected.
     pub registry: Arc<Registry>,
-    /// What is wrong with objects.
+    /// Problems of objects.
     pub problems: watch::Receiver<Problems>,
-    /// What was counted.
+    /// The process' counters.
     pub metrics: Arc<Metrics>,
-    /// How fresh the source's objects are.
+    /// How fresh the objects of the source are.
     pub source: Freshness,
-    /// What is missing before anything is offered.
+    /// What is missing before anything can be offered.
     pub awaited: watch::Receiver<Option<Awaited>>,
-    /// What ingress-nginx' families are labelled with.
+    /// Label values of the metric families that keep ingress-nginx' names.
     pub original: Original,
-    /// Until when this replica writes the status of Ingresses; `None`: nobody does.
+    /// Until when this replica leads the writing of Ingress statuses; `None`: statuses are not written.
     pub hold: Option<watch::Receiver<Option<Instant>>>,
-    /// Whether the process is on its way out.
+    /// Whether the process is shutting down.
     pub leaving: watch::Receiver<bool>,
 }
 
@@ -49,7 +49,7 @@ impl ControlPages {
             let awaited = self.awaited.borrow();
             Some(awaited.as_ref().map_or_else(|| "nothing was read yet".to_owned(), ToString::to_string))
         } else {
-            // A rolling upgrade must not take away the last one that proxies can reach.
+            // Otherwise a rolling upgrade could terminate the last replica that proxies can reach.
             self.registrar.as_ref()?.closed(clock::wall())
         }
     }
@@ -74,7 +74,7 @@ impl Pages for ControlPages {
                 Page::metrics(text)
             }
             "/readyz" => Page::health(self.not_ready()),
-            // The process ends when a task of it fails, so that whoever answers is alive.
+            // The process exits when one of its tasks fails, so a process that answers is alive.
             "/healthz" | "/livez" => Page::text(StatusCode::OK, "ok\n"),
             _ => return None,
         })

@@ -62,50 +62,50 @@ pub use self::snippets::OfHosts;
 #[cfg(test)]
 pub(crate) use self::unknown::KEYS;
 
-/// What the names of ingress-nginx' annotations begin with.
+/// Prefix of ingress-nginx' annotations.
 pub const PREFIX: &str = "nginx.ingress.kubernetes.io/";
 
-/// How many faults of annotations are kept: an owner who sees so many has seen enough.
+/// Limit of the faults that are kept for one object's annotations.
 const MOST_FAULTS: usize = 64;
 
-/// Path of an annotation's field, for problems.
+/// The path of an annotation's field, as problems name it.
 pub fn field(name: &str) -> String {
     format!("metadata.annotations[{PREFIX}{}]", shown_name(name))
 }
 
-/// A name as it was written, without quotes.
+/// An annotation's name as it was written, without quotes.
 pub(crate) fn shown_name(name: &str) -> String {
     let shown = shown(name);
     shown[1..shown.len() - 1].to_owned()
 }
 
-/// What the annotations of one Ingress ask for.
+/// The parsed annotations of one Ingress.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Parsed {
     /// What hosts and their routes are compiled from.
     pub serving: Serving,
-    /// What the backends are compiled from that it decides on.
+    /// Policy of the backends that this Ingress decides on.
     pub backend: BackendPolicy,
-    /// How clients stay with an endpoint, where this Ingress or another one asks that they do (annotations.md 2.5).
+    /// The affinity mode, in effect if this or another Ingress enables session affinity (ingress-nginx).
     pub affinity_mode: Option<i32>,
-    /// The objects that it refers to, and the field that does.
+    /// The objects that the annotations refer to, with the field that refers to each.
     pub refs: BTreeMap<Reference, String>,
-    /// Fields of snippets that act where the fleet allows them.
+    /// Fields of snippets that take effect only if the fleet allows snippets.
     pub snippets: Vec<String>,
-    /// What its owner should know. One that is [`Severity::Rejected`] takes the Ingress out of service as a whole.
+    /// Problems to report to the owner. A [`Severity::Rejected`] one takes the whole Ingress out of service.
     pub faults: Vec<Fault>,
 }
 
 /// What hosts and their routes are compiled from.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Serving {
-    /// Its backends stand beside those of others, it has no paths.
+    /// A canary adds its backends to those of other Ingresses; it has no paths of its own.
     pub is_canary: bool,
-    /// Of its paths.
+    /// Policy of its paths.
     pub location: LocationPolicy,
-    /// Of its hosts, where nobody before it says as much.
+    /// Policy of its hosts, unless an earlier Ingress sets the same.
     pub host: HostPolicy,
-    /// What its server-snippet says of the answers of its hosts.
+    /// What its server-snippet sets for the responses of its hosts.
     pub of_hosts: Option<OfHosts>,
     /// Why its paths answer 503, if they do.
     pub denied: Option<Denial>,
@@ -113,7 +113,7 @@ pub struct Serving {
     pub hosts_denied: Option<Denial>,
 }
 
-/// Reads the annotations of the Ingress `object`.
+/// Parses the annotations of the Ingress `object`.
 pub fn read(object: &ObjectName, annotations: &BTreeMap<String, String>) -> Parsed {
     let mut faults = Vec::new();
     let mut said = Vec::new();
@@ -142,9 +142,9 @@ pub fn read(object: &ObjectName, annotations: &BTreeMap<String, String>) -> Pars
     draft.finish()
 }
 
-/// Reads a value that is said for the whole fleet, by the row of the annotation of which it is the default.
+/// Parses a fleet-wide default value, by the row of the annotation that it is the default of.
 pub fn default(row: &'static Row, written: &str, text: &str) -> Parsed {
-    // No object of its own: what it may refer to is in no namespace.
+    // There is no object, hence no namespace that references could be in.
     let object = ObjectName::new("", "");
     let mut draft = Draft::new(&object, &[]);
     draft.turn_to(row, written);
@@ -155,7 +155,7 @@ pub fn default(row: &'static Row, written: &str, text: &str) -> Parsed {
     draft.finish()
 }
 
-/// An annotation as it stands on its object.
+/// An annotation of an object, as written.
 #[derive(Clone, Copy)]
 struct Said<'a> {
     row: &'static Row,
@@ -163,7 +163,7 @@ struct Said<'a> {
     text: &'a str,
 }
 
-/// What is to be done with each value; `None`: it drops its group. The rest is reported.
+/// Decides what to do with each value; `None`: the value drops its group. All else is reported.
 fn understood<'a>(draft: &mut Draft<'a>, said: &[Said<'a>]) -> Vec<(Said<'a>, Option<Saying>)> {
     let is_canary = draft.is_on("canary");
     let mut sayings = Vec::new();
@@ -179,14 +179,14 @@ fn understood<'a>(draft: &mut Draft<'a>, said: &[Said<'a>]) -> Vec<(Said<'a>, Op
         } else if has_control_characters(row, text) {
             draft.fault(Severity::Rejected, format!("expected a single line, got {}", shown(text)));
         } else if is_canary && row.bad == Bad::Reject && !is_empty && row.value.read(text).is_none() {
-            // Every annotation is read before the original knows what a canary leaves out.
+            // ingress-nginx parses every annotation before it knows which ones a canary ignores.
             draft.bad(text);
         } else if is_canary && !row.on_canary {
             draft.fault(Severity::Warning, "has no effect on a canary: the main Ingress decides");
         } else if let Some(needed) = row.needs.filter(|needed| !draft.is_on(needed)) {
             draft.fault(Severity::Warning, format!("has no effect without the annotation {needed}"));
         } else if text.is_empty() && !is_alias && row.alias.is_some_and(|alias| draft.is_written(alias)) {
-            // The other name is read in its place.
+            // The alias is read instead.
         } else if is_empty && (row.empty == Empty::NotSaid || is_alias) {
         } else if let Some(saying) = row.value.read(text).filter(|_| !is_empty) {
             sayings.push((*it, Some(saying)));
@@ -200,8 +200,8 @@ fn understood<'a>(draft: &mut Draft<'a>, said: &[Said<'a>]) -> Vec<(Said<'a>, Op
     sayings
 }
 
-/// Text of several lines is what snippets are made of, and long lists of addresses. The line break that a YAML block ends
-/// with is no attack.
+/// Snippets and long lists of addresses have several lines. A trailing line break is harmless: YAML blocks end with
+/// one.
 fn has_control_characters(row: &Row, text: &str) -> bool {
     let text = text.strip_suffix('\n').unwrap_or(text);
     row.value.status() != Status::Snippet

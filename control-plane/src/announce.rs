@@ -1,8 +1,8 @@
-//! Decides what to announce to the owners of objects: that a version is rejected, that proxies refuse it, and that either is over.
-//! Each replica announces what it compiles itself, and what its own proxies refuse.
+//! Decides what to announce to the owners of objects: that a version is rejected, that proxies refuse it, and that
+//! either has ended. Each replica announces what it compiles itself, and what its own proxies refuse.
 //!
-//! **Invariant:** pure, and bounded by the number of faults. Recovery is announced only if it was observed, never because the proxies
-//! that refused have disconnected.
+//! **Invariant:** pure, and bounded by the number of faults. Recovery is announced only if it was observed, never
+//! because the proxies that refused have disconnected.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -24,30 +24,30 @@ use crate::store::Head;
 
 pub mod edge;
 
-/// Annotations are what stands there.
+/// Field paths of annotations begin with this.
 const ANNOTATIONS: &str = "metadata.annotations[";
-/// Faults that are told of one version.
+/// Limit of the faults that are announced for one version.
 const FAULTS: usize = 3;
-/// Proxies that are remembered of those that refuse something of an object.
+/// Limit of the proxies that are remembered as refusing something of an object.
 const REFUSERS: usize = 16;
 
-/// What was said and is not over.
+/// What was announced and has not ended.
 #[derive(Debug, Default)]
 pub struct Announcer {
-    /// As of the last look.
+    /// The problems as of the previous call.
     problems: Problems,
     rejected: HashSet<ObjectRef>,
-    /// Something changed about them, and nobody knew where they are yet.
+    /// Objects whose problems changed before it was known where the objects are.
     unplaced: BTreeSet<ObjectRef>,
     refused: HashMap<ObjectRef, Refusal>,
 }
 
-/// That proxies refuse what was made of an object.
+/// The announced refusals of one object.
 #[derive(Debug, Default)]
 struct Refusal {
-    /// Each version of a resource that was refused, in short.
+    /// Hash of each version of a resource that was refused.
     seen: HashSet<u64>,
-    /// Some of those that did.
+    /// Some of the proxies that refused.
     proxies: BTreeSet<Arc<str>>,
 }
 
@@ -60,7 +60,7 @@ struct Refusing<'a> {
 }
 
 impl Announcer {
-    /// What is new about objects that are rejected, or were.
+    /// Announcements about objects that are, or were, rejected.
     pub fn rejected(&mut self, problems: &Problems, places: &Places) -> Vec<Announcement> {
         let mut changed = std::mem::take(&mut self.unplaced);
         for item in self.problems.diff(problems) {
@@ -76,7 +76,7 @@ impl Announcer {
         for object in changed {
             let (old, new) = (faults(&before, &object), faults(problems, &object));
             if new.is_empty() {
-                // Of one that is no more nothing is said: it was not accepted.
+                // A deleted object is not announced: it was not accepted.
                 if self.rejected.remove(&object) {
                     let note =
                         "its newest version is accepted, and served by all proxies that do not refuse it"
@@ -100,7 +100,7 @@ impl Announcer {
         announcements
     }
 
-    /// What is new about objects of which proxies refuse something, or did.
+    /// Announcements about objects of which proxies refuse, or refused, something.
     pub fn refused(&mut self, proxies: &[Proxy], places: &Places, head: &Head) -> Vec<Announcement> {
         let mut refusing = refusing(proxies, places, head);
         let mut announcements = Vec::new();
@@ -138,11 +138,11 @@ impl Announcer {
 
 /// How a refusal ended.
 enum End {
-    /// Those that refused are on their way.
+    /// The proxies that refused have not acknowledged the new version yet.
     NotYet,
-    /// Nobody is left who did.
+    /// None of the proxies that refused is connected.
     Gone,
-    /// Those that did are here, and refuse nothing of it.
+    /// The proxies that refused are connected, and refuse nothing of it any more.
     Served,
 }
 
@@ -162,7 +162,7 @@ fn end(refusal: &Refusal, proxies: &[Proxy]) -> End {
     }
 }
 
-/// What proxies refuse, by whose it is.
+/// What proxies refuse, by the object that it was compiled from.
 fn refusing<'a>(proxies: &'a [Proxy], places: &Places, head: &Head) -> HashMap<ObjectRef, Refusing<'a>> {
     let mut owners: HashMap<(Kind, &str), Vec<ObjectRef>> = HashMap::new();
     let mut hosts = None;
@@ -192,7 +192,7 @@ fn refusing<'a>(proxies: &'a [Proxy], places: &Places, head: &Head) -> HashMap<O
     objects
 }
 
-/// Whose a resource is.
+/// The object that a resource was compiled from.
 fn owner(refused: &Refused, head: &Head) -> Option<ObjectRef> {
     let mut parts = refused.key.split('/');
     let kind = match refused.kind {
@@ -214,7 +214,7 @@ fn owner(refused: &Refused, head: &Head) -> Option<ObjectRef> {
                 name: ObjectName::parse(&endpoints.service)?,
             });
         }
-        // The fleet's, shared by certificates, or nobody's that is known.
+        // These belong to the fleet, are shared by certificates, or have no known owner.
         Kind::Settings | Kind::Listener | Kind::Host | Kind::Chain | Kind::Later(_) => return None,
     };
     Some(ObjectRef { kind, name: ObjectName::new(parts.next()?, parts.next()?) })
@@ -231,7 +231,7 @@ fn by_host(places: &Places) -> HashMap<&str, Vec<ObjectRef>> {
     hosts
 }
 
-/// Why a version is not served, or why what one of its annotations guards is not; the faults in order.
+/// Why a version, or what one of its annotations guards, is not served; the faults in order.
 fn faults<'a>(problems: &'a Problems, object: &ObjectRef) -> Vec<&'a Problem> {
     let all = problems.get(&Subject::Object(object.clone())).map(|problems| problems.iter());
     let mut faults: Vec<_> = all.into_iter().flatten().filter(|problem| is_told(problem)).collect();
@@ -239,7 +239,7 @@ fn faults<'a>(problems: &'a Problems, object: &ObjectRef) -> Vec<&'a Problem> {
     faults
 }
 
-/// As in the original what is rejected is told, and what is denied for an annotation: its paths answer 503.
+/// As in ingress-nginx: rejections are announced, and denials caused by an annotation, whose paths answer 503.
 fn is_told(problem: &Problem) -> bool {
     let denies = [Reach::Paths, Reach::Hosts].iter().any(|reach| problem.reason.ends_with(reach.as_str()));
     match problem.severity {
@@ -249,7 +249,7 @@ fn is_told(problem: &Problem) -> bool {
     }
 }
 
-/// As ingress-nginx says it where it is an annotation (controller.md 7.4).
+/// For an annotation, worded as ingress-nginx does.
 fn rejection(faults: &[&Problem], is_served: bool) -> (Said, String) {
     let is_annotation = faults.iter().all(|fault| fault.field.starts_with(ANNOTATIONS));
     let (said, begin) = match is_annotation {
@@ -271,13 +271,13 @@ fn rejection(faults: &[&Problem], is_served: bool) -> (Said, String) {
         (true, false) => "No version of it is served",
         (false, _) => "This version is in force",
     };
-    // What is served meanwhile is the end, and is not to be cut off.
+    // The note ends with what is served meanwhile; that part must not be cut off.
     let room = NOTE - begin.len() - more.len() - meanwhile.len() - 2;
     let told = &told[..told.floor_char_boundary(room)];
     (said, format!("{begin}{told}{more}. {meanwhile}"))
 }
 
-/// Bytes of a note at most (validation of events.k8s.io/v1).
+/// Limit of a note in bytes (validation of events.k8s.io/v1).
 const NOTE: usize = 1_024;
 
 fn refusal(first: &Refused, more: usize, object: &ObjectRef) -> String {
@@ -297,7 +297,7 @@ fn refusal(first: &Refused, more: usize, object: &ObjectRef) -> String {
 
 fn of(object: &ObjectRef, places: &Places, said: Said, note: String, same: String) -> Option<Announcement> {
     let made = &places.get(object)?.made;
-    // An Event is about one object for ever: without knowing which it would be about any of its name.
+    // An Event refers to one object by uid; without the uid it would be about any object of that name.
     if made.uid.is_empty() {
         return None;
     }

@@ -1,4 +1,5 @@
-//! Wiring: source -> pipeline -> store -> streams and inspection. Nothing is decided here.
+//! Starts the tasks of a control plane and connects them: source -> pipeline -> store -> streams and inspection.
+//! Nothing is decided here.
 //!
 //! No global state: several may run in one process, as `firth up` and the tests do.
 
@@ -42,24 +43,24 @@ use doors::Doors;
 use exit::{Ends, Exit};
 use source::{Asks, Cluster};
 
-/// Inputs that a source may be ahead of the pipeline.
+/// Capacity of the channel from the source to the pipeline.
 const INPUTS: usize = 256;
-/// Decisions that the pipeline may be ahead of the source.
+/// Capacity of the channel of hold decisions from the pipeline to the source.
 const HOLDS: usize = 64;
-/// Decisions about the pin that may wait for the source.
+/// Capacity of the channel of pin decisions to the source.
 const PINS: usize = 16;
-/// Questions about Ingresses that may wait for the pipeline.
+/// Capacity of the channel of questions about Ingresses to the pipeline.
 const QUESTIONS: usize = 16;
 
-/// Runs until `shutdown` is over, then lets the streams go.
+/// Runs until `shutdown` resolves, then hands the streams over.
 ///
 /// # Errors
-/// Where the arguments do not fit together, an address is taken, the source is not usable, or a task fails.
+/// If the arguments contradict each other, an address is in use, the source is not usable, or a task fails.
 pub async fn run(args: Args, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     start(args, None).await?.until(shutdown).await
 }
 
-/// As [`run`], with somebody beside the folder that is read.
+/// As [`run`], with a companion beside the folder.
 ///
 /// # Errors
 /// As [`run`].
@@ -71,32 +72,32 @@ pub async fn run_beside(
     start(args, Some(companion)).await?.until(shutdown).await
 }
 
-/// A control plane under way.
+/// A running control plane.
 #[derive(Debug)]
 pub struct Running {
-    /// Where proxies connect to.
+    /// The address that proxies connect to.
     pub listen: SocketAddr,
-    /// Where health and metrics are.
+    /// The address of health checks and metrics.
     pub admin: Option<SocketAddr>,
     tasks: Supervisor,
     exit: Exit,
     status: Option<(status::Writers, status::Last)>,
 }
 
-/// What is compiled of a source, and what else is known of it.
+/// Handles to the pipeline's output and to the source.
 struct Compiled {
     published: Published,
     problems: watch::Receiver<Problems>,
     placed: watch::Receiver<Places>,
-    /// What is missing before anything is offered.
+    /// What is missing before anything can be offered.
     awaited: watch::Receiver<Option<Awaited>>,
-    /// Takes decisions about the pin.
+    /// Accepts decisions about the pin.
     pins: mpsc::Sender<PinRequest>,
-    /// Takes questions about Ingresses that are not there yet.
+    /// Accepts questions about Ingresses that do not exist yet.
     asks: mpsc::Sender<Question>,
     barrier: Barrier,
     freshness: Freshness,
-    /// Which source it is.
+    /// The identity of the source.
     identity: watch::Receiver<Option<Source>>,
     cluster: Cluster,
 }
@@ -115,7 +116,7 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     serve(tasks, &args, doors, compiled, metrics).await
 }
 
-/// Starts what turns objects into what is offered.
+/// Starts the tasks that compile objects.
 async fn compile(
     tasks: &mut Supervisor,
     args: &Args,
@@ -161,7 +162,7 @@ async fn compile(
     })
 }
 
-/// Starts what offers it: to proxies, to other replicas, and to who asks.
+/// Starts the tasks that serve the result: to proxies, to other replicas, and to tools.
 async fn serve(
     mut tasks: Supervisor,
     args: &Args,
@@ -244,10 +245,10 @@ async fn serve(
 }
 
 impl Running {
-    /// Runs until `shutdown` is over, then tells the streams to connect elsewhere and waits for them.
+    /// Runs until `shutdown` resolves, then tells the streams to connect elsewhere and waits for them.
     ///
     /// # Errors
-    /// Where a task ends before that.
+    /// If a task ends before that.
     pub async fn until(mut self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
         tokio::select! {
             failed = self.tasks.failed() => match failed {
@@ -256,7 +257,7 @@ impl Running {
             },
             () = shutdown => {}
         }
-        // The tasks go on until both are over.
+        // The tasks keep running until both have ended.
         let Self { exit, status, tasks: _tasks, .. } = self;
         exit.begin();
         let status = async {

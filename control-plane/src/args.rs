@@ -234,7 +234,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// The command line of this process, and the flags that are only ingress-nginx'. Exits with an error if it is invalid.
+    /// The parsed command line of this process, and the flags that only ingress-nginx has. Exits with an error if it is
+    /// invalid.
     pub fn of_process() -> (Self, original::Sorted) {
         let sorted = original::sort(std::env::args_os()).unwrap_or_else(|reason| {
             Self::command().error(clap::error::ErrorKind::InvalidValue, reason).exit()
@@ -242,24 +243,25 @@ impl Args {
         (Self::parse_from(&sorted.rest), sorted)
     }
 
-    /// Where decisions are on record.
+    /// The namespace in which decisions are stored.
     pub fn decisions_namespace(&self) -> String {
         let own = self.pod_namespace.clone().filter(|namespace| !namespace.is_empty());
         own.unwrap_or_else(|| self.configmap.namespace.to_string())
     }
 }
 
-/// A certificate's life: long enough to be renewed before it ends, short enough to be no harm for long.
+/// Validates the lifetime of certificates: long enough to renew in time, short enough to limit the damage of a stolen
+/// one.
 fn life(text: &str) -> Result<Duration, String> {
     duration::within(text, Duration::from_secs(4), Duration::from_secs(365 * 24 * 3600))
 }
 
-/// While it lasts nothing is said of a whole fleet: nobody waits longer for one to come back.
+/// Validates the settle time. Until it has passed, nothing is reported about the whole fleet, so it is limited.
 fn settle(text: &str) -> Result<Duration, String> {
     duration::within(text, Duration::ZERO, Duration::from_secs(3600))
 }
 
-/// A host and a port; nothing where charts and units leave it empty.
+/// A host and a port; `None` for the empty text that charts and units pass.
 fn peer(text: &str) -> Result<String, String> {
     let is_one = text
         .rsplit_once(':')
@@ -279,7 +281,7 @@ fn account(text: &str) -> Result<(Role, ObjectName), String> {
     read.ok_or_else(|| format!("expected ROLE=NAMESPACE/NAME with proxy, reader or operator, got {text:?}"))
 }
 
-/// A prefix as Kubernetes has them: a DNS name.
+/// An annotation prefix: a DNS name, as Kubernetes requires.
 fn prefix(text: &str) -> Result<String, String> {
     let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
     let is_name = !text.is_empty() && text.len() <= 253 && text.bytes().all(is_plain);
@@ -309,7 +311,7 @@ fn selector_or_none(text: &str) -> Result<OrNone<Selector>, String> {
     text_or_none(text)?.map(|text| Selector::parse(&text)).transpose()
 }
 
-/// What a Service can be called (RFC 1035).
+/// A valid Service name (RFC 1035).
 fn label_or_none(text: &str) -> Result<OrNone<String>, String> {
     let is_inner = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
     let is_label = text.len() <= 63
@@ -322,7 +324,7 @@ fn label_or_none(text: &str) -> Result<OrNone<String>, String> {
     }
 }
 
-/// An address; as in ingress-nginx `:8443` is one of all interfaces.
+/// An address; as in ingress-nginx, `:8443` means all interfaces.
 fn address_or_none(text: &str) -> Result<OrNone<SocketAddr>, String> {
     let bad = |_| format!("expected ADDRESS:PORT or :PORT, got {text:?}");
     let whole = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };

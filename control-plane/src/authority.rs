@@ -1,14 +1,14 @@
 //! The certificate authority of the planes: its roots, what they sign, and their rotation.
 //!
-//! A root is trusted before and after the time in which it signs. The record of the roots says when each one signs, so all replicas
-//! that read the same record agree without communicating:
+//! A root is trusted both before and after the period in which it signs. The record of the roots says when each one
+//! signs, so all replicas that read the same record agree without communicating:
 //!
 //! ```text
 //! published ── all who hold a certificate renew it, and learn the new root ──▶ signs ── its successor signs ──▶ dropped
 //!           └──────────── OVERLAP lives of a certificate ───────────┘               └ OVERLAP lives ┘
 //! ```
 //!
-//! **Invariant:** whoever holds a valid certificate that was renewed in time believes whoever else does.
+//! **Invariant:** holders of valid certificates that were renewed in time trust each other.
 
 mod leaf;
 mod record;
@@ -34,36 +34,36 @@ pub use leaf::Names;
 pub use record::RecordError;
 pub use shared::identity::SLACK;
 
-/// A root signs for so long before another takes its place.
+/// How long a root signs before the next one takes over.
 const SIGNS: Duration = Duration::from_secs(365 * 24 * 3600);
-/// A root is good for so long: it is trusted well beyond what it signs.
+/// Validity of a root: it is trusted well beyond the time in which it signs.
 const ROOT: Duration = Duration::from_secs(3 * 365 * 24 * 3600);
-/// A root that was made so long after now: one's own clock is late, or the one that made it was ahead. What is less passes by
-/// itself.
+/// A root created this far in the future means that this clock is late, or that its creator's clock was ahead. A
+/// smaller difference resolves itself.
 const AHEAD: Duration = Duration::from_secs(24 * 3600);
-/// Lives of a certificate that two roots are trusted side by side: one in which everybody renews, and half a one for
-/// those whose clock or network is late.
+/// How many certificate lifetimes two roots are trusted side by side: one in which everybody renews, and half of one as
+/// a margin for late clocks and network failures.
 const OVERLAP: f64 = 1.5;
 
 /// Why nothing was issued.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum IssueError {
-    /// Keys and certificates could not be made.
+    /// Keys or certificates could not be created.
     #[error("signing failed: {0}")]
     Signing(#[from] rcgen::Error),
-    /// What was asked for is not a request for a certificate.
+    /// The input is not a certificate signing request.
     #[error("expected a certificate signing request (PKCS#10) of at most {REQUEST_MAX} bytes")]
     Request,
     /// A rotation has not ended.
     #[error("a rotation is under way: the next root signs in {} s", .0.as_secs())]
     Rotating(Duration),
-    /// The root that should sign cannot.
+    /// The root that should sign has no key.
     #[error("the record of the authority has no key for the root that signs now")]
     NoKey,
 }
 
-/// Bytes of a request at most.
+/// Limit of a signing request in bytes.
 pub const REQUEST_MAX: usize = 4 * 1024;
 
 /// The roots, the oldest first.
@@ -72,40 +72,40 @@ pub struct Authority {
     roots: Vec<Root>,
 }
 
-/// One of them.
+/// One root.
 #[derive(Clone, PartialEq, Eq)]
 struct Root {
     /// DER.
     certificate: Bytes,
-    /// PKCS#8. `None`: it has signed all that it ever will.
+    /// PKCS#8. `None`: the root has finished signing.
     key: Option<Bytes>,
     /// Seconds since 1970.
     signs_from: u64,
 }
 
-/// What a root does, as of some moment.
+/// The phase that a root is in at a given time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// It is believed and signs later.
+    /// Trusted; will sign later.
     Believed,
     /// It signs.
     Signs,
-    /// It signs no longer, and is trusted until the certificates that it signed have expired.
+    /// No longer signs, but is trusted until the certificates that it signed have expired.
     Leaves,
 }
 
-/// A root as people may know it.
+/// The public part of a root.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RootState {
-    /// As join tokens pin it.
+    /// The digest that join tokens pin.
     pub digest: [u8; 32],
-    /// What it does.
+    /// Its current phase.
     pub phase: Phase,
     /// When it began to sign, or will.
     pub signs_from: SystemTime,
-    /// When it is believed no more; `None`: no other follows yet.
+    /// When it stops being trusted; `None`: it has no successor yet.
     pub leaves_at: Option<SystemTime>,
-    /// The end of its certificate.
+    /// When its certificate expires.
     pub until: Option<SystemTime>,
 }
 
@@ -116,20 +116,20 @@ impl fmt::Debug for Root {
 }
 
 impl Authority {
-    /// A new one, which signs at once.
+    /// Creates an authority whose root signs at once.
     ///
     /// # Errors
-    /// Where no key can be made.
+    /// If no key can be created.
     pub fn create(now: SystemTime) -> Result<Self, IssueError> {
         Ok(Self { roots: vec![Root::create(now, now)?] })
     }
 
-    /// The certificates of all roots that are believed, DER.
+    /// The certificates of all trusted roots, DER.
     pub fn trusted(&self) -> Vec<Bytes> {
         self.roots.iter().map(|root| root.certificate.clone()).collect()
     }
 
-    /// The same as text, the one that signs now first.
+    /// The same as PEM, the one that signs now first.
     pub fn trusted_pem(&self, now: SystemTime) -> String {
         let mut roots: Vec<&Root> = self.roots.iter().collect();
         roots[..=self.position(now)].rotate_right(1);
@@ -165,22 +165,23 @@ impl Authority {
         SystemTime::UNIX_EPOCH + Duration::from_secs(last)
     }
 
-    /// With a new root, which signs when everybody whose certificates live for `life` has heard of it. For who asks for it
-    /// this clock is right: roots of a time to come put off nothing.
+    /// Adds a root, which signs once everybody whose certificates live for `life` has learned of it. A manual rotation
+    /// trusts the local clock: roots that were created in the future do not delay it.
     ///
     /// # Errors
-    /// Where a rotation is under way already.
+    /// If a rotation is already under way.
     pub fn rotate(&self, now: SystemTime, life: Duration) -> Result<Self, IssueError> {
         self.present(now).followed(now, life)
     }
 
-    /// Whether the last root is of a time to come: this clock is late, or some other one was far ahead.
+    /// Whether the newest root was created in the future: this clock is late, or its creator's was far ahead.
     pub fn is_of_the_future(&self, now: SystemTime) -> bool {
         self.roots.last().is_some_and(|root| root.is_of_the_future(now))
     }
 
-    /// Without roots of a time to come, which would put off the next rotation until then. Nobody holds what one of them signed,
-    /// as long as there is another one that has its key. One that is alone signs already, whatever it says.
+    /// Drops roots created in the future, which would delay the next rotation until then. Nobody holds a certificate
+    /// signed by one of them, as long as there is another root that has its key. If it is the only root, it signs
+    /// already, whatever its date.
     fn present(&self, now: SystemTime) -> Self {
         let mut next = self.clone();
         while let Some((last, before)) = next.roots.split_last()
@@ -197,8 +198,8 @@ impl Authority {
         next
     }
 
-    /// With a new root: never before the last one signs, so that a clock which is a little late does not let the new one
-    /// sign before anybody has heard of it.
+    /// Adds a root that never signs before the newest one does, so that a slightly late clock does not let the new root
+    /// sign before anybody has learned of it.
     fn followed(mut self, now: SystemTime, life: Duration) -> Result<Self, IssueError> {
         if let Ok(left) = self.signs_from().duration_since(now)
             && !left.is_zero()
@@ -209,9 +210,9 @@ impl Authority {
         Ok(self)
     }
 
-    /// Both, where the other one stands in the record in the place of this one: what this one signed stays good, and what stands in
-    /// the record takes over when everybody whose certificates live for `life` has heard of it, as after a rotation. `None`: the other
-    /// one knows the root that signs here, or there is no room for all of their roots.
+    /// Merges the two records after `other` replaced this one in storage: what this one signed stays trusted, and the
+    /// stored record takes over once everybody whose certificates live for `life` has learned of it, as after a
+    /// rotation. `None`: `other` knows the root that signs here, or there is no room for all of their roots.
     pub fn beside(&self, other: &Self, now: SystemTime, life: Duration) -> Option<Self> {
         let has = |roots: &[Root], root: &Root| roots.iter().any(|it| it.certificate == root.certificate);
         if has(&other.roots, self.signer(now)) {
@@ -225,31 +226,31 @@ impl Authority {
         (both.roots.len() <= record::ROOTS_MAX).then_some(both)
     }
 
-    /// Whether a record that was read so long ago can have lost the root that signed then by rotations alone.
+    /// Whether rotations alone can have removed the root that signed when the record was last read, `since` ago.
     pub fn may_have_passed(since: Duration, life: Duration) -> bool {
         since >= life.mul_f64(OVERLAP)
     }
 
-    /// What the record should say by now, where that is something else: an old root goes, or loses its key; where the last
-    /// one has signed for long enough, a new one comes.
+    /// What the record should be by now, if that differs: an old root is dropped or loses its key; if the newest one
+    /// has signed for long enough, a new one is added.
     ///
-    /// A clock that is late does only what others did or will do. So nothing is made of a root of a time to come: nothing in the
-    /// record tells a clock that was ahead from one's own that is late, and a new root that signs in the real past would
-    /// end the trust in all others at once.
+    /// A replica with a late clock does only what others did or will do. So nothing is done about a root created in the
+    /// future: the record cannot tell whether its creator's clock was ahead or the local one is late, and a new root
+    /// that signs in the real past would end the trust in all others at once.
     ///
     /// # Errors
-    /// Where no key can be made.
+    /// If no key can be created.
     pub fn due(&self, now: SystemTime, life: Duration) -> Result<Option<Self>, IssueError> {
         let seconds = unix(now);
         let overlap = overlap(life);
         let mut next = self.clone();
-        // Superseded for so long that nothing it signed is good any more.
+        // Replaced so long ago that everything it signed has expired.
         let kept =
             |at: usize| self.roots.get(at + 1).is_none_or(|after| after.signs_from + overlap > seconds);
         let first = (0..self.roots.len()).find(|at| kept(*at)).unwrap_or_default();
         next.roots.drain(..first);
         let signer = next.position(now);
-        // Whatever is stolen later signs nothing.
+        // A key that is stolen later must not be able to sign.
         for root in next.roots.iter_mut().take(signer) {
             root.key = None;
         }
@@ -264,8 +265,8 @@ impl Authority {
         &self.roots[self.position(now)]
     }
 
-    /// The last root that signs already. Where there is none with a key, because this clock is behind the one of whoever
-    /// wrote the record, the first that can: it is believed as well. There is always a root: a record without one is refused.
+    /// The newest root that may sign now. If none has a key, because this clock is behind that of the record's writer,
+    /// the first that can sign: it is trusted as well. There is always a root: a record without one is rejected.
     fn position(&self, now: SystemTime) -> usize {
         let seconds = unix(now);
         let signs = self.roots.iter().rposition(|root| root.signs_from <= seconds && root.key.is_some());
@@ -273,7 +274,7 @@ impl Authority {
     }
 }
 
-/// Seconds that a root is believed after it has signed.
+/// Seconds that a root stays trusted after it stops signing.
 fn overlap(life: Duration) -> u64 {
     life.mul_f64(OVERLAP).as_secs().max(1)
 }
@@ -281,7 +282,7 @@ fn overlap(life: Duration) -> u64 {
 impl Root {
     fn create(now: SystemTime, signs_from: SystemTime) -> Result<Self, IssueError> {
         let mut name = DistinguishedName::new();
-        // Each has a name of its own, lest one is looked for by the name of another.
+        // Each root has a unique name, so that lookup by name is unambiguous.
         name.push(DnType::CommonName, format!("Firth {}", *hex(random::<8>().as_ref())));
         let mut params = CertificateParams::default();
         params.distinguished_name = name;
@@ -299,7 +300,7 @@ impl Root {
         validity(&self.certificate).is_some_and(|(from, _)| from > now + AHEAD)
     }
 
-    /// Signs with it.
+    /// Signs with this root.
     fn sign<T>(
         &self,
         with: impl FnOnce(&Issuer<'_, &KeyPair>) -> Result<T, rcgen::Error>,
@@ -311,7 +312,7 @@ impl Root {
     }
 }
 
-/// A key that is wiped when it has been used.
+/// A key that is wiped after use.
 pub(crate) struct Key(pub(crate) KeyPair);
 
 impl Drop for Key {

@@ -19,45 +19,46 @@ use shared::clock;
 use shared::version::{Lineage, Root, Seq};
 use tokio::sync::watch;
 
-/// Lists are work for an API server: one more round a second.
+/// Minimum average interval of rounds: lists are work for the API server.
 const GAP: Duration = Duration::from_secs(1);
-/// So many may follow one another at once, where there were none before.
+/// Number of rounds that may follow one another at once after a quiet time.
 const BURST: u32 = 8;
-/// Those of a large cluster are much work: rounds take one part in so many of the time at most.
+/// Lists of a large cluster are expensive: rounds take at most one part in this many of the time.
 const SHARE: u32 = 4;
-/// So much of the time that they are to leave free may be left later.
+/// How much of the free time that is owed may be postponed.
 const OWED: Duration = Duration::from_secs(1);
-/// Places that are remembered, the newest. A replica that is killed amid changes leaves its proxies at three or four.
+/// Limit of the positions that are remembered, the newest. A replica that is killed amid changes leaves its proxies at
+/// three or four.
 const PLACES: usize = 64;
 
-/// Where in the logs of which processes a proxy is that comes, and what it has: CONFIG, then LIVE.
+/// A proxy's position: its lineage and seq, and the root that it has; CONFIG, then LIVE.
 pub type Whence = [(Lineage, Seq, Root); 2];
 
-/// Rounds of one replica. A clone is the same.
+/// The rounds of one replica. Clones share state.
 #[derive(Clone, Debug, Default)]
 pub struct Barrier(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
     rounds: watch::Sender<Rounds>,
-    /// When the round under way began, and the next one may.
+    /// When the round under way began, and when the next one may.
     pace: Mutex<Pace>,
-    /// Where proxies came from, and the round that each of them was to wait for; the newest last.
+    /// Positions of proxies that came, and the round that each was assigned; the newest last.
     places: Mutex<VecDeque<(Whence, u64)>>,
 }
 
-/// When rounds may begin.
+/// Limits the rate of rounds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pace {
     began: Option<Instant>,
-    /// Until when a round a second makes up for those that there were.
+    /// Until when the rounds so far use up the limit by number.
     by_number: Option<Instant>,
-    /// Until when their share of the time does.
+    /// Until when they use up the limit by time.
     by_time: Option<Instant>,
 }
 
 impl Pace {
-    /// A round is over.
+    /// Records that a round has ended.
     fn over(&mut self, now: Instant) {
         let took = self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
         let further = |until: Option<Instant>, more| Some(until.map_or(now, |until| until.max(now)) + more);
@@ -73,7 +74,7 @@ impl Pace {
     }
 }
 
-/// The newest that somebody waits for, that was begun, and that has passed.
+/// Numbers of the newest round that is waited for, of the newest that began, and of the newest that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Rounds {
     asked: u64,
@@ -82,15 +83,15 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Whether somebody waits for one that may begin.
+    /// Whether a round is waited for that has not begun.
     fn is_due(&self) -> bool {
         self.asked > self.begun && self.passed == self.begun
     }
 }
 
 impl Barrier {
-    /// The round to wait for: the next one that begins, or that which somebody waited for who had the same. What this
-    /// proxy has was there before that one's lists were begun: the other one had it by then.
+    /// The round to wait for: the next one that begins, or the one assigned to an earlier proxy with the same position.
+    /// The state of this proxy existed before the lists of that round began, because the earlier proxy already had it.
     pub fn ask(&self, whence: Option<Whence>) -> u64 {
         let mut places = unpoisoned(&self.0.places);
         let known = places.iter().find(|(place, _)| Some(*place) == whence);
@@ -111,21 +112,21 @@ impl Barrier {
         round
     }
 
-    /// Returns when a round has passed.
+    /// Returns once the round has ended.
     pub async fn passed(&self, round: u64) {
         let mut rounds = self.0.rounds.subscribe();
-        // The sender is here.
+        // The sender is owned by `self`, so this cannot fail.
         let _ = rounds.wait_for(|rounds| rounds.passed >= round).await;
     }
 
-    /// Whether a round has passed.
+    /// Whether a round has ended.
     #[cfg(any(test, feature = "sim"))]
     pub fn has_passed(&self, round: u64) -> bool {
         self.0.rounds.borrow().passed >= round
     }
 
-    /// Begins a round, once somebody waits for one and the one before is over. Whoever calls this lists everything, and says so
-    /// to the pipeline behind what the lists showed.
+    /// Begins a round, once one is waited for and the previous one has ended. The caller lists everything, and tells
+    /// the pipeline so after the results of the lists.
     pub async fn begin(&self) -> u64 {
         let mut rounds = self.0.rounds.subscribe();
         let _ = rounds.wait_for(Rounds::is_due).await;
@@ -136,7 +137,7 @@ impl Barrier {
         self.begin_now().unwrap_or_default()
     }
 
-    /// The same at once, where it is due.
+    /// Begins a round without waiting, if one is due.
     pub fn begin_now(&self) -> Option<u64> {
         let mut round = None;
         self.0.rounds.send_if_modified(|rounds| {
@@ -152,7 +153,7 @@ impl Barrier {
         round
     }
 
-    /// What the lists of a round showed is offered.
+    /// Records that the results of a round's lists are offered.
     pub fn pass(&self, round: u64) {
         self.pace().over(clock::now());
         self.0.rounds.send_if_modified(|rounds| {
@@ -237,7 +238,7 @@ mod tests {
         assert_eq!(unpoisoned(&barrier.0.places).len(), PLACES);
     }
 
-    /// Rounds that take so long, one after the other as soon as they may: when each begins, since the first one did.
+    /// Rounds of this duration, one after the other as soon as permitted: when each begins, relative to the first.
     fn begins(took: Duration, rounds: usize) -> Vec<Duration> {
         let begun = clock::now();
         let (mut now, mut pace) = (begun, Pace::default());

@@ -1,5 +1,5 @@
-//! `docs/compatibility.md` is made from the rows of annotations and ConfigMap keys, and this test says when it is not up to
-//! date.
+//! Generates `docs/compatibility.md` from the rows of annotations and ConfigMap keys; the test fails if the file is not
+//! up to date.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -24,7 +24,7 @@ A bad value: *rejects* the Ingress (its last good version stays), *denies* (503)
 
 fn page() -> String {
     let mut page = HEAD.to_owned();
-    // How many are honoured is not said: every change would touch that line.
+    // The number of supported annotations is left out: every change would touch that line.
     let _ = write!(page, "\n## Annotations\n\nAll begin with `{PREFIX}`.\n\n");
     page.push_str("| annotation | becomes | scope | default | bad value | risk | what it does |\n|---|---|---|---|---|---|---|\n");
     for row in table::ROWS.iter().filter(|row| row.value.status() != Status::Dead) {

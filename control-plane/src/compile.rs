@@ -1,7 +1,8 @@
-//! From objects to resources: pure functions, one for each thing that is compiled.
+//! Compiles objects into resources: pure functions, one for each thing that is compiled.
 //!
-//! An Ingress becomes a [`claim::Claim`] on its own; who wins is settled host by host ([`host`]); what a Service port,
-//! a slice, a Secret or the ConfigMap gives is compiled where it is needed. The index says what is needed and when.
+//! An Ingress becomes a [`claim::Claim`] on its own; which claim wins is decided host by host ([`host`]); Service
+//! ports, slices, Secrets and the ConfigMap are compiled where they are needed. The index decides what is needed and
+//! when.
 //!
 //! **Invariant:** the same input gives the same bytes. No clock, randomness, file, lock or memory of earlier input.
 //! What is wrong with an object is a value ([`Fault`](crate::problem::Fault)), never an error of ours.

@@ -1,10 +1,10 @@
-//! Who gets which certificate, and what proof that takes.
+//! Issues certificates, and checks the proof that a requester has to give.
 //!
-//! Join tokens are checked in a folder ([`folder`]), service accounts by the cluster ([`accounts`]). [`vault`] stores the authority,
-//! [`keeper`] keeps it fresh.
+//! Join tokens are checked against a folder ([`folder`]), service account tokens by the cluster ([`accounts`]).
+//! [`vault`] stores the authority, [`keeper`] keeps it fresh.
 //!
-//! **Invariant:** nothing is signed before the proof is verified, and a certificate contains what the proof says, never what the
-//! request asks for in addition.
+//! **Invariant:** nothing is signed before the proof is verified, and a certificate contains what the proof says, never
+//! what the request asks for in addition.
 
 pub mod accounts;
 pub mod folder;
@@ -28,13 +28,13 @@ use accounts::Accounts;
 use folder::{Folder, TokenError};
 use keeper::Standing;
 
-/// What somebody who has no certificate shows. Never printed.
+/// The proof of a requester that has no certificate yet. Never printed.
 pub enum Proof {
     /// The text of a join token.
     Join(String),
     /// The token of a service account.
     Account(String),
-    /// Nothing that we know.
+    /// No known kind of proof.
     None,
 }
 
@@ -42,45 +42,45 @@ pub enum Proof {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// The proof is no good, or is not good for this.
+    /// The proof is invalid, or does not permit this.
     #[error("{0}")]
     Proof(String),
-    /// Another fleet's.
+    /// The requester belongs to another group.
     #[error("this control plane serves group {served:?}, not {asked:?}")]
     Group {
-        /// Ours.
+        /// The group that is served.
         served: Box<str>,
-        /// The one that was asked for.
+        /// The group that was asked for.
         asked: String,
     },
-    /// The request itself.
+    /// The signing request is at fault.
     #[error(transparent)]
     Issue(#[from] IssueError),
-    /// A name that cannot stand in a certificate.
+    /// The name is not valid in a certificate.
     #[error(transparent)]
     Name(#[from] IdentityError),
-    /// Nobody could say yet.
+    /// The proof could not be checked yet.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// What was issued.
+/// An issued certificate.
 #[derive(Clone, Debug)]
 pub struct Issued {
-    /// To whom.
+    /// The identity that it certifies.
     pub identity: Identity,
     /// The certificate first; DER.
     pub chain: Vec<Bytes>,
-    /// All roots that are believed; DER.
+    /// All trusted roots; DER.
     pub roots: Vec<Bytes>,
-    /// It is good for so long.
+    /// Its lifetime.
     pub life: Duration,
 }
 
-/// Somebody who asks for a new root, and hears when it signs.
+/// A request for a new root, answered with the time until it signs.
 pub type Rotation = oneshot::Sender<Result<Duration, String>>;
 
-/// Issues. A clone is the same.
+/// Issues certificates. Clones share state.
 #[derive(Clone, Debug)]
 pub struct Registrar(Arc<Inner>);
 
@@ -95,8 +95,8 @@ struct Inner {
 }
 
 impl Registrar {
-    /// Of one group, whose certificates live for `life`. `tokens` is the folder that vouches for join tokens, and
-    /// `accounts` the cluster that does for service accounts.
+    /// For one group, with certificates that live for `life`. `tokens` is the folder that join tokens are checked
+    /// against, `accounts` the cluster that checks service account tokens.
     pub fn new(
         group: &str,
         life: Duration,
@@ -118,15 +118,15 @@ impl Registrar {
         self.0.life
     }
 
-    /// What handshakes are made with, and when it changes.
+    /// The TLS configuration for handshakes, updated as it changes.
     pub fn current(&self) -> watch::Receiver<Standing> {
         self.0.current.clone()
     }
 
-    /// What this process calls other replicas with.
+    /// The TLS configuration for connections to other replicas.
     ///
     /// # Errors
-    /// Why with nothing yet.
+    /// If there is none yet, the reason.
     pub fn as_peer(&self) -> Result<Arc<ClientConfig>, String> {
         match &*self.0.current.borrow() {
             Ok(current) => Ok(Arc::clone(&current.as_peer)),
@@ -134,7 +134,7 @@ impl Registrar {
         }
     }
 
-    /// When the certificate that is shown ends, and the root that signs; `None` where there is none.
+    /// When the own certificate and the signing root expire; `None` if there is none.
     pub fn ends(&self, now: SystemTime) -> (Option<SystemTime>, Option<SystemTime>) {
         match &*self.0.current.borrow() {
             Err(_) => (None, None),
@@ -145,7 +145,7 @@ impl Registrar {
         }
     }
 
-    /// Why no handshake succeeds, where none does.
+    /// Why handshakes fail at present, if they do.
     pub fn closed(&self, now: SystemTime) -> Option<String> {
         match &*self.0.current.borrow() {
             Err(why) => Some(format!("the authority is not read yet: {why}")),
@@ -156,10 +156,11 @@ impl Registrar {
         }
     }
 
-    /// A first certificate for whoever has the key of `request`, at this address. `name` is what it wants to be called.
+    /// Issues a first certificate to the holder of `request`'s key, at this address. `name` is the name that it asks
+    /// for.
     ///
     /// # Errors
-    /// Where the proof is none.
+    /// If the proof is not valid.
     pub async fn enrol(
         &self,
         proof: Proof,
@@ -178,7 +179,7 @@ impl Registrar {
                 let tokens = it.tokens.as_ref().ok_or_else(unknown)?;
                 let token = JoinToken::parse(&text).map_err(|error| Refused::Proof(error.to_string()))?;
                 let holder = Authority::holder(request)?;
-                // What cannot be issued uses no token up.
+                // A request that cannot be granted must not use up the token.
                 Identity::new(&it.group, Role::Proxy, name)?;
                 let role =
                     tokens.redeem(&token, &it.group, &holder, clock::wall()).map_err(
@@ -200,15 +201,15 @@ impl Registrar {
         self.issue(identity, request)
     }
 
-    /// The next certificate of somebody who has one.
+    /// Renews the certificate of a known identity.
     ///
     /// # Errors
-    /// Where it is nobody who is renewed.
+    /// If the identity may not be renewed.
     pub async fn renew(&self, identity: &Identity, token: &str, request: &[u8]) -> Result<Issued, Refused> {
         if identity.role != Role::Proxy {
             return Err(Refused::Proof(format!("a {} is not renewed: log in again", identity.role)));
         }
-        // Whoever vouched for it is asked again: a pod that is gone, or an account, is renewed no longer.
+        // The proof is checked again: the certificate of a deleted pod or account is not renewed.
         if let Some(accounts) = &self.0.accounts {
             let (role, name) = accounts.meet_again(token).await?;
             if (role, name.as_str()) != (identity.role, &*identity.name) {
@@ -220,10 +221,10 @@ impl Registrar {
         self.issue(identity.clone(), request)
     }
 
-    /// Adds a root. Returns in which time it signs.
+    /// Adds a root. Returns the time until it signs.
     ///
     /// # Errors
-    /// Why not, in words.
+    /// The reason in words, if it cannot.
     pub async fn rotate(&self) -> Result<Duration, String> {
         let (done, told) = oneshot::channel();
         let over = || "this control plane is ending".to_owned();

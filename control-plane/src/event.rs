@@ -1,5 +1,5 @@
-//! What the sources say to the index, and what they are asked for. One language for a cluster and a folder: nothing
-//! behind it knows which it was.
+//! The messages from the sources to the index, and what the index asks of them. They are the same for a cluster and a
+//! folder: no later step knows which source it was.
 
 mod inputs;
 mod pins;
@@ -14,14 +14,14 @@ use crate::problem::Problem;
 pub use inputs::{Arrivals, Inputs, Receivers, Way, earlier};
 pub use pins::{PinChange, PinRefused, PinRequest};
 
-/// One thing that happened to an object or a decision.
+/// A change of an object or of a decision.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
     /// The object exists, and this is its newest version. `location` is `file:line` in a folder, else empty.
     Applied {
         /// The object.
         object: Object,
-        /// Where it stands.
+        /// Where it is defined.
         location: Arc<str>,
     },
     /// The object exists, but its newest version cannot be read: its last good one stays.
@@ -33,50 +33,50 @@ pub enum Event {
         /// What is wrong with it.
         problem: Problem,
     },
-    /// The object is what it was, and stands elsewhere now.
+    /// The object is unchanged, but is now defined elsewhere.
     Moved {
         /// Which object.
         object: ObjectRef,
-        /// Where it stands.
+        /// Where it is defined now.
         location: Arc<str>,
     },
-    /// What is wrong with the documents of a file beyond what is told of its objects; nothing where all is well.
+    /// Problems of a file's documents, beyond those reported for its objects; empty if there are none.
     Noted {
         /// The file.
         file: Arc<str>,
-        /// All that is wrong.
+        /// All of its problems.
         problems: Vec<Problem>,
     },
-    /// The object is no more, or was asked for and is not there.
+    /// The object was deleted, or was wanted and does not exist.
     Deleted(ObjectRef),
-    /// The object was asked for and could not be read. It is tried again until it can.
+    /// The object is wanted and could not be read. Reading is retried until it succeeds.
     Unreadable {
         /// Which object.
         object: ObjectRef,
-        /// What came instead.
+        /// Why it could not.
         reason: Arc<str>,
     },
-    /// Nobody asks for the object any more, and the source knows nothing of it from now on.
+    /// The object is not wanted any more; the source no longer follows it.
     Dropped(ObjectRef),
-    /// A hold is on record.
+    /// A hold is stored.
     Held(Hold),
-    /// No hold of this object is on record any more.
+    /// No hold of this object is stored any more.
     Released(ObjectRef),
-    /// A pin is on record, and what it needs was read with it.
+    /// A pin is stored, and what it needs was read with it.
     Pinned(Arc<Pin>),
-    /// No pin is on record any more.
+    /// No pin is stored any more.
     Unpinned,
-    /// There is a record of a pin, and it cannot be read.
+    /// There is a stored pin, and it cannot be read.
     PinUnreadable {
         /// Why.
         why: Unreadable,
-        /// Which state of the record that is.
+        /// Revision of the stored record.
         revision: Arc<str>,
     },
 }
 
 impl Event {
-    /// The object that it is about; `None`: a file, or the pin.
+    /// The object that the event is about; `None`: a file, or the pin.
     pub fn object(&self) -> Option<ObjectRef> {
         match self {
             Self::Applied { object, .. } | Self::Held(Hold { object }) => Some(object.reference()),
@@ -91,42 +91,43 @@ impl Event {
     }
 }
 
-/// A decision: this object stays at its last good version while its present one is rejected.
+/// A decision: the object stays at its last good version while its current one is rejected.
 ///
 /// In force while the object exists with the same uid (in a folder: the same name) and is rejected.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Hold {
-    /// The last good version, as source, so that a later build compiles it anew.
+    /// The last good version, as source, so that a later build can compile it again.
     pub object: Object,
 }
 
-/// What the index wants written to the record of decisions.
+/// What the index asks to be stored about holds.
 #[derive(Clone, PartialEq, Debug)]
 pub enum HoldRequest {
-    /// Put this hold on record. It acts once it is read back.
+    /// Store this hold. It takes effect once it is read back.
     Write(Hold),
-    /// Take the hold of this object off the record.
+    /// Delete the stored hold of this object.
     Erase(ObjectRef),
 }
 
 /// What a source sends to the task that owns the index.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Input {
-    /// Things that happened, in order. They are committed together.
+    /// Changes, in order. They are committed together.
     Events(Vec<Event>),
-    /// The first list of a kind is complete (ConfigMaps: decisions included; Secrets: which there are). Before all are,
-    /// and whatever follows from them was read, nobody is served.
+    /// The first list of a kind is complete (ConfigMaps: decisions included; Secrets: their names). Proxies are served
+    /// only after all kinds are complete, and the objects that they refer to were read.
     Synced(ObjectKind),
-    /// A kind may not be listed, and was never: what there is of it is not known until [`Input::Synced`] comes. Of IngressClasses alone:
-    /// nobody is served while it hangs on them whose an Ingress is.
+    /// Listing a kind is forbidden, and it was never listed: its objects are unknown until [`Input::Synced`] comes.
+    /// Only sent for IngressClasses: nothing is served while it depends on them which Ingresses are ours.
     Forbidden(ObjectKind),
-    /// All that the lists of a round of the freshness barrier showed was sent before this. Sent on both ways.
+    /// Everything that the lists of a round of the freshness barrier showed was sent before this. Sent on both
+    /// channels.
     Fresh(u64),
 }
 
-/// The objects whose contents are needed, whether they exist or not: published over a watch channel, before the first
-/// commit too.
+/// The objects whose contents are needed, whether they exist or not: published over a watch channel, also before the
+/// first commit.
 ///
-/// A source that reads on demand answers for each of them, and again when it changes: [`Event::Applied`],
-/// [`Event::Broken`] or [`Event::Deleted`] once it knows, [`Event::Unreadable`] while it does not. A clone is cheap.
+/// A source that reads on demand reports each of them, and again when it changes: [`Event::Applied`], [`Event::Broken`]
+/// or [`Event::Deleted`] once it is known, [`Event::Unreadable`] while it cannot be read. A clone is cheap.
 pub type Wants = OrdSet<ObjectRef>;

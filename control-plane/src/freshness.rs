@@ -10,7 +10,7 @@ use shared::clock;
 
 use crate::objects::ObjectKind;
 
-/// Health of a source, per kind. Clones show the same figures.
+/// Health of a source, per kind. Clones share the same counters.
 #[derive(Clone, Debug, Default)]
 pub struct Freshness {
     kinds: Arc<[Cell; ObjectKind::ALL.len()]>,
@@ -24,21 +24,21 @@ struct Cell {
     broken: AtomicU64,
 }
 
-/// The figures of one kind at one moment.
+/// The counters of one kind at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Figures {
     /// The first list is complete.
     pub synced: bool,
-    /// When the last event or bookmark came; `None` before the first.
+    /// When the last event or bookmark arrived; `None` before the first.
     pub heard: Option<SystemTime>,
-    /// Lists read whole, the first one included.
+    /// Complete lists, the first one included.
     pub relists: u64,
-    /// Objects that could not be read.
+    /// Objects that could not be decoded.
     pub broken: u64,
 }
 
 impl Freshness {
-    /// The figures of one kind.
+    /// The counters of one kind.
     pub fn of(&self, kind: ObjectKind) -> Figures {
         let cell = self.cell(kind);
         let heard = cell.heard.load(Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Freshness {
     }
 
     fn cell(&self, kind: ObjectKind) -> &Cell {
-        // `ALL` is in the order of declaration, so a kind's number is its place.
+        // `ALL` is in the order of declaration, so a kind's discriminant is its index.
         &self.kinds[kind as usize]
     }
 }

@@ -1,7 +1,7 @@
-//! What must hold for any bytes at all: the bodies of the fuzz targets that the control plane owns.
+//! The fuzz target bodies of the control plane: assertions that must hold for arbitrary bytes.
 //!
-//! Each is run by `cargo test` over its corpus and seeded mutations of it, and by libFuzzer for as long as one likes
-//! (`fuzz/`). A body asserts; what it takes is the bytes and nothing else.
+//! `cargo test` runs each over its corpus and seeded mutations of it; libFuzzer runs it as long as wanted (`fuzz/`).
+//! The bytes are a body's only input.
 
 pub use crate::kube::fuzz::watch_event;
 pub use crate::manifests::fuzz::document;

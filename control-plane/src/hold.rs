@@ -1,8 +1,8 @@
-//! How holds are named where they are on record, in a cluster and in a folder alike.
+//! The names under which holds are stored, the same in a cluster and in a folder.
 
 use crate::objects::ObjectRef;
 
-/// The name of the record that holds an object: the same on every replica, valid as an object's and a file's name.
+/// Name of the record that holds an object: the same on every replica, valid as an object's and a file's name.
 pub fn record_name(object: &ObjectRef) -> String {
     let ObjectRef { kind, name } = object;
     let place = format!("{}/{}/{}", kind.as_str(), name.namespace, name.name);

@@ -1,14 +1,15 @@
-//! The objects, and what was made of them: one synchronous graph with a single owner.
+//! The index: all objects, and what was compiled from them, as one synchronous graph with a single owner.
 //!
-//! [`Index::apply`] takes in what happened and only notes what it touches; [`Index::compile`] compiles that and nothing
-//! else, piece by piece; [`Index::commit`] gives all of it at once. While a compile is under way,
-//! [`Index::commit_live`] gives what endpoints alone changed. References are kept in both directions (class to Ingress, Ingress to host, Service port to Ingress, Service to
-//! slice, Secret to host), so that a commit costs what changed, however many objects there are.
+//! [`Index::apply`] takes in an event and only marks what it touches; [`Index::compile`] compiles that and nothing
+//! else, piece by piece; [`Index::commit`] returns all of it at once. While a compile is under way,
+//! [`Index::commit_live`] returns what endpoints alone changed. References are kept in both directions (class to
+//! Ingress, Ingress to host, Service port to Ingress, Service to slice, Secret to host), so that a commit costs what
+//! changed, however many objects there are.
 //!
-//! Written by the pipeline, which alone owns it.
+//! The pipeline owns it, and is the only writer.
 //!
-//! **Invariant:** what is published is a function of the objects and decisions: the order of events does not show, and
-//! a graph that was changed a thousand times equals one built afresh. No clock, no randomness, no task, no file.
+//! **Invariant:** what is published is a function of the objects and decisions: the order of events does not matter,
+//! and a graph that was changed a thousand times equals one built afresh. No clock, no randomness, no task, no file.
 
 mod backends;
 mod cause;
@@ -71,21 +72,21 @@ use crate::selector::Selector;
 pub use prefix::Prefix;
 pub use review::Verdict;
 
-/// Where proxies answer health checks where nobody says it.
+/// Default path of health checks on the public ports.
 pub const HEALTH_PATH: &str = "/healthz";
 
-/// What the index must know that no object says.
+/// Settings of the index that come from flags, not from objects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Value of the annotation `kubernetes.io/ingress.class` that makes an Ingress ours.
     pub ingress_class: String,
     /// `spec.controller` of the IngressClasses that make an Ingress ours.
     pub controller_class: String,
-    /// What proxies export of requests.
+    /// Which request metrics proxies export.
     pub request_metrics: RequestMetrics,
-    /// Where proxies answer health checks on their public ports.
+    /// Path at which proxies answer health checks on their public ports.
     pub health_path: Arc<str>,
-    /// Whether the IngressClass of the name `ingress_class` is ours, whatever its controller.
+    /// Whether the IngressClass named `ingress_class` is ours, whatever its controller.
     pub class_by_name: bool,
     /// IngressClasses are not read, and count for nothing.
     pub ignores_classes: bool,
@@ -99,17 +100,17 @@ pub struct Options {
     pub tcp_services: ObjectName,
     /// The ConfigMap with UDP services.
     pub udp_services: ObjectName,
-    /// Service whose first port answers where nobody else does; `None`: each proxy answers 404.
+    /// Service whose first port answers requests that match nothing; `None`: each proxy answers 404.
     pub default_backend: Option<ObjectName>,
-    /// An Ingress with `spec.defaultBackend` is nobody's.
+    /// Ignore Ingresses with `spec.defaultBackend`.
     pub disable_catch_all: bool,
-    /// What annotations begin with, where that is not ingress-nginx' own.
+    /// Prefix of annotations, if it is not that of ingress-nginx.
     pub prefix: Option<Prefix>,
-    /// Services of type ExternalName are not followed.
+    /// Do not follow Services of type ExternalName.
     pub no_external_names: bool,
-    /// TLS is passed on to backends where an Ingress asks for it.
+    /// Pass TLS through to backends if an Ingress asks for it.
     pub passes_tls: bool,
-    /// Secret with the keys of session tickets that were made for the fleet.
+    /// Secret with the generated session ticket keys of the fleet.
     pub ticket_keys: ObjectName,
     /// The only namespace that is watched; `None`: all are.
     pub watch_namespace: Option<Arc<str>>,
@@ -117,24 +118,24 @@ pub struct Options {
     pub namespace_selector: Option<Selector>,
     /// The objects come from a folder: loopback endpoints are allowed, objects have no uid.
     pub folder: bool,
-    /// The source sends what is referred to only once it is asked for.
+    /// The source reads referenced objects only once they are wanted.
     pub on_demand: bool,
 }
 
 impl Options {
-    /// The Backend that answers where nobody else does.
+    /// The Backend for requests that match nothing.
     fn default_backend(&self) -> Option<BackendKey> {
         let service = self.default_backend.clone()?;
         Some(BackendKey { service, port: FIRST_PORT.into() })
     }
 
-    /// Which names of Services are followed.
+    /// Which names of ExternalName Services are followed.
     fn names(&self) -> backend::Names {
         backend::Names { disabled: self.no_external_names, local: self.folder }
     }
 }
 
-/// The objects, and what was made of them.
+/// The objects, and what was compiled from them.
 #[derive(Debug)]
 pub struct Index {
     options: Options,
@@ -152,29 +153,29 @@ pub struct Index {
     streams: Streams,
     /// What the fleet's ConfigMap refers to.
     settings_refs: BTreeSet<Use>,
-    /// The headers that Ingresses may put into answers.
+    /// The response headers that Ingresses may set.
     allowed_headers: BTreeSet<String>,
     /// Whether annotations may refer to objects of other namespaces.
     crosses_namespaces: bool,
-    /// Whether snippets act.
+    /// Whether snippets take effect.
     of_fleet: OfFleet,
-    /// What annotations may be.
+    /// Which annotations are allowed.
     allowed: Allowed,
     published: Published,
     pinned: Pinned,
     problems: Problems,
     problems_changed: bool,
-    /// What [`Index::wants`] was after the last commit.
+    /// The value of [`Index::wants`] after the last commit.
     wanted: Wants,
     touched: Touched,
     waiting: Waiting,
     dirty: Dirty,
-    /// What was looked at since the last commit.
+    /// Work done since the last commit.
     work: usize,
 }
 
 impl Index {
-    /// One that knows no objects yet. Its first commit publishes what is always there.
+    /// An index without objects. Its first commit publishes what is always there.
     pub fn new(options: Options) -> Self {
         let of_fleet =
             OfFleet { allows_snippets: false, shares_backend_tls: true, passes_tls: options.passes_tls };
@@ -216,9 +217,9 @@ impl Index {
         index
     }
 
-    /// Takes in one thing that happened. Nothing is compiled by that.
+    /// Takes in one event, without compiling anything.
     ///
-    /// While a compile is under way, whatever happens becomes part of it.
+    /// An event that arrives while a compile is under way becomes part of it.
     pub fn apply(&mut self, event: Event) {
         match &event {
             Event::Moved { object, location } => return self.note_place(object, location),
@@ -243,7 +244,7 @@ impl Index {
         let before = slot.newest().or_else(|| slot.in_use()).cloned();
         let is_news = match event {
             Event::Applied { object, location } => {
-                // What a hold keeps was taken in before.
+                // The object inside a hold was already translated.
                 let object = match &self.options.prefix {
                     Some(prefix) => prefix.taken_in(object),
                     None => object,
@@ -271,26 +272,27 @@ impl Index {
             self.judge_annotations();
         }
         if reference.kind == ObjectKind::EndpointSlice {
-            // Not one of many pieces: they are asked for before the others.
+            // Compiled right away: this is cheap, and endpoints are wanted before the rest.
             self.refresh_slice(&reference.name);
         }
         self.dirty.objects.insert(reference);
     }
 
-    /// Whether it is of another namespace than the one that is watched, in a folder, which is read whole. What annotations
-    /// refer to is judged where they do, and operators name ConfigMaps and Secrets wherever they are.
+    /// Whether the object is in a namespace that is not watched, in a folder, which is read completely. Objects that
+    /// annotations refer to are checked at the reference, and operators may name ConfigMaps and Secrets in any
+    /// namespace.
     fn is_unwatched(&self, object: &ObjectRef) -> bool {
         let is_watched_for =
             matches!(object.kind, ObjectKind::Ingress | ObjectKind::Service | ObjectKind::EndpointSlice);
         self.options.folder && is_watched_for && !self.is_watched(&object.name.namespace)
     }
 
-    /// Whether what is in a namespace may be ours.
+    /// Whether objects of a namespace may be ours.
     fn is_watched(&self, namespace: &str) -> bool {
         self.options.watch_namespace.as_deref().is_none_or(|watched| watched == namespace)
     }
 
-    /// What an event means for those who refer to the object. False where it means nothing else.
+    /// Applies an event to the sites that refer to the object. Returns false if it has no other effect.
     fn hear_of(&mut self, object: &ObjectRef, event: &Event) -> bool {
         let sites = match event {
             Event::Held(_)
@@ -300,7 +302,8 @@ impl Index {
             | Event::Pinned(_)
             | Event::Unpinned
             | Event::PinUnreadable { .. } => return true,
-            // Asked for again meanwhile: the source reads it again, and until then what was read counts.
+            // If it is wanted again by now, the source reads it again, and what was read before stays in use until
+            // then.
             Event::Dropped(_) => return !self.refs.wants().contains(object),
             Event::Unreadable { reason, .. } => self.refs.failed(object, reason),
             Event::Applied { .. } | Event::Broken { .. } | Event::Deleted(_) => self.refs.read(object),
@@ -311,7 +314,7 @@ impl Index {
         !matches!(event, Event::Unreadable { .. })
     }
 
-    /// A site has something new to look at.
+    /// Marks a site for compilation.
     fn look_again(&mut self, Site { user, .. }: Site) {
         match user {
             User::Host(host) => {
@@ -325,10 +328,10 @@ impl Index {
         }
     }
 
-    /// Sets what a site refers to, and says what it may use now.
+    /// Sets what a site refers to, and returns which of it the site may use now.
     fn refer(&mut self, site: &Site, to: BTreeSet<ObjectRef>) -> Choice {
         let (objects, options) = (&self.objects, &self.options);
-        // A folder is read whole, but the keys of tickets are said by who keeps them.
+        // A folder is read completely, but the ticket keys come from the task that keeps them.
         let is_kept = |object: &ObjectRef| {
             options.folder && object.kind == ObjectKind::Secret && object.name == options.ticket_keys
         };
@@ -344,14 +347,14 @@ impl Index {
         choice
     }
 
-    /// Says that the first lists of all kinds were taken in: a hold whose object is in none of them outlived it, and the
-    /// next commit asks for its end. Once is enough.
+    /// Notes that the first lists of all kinds are complete: a hold whose object is in none of them is obsolete, and
+    /// the next commit asks for its deletion. Once is enough.
     pub fn lists_complete(&mut self) {
         let orphans = self.objects.lists_complete();
         self.dirty.holds.extend(orphans);
     }
 
-    /// Compiles what is left to compile, and gives all that the events since the last commit changed.
+    /// Compiles whatever is dirty, and returns everything that the events since the last commit changed.
     pub fn commit(&mut self) -> Commit {
         self.compile(|| false);
         let is_pin_news = self.settle_pin();
@@ -363,7 +366,7 @@ impl Index {
         let touched = std::mem::take(&mut self.touched);
         let (cause, origin) = match config.is_empty() && live.is_empty() {
             true => Default::default(),
-            // What comes of a pin alone is told by who offers it.
+            // The effects of a pin alone are reported by the store.
             false if is_pin_news && touched.relevant().len() == 0 => Default::default(),
             false => self.cause(&touched),
         };
@@ -393,10 +396,11 @@ impl Index {
         }
     }
 
-    /// What changed slices mean for the configuration that is committed, whatever is left to compile.
+    /// Returns what changed slices mean for the committed configuration, whatever is left to compile.
     ///
-    /// It has changes of Endpoints alone, and only those that the committed configuration needs: what it uses stays
-    /// whatever the compile under way made of it, and what no longer exists goes. All else is left to [`Index::commit`].
+    /// It contains changes of Endpoints alone, and only of those that the committed configuration needs: what it uses
+    /// stays whatever the compile under way made of it, and what no longer exists is removed. All else is left to
+    /// [`Index::commit`].
     pub fn commit_live(&mut self) -> Commit {
         let compiled = self.published.take_compiled();
         let work = std::mem::take(&mut self.work);
@@ -427,7 +431,7 @@ impl Index {
         Commit { live, cause, origin, news, pin, on_record, compiled: early, looked_at, ..Commit::default() }
     }
 
-    /// What is wrong with each object, for those with which something is. A clone is cheap.
+    /// The problems of each object that has any. A clone is cheap.
     pub fn problems(&self) -> &Problems {
         &self.problems
     }
@@ -437,7 +441,7 @@ impl Index {
         self.refs.wants()
     }
 
-    /// Those of them that the source has not answered for, and why not, where that was tried.
+    /// Those of them that the source has not read yet, with the reason if reading failed.
     pub fn awaited(&self) -> &BTreeMap<ObjectRef, Option<Arc<str>>> {
         self.refs.awaited()
     }

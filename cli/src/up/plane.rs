@@ -1,4 +1,4 @@
-//! One plane on a thread and a runtime of its own, and how it ended.
+//! Runs one plane on a thread and a runtime of its own.
 
 use std::future::Future;
 use std::thread::{self, JoinHandle};
@@ -15,10 +15,10 @@ pub(super) struct Plane {
 }
 
 impl Plane {
-    /// Starts a plane; `run` gets a future that is ready when it is to stop.
+    /// Starts a plane; `run` gets a future that resolves when it should stop.
     ///
     /// # Errors
-    /// Where the system gives no thread.
+    /// If no thread can be started.
     pub(super) fn start<R, F>(name: &'static str, run: R) -> anyhow::Result<Self>
     where
         R: FnOnce(Stop) -> F + Send + 'static,
@@ -32,19 +32,19 @@ impl Plane {
                 let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
                 let outcome = match runtime {
                     Ok(runtime) => runtime.block_on(run(Box::pin(async move {
-                        // Whether it was sent or its sender is gone: the plane is to stop.
+                        // The plane should stop if the message was sent, or its sender was dropped.
                         let _ = stopped.await;
                     }))),
                     Err(error) => Err(error.into()),
                 };
-                // Nobody listens any more where the process is ending anyway.
+                // There may be no receiver if the process is ending.
                 let _ = report.send(outcome);
             })
             .with_context(|| format!("cannot start the {name}"))?;
         Ok(Self { name, stop, ended, thread })
     }
 
-    /// Why it ended unasked. Pending while it runs.
+    /// Why it ended unexpectedly. Pending while it runs.
     pub(super) async fn ended(&mut self) -> anyhow::Error {
         let name = self.name;
         match (&mut self.ended).await {
@@ -54,16 +54,16 @@ impl Plane {
         }
     }
 
-    /// Asks it to stop and waits until it has.
+    /// Stops it and waits for its end.
     ///
     /// # Errors
-    /// Where it did not end well.
+    /// If it ended with an error.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         let name = self.name;
-        // It may have ended by itself; the report says so.
+        // It may have ended by itself, which the report shows.
         let _ = self.stop.send(());
         let outcome = self.ended.await;
-        // The thread has nothing left to do but to drop its runtime.
+        // The thread only has to drop its runtime.
         let joined = tokio::task::spawn_blocking(move || self.thread.join()).await;
         match (outcome, joined) {
             (Ok(outcome), Ok(Ok(()))) => outcome.with_context(|| format!("the {name} failed")),
@@ -72,7 +72,7 @@ impl Plane {
     }
 }
 
-/// Ready when a plane is to stop.
+/// Resolves when a plane should stop.
 pub(super) type Stop = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! The addresses of `firth up`: tried before anything starts, so that what is in use is said with the flag's name.
+//! The addresses of `firth up`: tried before anything starts, so that an address in use is reported with the flag's
+//! name.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,7 +8,7 @@ use tokio::net::TcpSocket;
 
 use crate::args::UpArgs;
 
-/// Addresses that nobody had, with real ports where 0 was asked for.
+/// Free addresses, with actual ports in place of 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ports {
     pub(super) http: SocketAddr,
@@ -15,16 +16,17 @@ pub(super) struct Ports {
     pub(super) listen: SocketAddr,
 }
 
-/// Keeps the ports from everybody who asks the kernel for any port, until the planes have bound them and after.
+/// Reserves the ports until the planes have bound them, and after that.
 ///
-/// Its sockets are bound and never listen: with `SO_REUSEADDR` on both sides Linux lets another socket bind and listen
-/// beside such a one, and gives the port to nobody who asks for port 0 or connects (`inet_csk_find_open_port`).
+/// Its sockets are bound and never listen: with `SO_REUSEADDR` on both sides, Linux lets another socket bind and listen
+/// at the same address, but does not assign the port to sockets that bind port 0 or connect
+/// (`inet_csk_find_open_port`).
 #[derive(Debug)]
 pub(super) struct Held {
     _sockets: [TcpSocket; 3],
 }
 
-/// Why an address cannot be had.
+/// Why an address cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PortError {
     #[error("{flag} {addr}: the address is in use; stop what has it, or choose another: {flag} {other}")]
@@ -38,7 +40,7 @@ pub(super) enum PortError {
 }
 
 impl Ports {
-    /// Tries the addresses and holds them.
+    /// Tries the addresses and reserves them.
     pub(super) fn claim(args: &UpArgs) -> Result<(Self, Held), PortError> {
         if !args.listen.ip().is_loopback() {
             return Err(PortError::Exposed { addr: args.listen });
@@ -61,10 +63,10 @@ fn claim(flag: &'static str, addr: SocketAddr) -> Result<(TcpSocket, SocketAddr)
     })
 }
 
-/// A socket that has the address and does not listen on it.
+/// A socket that is bound to the address and does not listen.
 ///
 /// # Errors
-/// The kernel's: somebody listens there, or it is no address of this machine.
+/// The kernel's: the address is in use, or not one of this machine.
 pub(super) fn hold(addr: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
     let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
@@ -73,7 +75,7 @@ pub(super) fn hold(addr: SocketAddr) -> io::Result<(TcpSocket, SocketAddr)> {
     Ok((socket, addr))
 }
 
-/// Where a client on this machine reaches an address: the wildcard is no destination.
+/// The address at which a local client reaches a listener: a wildcard is no destination.
 pub(super) fn reachable(addr: SocketAddr) -> SocketAddr {
     let ip = match addr.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -117,7 +119,7 @@ mod tests {
         assert!(error.starts_with(&format!("--https {addr}: the address is in use")), "{error}");
     }
 
-    /// A `firth up` of a test came to a port that another one had been given meanwhile.
+    /// In a test, another `firth up` was given the same port in the meantime.
     #[test]
     fn what_is_held_goes_to_who_names_it_and_to_nobody_else() {
         let args = args("firth up . --http 127.0.0.1:0 --https 127.0.0.1:0 --listen 127.0.0.1:0");

@@ -1,4 +1,4 @@
-//! What `firth up` says when it is ready: hosts, paths and backends, and `curl` lines to try.
+//! The summary that `firth up` prints when it is ready: hosts, paths and backends, and `curl` commands to try.
 
 mod canary;
 mod curl;
@@ -23,18 +23,18 @@ use crate::lists;
 use crate::output::printable;
 use crate::value::{self, field, strings};
 
-/// More routes than people read.
+/// Limit of the routes that are shown.
 const SHOWN: usize = 20;
-/// More slices than are worth counting at a start.
+/// Limit of the slices that are counted at the start.
 const COUNTED: usize = 500;
 
-/// What is served, as far as it is shown.
+/// The summary.
 #[derive(Debug, Default)]
 pub(super) struct Served {
     version: String,
     proxies: usize,
     rows: Vec<Row>,
-    /// Routes that are not shown.
+    /// Number of routes that are not shown.
     hidden: usize,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Served {
 #[derive(Debug)]
 struct Row {
     host: String,
-    /// Whether the host has certificates of its own, and so redirects to https.
+    /// Whether the host has certificates, and so redirects to https.
     tls: bool,
     path: String,
     exact: bool,
@@ -50,19 +50,19 @@ struct Row {
     backend: String,
     endpoints: Option<usize>,
     canary: Option<Canary>,
-    /// The name whose addresses are the endpoints.
+    /// The external name whose addresses are the endpoints.
     external: Option<String>,
-    /// Where its requests are sent, if anywhere.
+    /// The redirect target of its requests, if there is one.
     redirect: Option<String>,
-    /// Why it answers 503, where it does.
+    /// Why it answers 503, if it does.
     failure: Option<String>,
 }
 
 impl Served {
-    /// Asks a control plane.
+    /// Queries a control plane.
     ///
     /// # Errors
-    /// Where it does not answer.
+    /// If it does not respond.
     pub(super) async fn ask(inspect: &mut Inspect) -> Result<Self, Status> {
         let mut source = Source::new(inspect).await?;
         let proxies = lists::proxies(source.inspect).await?.proxies;
@@ -78,7 +78,7 @@ impl Served {
         Ok(served)
     }
 
-    /// The text for the terminal. `program` is what this one was called by.
+    /// The text for the terminal. `program` is the name that this program was run as.
     pub(super) fn render(&self, dir: &Path, ports: &Ports, program: &str, identity: &Kept) -> String {
         let mut text = String::new();
         let dir = printable(&dir.display().to_string());
@@ -157,7 +157,7 @@ impl Row {
     }
 }
 
-/// The Service and how many endpoints it has, where they were counted.
+/// The Service with its number of endpoints, if they were counted.
 fn with_endpoints(service: String, endpoints: Option<usize>) -> String {
     match endpoints {
         Some(0) => format!("{service}, no endpoints"),
@@ -175,7 +175,8 @@ fn dotted(key: &str) -> String {
     }
 }
 
-/// `Ingress default/web` and its host, of the key `ingress/default/web/a.test`: none of the four contains a slash.
+/// `Ingress default/web` and its host, from the key `ingress/default/web/a.test`: none of the four parts contains a
+/// slash.
 fn object_and_host(key: &str) -> Option<(String, &str)> {
     let (object, host) = key.rsplit_once('/')?;
     let (_kind, name) = object.split_once('/')?;
@@ -186,11 +187,11 @@ fn is_exact(kind: &Value) -> bool {
     kind.as_str().is_some_and(|it| it.ends_with("EXACT")) || kind.as_i64() == Some(1)
 }
 
-/// A control plane, and what was asked of it already.
+/// A control plane, with cached responses.
 struct Source<'a> {
     inspect: &'a mut Inspect,
     version: String,
-    /// Endpoints by `namespace/name` of the Service; `None` where there are too many slices to count.
+    /// Endpoints by `namespace/name` of the Service; `None` if there are too many slices to count.
     endpoints: Option<BTreeMap<String, usize>>,
 }
 
@@ -216,7 +217,7 @@ impl<'a> Source<'a> {
         Ok(resources.into_iter().map(|it| it.key).collect())
     }
 
-    /// A body; `None` for what is gone since it was listed.
+    /// The body of a resource; `None` if it was removed since it was listed.
     async fn get(&mut self, kind: &str, key: &str) -> Result<Option<Value>, Status> {
         let request = inspect::GetResourceRequest {
             kind: kind.to_owned(),
@@ -281,7 +282,7 @@ impl<'a> Source<'a> {
     }
 
     async fn canary(&mut self, backend: &Value) -> Result<Option<Canary>, Status> {
-        // The first one acts.
+        // The first one takes effect.
         let Some(alternative) = strings(field(backend, "alternatives")).next().map(str::to_owned) else {
             return Ok(None);
         };
@@ -292,11 +293,11 @@ impl<'a> Source<'a> {
     }
 }
 
-/// How many addresses a slice has: columns of numbers, or strings where they are shown readable.
+/// Number of addresses of a slice: columns of numbers, or readable strings.
 fn addresses(slice: &Value) -> usize {
     let count = |name| match field(slice, name) {
         Value::Array(list) => list.len(),
-        // Bytes in base64, 16 an address.
+        // Base64 of 16 bytes per address.
         Value::String(packed) => packed.trim_end_matches('=').len() * 3 / 4 / 16,
         _ => 0,
     };

@@ -1,4 +1,4 @@
-//! A canary in words.
+//! Describes a canary in words.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::value::{field, integer};
 pub(super) struct Canary {
     /// Key of its Backend.
     pub(super) backend: String,
-    /// How many endpoints it has, where they were counted.
+    /// Its number of endpoints, if they were counted.
     pub(super) endpoints: Option<usize>,
     pub(super) header: String,
     pub(super) header_value: String,
@@ -20,7 +20,7 @@ pub(super) struct Canary {
 }
 
 impl Canary {
-    /// From the body of a Backend's `canary`.
+    /// From the field `canary` of a Backend's body.
     pub(super) fn of(backend: String, policy: &Value) -> Self {
         let text = |name| field(policy, name).as_str().unwrap_or_default().to_owned();
         Self {
@@ -35,7 +35,7 @@ impl Canary {
         }
     }
 
-    /// Value of its header that reaches it, where one is known.
+    /// A value of its header that selects it, if one is known.
     pub(super) fn header_to_reach(&self) -> Option<&str> {
         match (self.header.as_str(), self.header_value.as_str()) {
             ("", _) => None,

@@ -1,13 +1,13 @@
-//! `curl` lines that show what is served, ready to be pasted into a shell.
+//! `curl` commands that show what is served, ready to be pasted into a shell.
 
 use std::net::{IpAddr, SocketAddr};
 
 use super::Row;
 
-/// So many hosts are shown.
+/// Limit of the hosts that are shown.
 const HOSTS: usize = 3;
 
-/// The lines: plain, with the canary's header, and https, for the first hosts.
+/// The commands: plain, with the canary's header, and https, for the first hosts.
 pub(super) fn lines(rows: &[Row], http: SocketAddr, https: SocketAddr) -> Vec<String> {
     let mut lines = Vec::new();
     let mut shown: Vec<&str> = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn lines(rows: &[Row], http: SocketAddr, https: SocketAddr) -> Vec<St
         let to_host = host
             .as_deref()
             .map_or_else(String::new, |host| format!(" -H {}", quote(&format!("Host: {host}"))));
-        // A host with TLS answers plain http with a redirect, of which only the head is worth seeing.
+        // A host with TLS answers plain http with a redirect, of which only the head is interesting.
         let head = if row.tls { " -i" } else { "" };
         lines.push(format!("curl{head}{to_host} {url}"));
         let canary = row.canary.as_ref();
@@ -42,7 +42,7 @@ pub(super) fn lines(rows: &[Row], http: SocketAddr, https: SocketAddr) -> Vec<St
     lines
 }
 
-/// A host name to ask for: one that a wildcard covers, none for the catch-all.
+/// An example host name: one that a wildcard covers, none for the catch-all.
 fn example(host: &str) -> Option<String> {
     match host.strip_prefix('*') {
         _ if host == "_" => None,
@@ -51,7 +51,7 @@ fn example(host: &str) -> Option<String> {
     }
 }
 
-/// As one word of a shell. Hosts and paths are written by tenants, and these lines are made to be pasted.
+/// Quotes a word for a shell. Hosts and paths are written by tenants, and these commands are meant to be pasted.
 fn quote(word: &str) -> String {
     let plain = |it: char| it.is_ascii_alphanumeric() || "-_./:=,@%+".contains(it);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Why a path answers 503, as far as the control plane knows. Pure.
+//! Determines why a path answers 503, as far as the control plane knows. Pure.
 
 use serde_json::Value;
 use shared::proto::inspect::Problem;
@@ -6,23 +6,23 @@ use shared::proto::inspect::Problem;
 use super::dotted;
 use crate::value::field;
 
-/// One path, and the resources that it is made of.
+/// A path, and its resources.
 pub(super) struct Served<'a> {
-    /// The object that it is of: `Ingress default/web`.
+    /// The object that it belongs to: `Ingress default/web`.
     pub(super) object: &'a str,
     pub(super) route: &'a Value,
     pub(super) host: &'a Value,
     /// Key of its Backend; empty for the default backend.
     pub(super) key: &'a str,
     pub(super) backend: &'a Value,
-    /// Endpoints, where they were counted.
+    /// Its endpoints, if they were counted.
     pub(super) endpoints: Option<usize>,
-    /// Those of the Service that answers in place of one without.
+    /// The endpoints of the Service that answers in place of one without endpoints.
     pub(super) substitutes: Option<usize>,
 }
 
 impl Served<'_> {
-    /// Why no request gets an answer of its backend; `None`: nothing is in the way.
+    /// Why no request reaches its backend; `None`: there is no reason.
     pub(super) fn failure(&self, problems: &[Problem]) -> Option<String> {
         let denied = [self.route, self.host].into_iter().map(|body| field(body, "denied"));
         if let Some(denial) = denied.into_iter().find(|denial| !denial.is_null()) {
@@ -45,7 +45,7 @@ impl Served<'_> {
         (self.endpoints == Some(0) && is_alone).then(|| format!("{} has no endpoints", dotted(self.key)))
     }
 
-    /// What its object was told of its Service.
+    /// The problem of its object with its Service.
     fn problem(&self, problems: &[Problem]) -> String {
         let service = self.key.rsplit_once('/').map_or(self.key, |(service, _)| service);
         let about = format!("Service {service} ");
@@ -55,7 +55,7 @@ impl Served<'_> {
     }
 }
 
-/// Where all requests for the paths of a Route are sent, if anywhere: no backend is asked then.
+/// The redirect target of all requests for a Route's paths, if there is one: then no backend is used.
 pub(super) fn redirect(route: &Value) -> Option<String> {
     let policy = field(route, "policy");
     let of_kind = |(name, code): (&str, u64)| {
