@@ -1,5 +1,5 @@
-//! `firth.inspect.v1`: what people and tools ask. Reads the newest head, the registry and the problems; changes nothing but
-//! what operators decide (`decide`).
+//! The inspection service `firth.inspect.v1`: queries of people and tools. It reads the newest head, the registry and
+//! the problems; it changes nothing but operators' decisions (`decide`).
 //!
 //! **Invariant:** no private key leaves this module, in whatever form.
 
@@ -42,19 +42,19 @@ use page::Page;
 use status::Watcher;
 use terms::Terms;
 
-/// Generated service of `firth.inspect.v1`.
+/// Generated code of `firth.inspect.v1`.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/firth.inspect.v1.rs"));
 }
 use generated::inspect_server::{Inspect as Service, InspectServer};
 
-/// A watcher gets the list of proxies at most this often.
+/// Minimum interval between two lists of proxies to a watcher.
 const GAP: Duration = Duration::from_millis(50);
-/// Somebody who watches asks the other replicas this often: they say nothing unasked.
+/// How often a watcher's list asks the other replicas: they do not push.
 const OTHERS: Duration = Duration::from_millis(500);
 
-/// Answers questions. A clone is the same service.
+/// The inspection service. Clones share state.
 #[derive(Clone, Debug)]
 pub struct Inspect {
     published: Published,
@@ -62,22 +62,22 @@ pub struct Inspect {
     problems: watch::Receiver<Problems>,
     places: watch::Receiver<Places>,
     leaving: watch::Receiver<bool>,
-    /// Whether proxies go elsewhere.
+    /// Whether this replica is handing its proxies over.
     ending: watch::Receiver<bool>,
-    /// Objects have versions that somebody counts; not in a folder.
+    /// Whether an API server gives objects a resource version; false in a folder.
     is_counted: bool,
     decider: Decider,
     peers: Peers,
     bodies: Arc<Bodies>,
-    /// Made when somebody first asks what differs.
+    /// Built at the first diff.
     terms: Arc<OnceLock<Terms>>,
 }
 
 impl Inspect {
-    /// A service over what is offered, who is connected, and what is wrong. Its streams end once `leaving` is true.
+    /// A service over the store, the connected proxies, and the problems. Its streams end once `leaving` is true.
     ///
     /// # Errors
-    /// Where the descriptors of this build are broken.
+    /// If the descriptors of this build are broken.
     pub fn new(
         published: Published,
         registry: Arc<Registry>,
@@ -106,19 +106,19 @@ impl Inspect {
         })
     }
 
-    /// The same, that speaks for other replicas too.
+    /// Includes other replicas in the answers.
     #[must_use]
     pub fn beside(self, peers: Peers) -> Self {
         Self { peers, ..self }
     }
 
-    /// Says to other replicas that this one takes no proxies, once that is told there.
+    /// Tells other replicas that this one takes no proxies, once `ending` is true.
     #[must_use]
     pub fn ending(self, ending: watch::Receiver<bool>) -> Self {
         Self { ending, ..self }
     }
 
-    /// Over objects of which an API server counts the versions, or of a folder, where nobody does.
+    /// Sets whether objects have the resource versions of an API server; those of a folder do not.
     #[must_use]
     pub fn counted(self, is_counted: bool) -> Self {
         Self { is_counted, ..self }

@@ -1,12 +1,12 @@
-//! The source that watches a cluster. The only module tree that knows kube.
+//! The source that watches a cluster; the only module tree that uses the kube crates.
 //!
-//! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its edge, `collection`
-//! what is asked, `wire` what is answered, `sink` what the index hears; `ask` is for all other requests. Secrets and ConfigMaps are read where
-//! somebody refers to them (`demand`); `decisions` and `pins` are ConfigMaps and Secrets of our own, `events` what owners of
-//! objects are told, `status` where Ingresses say that they are to be reached. `rounds`: for the freshness barrier all of them list
-//! anew.
+//! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its async edge,
+//! `collection` builds its requests, `wire` decodes the responses, `sink` sends events to the index; `ask` is for all
+//! other requests. Secrets and ConfigMaps are read if something refers to them (`demand`); `decisions` and `pins` are
+//! ConfigMaps and Secrets of our own, `events` writes Events for the owners of objects, `status` writes the addresses
+//! of Ingresses. `rounds` makes all of them list again for the freshness barrier.
 //!
-//! **Invariant:** the API server's word is repeated, never judged: what an object means is the index' business.
+//! **Invariant:** what the API server says is passed on, never judged: what an object means is the index' business.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -62,17 +62,17 @@ mod uid;
 mod watch;
 mod wire;
 
-/// The name of this pod, where this is one, as the chart hands it on.
+/// The name of this pod, if the process runs in one; set by the chart.
 pub fn pod() -> Option<String> {
     std::env::var("POD_NAME").ok().filter(|name| !name.is_empty())
 }
 
-/// The clock that sleeping goes by.
+/// The clock that timers use.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Which cluster, and what of it.
+/// The cluster to watch, and what to watch in it.
 #[derive(Clone, Debug)]
 pub struct KubeOptions {
     /// A kubeconfig file; `None`: what the environment says, else the service account of this pod.
@@ -83,11 +83,11 @@ pub struct KubeOptions {
     pub ignores_classes: bool,
     /// Whether somebody goes by the labels of namespaces.
     pub watches_namespaces: bool,
-    /// ConfigMaps that are read, by name.
+    /// ConfigMaps that are read by name.
     pub configmaps: Vec<ObjectName>,
-    /// Where decisions are on record.
+    /// The namespace in which decisions are stored.
     pub decisions_namespace: String,
-    /// Where to note what Ingresses have for a status, where somebody writes it.
+    /// Where to record the current status of Ingresses, if this process writes statuses.
     pub statuses: Option<Statuses>,
 }
 
@@ -103,21 +103,21 @@ pub enum KubeError {
         /// Why.
         source: Box<KubeconfigError>,
     },
-    /// No kubeconfig was given, and there is nothing else to go by.
+    /// No kubeconfig was given, and the process does not run in a pod.
     #[error("no cluster is configured: give a kubeconfig, or run in a pod: {0}")]
     Unconfigured(Box<InferConfigError>),
-    /// The configuration is not one that a client can be made of.
+    /// No client can be built from the configuration.
     #[error("no client can be made for the cluster: {0}")]
     Client(Box<::kube::Error>),
     /// A task ended; the message says which.
     #[error("{0}")]
     Task(String),
-    /// The reader of events is gone: the process is ending.
+    /// The receiver of events was dropped: the process is ending.
     #[error("nobody reads the events of the cluster any more")]
     Closed,
 }
 
-/// Watches a cluster, and tells of what changes in it.
+/// Watches a cluster, and sends its changes as events.
 pub struct KubeSource {
     client: Client,
     options: KubeOptions,
@@ -131,11 +131,11 @@ impl std::fmt::Debug for KubeSource {
     }
 }
 
-/// Kinds that are watched whole, and whether an empty first list is read again.
+/// Kinds that are watched completely, and whether an empty first list is read again.
 ///
-/// An API server over a store that was just restored or lost answers quickly and with nothing, and proxies may have
-/// more. Each of these three is doubted by itself, for a server makes some Services and slices of its own. A cluster that
-/// really has none starts 5 s later, or with the first object of the kind.
+/// An API server whose store was just restored or lost answers quickly with empty lists, while proxies may still have
+/// objects. Each of these three kinds is checked by itself, because a server creates some Services and slices of its
+/// own. A cluster that really has none starts 5 s later, or with the first object of the kind.
 const WHOLE: [(ObjectKind, bool); 4] = [
     (ObjectKind::Ingress, true),
     (ObjectKind::IngressClass, false),
@@ -143,20 +143,20 @@ const WHOLE: [(ObjectKind, bool); 4] = [
     (ObjectKind::EndpointSlice, true),
 ];
 
-/// Secrets of this type are Helm's own records: many, of up to a megabyte, and of no use here.
+/// Excludes Helm's release records: many Secrets, of up to a megabyte, that are of no use here.
 const NOT_HELM: &str = "type!=helm.sh/release.v1";
 
 impl KubeSource {
-    /// Prepares a client. Nothing is asked of the cluster yet: one that is not there is waited for.
+    /// Prepares a client. Nothing is requested yet: a cluster that is not reachable is waited for.
     ///
     /// # Errors
-    /// Where the configuration is missing or cannot be used.
+    /// If the configuration is missing or cannot be used.
     pub async fn connect(options: KubeOptions) -> Result<Self, KubeError> {
         let client = client(options.kubeconfig.as_deref()).await?;
         Ok(Self { client, options, freshness: Freshness::default(), barrier: Barrier::default() })
     }
 
-    /// Lists everything anew for each round of it.
+    /// Lists everything again for each round of the freshness barrier.
     #[must_use]
     pub fn refreshed_by(self, barrier: Barrier) -> Self {
         Self { barrier, ..self }
@@ -167,7 +167,7 @@ impl KubeSource {
         self.freshness.clone()
     }
 
-    /// Finds out which cluster it is, and then has nothing to do.
+    /// Finds out which cluster it is, then ends.
     pub fn identify(
         &self,
         told: channel::Sender<Option<Source>>,
@@ -175,7 +175,7 @@ impl KubeSource {
         uid::tell(self.client.clone(), self.options.decisions_namespace.clone(), told)
     }
 
-    /// Tells owners of objects what it is given, by Events.
+    /// Writes announcements to the owners of objects, as Events.
     pub fn announce(
         &self,
         announcements: mpsc::Receiver<Announcement>,
@@ -183,14 +183,14 @@ impl KubeSource {
         events::run(self.client.clone(), pod().unwrap_or_else(|| "control-plane".to_owned()), announcements)
     }
 
-    /// Stands for election as the one that writes the status of Ingresses; who hears of the end gives that up.
+    /// Takes part in the election of the replica that writes the status of Ingresses; gives the lease up at the end.
     pub fn elect(
         &self,
         options: &StatusOptions,
         hold: channel::Sender<Option<Instant>>,
         leaving: oneshot::Receiver<oneshot::Sender<()>>,
     ) -> impl Future<Output = Result<(), std::convert::Infallible>> + use<> {
-        // Outside a cluster several may run on one host.
+        // Outside a cluster several processes may run on one host.
         let identity = pod().unwrap_or_else(|| Lineage::random().to_string());
         let election = Election::new(identity, options.ttl);
         status::elect(self.client.clone(), options.lease.clone(), election, hold, leaving)
@@ -205,17 +205,17 @@ impl KubeSource {
         status::run(self.client.clone(), options, seen)
     }
 
-    /// What of the cluster the authority between the planes needs; `name` is that of its Secret.
+    /// Access to what the authority of the planes stores in the cluster; `name` is that of its Secret.
     pub fn trust(&self, name: ObjectName) -> Trust {
         Trust::new(self.client.clone(), name)
     }
 
-    /// Whom API servers believe that ask the webhook of this configuration.
+    /// Keeps the caBundle of this webhook configuration up to date.
     pub fn bundle(&self, configuration: String) -> Bundle {
         Bundle::new(self.client.clone(), configuration)
     }
 
-    /// A text in a Secret of its own.
+    /// A text that is stored in a Secret of its own.
     pub fn record(&self, name: ObjectName, key: &'static str) -> Record {
         Record::new(self.client.clone(), name, key)
     }
@@ -223,7 +223,7 @@ impl KubeSource {
     /// Watches as long as the process lives.
     ///
     /// # Errors
-    /// Where a task ends, which none does while somebody reads the events.
+    /// If a task ends, which none does while the events are received.
     pub async fn run(
         self,
         inputs: Inputs,
@@ -270,11 +270,11 @@ impl KubeSource {
                 let all = Collection::all(ObjectKind::Namespace, None);
                 follower.follow("namespace", all, Whole(ObjectKind::Namespace), sink, false);
             }
-            // Nobody needs to be allowed to read them.
+            // Without a selector, namespaces need not be readable.
             false => sender.synced(ObjectKind::Namespace).await?,
         }
 
-        // Decisions are in ConfigMaps and in Secrets; both are part of what is complete with the ConfigMaps.
+        // Decisions are in ConfigMaps and in Secrets; both belong to the completeness of ConfigMaps.
         let configmaps = Objects::new(sender.clone(), ObjectKind::ConfigMap, options.configmaps.len() + 3);
         for name in &options.configmaps {
             let collection = Collection::all(ObjectKind::ConfigMap, Some(&name.namespace))
@@ -317,7 +317,8 @@ impl KubeSource {
     }
 }
 
-/// A client for the cluster that a kubeconfig names; `None`: what the environment says, else the account of this pod.
+/// A client for the cluster that a kubeconfig names; `None`: what the environment says, else the service account of
+/// this pod.
 async fn client(kubeconfig: Option<&Path>) -> Result<Client, KubeError> {
     let mut config = match kubeconfig {
         Some(path) => {
@@ -327,7 +328,7 @@ async fn client(kubeconfig: Option<&Path>) -> Result<Client, KubeError> {
         }
         None => Config::infer().await.map_err(|error| KubeError::Unconfigured(Box::new(error)))?,
     };
-    // Tries again are the watches' own business: they know what is urgent.
+    // The watches retry by themselves: they know what is urgent.
     config.default_retry = false;
     config.connect_timeout = Some(Duration::from_secs(5));
     Client::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))

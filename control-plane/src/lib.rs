@@ -1,4 +1,5 @@
-//! Firth's control plane: from objects and decisions to versioned resources, streamed to proxies that acknowledge them.
+//! Firth's control plane: turns objects and decisions into versioned resources and streams them to proxies, which
+//! acknowledge them.
 //!
 //! Data flows one way:
 //!

@@ -1,4 +1,4 @@
-//! The control plane as a program: allocator, arguments, logs, runtime.
+//! The control plane's program: sets up allocator, arguments, logs and runtime.
 
 use std::process::ExitCode;
 
@@ -28,12 +28,12 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
-    // Private keys are in memory: none of it goes into a core file, or to another process of the same user.
+    // Private keys are in memory: keep them out of core files and from other processes of the same user.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    // Two workers: a long compile holds one of them, streams and watches go on with the other.
+    // Two workers: while a long compile occupies one, streams and watches continue on the other.
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(async {
         let mut signals = Signals::new()?;
-        // Told to all processes of a host, perhaps; there is no log file here.
+        // The signal may be sent to all processes of a host; here it is ignored, as there is no log file.
         let _rotations = Rotations::new()?;
         app::run(args, async move { signals.next().await }).await
     })

@@ -1,10 +1,11 @@
-//! The source that reads a folder of manifests, for who has no cluster.
+//! The source that reads a folder of manifests, for use without a cluster.
 //!
-//! Owns the folder: what is in it (`folder`), how its files are read (`document`, `legacy`, `defaults`), when (`notice`,
-//! `watches`, `tree`, `disk`, `backlog`, `reader`), and the decisions on record beside it (`record`, `pins`). Every `*.yaml`, `*.yml`
-//! and `*.json` below the folder counts, sub-folders and what links lead to included, dot-files not. A file that parses replaces its objects whole; an empty one has none; what a bad one had
-//! stays, as broken. Files deleted or rewritten are announcements; files that are merely absent when the whole folder is
-//! read again are not, and obey [`crate::removal`].
+//! Owns the folder: what is in it (`folder`), how its files are parsed (`document`, `legacy`, `defaults`), when they
+//! are read (`notice`, `watches`, `tree`, `disk`, `backlog`, `reader`), and the decisions stored beside it (`record`,
+//! `pins`). It reads every `*.yaml`, `*.yml` and `*.json` below the folder, including sub-folders and the targets of
+//! links, except dot-files. A file that parses replaces all its objects; an empty one has none; the objects of a file
+//! that does not parse stay, as broken. Files that are seen to be deleted or rewritten take effect at once; files that
+//! are merely absent when the whole folder is read again obey [`crate::removal`].
 //!
 //! **Invariant:** what the events say is a function of the files, whatever order they changed in.
 
@@ -43,19 +44,19 @@ mod record;
 mod tree;
 mod watches;
 
-/// Kinds of which a folder has an object, or it counts as not there yet and is read again before it is believed.
+/// A folder without objects of one of these kinds may not be mounted yet, so it is read again before it is trusted.
 pub const ESSENTIAL: [ObjectKind; 3] = [ObjectKind::Ingress, ObjectKind::Service, ObjectKind::EndpointSlice];
 
 /// Why a folder cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderError {
-    /// It is not there, or it is no folder, or may not be read.
+    /// It does not exist, is no folder, or may not be read.
     #[error("expected a folder of manifests at {}: {reason}", path.display())]
     Unreadable {
         /// The folder.
         path: PathBuf,
-        /// Why: part of what is said, and so no source, which is said behind it.
+        /// The reason. It is part of the message, so it is not a `source`, which would be printed again.
         reason: io::Error,
     },
     /// The records of decisions cannot be listed.
@@ -63,27 +64,27 @@ pub enum FolderError {
     Decisions {
         /// The state folder.
         path: PathBuf,
-        /// Why: part of what is said, and so no source, which is said behind it.
+        /// The reason. It is part of the message, so it is not a `source`, which would be printed again.
         reason: io::Error,
     },
-    /// The reader of events is gone: the process is ending.
+    /// The receiver of events was dropped: the process is ending.
     #[error("nobody reads the events of the folder any more")]
     Closed,
 }
 
-/// Who runs beside a folder, hears what is in it, and adds what nobody wrote down: `firth up` plays Services.
+/// A task that runs beside a folder, receives its events, and adds objects: `firth up` uses it to run Services.
 ///
-/// Each time something is heard is answered once, with nothing where nothing is added. The first answer belongs to the
-/// first reading of the folder: before it no list is complete.
+/// Each message is answered once, with an empty list if there is nothing to add. The first answer belongs to the first
+/// reading of the folder: no list is complete before it.
 #[derive(Debug)]
 pub struct Companion {
-    /// What the folder says. The first time all of it, even where that is nothing.
+    /// Events of the folder. The first message has all of them, even if there are none.
     pub heard: mpsc::Sender<Vec<Event>>,
-    /// What is added. Nobody else may have objects of these names.
+    /// Events that the companion adds. Only the companion may have objects of these names.
     pub added: mpsc::Receiver<Vec<Event>>,
 }
 
-/// Reads a folder, and tells of what changes in it.
+/// Reads a folder, and sends its changes as events.
 #[derive(Debug)]
 pub struct FolderSource {
     dir: PathBuf,
@@ -94,21 +95,21 @@ pub struct FolderSource {
     folder: Folder,
     on_record: Vec<Event>,
     companion: Option<Companion>,
-    /// How often stamps are compared.
+    /// Interval at which timestamps of files are compared.
     pace: Option<Duration>,
     freshness: Freshness,
     barrier: Barrier,
 }
 
 impl FolderSource {
-    /// Opens a folder. Holds are on record below `state_dir`; without one they end with the process.
+    /// Opens a folder. Holds are stored below `state_dir`; without one they end with the process.
     ///
     /// # Errors
-    /// Where `dir` is no folder, or the kernel does not tell of its changes, or what is on record cannot be listed.
+    /// If `dir` is no folder, the kernel cannot report its changes, or the stored decisions cannot be listed.
     pub fn open(dir: PathBuf, state_dir: Option<PathBuf>) -> Result<Self, FolderError> {
         let unreadable = |reason| FolderError::Unreadable { path: dir.clone(), reason };
         std::fs::read_dir(&dir).map_err(unreadable)?;
-        // Absolute, for the events' paths are compared with it and the working folder may change.
+        // Absolute: events' paths are compared with it, and the working folder may change.
         let dir = std::path::absolute(&dir).map_err(unreadable)?;
         let notice = Notice::new(dir.clone());
         let watches = Watches::telling(&notice).unwrap_or_else(|error| {
@@ -138,12 +139,12 @@ impl FolderSource {
         })
     }
 
-    /// With somebody beside it.
+    /// Adds a companion.
     pub fn beside(self, companion: Option<Companion>) -> Self {
         Self { companion, ..self }
     }
 
-    /// Reads the folder anew for each round of it.
+    /// Reads the folder again for each round of the freshness barrier.
     #[must_use]
     pub fn refreshed_by(self, barrier: Barrier) -> Self {
         Self { barrier, ..self }
@@ -156,10 +157,10 @@ impl FolderSource {
 
     /// Reads the folder and follows it as long as the process lives.
     ///
-    /// Secrets are sent whether wanted or not: they are in the folder's files, and who reads those has them.
+    /// Secrets are sent whether wanted or not: whoever can read the folder's files has them anyway.
     ///
     /// # Errors
-    /// Where the folder cannot be read at the start, or nobody reads the events any more.
+    /// If the folder cannot be read at the start, or the receiver of events was dropped.
     pub async fn run(
         self,
         inputs: Inputs,

@@ -1,6 +1,6 @@
-//! What the control plane counts. Families are registered here, once; others get handles.
+//! The control plane's metrics. All families are registered here, once; others get handles.
 //!
-//! Figures that are states rather than events (resources, proxies, problems) are read when somebody asks.
+//! Gauges of state (resources, proxies, problems) are read at each scrape.
 
 mod checks;
 mod fleet;
@@ -108,7 +108,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All families, at zero.
+    /// Registers all families, at zero.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("firth_control");
         registry.register("build", "This build", Info::new(vec![("version", VERSION)]));
@@ -240,12 +240,12 @@ impl Metrics {
         );
     }
 
-    /// What one commit of the pipeline looked at.
+    /// Counts the work of one commit of the pipeline.
     pub(crate) fn looked_at(&self, count: usize) {
         self.looked_at.inc_by(count as u64);
     }
 
-    /// The webhook has answered.
+    /// Counts an answer of the webhook.
     pub(crate) fn reviewed(&self, of: Option<&ObjectName>, allowed: bool) {
         let verdict = if allowed { "allowed" } else { "refused" };
         self.reviews.get_or_create(&VerdictLabel { verdict }).inc();
@@ -254,7 +254,7 @@ impl Metrics {
         }
     }
 
-    /// One commit of the pipeline: what it compiled, what of each lane changed, how long it took.
+    /// Records a commit of the pipeline: what it compiled, what of each lane changed, how long it took.
     pub(crate) fn committed(&self, compiled: usize, config: usize, live: usize, took: Duration) {
         self.commits.inc();
         self.compiled.inc_by(compiled as u64);
@@ -277,12 +277,12 @@ impl Metrics {
         }
     }
 
-    /// Commits that got everywhere after so long, and a number of those that did not.
+    /// Records the time that each commit took to reach all proxies, and the number of commits that were given up.
     pub(crate) fn converged(&self, reached: &[Duration], given_up: u64) {
         self.fleet.converged(reached, given_up);
     }
 
-    /// So many other replicas answered this one, and so many did not.
+    /// Counts other replicas that answered this one, and those that did not.
     pub(crate) fn asked_replicas(&self, heard: usize, unreachable: usize) {
         self.fleet.asked(heard, unreachable);
     }
@@ -296,14 +296,14 @@ impl Metrics {
         self.bytes_sent.get_or_create(&labels).inc_by(bytes as u64);
     }
 
-    /// When the certificate that is shown ends, and the root that signs.
+    /// Sets when the own certificate and the signing root expire.
     pub fn note_ends(&self, certificate: Option<SystemTime>, authority: Option<SystemTime>) {
         let seconds = |end: Option<SystemTime>| end.map_or(0.0, |end| clock::unix(end) as f64);
         self.certificate_until.set(seconds(certificate));
         self.authority_until.set(seconds(authority));
     }
 
-    /// All of it as OpenMetrics text.
+    /// Renders all families as OpenMetrics text.
     pub fn render(
         &self,
         head: &Head,
@@ -378,7 +378,7 @@ fn label(lane: Lane) -> LaneLabel {
     LaneLabel { lane: lane.as_str() }
 }
 
-/// From 100 us to about 26 s.
+/// Buckets from 100 us to about 26 s.
 fn histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.000_1, 2.0, 19))
 }

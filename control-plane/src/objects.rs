@@ -1,10 +1,11 @@
-//! The parts of Kubernetes objects that Firth reads: slim types, filled from the API server's JSON or from manifests.
+//! The parts of Kubernetes objects that Firth reads: slim types, deserialised from the API server's JSON or from
+//! manifests.
 //!
-//! Both sources make these and nothing behind them knows which one it was. They serialise back to the same fields, so
+//! Both sources produce these, and no later step knows which one it was. They serialise back to the same fields, so
 //! that a hold can keep an object's source for a later build.
 //!
-//! **Invariant:** every field that may be absent has a default: one odd object never fails to parse for a field that
-//! nobody reads.
+//! **Invariant:** every field that may be absent has a default: an unusual object never fails to parse because of a
+//! field that is not used.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,7 +49,7 @@ pub struct Metadata {
     /// Unique for ever. Empty in a folder.
     #[serde(skip_serializing_if = "str::is_empty", deserialize_with = "null_is_empty")]
     pub uid: Arc<str>,
-    /// RFC 3339; empty counts as the oldest.
+    /// RFC 3339; if empty, the object is taken for the oldest.
     #[serde(skip_serializing_if = "str::is_empty", deserialize_with = "null_is_empty")]
     pub creation_timestamp: Arc<str>,
     /// Opaque version of the API server. Never part of what is compiled.
@@ -60,8 +61,8 @@ pub struct Metadata {
     /// Annotations.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_values_are_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Who wrote it last, but for its status: a field manager of `managedFields`. Never part of what is compiled, nor of
-    /// what a hold keeps.
+    /// Who wrote the object last, apart from its status: a field manager of `managedFields`. Never part of what is
+    /// compiled, nor of what a hold keeps.
     #[serde(rename = "managedFields", skip_serializing, deserialize_with = "newest_manager")]
     pub manager: Arc<str>,
 }
@@ -155,7 +156,7 @@ pub struct ServiceRef {
     pub port: ServicePortRef,
 }
 
-/// A port by name where there is one, else by number; neither (0) is a port that does not exist.
+/// A port, by name if it has one, else by number; with neither (0) it is a port that does not exist.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "Kubernetes' fields")]
@@ -166,7 +167,7 @@ pub struct ServicePortRef {
     pub number: i32,
 }
 
-/// As it is written: what Backend keys end in.
+/// As written: the suffix of Backend keys.
 impl fmt::Display for ServicePortRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.name.is_empty() { self.number.fmt(f) } else { f.write_str(&self.name) }
@@ -202,7 +203,7 @@ pub struct IngressClassSpec {
     pub controller: String,
 }
 
-/// v1. Of a namespace its labels are read.
+/// v1. Only the labels of a namespace are read.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[allow(missing_docs, reason = "Kubernetes' fields")]
@@ -251,7 +252,7 @@ pub struct ServicePort {
     pub protocol: String,
     #[serde(deserialize_with = "null_is_empty")]
     pub port: i32,
-    /// Missing: the same as `port`.
+    /// If missing, the same as `port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_port: Option<IntOrString>,
 }
@@ -282,13 +283,13 @@ pub struct EndpointSlice {
 }
 
 impl EndpointSlice {
-    /// The Service that it belongs to, by its label; `None` for one of nobody.
+    /// The Service that the slice belongs to, by its label; `None` if it has none.
     pub fn service(&self) -> Option<ObjectName> {
         let name = self.metadata.labels.get("kubernetes.io/service-name").filter(|name| !name.is_empty())?;
         Some(ObjectName::new(Arc::clone(&self.metadata.namespace), name.as_str()))
     }
 
-    /// The addresses that may get requests.
+    /// The addresses of endpoints that may get requests.
     pub fn ready(&self) -> impl Iterator<Item = &str> {
         let ready = self.endpoints.iter().filter(|endpoint| endpoint.conditions.ready != Some(false));
         ready.flat_map(|endpoint| &endpoint.addresses).map(String::as_str)
@@ -319,7 +320,7 @@ pub struct SliceConditions {
 pub struct SlicePort {
     #[serde(skip_serializing_if = "String::is_empty", deserialize_with = "null_is_empty")]
     pub name: String,
-    /// Missing is TCP.
+    /// If missing, TCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -336,14 +337,14 @@ pub struct Secret {
     pub data: BTreeMap<String, String>,
 }
 
-/// What its values were is not left in memory.
+/// Values are wiped from memory.
 impl Drop for Secret {
     fn drop(&mut self) {
         self.data.values_mut().for_each(Zeroize::zeroize);
     }
 }
 
-/// Says which keys there are and nothing of their values.
+/// Shows the keys, never the values.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys: Vec<_> = self.data.keys().collect();
@@ -371,7 +372,7 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// As [`null_is_empty`]. With room for what it has: most lists have one entry, and serde makes room for four.
+/// As [`null_is_empty`], with exact capacity: most lists have one entry, and serde reserves four.
 fn null_is_empty_list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -382,7 +383,7 @@ where
     Ok(list)
 }
 
-/// As [`null_is_empty`], for each value too: Go reads `null` into a map of text as the empty text.
+/// As [`null_is_empty`], for each value too: Go reads `null` in a map of strings as the empty string.
 fn null_values_are_empty<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -392,8 +393,8 @@ where
     Ok(values.map(|(key, value)| (key, value.unwrap_or_default())).collect())
 }
 
-/// The field manager of the newest entry that is not about a subresource. Their times are RFC 3339 in UTC to the second, so
-/// text is in their order; of one second the last counts.
+/// The field manager of the newest entry that is not about a subresource. Times are RFC 3339 in UTC to the second, so
+/// they sort as text; of equal times the last entry is used.
 fn newest_manager<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
     #[derive(Deserialize, Default)]
     #[serde(default)]

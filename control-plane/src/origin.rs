@@ -4,18 +4,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::objects::{Object, ObjectRef};
 
-/// Bytes of a field manager's name at most: a tenant may call theirs what they like.
+/// Limit of a field manager's name in bytes: tenants choose the name.
 const MANAGER_MAX: usize = 128;
 
-/// The object behind a commit. Of several it is the one that says most. Empty where there is none, as at the start.
+/// The object behind a commit; of several, the most informative one. Empty if there is none, as at the start.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Origin {
     /// `Ingress default/web`.
     pub object: String,
-    /// The API server's count of the version that was seen; of one that is gone the last one. Empty in a folder.
+    /// The resource version of the object; of a deleted one the last. Empty in a folder.
     pub resource_version: String,
-    /// Who wrote that version. Empty in a folder, and where the object is gone: nobody says who deleted it.
+    /// The manager that wrote that version. Empty in a folder, and if the object was deleted: Kubernetes does not say
+    /// by whom.
     pub manager: String,
 }
 

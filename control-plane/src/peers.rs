@@ -1,11 +1,11 @@
-//! The other replicas: where they are, and what each knows of the proxies that it serves.
+//! The other replicas of the control plane: their addresses, and what each knows about its proxies.
 //!
-//! A replica asks the others what they know by themselves (`Share`), and they ask nobody for it: so there is no circle, and a
-//! question costs as many as there are replicas. Who they are stands in their certificates; that one of them is this process itself
-//! is told by the answer.
+//! A replica asks the others only for what they know themselves (`Share`), and they ask nobody in turn: so there are no
+//! cycles, and a query costs one request per replica. Replicas are identified by their certificates; a replica
+//! recognises itself by the answer.
 //!
-//! **Invariant:** a replica that does not answer in time is one of which nothing is known, and whoever asks is told so. It is
-//! forgotten only when it is found no longer, and its proxies have had the time to come back elsewhere.
+//! **Invariant:** about a replica that does not answer in time nothing is known, and callers are told so. It is
+//! forgotten only once discovery no longer finds it and its proxies have had time to reconnect elsewhere.
 
 mod ask;
 pub mod fleet;
@@ -31,16 +31,16 @@ use ask::Ways;
 use fleet::Other;
 use found::Found;
 
-/// Replicas that are asked at most; of the others nothing is known.
+/// Limit of the replicas that are asked; the others are reported as unknown.
 pub const PEERS_MAX: usize = 16;
-/// A replica that has not answered after this time does not answer.
+/// Timeout of a replica's answer.
 pub const ANSWER: Duration = Duration::from_secs(1);
-/// Questions to all of them at once, of all who ask here.
+/// Concurrent queries to all replicas, over all callers.
 const AT_ONCE: usize = 4;
-/// They are looked for, and asked who they serve, this often.
+/// Interval of discovery, and of asking replicas for their proxies.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The others. A clone is the same.
+/// The other replicas. Clones share state.
 #[derive(Clone, Debug)]
 pub struct Peers(Option<Arc<Inner>>);
 
@@ -55,7 +55,7 @@ struct Inner {
     published: Published,
     settles: Duration,
     newest: watch::Sender<u32>,
-    /// When something was first offered here.
+    /// When this process first offered a configuration.
     ready: OnceLock<Instant>,
 }
 
@@ -67,28 +67,28 @@ struct Known {
     own: HashSet<SocketAddr>,
 }
 
-/// What is known of an address.
+/// What is known about the replica at an address.
 #[derive(Clone, Debug, Default)]
 struct Replica {
     id: Vec<u8>,
     name: String,
-    /// Its proxies when it was last asked for them.
+    /// Its proxies, as of its last answer.
     proxies: Vec<inspect::Proxy>,
-    /// Since when it is not found any more.
+    /// Since when discovery has not found it.
     left: Option<Instant>,
-    /// Its compile revision, where it takes proxies.
+    /// Its compile revision, if it accepts proxies.
     revision: Option<u32>,
-    /// It said that it ends, and when. What is at its address later is another one.
+    /// When it announced that it ends. A later process at its address is another one.
     ended: Option<Instant>,
 }
 
 impl Peers {
-    /// Nobody: this control plane is alone.
+    /// No other replicas: this control plane is alone.
     pub fn none() -> Self {
         Self(None)
     }
 
-    /// Those that are found by these names. Without a registrar in plaintext.
+    /// The replicas that these names resolve to; in plaintext without a registrar.
     pub fn new(
         names: Vec<String>,
         registrar: Option<Registrar>,
@@ -113,30 +113,30 @@ impl Peers {
         })))
     }
 
-    /// The newest compile revision of others that take proxies; 0: there is none.
+    /// The newest compile revision of other replicas that accept proxies; 0 if there are none.
     pub fn newest(&self) -> watch::Receiver<u32> {
         let nobody = || watch::Sender::new(0).subscribe();
         self.0.as_ref().map_or_else(nobody, |it| it.newest.subscribe())
     }
 
-    /// Whether there may be others.
+    /// Whether this control plane is configured to be alone.
     pub fn is_none(&self) -> bool {
         self.0.is_none()
     }
 
-    /// This pod, where it is one.
+    /// The name of this pod, if it runs in one.
     pub fn name(&self) -> &str {
         self.0.as_ref().map_or("", |it| &it.name)
     }
 
-    /// Whether proxies that were connected to a process before have had the time to find this one. One of several replicas may
-    /// never be found by any.
+    /// Whether proxies of an earlier process have had time to find this one. With several replicas, a proxy may never
+    /// connect to this one.
     pub fn is_settled(&self, now: Instant) -> bool {
         let ready = self.0.as_ref().and_then(|it| it.ready.get().map(|ready| (*ready, it.settles)));
         ready.is_some_and(|(ready, settles)| now.saturating_duration_since(ready) >= settles)
     }
 
-    /// Asks all of them. `object`: for what they know of it; else for their proxies.
+    /// Asks all replicas: about `object` if given, else for their proxies.
     pub async fn ask(&self, object: Option<inspect::StatusRequest>) -> Vec<Other> {
         let Some(it) = &self.0 else { return Vec::new() };
         let Ok(_turn) = it.turns.acquire().await else { return Vec::new() };
@@ -148,16 +148,16 @@ impl Peers {
         it.take(addresses.into_iter().zip(answers).collect(), object.is_none())
     }
 
-    /// Tells them that this one ends.
+    /// Tells the other replicas that this one ends.
     pub async fn leave(&self) {
         let Some(it) = &self.0 else { return };
         let ends = inspect::ShareRequest { ends: it.own.to_bytes(), ..Default::default() };
         let addresses = it.addresses();
-        // One that does not hear it finds that this one does not answer, as if it had been killed.
+        // A replica that misses this gets no answer from this one later, as after a crash.
         join_all(addresses.iter().map(|address| it.ways.ask(*address, ends.clone()))).await;
     }
 
-    /// One of them says that it ends.
+    /// Notes that a replica announced its end.
     pub fn note_end(&self, replica: &[u8]) {
         if let Some(it) = &self.0 {
             let mut known = it.known();
@@ -166,8 +166,8 @@ impl Peers {
         }
     }
 
-    /// Looks for them and asks them, for ever. `registry`: told of the proxies of those that are forgotten, and of those that are
-    /// connected to others. `metrics`: told how many of them answer.
+    /// Discovers the replicas and asks them, forever. `registry` is told about the proxies of forgotten replicas, and
+    /// about those connected to other replicas; `metrics` how many replicas answer.
     ///
     /// # Errors
     /// Never.
@@ -203,13 +203,13 @@ impl Inner {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where they are.
+    /// The addresses of the replicas.
     fn addresses(&self) -> Vec<SocketAddr> {
         let known = self.known();
         known.replicas.keys().filter(|address| !known.own.contains(address)).copied().collect()
     }
 
-    /// What the answers are to whoever asked.
+    /// Turns the answers into what the caller gets.
     fn take(&self, answers: Vec<(SocketAddr, ask::Answer)>, of_proxies: bool) -> Vec<Other> {
         let mut known = self.known();
         let others = known.take(answers, of_proxies, self.own);
@@ -217,7 +217,7 @@ impl Inner {
         others
     }
 
-    /// While what is known is locked: who comes later does not tell earlier.
+    /// Called with the lock of `known` held, so that updates are published in order.
     fn tell_newest(&self, known: &Known) {
         let newest = known.newest();
         self.newest.send_if_modified(|before| std::mem::replace(before, newest) != newest);
@@ -225,8 +225,8 @@ impl Inner {
 }
 
 impl Known {
-    /// Takes in where replicas are now. Gives the proxies of those that are forgotten by it, as far as they were known and are not
-    /// connected to another one.
+    /// Takes in the current addresses of replicas. Returns the last known proxies of those that are forgotten, unless
+    /// they are connected to another replica.
     fn find(&mut self, looked: Vec<found::Looked>, now: Instant) -> Vec<inspect::Proxy> {
         let mut left = Vec::new();
         self.found.take(looked);
@@ -262,7 +262,7 @@ impl Known {
         left.iter().filter(|gone| is_left(gone)).cloned().collect()
     }
 
-    /// The proxies of all of them.
+    /// The proxies of all replicas.
     fn listed(&self) -> impl Iterator<Item = &inspect::Proxy> {
         self.replicas.values().flat_map(|replica| &replica.proxies)
     }
@@ -288,7 +288,7 @@ impl Known {
         for (address, answer) in &answers {
             let revision = answer.as_ref().ok().filter(|it| it.ready && it.replica[..] != own.0);
             if let Some(known) = self.replicas.get_mut(address) {
-                // One that said that it ends may have answered before it did.
+                // A replica that announced its end may have sent this answer earlier.
                 let is_ending =
                     |share: &inspect::ShareResponse| known.ended.is_some() && known.id == share.replica;
                 known.revision = revision.filter(|it| !is_ending(it)).map(|share| share.compile_revision);
@@ -306,7 +306,7 @@ impl Known {
             known.name.clone_from(&share.name);
             if of_proxies {
                 let proxies = share.proxies.iter().filter_map(|it| it.proxy.clone());
-                // What they refuse is asked for when somebody wants to know it.
+                // Refusals are requested only when they are needed.
                 let bare = |proxy| inspect::Proxy { refused: Vec::new(), ..proxy };
                 known.proxies = proxies.map(bare).collect();
             }
@@ -318,7 +318,7 @@ impl Known {
             let (name, proxies) = (known.name, known.proxies);
             match answer {
                 Ok(share) if share.replica[..] == own.0 => {}
-                // It may have two addresses.
+                // A replica may have two addresses.
                 Ok(share) if !told.insert(share.replica.to_vec()) => {}
                 Ok(share) => others.push(Other::heard(address, share)),
                 Err(_) if is_heard_elsewhere || self.own.contains(&address) => {}
@@ -336,12 +336,12 @@ fn is_connected(proxy: &inspect::Proxy) -> bool {
     proxy.silent.is_none()
 }
 
-/// Processes of one name on one node: in a pod there is one at a time.
+/// Processes with the same name on the same node: in a pod there is one at a time.
 fn is_namesake(one: &inspect::Proxy, other: &inspect::Proxy) -> bool {
     name_of(&one.id) == name_of(&other.id) && one.node == other.node
 }
 
-/// Whether a process may have come in the place of one that was last heard before.
+/// Whether `next` may have replaced `gone`, which was heard from earlier.
 fn succeeds(next: &inspect::Proxy, gone: &inspect::Proxy) -> bool {
     let came = next.connected.as_ref().map(|it| (it.seconds, it.nanos));
     let heard = gone.heard.as_ref().map(|it| (it.seconds, it.nanos));

@@ -1,8 +1,8 @@
-//! A decision of an operator: CONFIG stays what it was in one version, until a time.
+//! A pin: an operator's decision that CONFIG stays at one version until a given time.
 //!
-//! A pin brings along all that it needs: the bytes of every resource of its version. So a replica that never had that
+//! A pin contains all that it needs: the bytes of every resource of its version. So a replica that never had that
 //! version in its history, or that starts now, offers the same bytes under the same root. Endpoints, certificates and
-//! secret material are not part of it: they go on changing, and the pin says which of them are needed.
+//! secret material are not part of it: they keep changing, and the pin says which of them are needed.
 //!
 //! **Invariant:** the resources of a pin have the root that it names.
 
@@ -24,16 +24,16 @@ use shared::version::Root;
 use crate::reference::{Reference, Use};
 pub use record::{Manifest, PARTS, Packed, Unreadable, pack, unpack};
 
-/// Characters of a note at most.
+/// Limit of a note in characters.
 pub const NOTE_MAX: usize = 200;
 
-/// Which of the two words its operator used.
+/// Which of the two commands the operator used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum How {
-    /// What is offered stays.
+    /// `Pin`: the version that was offered stays.
     Pin,
-    /// What was offered comes back.
+    /// `Rollback`: an earlier version was restored.
     Rollback,
 }
 
@@ -50,31 +50,31 @@ impl How {
 /// A pin.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Pin {
-    /// The version that stays.
+    /// The version that is pinned.
     pub version: Root,
-    /// How it was put.
+    /// The command that created it.
     pub how: How,
-    /// When it was decided, and until when it holds: seconds since 1970.
+    /// When it was created, and when it expires: seconds since 1970.
     pub at: u64,
     /// See `at`.
     pub until: u64,
     /// Why, in the operator's words. May be empty.
     pub note: String,
-    /// Revision of the schema, and of the canonical bytes, of the build that decided.
+    /// Schema revision, and revision of the canonical bytes, of the build that created it.
     pub schema: u32,
     /// See `schema`.
     pub compile_revision: u32,
     /// The resources of that version.
     pub config: Snapshot,
-    /// What they need of LIVE.
+    /// What they need from LIVE.
     pub needs: Needs,
-    /// Which state of the record this is, in the source's words: who replaces or ends the pin names it. Empty before it is
-    /// on record.
+    /// Revision of the stored record, in the source's format: a request to replace or end the pin names it. Empty
+    /// before the pin is stored.
     pub revision: Arc<str>,
 }
 
 impl Pin {
-    /// A pin that is not on record yet.
+    /// A pin that is not stored yet.
     pub fn new(
         how: How,
         version: Root,
@@ -99,17 +99,17 @@ impl Pin {
         }
     }
 
-    /// When it ends; one beyond what the clock can say ends with that.
+    /// When it expires; a time that the clock cannot represent is capped.
     pub fn until(&self) -> SystemTime {
         time(self.until)
     }
 
-    /// When it was decided.
+    /// When it was created.
     pub fn at(&self) -> SystemTime {
         time(self.at)
     }
 
-    /// Whether it was decided by a build whose resources this one may not understand.
+    /// Whether it was created by a later build, whose resources this one may not understand.
     pub fn is_of_later_build(&self) -> bool {
         self.schema > shared::schema::CURRENT || self.compile_revision > shared::schema::COMPILE_REVISION
     }
@@ -138,21 +138,21 @@ fn said(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time).map_or_else(|_| "for ever".to_owned(), |time| format!("{time:.0}"))
 }
 
-/// The furthest time that is told: the year 9999. What lies beyond is for ever.
+/// The latest time that is shown: the year 9999. Anything later means forever.
 const LAST: u64 = 253_402_300_799;
 
 fn time(seconds: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(seconds.min(LAST))
 }
 
-/// What resources of CONFIG need of LIVE.
+/// What CONFIG resources need from LIVE.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Needs {
-    /// Services whose endpoints requests go to.
+    /// Services whose endpoints get requests.
     pub services: BTreeSet<ObjectName>,
-    /// Secrets, and what for.
+    /// Secrets, and what each is used for.
     pub secrets: BTreeSet<Reference>,
-    /// Resources of which this build cannot tell: those of a later one.
+    /// Number of resources that this build does not understand, because a later one made them.
     pub unknown: usize,
 }
 

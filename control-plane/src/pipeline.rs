@@ -1,10 +1,11 @@
 //! The task that owns the index and writes the store.
 //!
-//! It takes what is ready (endpoints first), compiles what that touched, commits once, and begins again: whatever came
-//! in meanwhile is the next commit, and there is no timer. Nothing is offered before the first lists of all kinds are in.
-//! A compile that takes longer than a turn makes way for endpoints: what they change for the configuration that is
-//! offered is committed at once, all else waits for the compile's own commit. Nor is anything offered before every object
-//! that the first lists refer to was read, or is known to be absent: later on the index keeps what it has until then.
+//! It takes what is ready (endpoints first), compiles what that touched, commits once, and begins again: whatever
+//! arrived meanwhile goes into the next commit, and there is no timer. Nothing is offered before the first lists of all
+//! kinds are complete. A compile that takes longer than a turn makes way for endpoints: what they change for the
+//! offered configuration is committed at once, all else waits for the compile's own commit. Nor is anything offered
+//! before every object that the first lists refer to was read, or is known not to exist: after that the index keeps the
+//! previous state of an object until it is read.
 //!
 //! **Invariant:** one writer. Everybody else reads what it publishes: heads, problems, wants.
 
@@ -41,9 +42,9 @@ use holds::Holds;
 pub use questions::Question;
 use whose::Whose;
 
-/// Objects that are waited for and named, at most.
+/// Limit of the awaited objects that are named.
 const SHOWN: usize = 3;
-/// Work goes on at most this long before others on the thread get their turn and endpoints are looked at again.
+/// Longest uninterrupted work, before the task yields and looks at endpoints again.
 const TURN: Duration = Duration::from_millis(1);
 
 /// What is missing before anything is offered.
@@ -51,11 +52,11 @@ const TURN: Duration = Duration::from_millis(1);
 pub struct Awaited {
     /// Kinds whose first list is not complete.
     kinds: Vec<ObjectKind>,
-    /// An Ingress that names a class, while IngressClasses may not be read, and that class.
+    /// An Ingress that names a class while IngressClasses may not be read, and that class.
     undecided: Option<(ObjectName, String)>,
-    /// The first of the objects that are referred to and were not read, with what came instead.
+    /// The first of the referenced objects that were not read, each with the error if there was one.
     objects: Vec<(ObjectRef, Option<Arc<str>>)>,
-    /// How many of them there are.
+    /// The number of all such objects.
     count: usize,
 }
 
@@ -89,20 +90,20 @@ impl fmt::Display for Awaited {
     }
 }
 
-/// What the pipeline publishes beside the store.
+/// What the pipeline publishes besides the store.
 #[derive(Debug)]
 pub struct Outputs {
-    /// Objects to be read.
+    /// Objects that the source should read.
     pub wants: watch::Sender<Wants>,
     /// What is missing before anything is offered; `None` once something is.
     pub awaited: watch::Sender<Option<Awaited>>,
-    /// Decisions to be put on record.
+    /// Decisions to be stored.
     pub holds: mpsc::Sender<HoldRequest>,
-    /// A pin that is to end, or to be written again.
+    /// Requests to end the pin, or to store it again.
     pub pins: mpsc::Sender<PinRequest>,
     /// What is wrong with objects.
     pub problems: watch::Sender<Problems>,
-    /// Where objects are. Never ahead of the head that is published.
+    /// The placement of objects. Never ahead of the published head.
     pub places: watch::Sender<Places>,
 }
 
@@ -110,7 +111,7 @@ pub struct Outputs {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum PipelineError {
-    /// Nobody sends any more.
+    /// All senders were dropped.
     #[error("the source of objects is gone")]
     SourceGone,
 }
@@ -125,27 +126,27 @@ pub struct Pipeline {
     metrics: Arc<Metrics>,
     holds: Holds,
     expiry: Expiry,
-    /// About Ingresses that are not there yet.
+    /// Questions about Ingresses that do not exist yet.
     questions: Option<mpsc::Receiver<Question>>,
     /// Kinds whose first list is not complete.
     unsynced: Vec<ObjectKind>,
     /// What was compiled before all first lists were complete.
     first: Option<Changes>,
-    /// What commits said of objects and was not published yet.
+    /// Placement news from commits that were not published yet.
     news: Vec<(ObjectRef, News)>,
-    /// What the log said of problems.
+    /// The problems that were logged.
     said: Problems,
     /// A first list was completed since the last commit.
     list_completed: bool,
     whose: Whose,
     barrier: Barrier,
-    /// The newest round of it that was said to be over, and on how many ways that has arrived.
+    /// The newest barrier round whose lists are complete, and the number of channels on which that has arrived.
     fresh: (u64, u8),
     turn: Instant,
 }
 
 impl Pipeline {
-    /// A pipeline that has seen nothing.
+    /// A pipeline without objects.
     pub fn new(
         index: Index,
         store: Store,
@@ -174,19 +175,19 @@ impl Pipeline {
         }
     }
 
-    /// The same, that answers what is asked there.
+    /// Also answers the questions from this channel.
     #[must_use]
     pub fn answering(self, questions: Option<mpsc::Receiver<Question>>) -> Self {
         Self { questions, ..self }
     }
 
-    /// Tells these who wait when what a round's lists showed is offered.
+    /// Reports to this barrier when the results of a round are offered.
     #[must_use]
     pub fn passing(self, barrier: Barrier) -> Self {
         Self { barrier, ..self }
     }
 
-    /// The same, whose history is of that source and group.
+    /// Sets the source and group that the history belongs to.
     #[must_use]
     pub fn reading(self, source: watch::Receiver<Option<Source>>, group: &str) -> Self {
         Self { whose: Whose::new(source, group), ..self }
@@ -195,12 +196,12 @@ impl Pipeline {
     /// Runs as long as there is a source.
     ///
     /// # Errors
-    /// Where the source is gone.
+    /// If the source has ended.
     pub async fn run(mut self) -> Result<Infallible, PipelineError> {
         loop {
             let (input, is_endpoints) = tokio::select! {
                 biased;
-                // Before anything is committed on top of a history of something else.
+                // Must come before any commit, which would be added to the history of another source.
                 of = self.whose.known() => {
                     self.store.is_of(of);
                     continue;
@@ -226,7 +227,7 @@ impl Pipeline {
                 false => self.take(input).await,
             }
             self.take_ready().await;
-            // Before all lists are in, each list is compiled once it is complete, for the wants that follow from it.
+            // Before all lists are complete, each is compiled once it is, for the wants that follow from it.
             if self.first.is_none() || self.unsynced.is_empty() || std::mem::take(&mut self.list_completed) {
                 self.compile().await;
                 self.commit(begun);
@@ -246,7 +247,7 @@ impl Pipeline {
         }
     }
 
-    /// Takes what is waiting now, and not what comes meanwhile: a source that never stops cannot hold up the commit.
+    /// Takes what is waiting now, not what arrives meanwhile: otherwise a busy source could delay the commit forever.
     async fn take_ready(&mut self) {
         self.take_endpoints().await;
         for _ in 0..self.inputs.objects.waiting() {
@@ -266,8 +267,8 @@ impl Pipeline {
         }
     }
 
-    /// What a source tells of endpoints at once stood so at one time, and half of it never did: a Service that has an endpoint
-    /// less in one slice and one more in another. Nothing is offered before all of it is in.
+    /// Endpoint changes that a source sends together were true together, and half of them never was: a Service may have
+    /// an endpoint less in one slice and one more in another. So all of them are taken in before anything is offered.
     async fn take_whole(&mut self, input: Input) {
         for event in self.opened(input) {
             self.apply(event);
@@ -287,14 +288,15 @@ impl Pipeline {
         }
     }
 
-    /// Lets the endpoints that wait overtake what is under way. Before anything is offered there is nothing to overtake.
+    /// Lets waiting endpoint events overtake the compile under way. Before anything is offered there is nothing to
+    /// overtake.
     async fn pass_endpoints(&mut self) {
         if self.first.is_some() {
             return;
         }
         let begun = self.turn;
         self.take_endpoints().await;
-        // What is under way beside them has a commit of its own, later.
+        // The compile under way has a commit of its own, later.
         let heard = self.inputs.endpoints.first();
         let Commit { live, cause, origin, news, pin, on_record, compiled, looked_at, .. } =
             self.index.commit_live();
@@ -329,7 +331,7 @@ impl Pipeline {
         }
     }
 
-    /// There is nothing more to wait for of a kind.
+    /// Notes that the first list of a kind is complete.
     fn complete(&mut self, kind: ObjectKind) {
         self.unsynced.retain(|unsynced| *unsynced != kind);
         self.list_completed = true;
@@ -339,8 +341,8 @@ impl Pipeline {
         }
     }
 
-    /// What a round's lists showed is offered, and so is what follows from it, but for what cannot be read: its last good version
-    /// is kept by whoever has it.
+    /// Ends a barrier round once the results of its lists are offered, and so is what follows from them, except for
+    /// what cannot be read: its last good version is kept.
     fn pass(&mut self) {
         const WAYS: u8 = 2;
         let is_read = || self.index.awaited().values().all(Option::is_some);
@@ -405,13 +407,13 @@ impl Pipeline {
             changes.cause = format!("start: {} resources", changes.config.len() + changes.live.len());
             changes.origin = Origin::default();
         }
-        // Not before: what misses a list that is on its way may have nothing wrong with it.
+        // Not before the first commit: an object that another list still lacks may be fine.
         notices::log_new(&self.said, self.index.problems());
         self.said = self.index.problems().clone();
         self.publish(changes, compiled, begun);
     }
 
-    /// Publishes where the objects are now, behind the head that has them.
+    /// Publishes the placement of objects, after the head that has them.
     fn place(&mut self) {
         let news = std::mem::take(&mut self.news);
         let head = self.store.head();
@@ -441,7 +443,7 @@ impl Pipeline {
         let Committed { config, live, held_back, is_pin_news, cause } = done;
         let version = self.store.version().short();
         let took_us = took.as_micros() as u64;
-        // Endpoints change with every rollout of anything: what people look for in a log is the configuration.
+        // Endpoints change with every rollout; in a log, people look for configuration changes.
         match (is_pin_news, config, live) {
             (true, ..) => warn!(%version, config, live, "{cause}"),
             (_, 0, 0) => {}
@@ -454,7 +456,7 @@ impl Pipeline {
     }
 }
 
-/// Waits until the pin is to end.
+/// Waits until the pin expires.
 async fn due(expiry: &mut Expiry) -> PinChange {
     loop {
         match expiry.next(clock::now(), clock::wall()) {
@@ -465,7 +467,7 @@ async fn due(expiry: &mut Expiry) -> PinChange {
     }
 }
 
-/// Asks for a change of the record of the pin. Nobody waits for it: whatever comes of it is read back.
+/// Requests a change of the stored pin. The result is not awaited: it is read back.
 fn ask(pins: &mpsc::Sender<PinRequest>, change: PinChange) {
     let (request, _) = PinRequest::new(change);
     if pins.try_send(request).is_err() {
@@ -473,7 +475,7 @@ fn ask(pins: &mpsc::Sender<PinRequest>, change: PinChange) {
     }
 }
 
-/// Both as one.
+/// Merges two sets of changes.
 fn squash(first: Changes, then: Changes) -> Changes {
     let (cause, origin) = match then.cause.is_empty() {
         true => (first.cause, first.origin),

@@ -1,9 +1,11 @@
-//! For each object: what its newest version was compiled to, and from which position of each lane's log that is offered.
+//! The placement of objects: what the newest version of each was compiled to, and from which position of each lane's
+//! log that is offered.
 //!
-//! Written by the pipeline with each commit, for the objects of that commit; read to tell how many proxies serve an object.
+//! Written by the pipeline with each commit, for the objects of that commit; read to tell how many proxies serve an
+//! object.
 //!
-//! **Invariant:** a proxy that has acknowledged both positions of an object has had everything that its newest version was compiled to,
-//! except for what a pin holds back. A position may be later than necessary, never earlier.
+//! **Invariant:** a proxy that has acknowledged both positions of an object has received everything that its newest
+//! version was compiled to, except for what a pin holds back. A position may be later than necessary, never earlier.
 
 use std::sync::Arc;
 
@@ -14,16 +16,16 @@ use shared::version::{Root, Seq};
 
 use crate::objects::{ObjectKind, ObjectRef};
 
-/// What was made of the newest version of an object.
+/// What the newest version of an object was compiled to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Made {
-    /// The API server's count of that version. Empty in a folder, and of what cannot be read.
+    /// The resource version. Empty in a folder, and if the object cannot be read.
     pub resource_version: Arc<str>,
-    /// Unique for ever. Empty in a folder.
+    /// The object's uid. Empty in a folder.
     pub uid: Arc<str>,
-    /// That version is not served, for what is wrong with it.
+    /// That version is rejected.
     pub is_rejected: bool,
-    /// It is served, or an older one in its place.
+    /// It is served, or an older version is served instead.
     pub is_served: bool,
     /// Of an Ingress: the hosts that it names.
     pub hosts: Arc<[Arc<str>]>,
@@ -33,40 +35,40 @@ pub struct Made {
     pub materials: Arc<[Arc<str>]>,
 }
 
-/// What a commit says of an object.
+/// What a commit reports about an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum News {
-    /// This is its newest version now.
+    /// The object was compiled.
     Made(Made),
     /// Its endpoints changed, and nothing else.
     Moved,
-    /// It is no more, or nobody's here.
+    /// It was deleted, or is not ours any more.
     Gone,
 }
 
-/// An object, and since when it is as it is.
+/// An object, and the positions since when it is as it is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placed {
-    /// What was made of it.
+    /// What it was compiled to.
     pub made: Made,
-    /// CONFIG's place from which on that is offered.
+    /// Position of CONFIG from which on that is offered.
     pub config: Seq,
-    /// LIVE's place from which on that is offered.
+    /// Position of LIVE from which on that is offered.
     pub live: Seq,
-    /// The CONFIG root there; of what a pin holds back, the one that it will have.
+    /// The CONFIG root there; if a pin holds the object back, the root once it is released.
     pub version: Root,
-    /// A pin was in force: what was made of it may not be offered before that ends.
+    /// A pin was in force: it may be offered only when the pin ends.
     is_pinned: bool,
 }
 
-/// What is offered behind a commit.
+/// The position of both lanes after a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Behind {
-    /// CONFIG's place.
+    /// CONFIG's position.
     pub config: Seq,
-    /// LIVE's place.
+    /// LIVE's position.
     pub live: Seq,
-    /// The root of CONFIG as it is compiled.
+    /// The root of the compiled CONFIG.
     pub version: Root,
     /// A pin is in force.
     pub is_pinned: bool,
@@ -76,12 +78,12 @@ pub struct Behind {
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     objects: OrdMap<ObjectRef, Arc<Placed>>,
-    /// There may be some that were placed under a pin.
+    /// Some objects may have been placed under a pin.
     has_pinned: bool,
 }
 
 impl Places {
-    /// Takes in what commits said that led to these places. False where that is nothing.
+    /// Takes in the news of commits that led to these positions. Returns false if nothing changed.
     pub fn settle(&mut self, news: Vec<(ObjectRef, News)>, behind: Behind) -> bool {
         let Behind { config, live, version, is_pinned } = behind;
         let is_released = self.has_pinned && !is_pinned;
@@ -108,7 +110,7 @@ impl Places {
         is_any
     }
 
-    /// A pin has ended: what was made meanwhile is offered from here on.
+    /// A pin has ended: what was compiled meanwhile is offered from here on.
     fn release(&mut self, behind: Behind) {
         let Behind { config, live, version, is_pinned } = behind;
         let mut objects = self.objects.clone();
@@ -125,7 +127,7 @@ impl Places {
         self.objects.iter()
     }
 
-    /// Names of those of a kind that are in one of the two and not the same in the other.
+    /// Names of the objects of a kind that differ between the two, or exist in only one.
     pub fn differs(&self, other: &Self, kind: ObjectKind) -> Vec<ObjectName> {
         let changed = self.objects.diff(&other.objects).map(|item| match item {
             DiffItem::Add(object, _) | DiffItem::Remove(object, _) => object,
@@ -144,7 +146,7 @@ impl Places {
 mod tests {
     use super::*;
 
-    /// What was edited under a pin is offered when that ends, and not where it was edited.
+    /// What was edited under a pin is offered from the end of the pin, not from the edit.
     #[test]
     fn the_end_of_a_pin_is_the_place_of_what_it_held_back() {
         let object = |name: &str| ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("n", name) };

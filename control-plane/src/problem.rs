@@ -1,4 +1,4 @@
-//! What is wrong with objects, as values: bad configuration of a user is never an error of ours.
+//! Problems of objects, as values: a user's bad configuration is never an error of ours.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use crate::objects::ObjectRef;
 pub enum Severity {
     /// This version of the object is not served; its last good one stays, if there is one.
     Rejected,
-    /// Something that it asks for is not honoured by this build.
+    /// The object asks for something that this build does not support.
     Unsupported,
-    /// Another object was there first.
+    /// An older object has precedence.
     Overridden,
     /// Served, but probably not as meant.
     Warning,
@@ -32,11 +32,11 @@ impl Severity {
     }
 }
 
-/// Bytes of a field's path, and of a reason, at most.
+/// Limits of a field's path, and of a reason, in bytes.
 const FIELD_MAX: usize = 512;
 const REASON_MAX: usize = 1024;
 
-/// What is wrong with a field of an object: a [`Problem`] without the object.
+/// A problem of one field of an object, without the object.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Fault {
     /// How bad it is.
@@ -82,7 +82,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// A text that tenants wrote parts of: on one line, not longer than `most`, and without the password of a URL.
+/// Sanitises text that tenants wrote parts of: on one line, not longer than `most`, and without the password of a URL.
 fn told(text: String, most: usize) -> String {
     let is_clean = text.len() <= most && !text.contains(char::is_control) && !text.contains("://");
     if is_clean {
@@ -93,7 +93,7 @@ fn told(text: String, most: usize) -> String {
     while let Some((before, after)) = rest.split_once("://") {
         kept.push_str(before);
         kept.push_str("://");
-        // RFC 3986 3.2.1: what stands before the last @ of an authority.
+        // RFC 3986 3.2.1: user information precedes the last @ of an authority.
         let end = after.find(['/', '?', '#', '"', ' ']).unwrap_or(after.len());
         let host = after[..end].rfind('@').map_or(0, |at| at + 1);
         if host > 0 {
@@ -110,10 +110,10 @@ fn told(text: String, most: usize) -> String {
     kept
 }
 
-/// One thing that the owner of an object should know.
+/// One problem, for the owner of an object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Problem {
-    /// What it is about.
+    /// The object that it is about.
     pub object: Subject,
     /// Path of the field: `metadata.annotations[nginx.ingress.kubernetes.io/auth-url]`. Empty: the object as a whole.
     pub field: String,
@@ -140,10 +140,10 @@ impl fmt::Display for Problem {
 /// What is wrong with objects. A clone is cheap.
 pub type Problems = OrdMap<Subject, Arc<[Problem]>>;
 
-/// How many characters of a tenant's text are shown.
+/// Limit of the characters of a tenant's text that are shown.
 const SHOWN: usize = 120;
 
-/// A tenant's text in quotes: on one line, and short whatever it holds.
+/// A tenant's text in quotes: on one line, and short whatever it contains.
 pub fn shown(text: &str) -> String {
     let end = text.char_indices().nth(SHOWN).map(|(end, _)| end);
     match end {
@@ -152,7 +152,7 @@ pub fn shown(text: &str) -> String {
     }
 }
 
-/// At most so many faults, the worst ones; how many are left out is said.
+/// At most `most` faults, the worst ones; the last says how many are left out.
 pub fn bounded(mut faults: Vec<Fault>, most: usize) -> Vec<Fault> {
     if faults.len() > most {
         faults.sort_by_key(|fault| fault.severity);

@@ -1,9 +1,9 @@
-//! Which proxies serve an object, and why the others do not.
+//! Determines which proxies serve an object, and why the others do not.
 //!
-//! An object is compiled to resources, each of which last changed at some position of its lane's log. A proxy that has acknowledged these
-//! positions, and refuses none of the resources, serves the object.
+//! An object is compiled to resources, each of which last changed at some position of its lane's log. A proxy that has
+//! acknowledged these positions, and refuses none of the resources, serves the object.
 //!
-//! **Invariant:** pure, and never optimistic: where something is unknown, the proxy does not count as serving.
+//! **Invariant:** pure, and never optimistic: if something is unknown, the proxy is not reported as serving.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -18,24 +18,24 @@ use crate::serve::message::Refused;
 use crate::serve::registry::Proxy;
 use crate::store::Head;
 
-/// How an object is on one proxy.
+/// State of an object on one proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum State {
-    /// The proxy serves it as it is.
+    /// The proxy serves the newest version.
     Programmed,
-    /// It has it, and cannot serve these resources of it.
+    /// The proxy has it, and refuses these resources of it.
     Refused(Vec<Refused>),
-    /// It refuses more than it names, and perhaps something of this object.
+    /// The proxy refuses more resources than it lists, perhaps one of this object.
     Unknown,
-    /// It has not acknowledged it yet.
+    /// The proxy has not acknowledged it yet.
     Behind,
-    /// What it has is not what it was sent.
+    /// The proxy's state differs from what it was sent.
     Diverged,
-    /// It has no stream.
+    /// The proxy has no stream.
     Silent,
 }
 
-/// Which resources an object is, and where they changed last.
+/// The resources of an object, and the positions where they changed last.
 #[derive(Debug)]
 pub struct Extent<'a> {
     object: &'a ObjectRef,
@@ -45,12 +45,12 @@ pub struct Extent<'a> {
     hosts: BTreeSet<String>,
     config: Seq,
     live: Seq,
-    /// Secrets that these hosts name: asked for where a certificate is refused.
+    /// Secrets that these hosts name: consulted if a certificate is refused.
     certificates: OnceCell<BTreeSet<String>>,
 }
 
 impl<'a> Extent<'a> {
-    /// Of an object at a head. `None`: it is not there, and nothing that was made of it is remembered.
+    /// For an object at a head. `None`: it does not exist, and nothing is remembered of it.
     pub fn of(object: &'a ObjectRef, placed: Option<&'a Placed>, head: &'a Head) -> Option<Self> {
         let (config, live) = placed.map(|placed| (placed.config, placed.live)).unwrap_or_default();
         let mut extent = Self {
@@ -78,7 +78,7 @@ impl<'a> Extent<'a> {
         is_known.then_some(extent)
     }
 
-    /// Whether what is compiled of it is not what is offered: a pin keeps it back.
+    /// Whether a pin holds the compiled version back.
     pub fn is_held_back(&self) -> bool {
         let Head { config, compiled, pin: Some(_), .. } = self.head else {
             return false;
@@ -96,7 +96,8 @@ impl<'a> Extent<'a> {
             ObjectKind::Service => {
                 let under = self.under();
                 let is_own = |key: &ResourceKey| key.kind == Kind::Backend && key.key.starts_with(&under);
-                // What is offered of it or was, and what is compiled alone: that of one that came after the pin did.
+                // Compares what is or was offered, and what is only compiled: objects created after the pin have only
+                // the latter.
                 config.changes(Kind::Backend, &under).any(|(key, _)| differs(key.clone()))
                     || (config.snapshot.root() != compiled.root()
                         && compiled.iter().any(|entry| is_own(&entry.key) && differs(entry.key.clone())))
@@ -106,7 +107,7 @@ impl<'a> Extent<'a> {
         }
     }
 
-    /// Over all that is offered of it: equal on two replicas where they offer the same.
+    /// Digest of all that is offered of it: two replicas that offer the same have the same digest.
     pub fn digest(&self) -> [u8; 16] {
         let mut hasher = blake3::Hasher::new();
         let mut add = |key: &ResourceKey| {
@@ -140,7 +141,7 @@ impl<'a> Extent<'a> {
         digest
     }
 
-    /// How it is on a proxy.
+    /// Its state on a proxy.
     pub fn state(&self, proxy: &Proxy) -> State {
         if proxy.is_silent() {
             return State::Silent;
@@ -173,7 +174,7 @@ impl<'a> Extent<'a> {
         is_newest || (standing.root.is_some() && standing.seq >= place)
     }
 
-    /// Whether a resource is one of the object's, or one that it cannot do without.
+    /// Whether a resource is one of the object's, or one that it depends on.
     fn is_part(&self, kind: Kind, key: &str) -> bool {
         let name = || self.object.name.to_string();
         match (self.object.kind, kind) {
@@ -202,7 +203,8 @@ impl<'a> Extent<'a> {
         }
     }
 
-    /// An Ingress is its Routes, their hosts, and the Backends that it names. A Route that went counts until it is forgotten.
+    /// An Ingress consists of its Routes, their hosts, and the Backends that it names. A removed Route is included
+    /// until it is forgotten.
     fn take_ingress(&mut self) {
         let prefix = self.routes();
         for (key, seq) in self.head.config.changes(Kind::Route, &prefix) {
@@ -238,12 +240,12 @@ impl<'a> Extent<'a> {
         *place = (*place).max(seq);
     }
 
-    /// What the keys of its Routes begin with.
+    /// Key prefix of its Routes.
     fn routes(&self) -> String {
         format!("{}/{}/", self.object.kind.lower(), self.object.name)
     }
 
-    /// What the keys of all that is made of a Service or Secret begin with.
+    /// Key prefix of all resources of a Service or Secret.
     fn under(&self) -> String {
         format!("{}/", self.object.name)
     }

@@ -1,10 +1,11 @@
-//! The status of Ingresses: the addresses of their hosts, for external-dns, Argo CD and people.
+//! Decides what is written to the status of Ingresses: the addresses of their hosts, for external-dns, Argo CD and
+//! people.
 //!
-//! Pure: which addresses there are (`addresses`), who of all replicas writes (`election`), and which Ingresses differ
-//! (`ledger`). The requests are `kube::status`'.
+//! Pure: which addresses there are (`addresses`), which replica writes (`election`), and which Ingresses differ
+//! (`ledger`). `kube::status` makes the requests.
 //!
-//! **Invariant:** only what is ours and differs is written, over the version that was read; and what is not known is not taken for
-//! nothing.
+//! **Invariant:** only our own Ingresses are written, only if they differ, and over the version that was read; and
+//! unknown addresses are not taken for none.
 
 pub mod addresses;
 pub mod election;

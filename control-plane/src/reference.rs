@@ -1,15 +1,15 @@
-//! References from one object to another, and what for: an object is judged by its use.
+//! References from one object to another, each with its use: a referenced object is checked for that use.
 //!
-//! To build on a reference: push a [`Reference`] to what the row of its annotation yields (`Parsed::refs`); say here
-//! which kind a new [`Use`] is of, and in `compile/referred.rs` what it makes of the object; read
-//! `Claim::referred` where the policy is compiled; where that names a resource of LIVE, say so in `pin.rs`, too. Asking, waiting, judging, releasing and recompiling when the object
-//! changes come with it.
+//! To add a reference: push a [`Reference`] to what the row of its annotation yields (`Parsed::refs`); define here the
+//! kind of a new [`Use`], and in `compile/referred.rs` what it makes of the object; read `Claim::referred` where the
+//! policy is compiled; if that names a resource of LIVE, say so in `pin.rs`, too. Fetching, waiting, validating,
+//! releasing, and recompiling when the object changes come with it.
 
 use shared::name::ObjectName;
 
 use crate::objects::{ObjectKind, ObjectRef};
 
-/// What a Secret of clients' authorities that is not there means (annotations.md 2.4).
+/// The effect of a missing Secret of `auth-tls-secret`, as in ingress-nginx.
 pub const FORBIDDEN: &str = "all requests of its hosts are answered 403";
 
 /// What an object is referred to for.
@@ -41,7 +41,7 @@ pub enum Use {
     FastCgiParams,
     /// A ConfigMap of request headers to every backend: the fleet's key `proxy-set-headers`.
     ProxySetHeaders,
-    /// A ConfigMap of response headers of every answer: the fleet's key `add-headers`.
+    /// A ConfigMap of headers for every response: the fleet's key `add-headers`.
     AddHeaders,
 }
 
@@ -69,7 +69,7 @@ impl Use {
         Self::ALL.into_iter().filter(|what| what.kind() == ObjectKind::Secret)
     }
 
-    /// The kind of object that it is a use of.
+    /// The kind of the objects that it refers to.
     pub fn kind(self) -> ObjectKind {
         match self {
             Self::Certificate
@@ -89,18 +89,19 @@ impl Use {
         }
     }
 
-    /// Whether the object may be of any namespace: what the fleet refers to, and headers of answers, of which the fleet
-    /// says which there may be (annotations.md 1.6).
+    /// Whether the object may be in any namespace: what the fleet's ConfigMap refers to, and `custom-headers`, whose
+    /// names the fleet restricts (`global-allowed-response-headers`).
     pub fn crosses_namespaces(self) -> bool {
         matches!(self, Self::CustomHeaders | Self::ProxySetHeaders | Self::AddHeaders)
     }
 
-    /// Whether operators of the fleet alone refer to something for it.
+    /// Whether only operators of the fleet can refer to something for it.
     pub fn is_of_the_fleet(self) -> bool {
         matches!(self, Self::DefaultCertificate | Self::TicketKeys | Self::ProxySetHeaders | Self::AddHeaders)
     }
 
-    /// The key of the Material that a Secret gives for it; `None` where that is none, or is not called after the Secret.
+    /// The key of the Material that is compiled from a Secret for this use; `None` if there is none, or it is not named
+    /// after the Secret.
     pub fn material(self, secret: &ObjectName) -> Option<String> {
         let what = match self {
             Self::UsersFile => "auth-file",
@@ -114,19 +115,19 @@ impl Use {
         Some(format!("{secret}/{what}"))
     }
 
-    /// Whether it keeps somebody out, or says which script is run, or whom a backend must be: what is to be guarded answers
-    /// 503 while what is used is not there.
+    /// Whether it restricts access, selects the script that is run, or authenticates a backend: while the object is
+    /// missing, what it guards answers 503.
     pub fn guards(self) -> bool {
         self.is_of_users()
             || matches!(self, Self::AuthProxySetHeaders | Self::FastCgiParams | Self::BackendTls)
     }
 
-    /// Whether what is used are users and their passwords.
+    /// Whether it refers to users and their passwords.
     pub fn is_of_users(self) -> bool {
         matches!(self, Self::UsersFile | Self::UsersMap | Self::DigestsFile | Self::DigestsMap)
     }
 
-    /// Whether what is used is a certificate with its key.
+    /// Whether it refers to a certificate with its key.
     pub fn is_certificate(self) -> bool {
         matches!(self, Self::Certificate | Self::DefaultCertificate)
     }
@@ -135,9 +136,9 @@ impl Use {
 /// One reference.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Reference {
-    /// What for.
+    /// Its use.
     pub what: Use,
-    /// Of the object.
+    /// The object's name.
     pub name: ObjectName,
 }
 
@@ -147,7 +148,7 @@ impl Reference {
         Self { what, name }
     }
 
-    /// What a key of a Material refers to.
+    /// The reference that a Material's key stands for.
     pub fn of_material(key: &str) -> Option<Self> {
         let (secret, _) = key.rsplit_once('/')?;
         let name = ObjectName::parse(secret)?;

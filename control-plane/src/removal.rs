@@ -1,27 +1,27 @@
-//! When to believe that an object is gone although no deletion was seen; for both sources.
+//! Decides when to trust that an object is gone although no deletion was seen; used by both sources.
 //!
-//! A DELETE of a watch and a file that is deleted are announcements and apply at once. An object that is merely absent
-//! from a list may be gone, or the list may be wrong: a restored etcd, an API server that answers before it has read
-//! its store, a volume that is not mounted. So many of a kind that go at once are believed only when a second
-//! consistent list, [`SECOND_LOOK`] later, agrees.
+//! A DELETE of a watch, or the deletion of a file, takes effect at once. An object that is merely absent from a list
+//! may be gone, or the list may be wrong: a restored etcd, an API server that answers before it has read its store, a
+//! volume that is not mounted. If many objects of a kind go at once, they are removed only when a second consistent
+//! list, [`SECOND_LOOK`] later, agrees.
 //!
 //! **Invariant:** pure; waiting keeps the old state, it never invents one.
 
 use std::time::Duration;
 
-/// How much later the second list is read.
+/// Delay of the second list.
 pub const SECOND_LOOK: Duration = Duration::from_secs(5);
 
-/// A removal of no more than this many objects of a kind is never doubted, unless these are all there are.
+/// Up to this many objects of a kind are removed without a second list, unless they are all there are.
 const FEW: usize = 10;
 
-/// Whether the absence of `absent` of the `known` objects of a kind needs a second look: all of them, or more than
-/// 20 % and more than ten.
+/// Whether the absence of `absent` of the `known` objects of a kind needs a second list: all of them, or more than 20 %
+/// and more than ten.
 pub fn is_doubtful(absent: usize, known: usize) -> bool {
     absent > 0 && (absent >= known || (absent > FEW && absent * 5 > known))
 }
 
-/// Parts what is absent from a list into what is gone and what needs a second look.
+/// Divides what is absent from a list into what is gone and what needs a second list.
 ///
 /// `doubted` says whether a list read at least [`SECOND_LOOK`] ago lacked the object too: those are gone. The others
 /// are judged together by [`is_doubtful`].

@@ -1,28 +1,28 @@
-//! Which labels are meant: Kubernetes' selectors, as people write them on a command line (`team=a,tier in (web, edge)`).
+//! Label selectors of Kubernetes, as written on a command line (`team=a,tier in (web, edge)`).
 //!
-//! **Invariant:** a text is taken exactly as `labels.Parse` of Kubernetes takes it, or not at all.
+//! **Invariant:** a text is parsed exactly as Kubernetes' `labels.Parse` does, or rejected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Characters of a text that are shown.
+/// Limit of the characters of a text that are shown.
 const SHOWN: usize = 60;
 
-/// All of its rules have to hold.
+/// A selector; all of its requirements must hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selector {
     rules: Vec<(String, Rule)>,
     text: String,
 }
 
-/// What has to hold of the label of one name.
+/// The requirement for one label.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Rule {
     Exists,
     IsMissing,
-    /// One of these.
+    /// The value is one of these.
     In(BTreeSet<String>),
-    /// None of these; a label that is not there is none.
+    /// The value is none of these, or the label is absent.
     NotIn(BTreeSet<String>),
     Above(i64),
     Below(i64),
@@ -43,10 +43,10 @@ impl Rule {
 }
 
 impl Selector {
-    /// Reads a selector.
+    /// Parses a selector.
     ///
     /// # Errors
-    /// What was expected of it, and what came.
+    /// What was expected, and what was found.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut tokens = Tokens { rest: text };
         let mut rules = Vec::new();
@@ -60,7 +60,7 @@ impl Selector {
         }
     }
 
-    /// Whether an object with these labels is meant.
+    /// Whether an object with these labels matches.
     pub fn takes(&self, labels: &BTreeMap<String, String>) -> bool {
         self.rules.iter().all(|(key, rule)| rule.holds(labels.get(key).map(String::as_str)))
     }
@@ -101,7 +101,7 @@ fn rule(tokens: &mut Tokens<'_>) -> Result<(String, Rule), String> {
     Ok((key, rule))
 }
 
-/// One value; nothing is the empty one.
+/// One value, possibly empty.
 fn single(tokens: &mut Tokens<'_>) -> Result<String, String> {
     match tokens.peek() {
         None | Some(",") => Ok(String::new()),
@@ -133,7 +133,7 @@ fn list(tokens: &mut Tokens<'_>) -> Result<BTreeSet<String>, String> {
     }
 }
 
-/// A label's name, with or without `domain/` before it.
+/// A label's name, optionally prefixed with `domain/`.
 fn key(token: Option<&str>) -> Result<String, String> {
     let is_domain = |text: &str| {
         let is_part = |part: &str| {
@@ -174,7 +174,7 @@ fn expected(what: &str, got: Option<&str>) -> String {
     }
 }
 
-/// Signs, and what stands between them.
+/// The tokens: operators, and the text between them.
 #[derive(Clone, Copy)]
 struct Tokens<'a> {
     rest: &'a str,

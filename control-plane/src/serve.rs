@@ -1,7 +1,8 @@
 //! The gRPC server: `ConfigStream` for proxies, `Inspect` for people and tools, reflection for grpcurl, on one address.
-//! Behind the door there are two servers that share nothing: one for calls, and one where certificates are asked for.
+//! After the handshake, two servers that share nothing take connections: one for calls, and one for enrolment.
 //!
-//! **Invariant:** nothing here decides what is served. Streams read the newest head; what they say goes to the registry.
+//! **Invariant:** nothing here decides what is served. Streams read the newest head; what proxies report goes to the
+//! registry.
 
 mod admit;
 mod calls;
@@ -55,14 +56,14 @@ use stream::{Item, Stream};
 
 /// Frames handed to the transport ahead of what it has sent.
 const AHEAD: usize = 4;
-/// A peer that was silent for so long is asked whether it is there: a proxy's node may vanish without a word.
+/// Idle time after which a peer is pinged: a proxy's node may vanish without closing the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// It has so long to answer.
+/// Time that a peer has to answer a ping.
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(10);
-/// Connections whose handshake is over, and which a server has not taken yet.
+/// Capacity of the queue of connections between handshake and server.
 const ADMITTED: usize = 16;
 
-/// Hands out configuration. A clone is the same service.
+/// Serves configuration. Clones share state.
 #[derive(Clone, Debug)]
 pub struct Service {
     group: Arc<str>,
@@ -70,7 +71,7 @@ pub struct Service {
     registry: Arc<Registry>,
     metrics: Arc<Metrics>,
     door: Door,
-    /// Streams at once, and those of one peer.
+    /// Limits of concurrent streams, in all and per peer.
     streams: Budget,
     peers: Peers,
     refusals: Budget,
@@ -78,12 +79,12 @@ pub struct Service {
     leaving: watch::Receiver<bool>,
     moving: watch::Receiver<Option<Duration>>,
     barrier: Option<Barrier>,
-    /// The newest compile revision of other replicas that take proxies; 0: there is none.
+    /// The newest compile revision of other replicas that accept proxies; 0 if there are none.
     newest: watch::Receiver<u32>,
     source: watch::Receiver<Option<Source>>,
 }
 
-/// One of the streams that there may be, and the call that it is.
+/// A stream's share of the limits, and its call.
 #[derive(Debug)]
 pub(crate) struct StreamPlace {
     _stream: Held,
@@ -119,31 +120,32 @@ impl Service {
         }
     }
 
-    /// Says with each stream what this control plane reads, once that is known.
+    /// Names the source in each Welcome, once it is known.
     #[must_use]
     pub fn reading(self, source: watch::Receiver<Option<Source>>) -> Self {
         Self { source, ..self }
     }
 
-    /// Sends a proxy that has something else nothing before a round has passed: this replica may be behind.
+    /// Makes proxies with a different state wait for a barrier round, since this replica may be behind.
     #[must_use]
     pub fn behind(self, barrier: Barrier) -> Self {
         Self { barrier: Some(barrier), ..self }
     }
 
-    /// Takes no proxy that a newer compile revision has served while one of those takes proxies, which is told here.
+    /// Rejects proxies that a newer compile revision has served, while another replica of that revision accepts
+    /// proxies.
     #[must_use]
     pub fn among(self, newest: watch::Receiver<u32>) -> Self {
         Self { newest, ..self }
     }
 
-    /// Once it is told within which time, its proxies go to other replicas, each at a moment of its own, and no more come.
+    /// Once told a period, hands its proxies to other replicas within it, spread over time, and accepts no new ones.
     #[must_use]
     pub fn moving(self, moving: watch::Receiver<Option<Duration>>) -> Self {
         Self { moving, ..self }
     }
 
-    /// A place for one more stream, where there is one.
+    /// Reserves a place for a stream, if the limits allow it.
     fn place(&self, caller: Option<&Caller>, call: Option<Arc<Call>>) -> Result<StreamPlace, Status> {
         let full =
             |what: &str| Status::resource_exhausted(format!("{what} has as many streams as it may have"));
@@ -159,10 +161,10 @@ impl Service {
 }
 
 impl Service {
-    /// Begins the stream of a proxy; gives what it is told, frame by frame, and last how it ended, where that was not well.
+    /// Starts the stream of a proxy; returns its frames, followed by the error if it ended with one.
     ///
     /// # Errors
-    /// Where there is no place for it, or nothing that could be told.
+    /// If the limits are reached, or there is nothing to offer yet.
     #[allow(
         clippy::disallowed_methods,
         reason = "a stream's task is owned by its stream: it ends when either side of it does"
@@ -171,7 +173,7 @@ impl Service {
         let heads = self.published.heads();
         let head = self.published.head();
         if !head.is_ready() {
-            // An empty state must never reach a proxy that has a full one.
+            // An empty state must never reach a proxy that has a complete one.
             return Err(Status::unavailable("the first lists are not complete yet"));
         }
         if self.moving.borrow().is_some() {
@@ -188,7 +190,7 @@ impl Service {
     }
 }
 
-/// Why the server does not run.
+/// Why the server stopped.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -200,11 +202,11 @@ pub enum ServeError {
     Transport(#[from] tonic::transport::Error),
 }
 
-/// Serves until `service` is told to leave, then until its streams have left. `also` is served on the same address. Without a
-/// `registrar` in plaintext, where everybody may do everything.
+/// Serves until `service` is told to leave, then until its streams have ended. `also` is served on the same address.
+/// Without a `registrar`, in plaintext, everybody is permitted everything.
 ///
 /// # Errors
-/// Where the transport fails.
+/// If the transport fails.
 pub async fn run(
     listener: TcpListener,
     service: Service,
@@ -232,7 +234,8 @@ pub async fn run(
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
         .serve_with_incoming_shutdown(incoming(called), leave(leaving.clone()));
-    // Nothing here begins a call of the door's: a connection has the time until a first one, and no more.
+    // Calls on this server are not registered with the door, so its connections live for the first-call timeout and no
+    // longer.
     let enrolment = Server::builder()
         .max_concurrent_streams(1)
         .http2_max_header_list_size(limits.header_list)
@@ -244,7 +247,7 @@ pub async fn run(
 }
 
 async fn leave(mut leaving: watch::Receiver<bool>) {
-    // An error means that the process is over anyway.
+    // An error means that the process is ending anyway.
     let _ = leaving.wait_for(|leaving| *leaving).await;
 }
 

@@ -1,7 +1,8 @@
-//! A replica without its edges, for the simulator of `integration-tests`: the real watches, pipeline, store and sessions,
-//! and nobody who waits. What a server, a network or a clock would do is said by calls.
+//! A replica without I/O, for the simulator of `integration-tests`: the real watches, pipeline, store and sessions,
+//! without waiting. The simulator calls it in place of the server, the network and the clock.
 //!
-//! **Invariant:** nothing is decided here; each call is one step of what `kube`, `pipeline` and `serve` do by themselves.
+//! **Invariant:** nothing is decided here; each call is one step of what `kube`, `pipeline` and `serve` do by
+//! themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -43,10 +44,10 @@ pub const WATCHED: [ObjectKind; 5] = [
     ObjectKind::ConfigMap,
 ];
 
-/// Inputs that may wait: more than any list of the simulator.
+/// Capacity of the input channel: more than any list of the simulator.
 const INPUTS: usize = 4_096;
 
-/// What is in the Settings of a build of another compile revision.
+/// Settings that differ, for a build of another compile revision.
 fn other_metrics() -> RequestMetrics {
     RequestMetrics { per_host: Some(false), ..RequestMetrics::default() }
 }
@@ -60,9 +61,9 @@ pub struct Replica {
     holds: mpsc::Receiver<HoldRequest>,
     barrier: Barrier,
     revisions: Revisions,
-    /// Kinds whose list for the round under way is told.
+    /// Kinds whose list for the round under way was sent.
     fresh: BTreeSet<ObjectKind>,
-    /// Held, so that nobody sees them gone.
+    /// Kept so that their senders do not see them closed.
     _others: (watch::Receiver<Wants>, watch::Receiver<Problems>),
 }
 
@@ -72,7 +73,7 @@ impl fmt::Debug for Replica {
     }
 }
 
-/// What a watch asks for beside what it does next.
+/// What a watch requests besides its next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Asks {
     /// The newest revision.
@@ -83,15 +84,15 @@ impl Replica {
     /// A process that has just started.
     ///
     /// # Panics
-    /// Never: the channel has room.
+    /// Never: the channel has capacity.
     pub fn new(lineage: [u8; 16], now: Instant) -> Self {
         Self::of_revision(lineage, Revisions::default().here, now)
     }
 
-    /// One of a build of another compile revision, which makes other bytes of the same objects.
+    /// A process of a build with another compile revision, which makes other bytes of the same objects.
     ///
     /// # Panics
-    /// Never: the channel has room.
+    /// Never: the channel has capacity.
     pub fn of_revision(lineage: [u8; 16], revision: u32, now: Instant) -> Self {
         let is_ours = revision == Revisions::default().here;
         let (inputs, receivers) = Inputs::channel(INPUTS);
@@ -129,7 +130,7 @@ impl Replica {
         let barrier = Barrier::default();
         let pipeline = Pipeline::new(index, store, receivers, outputs, Arc::new(Metrics::new()));
         let pipeline = pipeline.passing(barrier.clone());
-        // No Secret is referred to, and nobody goes by the labels of namespaces.
+        // The simulator has no references to Secrets, and no namespace selector.
         for kind in [ObjectKind::Secret, ObjectKind::Namespace] {
             let _ = inputs.objects.try_send(Input::Synced(kind));
         }
@@ -146,22 +147,22 @@ impl Replica {
         }
     }
 
-    /// What the others say: the newest compile revision of those that take proxies.
+    /// Sets the newest compile revision of other replicas that accept proxies.
     pub fn set_newest(&mut self, newest: u32) {
         self.revisions.newest = newest;
     }
 
-    /// What the watch of a kind does next.
+    /// The next step of a kind's watch.
     pub fn next(&self, kind: ObjectKind, now: Instant) -> Next {
         self.watches.get(&kind).map_or(Next::Read, |watch| watch.next(now))
     }
 
-    /// When the watch of a kind wants a [`Came::Tick`].
+    /// When a kind's watch needs a [`Came::Tick`].
     pub fn due(&self, kind: ObjectKind) -> Option<Instant> {
         self.watches.get(&kind).map(Followed::due)
     }
 
-    /// What the server does for the watch of a kind. It is compiled and published before this returns.
+    /// Delivers what the server sent to a kind's watch. It is compiled and published before this returns.
     pub fn on(&mut self, kind: ObjectKind, came: &Came, now: Instant) -> Asks {
         let Some(watch) = self.watches.get_mut(&kind) else { return Asks::default() };
         let told = watch.on(came, now);
@@ -187,7 +188,7 @@ impl Replica {
         Asks { probe: told.probe }
     }
 
-    /// Begins a round of the freshness barrier where one is due: everything is listed anew.
+    /// Begins a barrier round if one is due: everything is listed again.
     pub fn refresh(&mut self, now: Instant) -> bool {
         let Some(round) = self.barrier.begin_now() else { return false };
         self.fresh.clear();
@@ -197,7 +198,7 @@ impl Replica {
         true
     }
 
-    /// Decisions that are to be put on record, or off it: a name, and what it is to say.
+    /// Decisions to be stored or deleted: a name, and the new content.
     pub fn decisions(&mut self) -> Vec<(String, Option<String>)> {
         std::iter::from_fn(|| self.holds.try_recv().ok())
             .map(|request| crate::kube::sim::record(&request))
@@ -209,7 +210,7 @@ impl Replica {
         self.published.head().is_ready()
     }
 
-    /// What it offers on a lane, and where in its log that is.
+    /// The state that it offers on a lane, and its position in the log.
     pub fn offers(&self, lane: Lane) -> (Seq, Snapshot) {
         let head = self.published.head();
         (head.lane(lane).seq, head.lane(lane).snapshot.clone())
@@ -220,12 +221,12 @@ impl Replica {
         Stream::open(self.published.head(), self.barrier.clone(), self.revisions, now)
     }
 
-    /// Tells a stream of the newest head.
+    /// Tells a stream about the newest head.
     pub fn tell(&self, stream: &mut Stream, now: Instant) -> Sent {
         stream.head(self.published.head(), now)
     }
 
-    /// Lets the pipeline work until it waits.
+    /// Runs the pipeline until it waits.
     fn work(&mut self) {
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         let waker = Arc::clone(&woken).into();
