@@ -1,9 +1,9 @@
-//! What is offered to proxies: both lanes, versioned, with their history.
+//! The store: the state that is offered to proxies; both lanes, versioned, with their history.
 //!
 //! One writer (the pipeline) commits; everybody else takes the newest [`Head`] from a watch channel, in O(1), and may
-//! keep it as long as it likes.
+//! keep it as long as needed.
 //!
-//! What is offered of CONFIG is all that is compiled, or the version of a pin: see `view`.
+//! CONFIG is offered as compiled, or as the pinned version: see `view`.
 //!
 //! **Invariant:** a head is one moment of both lanes, and its CONFIG says which LIVE state it relies on.
 
@@ -36,7 +36,7 @@ use crate::origin::Origin;
 use crate::pin::Pin;
 use crate::placed::Behind;
 
-/// Notes that a slow watcher may lag behind before it loses some.
+/// Capacity of the broadcast of notes: a watcher that lags further loses the oldest.
 const NOTES: usize = 1_024;
 
 /// Everything that is offered at one moment.
@@ -48,20 +48,20 @@ pub struct Head {
     pub config: LaneState,
     /// Endpoints, certificates, secret material.
     pub live: LaneState,
-    /// Versions of the configuration that were.
+    /// Earlier versions of the configuration.
     pub history: History,
-    /// CONFIG as it is compiled: what is offered where no pin is in force.
+    /// CONFIG as compiled: what is offered if no pin is in force.
     pub compiled: Snapshot,
     /// The pin that is in force.
     pub pin: Option<Arc<Pin>>,
-    /// The revision of what is on record of a pin: of one that cannot be read or is not in force yet, too.
+    /// The revision of the stored pin, also if it cannot be read or is not in force yet.
     pub on_record: Option<Arc<str>>,
     /// When the last commits were made.
     pub commits: Commits,
 }
 
 impl Head {
-    /// Resources in which what is compiled differs from what is offered.
+    /// Number of resources in which the compiled state differs from the offered one.
     pub fn unreleased(&self) -> usize {
         match self.pin {
             Some(_) => Delta::between(&self.config.snapshot, &self.compiled).len(),
@@ -69,7 +69,7 @@ impl Head {
         }
     }
 
-    /// Where what was made until now is offered.
+    /// The positions from which on everything compiled so far is offered.
     pub fn behind(&self) -> Behind {
         Behind {
             config: self.config.seq,
@@ -87,18 +87,18 @@ impl Head {
         }
     }
 
-    /// Whether there is anything to offer: the first lists of all kinds are in.
+    /// Whether there is anything to offer: the first lists of all kinds are complete.
     pub fn is_ready(&self) -> bool {
         self.config.seq > Seq::default()
     }
 }
 
-/// One commit, for those who wait until proxies have acknowledged it.
+/// One commit, for tasks that wait until proxies have acknowledged it.
 #[derive(Clone, Debug)]
 pub struct Note {
-    /// CONFIG's place in the log after it.
+    /// CONFIG's position in the log after it.
     pub config_seq: Seq,
-    /// LIVE's place in the log after it.
+    /// LIVE's position in the log after it.
     pub live_seq: Seq,
     /// The CONFIG root after it.
     pub version: Root,
@@ -108,13 +108,13 @@ pub struct Note {
     pub cause: Arc<str>,
     /// Resources that changed.
     pub changed: usize,
-    /// When the source had the first word of it.
+    /// When the source first heard of the change.
     pub heard: Instant,
     /// When it was made.
     pub at: Instant,
 }
 
-/// What is to be committed.
+/// Input of a commit.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// Of the CONFIG lane.
@@ -129,26 +129,26 @@ pub struct Changes {
     pub pin: Option<Arc<Pin>>,
     /// See [`Head::on_record`].
     pub on_record: Option<Arc<str>>,
-    /// When the source had the first word of it; `None`: nobody said anything, it was time.
+    /// When the source first heard of the change; `None`: a timer caused it.
     pub heard: Option<Instant>,
 }
 
-/// What became of changes.
+/// Result of a commit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Committed {
-    /// Resources of CONFIG that are offered now and were not before, or the other way round.
+    /// Number of CONFIG resources whose offered state changed.
     pub config: usize,
-    /// The same of LIVE.
+    /// The same for LIVE.
     pub live: usize,
-    /// Resources of CONFIG that were compiled and are not released.
+    /// Number of CONFIG resources that were compiled and are held back by a pin.
     pub held_back: usize,
-    /// Whether a pin came, went, or is another one.
+    /// Whether a pin was set, replaced or removed.
     pub is_pin_news: bool,
     /// What changed, one line.
     pub cause: Arc<str>,
 }
 
-/// The reading side. A clone is cheap.
+/// Read access to the store. A clone is cheap.
 #[derive(Clone, Debug)]
 pub struct Published {
     heads: watch::Receiver<Arc<Head>>,
@@ -161,18 +161,18 @@ impl Published {
         Arc::clone(&self.heads.borrow())
     }
 
-    /// The newest head, and word of each newer one.
+    /// A receiver of the newest head and all later ones.
     pub fn heads(&self) -> watch::Receiver<Arc<Head>> {
         self.heads.clone()
     }
 
-    /// Commits from now on. Who lags loses the oldest.
+    /// Notes of commits from now on. A receiver that lags loses the oldest.
     pub fn notes(&self) -> broadcast::Receiver<Arc<Note>> {
         self.notes.subscribe()
     }
 }
 
-/// The writing side: there is one.
+/// Write access to the store: there is one writer.
 #[derive(Debug)]
 pub struct Store {
     lineage: Lineage,
@@ -188,7 +188,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty store of a process that starts, and its reading side.
+    /// The empty store of a process that starts, and read access to it.
     pub fn new(lineage: Lineage, now: Instant) -> (Self, Published) {
         let config = LaneLog::new(Lane::Config, now);
         let live = LaneLog::new(Lane::Live, now);
@@ -220,20 +220,21 @@ impl Store {
         (store, published)
     }
 
-    /// Remembers so much from now on. Before the first commit.
+    /// Sets the bounds of the history. Must be called before the first commit.
     pub fn bound(&mut self, bounds: Bounds) {
         self.history = History::new(bounds);
     }
 
-    /// Goes on with a history of processes before, and keeps it on disk from now on. Before the first commit.
+    /// Continues the history of earlier processes, and keeps it on disk from now on. Must be called before the first
+    /// commit.
     pub fn remember(&mut self, journal: Journal, history: History) {
         self.journal = Some(journal);
         self.history = history;
     }
 
-    /// Makes the next state of each lane that changes and publishes both as one head, where anything is different.
+    /// Computes the next state of each lane that changes, and publishes both as one head if anything differs.
     ///
-    /// The first commit is one of both lanes even where LIVE has nothing: "has everything" and "has nothing yet" differ.
+    /// The first commit has both lanes even if LIVE is empty: "has everything" and "has nothing yet" differ.
     pub fn commit(&mut self, changes: Changes, now: Instant, time: SystemTime) -> Committed {
         let first = self.config.state.seq == Seq::default();
         let Changes { config, live, cause, origin, pin, on_record, heard } = changes;
@@ -279,7 +280,7 @@ impl Store {
         done
     }
 
-    /// What a pin that came or went means.
+    /// Describes a pin that was set or removed.
     fn told(&self, offered: &Delta) -> Arc<str> {
         match &self.view.pin {
             Some(pin) => pin.to_string().into(),
@@ -324,7 +325,7 @@ impl Store {
         self.remember_version(version, first);
     }
 
-    /// What is compiled while a pin is in force can be looked at, and pinned itself.
+    /// What is compiled while a pin is in force can be inspected, and pinned itself.
     fn remember_held_back(&mut self, delta: &Delta, cause: Arc<str>, origin: Origin, time: SystemTime) {
         let first = self.config.state.seq == Seq::default();
         let compiled = &self.view.compiled;
@@ -342,7 +343,7 @@ impl Store {
         self.remember_version(version, first);
     }
 
-    /// `first`: where a process before left off with this version, it is that one.
+    /// `first`: if an earlier process stopped at this version, that entry is continued.
     fn remember_version(&mut self, mut version: PastVersion, first: bool) {
         let before = self.history.newest().map(|newest| newest.snapshot.clone());
         if first && self.history.adopt(&version) {
@@ -358,7 +359,7 @@ impl Store {
     }
 
     fn note(&self, config: bool, done: &Committed, heard: Instant, now: Instant) {
-        // Nobody listening is fine.
+        // It does not matter if there are no receivers.
         let _ = self.notes.send(Arc::new(Note {
             config_seq: self.config.state.seq,
             live_seq: self.live.state.seq,

@@ -1,11 +1,11 @@
-//! Creates and rotates the session ticket keys while the fleet uses tickets. Every replica tries to; compare-and-swap lets one win, and
-//! all read what it wrote.
+//! Creates and rotates the session ticket keys while the fleet uses tickets. Every replica tries to; compare-and-swap
+//! lets one win, and all read what it wrote.
 //!
-//! In a cluster the keys are in a Secret, which is read like any Secret that is referred to. With a folder they are in memory, and in a file
-//! for the next start.
+//! In a cluster the keys are in a Secret, which is read like any referenced Secret. With a folder they are in memory,
+//! and in a file for the next start.
 //!
-//! **Invariant:** a record that cannot be read is left alone; one that was read and is invalid is created again. That cuts off nobody: a
-//! client with an old ticket makes a full handshake.
+//! **Invariant:** a record that cannot be read is left alone; one that was read and is invalid is created again. That
+//! interrupts nobody: a client with an old ticket makes a full handshake.
 
 pub mod record;
 
@@ -32,41 +32,41 @@ use crate::kube::record::{Found, Record as Place};
 use crate::objects::{Metadata, Object, ObjectKind, ObjectRef, Secret};
 use record::{RECORD, Record};
 
-/// The record is looked at this often.
+/// Interval at which the record is checked.
 const LOOK: Duration = Duration::from_secs(60);
-/// And this often while that fails.
+/// Interval of retries while that fails.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Warnings are at least so far apart.
+/// Minimum interval of warnings.
 const WARNINGS: Duration = Duration::from_secs(60);
-/// Others may be quicker so often before it is left for the next time.
+/// Attempts that may lose to other writers before the next check.
 const TRIES: usize = 4;
-/// What a file is called.
+/// Name of the file.
 const FILE: &str = "ticket-keys.json";
 
-/// Where the record is.
+/// Where the record is stored.
 #[derive(Debug)]
 pub enum Vault {
     /// In a cluster.
     Cluster(Place),
     /// In this process.
     Process {
-        /// What the Secret is called that it says is there.
+        /// Name of the Secret that is reported to the index.
         name: ObjectName,
-        /// A private folder for the next start, where there is one.
+        /// A private folder for the next start, if there is one.
         folder: Option<PathBuf>,
-        /// Where it says so.
+        /// Receives the Secret.
         inputs: Inputs,
-        /// What it said last.
+        /// The record that was reported last.
         said: Option<Record>,
-        /// That is not in the folder yet.
+        /// That record is not written to the folder yet.
         is_unwritten: bool,
-        /// There is a file that could not be read: it stays as it is until it can be.
+        /// The file could not be read: it is left alone until it can be.
         is_unread: bool,
     },
 }
 
 impl Vault {
-    /// In this process, with a folder for the next one.
+    /// In this process, with a folder for the next start.
     pub fn process(name: ObjectName, folder: Option<PathBuf>, inputs: Inputs) -> Self {
         Self::Process { name, folder, inputs, said: None, is_unwritten: false, is_unread: false }
     }
@@ -79,7 +79,7 @@ impl Vault {
         ObjectRef { kind: ObjectKind::Secret, name }
     }
 
-    /// Reads, and writes what is due.
+    /// Reads the record, and writes what is due.
     async fn look(&mut self, now: SystemTime) -> Result<(), String> {
         match self {
             Self::Cluster(place) => in_cluster(place, now).await,
@@ -103,15 +103,15 @@ impl Vault {
                 let Some(newest) = due.or(there) else { return Ok(()) };
                 if said.as_ref() != Some(&newest) {
                     let event = Event::Applied { object: secret(name, &newest), location: "".into() };
-                    // Where nobody reads any more the process is ending.
+                    // A closed channel means that the process is ending.
                     let _ = inputs.objects.send(Input::Events(vec![event])).await;
                 }
                 let newest = said.insert(newest);
-                // It is waited for by all who start, whoever may read the file.
+                // Reported after the keys, since the start waits for those.
                 if let Some(error) = unread {
                     return Err(error);
                 }
-                // Behind what is said: a start waits for that, and not for a disk that is full.
+                // Written after the keys were reported: the start waits for them, and must not wait for a full disk.
                 if let Some(file) = file.filter(|_| *is_unwritten) {
                     private::replace(&file, newest.to_text().as_bytes())
                         .map_err(|error| format!("{}: {error}", file.display()))?;
@@ -123,16 +123,16 @@ impl Vault {
     }
 }
 
-/// Looks after the record for ever, while the index wants it.
+/// Maintains the record forever, while the index wants it.
 ///
 /// # Errors
-/// None: what fails is tried again.
+/// Never: failures are retried.
 pub async fn run(mut vault: Vault, mut wants: watch::Receiver<Wants>) -> Result<(), Infallible> {
     let object = vault.object();
     let mut warning = Seldom::new(WARNINGS);
     loop {
         if wants.wait_for(|wants| wants.contains(&object)).await.is_err() {
-            // The pipeline is gone, and the process with it.
+            // The pipeline has ended, and the process with it.
             return std::future::pending().await;
         }
         let pause = match vault.look(clock::wall()).await {
@@ -172,7 +172,7 @@ async fn in_cluster(place: &Place, now: SystemTime) -> Result<(), String> {
     Err("the record keeps being changed by others".to_owned())
 }
 
-/// What a file has; `None`: nothing yet, or nothing that is a record.
+/// Reads a file; `None`: it does not exist, or is not a record.
 fn read(file: &Path) -> Result<Option<Record>, String> {
     match fs::read(file) {
         Ok(text) => match Record::parse(&Zeroizing::new(text)) {

@@ -1,11 +1,11 @@
-//! The validating admission webhook: API servers ask it, over HTTPS, what is to be said of an Ingress that somebody applies
-//! (`--validating-webhook`). What is said is the index' matter.
+//! The validating admission webhook: API servers ask it, over HTTPS, whether to admit an Ingress
+//! (`--validating-webhook`). The index decides the answer.
 //!
-//! Whatever keeps us from an answer lets the Ingress pass, with a warning: what is wrong with it is found again when it is
-//! read, and nobody's rollout waits for us.
+//! If the webhook cannot decide, it admits the Ingress with a warning: its problems are found again when it is read,
+//! and no rollout is blocked.
 //!
-//! **Invariant:** what callers may hold is bounded in number, in bytes and in time (docs/adr/003-budgets.md), and nothing
-//! that they send ends anything but their connection.
+//! **Invariant:** the resources that callers can hold are bounded in number, in bytes and in time
+//! (docs/adr/003-budgets.md), and nothing that they send ends anything but their connection.
 
 pub mod believed;
 mod pair;
@@ -44,17 +44,17 @@ use crate::pipeline::Question;
 
 pub use pair::Pair;
 
-/// What API servers are shown.
+/// The certificate that API servers are shown.
 #[derive(Clone, Debug)]
 pub enum Certificate {
-    /// One from files.
+    /// Certificate and key from files.
     Files(Arc<Pair>),
-    /// This process' own, of the authority between the planes.
+    /// A certificate of this process, signed by the planes' own authority.
     Own(watch::Receiver<Standing>),
 }
 
 impl Certificate {
-    /// What handshakes are made with now; nothing before the authority was read.
+    /// The current TLS configuration; `None` before the authority was read.
     async fn newest(&self) -> Option<Arc<ServerConfig>> {
         match self {
             Self::Files(pair) => Some(pair.newest().await),
@@ -63,26 +63,27 @@ impl Certificate {
     }
 }
 
-/// Connections at once; one more takes the place of the oldest on which nothing is asked, else of the oldest.
+/// Limit of connections; one more replaces the oldest idle one, else the oldest.
 const CONNECTIONS: usize = 64;
-/// A handshake, and the head of the first question.
+/// Timeout of a handshake, and of the head of the first request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A connection between two questions, with the head of the next. API servers keep theirs for 90 s (Go, `http.Transport`): whoever
-/// closes first must be they, or a question meets a connection that ends, and an Ingress is refused or not looked at.
+/// Timeout of an idle connection, including the head of its next request. API servers close theirs after 90 s (Go,
+/// `http.Transport`) and must close first: otherwise a request meets a connection that is being closed, and an Ingress
+/// is rejected or not checked.
 const IDLE: Duration = Duration::from_secs(120);
-/// Bytes of a head.
+/// Limit of a request head in bytes.
 const HEAD: usize = 16 * 1024;
-/// Bytes of a question, as in ingress-nginx.
+/// Limit of a request in bytes, as in ingress-nginx.
 const MOST: usize = 9 * 1024 * 1024;
-/// Bytes of an ordinary question, which waits for nobody: each connection may hold as much.
+/// Size of an ordinary request, which is read without waiting: each connection may hold this much.
 const ORDINARY: usize = 64 * 1024;
-/// Longer questions that are read at once; others wait.
+/// Larger requests that are read at once; others wait.
 const AT_ONCE: usize = 4;
-/// From the first byte of a question to its answer: API servers wait for 10 s.
+/// From the first byte of a request to its response: API servers wait for 10 s.
 const WHOLE: Duration = Duration::from_secs(9);
-/// How long the index may take. It is one of milliseconds, but for when a cluster is read anew.
+/// Timeout of the index. It usually takes milliseconds, except while a cluster is listed again.
 const JUDGING: Duration = Duration::from_secs(3);
-/// Warnings are at least so far apart.
+/// Minimum interval of warnings.
 const WARNINGS: Duration = Duration::from_secs(1);
 
 /// What a connection needs to answer.
@@ -93,7 +94,7 @@ struct Desk {
     metrics: Arc<Metrics>,
 }
 
-/// Answers until dropped, and its connections with it.
+/// Serves until dropped, together with its connections.
 ///
 /// # Errors
 /// Never; the signature fits [`shared::tasks::Supervisor`].
@@ -136,7 +137,7 @@ pub async fn serve(
     }
 }
 
-/// What was asked on a connection.
+/// The requests on a connection.
 #[derive(Debug, Default)]
 struct Asked {
     begun: AtomicUsize,
@@ -148,7 +149,7 @@ impl Asked {
         self.begun.load(Ordering::Relaxed) > self.answered.load(Ordering::Relaxed)
     }
 
-    /// Waits as long as the first question may take to begin. Never ends where it has.
+    /// Waits for the timeout of the first request. Never resolves if one has begun.
     async fn none_in_time(&self) {
         sleep(PATIENCE).await;
         if self.begun.load(Ordering::Relaxed) > 0 {
@@ -237,8 +238,8 @@ async fn judged(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>
     response
 }
 
-/// A question, and its place where it is a long one. Who is slow with an ordinary one keeps nobody else from asking: API
-/// servers refuse what they get no answer for.
+/// Reads a request; a large one takes a place. A slow ordinary request must not block others: API servers reject an
+/// Ingress if they get no answer.
 async fn read(
     body: Incoming,
     places: &Semaphore,
@@ -256,7 +257,7 @@ async fn read(
     Ok((pieces.concat(), place))
 }
 
-/// It fails open.
+/// The webhook fails open.
 fn not_judged() -> Verdict {
     let warning = "not looked at: the control plane is still reading the cluster; see `firth problems`";
     Verdict { refused: None, warnings: vec![warning.to_owned()] }

@@ -1,4 +1,4 @@
-//! When a replica says that it is ready.
+//! When a replica reports that it is ready.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::store::{Changes, Store};
 
 const LIFE: Duration = Duration::from_secs(1_000);
 
-/// Of a process that has something to offer.
+/// Pages of a process that has something to offer.
 fn pages(registrar: Option<Registrar>) -> ControlPages {
     let (mut store, published) = Store::new(Lineage([1; 16]), clock::now());
     let up = vec![Arc::new(Entry::from_body(ResourceKey::new(Kind::Host, "_"), 1, "a".into()))];
@@ -67,7 +67,7 @@ async fn who_has_no_authority_is_not_ready_and_says_why() {
     std::fs::remove_file(dir.path().join("authority-1")).unwrap();
     keeper.look(Moment::now()).await.unwrap();
     assert_eq!(asked(&pages).0, StatusCode::OK);
-    // What was read once is good for a while.
+    // Once read, it is valid for a while.
     std::fs::write(dir.path().join("authority-2"), "{}").unwrap();
     keeper.look(Moment::now()).await.unwrap_err();
     assert_eq!(asked(&pages).0, StatusCode::OK);

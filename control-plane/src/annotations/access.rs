@@ -1,4 +1,4 @@
-//! Address lists (annotations.md 5.3, 6.9).
+//! Address lists: who may send requests.
 
 use shared::pattern::Pattern;
 use shared::policy::TextList;
@@ -31,7 +31,7 @@ pub(crate) static DENYLIST_SOURCE_RANGE: Row = Row {
     ..Row::NEW
 };
 
-/// The ConfigMap's `block-cidrs`, which no annotation says.
+/// The ConfigMap's `block-cidrs`; there is no such annotation.
 pub(crate) static BLOCK_CIDRS: Row = Row {
     name: "block-cidrs",
     value: &Of(CIDRS, Act::Sets(|to, values| to.location.block_cidrs = Some(TextList { values }))),
@@ -40,7 +40,7 @@ pub(crate) static BLOCK_CIDRS: Row = Row {
     ..Row::NEW
 };
 
-/// The ConfigMap's `block-referers`, which no annotation says.
+/// The ConfigMap's `block-referers`; there is no such annotation.
 pub(crate) static BLOCK_REFERERS: Row = Row {
     name: "block-referers",
     value: &Of(BLOCKED, Act::Sets(|to, values| to.location.block_referers = Some(TextList { values }))),
@@ -49,7 +49,7 @@ pub(crate) static BLOCK_REFERERS: Row = Row {
     ..Row::NEW
 };
 
-/// The ConfigMap's `block-user-agents`, which no annotation says.
+/// The ConfigMap's `block-user-agents`; there is no such annotation.
 pub(crate) static BLOCK_USER_AGENTS: Row = Row {
     name: "block-user-agents",
     value: &Of(BLOCKED, Act::Sets(|to, values| to.location.block_user_agents = Some(TextList { values }))),
@@ -60,7 +60,7 @@ pub(crate) static BLOCK_USER_AGENTS: Row = Row {
 
 pub(super) static ROWS: &[&Row] = &[&ALLOWLIST_SOURCE_RANGE, &DENYLIST_SOURCE_RANGE];
 
-/// Entries of an nginx map, as they stand in its configuration. An empty one stands in quotes: who sends no such header.
+/// Entries of an nginx map, as written in its configuration. A quoted empty one matches requests without the header.
 pub(super) const BLOCKED: Grammar<Vec<String>> = Grammar {
     words: "texts with commas between them; one that begins with ~ or ~* is a regular expression",
     read: |text| {
@@ -78,8 +78,8 @@ pub(super) const BLOCKED: Grammar<Vec<String>> = Grammar {
     bad: &["~*(", "~", "~*", "AlphaBot, ~["],
 };
 
-/// A word as nginx reads it: without the quotes around it; a backslash takes the meaning from a quote or a backslash, and
-/// stands for itself before all else.
+/// Parses a word as nginx does: without the quotes around it; a backslash escapes a quote or a backslash, and is
+/// literal before anything else.
 fn token(text: &str) -> String {
     let quoted = |quote: char| text.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
     let text = quoted('"').or_else(|| quoted('\'')).unwrap_or(text);

@@ -1,4 +1,4 @@
-//! Sticky sessions (annotations.md 5.7, 6.18).
+//! Sticky sessions: session affinity by cookie.
 
 use shared::policy::{Affinity, AffinityMode, SameSite};
 
@@ -125,10 +125,10 @@ pub(super) static ROWS: &[&Row] = &[
     },
 ];
 
-/// Name of the cookie where none is said.
+/// Default name of the cookie.
 const NAME: &str = "INGRESSCOOKIE";
 
-/// In any case of its letters: whether it is one that is written is another question.
+/// In any case; `same_site` decides whether it is sent.
 const SAMESITE: Grammar<String> = Grammar {
     words: "None, Lax or Strict",
     read: |text| {
@@ -155,7 +155,7 @@ fn mode(to: &mut Draft<'_>, mode: &'static str) {
     to.affinity_mode = Some(mode.into());
 }
 
-/// As the original: it takes any case, and writes none but these.
+/// As ingress-nginx: the value is validated in any case, but only these spellings are sent.
 fn same_site(to: &mut Draft<'_>, text: String) {
     let same_site = match text.as_str() {
         "None" => SameSite::None,

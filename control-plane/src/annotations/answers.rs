@@ -1,4 +1,4 @@
-//! Headers of answers (configmap.md 1.2, 1.3). Keys alone.
+//! Headers of responses. ConfigMap keys only.
 
 use shared::policy::TextList;
 

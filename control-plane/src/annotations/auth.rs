@@ -1,5 +1,5 @@
-//! Authentication (annotations.md 5.3, 6.6, 6.7). What ingress-nginx would answer by removing the authentication
-//! (pitfalls.md 2.6) denies here.
+//! Authentication: by password, and by an external service. A value for which ingress-nginx would silently remove the
+//! authentication denies access here.
 
 use shared::policy::{BasicAuth, ExternalAuth, TextList};
 
@@ -134,7 +134,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "auth-secret-type",
-        // The Secret is looked at for it.
+        // It is used when the Secret is read.
         value: &Of(one_of!("auth-file" | "auth-map"), Act::Sets(|_, _| {})),
         bad: Bad::Reject,
         needs: Some("auth-type"),
@@ -204,7 +204,7 @@ fn external<'a>(to: &'a mut Draft<'_>) -> &'a mut ExternalAuth {
 }
 
 fn url(to: &mut Draft<'_>, text: String) {
-    // What spaces are allowed for, nobody knows; none stands in a URL.
+    // Spaces are tolerated by the grammar, but a URL has none.
     if !is_url(&text) {
         let what = Reach::Paths.as_str();
         to.deny(Reach::Paths, "is no URL");
@@ -217,8 +217,8 @@ fn url(to: &mut Draft<'_>, text: String) {
     external(to).url = text;
 }
 
-/// Whether a text is a URL of http or https with a proper host, as far as that can be seen before its variables are
-/// filled in.
+/// Whether a text is an http or https URL with a valid host, as far as that can be checked before its variables are
+/// replaced.
 fn is_url(text: &str) -> bool {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     let host = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
@@ -230,7 +230,7 @@ fn basic<'a>(to: &'a mut Draft<'_>) -> &'a mut BasicAuth {
     to.location.basic_auth.get_or_insert_default()
 }
 
-/// The Secret of another namespace is nobody's to name, unless the fleet allows it: that is seen where it is looked for.
+/// A Secret of another namespace may be named only if the fleet allows it, which is checked at the reference.
 fn users(to: &mut Draft<'_>, secret: &str) {
     let is_map = to.said("auth-secret-type").is_some_and(|it| it.trim() == "auth-map");
     let is_digest = to.said("auth-type").is_some_and(is_digest);
@@ -249,7 +249,8 @@ fn users(to: &mut Draft<'_>, secret: &str) {
     }
 }
 
-/// Only the very word is basic authentication; any other that holds one of the two is digest (annotations.md 5.3).
+/// Only exactly `basic` is basic authentication; any other text that contains one of the two words is digest
+/// (ingress-nginx).
 fn is_digest(kind: &str) -> bool {
     kind.trim() != "basic"
 }
@@ -265,7 +266,7 @@ fn kind(to: &mut Draft<'_>, text: &str) {
     }
 }
 
-/// The validator of the original looks for the words anywhere.
+/// ingress-nginx' validator looks for the words anywhere in the text.
 const TYPE: Grammar<String> = Grammar {
     words: "basic or digest",
     read: |text| (text.contains("basic") || text.contains("digest")).then(|| text.to_owned()),
@@ -293,7 +294,7 @@ fn is_duration(item: &str) -> bool {
         && words.iter().all(is_status)
 }
 
-/// A row of the ConfigMap alone. What is faulty never opens the door: all paths answer 503.
+/// A row of the ConfigMap alone. A faulty value denies access: all paths answer 503.
 macro_rules! global {
     ($($(#[$doc:meta])* $row:ident = $name:literal, $grammar:expr, $set:expr;)+) => {
         $($(#[$doc])* pub(crate) static $row: Row = Row {
@@ -335,7 +336,7 @@ global! {
         |to, it| to.location.global_auth_cache_duration = Some(it);
 }
 
-/// A URL that can be asked.
+/// A URL that requests can be sent to.
 const WHERE: Grammar<String> = Grammar {
     words: "a URL of http or https with a host",
     read: |text| (URL_WITH_VARIABLES.read)(text).filter(|url| is_url(url)),

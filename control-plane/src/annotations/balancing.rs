@@ -1,4 +1,4 @@
-//! Which endpoint gets a request (annotations.md 5.7, 6.2).
+//! Load balancing: which endpoint gets a request.
 
 use shared::policy::LoadBalance;
 use shared::template::{Template, Variable};
@@ -23,8 +23,8 @@ pub(crate) static LOAD_BALANCE: Row = Row {
     ..Row::NEW
 };
 
-/// `load-balance` of the ConfigMap. What the original does not know is `round_robin` there (balancing.md 4); with one of the
-/// names that need more than themselves it serves nobody.
+/// `load-balance` of the ConfigMap. A name that ingress-nginx does not know means `round_robin` (its `balancer.lua`);
+/// with one of the names that need further settings, it serves no requests.
 pub(crate) static LOAD_BALANCE_OF_ALL: Row = Row {
     name: "load-balance",
     scope: Scope::Backend,
@@ -34,8 +34,8 @@ pub(crate) static LOAD_BALANCE_OF_ALL: Row = Row {
     ..Row::NEW
 };
 
-/// The names that say how a key or affinity is served say nothing by themselves. In the original such a Backend ends the
-/// taking in of all that come after it (balancing.md 4).
+/// The names for hashing and affinity mean nothing by themselves. In ingress-nginx such a Backend makes `balancer.lua`
+/// stop processing all Backends after it.
 fn load_balance(to: &mut Draft<'_>, name: &'static str) {
     let needed = match name {
         "chash" | "chashsubset" => Some(HASH_BY),
@@ -70,7 +70,7 @@ pub(crate) static SERVICE_UPSTREAM: Row = Row {
     ..Row::NEW
 };
 
-/// What is none is false, whatever the ConfigMap says (annotations.md 5.7).
+/// A value that is no boolean is false, whatever the ConfigMap says (ingress-nginx).
 const TRUE_OR_NOT: Grammar<Result<bool, String>> = Grammar {
     words: BOOL.words,
     read: |text| Some(value::boolean(text).ok_or_else(|| text.to_owned())),
@@ -127,7 +127,7 @@ pub(super) static ROWS: &[&Row] = &[
 
 const HASH_BY: &str = "upstream-hash-by";
 
-/// The original cannot make groups of fewer than none, and stops taking in what comes after (balancing.md 4).
+/// ingress-nginx fails on a negative group size, and stops processing the Backends after it (`balancer.lua`).
 const SIZE: Grammar<u32> = Grammar {
     words: "a whole number, not a negative one",
     read: |text| value::integer(text).filter(|it| *it >= 0).map(|it| u32::try_from(it).unwrap_or(u32::MAX)),
@@ -135,8 +135,8 @@ const SIZE: Grammar<u32> = Grammar {
     bad: &["-1", "ten", "1.5"],
 };
 
-/// Without any of it each proxy would send all requests to one endpoint, where the original spreads them: endpoints take
-/// turns instead. A name that nginx does not know either is empty in both.
+/// Without the value of a variable that nginx has, each proxy could send all requests to one endpoint, while
+/// ingress-nginx spreads them: so round robin is used. A variable that nginx does not know either is empty in both.
 fn hash_by(to: &mut Draft<'_>, text: String) {
     let template = Template::parse(&text);
     let known_to_nginx = template.variables().find_map(|variable| match variable {
@@ -166,7 +166,7 @@ fn needs_hash_by(to: &mut Draft<'_>) {
     }
 }
 
-/// Variables of nginx and of the modules that ingress-nginx is built with, which nobody here gives a value to.
+/// Variables of nginx, and of the modules that ingress-nginx is built with, that have no value here.
 fn is_known_to_nginx(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "body_bytes_sent",
@@ -239,15 +239,15 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_told() {
-        // Empty here as there: all requests have one key.
+        // Empty in both: all requests have the same key.
         let it = parsed(&[("upstream-hash-by", "$foo_bar")]);
         assert_eq!((it.backend.hash_by.as_deref(), it.faults.len()), (Some("$foo_bar"), 1));
-        // There it is something.
+        // In nginx these have values.
         for text in ["$ssl_client_raw_cert", "$request_uri$request_body", "$tcpinfo_rtt", "$request_length"] {
             let it = parsed(&[("upstream-hash-by", text)]);
             assert_eq!((it.backend.hash_by, it.faults[0].severity), (None, Unsupported), "{text}");
         }
-        // A path that another Ingress makes a regular expression has groups, too.
+        // A path that another Ingress turns into a regular expression has groups, too.
         assert_eq!(severities(&[("upstream-hash-by", "$1")]), []);
     }
 

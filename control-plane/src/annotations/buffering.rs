@@ -1,4 +1,4 @@
-//! Bodies, and where they wait (annotations.md 5.5).
+//! Sizes of bodies, and how they are buffered.
 
 use super::draft::Draft;
 use super::row::{Act, Bad, Of, Risk, Row};
@@ -15,7 +15,7 @@ pub(crate) static CLIENT_BODY_BUFFER_SIZE: Row = Row {
     ..Row::NEW
 };
 
-/// The ConfigMap's `client-body-timeout`, which no annotation says.
+/// The ConfigMap's `client-body-timeout`; there is no such annotation.
 pub(crate) static CLIENT_BODY_TIMEOUT: Row = Row {
     name: "client-body-timeout",
     value: &Of(SECONDS, Act::Sets(|to, it| to.location.client_body_timeout = Some(it))),
@@ -111,10 +111,10 @@ pub(super) static ROWS: &[&Row] = &[
     &PROXY_REQUEST_BUFFERING,
 ];
 
-/// What nginx takes where nobody has told it a size.
+/// nginx' own default (`client_max_body_size`).
 const NGINX_MOST: u64 = 1 << 20;
 
-/// SIZE of which `b` is never told to nginx, whose own default counts then (annotations.md 5.5).
+/// A size; one with the unit `b` is not passed to nginx, whose own default applies then (ingress-nginx).
 const MOST: Grammar<u64> = Grammar {
     read: |text| match text.ends_with(['b', 'B']) {
         true => (SIZE.read)(text).map(|_| NGINX_MOST),
@@ -124,7 +124,7 @@ const MOST: Grammar<u64> = Grammar {
     ..SIZE
 };
 
-/// SIZE that is one: nginx would not start with none.
+/// A size above 0: nginx would not start with 0.
 pub(super) const SOME: Grammar<u64> = Grammar {
     words: "a size above 0: digits, then nothing, b, k, m or g",
     read: |text| (SIZE.read)(text).filter(|size| *size > 0),
@@ -132,7 +132,8 @@ pub(super) const SOME: Grammar<u64> = Grammar {
     bad: &["0", "0k", "16kb"],
 };
 
-/// SIZE, spaces allowed. `None` for what is taken and never told to nginx: `b`, `g`, and spaces within.
+/// A size, spaces allowed. `None` for values that ingress-nginx accepts but does not pass to nginx: with unit `b` or
+/// `g`, or inner spaces.
 const BUFFER: Grammar<Option<u64>> = Grammar {
     words: SIZE.words,
     read: |text| {

@@ -1,4 +1,4 @@
-//! Canaries (annotations.md 5.7, 6.16).
+//! Canaries: backends that take a part of another Ingress' requests.
 
 use shared::pattern::Pattern;
 use shared::policy::Canary;
@@ -80,7 +80,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
 ];
 
-/// Out of 100, where nothing else is said (annotations.md 5.7).
+/// Default total of weights, as in ingress-nginx.
 const WEIGHT_TOTAL: i64 = 100;
 
 fn canary(to: &mut Draft<'_>, is_canary: bool) {
@@ -94,7 +94,8 @@ fn of<'a>(to: &'a mut Draft<'_>) -> &'a mut Canary {
     to.backend.canary.get_or_insert_with(nothing)
 }
 
-/// A faulty one is passed on as it is: the proxy sends requests with the header to the main backend (balancing.md 9).
+/// A faulty pattern is passed on: the proxy then sends requests with the header to the main backend, as `balancer.lua`
+/// does.
 fn pattern(to: &mut Draft<'_>, pattern: String) {
     if let Err(error) = Pattern::anywhere(&pattern) {
         to.fault(Severity::Warning, format!("{error}: requests with the header go to the main backend"));

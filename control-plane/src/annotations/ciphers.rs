@@ -2,7 +2,8 @@
 //!
 //! Other ciphers in a list are ignored, as by an OpenSSL that was built without them.
 
-/// A suite of TLS 1.2: its number (RFC 8446 appendix B.4, RFC 5289, RFC 7905), its name, and the words that it goes by.
+/// A suite of TLS 1.2: its number (RFC 8446 appendix B.4, RFC 5289, RFC 7905), its name, and the keywords that select
+/// it.
 struct Suite {
     number: u32,
     name: &'static str,
@@ -35,7 +36,7 @@ const SUITES: [Suite; 6] = [
     },
 ];
 
-/// Words that all of them go by.
+/// Keywords that select all of them.
 const OF_ALL: [&str; 8] = ["ALL", "DEFAULT", "HIGH", "ECDHE", "EECDH", "kECDHE", "kEECDH", "TLSv1.2"];
 
 impl Suite {
@@ -44,7 +45,7 @@ impl Suite {
     }
 }
 
-/// The numbers of the suites that a list chooses, the one that it likes most first.
+/// The numbers of the suites that a list selects, the most preferred one first.
 pub(super) fn chosen(list: &str) -> Vec<u32> {
     let mut chosen: Vec<&Suite> = Vec::new();
     let mut banned: Vec<u32> = Vec::new();

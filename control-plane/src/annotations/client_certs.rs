@@ -1,4 +1,4 @@
-//! Certificates of clients (annotations.md 5.2, 6.8). They are of the whole host.
+//! Client certificates. They apply to the whole host.
 
 use shared::name::ObjectName;
 use shared::pattern::Pattern;
@@ -76,7 +76,7 @@ fn certificates<'a>(to: &'a mut Draft<'_>) -> &'a mut ClientCertificates {
     to.host.client_certificates.get_or_insert_default()
 }
 
-/// Which Secret it is, is seen where it is looked for. Without one nobody gets in (annotations.md 2.4).
+/// The Secret is checked at the reference. Without one, nobody is let in, as in ingress-nginx.
 fn set_secret(to: &mut Draft<'_>, text: &str) {
     certificates(to);
     if ObjectName::parse(text).is_some() {

@@ -1,4 +1,4 @@
-//! TLS settings for clients, which apply before a location is known (configmap.md 1.3, 1.5). ConfigMap keys only.
+//! TLS settings for clients, which apply before a location is known. ConfigMap keys only.
 
 use shared::policy::NumberList;
 
@@ -99,7 +99,7 @@ pub(crate) static USE_HTTP2: Row = Row {
     ..Row::NEW
 };
 
-/// The suites of a list that are known here; none of them is said of.
+/// The suites of a list that are supported; reports if there are none.
 pub(super) fn known(to: &mut Draft<'_>, text: &str) -> Option<NumberList> {
     let values = ciphers::chosen(text);
     if values.is_empty() {
@@ -110,7 +110,7 @@ pub(super) fn known(to: &mut Draft<'_>, text: &str) -> Option<NumberList> {
     Some(NumberList { values })
 }
 
-/// OpenSSL's words.
+/// The syntax of OpenSSL's cipher lists.
 pub(super) const CIPHERS: Grammar<String> = Grammar {
     words: "an OpenSSL list of ciphers",
     read: |text| {
@@ -121,7 +121,7 @@ pub(super) const CIPHERS: Grammar<String> = Grammar {
     bad: &["HIGH;x", "a{b"],
 };
 
-/// nginx' times, in whole seconds; a session that may not be resumed for one is none.
+/// nginx' times, in whole seconds; a session that may not be resumed for even a second is disabled.
 const SESSION: Grammar<u32> = Grammar {
     words: streams::TIME.words,
     read: |text| (streams::TIME.read)(text).map(|time| time / 1_000).filter(|seconds| *seconds > 0),
@@ -129,14 +129,14 @@ const SESSION: Grammar<u32> = Grammar {
     bad: &["0", "500ms", "10x", "-1s", "60d"],
 };
 
-/// OpenSSL's names of groups, with a colon between; none where it may choose. Those that nobody speaks here are left out.
+/// OpenSSL's names of groups, separated by colons; empty for the default. Groups that are not supported are left out.
 const CURVES: Grammar<Vec<u32>> = Grammar {
     words: "auto, or names of groups with a colon between, one of X25519MLKEM768, X25519, prime256v1 and secp384r1 among them",
     read: |text| {
         if text == "auto" {
             return Some(Vec::new());
         }
-        // A question mark: where it is known.
+        // A question mark means: if supported.
         let groups = text.split(':').map(|name| group(name.trim_start_matches(['?', '*'])));
         let mut groups: Vec<_> = groups.collect::<Option<_>>()?;
         groups.retain(|group| *group > 0);
@@ -146,7 +146,7 @@ const CURVES: Grammar<Vec<u32>> = Grammar {
     bad: &["", "secp521r1", "x:y", "X25519,P-256"],
 };
 
-/// The number of a group by its name, in any case; 0: of one that is not spoken here.
+/// The number of a group by its name, in any case; 0 for one that is not supported.
 fn group(name: &str) -> Option<u32> {
     Some(match name.to_ascii_lowercase().as_str() {
         "x25519mlkem768" => 4588,

@@ -1,4 +1,4 @@
-//! Limits and timeouts of client connections (configmap.md 1.2, 1.5). ConfigMap keys only.
+//! Limits and timeouts of client connections. ConfigMap keys only.
 
 use shared::policy::Buffers;
 
@@ -52,7 +52,8 @@ pub(crate) static USE_PROXY_PROTOCOL: Row = Row {
     ..Row::NEW
 };
 
-/// `worker-shutdown-timeout`. nginx ends workers at each reload, too; here nothing is cut but at the end of a proxy.
+/// `worker-shutdown-timeout`. nginx ends workers at each reload, too; here connections are only cut when a proxy shuts
+/// down.
 pub(crate) static WORKER_SHUTDOWN_TIMEOUT: Row = Row {
     name: "worker-shutdown-timeout",
     value: &Of(
@@ -97,7 +98,7 @@ pub(crate) static LARGE_CLIENT_HEADER_BUFFERS: Row = Row {
 /// A number.
 const COUNT: Grammar<u32> = Grammar { words: "a number", ..SECONDS };
 
-/// A number above 0: nobody would be served with none.
+/// A number above 0: with 0 no requests would be served.
 const STREAMS: Grammar<u32> = Grammar {
     words: "a number above 0",
     read: |text| (SECONDS.read)(text).filter(|streams| *streams > 0),
@@ -105,7 +106,7 @@ const STREAMS: Grammar<u32> = Grammar {
     bad: &["0", "-1", "many"],
 };
 
-/// A number of seconds that is one.
+/// A number of seconds above 0.
 const SOME_SECONDS: Grammar<u32> = Grammar {
     words: "a number of seconds above 0, without a unit",
     read: |text| (SECONDS.read)(text).filter(|seconds| *seconds > 0),
@@ -132,7 +133,7 @@ const SPAN: Grammar<u32> = Grammar {
     bad: &["5", "s", "0s", "-5s", "5 s", "2000h"],
 };
 
-/// A number and a SIZE of annotations.md 1.3, as nginx takes them.
+/// A number and a size, as nginx takes them.
 const BUFFERS: Grammar<Buffers> = Grammar {
     words: "a number and a size with a space between them",
     read: |text| {

@@ -1,4 +1,4 @@
-//! Compression of answers (configmap.md 1.6). Keys alone.
+//! Compression of responses. ConfigMap keys only.
 
 use shared::pattern::Pattern;
 use shared::policy::TextList;
@@ -117,7 +117,7 @@ const TYPES: Grammar<Vec<String>> = Grammar {
     bad: &["text", "text/html; charset=utf-8", "text/plain, text/css", "a/b/c"],
 };
 
-/// A regular expression that may be searched for.
+/// A regular expression that can be compiled.
 const AGENTS: Grammar<String> = Grammar {
     words: "a regular expression",
     read: |text| Pattern::anywhere(&format!("(?i){text}")).is_ok().then(|| text.to_owned()),

@@ -1,4 +1,4 @@
-//! Cross-origin requests (annotations.md 5.4, 6.5).
+//! Cross-origin requests (CORS).
 
 use shared::policy::TextList;
 
@@ -77,7 +77,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
 ];
 
-/// The value goes out as it is written.
+/// The value is sent as written.
 const NAMES: Grammar<String> = Grammar {
     words: "names of headers: letters, digits, - and _, with commas between them",
     read: |text| {
@@ -105,7 +105,7 @@ const EXPOSED: Grammar<String> = Grammar {
     bad: &["X:Y", "X-A;"],
 };
 
-/// Text as it is written: words that a comma, a space, or a comma and a space may follow.
+/// The text as written: words, each of which may be followed by a comma, a space, or both.
 fn words(text: &str, is_word: impl Fn(&str) -> bool) -> Option<String> {
     let text = text.trim_end_matches(' ');
     let mut rest = text;
@@ -120,11 +120,11 @@ fn words(text: &str, is_word: impl Fn(&str) -> bool) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// Items of a list of origins.
+/// The items of a list of origins.
 struct Origins {
-    /// `*` alone where it is one of them.
+    /// The valid origins; only `*` if that is one of them.
     taken: Vec<String>,
-    /// Made of the right letters, and no origins.
+    /// Items of allowed characters that are no origins.
     skipped: Vec<String>,
 }
 
@@ -135,8 +135,7 @@ const ORIGINS: Grammar<Origins> = Grammar {
     bad: &["bad value !", "https://a.test/x", "https://$host", "https://a.*"],
 };
 
-/// As the original: one character that has no business there makes the whole value none; an item that is no origin is
-/// passed over (annotations.md 5.4, 6.5).
+/// As ingress-nginx: one forbidden character invalidates the whole value; an item that is no origin is skipped.
 fn origins(text: &str) -> Option<Origins> {
     let (mut taken, mut skipped) = (Vec::new(), Vec::new());
     for item in value::list(text) {

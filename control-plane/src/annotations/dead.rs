@@ -1,4 +1,4 @@
-//! Names that are met in the wild and mean nothing to ingress-nginx' newest version (annotations.md 7).
+//! Annotation names that are still in use, but have no effect in the newest version of ingress-nginx.
 
 use super::row::{Act, Bad, Of, Row};
 use super::value::BOOL;
@@ -30,18 +30,18 @@ pub(super) static ROWS: &[&Row] = &[
     &replaced("websocket-services", "WebSocket needs no annotation"),
 ];
 
-/// Beginnings of names of features that were removed.
+/// Name prefixes of features that were removed.
 pub(crate) const FAMILIES: [&str; 5] =
     ["global-rate-limit", "influxdb-", "jaeger-", "lua-resty-waf-", "opentracing-"];
 
-/// What is known of all names of a family.
+/// The row of all names of such a family.
 pub(super) static FAMILY: Row = dead("of a family");
 
 const fn dead(name: &'static str) -> Row {
     Row { name, ..Row::NEW }
 }
 
-/// Another one does now what it did.
+/// An annotation that another one replaced.
 const fn replaced(name: &'static str, doc: &'static str) -> Row {
     Row { name, doc, ..Row::NEW }
 }

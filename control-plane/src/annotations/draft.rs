@@ -15,34 +15,34 @@ use super::{
 };
 use crate::reference::{Reference, Use};
 
-/// What setters write to: the policies, and what is to be said.
+/// What setters write to: the policies, and the problems to report.
 pub struct Draft<'a> {
-    /// What is asked of the paths.
+    /// Policy of the paths.
     pub location: LocationPolicy,
-    /// What is asked of the hosts.
+    /// Policy of the hosts.
     pub host: HostPolicy,
-    /// What is asked of the backends.
+    /// Policy of the backends.
     pub backend: BackendPolicy,
-    /// How clients stay, whoever asks that they do.
+    /// The affinity mode, whichever Ingress enables affinity.
     pub(super) affinity_mode: Option<i32>,
     refs: BTreeMap<Reference, String>,
-    /// The object that says it; its namespace is that of the objects that it may refer to.
+    /// The object that the annotations belong to; references are relative to its namespace.
     pub object: &'a ObjectName,
     said: &'a [Said<'a>],
-    /// Whose value is being put in, and the name under which it was written.
+    /// The row whose value is being applied, and the name under which it was written.
     now: Option<(&'static Row, &'a str)>,
     denied: Option<Denial>,
     hosts_denied: Option<Denial>,
     pub(super) faults: Vec<Fault>,
-    /// What is different where the paths are served.
+    /// What behaves differently from ingress-nginx if the paths are served.
     differences: Vec<(String, Cow<'static, str>)>,
-    /// What a server-snippet says of the hosts' answers.
+    /// What a server-snippet sets for responses of the hosts.
     pub(super) of_hosts: Option<OfHosts>,
-    /// Headers of the request to the authentication that a snippet says.
+    /// Request headers to the authentication service that a snippet sets.
     pub(super) auth_headers: Vec<Header>,
-    /// Headers of the request to the backend that have the values of headers of the authentication's answer.
+    /// Request headers to the backend whose values come from the authentication response.
     pub(super) auth_told: Vec<Header>,
-    /// Fields of snippets that act where the fleet allows them.
+    /// Fields of snippets that take effect if the fleet allows snippets.
     snippets: Vec<String>,
 }
 
@@ -68,23 +68,23 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What comes is about this annotation.
+    /// Sets the annotation that following calls are about.
     pub(super) fn turn_to(&mut self, row: &'static Row, written: &'a str) {
         self.now = Some((row, written));
     }
 
-    /// The text of another annotation of the object, by the name of its row; `None` where it is absent or empty.
+    /// The text of another annotation of the object, by the name of its row; `None` if it is absent or empty.
     pub fn said(&self, name: &str) -> Option<&'a str> {
         let mut texts = self.said.iter().filter(|it| it.row.name == name).map(|it| it.text);
         texts.find(|text| !text.trim().is_empty())
     }
 
-    /// Whether there is an annotation of this very name, and not an empty one.
+    /// Whether an annotation of exactly this name is set, and not empty.
     pub(super) fn is_written(&self, name: &str) -> bool {
         self.said.iter().any(|it| it.written == name && !it.text.trim().is_empty())
     }
 
-    /// Whether another annotation is there and asks for something.
+    /// Whether another annotation is set and requests something.
     pub(super) fn is_on(&self, name: &str) -> bool {
         let Some(it) = self.said.iter().find(|it| it.row.name == name && !it.text.trim().is_empty()) else {
             return false;
@@ -92,7 +92,7 @@ impl<'a> Draft<'a> {
         it.row.value.read(it.text).is_some() && value::boolean(it.text) != Some(false)
     }
 
-    /// Says something about the present annotation.
+    /// Reports a problem of the current annotation.
     pub fn fault(&mut self, severity: Severity, reason: impl Into<String>) {
         let field = self.field();
         self.faults.push(Fault::new(severity, field, reason));
@@ -102,9 +102,9 @@ impl<'a> Draft<'a> {
         field(self.now.map_or("", |(_, written)| written))
     }
 
-    /// Refers to an object, because of the present annotation: `name`, or `namespace/name`. It is asked for, waited for
-    /// and followed from now on: see [`crate::reference`]. False for one of another namespace, unless anybody may refer to
-    /// it for that (annotations.md 1.6), and for none.
+    /// Adds a reference from the current annotation to an object: `name`, or `namespace/name`. The object is fetched,
+    /// waited for and followed: see [`crate::reference`]. Returns false for one of another namespace, unless its use
+    /// allows any namespace, and for an invalid name.
     pub fn refer(&mut self, what: Use, text: &str) -> bool {
         let text = text.trim();
         let name = ObjectName::parse(text)
@@ -118,8 +118,8 @@ impl<'a> Draft<'a> {
         is_ours
     }
 
-    /// As [`Self::refer`], of any namespace: one of another counts only where the fleet allows it
-    /// (`allow-cross-namespace-resources`). Gives the object's name.
+    /// As [`Self::refer`], for any namespace: one of another namespace takes effect only if the fleet allows it
+    /// (`allow-cross-namespace-resources`). Returns the object's name.
     pub fn refer_anywhere(&mut self, what: Use, text: &str) -> ObjectName {
         let text = text.trim();
         let name = ObjectName::parse(text)
@@ -129,7 +129,7 @@ impl<'a> Draft<'a> {
         name
     }
 
-    /// Denies, because of the present annotation. The first reason counts; annotations come in ascending order.
+    /// Denies access because of the current annotation. The first reason is kept; annotations come in ascending order.
     pub fn deny(&mut self, reach: Reach, why: &str) {
         let slot = match reach {
             Reach::Paths => &mut self.denied,
@@ -139,19 +139,19 @@ impl<'a> Draft<'a> {
         slot.get_or_insert_with(|| Denial { reason: format!("Ingress {object}: {PREFIX}{written} {why}") });
     }
 
-    /// Denies until the present annotation is honoured.
+    /// Denies access because the current annotation is not supported yet.
     pub fn not_enforced(&mut self, reach: Reach) {
         self.deny(reach, "is not enforced yet");
         let what = reach.as_str();
         self.fault(Severity::Unsupported, format!("not enforced yet; until then {what}"));
     }
 
-    /// Honours nothing of the present annotation, which shows where the paths are served.
+    /// Reports that the current annotation has no effect, and what that changes if the paths are served.
     pub fn differs(&mut self, without: impl Into<Cow<'static, str>>) {
         self.differences.push((self.field(), without.into()));
     }
 
-    /// The present annotation acts where the fleet allows snippets.
+    /// The current annotation takes effect if the fleet allows snippets.
     pub(super) fn needs_snippets(&mut self) {
         let field = self.field();
         self.snippets.push(field);
@@ -167,7 +167,7 @@ impl<'a> Draft<'a> {
         self.fault(Severity::Warning, format!("has no effect, as in ingress-nginx: {advice}"));
     }
 
-    /// The value of the present annotation is none.
+    /// The value of the current annotation is invalid.
     pub(super) fn bad(&mut self, text: &str) {
         let Some((Row { value, bad, default, group, .. }, _)) = self.now else {
             return;
@@ -187,7 +187,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// All of it. What is different where paths are served is not said where they are not.
+    /// Returns the result. Differences are reported only if the paths are served.
     pub(super) fn finish(self) -> Parsed {
         let Self { mut location, host, backend, refs, denied, hosts_denied, mut faults, differences, .. } =
             self;
@@ -195,12 +195,12 @@ impl<'a> Draft<'a> {
             external.proxy_set_headers.extend(self.auth_headers);
             external.told_headers.extend(self.auth_told);
         } else if !self.auth_told.is_empty() {
-            // Nobody says a value, the client least of all.
+            // The client must not be able to set these headers.
             let cleared = self.auth_told.into_iter().map(|it| Header { value: String::new(), ..it });
             location.request_headers.get_or_insert_default().headers.extend(cleared);
         }
         if !refs.keys().any(|reference| reference.what == Use::BackendTls) {
-            // Without a Secret none of it counts; one that is none is denied.
+            // Without a Secret the rest has no effect; an invalid Secret name denies access.
             location.backend_tls = None;
         }
         let is_served = denied.is_none() && hosts_denied.is_none();

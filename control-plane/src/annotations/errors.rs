@@ -1,4 +1,4 @@
-//! Pages for errors (annotations.md 6.14).
+//! Custom error pages.
 
 use shared::policy::StatusList;
 
@@ -6,7 +6,7 @@ use super::row::{Act, Bad, Of, Row};
 use super::value::{self, BOOL, Grammar};
 use super::{Severity, shown};
 
-/// The port of a Service that is named without one: its first.
+/// The port of a Service that is named without a port: its first.
 pub(crate) const FIRST_PORT: &str = "default";
 
 /// `custom-http-errors`.
@@ -21,7 +21,8 @@ pub(crate) static CUSTOM_HTTP_ERRORS: Row = Row {
     ..Row::NEW
 };
 
-/// `custom-http-errors`, the key: what is no status of an error or a redirect is left out (configmap.md 1.4).
+/// `custom-http-errors`, the key: numbers that are no status of an error or a redirect are left out, as in
+/// ingress-nginx.
 pub(crate) static CUSTOM_HTTP_ERRORS_OF_ALL: Row = Row {
     name: "custom-http-errors",
     value: &Of(

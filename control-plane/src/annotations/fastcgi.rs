@@ -1,4 +1,4 @@
-//! What FastCGI applications are told (annotations.md 5.6).
+//! Parameters of FastCGI applications.
 
 use super::row::{Act, Bad, Of, Risk, Row};
 use super::value::{BASIC, Grammar};
@@ -32,7 +32,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
 ];
 
-/// Letters, digits and three more; spaces do not count.
+/// Letters, digits and three more; spaces are ignored.
 const INDEX: Grammar<String> = Grammar {
     words: "letters, digits and . - _",
     read: |text| {

@@ -1,4 +1,4 @@
-//! Which peers are trusted to report the client address, and what backends are told (configmap.md 1.2). ConfigMap keys only.
+//! Which peers are trusted to report the client address, and which headers backends get. ConfigMap keys only.
 
 use shared::address::AddressSet;
 use shared::policy::TextList;
@@ -80,7 +80,7 @@ pub(crate) static PROXY_ADD_ORIGINAL_URI_HEADER: Row = Row {
     ..Row::NEW
 };
 
-/// `proxy-real-ip-cidr`. What is no address of it makes nobody more believed: the rest counts, even if that is nobody.
+/// `proxy-real-ip-cidr`. Invalid entries are left out, even if nobody is trusted then.
 pub(crate) static PROXY_REAL_IP_CIDR: Row = Row {
     name: "proxy-real-ip-cidr",
     value: &Of(
@@ -134,7 +134,7 @@ const PEERS: Grammar<Vec<String>> = Grammar {
     bad: &[],
 };
 
-/// A token (RFC 9110 5.6.2) of what nginx takes for a name.
+/// A token (RFC 9110 5.6.2) that nginx accepts as a header name.
 const NAME: Grammar<String> = Grammar {
     words: "the name of a header",
     read: |text| {

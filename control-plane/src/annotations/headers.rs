@@ -1,4 +1,4 @@
-//! Headers of requests and answers (annotations.md 5.5, 6.13).
+//! Headers of requests and responses.
 
 use shared::policy::ConnectionHeader;
 

@@ -1,4 +1,4 @@
-//! What is known of a whole host (annotations.md 2.4, 6.1).
+//! Settings that apply to a whole host.
 
 use shared::pattern::Pattern;
 use shared::policy::TextList;
@@ -49,7 +49,7 @@ pub(super) static ROWS: &[&Row] = &[
 /// The longest name of a host (RFC 1035 section 2.3.4).
 const LONGEST: usize = 253;
 
-/// Regular expressions of one Ingress that count: each is searched for in names that nothing else fits.
+/// Limit of the regular expressions of one Ingress: each is searched for in names that nothing else matches.
 const MOST_PATTERNS: usize = 32;
 
 fn aliases(to: &mut Draft<'_>, said: Vec<String>) {
@@ -72,7 +72,7 @@ fn aliases(to: &mut Draft<'_>, said: Vec<String>) {
     to.host.aliases = Some(TextList { values });
 }
 
-/// An alias in the form in which it is sent; nginx' `.a.test` is two.
+/// An alias in the form in which it is sent; nginx' `.a.test` stands for two names.
 fn names(alias: &str) -> Result<Vec<String>, String> {
     if let Some(pattern) = alias.strip_prefix('~') {
         return match Pattern::host(pattern) {
@@ -98,7 +98,7 @@ fn names(alias: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// A comma list of names and patterns.
+/// A comma-separated list of names and patterns.
 const ALIASES: Grammar<Vec<String>> = Grammar {
     words: "names with commas between them",
     read: |text| value::list(text).map(|item| (PATTERN.read)(item)).collect(),
@@ -113,7 +113,7 @@ mod tests {
     use super::super::{PREFIX, read};
     use super::MOST_PATTERNS;
 
-    /// The aliases that come of a value, and how many faults.
+    /// The aliases that a value results in, and the number of faults.
     fn aliases(text: &str) -> (Vec<String>, usize) {
         let annotations = [(format!("{PREFIX}server-alias"), text.to_owned())].into();
         let parsed = read(&ObjectName::new("default", "web"), &annotations);

@@ -1,4 +1,4 @@
-//! Keep-alive to backends (configmap.md 1.5). ConfigMap keys only.
+//! Keep-alive of connections to backends. ConfigMap keys only.
 
 use super::row::{Act, Of, Row};
 use super::value::{Grammar, SECONDS};

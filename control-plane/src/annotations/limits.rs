@@ -1,4 +1,4 @@
-//! Rates and numbers that a client may not exceed (annotations.md 5.3, 6.10).
+//! Limits of request rates and connections per client.
 
 use shared::policy::TextList;
 use shared::template::{Template, Variable};
@@ -7,7 +7,7 @@ use super::draft::Draft;
 use super::row::{Act, Bad, Of, Row};
 use super::value::{ANY, CIDRS, Grammar, INT};
 
-/// `limit-conn-status-code`, a key alone.
+/// `limit-conn-status-code`, ConfigMap only.
 pub(crate) static LIMIT_CONN_STATUS_CODE: Row = Row {
     name: "limit-conn-status-code",
     value: &Of(STATUS, Act::Sets(|to, it| to.location.limit_conn_status_code = Some(it))),
@@ -16,7 +16,7 @@ pub(crate) static LIMIT_CONN_STATUS_CODE: Row = Row {
     ..Row::NEW
 };
 
-/// `limit-conn-zone-variable`, a key alone.
+/// `limit-conn-zone-variable`, ConfigMap only.
 pub(crate) static LIMIT_CONN_ZONE_VARIABLE: Row = Row {
     name: "limit-conn-zone-variable",
     value: &Of(ANY, Act::Sets(told_apart_by)),
@@ -25,7 +25,7 @@ pub(crate) static LIMIT_CONN_ZONE_VARIABLE: Row = Row {
     ..Row::NEW
 };
 
-/// The address is what clients are told apart by anyway. With a variable that nobody has here none of them would be counted.
+/// Clients are always distinguished by address. With a variable that is not supported no client would be limited.
 fn told_apart_by(to: &mut Draft<'_>, text: String) {
     let template = Template::parse(&text);
     let has_value = |it: &Variable| !matches!(it, Variable::Named(_) | Variable::Capture(_));
@@ -36,7 +36,7 @@ fn told_apart_by(to: &mut Draft<'_>, text: String) {
     }
 }
 
-/// `limit-req-status-code`, a key alone.
+/// `limit-req-status-code`, ConfigMap only.
 pub(crate) static LIMIT_REQ_STATUS_CODE: Row = Row {
     name: "limit-req-status-code",
     value: &Of(STATUS, Act::Sets(|to, it| to.location.limit_req_status_code = Some(it))),
@@ -108,12 +108,12 @@ pub(super) static ROWS: &[&Row] = &[
     },
 ];
 
-/// A number below 0 says as much as 0, and one that no client reaches as much as any other such.
+/// A number below 0 means 0, and one beyond the range means the maximum.
 fn count(said: i64) -> u32 {
     u32::try_from(said.max(0)).unwrap_or(u32::MAX)
 }
 
-/// What nginx takes as the status of a refusal.
+/// Statuses that nginx accepts for rejected requests.
 const STATUS: Grammar<u32> = Grammar {
     words: "a status from 400 to 599",
     read: |text| text.parse().ok().filter(|status| (400..=599).contains(status)),

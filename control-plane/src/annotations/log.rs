@@ -1,4 +1,4 @@
-//! The access log (annotations.md 5.8, configmap.md 1.7).
+//! The access log.
 
 use shared::address::AddressSet;
 use shared::log_format::LogFormat;
@@ -8,7 +8,7 @@ use super::access::BLOCKED;
 use super::row::{Act, Of, Row};
 use super::value::{self, ANY, BOOL, Grammar};
 
-/// `enable-auth-access-log`, a key alone.
+/// `enable-auth-access-log`, ConfigMap only.
 pub(crate) static ENABLE_AUTH_ACCESS_LOG: Row = Row {
     name: "enable-auth-access-log",
     value: &Of(
@@ -23,7 +23,7 @@ pub(crate) static ENABLE_AUTH_ACCESS_LOG: Row = Row {
     ..Row::NEW
 };
 
-/// `disable-access-log`, a key alone.
+/// `disable-access-log`, ConfigMap only.
 pub(crate) static DISABLE_ACCESS_LOG: Row = Row {
     name: "disable-access-log",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_access_log = Some(it))),
@@ -32,7 +32,7 @@ pub(crate) static DISABLE_ACCESS_LOG: Row = Row {
     ..Row::NEW
 };
 
-/// `disable-http-access-log`, a key alone.
+/// `disable-http-access-log`, ConfigMap only.
 pub(crate) static DISABLE_HTTP_ACCESS_LOG: Row = Row {
     name: "disable-http-access-log",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_http_access_log = Some(it))),
@@ -41,7 +41,7 @@ pub(crate) static DISABLE_HTTP_ACCESS_LOG: Row = Row {
     ..Row::NEW
 };
 
-/// `enable-access-log-for-default-backend`, a key alone.
+/// `enable-access-log-for-default-backend`, ConfigMap only.
 pub(crate) static ENABLE_ACCESS_LOG_FOR_DEFAULT_BACKEND: Row = Row {
     name: "enable-access-log-for-default-backend",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_access_log_for_default_backend = Some(it))),
@@ -50,7 +50,7 @@ pub(crate) static ENABLE_ACCESS_LOG_FOR_DEFAULT_BACKEND: Row = Row {
     ..Row::NEW
 };
 
-/// `disable-stream-access-log`, a key alone.
+/// `disable-stream-access-log`, ConfigMap only.
 pub(crate) static DISABLE_STREAM_ACCESS_LOG: Row = Row {
     name: "disable-stream-access-log",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_stream_access_log = Some(it))),
@@ -59,7 +59,7 @@ pub(crate) static DISABLE_STREAM_ACCESS_LOG: Row = Row {
     ..Row::NEW
 };
 
-/// `log-format-stream`, a key alone.
+/// `log-format-stream`, ConfigMap only.
 pub(crate) static LOG_FORMAT_STREAM: Row = Row {
     name: "log-format-stream",
     value: &Of(STREAM_FORMAT, Act::Sets(|to, it| to.location.log_format_stream = Some(it))),
@@ -67,7 +67,7 @@ pub(crate) static LOG_FORMAT_STREAM: Row = Row {
     ..Row::NEW
 };
 
-/// `skip-access-log-urls`, a key alone.
+/// `skip-access-log-urls`, ConfigMap only.
 pub(crate) static SKIP_ACCESS_LOG_URLS: Row = Row {
     name: "skip-access-log-urls",
     value: &Of(URLS, Act::Sets(|to, values| to.location.skip_access_log_urls = Some(TextList { values }))),
@@ -75,7 +75,7 @@ pub(crate) static SKIP_ACCESS_LOG_URLS: Row = Row {
     ..Row::NEW
 };
 
-/// `log-format-upstream`, a key alone.
+/// `log-format-upstream`, ConfigMap only.
 pub(crate) static LOG_FORMAT_UPSTREAM: Row = Row {
     name: "log-format-upstream",
     value: &Of(FORMAT, Act::Sets(|to, it| to.location.log_format_upstream = Some(it))),
@@ -83,7 +83,7 @@ pub(crate) static LOG_FORMAT_UPSTREAM: Row = Row {
     ..Row::NEW
 };
 
-/// `log-format-escape-json`, a key alone.
+/// `log-format-escape-json`, ConfigMap only.
 pub(crate) static LOG_FORMAT_ESCAPE_JSON: Row = Row {
     name: "log-format-escape-json",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.log_format_escape_json = Some(it))),
@@ -92,7 +92,7 @@ pub(crate) static LOG_FORMAT_ESCAPE_JSON: Row = Row {
     ..Row::NEW
 };
 
-/// `log-format-escape-none`, a key alone.
+/// `log-format-escape-none`, ConfigMap only.
 pub(crate) static LOG_FORMAT_ESCAPE_NONE: Row = Row {
     name: "log-format-escape-none",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.log_format_escape_none = Some(it))),
@@ -101,7 +101,8 @@ pub(crate) static LOG_FORMAT_ESCAPE_NONE: Row = Row {
     ..Row::NEW
 };
 
-/// `access-log-path`, `http-access-log-path` and `stream-access-log-path`, keys alone: where the original's image links it to standard output.
+/// `access-log-path`, `http-access-log-path` and `stream-access-log-path`, ConfigMap only: paths that are standard
+/// output in ingress-nginx' image.
 pub(crate) static ACCESS_LOG_PATH: Row = Row {
     name: "access-log-path",
     value: &Of(
@@ -116,7 +117,7 @@ pub(crate) static ACCESS_LOG_PATH: Row = Row {
     ..Row::NEW
 };
 
-/// `nginx-status-ipv4-whitelist`, a key alone.
+/// `nginx-status-ipv4-whitelist`, ConfigMap only.
 pub(crate) static NGINX_STATUS_IPV4_WHITELIST: Row = Row {
     name: "nginx-status-ipv4-whitelist",
     value: &Of(
@@ -128,7 +129,7 @@ pub(crate) static NGINX_STATUS_IPV4_WHITELIST: Row = Row {
     ..Row::NEW
 };
 
-/// `nginx-status-ipv6-whitelist`, a key alone.
+/// `nginx-status-ipv6-whitelist`, ConfigMap only.
 pub(crate) static NGINX_STATUS_IPV6_WHITELIST: Row = Row {
     name: "nginx-status-ipv6-whitelist",
     value: &Of(
@@ -140,7 +141,7 @@ pub(crate) static NGINX_STATUS_IPV6_WHITELIST: Row = Row {
     ..Row::NEW
 };
 
-/// Paths that mean standard output in the original's image.
+/// Paths that are standard output in ingress-nginx' image.
 const STANDARD_OUTPUT: [&str; 2] = ["/var/log/nginx/access.log", "/dev/stdout"];
 
 pub(super) static ROWS: &[&Row] = &[
@@ -171,7 +172,7 @@ const NETWORKS: Grammar<Vec<String>> = Grammar {
     bad: &["10.0.0.0/33", "localhost"],
 };
 
-/// Entries of an nginx map: texts that begin with a slash, compared whole, and patterns.
+/// Entries of an nginx map: texts that begin with a slash, compared as a whole, and patterns.
 const URLS: Grammar<Vec<String>> = Grammar {
     words: "paths, with their queries, with commas between them; one that begins with ~ or ~* is a regular expression",
     read: |text| {
@@ -182,7 +183,7 @@ const URLS: Grammar<Vec<String>> = Grammar {
     bad: &["~(", "ping"],
 };
 
-/// nginx' `log_format`, as it stands between single quotes.
+/// nginx' `log_format`, as written between single quotes.
 const FORMAT: Grammar<String> = Grammar {
     words: "text with variables that nginx or ingress-nginx have",
     read: |text| LogFormat::parse(text).is_ok().then(|| text.to_owned()),
@@ -190,7 +191,7 @@ const FORMAT: Grammar<String> = Grammar {
     bad: &["$nonsense", "a $ b", "${status"],
 };
 
-/// The same of a session of a TCP or UDP service.
+/// The log format of a TCP or UDP session.
 const STREAM_FORMAT: Grammar<String> = Grammar {
     words: "text with variables that nginx has of streams",
     read: |text| LogFormat::parse_stream(text).is_ok().then(|| text.to_owned()),

@@ -1,4 +1,4 @@
-//! Copies of requests (annotations.md 6.15).
+//! Mirroring: copies of requests.
 
 use super::row::{Act, Of, Risk, Row};
 use super::value::{Grammar, PATTERN_WITH_VARIABLES, SWITCH};
@@ -29,7 +29,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
 ];
 
-/// REGEXCHARS of annotations.md 1.3, of which nginx takes no more than this for a URL.
+/// ingress-nginx' `IsValidRegex`, limited to what nginx accepts as a URL.
 const TARGET: Grammar<String> = Grammar {
     words: "a URL of http or https, with at most 64 variables",
     read: |text| {

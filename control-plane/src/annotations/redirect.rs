@@ -1,4 +1,4 @@
-//! Redirects that the proxy answers itself (annotations.md 5.1, 6.3, 6.4).
+//! Redirects that the proxy sends itself.
 
 use shared::policy::TextList;
 
@@ -17,7 +17,7 @@ pub(crate) static FORCE_SSL_REDIRECT: Row = Row {
     ..Row::NEW
 };
 
-/// `http-redirect-code`, a key alone.
+/// `http-redirect-code`, ConfigMap only.
 pub(crate) static HTTP_REDIRECT_CODE: Row = Row {
     name: "http-redirect-code",
     value: &Of(CODE_OF_FLEET, Act::Sets(|to, it| to.location.http_redirect_code = Some(it))),
@@ -26,7 +26,7 @@ pub(crate) static HTTP_REDIRECT_CODE: Row = Row {
     ..Row::NEW
 };
 
-/// `no-tls-redirect-locations`, a key alone.
+/// `no-tls-redirect-locations`, ConfigMap only.
 pub(crate) static NO_TLS_REDIRECT_LOCATIONS: Row = Row {
     name: "no-tls-redirect-locations",
     value: &Of(
@@ -51,7 +51,7 @@ pub(crate) static PRESERVE_TRAILING_SLASH: Row = Row {
 /// `relative-redirects`.
 pub(crate) static RELATIVE_REDIRECTS: Row = Row {
     name: "relative-redirects",
-    // What the fleet says cannot be undone: nginx is told of it once, for all.
+    // An annotation cannot switch off the fleet's value, which nginx has in its `http` block.
     value: &Of(BOOL, Act::Sets(|to, it| to.location.relative_redirects = it.then_some(true))),
     bad: Bad::Reject,
     default: "false",
@@ -145,19 +145,20 @@ pub(super) static ROWS: &[&Row] = &[
     &USE_PORT_IN_REDIRECTS,
 ];
 
-/// A whole URL. Anything else takes the other redirect with it: outcome G for a text that the grammar takes.
+/// A complete URL. An invalid one drops the other redirect, too: it drops its group, though the grammar accepts the
+/// text.
 fn temporal(to: &mut Draft<'_>, url: String) {
     if url.starts_with("http://") || url.starts_with("https://") {
         to.location.temporal_redirect = Some(url);
     } else {
-        // Annotations come in ascending order: the permanent one has been put in.
+        // Annotations come in ascending order: the permanent redirect was already set.
         to.location.permanent_redirect = None;
         let reason = "expected a URL with http:// or https://: all redirect annotations are ignored";
         to.fault(Severity::Warning, reason);
     }
 }
 
-/// A status in a range of redirects; any other number counts as the usual one.
+/// A status in a range of redirects; any other number means the usual one.
 fn code(to: &mut Draft<'_>, said: i64, most: u32, usual: u32) -> u32 {
     let code = u32::try_from(said).ok().filter(|code| (300..=most).contains(code));
     code.unwrap_or_else(|| {
@@ -169,7 +170,7 @@ fn code(to: &mut Draft<'_>, said: i64, most: u32, usual: u32) -> u32 {
     })
 }
 
-/// A path on the same host, which nginx puts behind scheme and host.
+/// A path on the same host; nginx puts scheme and host before it.
 const APP_ROOT: Grammar<String> = Grammar {
     words: "a path: a slash, then letters, digits and / - . _ ~ : $",
     read: |text| (PATH.read)(text).filter(|path| path.starts_with('/')),
@@ -177,7 +178,7 @@ const APP_ROOT: Grammar<String> = Grammar {
     bad: &["app", "http://x.test/", "/x?y=1", "x\ny"],
 };
 
-/// What nginx takes as the status of a redirect.
+/// Statuses that nginx accepts for a redirect.
 const CODE_OF_FLEET: Grammar<u32> = Grammar {
     words: "301, 302, 307 or 308",
     read: |text| text.parse().ok().filter(|code| matches!(code, 301 | 302 | 307 | 308)),

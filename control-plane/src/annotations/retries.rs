@@ -1,4 +1,4 @@
-//! What is tried again at another endpoint (annotations.md 5.5).
+//! Retries at another endpoint.
 
 use shared::policy::TextList;
 
@@ -36,7 +36,7 @@ pub(crate) static PROXY_NEXT_UPSTREAM_TRIES: Row = Row {
     ..Row::NEW
 };
 
-/// `retry-non-idempotent`, a key alone.
+/// `retry-non-idempotent`, ConfigMap only.
 pub(crate) static RETRY_NON_IDEMPOTENT: Row = Row {
     name: "retry-non-idempotent",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.retry_non_idempotent = Some(it))),

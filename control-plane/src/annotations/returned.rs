@@ -1,4 +1,4 @@
-//! Rewriting of the redirects and cookies in backends' answers (annotations.md 5.5).
+//! Rewriting of redirects and cookies in backends' responses.
 
 use shared::pattern::Pattern;
 use shared::policy::Replacement;
@@ -49,7 +49,7 @@ pub(crate) static PROXY_REDIRECT_TO: Row = Row {
 pub(super) static ROWS: &[&Row] =
     &[&PROXY_COOKIE_DOMAIN, &PROXY_COOKIE_PATH, &PROXY_REDIRECT_FROM, &PROXY_REDIRECT_TO];
 
-/// nginx would not start with one word other than `off`, and not with three.
+/// nginx would not start with one word other than `off`, nor with three.
 const DOMAINS: Grammar<Replacement> = Grammar {
     words: "off, or two domains with a space between them",
     read: |text| {
@@ -60,7 +60,7 @@ const DOMAINS: Grammar<Replacement> = Grammar {
     bad: &["example.org", "a b c", "a;b c", "x\ny z"],
 };
 
-/// URL of annotations.md 1.3, spaces allowed, of two words.
+/// A URL (ingress-nginx' `URLIsValidRegex`), spaces allowed, of two words.
 const PATHS: Grammar<Replacement> = Grammar {
     words: "off, or two paths with a space between them",
     read: |text| (URL_SPACED.read)(text).and_then(|text| replacement(&text)),
@@ -68,7 +68,7 @@ const PATHS: Grammar<Replacement> = Grammar {
     bad: &["/one/", "/a /b /c", "/{ /", "/a\n/b"],
 };
 
-/// URL of annotations.md 1.3, one word.
+/// A URL (ingress-nginx' `URLIsValidRegex`), one word.
 const WORD: Grammar<String> = Grammar {
     words: "off, or a URL of letters, digits and / - . _ ~ : , ? & =",
     read: |text| (URL_SPACED.read)(text).filter(|text| !text.contains(' ')),
@@ -76,7 +76,7 @@ const WORD: Grammar<String> = Grammar {
     bad: &["https://x.test/{", "/a /b", "x\ny"],
 };
 
-/// The same, of which `~` begins a regular expression.
+/// The same; `~` begins a regular expression.
 const FROM: Grammar<String> = Grammar {
     words: "off, default, or a URL of letters, digits and / - . _ ~ : , ? & =",
     read: |text| (WORD.read)(text).filter(|text| is_from(text)),
@@ -94,7 +94,7 @@ fn replacement(text: &str) -> Option<Replacement> {
     }
 }
 
-/// Whether what is behind a `~` can be searched for.
+/// Whether the pattern after a `~` can be compiled.
 fn is_from(text: &str) -> bool {
     let pattern = text.strip_prefix("~*").or_else(|| text.strip_prefix('~'));
     pattern.is_none_or(|pattern| Pattern::anywhere(pattern).is_ok())

@@ -1,4 +1,4 @@
-//! Regular expressions and rewrites (annotations.md 3.4, 3.5).
+//! Regular expressions and rewrites of paths.
 
 use super::Severity;
 use super::row::{Act, Bad, Of, Risk, Row};
@@ -22,7 +22,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "x-forwarded-prefix",
         risk: Risk::Medium,
-        // Looked at without a rewrite, too.
+        // Validated even without a rewrite.
         value: &Of(
             PATH_SPACED,
             Act::Sets(|to, it| {

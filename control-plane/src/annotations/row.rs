@@ -9,35 +9,35 @@ use super::value::Grammar;
 pub struct Row {
     /// Its name without the prefix.
     pub name: &'static str,
-    /// Another name, read where the first one is absent or empty.
+    /// An alias, read if the first name is absent or empty.
     pub alias: Option<&'static str>,
     /// What it acts on.
     #[cfg_attr(not(test), allow(dead_code, reason = "for docs/compatibility.md, which a test writes"))]
     pub scope: Scope,
-    /// How ingress-nginx rates the harm that it can do.
+    /// ingress-nginx' risk level of the annotation.
     pub risk: Risk,
-    /// How its value is read, and what comes of it.
+    /// How its value is parsed, and what effect it has.
     pub value: &'static dyn Says,
-    /// What a value that is none of the grammar does.
+    /// What a value that the grammar rejects does.
     pub bad: Bad,
     /// What an empty value does.
     pub empty: Empty,
-    /// It has no effect unless this other one is said, and says something.
+    /// It has no effect unless this other annotation is set and not empty.
     pub needs: Option<&'static str>,
-    /// Which feature it belongs to, for [`Bad::DropGroup`].
+    /// The feature it belongs to, for [`Bad::DropGroup`].
     pub group: &'static str,
-    /// Whether its list may go over several lines; any other value is text of one.
+    /// Whether its list may have several lines; any other value has one.
     pub lines: bool,
-    /// Whether it is read on a canary Ingress too (annotations.md 6.16); the rest has no effect there.
+    /// Whether it is read on a canary Ingress too; other annotations have no effect there (ingress-nginx).
     pub on_canary: bool,
-    /// What holds where nobody says anything.
+    /// The default.
     pub default: &'static str,
     /// What it does, for its owner.
     pub doc: &'static str,
 }
 
 impl Row {
-    /// What most rows are: of low risk, about a location; a bad value counts as not said.
+    /// Defaults of most rows: low risk, about a location; a bad value is ignored.
     pub const NEW: Self = Self {
         name: "",
         alias: None,
@@ -55,19 +55,19 @@ impl Row {
     };
 }
 
-/// What an annotation acts on (annotations.md 2).
+/// What an annotation acts on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// The paths of its Ingress.
     Location,
-    /// The hosts of its Ingress, whoever has their paths.
+    /// The hosts of its Ingress, whichever Ingress owns their paths.
     Host,
     /// The Service ports that its Ingress refers to.
     Backend,
 }
 
 impl Scope {
-    /// For people.
+    /// A name for people.
     #[cfg_attr(not(test), allow(dead_code, reason = "for docs/compatibility.md, which a test writes"))]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,7 +78,7 @@ impl Scope {
     }
 }
 
-/// Risk levels of annotations.md 1.5, ascending.
+/// ingress-nginx' risk levels, ascending.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs, reason = "ingress-nginx' names")]
 pub enum Risk {
@@ -89,7 +89,7 @@ pub enum Risk {
 }
 
 impl Risk {
-    /// For people.
+    /// A name for people.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
@@ -100,23 +100,23 @@ impl Risk {
     }
 }
 
-/// What a bad value does (annotations.md 1.4).
+/// What a bad value does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bad {
-    /// R: the Ingress is rejected, its last good version stays.
+    /// The Ingress is rejected; its last good version stays.
     Reject,
-    /// D: what it would guard answers 503.
+    /// What it would guard answers 503.
     Deny(Reach),
-    /// G: all of its group count as not said.
+    /// All annotations of its group are ignored.
     DropGroup,
-    /// F: it counts as not said.
+    /// It is ignored.
     Fallback,
 }
 
 /// What an empty value does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Empty {
-    /// It counts as not said.
+    /// It is ignored.
     NotSaid,
     /// It is a bad value.
     Bad,
@@ -127,12 +127,12 @@ pub enum Empty {
 pub enum Reach {
     /// The paths of the Ingress.
     Paths,
-    /// All paths of its hosts, whoever has them.
+    /// All paths of its hosts, whichever Ingress owns them.
     Hosts,
 }
 
 impl Reach {
-    /// For people.
+    /// A name for people.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Paths => "all paths of this Ingress answer 503",
@@ -141,79 +141,80 @@ impl Reach {
     }
 }
 
-/// What becomes of an annotation.
+/// The support status of an annotation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// It acts as in ingress-nginx.
+    /// It works as in ingress-nginx.
     Honoured,
-    /// It does not act, and nobody can tell: no client, no backend, no attacker.
+    /// It has no effect, and nobody can tell: no client, no backend, no attacker.
     Unnoticed(&'static str),
-    /// It does not act. What is different stands in the text; nobody gets past a rule of access by it, nothing goes to
-    /// another place, and nothing is sent in plain that was to be sent over TLS.
+    /// It has no effect. The text says what is different; no access rule is bypassed by that, no request goes to
+    /// another place, and nothing is sent in plaintext that was to be sent over TLS.
     Differs(&'static str),
-    /// It does not act yet. What depends on it answers 503.
+    /// It is not supported yet. What depends on it answers 503.
     Denies(Reach),
-    /// Raw nginx configuration: what is read into types acts, the rest never. What it could restrict answers 503.
+    /// Raw nginx configuration: what can be parsed into types takes effect, the rest never. What it could restrict
+    /// answers 503.
     Snippet,
-    /// It has no effect in ingress-nginx' newest version either (annotations.md 7).
+    /// It has no effect in the newest version of ingress-nginx either.
     Dead,
 }
 
-/// What comes of a value of type `T`.
+/// The effect of a value of type `T`.
 pub enum Act<T: 'static> {
-    /// Honoured: it is put into the policies.
+    /// Supported: sets fields of the policies.
     Sets(fn(&mut Draft<'_>, T)),
-    /// Not honoured, and nobody can tell.
+    /// Not supported, and nobody can tell.
     Unnoticed(&'static str),
-    /// Not honoured yet, and somebody can tell what: see [`Status::Differs`].
+    /// Not supported yet, with a visible difference: see [`Status::Differs`].
     Differs {
-        /// Values that ask for what happens anyway.
+        /// Values that ask for the default behaviour.
         unless: fn(&T) -> bool,
         /// What is different.
         without: &'static str,
     },
-    /// It acts in part, and somebody can tell what does not: see [`Status::Differs`].
+    /// Supported in part, with a visible difference: see [`Status::Differs`].
     Partly {
-        /// What acts.
+        /// Sets what is supported.
         sets: fn(&mut Draft<'_>, T),
         /// Values that ask for nothing else.
         unless: fn(&T) -> bool,
         /// What is different.
         without: &'static str,
     },
-    /// Not honoured yet: until it is, what depends on it answers 503.
+    /// Not supported yet: what depends on it answers 503.
     Denies {
-        /// Values that ask for what happens anyway.
+        /// Values that ask for the default behaviour.
         unless: fn(&T) -> bool,
         /// What answers 503.
         reach: Reach,
     },
-    /// Raw nginx configuration, and what becomes of it here.
+    /// Raw nginx configuration, and how it is handled.
     Snippet(fn(&mut Draft<'_>, T)),
-    /// It has no effect in ingress-nginx' newest version either.
+    /// It has no effect in the newest version of ingress-nginx either.
     Dead,
 }
 
-/// A grammar, and what comes of its values. The type of the value is known to these two alone.
+/// A grammar, and the effect of its values. The type of the value is known to these two alone.
 pub struct Of<T: 'static>(pub Grammar<T>, pub Act<T>);
 
-/// What is yet to be done with a value that was read.
+/// Applies a value that was parsed.
 pub type Saying = Box<dyn FnOnce(&mut Draft<'_>)>;
 
-/// How a value is read, and what comes of it.
+/// How a value is parsed, and what effect it has.
 pub trait Says: Sync {
-    /// Reads a value that is not empty. `None`: it is none.
+    /// Parses a value that is not empty. `None`: it is invalid.
     fn read(&'static self, text: &str) -> Option<Saying>;
-    /// What becomes of the annotation.
+    /// The support status of the annotation.
     fn status(&self) -> Status;
-    /// What is expected of a value.
+    /// The expected values, in words.
     fn words(&self) -> &'static str;
-    /// Texts that are values, and such that are none.
+    /// Samples of valid and invalid values.
     #[cfg_attr(not(test), allow(dead_code, reason = "what tests say of every grammar"))]
     fn samples(&self) -> (&'static [&'static str], &'static [&'static str]);
 }
 
-/// What a dead annotation says.
+/// The value of a dead annotation.
 pub const DEAD: Of<String> = Of(super::value::ANY, Act::Dead);
 
 impl<T> Says for Of<T> {

@@ -1,9 +1,9 @@
-//! Raw nginx configuration (annotations.md 5.8). It is never used as text; where it could restrict access, paths answer 503.
+//! Snippets: raw nginx configuration. It is never used as text; if it could restrict access, paths answer 503.
 //!
-//! Header directives are parsed into types ([`headers`]) and take effect if the fleet allows snippets, as in ingress-nginx.
-//! Fixed answers are parsed into types, too ([`shortcuts`]), and always take effect: most of them keep somebody out. Directives
-//! that are known neither to restrict access, nor to redirect elsewhere, nor to let anybody impersonate somebody are left out and
-//! reported. Any other directive might do one of these, and denies.
+//! Header directives are parsed into types ([`headers`]) and take effect if the fleet allows snippets, as in
+//! ingress-nginx. Fixed responses are parsed into types, too ([`shortcuts`]), and always take effect: most of them deny
+//! access. Directives that are known neither to restrict access, nor to redirect elsewhere, nor to let anybody
+//! impersonate somebody are left out and reported. Any other directive might do one of these, and denies.
 
 mod definitions;
 mod headers;
@@ -22,7 +22,7 @@ use super::row::{Act, Of, Reach, Risk, Row, Scope};
 use super::value::Grammar;
 use crate::problem::{Severity, shown};
 
-/// Directives of a snippet; `None`: text that nginx would not take either.
+/// The directives of a snippet; `None`: text that nginx would reject, too.
 type Snippet = Option<Vec<tokens::Directive>>;
 
 const NGINX: Grammar<Snippet> = Grammar {
@@ -66,7 +66,7 @@ pub(super) static ROWS: &[&Row] = &[
 
 const NEVER: &str = "raw nginx configuration never acts";
 
-/// What these do to an answer or a request shows, and harms nobody who relies on it.
+/// Directives that are left out: the effect on a response or request is visible, and their absence harms nobody.
 const LEFT_OUT: [&str; 86] = [
     "access_log",
     "add_header",
@@ -156,7 +156,8 @@ const LEFT_OUT: [&str; 86] = [
     "underscores_in_headers",
 ];
 
-/// Request headers that the proxy writes itself, so that no client's value gets through where a snippet's is missing.
+/// Request headers that the proxy always sets itself, so that no client's value gets through if a snippet's is left
+/// out.
 const OURS: [&str; 12] = [
     "accept-encoding",
     "connection",
@@ -172,7 +173,7 @@ const OURS: [&str; 12] = [
     "x-scheme",
 ];
 
-/// Why a directive of a key of the ConfigMap is more than left out, if one is.
+/// Why a directive in a ConfigMap snippet cannot just be left out, if so.
 pub(crate) fn restriction(key: &str, text: &str) -> Option<String> {
     let mut directives = tokens::directives(text);
     if let Some(directives) = directives.as_mut().filter(|_| key == "http-snippet") {
@@ -187,7 +188,7 @@ fn restricts(snippet: &Snippet) -> Option<String> {
     };
     let at = directives.iter().position(|it| !is_left_out(it))?;
     let (first, behind) = (&directives[at], &directives[at + 1..]);
-    // A block as such would be read: it is what stands in it.
+    // A block is judged by its contents.
     let inner = behind.iter().take_while(|it| it.depth > first.depth);
     let mut others = inner.filter(|it| !is_left_out(it) && !ANSWERS.contains(&it.name()));
     let what = match others.next() {
@@ -197,12 +198,12 @@ fn restricts(snippet: &Snippet) -> Option<String> {
     Some(format!("{what} could keep clients out or send them elsewhere"))
 }
 
-/// What blocks may hold that are read.
+/// Directives that are parsed inside of blocks.
 const ANSWERS: [&str; 4] = ["allow", "deny", "internal", "return"];
 
 fn is_left_out(directive: &tokens::Directive) -> bool {
     match directive.name() {
-        // What it does is up to the directives in it.
+        // Its effect depends on the directives inside.
         "if" => directive.is_block,
         "auth_request_set" | "set" => true,
         "proxy_set_header" => {
@@ -212,7 +213,7 @@ fn is_left_out(directive: &tokens::Directive) -> bool {
     }
 }
 
-/// Whether backends are spoken to over TLS.
+/// Whether connections to backends use TLS.
 fn speaks_tls(to: &Draft<'_>) -> bool {
     let said = to.said("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
     ["HTTPS", "GRPCS", "AUTO_HTTP"].contains(&said.as_str())
@@ -257,12 +258,12 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
         to.needs_snippets();
     }
     let rest = rest.unwrap_or_default();
-    // What a variable is set for stands in what is taken or left out.
+    // A variable is only used by directives that are parsed or left out.
     let names = rest
         .iter()
         .map(tokens::Directive::name)
         .filter(|name| !["if", "set"].contains(name))
-        // What the request to the authentication keeps in one is of use to where clients sign in.
+        // A variable that the authentication request sets may be used in the sign-in URL.
         .filter(|name| place == Place::Auth || *name != "auth_request_set");
     let left_out: BTreeSet<_> = names.collect();
     if !left_out.is_empty() {

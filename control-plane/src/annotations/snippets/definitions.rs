@@ -2,7 +2,8 @@
 
 use super::tokens::Directive;
 
-/// What stands beside blocks and lines of `http` that define something for others to use: where it is used, that says it.
+/// The directives other than blocks and lines of `http` that only define something: those take effect only where they
+/// are used.
 pub(super) fn beside(directives: &[Directive]) -> Vec<Directive> {
     let mut rest = Vec::new();
     let mut at = 0;
@@ -20,7 +21,7 @@ pub(super) fn beside(directives: &[Directive]) -> Vec<Directive> {
 fn defines(directive: &Directive, inner: &[Directive]) -> bool {
     match directive.name() {
         "geo" | "map" | "split_clients" | "upstream" => directive.is_block,
-        // One that clients of the hosts never reach: they come to the ports of the proxy.
+        // A server that clients of the hosts never reach: they connect to the proxy's ports.
         "server" => {
             let mut listens =
                 inner.iter().filter(|it| it.depth == directive.depth + 1 && it.name() == "listen");
@@ -31,7 +32,7 @@ fn defines(directive: &Directive, inner: &[Directive]) -> bool {
     }
 }
 
-/// Lines that define something, or tune nginx itself.
+/// Directives that define something, or tune nginx itself.
 const DEFINES: [&str; 12] = [
     "keyval_zone",
     "limit_conn_zone",
@@ -47,7 +48,7 @@ const DEFINES: [&str; 12] = [
     "variables_hash_max_size",
 ];
 
-/// Whether it is an address, or a port, of a port that is not one of HTTP's.
+/// Whether it is an address or a port, and the port is not one of HTTP's.
 fn is_other_port(place: &str) -> bool {
     let port = place.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
     port.is_some_and(|port| ![80, 443].contains(&port))

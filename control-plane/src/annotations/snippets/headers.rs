@@ -1,8 +1,8 @@
-//! What a snippet says of headers, read into types: nginx' `add_header`, `proxy_set_header` and `proxy_hide_header`, and
-//! `more_*` of headers-more.
+//! Header directives of snippets, parsed into types: nginx' `add_header`, `proxy_set_header` and `proxy_hide_header`,
+//! and `more_*` of headers-more.
 //!
-//! **Invariant:** a directive is taken whole and exactly, or not at all: with an option, a variable that nobody gives a
-//! value to, or a header that frames messages it is not taken.
+//! **Invariant:** a directive is supported whole and exactly, or not at all: not with an option, a variable without a
+//! value, or a header that frames messages.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use shared::template::{Template, Variable};
 use super::tokens::Directive;
 use crate::annotations::draft::Draft;
 
-/// Where a snippet stands.
+/// The place of a snippet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// In the locations of its Ingress.
@@ -23,25 +23,25 @@ pub(super) enum Place {
     Auth,
 }
 
-/// How many directives are taken of one snippet, and how many bytes of them.
+/// Limit of the directives that are taken from one snippet, and of their bytes.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 16 << 10;
 
-/// What snippets of one place say of headers.
+/// What the snippets of one place do to headers.
 #[derive(Default, Debug)]
 pub(super) struct Headers {
     answers: Vec<HeaderChange>,
     requests: Vec<Header>,
     hidden: Vec<String>,
-    /// Variables that have the value of a header of the authentication's answer.
+    /// Variables with the value of a header of the authentication response.
     answered: BTreeMap<String, String>,
-    /// Headers of requests that have those values.
+    /// Request headers with those values.
     told: Vec<Header>,
     bytes: usize,
 }
 
 impl Headers {
-    /// Takes a directive, if it is one of those.
+    /// Takes a directive, if it is a supported one.
     pub(super) fn take(&mut self, directive: &Directive, place: Place) -> bool {
         if directive.depth > 0 || directive.is_block {
             return false;
@@ -55,7 +55,7 @@ impl Headers {
         }
         match (directive.name(), place) {
             ("proxy_set_header", Place::Location | Place::Auth) => self.set_request(arguments),
-            // Each location says these itself, and so inherits none.
+            // Each location sets these itself, and so inherits none (nginx).
             ("proxy_set_header", Place::Server) => arguments.len() == 2,
             (_, Place::Auth) => false,
             ("auth_request_set", Place::Location) => self.set_answered(arguments),
@@ -73,20 +73,20 @@ impl Headers {
             ("more_clear_input_headers", Place::Location) => {
                 self.change_request(arguments, |text| Some((pair(text)?.0, "")))
             }
-            // As it is anyway: no version is told, no certificate is looked at that no annotation speaks of, and no
-            // place that a backend names is changed.
+            // These ask for the default behaviour: no version is sent, a backend's certificate is verified only if an
+            // annotation asks for it, and `Location` headers of a backend are not changed.
             ("server_tokens" | "proxy_ssl_verify" | "proxy_redirect", _) => {
                 matches!(arguments, [word] if word == "off")
             }
-            // Of texts that the snippet answers, which have it.
+            // For fixed responses of the snippet, which read it themselves.
             ("default_type", _) => arguments.len() == 1,
-            // Each location says it itself.
+            // Each location sets it itself.
             ("client_max_body_size", Place::Server) => arguments.len() == 1,
             _ => false,
         }
     }
 
-    /// Puts it where the annotation acts. Whether there is anything that does.
+    /// Applies it to the policies. Returns whether anything takes effect.
     pub(super) fn put(self, place: Place, to: &mut Draft<'_>) -> bool {
         let Self { answers, requests, hidden, told, .. } = self;
         let is_any = !(answers.is_empty() && requests.is_empty() && hidden.is_empty() && told.is_empty());
@@ -113,18 +113,18 @@ impl Headers {
             [name, value, always] if always == "always" => (name, value, HeaderOperation::AddAlways),
             _ => return false,
         };
-        // nginx changes these instead of adding to them.
+        // nginx replaces these instead of adding them.
         let is_special = ["last-modified", "etag"].contains(&name.to_ascii_lowercase().as_str());
         self.answer(operation, name, value) && !is_special
     }
 
-    /// `more_set_headers 'NAME: VALUE' ...`, and what is cleared.
+    /// `more_set_headers 'NAME: VALUE' ...`, and its clearing variants.
     fn change(&mut self, arguments: &[String], read: fn(&str) -> Option<(&str, &str)>) -> bool {
         let mut pairs = arguments.iter().map(|text| read(text));
         !arguments.is_empty()
             && pairs.all(|pair| {
                 pair.is_some_and(|(name, value)| {
-                    // A name with a space in it is no header's: `X-Frame-Options DENY` without its colon does nothing.
+                    // A name with a space is no header name: `X-Frame-Options DENY`, without its colon, has no effect.
                     name.contains(' ') || self.answer(HeaderOperation::Set, name, value)
                 })
             })
@@ -157,7 +157,7 @@ impl Headers {
         let [name, value] = arguments else {
             return false;
         };
-        // As it is anyway: the client's host, and a WebSocket's upgrade.
+        // These ask for the default behaviour: the client's host, and a WebSocket's upgrade.
         match (name.to_ascii_lowercase().as_str(), value.as_str()) {
             ("host", "$host" | "$http_host" | "$best_http_host") | ("upgrade", "$http_upgrade") => {
                 return true;
@@ -179,7 +179,7 @@ impl Headers {
 
     fn change_request(&mut self, arguments: &[String], read: fn(&str) -> Option<(&str, &str)>) -> bool {
         let mut pairs = arguments.iter().map(|text| read(text));
-        // What the proxy says itself comes after these and is not changed by them.
+        // Headers that the proxy sets itself are set after these, which do not change them.
         let ours = |name: &str| super::OURS.contains(&name.to_ascii_lowercase().as_str());
         !arguments.is_empty()
             && pairs.all(|pair| pair.is_some_and(|(name, value)| !ours(name) && self.request(name, value)))
@@ -194,16 +194,16 @@ impl Headers {
     }
 }
 
-/// What a server-snippet says of the answers of its hosts.
+/// What a server-snippet does to the responses of its hosts.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct OfHosts {
-    /// Of all answers, where the location changes none itself.
+    /// Header changes, for locations that change none themselves.
     pub changes: Option<HeaderChangeList>,
-    /// What backends' answers lose, where the location hides nothing itself.
+    /// Headers that are removed from backends' responses, for locations that hide none themselves.
     pub hidden: Option<TextList>,
 }
 
-/// `Name: value`; without a colon, or a value, the name alone. An option, or a pattern of names, is none.
+/// `Name: value`; without a colon or a value, the name alone. `None` for an option or a pattern of names.
 fn pair(text: &str) -> Option<(&str, &str)> {
     let (name, value) = text.split_once(':').unwrap_or((text, ""));
     let is_plain = !name.is_empty() && !name.starts_with('-') && !name.contains('*');
@@ -214,7 +214,7 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
 }
 
-/// Whether a header says where a message ends, or is for one connection alone.
+/// Whether a header frames messages or is hop-by-hop.
 fn frames(name: &str) -> bool {
     const FRAMES: [&str; 12] = [
         "connection",

@@ -1,6 +1,6 @@
-//! Address lists of a snippet: nginx' `allow`, `deny` and `satisfy`, where they come to what annotations say.
+//! Address lists of a snippet: nginx' `allow`, `deny` and `satisfy`, if annotations can express the same.
 //!
-//! **Invariant:** they are taken all together or not at all, since their order counts.
+//! **Invariant:** they are taken all together or not at all, since their order matters.
 
 use shared::policy::TextList;
 
@@ -8,21 +8,21 @@ use super::tokens::Directive;
 use crate::annotations::draft::Draft;
 use crate::annotations::value::CIDRS;
 
-/// What annotations say of it: beside one of these the lists of a snippet would be one longer list.
+/// Annotations for the same: combined with one of these, the lists of a snippet would form one longer list in nginx.
 const ANNOTATIONS: [&str; 3] = ["allowlist-source-range", "denylist-source-range", "satisfy"];
 
-/// What a snippet says.
+/// The lists of a snippet.
 #[derive(Default, PartialEq, Debug)]
 pub(super) struct Lists {
-    /// Who gets in, and nobody else.
+    /// The addresses that are allowed, all others being denied.
     allowed: Option<Vec<String>>,
-    /// Who does not, whatever the other one says.
+    /// The addresses that are denied, with precedence.
     denied: Vec<String>,
     satisfies_any: Option<bool>,
 }
 
 impl Lists {
-    /// Takes the lists out of a snippet of locations, where they are understood.
+    /// Takes the lists out of a location snippet, if they can be expressed.
     pub(super) fn of(directives: &mut Vec<Directive>, to: &Draft<'_>) -> Option<Self> {
         if ANNOTATIONS.iter().any(|name| to.said(name).is_some()) {
             return None;
@@ -32,7 +32,7 @@ impl Lists {
         Some(lists)
     }
 
-    /// First those who do not get in, then those who do, then everybody else: nginx takes the first that fits.
+    /// First denied addresses, then allowed ones, then everybody else: nginx uses the first that matches.
     fn read<'a>(directives: impl Iterator<Item = &'a Directive>) -> Option<Self> {
         let mut lists = Self::default();
         let (mut allowed, mut end) = (Vec::new(), None);
@@ -55,14 +55,14 @@ impl Lists {
         match (end, allowed.is_empty()) {
             (Some("deny"), true) => lists.denied = vec!["0.0.0.0/0".into(), "::/0".into()],
             (Some("deny"), false) => lists.allowed = Some(allowed),
-            // Everybody else gets in, which would be enough for `any`.
+            // Everybody else is allowed, which would satisfy `any`.
             _ if lists.satisfies_any == Some(true) => return None,
             _ => {}
         }
         (lists != Self::default()).then_some(lists)
     }
 
-    /// Puts them where the annotations would.
+    /// Sets the fields that the annotations would set.
     pub(super) fn put(self, to: &mut Draft<'_>) {
         let Self { allowed, denied, satisfies_any } = self;
         if let Some(values) = allowed {
