@@ -1,4 +1,4 @@
-//! TCP and UDP services (configmap.md 1.10). Keys alone.
+//! TCP and UDP services. ConfigMap keys only.
 
 use super::row::{Act, Of, Row};
 use super::value::{BOOL, Grammar, SECONDS};
@@ -50,7 +50,7 @@ pub(crate) static PROXY_STREAM_TIMEOUT: Row = Row {
 
 const COUNT: Grammar<u32> = Grammar { words: "a number", ..SECONDS };
 
-/// nginx' times, in milliseconds: numbers with units, from the largest on, or seconds without one.
+/// nginx' times, in milliseconds: numbers with units in descending order, or seconds without a unit.
 pub(super) const TIME: Grammar<u32> = Grammar {
     words: "a time such as 600s, 10m or 1h30m",
     read: time,
@@ -69,7 +69,7 @@ fn time(text: &str) -> Option<u32> {
         let number: u64 = rest[..digits].parse().ok()?;
         rest = &rest[digits..];
         let letters = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
-        // Seconds stand last, with or without their unit.
+        // Seconds come last, with or without their unit.
         let unit = if letters == 0 { "s" } else { &rest[..letters] };
         let place = UNITS.iter().position(|(name, _)| *name == unit).filter(|place| *place >= next)?;
         if letters == 0 && !rest.is_empty() {

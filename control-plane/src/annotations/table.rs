@@ -8,7 +8,7 @@ pub(crate) use super::dead::FAMILIES;
 use super::row::Row;
 use super::*;
 
-/// The rows of each feature. A new file of rows is named here.
+/// The rows of each feature. Register a new file of rows here.
 static FEATURES: &[&[&Row]] = &[
     access::ROWS,
     affinity::ROWS,
@@ -54,7 +54,7 @@ static NAMES: LazyLock<Vec<(&'static str, &'static Row)>> = LazyLock::new(|| {
     all
 });
 
-/// The row of an annotation, by a name of its without the prefix; `None`: nobody ever knew it.
+/// The row of an annotation, by one of its names without the prefix; `None`: it never existed.
 pub fn find(name: &str) -> Option<&'static Row> {
     match NAMES.binary_search_by_key(&name, |(name, _)| name) {
         Ok(place) => Some(NAMES[place].1),
@@ -83,7 +83,7 @@ mod tests {
         assert!(find("frobnicate").is_none());
     }
 
-    /// What a row asks for exists, is read before it and does not wait for a third one of the same kind.
+    /// The annotation that a row needs exists, is read before it, and needs no third one.
     #[test]
     fn needs_are_met_by_rows() {
         for row in ROWS.iter() {
@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    /// Samples are values, or are none: setters and reports are tried with them over the whole table.
+    /// Samples are valid, or invalid, as declared: setters and reports are tried with them over the whole table.
     #[test]
     fn good_samples_parse_and_bad_samples_do_not() {
         for row in ROWS.iter() {

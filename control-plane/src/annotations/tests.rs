@@ -11,7 +11,7 @@ fn all(annotations: &[(&str, &str)]) -> Parsed {
     read(&ObjectName::new("default", "web"), &annotations)
 }
 
-/// What annotations ask of the paths, and how many faults they have.
+/// The location policy of these annotations, and the number of faults.
 pub(super) fn location(annotations: &[(&str, &str)]) -> (LocationPolicy, usize) {
     let parsed = all(annotations);
     (parsed.serving.location, parsed.faults.len())
@@ -25,7 +25,7 @@ fn denies(parsed: &Parsed) -> bool {
     parsed.serving.denied.is_some() || parsed.serving.hosts_denied.is_some()
 }
 
-/// A row's own annotation with this text, and the others without which it is not read.
+/// A row's annotation with this text, and the others that it needs.
 fn companions(row: &Row, text: &str) -> Vec<(&'static str, String)> {
     let mut said = vec![(row.name, text.to_owned())];
     let mut needed = row.needs.and_then(table::find);
@@ -33,7 +33,7 @@ fn companions(row: &Row, text: &str) -> Vec<(&'static str, String)> {
         said.push((row.name, row.value.samples().0[0].to_owned()));
         needed = row.needs.and_then(table::find);
     }
-    // Looked at where there is no Secret, and of use where there is one.
+    // It is validated without a Secret, and takes effect with one.
     if row.name == "auth-secret-type" {
         said.push(("auth-secret", "users".to_owned()));
     }
@@ -128,7 +128,7 @@ fn canary_keys_without_canary_do_nothing() {
     }
 }
 
-/// What is read on canaries says so in its row, honoured or not; the rest never acts there.
+/// Annotations that are read on canaries say so in their row; the others never have an effect there.
 #[test]
 fn canaries_read_what_their_rows_say() {
     let ignored = "has no effect on a canary: the main Ingress decides";
@@ -144,8 +144,8 @@ fn canaries_read_what_their_rows_say() {
     assert_eq!(severities(&all(&[("canary", "true"), ("load-balance", "ewma")])), []);
 }
 
-/// Over the whole table: every value of every annotation acts, or is reported, or asks for what happens anyway. One
-/// that denies does so alone, whatever it is called.
+/// Over the whole table: every value of every annotation takes effect, or is reported, or asks for the default. A
+/// denial does not depend on the annotation's name.
 #[test]
 fn no_row_is_silent() {
     for row in table::ROWS.iter() {
@@ -160,14 +160,14 @@ fn no_row_is_silent() {
                         || parsed.backend != before.backend
                         || parsed.affinity_mode != before.affinity_mode
                         || parsed.refs != before.refs;
-                    // Canaries and cookies encode what holds anyway, and nothing for "no canary".
+                    // Canaries and cookies encode the default, and nothing for "no canary".
                     let same = |read: fn(&str) -> Option<bool>| {
                         read(text).is_some() && read(text) == read(row.default)
                     };
                     let is_default = row.default == text.trim_start_matches('+')
                         || row.name == "canary"
                         || (row.name.starts_with("session-cookie-") && same(value::boolean))
-                        // The fleet's `true` is not undone by any spelling of `false`.
+                        // No spelling of `false` overrides the fleet's `true`.
                         || (row.name == "relative-redirects" && same(value::boolean));
                     assert!(acts || is_default, "{} = {text}", row.name);
                 }
@@ -186,7 +186,8 @@ fn no_row_is_silent() {
                 Status::Snippet => {
                     let acts = parsed.serving != before.serving;
                     assert!(acts || is_told, "{} = {text}", row.name);
-                    // Whether headers act is the fleet's to say, and is said where they do not; lists act in any case.
+                    // The fleet decides whether headers take effect, which is reported otherwise; lists always take
+                    // effect.
                     let mut of_headers = parsed.serving.clone();
                     of_headers.location.denylist_source_range = None;
                     assert!(
@@ -200,7 +201,7 @@ fn no_row_is_silent() {
     }
 }
 
-/// Values of restricting annotations that keep nobody out: a closed list, apart from the table.
+/// Values of restricting annotations that restrict nothing: a closed list, separate from the table.
 fn asks_for_nothing(row: &Row, text: &str) -> bool {
     let nothing = [("satisfy", "all")];
     let is_bool = matches!(text, "false" | "0");
@@ -313,7 +314,7 @@ fn the_rest_is_reported() {
     assert!(parsed.faults[0].reason.contains("auth_request_set of it is left out"), "{:?}", parsed.faults);
 }
 
-/// Nobody is told that something is served without this or that while it answers 503.
+/// A report never claims that something is served without a feature while it answers 503.
 #[test]
 fn siblings_of_a_denial_claim_nothing() {
     let parsed = all(&[("auth-url", "not-a-url"), ("enable-opentelemetry", "true")]);
@@ -341,7 +342,8 @@ fn names_of_other_prefixes_are_noticed() {
     );
 }
 
-/// Text of several lines is refused where it is no snippet; the line break that a YAML block ends with is just no value.
+/// Text with several lines is rejected except for snippets; the trailing line break of a YAML block is just an invalid
+/// value.
 #[test]
 fn annotations_are_of_one_line_but_for_snippets() {
     assert_eq!(severities(&all(&[("canary", "true"), ("canary-by-header", "X\r\nY")])), [Severity::Rejected]);
@@ -381,11 +383,11 @@ fn an_annotation() -> impl Strategy<Value = (&'static str, String)> {
 }
 
 proptest! {
-    /// Any order, any companions: what is read is a function of the annotations, and the more is said the more is
-    /// denied: no annotation lifts what another one denies, but for those that switch it off or come before it.
+    /// In any order, with any other annotations: the result is a function of the annotations, and adding annotations
+    /// only adds denials: none lifts another's denial, except those that switch it off or have precedence.
     #[test]
     fn nothing_lifts_a_denial(mut said in prop::collection::vec(an_annotation(), 1..8), one in an_annotation()) {
-        // Nor by those without which it is not whole: TLS to the backend is what ssl-passthrough is about.
+        // Nor do the ones that it needs to be complete: ssl-passthrough is about TLS to the backend.
         let lifts = ["backend-protocol", "canary", "auth-tls-verify-client", "allowlist-source-range", "auth-secret", "auth-type"];
         prop_assume!(!lifts.contains(&one.0) && said.iter().all(|(name, _)| *name != one.0));
         let before = read_with(&said);

@@ -1,4 +1,4 @@
-//! Times towards the backend (annotations.md 5.5).
+//! Timeouts of connections to the backend.
 
 use super::row::{Act, Of, Row};
 use super::value::SECONDS;

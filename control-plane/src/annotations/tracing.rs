@@ -1,5 +1,5 @@
-//! Traces (annotations.md 5.8, 6.19, configmap.md 1.11): backends are told of the span that a request belongs to, by which
-//! they join their own. No span is recorded here.
+//! Tracing: backends get the span that a request belongs to in a header, and attach their own spans to it. The proxy
+//! records no spans.
 
 use shared::policy::Sampler;
 
@@ -93,7 +93,7 @@ const NAME: Grammar<String> = Grammar {
     bad: &["a;b"],
 };
 
-/// A share, in millionths.
+/// A ratio, in millionths.
 const RATIO: Grammar<u32> = Grammar {
     words: "a number from 0 to 1",
     read: |text| {

@@ -2,7 +2,7 @@
 
 use super::{PREFIX, table};
 
-/// What people write for it.
+/// What people write instead of an annotation's name.
 const SYNONYMS: [(&str, &str); 25] = [
     ("allow-source-range", "allowlist-source-range"),
     ("auth-headers", "auth-response-headers"),
@@ -31,8 +31,8 @@ const SYNONYMS: [(&str, &str); 25] = [
     ("whitelist", "allowlist-source-range"),
 ];
 
-/// Keys of the ConfigMap that people write as annotations, where no annotation has their name. That they are keys is
-/// tested beside the table of keys.
+/// ConfigMap keys that people write as annotations although there is no such annotation. A test of the table of keys
+/// checks that they are keys.
 pub(crate) const KEYS: [&str; 41] = [
     "add-headers",
     "allow-snippet-annotations",
@@ -77,7 +77,7 @@ pub(crate) const KEYS: [&str; 41] = [
     "worker-processes",
 ];
 
-/// Where people put the class, and nobody looks for it.
+/// Annotations in which people put the class by mistake.
 const CLASSES: [&str; 7] = [
     "ingress.class",
     "ingress.kubernetes.io/ingress.class",
@@ -88,10 +88,10 @@ const CLASSES: [&str; 7] = [
     "spec.ingressClassName",
 ];
 
-/// The longest text that is compared: no name is longer.
+/// Limit of the texts that are compared: no name is longer.
 const LONGEST: usize = 60;
 
-/// What an owner of an annotation that nobody knows should know.
+/// A hint for the owner of an unknown annotation.
 pub(super) fn hint(name: &str) -> Option<String> {
     let plain = name.to_ascii_lowercase().replace('_', "-");
     if KEYS.binary_search(&plain.as_str()).is_ok() {
@@ -128,14 +128,14 @@ fn suggestion(name: &str) -> Option<&'static str> {
     if let (Some(only), None) = (longer.next(), longer.next()) {
         return Some(only);
     }
-    // One slip for each five letters, and a little more for long names.
+    // One typo per five letters, at least one and at most three.
     let most = (name.len() / 5).clamp(1, 3);
     let known = table::names().filter(|known| known.len().abs_diff(name.len()) <= most);
     let near = known.map(|known| (distance(&name, known), known)).filter(|(distance, _)| *distance <= most);
     near.min().map(|(_, known)| known)
 }
 
-/// Why an annotation of another prefix was probably meant for us, if it was.
+/// Why an annotation with another prefix was probably meant for Firth, if so.
 pub(super) fn foreign(key: &str) -> Option<String> {
     let is_slip = key.ends_with("/ingress.class") && key != "kubernetes.io/ingress.class";
     if CLASSES.contains(&key) || is_slip {
@@ -163,7 +163,7 @@ pub(super) fn foreign(key: &str) -> Option<String> {
     Some(reason)
 }
 
-/// How many letters are to be changed, left out, put in or swapped with their neighbour (optimal string alignment).
+/// Number of letters to change, remove, insert or swap with their neighbour (optimal string alignment distance).
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<_>, Vec<_>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();

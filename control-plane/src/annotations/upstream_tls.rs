@@ -1,4 +1,4 @@
-//! What is spoken with the backend, and TLS towards it (annotations.md 5.6, 6.11).
+//! The protocol of connections to the backend, and their TLS.
 
 use rustls_pki_types::ServerName;
 use shared::name::ObjectName;
@@ -94,7 +94,7 @@ fn backend_tls<'a>(to: &'a mut Draft<'_>) -> &'a mut BackendTls {
     to.location.backend_tls.get_or_insert_default()
 }
 
-/// Which Secret it is, is seen where it is looked for.
+/// The Secret is checked at the reference.
 fn set_secret(to: &mut Draft<'_>, text: &str) {
     if ObjectName::parse(text).is_none() {
         let what = Reach::Paths.as_str();
@@ -108,7 +108,7 @@ fn set_secret(to: &mut Draft<'_>, text: &str) {
 
 fn set_name(to: &mut Draft<'_>, text: String) {
     if text.contains('$') {
-        // What it stands for, nobody knows: nothing is sent to whoever has another name.
+        // The variable's value is unknown: nothing is sent to a backend whose name cannot be verified.
         let what = Reach::Paths.as_str();
         to.deny(Reach::Paths, "has a variable");
         to.fault(Severity::Unsupported, format!("expected a name without variables: {what}"));
@@ -135,12 +135,12 @@ fn set_ciphers(to: &mut Draft<'_>, text: String) {
     backend_tls(to).ciphers = ciphers;
 }
 
-/// 0 is 1 (annotations.md 5.6), and so is what is less.
+/// 0 means 1 (ingress-nginx), and so do negative numbers.
 pub(super) fn depth(said: i64) -> u32 {
     u32::try_from(said).unwrap_or(if said > 0 { u32::MAX } else { 0 }).max(1)
 }
 
-/// A name, or one with variables, which nobody here fills in.
+/// A name, or one with variables, which are not supported here.
 const NAME: Grammar<String> = Grammar {
     words: "a DNS name or an address",
     read: |text| {
@@ -151,7 +151,7 @@ const NAME: Grammar<String> = Grammar {
     bad: &["*.a.test", "a b", "a;b"],
 };
 
-/// A list of versions; those that nobody speaks any more are left out, as where all of them are.
+/// A list of versions; those that are not supported any more are left out, even if nothing remains.
 pub(super) const PROTOCOLS_OF_TLS: Grammar<Vec<u32>> = Grammar {
     words: "TLSv1.2, TLSv1.3 or both, with a space between",
     read: |text| {
@@ -182,7 +182,7 @@ const CIPHERS: Grammar<String> = Grammar {
     bad: &["HIGH;x", "A B"],
 };
 
-/// In any case, as the original mostly takes it.
+/// In any case, as ingress-nginx mostly accepts it.
 const PROTOCOL: Grammar<&'static str> = Grammar {
     words: "one of HTTP HTTPS GRPC GRPCS AUTO_HTTP FCGI",
     read: |text| PROTOCOLS.into_iter().find(|it| it.eq_ignore_ascii_case(text)),
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(location(&[("backend-protocol", "SPDY")]), (LocationPolicy::default(), 1));
     }
 
-    /// What is said beside a Secret, and how many faults.
+    /// The settings next to a Secret, and the number of faults.
     fn said(annotations: &[(&str, &str)]) -> (BackendTls, usize) {
         let secret = ("proxy-ssl-secret", "default/ca");
         let all: Vec<_> = annotations.iter().copied().chain([secret]).collect();

@@ -1,20 +1,20 @@
-//! The grammars of annotations' values: how ingress-nginx reads their text (annotations.md 1.2, 1.3).
+//! The grammars of annotations' values: how ingress-nginx parses their text (its `annotations/parser` package).
 //!
-//! **Invariant:** a value is read once, into a type; its text goes no further. A validator sees the raw value, line breaks
-//! and all, before anything is trimmed; an empty value never gets here.
+//! **Invariant:** a value is parsed once, into a type; its text goes no further. A validator sees the raw value,
+//! including line breaks, before anything is trimmed; an empty value never gets here.
 
 use shared::address::AddressSet;
 use shared::template::Template;
 
-/// How the text of a value becomes a `T`.
+/// How the text of a value is parsed into a `T`.
 pub struct Grammar<T: 'static> {
-    /// What is expected: `a whole number`.
+    /// What is expected, such as `a whole number`.
     pub words: &'static str,
-    /// The value, unless the text is none.
+    /// Parses a text; `None` if it is invalid.
     pub read: fn(&str) -> Option<T>,
-    /// Texts that it takes.
+    /// Valid samples.
     pub good: &'static [&'static str],
-    /// Texts that it refuses.
+    /// Invalid samples.
     pub bad: &'static [&'static str],
 }
 
@@ -42,7 +42,7 @@ pub const SECONDS: Grammar<u32> = Grammar {
     bad: &["60s", "1m", "-1", "1.5", "4294967296"],
 };
 
-/// SIZE of annotations.md 1.3, in bytes.
+/// A size (ingress-nginx' `SizeRegex`), in bytes.
 pub const SIZE: Grammar<u64> = Grammar {
     words: "a size: digits, then nothing, b, k, m or g",
     read: size,
@@ -50,7 +50,7 @@ pub const SIZE: Grammar<u64> = Grammar {
     bad: &["8kb", "k", "-1", "1.5m", "99999999999999999999g"],
 };
 
-/// `on` and `off`, in this case.
+/// `on` or `off`, in lower case.
 pub const SWITCH: Grammar<bool> = Grammar {
     words: "on or off",
     read: |text| match text {
@@ -62,11 +62,11 @@ pub const SWITCH: Grammar<bool> = Grammar {
     bad: &["true", "On", "off "],
 };
 
-/// Text without any rule. It is never used as text.
+/// Any text. It is never used as text.
 pub const ANY: Grammar<String> =
     Grammar { words: "text", read: |text| Some(text.to_owned()), good: &["x"], bad: &[] };
 
-/// A comma-separated list without any rule; an empty one too.
+/// A comma-separated list of any items; may be empty.
 pub const TEXT_LIST: Grammar<Vec<String>> = Grammar {
     words: "a list with commas between its items",
     read: |text| Some(list(text).map(str::to_owned).collect()),
@@ -74,7 +74,7 @@ pub const TEXT_LIST: Grammar<Vec<String>> = Grammar {
     bad: &[],
 };
 
-/// BASIC of annotations.md 1.3, spaces allowed.
+/// Basic characters (ingress-nginx' `BasicCharsRegex`), spaces allowed.
 pub const BASIC: Grammar<String> = Grammar {
     words: "letters, digits, spaces and / - . _ ~ :",
     read: |text| written(text, |c| c == ' ' || is_basic(c)),
@@ -82,7 +82,7 @@ pub const BASIC: Grammar<String> = Grammar {
     bad: &["a;b", "x\ny", "a,b"],
 };
 
-/// URL of annotations.md 1.3.
+/// A URL (ingress-nginx' `URLIsValidRegex`).
 pub const URL: Grammar<String> = Grammar {
     words: "a URL of letters, digits and / - . _ ~ : , ? & =",
     read: |text| written(text, is_url),
@@ -90,7 +90,7 @@ pub const URL: Grammar<String> = Grammar {
     bad: &["https://x.test/{", "a b", "x\ny"],
 };
 
-/// URL of annotations.md 1.3; spaces do not count against it.
+/// A URL (ingress-nginx' `URLIsValidRegex`); spaces are ignored.
 pub const URL_SPACED: Grammar<String> = Grammar {
     words: "letters, digits, spaces and / - . _ ~ : , ? & =",
     read: |text| written(text, |c| c == ' ' || is_url(c)),
@@ -98,7 +98,7 @@ pub const URL_SPACED: Grammar<String> = Grammar {
     bad: &["a;b", "x\ny"],
 };
 
-/// URLVAR of annotations.md 1.3; spaces do not count against it.
+/// A URL with variables (ingress-nginx' `URLWithNginxVariableRegex`); spaces are ignored.
 pub const URL_WITH_VARIABLES: Grammar<String> = Grammar {
     words: "a URL of letters, digits, spaces and / - . _ ~ : , ? & = $, with at most 64 variables",
     read: |text| written(text, |c| c == ' ' || c == '$' || is_url(c)).and_then(template),
@@ -106,7 +106,7 @@ pub const URL_WITH_VARIABLES: Grammar<String> = Grammar {
     bad: &["http://a.test/{x}", "http://a.test/;", "x\ny", TOO_MANY],
 };
 
-/// PATHCAP of annotations.md 1.3: spaces do count against it.
+/// A path with captures (ingress-nginx' `RegexPathWithCapture`), without spaces.
 pub const PATH: Grammar<String> = Grammar {
     words: "a path of letters, digits and / - . _ ~ : $, with at most 64 variables",
     read: |text| written(text, |c| c == '$' || is_basic(c)).and_then(template),
@@ -114,7 +114,7 @@ pub const PATH: Grammar<String> = Grammar {
     bad: &["/x?y=1", "/a b", "/(x)", "x\ny", TOO_MANY],
 };
 
-/// PATHCAP of annotations.md 1.3; spaces do not count against it.
+/// A path with captures (ingress-nginx' `RegexPathWithCapture`); spaces are ignored.
 pub const PATH_SPACED: Grammar<String> = Grammar {
     words: "a path of letters, digits, spaces and / - . _ ~ : $, with at most 64 variables",
     read: |text| written(text, |c| c == ' ' || c == '$' || is_basic(c)).and_then(template),
@@ -122,7 +122,7 @@ pub const PATH_SPACED: Grammar<String> = Grammar {
     bad: &["/x?y=1", "/a,b", "x\ny", TOO_MANY],
 };
 
-/// NGXVAR of annotations.md 1.3; spaces do not count against it.
+/// nginx variables (ingress-nginx' `NGINXVariable`); spaces are ignored.
 pub const VARIABLES: Grammar<String> = Grammar {
     words: "letters, digits, spaces and - _ $ { }, with at most 64 variables",
     read: |text| {
@@ -132,7 +132,7 @@ pub const VARIABLES: Grammar<String> = Grammar {
     bad: &["$uri;", "a/b", TOO_MANY],
 };
 
-/// HEADERS of annotations.md 1.3, in order.
+/// Header names (ingress-nginx' `HeadersVariable`), in order.
 pub const HEADERS: Grammar<Vec<String>> = Grammar {
     words: "names of headers: letters, digits, - and _, with commas between them",
     read: |text| {
@@ -143,7 +143,7 @@ pub const HEADERS: Grammar<Vec<String>> = Grammar {
     bad: &["X:Y", "a;b"],
 };
 
-/// REGEXCHARS of annotations.md 1.3: no space, no comma.
+/// Characters of regular expressions (ingress-nginx' `IsValidRegex`): no space, no comma.
 pub const PATTERN: Grammar<String> = Grammar {
     words: "letters, digits and / - . _ ~ : ^ $ [ ] ( ) { } * + ? | & = \\",
     read: |text| written(text, is_pattern),
@@ -159,7 +159,7 @@ pub const PATTERN_WITH_VARIABLES: Grammar<String> = Grammar {
     bad: &["a b", "a,b", "a;b", TOO_MANY],
 };
 
-/// CIDRS of annotations.md 1.3: every entry has to be one, and what is behind the last comma is an entry.
+/// Comma-separated CIDRs: every entry has to be valid, and so does what follows the last comma.
 pub const CIDRS: Grammar<Vec<String>> = Grammar {
     words: "addresses and networks with commas between them",
     read: |text| {
@@ -171,7 +171,7 @@ pub const CIDRS: Grammar<Vec<String>> = Grammar {
     bad: &["10.0.0.0/33", "example.com", "10.0.0.0/8;", ","],
 };
 
-/// One of some words, in their case.
+/// One of a set of words, case-sensitive.
 macro_rules! one_of {
     ($($word:literal)|+) => {
         $crate::annotations::value::Grammar::<&'static str> {
@@ -184,7 +184,7 @@ macro_rules! one_of {
 }
 pub(super) use one_of;
 
-/// Go's `ParseBool`: nothing but these twelve words.
+/// Go's `ParseBool`: only these twelve words.
 pub fn boolean(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
@@ -198,8 +198,8 @@ pub fn integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// Go's `ParseInt` with a base that is not said: `0x`, `0o` and `0b` say one, a 0 before other digits is that of octal
-/// numbers; a line may stand between digits.
+/// Go's `ParseInt` with base 0: the prefixes `0x`, `0o` and `0b` give the base, a 0 before other digits means octal; an
+/// underscore may separate digits.
 pub fn integer_of_any_base(text: &str) -> Option<i64> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),
@@ -210,7 +210,7 @@ pub fn integer_of_any_base(text: &str) -> Option<i64> {
         .into_iter()
         .find_map(|(prefix, base)| Some((base, lower.strip_prefix(prefix).filter(|it| !it.is_empty())?)))
         .unwrap_or((10, &lower));
-    // Behind the sign of a base there may be one as well.
+    // An underscore may also follow the prefix of a base.
     let rest = if base == 10 { rest } else { rest.strip_prefix('_').unwrap_or(rest) };
     let parts: Vec<_> = rest.split('_').collect();
     let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_alphanumeric());
@@ -236,13 +236,13 @@ fn size(text: &str) -> Option<u64> {
     is_number.then(|| digits.parse::<u64>().ok()?.checked_mul(unit)).flatten()
 }
 
-/// Text of allowed characters. Validated as it is, then trimmed; blank text is none.
+/// Text of allowed characters. Validated as it is, then trimmed; blank text is invalid.
 fn written(text: &str, is_allowed: fn(char) -> bool) -> Option<String> {
     let trimmed = text.trim();
     (text.chars().all(is_allowed) && !trimmed.is_empty()).then(|| trimmed.to_owned())
 }
 
-/// Text with no more variables than one may have: each stands for as much as a client likes.
+/// Limits the variables of a text: each may expand to as much as a client sends.
 fn template(text: String) -> Option<String> {
     Template::parse(&text).is_moderate().then_some(text)
 }

@@ -1,4 +1,4 @@
-//! Web application firewalls (annotations.md 5.8): what they would guard answers 503.
+//! Web application firewalls (ModSecurity): what they would guard answers 503.
 
 use super::row::{Act, Of, Reach, Risk, Row};
 use super::value::{self, ANY, BOOL, VARIABLES};

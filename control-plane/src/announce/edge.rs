@@ -1,4 +1,4 @@
-//! The timing: when to look for new announcements.
+//! The timing of announcements: when to look for new ones.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use crate::problem::Problems;
 use crate::serve::registry::Registry;
 use crate::store::Published;
 
-/// Looks are at least so far apart: a look costs as much as is wrong.
+/// Minimum interval: a look costs as much as there are problems.
 const GAP: Duration = Duration::from_secs(1);
-/// What was not to be told then may be now.
+/// Interval at which postponed announcements are tried again.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// What an [`Announcer`] looks at.
+/// The inputs of an [`Announcer`].
 #[derive(Debug)]
 pub struct Seen {
-    /// What is offered.
+    /// The offered configuration.
     pub published: Published,
-    /// Where objects are.
+    /// The placement of objects.
     pub places: watch::Receiver<Places>,
-    /// What is wrong with them.
+    /// Problems of objects.
     pub problems: watch::Receiver<Problems>,
-    /// Who is connected, and refuses what.
+    /// Connected proxies and their refusals.
     pub registry: Arc<Registry>,
 }
 
-/// Tells what is new, as long as somebody listens.
+/// Sends announcements, as long as they are received.
 ///
 /// # Errors
 /// Never.
@@ -42,9 +42,9 @@ pub async fn run(mut seen: Seen, to: mpsc::Sender<Announcement>) -> Result<(), I
         seen.problems.mark_unchanged();
         proxies.mark_unchanged();
         let head = seen.published.head();
-        // Before the first lists are complete what is missing may be on its way.
+        // Before the first lists are complete, an object that seems missing may not have been listed yet.
         if head.is_ready() {
-            // Problems first: what is wrong with an object is published before where it is.
+            // Problems first: they are published before the placement of objects.
             let problems = seen.problems.borrow().clone();
             let places = seen.places.borrow().clone();
             let mut told = announcer.rejected(&problems, &places);

@@ -38,7 +38,7 @@ fn head() -> Arc<Head> {
     Store::new(Lineage([1; 16]), clock::now()).1.head()
 }
 
-/// What is wrong with the Ingress `web`: fields and reasons.
+/// Problems of the Ingress `web`: fields and reasons.
 fn problems(faults: &[(&str, &str)]) -> Problems {
     let subject = Subject::Object(object(ObjectKind::Ingress, "web"));
     let problem = |(field, reason): &(&str, &str)| Problem {
@@ -104,7 +104,7 @@ fn a_rejection_is_told_once_with_what_is_served_meanwhile_and_when_it_is_over() 
         [("Ingress default/web".to_owned(), Said::Accepted)]
     );
     assert!(announcer.rejected(&problems(&[]), &places(true)).is_empty(), "that it is well is told once");
-    // Another replica says the same under the same name.
+    // Another replica announces the same with the same name.
     assert_eq!(Announcer::default().rejected(&problems(&[path]), &places(true)), first);
 }
 
@@ -197,7 +197,7 @@ fn recovery_is_announced_only_when_a_refusing_proxy_accepts() {
     refuse(&one, &[ROUTE], 1);
     refuse(&two, &[], 1);
     assert_eq!(look(&mut announcer).len(), 1);
-    // It is silent, then it comes back and has not said yet what it has.
+    // It is silent, then it reconnects and has not reported its state yet.
     drop(one);
     assert!(look(&mut announcer).is_empty());
     let one = connect(&registry, "n1-1");
@@ -207,7 +207,7 @@ fn recovery_is_announced_only_when_a_refusing_proxy_accepts() {
     refuse(&one, &[], 2);
     assert_eq!(look(&mut announcer), [("Ingress default/web".to_owned(), Said::Served)]);
     assert!(look(&mut announcer).is_empty());
-    // The only one that refuses goes for good.
+    // The only proxy that refuses disappears for good.
     refuse(&two, &[ROUTE], 3);
     assert_eq!(look(&mut announcer).len(), 1);
     two.part(Parting::Cut);
@@ -216,7 +216,7 @@ fn recovery_is_announced_only_when_a_refusing_proxy_accepts() {
     assert!(announcer.refused.is_empty());
 }
 
-/// What is beside a fault changes nothing about it.
+/// Other problems next to a fault do not change its announcement.
 #[test]
 fn a_warning_more_is_no_new_rejection() {
     let mut announcer = Announcer::default();
@@ -228,7 +228,7 @@ fn a_warning_more_is_no_new_rejection() {
     assert!(announcer.rejected(&more, &places(true)).is_empty());
 }
 
-/// An Event is about one object for ever. A folder's have no uid.
+/// An Event refers to one object by uid. Objects of a folder have no uid.
 #[test]
 fn nothing_is_told_of_an_object_without_a_uid() {
     let web = object(ObjectKind::Ingress, "web");
@@ -238,7 +238,7 @@ fn nothing_is_told_of_an_object_without_a_uid() {
     assert!(Announcer::default().rejected(&problems(&[("spec", "one")]), &places).is_empty());
 }
 
-/// Who does not name all that it refuses, is astray or silent may refuse it still.
+/// A proxy that does not list all refusals, is diverged or silent may still refuse it.
 #[test]
 fn that_it_is_served_is_told_once_that_is_known() {
     let root = Some(Root([2; 16]));

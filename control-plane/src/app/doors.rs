@@ -1,5 +1,5 @@
-//! The addresses of the process and what stands behind each: bound first, so that one that is taken ends the start
-//! before anything is read.
+//! Listening addresses of the process, and the server of each: they are bound first, so that an address in use ends the
+//! start before anything is read.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -23,27 +23,27 @@ use crate::serve::limits::{DESCRIPTORS_RESERVED, Limits};
 use crate::serve::{self, Service};
 use crate::webhook::{self, Pair};
 
-/// What is listened on.
+/// The listeners.
 pub(super) struct Doors {
-    /// Proxies, and who asks.
+    /// For proxies and tools.
     pub(super) listen: TcpListener,
-    /// Health and metrics.
+    /// For health checks and metrics.
     pub(super) admin: Option<TcpListener>,
-    /// API servers that ask about Ingresses.
+    /// For the admission requests of API servers.
     pub(super) webhook: Option<WebhookDoor>,
 }
 
-/// Where API servers ask, and what they are shown; without files it is of the authority.
+/// The webhook's listener and certificate; without files the certificate is signed by the own authority.
 pub(super) struct WebhookDoor {
     listener: TcpListener,
     pair: Option<Pair>,
 }
 
 impl Doors {
-    /// Binds them.
+    /// Binds the addresses.
     ///
     /// # Errors
-    /// Where an address is taken, or what is asked for does not fit together.
+    /// If an address is in use, or the flags contradict each other.
     pub(super) async fn bind(args: &Args) -> anyhow::Result<Self> {
         if args.insecure {
             check_plaintext(args.listen)?;
@@ -65,10 +65,10 @@ impl Doors {
 }
 
 impl WebhookDoor {
-    /// Answers API servers from now on, by what is asked of the pipeline.
+    /// Starts to answer API servers, from the pipeline's answers.
     ///
     /// # Errors
-    /// Where there is no certificate to show.
+    /// If there is no certificate to show.
     pub(super) fn open(
         self,
         tasks: &mut Supervisor,
@@ -84,7 +84,7 @@ impl WebhookDoor {
     }
 }
 
-/// Serves as a task whose end is a fault, unless it was told to leave: then the receiver hears of it.
+/// Runs the server as a task whose end is an error, unless it was told to leave: then it is reported to the receiver.
 pub(super) fn spawn_server(
     tasks: &mut Supervisor,
     listener: TcpListener,
@@ -97,7 +97,7 @@ pub(super) fn spawn_server(
     tasks.spawn("serve", async move {
         serve::run(listener, service, inspect, registrar).await?;
         if *leaves.borrow() {
-            // Nobody waits any more when the patience is over.
+            // After the timeout nobody waits for this.
             let _ = done.send(());
             return std::future::pending().await;
         }
@@ -106,7 +106,7 @@ pub(super) fn spawn_server(
     served
 }
 
-/// Shows the pages, and says where.
+/// Serves the pages, and returns their address.
 pub(super) fn spawn_admin(
     tasks: &mut Supervisor,
     listener: Option<TcpListener>,
@@ -120,7 +120,7 @@ pub(super) fn spawn_admin(
     Ok(Some(address))
 }
 
-/// Raises the limit of open files as far as it goes, and sees what fits below it and into memory.
+/// Raises the limit of open files to the maximum, and derives the limits of connections from it and from the memory.
 pub(super) fn stream_limits(
     memory: Option<u64>,
     connections: Option<NonZeroUsize>,
@@ -153,7 +153,7 @@ fn check_plaintext(listen: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The files with what API servers are shown; `None`: it is of the authority.
+/// The certificate files of the webhook; `None`: its certificate is signed by the own authority.
 fn webhook_pair(args: &Args) -> anyhow::Result<Option<Pair>> {
     let files = args.validating_webhook_certificate.clone().zip(args.validating_webhook_key.clone());
     match (files, &args.validating_webhook_configuration) {

@@ -1,4 +1,4 @@
-//! The way out: proxies go to other replicas, then the streams end.
+//! Shutdown: proxies move to other replicas, then the streams end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,21 +9,21 @@ use tracing::{info, warn};
 use crate::peers::Peers;
 use crate::serve::registry::Registry;
 
-/// How long streams may take to end.
+/// Timeout for streams to end.
 const LEAVING: Duration = Duration::from_secs(5);
-/// Proxies go to other replicas one after the other, so far apart: each of them costs the others a handshake.
+/// Interval between proxies that move: each costs the other replicas a handshake.
 const APART: Duration = Duration::from_millis(5);
-/// All of them within this time, however few or many there are.
+/// Bounds of the time in which all of them move.
 const WITHIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
-/// After that, those that have found no other replica yet have so long.
+/// Additional time for proxies that have not found another replica yet.
 const STAY: Duration = Duration::from_secs(5);
 
-/// Who hears of the end, each in turn.
+/// The channels that are told of the shutdown, in order.
 #[derive(Debug)]
 pub(super) struct Ends {
-    /// Nobody is sent here any more.
+    /// This replica accepts no more proxies.
     ends: watch::Sender<bool>,
-    /// Proxies go to other replicas, within this time.
+    /// Proxies move to other replicas within this time.
     moving: watch::Sender<Option<Duration>>,
     /// Streams end.
     leaving: watch::Sender<bool>,
@@ -51,23 +51,23 @@ impl Ends {
     }
 }
 
-/// What is needed to end without leaving anybody alone.
+/// What is needed to hand the proxies over before the end.
 #[derive(Debug)]
 pub(super) struct Exit {
     pub(super) ends: Ends,
     pub(super) registry: Arc<Registry>,
     pub(super) peers: Peers,
-    /// Hears of it when all streams have ended.
+    /// Resolves when all streams have ended.
     pub(super) served: oneshot::Receiver<()>,
 }
 
 impl Exit {
-    /// From now on other replicas hear that this one takes nobody.
+    /// Tells other replicas from now on that this one accepts no proxies.
     pub(super) fn begin(&self) {
         self.ends.ends.send_replace(true);
     }
 
-    /// Hands the proxies over, and has the streams end.
+    /// Hands the proxies over, then ends the streams.
     pub(super) async fn leave(self) {
         self.hand_over().await;
         info!("shutting down: telling proxies to reconnect");
@@ -77,8 +77,8 @@ impl Exit {
         }
     }
 
-    /// Has proxies go to the other replicas, where there are any, and waits for that. Until then they are served here: each leaves
-    /// when it has found another one that takes it.
+    /// Asks proxies to move to the other replicas, if there are any, and waits for that. Until then they are served
+    /// here: each disconnects only when another replica has accepted it.
     async fn hand_over(&self) {
         if self.peers.is_none() {
             return;
@@ -89,12 +89,12 @@ impl Exit {
         if tokio::time::timeout(within + STAY, self.registry.emptied()).await.is_err() {
             warn!(proxies = self.registry.len(), "some proxies have found no other replica");
         }
-        // From now on it is not one that does not answer.
+        // From now on the others do not take this replica for one that fails to answer.
         self.peers.leave().await;
     }
 }
 
-/// In which time so many proxies go elsewhere.
+/// The time in which this many proxies move.
 fn within(proxies: usize) -> Duration {
     let apart = APART.saturating_mul(u32::try_from(proxies).unwrap_or(u32::MAX));
     apart.clamp(WITHIN.0, WITHIN.1)
@@ -108,7 +108,7 @@ mod tests {
     fn a_few_proxies_move_at_once_and_many_one_after_the_other() {
         let seconds = [0, 100, 1_000, 2_000, usize::MAX].map(|proxies| within(proxies).as_secs_f64());
         assert_eq!(seconds, [0.5, 0.5, 5.0, 10.0, 10.0]);
-        // With what the chart gives: 30 s.
+        // Fits into the chart's terminationGracePeriodSeconds: 30 s.
         assert!(WITHIN.1 + STAY + crate::peers::ANSWER + LEAVING < Duration::from_secs(30));
     }
 }

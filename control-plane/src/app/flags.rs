@@ -1,4 +1,4 @@
-//! What the flags come to for the index and the store.
+//! Translates the flags into options of the index and the store.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::args::Args;
 use crate::index::{self, Index};
 use crate::store::{Bounds, Journal, Published, Store};
 
-/// Whether flags that are all fine say different things.
+/// Checks that valid flags do not contradict each other.
 ///
 /// # Errors
-/// Where two of them exclude each other, as in ingress-nginx.
+/// If two of them exclude each other, as in ingress-nginx.
 pub(super) fn fit(args: &Args) -> anyhow::Result<()> {
     if args.watch_namespace.is_some() && args.watch_namespace_selector.is_some() {
         bail!("flags --watch-namespace and --watch-namespace-selector are mutually exclusive");
@@ -22,15 +22,15 @@ pub(super) fn fit(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The Secret with the keys of session tickets that are made for the fleet.
+/// The Secret with the generated session ticket keys of the fleet.
 pub(super) fn ticket_keys(args: &Args) -> ObjectName {
     ObjectName::new(args.decisions_namespace(), args.ticket_keys_secret.as_str())
 }
 
-/// A store with what it remembers of earlier processes.
+/// Opens a store with its history of earlier processes.
 ///
 /// # Errors
-/// Where the folder for that cannot be used.
+/// If the folder for that cannot be used.
 pub(super) fn store(args: &Args) -> anyhow::Result<(Store, Published)> {
     let (mut store, published) = Store::new(Lineage::random(), clock::now());
     let bounds = Bounds {
@@ -48,9 +48,9 @@ pub(super) fn store(args: &Args) -> anyhow::Result<(Store, Published)> {
     Ok((store, published))
 }
 
-/// An index of what is ours by the flags.
+/// An index with the options from the flags.
 pub(super) fn index(args: &Args) -> Index {
-    // Whole, so that a flag which nobody reads does not compile.
+    // Destructured completely, so that an unused flag does not compile.
     let Args {
         manifests,
         default_ssl_certificate,
@@ -72,12 +72,12 @@ pub(super) fn index(args: &Args) -> Index {
         udp_services_configmap,
         ticket_keys_secret: _,
         metrics,
-        // The source's.
+        // Used by the source.
         kubeconfig: _,
         disable_sync_events: _,
         pod_namespace: _,
         status: _,
-        // The doors'.
+        // Used by the listeners.
         listen: _,
         admin: _,
         insecure: _,
@@ -88,17 +88,17 @@ pub(super) fn index(args: &Args) -> Index {
         validating_webhook_certificate: _,
         validating_webhook_key: _,
         validating_webhook_configuration: _,
-        // The authority's.
+        // Used by the authority.
         ca_dir: _,
         ca_secret: _,
         account: _,
         certificate_life: _,
-        // The store's.
+        // Used by the store.
         state_dir: _,
         history_count: _,
         history_bytes: _,
         history_age: _,
-        // Those of who offers it, and of the program.
+        // Used by the server, and by the program.
         group: _,
         peers: _,
         settle: _,
@@ -125,7 +125,7 @@ pub(super) fn index(args: &Args) -> Index {
         watch_namespace: watch_namespace.as_deref().map(Arc::from),
         namespace_selector: watch_namespace_selector.clone(),
         folder: manifests.is_some(),
-        // A folder is read whole.
+        // A folder is read completely.
         on_demand: manifests.is_none(),
     })
 }

@@ -1,4 +1,4 @@
-//! Where the authority between the planes is, by the flags, and the task that looks after it.
+//! Opens the planes' authority, as the flags say, and starts the task that maintains it.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::enrol::keeper::{KeepError, Keeper, Moment};
 use crate::enrol::vault::Vault;
 use crate::kube::trust::Trust;
 
-/// What a folder is called in the state that a proxy keeps: its path, which all replicas and restarts agree on.
+/// The identity of a folder in the state that a proxy stores: its path, which all replicas and restarts agree on.
 pub(super) fn of_folder(dir: &Path) -> Source {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     Source::of("folder", dir.as_os_str().as_bytes())
 }
 
-/// What a history is of. A folder goes by the path that was named: behind `current -> releases/7` are the same manifests,
-/// and what they were with `releases/6` is what people look back at.
+/// The identity of a history. A folder is identified by the path that was given: with `current -> releases/7` that path
+/// is the same for all releases, and people want to look back at `releases/6`.
 pub(super) fn of_history(
     args: &Args,
     source: watch::Receiver<Option<Source>>,
@@ -36,24 +36,24 @@ pub(super) fn of_history(
     watch::Sender::new(Some(Source::of("folder", dir.as_os_str().as_bytes()))).subscribe()
 }
 
-/// Rotations that may be asked for at once.
+/// Limit of pending requests for a rotation.
 const ROTATIONS: usize = 4;
 
-/// An authority, and the folder that goes with the process where nobody named one.
+/// An authority, and its temporary folder if none was given.
 pub(super) struct Opened {
     keeper: Keeper,
     accounts: Option<Accounts>,
     passing: Option<TempDir>,
 }
 
-/// Opens or makes the authority: in the cluster, which need not answer yet, or in a folder.
+/// Opens or creates the authority: in the cluster, which need not be reachable yet, or in a folder.
 ///
 /// # Errors
-/// Where the folder or what is in it cannot be used.
+/// If the folder or its contents cannot be used.
 pub(super) async fn open(args: &Args, cluster: Option<Trust>) -> anyhow::Result<Opened> {
     let keeper = |vault| {
         let keeper = Keeper::new(vault, &args.group, args.certificate_life, &[args.listen.ip()])?;
-        // API servers look for the Service's name in what they are shown.
+        // API servers verify the name of the Service in the certificate.
         Ok::<_, KeepError>(match &args.validating_webhook_configuration {
             Some(name) => keeper.also_called(format!("{name}.{}.svc", args.decisions_namespace())),
             None => keeper,
@@ -88,7 +88,7 @@ fn vault(args: &Args) -> anyhow::Result<(Vault, Option<TempDir>)> {
     Ok((Vault::Folder(folder), None))
 }
 
-/// Starts what looks after it.
+/// Starts the task that maintains it.
 pub(super) fn spawn(tasks: &mut Supervisor, opened: Opened, group: &str, life: Duration) -> Registrar {
     let Opened { keeper, accounts, passing } = opened;
     let (rotations, asked) = mpsc::channel(ROTATIONS);

@@ -1,4 +1,4 @@
-//! Where objects come from, a folder or a cluster, and what others need of it.
+//! Opens the source of objects, a folder or a cluster, and what others need of it.
 
 use std::path::Path;
 
@@ -22,46 +22,46 @@ use crate::manifests::{Companion, FolderSource};
 use crate::placed::Places;
 use crate::tickets;
 
-/// Events that may wait for the one that writes them.
+/// Capacity of the channel of announcements.
 const ANNOUNCEMENTS: usize = 64;
 
-/// What a source is asked for, and where it answers.
+/// The channels between a source and the pipeline.
 pub(super) struct Asks {
     pub(super) inputs: Inputs,
     pub(super) wants: watch::Receiver<Wants>,
     pub(super) holds: mpsc::Receiver<HoldRequest>,
     pub(super) pins: mpsc::Receiver<PinRequest>,
     pub(super) barrier: Barrier,
-    /// The Secret with the keys of session tickets that are made for the fleet.
+    /// The Secret with the generated session ticket keys of the fleet.
     pub(super) ticket_keys: ObjectName,
 }
 
-/// A source under way.
+/// A running source.
 pub(super) struct Opened {
     pub(super) freshness: Freshness,
-    /// Which one it is, once that is known.
+    /// Its identity, once that is known.
     pub(super) identity: watch::Receiver<Option<Source>>,
-    /// What a cluster has beside objects.
+    /// What only a cluster provides.
     pub(super) cluster: Cluster,
 }
 
-/// What there is in a cluster alone; nothing of it in a folder.
+/// What only a cluster provides; empty for a folder.
 #[derive(Default)]
 pub(super) struct Cluster {
-    /// For the authority between the planes.
+    /// Access to the storage of the planes' authority.
     pub(super) trust: Option<Trust>,
-    /// What API servers believe of the webhook, where this process keeps it.
+    /// Keeps the caBundle of the webhook's configuration up to date, if this process does that.
     pub(super) bundle: Option<Bundle>,
-    /// Who writes Events.
+    /// Receives announcements to be written as Events.
     pub(super) announcements: Option<mpsc::Sender<Announcement>>,
-    /// Who writes the status of Ingresses.
+    /// Writes the status of Ingresses.
     pub(super) writers: Option<status::Writers>,
 }
 
 /// Follows a folder.
 ///
 /// # Errors
-/// Where it is none, or cannot be read.
+/// If it does not exist, or cannot be read.
 pub(super) fn of_folder(
     tasks: &mut Supervisor,
     dir: &Path,
@@ -81,10 +81,10 @@ pub(super) fn of_folder(
     Ok(Opened { freshness, identity, cluster: Cluster::default() })
 }
 
-/// Follows a cluster, which need not answer yet.
+/// Follows a cluster, which need not be reachable yet.
 ///
 /// # Errors
-/// Where no client can be made for it.
+/// If no client can be built for it.
 pub(super) async fn of_cluster(
     tasks: &mut Supervisor,
     args: &Args,

@@ -1,4 +1,4 @@
-//! Who writes the status of Ingresses, and how that ends.
+//! Tasks that write the status of Ingresses, and their shutdown.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,12 +20,12 @@ use crate::placed::Places;
 use crate::publish::addresses::{Address, sorted};
 use crate::serve::registry::Registry;
 
-/// How long the last words may take. Kubernetes waits for half a minute.
+/// Timeout for clearing statuses at the end; Kubernetes kills the pod after half a minute.
 const LAST_WORDS: Duration = Duration::from_secs(15);
-/// How long giving back the Lease may take.
+/// Timeout for releasing the Lease.
 const RELEASE: Duration = Duration::from_secs(3);
 
-/// What is asked for; `None`: nobody writes it.
+/// The options from the flags; `None`: no statuses are written.
 pub(super) fn options(args: &Args) -> anyhow::Result<Option<StatusOptions>> {
     let status = &args.status;
     let fixed = status.publish_status_address.iter().map(|text| text.trim()).filter(|text| !text.is_empty());
@@ -56,7 +56,7 @@ pub(super) fn options(args: &Args) -> anyhow::Result<Option<StatusOptions>> {
     Ok(Some(StatusOptions { published, interval, lease, ttl }))
 }
 
-/// What ingress-nginx' families are labelled with, as proxies label theirs.
+/// Labels of ingress-nginx' metric families, as proxies label theirs.
 pub(super) fn original(args: &Args, leads: bool) -> Original {
     Original {
         class: args.controller_class.clone(),
@@ -66,16 +66,16 @@ pub(super) fn original(args: &Args, leads: bool) -> Original {
     }
 }
 
-/// Those who write it.
+/// The tasks.
 #[derive(Debug)]
 pub(super) struct Writers {
     farewell: oneshot::Sender<Farewell>,
     resigns: oneshot::Sender<oneshot::Sender<()>>,
-    /// Whether this replica is the one.
+    /// Whether this replica is the leader.
     pub(super) hold: Hold,
 }
 
-/// Starts them.
+/// Starts the tasks.
 pub(super) fn spawn(
     tasks: &mut Supervisor,
     source: &KubeSource,
@@ -92,13 +92,13 @@ pub(super) fn spawn(
     Writers { farewell, resigns, hold }
 }
 
-/// What has to be so for a status to be emptied: each proxy that was ever known said that it leaves, and nobody else controls any.
-/// That none is connected says nothing: one that is cut off serves on.
+/// Conditions for clearing the status: every proxy that was ever known announced that it leaves, and no other control
+/// plane is running. That no proxy is connected is not enough: a disconnected proxy keeps serving.
 #[derive(Debug)]
 pub(super) struct Last {
-    /// It is asked for.
+    /// The flags ask for it.
     pub(super) is_asked: bool,
-    /// Who serves: proxies outlive their control plane.
+    /// The known proxies, which outlive their control plane.
     pub(super) registry: Arc<Registry>,
     /// Other control planes.
     pub(super) peers: Peers,
@@ -107,13 +107,13 @@ pub(super) struct Last {
 impl Last {
     async fn is_so(&self) -> bool {
         let have_left = || self.registry.have_all_left(clock::now());
-        // Again, after the others were asked: meanwhile one may have come.
+        // Checked again after the query: a proxy may have connected meanwhile.
         self.is_asked && have_left() && self.peers.ask(None).await.is_empty() && have_left()
     }
 }
 
 impl Writers {
-    /// Has them end: the status is emptied where nobody is left to serve, and the Lease given back.
+    /// Ends the tasks: clears the status if nobody is left to serve, and releases the Lease.
     pub(super) async fn end(self, last: &Last) {
         let Self { farewell, resigns, hold } = self;
         if hold.borrow().is_some() {
@@ -125,7 +125,7 @@ impl Writers {
         }
         let (done, ended) = oneshot::channel();
         if resigns.send(done).is_ok() {
-            // It ends by itself where nobody hears of it.
+            // The Lease expires by itself otherwise.
             let _ = timeout(RELEASE, ended).await;
         }
     }

@@ -1,12 +1,12 @@
-//! Flags about what proxies export of requests, by ingress-nginx' names (configmap.md 3).
+//! Flags about the request metrics that proxies export, with ingress-nginx' names.
 
 use clap::Args;
 use shared::policy::{RequestMetrics, TextList};
 
-/// The class that proxies name where nobody says one.
+/// Default value of the class label.
 const CLASS: &str = "k8s.io/ingress-nginx";
 
-/// Buckets of a histogram at most.
+/// Limit of the buckets of a histogram.
 const BUCKETS: usize = 64;
 
 /// What proxies export of requests.
@@ -50,7 +50,7 @@ pub struct MetricsArgs {
     pub exclude_socket_metrics: Vec<String>,
 }
 
-/// Upper bounds, ascending, as they were written.
+/// Upper bounds, ascending, as written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Buckets(Vec<String>);
 
@@ -68,7 +68,7 @@ fn buckets(text: &str) -> Result<Buckets, String> {
 }
 
 impl MetricsArgs {
-    /// What proxies are told; nothing of what they do anyway.
+    /// The settings that are sent to proxies, without those that are the default.
     pub fn told(&self, class: &str) -> RequestMetrics {
         let Self {
             enable_metrics: _,

@@ -1,35 +1,36 @@
-//! The flags of ingress-nginx' controller, and what becomes of each here.
+//! The flags of ingress-nginx' controller, and how each is handled.
 //!
-//! A migrated Deployment passes them all. Flags that we have, too, are read as usual. Those without a meaning here are dropped
-//! with a notice. Those that would change what is served, and that we do not support, fail the start with a reason.
+//! A migrated Deployment passes them all. Flags that Firth has, too, are parsed as usual. Those without a meaning here
+//! are dropped with a notice. Those that would change what is served, and are not supported, fail the start with a
+//! reason.
 //!
 //! **Invariant:** no flag is ignored silently.
 
 use std::ffi::OsString;
 
-/// What a flag of ingress-nginx is here.
+/// How a flag of ingress-nginx is handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Here {
-    /// The same.
+    /// Firth has the same flag.
     Same,
-    /// Nothing: taken, and left out.
+    /// Accepted and dropped.
     Nothing(&'static str),
-    /// Another one does it: taken with a warning.
+    /// Another flag replaces it: accepted with a warning.
     Elsewhere(&'static str),
-    /// Not to be had: refused, unless it says what is so anyway.
+    /// Not supported: rejected, unless its value asks for the default behaviour.
     Refused(&'static str),
 }
 
 use Here::{Elsewhere, Nothing, Refused, Same};
 
-/// A flag of ingress-nginx (configmap.md 3), what it says where nobody says anything, and whether it is a switch.
+/// A flag of ingress-nginx, with its default, and whether it is a switch.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag {
     /// Without dashes.
     pub name: &'static str,
-    /// `true` or `false` of a switch, which needs no value.
+    /// The default; `true` or `false` for a switch, which needs no value.
     pub usual: &'static str,
-    /// What it is here.
+    /// How it is handled.
     pub here: Here,
 }
 
@@ -147,21 +148,21 @@ impl Flag {
     }
 }
 
-/// A command line without what is only ingress-nginx', and what is to be said of that.
+/// A command line without the flags that only ingress-nginx has, and the messages about those.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sorted {
-    /// The rest.
+    /// The remaining arguments.
     pub rest: Vec<OsString>,
-    /// For the log.
+    /// Messages for the log.
     pub notices: Vec<String>,
-    /// What does something else than it says there.
+    /// Warnings about flags that behave differently.
     pub warnings: Vec<String>,
 }
 
-/// Sorts a command line, the program's name included.
+/// Sorts a command line, including the program's name.
 ///
 /// # Errors
-/// Where a flag asks for what is not to be had.
+/// If a flag asks for something that is not supported.
 pub fn sort(words: impl IntoIterator<Item = OsString>) -> Result<Sorted, String> {
     let mut sorted = Sorted::default();
     let mut words = words.into_iter().peekable();
@@ -172,7 +173,7 @@ pub fn sort(words: impl IntoIterator<Item = OsString>) -> Result<Sorted, String>
         };
         let value = match said {
             Some(value) => value,
-            // As Go's: a switch has its value after an equals sign or not at all.
+            // As in Go, a switch has its value after an equals sign or not at all.
             None if found.is_switch() => "true".to_owned(),
             None => words.next().and_then(|value| value.into_string().ok()).unwrap_or_default(),
         };
@@ -195,7 +196,7 @@ pub fn sort(words: impl IntoIterator<Item = OsString>) -> Result<Sorted, String>
     Ok(sorted)
 }
 
-/// A flag of ingress-nginx that we do not have, and the value after its equals sign.
+/// A flag that only ingress-nginx has, and the value after its equals sign.
 fn known(word: &str) -> Option<(&'static Flag, Option<String>)> {
     let text = word.strip_prefix("--").or_else(|| word.strip_prefix('-'))?;
     let (name, value) = match text.split_once('=') {
@@ -203,7 +204,7 @@ fn known(word: &str) -> Option<(&'static Flag, Option<String>)> {
         None => (text, None),
     };
     let found = FLAGS.iter().find(|flag| flag.name == name && flag.here != Same)?;
-    // One letter is one of ours but for that of klog.
+    // Single letters are Firth's own flags, except for klog's `-v`.
     (word.starts_with("--") || name == "v").then_some((found, value))
 }
 

@@ -1,4 +1,4 @@
-//! Flags about the status of Ingresses: ingress-nginx' own, but for `--publish-nodes`.
+//! Flags about the status of Ingresses: ingress-nginx' own, except for `--publish-nodes`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use shared::name::ObjectName;
 
 use super::{OrNone, object_or_none, text_or_none};
 
-/// The least that the addresses are read at.
+/// Minimum interval at which the addresses are read.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where Ingresses say that they are to be reached, and who writes it.
@@ -64,17 +64,17 @@ pub struct StatusArgs {
     pub disable_leader_election: bool,
 }
 
-/// Nobody who waits for a status waits for longer.
+/// Maximum of the interval.
 const MOST: Duration = Duration::from_secs(24 * 3600);
 
-/// As in ingress-nginx a number alone is of seconds.
+/// As in ingress-nginx, a number without a unit means seconds.
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds = text.bytes().all(|it| it.is_ascii_digit()).then(|| format!("{text}s"));
     let span = duration::within(seconds.as_deref().unwrap_or(text), Duration::ZERO, MOST)?;
     Ok(span.max(INTERVAL))
 }
 
-/// As in ingress-nginx what is nothing is half a minute.
+/// As in ingress-nginx, zero means half a minute.
 fn ttl(text: &str) -> Result<Duration, String> {
     let (least, usual) = (Duration::from_secs(4), Duration::from_secs(30));
     if duration::parse(text) == Ok(Duration::ZERO) {

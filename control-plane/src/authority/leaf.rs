@@ -15,7 +15,7 @@ use shared::tls::{Credentials, SERVER_NAME};
 
 use super::{Authority, IssueError, Key, REQUEST_MAX};
 
-/// What a control plane is called beside the name that all of them have, for clients who are not ours.
+/// Additional names of a control plane's certificate, for foreign clients.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Names {
     /// Host names.
@@ -25,11 +25,11 @@ pub struct Names {
 }
 
 impl Authority {
-    /// A certificate for whoever has the key of a request, with what leads to the root; DER. Of the request nothing counts
-    /// but its key: who the holder is was found out otherwise.
+    /// Issues a certificate for the key of a request, with the chain to the root; DER. Only the request's key is used:
+    /// the holder's identity was verified otherwise.
     ///
     /// # Errors
-    /// Where it is no request, or signing fails.
+    /// If the request is invalid, or signing fails.
     pub fn issue(
         &self,
         request: &[u8],
@@ -44,10 +44,10 @@ impl Authority {
         Ok(vec![Bytes::copy_from_slice(leaf.der()), root.certificate.clone()])
     }
 
-    /// The digest of the key in a request, whose holder has shown that it has the key.
+    /// The digest of a request's key. The request proves that its holder has the key.
     ///
     /// # Errors
-    /// Where it is no request.
+    /// If the request is invalid.
     pub fn holder(request: &[u8]) -> Result<[u8; 32], IssueError> {
         Ok(*blake3::hash(read(request)?.public_key.der_bytes()).as_bytes())
     }
@@ -55,7 +55,7 @@ impl Authority {
     /// A new key and its certificate, for this process.
     ///
     /// # Errors
-    /// Where keys or signatures cannot be made.
+    /// If the key cannot be created or signing fails.
     pub fn credentials(
         &self,
         identity: &Identity,
@@ -96,7 +96,7 @@ fn params(
     params.not_after = (now + life).into();
     params.use_authority_key_identifier_extension = true;
     if identity.role == Role::ControlPlane {
-        // Nobody else may be taken for a server.
+        // Only control planes may act as a server.
         params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
         for name in std::iter::once(SERVER_NAME).chain(names.hosts.iter().map(String::as_str)) {
             params.subject_alt_names.push(SanType::DnsName(name.try_into()?));

@@ -1,4 +1,4 @@
-//! The roots as text, for a Secret or a file.
+//! The stored form of the roots: JSON, in a Secret or a file.
 
 use rcgen::KeyPair;
 use serde::{Deserialize, Serialize};
@@ -8,35 +8,35 @@ use zeroize::{Zeroize as _, Zeroizing};
 
 use super::{Authority, Key, Root};
 
-/// Roots in a record at most: a rotation has two, three where one follows another closely.
+/// Limit of the roots in a record: a rotation has two, or three if one follows another closely.
 pub(super) const ROOTS_MAX: usize = 8;
 
-/// Why a text is no record of an authority. Says nothing of what was there, which may be secret.
+/// Why a text is not a record of an authority. Does not quote the text, which may be secret.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// Not our JSON.
+    /// Not valid JSON of a record.
     #[error("expected JSON with a list of roots: line {line}, column {column}")]
     Json {
-        /// Where reading ended.
+        /// The line at which parsing failed.
         line: usize,
-        /// Where in the line.
+        /// The column in the line.
         column: usize,
     },
-    /// None, or too many.
+    /// No root, or too many.
     #[error("expected 1 to {ROOTS_MAX} roots, got {0}")]
     Count(usize),
-    /// Not in the order in which they sign.
+    /// The roots are not in the order in which they sign.
     #[error("roots[{0}]: expected the roots in the order in which they sign")]
     Order(usize),
-    /// One of them cannot be read.
+    /// A root is invalid.
     #[error("roots[{index}].{field}: {reason}")]
     Root {
-        /// Which one.
+        /// Index of the root.
         index: usize,
-        /// What of it.
+        /// The invalid field.
         field: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -63,10 +63,10 @@ impl Drop for RootRecord {
 }
 
 impl Authority {
-    /// Reads what [`Self::to_record`] wrote.
+    /// Parses what [`Self::to_record`] wrote.
     ///
     /// # Errors
-    /// Where it is something else.
+    /// If it is anything else.
     pub fn from_record(text: &[u8]) -> Result<Self, RecordError> {
         let place =
             |error: serde_json::Error| RecordError::Json { line: error.line(), column: error.column() };
@@ -84,7 +84,7 @@ impl Authority {
         Ok(Self { roots })
     }
 
-    /// The roots with their keys.
+    /// Serialises the roots with their keys.
     pub fn to_record(&self) -> Zeroizing<String> {
         let root = |root: &Root| RootRecord {
             certificate: pem::write("CERTIFICATE", &root.certificate).to_string(),
@@ -92,7 +92,7 @@ impl Authority {
             signs_from: root.signs_from,
         };
         let record = Record { roots: self.roots.iter().map(root).collect() };
-        // Strings and numbers always have a form in JSON.
+        // Strings and numbers can always be serialised.
         Zeroizing::new(serde_json::to_string_pretty(&record).unwrap_or_default())
     }
 }

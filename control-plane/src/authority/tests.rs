@@ -1,4 +1,4 @@
-//! What the authority signs, held against the library that verifies it in handshakes.
+//! Certificates of the authority, checked with the library that verifies them in handshakes.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn when(now: SystemTime) -> UnixTime {
     UnixTime::since_unix_epoch(now.duration_since(SystemTime::UNIX_EPOCH).unwrap())
 }
 
-/// Whether somebody who believes these roots believes a client.
+/// Whether a peer that trusts these roots accepts a client.
 fn is_client(roots: &[Bytes], chain: &[Bytes], now: SystemTime) -> bool {
     let provider = Arc::new(default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(store(roots), provider).build().unwrap();
@@ -169,7 +169,7 @@ fn a_clock_that_is_far_behind_takes_nobodys_trust_away() {
     let (made, real) = (at(0) + DAY * 200, at(0) + DAY * 300);
     let late = at(0) + DAY * 100;
     let alone = Authority::create(made).unwrap();
-    // Of two the last one does not sign yet.
+    // With two roots, the newer one does not sign yet.
     let rotating = alone.rotate(real, DAY).unwrap();
     let followed = rotating.due(rotating.signs_from(), DAY).unwrap().unwrap();
     for (authority, real) in [(&alone, real), (&rotating, real), (&followed, rotating.signs_from())] {
@@ -183,7 +183,7 @@ fn a_clock_that_is_far_behind_takes_nobodys_trust_away() {
         assert_eq!(record, *authority, "nothing to do");
         assert!(authority.is_of_the_future(late), "which is said");
     }
-    // A little behind: no root signs before the newest one was made.
+    // Slightly behind: no root signs before the newest one was created.
     let behind = alone.rotate(made - DAY.mul_f64(0.5), Duration::from_secs(1_000));
     assert!(matches!(behind, Err(IssueError::Rotating(_))), "{behind:?}");
 }
@@ -201,9 +201,9 @@ fn a_clock_that_was_far_ahead_puts_off_no_rotation_that_is_asked_for() {
     assert_eq!((asked.trusted().len(), asked.signs_from()), (2, right + DAY.mul_f64(1.5)));
     assert!(is_client(&asked.trusted(), &chain, right));
     assert!(!asked.is_of_the_future(right), "and all is well");
-    // Where nobody asks it comes to be true.
+    // Without a manual rotation, its time comes.
     assert_eq!(wrong.signs(wrong.signs_from()), wrong.trusted()[1]);
-    // A little ahead is a rotation that is under way.
+    // Slightly ahead is like a rotation under way.
     let little = first.rotate(at(3_600), DAY).unwrap();
     assert!(matches!(little.rotate(at(0), DAY), Err(IssueError::Rotating(_))));
 }
@@ -212,7 +212,7 @@ fn a_clock_that_was_far_ahead_puts_off_no_rotation_that_is_asked_for() {
 fn an_authority_that_a_clock_far_ahead_left_alone_is_followed_by_one_of_now_when_somebody_asks() {
     let ahead = at(0) + 2 * SIGNS;
     let made = Authority::create(ahead).unwrap();
-    // Or the one before it had to go by that clock.
+    // Or the previous root had to be dropped by that clock.
     let rotated = Authority::create(at(0)).unwrap().due(ahead, DAY).unwrap().unwrap();
     let left = rotated.due(rotated.signs_from(), DAY).unwrap().unwrap();
     assert_eq!(left.to_record().matches("PRIVATE").count(), 2, "one key is left");
@@ -230,7 +230,7 @@ fn an_authority_that_a_clock_far_ahead_left_alone_is_followed_by_one_of_now_when
     }
 }
 
-/// Somebody with a certificate, and what was believed when it was issued.
+/// A holder of a certificate, with the roots that were trusted when it was issued.
 struct Holder {
     chain: Vec<Bytes>,
     trusts: Vec<Bytes>,
@@ -239,7 +239,7 @@ struct Holder {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
-    /// However rotations and renewals fall, everybody believes everybody at every moment.
+    /// Whatever the timing of rotations and renewals, all holders trust each other at every moment.
     #[test]
     fn nobody_is_cut_off_by_a_rotation(
         rotations in prop::collection::vec(0_u64..9_000, 1..4),
@@ -285,7 +285,7 @@ fn each_phase_of_a_rotation_can_be_seen() {
     let first = Authority::create(at(0)).unwrap();
     assert_eq!(seen(&first, 1), [(Signs, None)]);
     let next = first.rotate(at(10), DAY).unwrap();
-    // One and a half lives until it signs, as many until the old one goes.
+    // One and a half lifetimes until it signs, and as many until the old one is dropped.
     let (signs, goes) = (10 + day * 3 / 2, 10 + day * 3);
     assert_eq!(seen(&next, signs - 1), [(Signs, Some(at(goes))), (Believed, None)]);
     assert_eq!(seen(&next, signs), [(Leaves, Some(at(goes))), (Signs, None)]);

@@ -1,8 +1,8 @@
-//! What the fleet's ConfigMap allows annotations to be (annotations.md 1.5, configmap.md 1.1). An Ingress with others is
-//! rejected: its last good version stays.
+//! Restrictions that the fleet's ConfigMap puts on annotations (as ingress-nginx' keys of the same names do). An
+//! Ingress that violates them is rejected: its last good version stays.
 //!
-//! Where nobody says a level it is High, as in ingress-nginx: snippets are above it. That there is no ConfigMap, or none in a
-//! folder of manifests, says no level either.
+//! The default level is High, as in ingress-nginx: snippets are above it. The default also applies if there is no
+//! ConfigMap, in a cluster or in a folder of manifests.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ pub(crate) const RISK_LEVEL: &str = "annotations-risk-level";
 /// `annotation-value-word-blocklist`.
 pub(crate) const WORDS: &str = "annotation-value-word-blocklist";
 
-/// What annotations may be.
+/// The restrictions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Allowed {
-    /// Nothing is of a higher risk.
+    /// Annotations of a higher risk are rejected.
     risk: Risk,
-    /// No value holds one of these.
+    /// Values that contain one of these are rejected.
     words: Vec<String>,
 }
 
@@ -33,13 +33,13 @@ impl Default for Allowed {
 }
 
 impl Allowed {
-    /// What a ConfigMap says, in any case of its keys.
+    /// The restrictions of a ConfigMap; its keys are compared without regard to case.
     pub fn of(configmap: Option<&ConfigMap>) -> Self {
         let mut allowed = Self::default();
         for (key, text) in configmap.iter().flat_map(|map| &map.data) {
             let text = text.trim();
             if key.eq_ignore_ascii_case(RISK_LEVEL) && !text.is_empty() {
-                // As in the original: who misspells the level gets the strictest one.
+                // As in ingress-nginx, a misspelt level means the strictest one.
                 allowed.risk = risk(text).unwrap_or(Risk::Low);
             } else if key.eq_ignore_ascii_case(WORDS) {
                 allowed.words.extend(value::list(text).map(str::to_owned));
@@ -48,7 +48,7 @@ impl Allowed {
         allowed
     }
 
-    /// The first annotation with a word that is not allowed, and the word.
+    /// The first annotation with a forbidden word, and the word.
     pub fn forbidden<'a>(&'a self, annotations: &'a BTreeMap<String, String>) -> Option<(&'a str, &'a str)> {
         let mut ours = annotations.iter().filter(|(key, _)| key.starts_with(PREFIX));
         ours.find_map(|(key, text)| {
@@ -57,7 +57,7 @@ impl Allowed {
         })
     }
 
-    /// What of an Ingress' annotations is not allowed.
+    /// Violations in an Ingress' annotations.
     pub fn faults(&self, annotations: &BTreeMap<String, String>) -> Vec<Fault> {
         let (risk, words) = (self.risk, &self.words);
         if risk == Risk::Critical && words.is_empty() {
@@ -84,7 +84,7 @@ impl Allowed {
     }
 }
 
-/// What is wrong with the text of a key that says what is allowed.
+/// What is wrong with the value of one of the restricting keys.
 pub(super) fn complaint(key: &str, text: &str) -> Option<String> {
     let is_bad = key.eq_ignore_ascii_case(RISK_LEVEL) && risk(text).is_none();
     is_bad.then(|| format!("expected Low, Medium, High or Critical, got {}: Low counts", shown(text)))

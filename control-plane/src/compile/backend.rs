@@ -1,4 +1,4 @@
-//! Service ports: which of them an Ingress means, or which name, and the Backend that comes of it.
+//! Service ports: resolves the port, or the external name, that an Ingress refers to, and compiles the Backend.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,10 +12,10 @@ use crate::annotations::errors::FIRST_PORT;
 use crate::objects::{IntOrString, Service, ServicePort};
 use crate::problem::{Fault, Severity, shown};
 
-/// What a Service has for a port that an Ingress writes.
+/// What a port reference of an Ingress resolves to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Port {
-    /// A port, and where the Service itself listens on it.
+    /// A port, and the Service's own address for it.
     Found(PortRule, Option<SocketAddr>),
     /// The Service does not exist.
     NoService,
@@ -23,23 +23,23 @@ pub enum Port {
     Unreadable(String),
     /// It has no such port.
     Missing,
-    /// It is a name, whose addresses are the endpoints.
+    /// An external name, whose addresses are the endpoints.
     Named(ExternalName),
-    /// It is a name that is not followed, and why.
+    /// An external name that is not resolved, and why.
     Refused(&'static str),
 }
 
-/// Which names of Services are followed.
+/// Which external names are resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Names {
     /// None: `--disable-svc-external-name`.
     pub disabled: bool,
-    /// Their addresses may lead into the proxy's own machine: the objects come from a folder.
+    /// They may resolve to the proxy's own machine, because the objects come from a folder.
     pub local: bool,
 }
 
-/// Finds the port that an Ingress means (controller.md 5.3): its number, the targetPort or the name as text, the first
-/// TCP port that fits.
+/// Finds the port that an Ingress refers to, as ingress-nginx does: by its number, its targetPort or its name as text;
+/// the first TCP port that matches.
 pub fn port(service: Option<&Service>, wanted: &str, names: Names) -> Port {
     let Some(service) = service else {
         return Port::NoService;
@@ -71,18 +71,18 @@ pub fn port(service: Option<&Service>, wanted: &str, names: Names) -> Port {
         target_port: match found.target_port {
             Some(IntOrString::Int(target)) => number(target),
             Some(IntOrString::String(_)) => None,
-            // The API server fills it in with the port itself.
+            // The API server defaults the targetPort to the port.
             None => own,
         },
         udp: false,
     };
-    // Of a headless Service it is "None".
+    // The clusterIP of a headless Service is "None".
     let ip: Option<IpAddr> = service.spec.cluster_ip.parse().ok();
     Port::Found(rule, ip.zip(own).map(SocketAddr::from))
 }
 
-/// The port that a TCP or UDP service means: by number or name, with the same protocol, and always at the endpoints
-/// themselves (controller.md 12).
+/// The port that a TCP or UDP service refers to: by number or name, with the same protocol, and always at the endpoints
+/// themselves (ingress-nginx).
 fn of_stream(service: &Service, wanted: &str, transport: Transport, names: Names) -> Port {
     if service.spec.kind == "ExternalName" {
         return named(service, wanted, names);
@@ -106,8 +106,8 @@ fn of_stream(service: &Service, wanted: &str, transport: Transport, names: Names
     Port::Found(PortRule { name: found.name.clone(), target_port, udp }, None)
 }
 
-/// The name and the port of a Service of type ExternalName (controller.md 5.5). Its ports are found by number or name
-/// alone; a number that it does not list is the port itself.
+/// The name and port of an ExternalName Service, as in ingress-nginx. Its ports are found by number or name only; a
+/// number that it does not list is used as the port itself.
 fn named(service: &Service, wanted: &str, names: Names) -> Port {
     let name = service.spec.external_name.as_str();
     if names.disabled {
@@ -131,7 +131,7 @@ fn named(service: &Service, wanted: &str, names: Names) -> Port {
     }
 }
 
-/// The number that a port of a name leads to: its targetPort, where that says one.
+/// The number that a port of an external name leads to: its targetPort, if it has one.
 fn target(port: &ServicePort) -> Option<u16> {
     let target = match &port.target_port {
         Some(IntOrString::Int(number)) => *number,
@@ -141,7 +141,7 @@ fn target(port: &ServicePort) -> Option<u16> {
     number(if target == 0 { port.port } else { target })
 }
 
-/// Why a name is not looked up, if it is not.
+/// Why a name is not resolved, if it is not.
 fn refused(name: &str) -> Option<&'static str> {
     let bare = name.strip_suffix('.').unwrap_or(name);
     let address = bare.parse::<IpAddr>();
@@ -150,7 +150,7 @@ fn refused(name: &str) -> Option<&'static str> {
         return Some("it would lead to the proxy itself");
     }
     if address.is_ok() {
-        // In ingress-nginx neither (pitfalls.md 2.29).
+        // Nor does ingress-nginx.
         return Some("an address is no name: make an EndpointSlice of it");
     }
     (!is_dns_name(name)).then_some("expected lower-case letters, digits, dashes and dots")
@@ -161,8 +161,8 @@ fn number(port: i32) -> Option<u16> {
 }
 
 impl Port {
-    /// What is to be said to an Ingress that refers to it in `field`. `by_address`: requests are to go to the Service's own
-    /// address, as far as its Ingress says.
+    /// The problem of an Ingress that refers to it in `field`. `by_address`: the Ingress asks for the Service's own
+    /// address.
     pub fn fault(&self, key: &BackendKey, field: &str, by_address: bool) -> Option<Fault> {
         let BackendKey { service, port } = key;
         let (place, reason) = match self {
@@ -258,7 +258,7 @@ mod tests {
         let cases = [
             ("80", found("http", Some(8080))),
             ("http", found("http", Some(8080))),
-            // A number may be another port's targetPort (pitfalls.md 2.28); the first in order has it.
+            // A number may be another port's targetPort; the first port in order matches (ingress-nginx).
             ("8080", found("http", Some(8080))),
             ("web", found("web", None)),
             ("http-alt", found("web", None)),

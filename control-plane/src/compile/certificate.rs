@@ -1,6 +1,6 @@
-//! Certificates and keys out of Secrets.
+//! Certificates and keys from Secrets.
 //!
-//! **Invariant:** nothing that a Secret holds gets into a fault.
+//! **Invariant:** no content of a Secret gets into a fault.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,21 +13,21 @@ use zeroize::Zeroizing;
 use crate::objects::Secret;
 use crate::problem::{Fault, Severity};
 
-/// What a Secret gives: the leaf with its key, and what signed it.
+/// The contents of a TLS Secret: the leaf with its key, and its issuers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pair {
     /// The leaf certificate and its key.
     pub certificate: Certificate,
     /// The rest of `tls.crt`, if there is more than the leaf.
     pub chain: Option<Chain>,
-    /// The names that the leaf is good for.
+    /// The names that the leaf is valid for.
     pub names: Vec<String>,
 }
 
-/// Reads `tls.crt` and `tls.key` (controller.md 6; the Secret's type is not looked at).
+/// Parses `tls.crt` and `tls.key`; the Secret's type is ignored, as in ingress-nginx.
 ///
 /// # Errors
-/// Where one is missing or not what it should be, or they do not belong together.
+/// If one is missing or invalid, or they do not belong together.
 pub fn compile(secret: &Secret) -> Result<Pair, Fault> {
     let certificates = pem::certificates(&decoded(secret, "tls.crt")?);
     let mut certificates = certificates.map_err(|error| rejected("tls.crt", error))?;
@@ -45,10 +45,10 @@ pub fn compile(secret: &Secret) -> Result<Pair, Fault> {
     })
 }
 
-/// What a Secret has under a key.
+/// The decoded value of a Secret's key.
 ///
 /// # Errors
-/// Where it has nothing, or what it has is not base64.
+/// If there is none, or it is not base64.
 pub(super) fn decoded(secret: &Secret, key: &str) -> Result<Zeroizing<Vec<u8>>, Fault> {
     let text = secret.data.get(key).ok_or_else(|| rejected(key, "missing"))?;
     // Manifests break long lines.
@@ -57,7 +57,7 @@ pub(super) fn decoded(secret: &Secret, key: &str) -> Result<Zeroizing<Vec<u8>>, 
     STANDARD.decode(&*whole).map(Zeroizing::new).map_err(|_| rejected(key, "not base64"))
 }
 
-/// Whether the proxies could sign with the key, and in the name of the certificate.
+/// Whether proxies can sign with the key, and it belongs to the certificate.
 fn check(leaf: &[u8], key: &[u8]) -> Result<(), Fault> {
     let unusable = |_| rejected("tls.key", "expected an RSA, ECDSA or Ed25519 key that TLS can use");
     let key = PrivateKeyDer::try_from(key).map_err(unusable)?;

@@ -1,4 +1,4 @@
-//! What one Ingress asks for, read on its own: no other object is looked at.
+//! A claim: what one Ingress asks for, compiled without looking at any other object.
 
 pub mod backend_tls;
 pub mod client_certificates;
@@ -25,9 +25,9 @@ use crate::objects::{
 };
 use crate::problem::{Fault, Severity};
 
-/// Who comes first where Ingresses compete: the oldest; at the same second the *greater* `namespace/name`
-/// (annotations.md 2.1). One without a creationTimestamp, or with one that is none, is the oldest. Two objects never have
-/// the same: the kind comes last.
+/// The precedence of competing Ingresses: the oldest; of those created in the same second the *greater*
+/// `namespace/name`, as in ingress-nginx. One without a valid creationTimestamp is the oldest. No two objects are
+/// equal: the kind is compared last.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Age {
     seconds: i64,
@@ -36,7 +36,7 @@ pub struct Age {
 }
 
 impl Age {
-    /// Of an object of a kind.
+    /// The precedence of an object.
     pub fn of(kind: ObjectKind, metadata: &Metadata) -> Self {
         let created = metadata.creation_timestamp.parse::<jiff::Timestamp>();
         Self {
@@ -51,13 +51,13 @@ impl Age {
         &self.name.0
     }
 
-    /// Which object it is of; `None` for one without a name.
+    /// The object; `None` for one without a name.
     pub fn object(&self) -> Option<ObjectRef> {
         Some(ObjectRef { kind: self.kind, name: ObjectName::parse(&self.name.0)? })
     }
 }
 
-/// A Service port as an Ingress writes it: `80` and `http` are two, even where they are the same port.
+/// A Service port as an Ingress writes it: `80` and `http` are two keys, even if they are the same port.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct BackendKey {
     /// The Service.
@@ -73,7 +73,7 @@ impl fmt::Display for BackendKey {
     }
 }
 
-/// Place of a rule in its Ingress, and of a path in the rule.
+/// Index of a rule in its Ingress, and of a path in the rule.
 pub type Place = (usize, usize);
 
 /// A path of a rule that leads to a Service.
@@ -83,28 +83,28 @@ pub struct ClaimedPath {
     pub path: Arc<str>,
     /// How it is compared.
     pub kind: PathType,
-    /// Where it leads.
+    /// The backend it leads to.
     pub backend: BackendKey,
-    /// Where it stands.
+    /// Its position.
     pub place: Place,
 }
 
 impl ClaimedPath {
-    /// Path of its field, for problems.
+    /// Its field path, for problems.
     pub fn field(&self) -> String {
         let (rule, path) = self.place;
         format!("spec.rules[{rule}].http.paths[{path}]")
     }
 }
 
-/// What the fleet's ConfigMap says of all Ingresses.
+/// Settings of the fleet's ConfigMap and flags that affect all Ingresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OfFleet {
-    /// Snippets act.
+    /// Snippets take effect.
     pub allows_snippets: bool,
-    /// What an Ingress says of TLS towards backends counts for the whole host (`proxy-ssl-location-only` is not on).
+    /// TLS settings towards backends apply to the whole host (`proxy-ssl-location-only` is not on).
     pub shares_backend_tls: bool,
-    /// TLS is passed on where that is asked for: `--enable-ssl-passthrough`.
+    /// TLS is passed through if an Ingress asks for it: `--enable-ssl-passthrough`.
     pub passes_tls: bool,
 }
 
@@ -113,36 +113,36 @@ pub struct OfFleet {
 pub struct Claim {
     /// Its name.
     pub name: ObjectName,
-    /// Its place among all.
+    /// Its precedence.
     pub age: Age,
     /// The hosts that its rules name, each with its paths in the order of the Ingress.
     pub hosts: Few<HostName, Vec<ClaimedPath>>,
-    /// Where `spec.defaultBackend` leads.
+    /// The backend of `spec.defaultBackend`.
     pub default_backend: Option<BackendKey>,
-    /// Where errors of its backends lead (annotations.md 6.14).
+    /// The backend of its custom error pages.
     pub errors: Option<BackendKey>,
     /// Whether it has any rule.
     pub has_rules: bool,
     /// `spec.tls`.
     pub tls: ClaimedTls,
-    /// What its annotations come to.
+    /// Its parsed annotations.
     pub parsed: Arc<Parsed>,
-    /// What the objects are that its annotations refer to.
+    /// The objects that its annotations refer to.
     pub referred: AllReferred,
-    /// What the fleet says.
+    /// The fleet's settings.
     pub fleet: OfFleet,
-    /// What is wrong with it apart from its annotations, whatever other objects there are.
+    /// Its problems other than those of its annotations, as far as they do not depend on other objects.
     pub faults: Vec<Fault>,
 }
 
 impl Claim {
-    /// Reads an Ingress that is not rejected.
+    /// Compiles an Ingress that is not rejected.
     pub fn of(ingress: &Ingress, parsed: Arc<Parsed>, mut referred: AllReferred, fleet: OfFleet) -> Self {
         let name = ingress.metadata.object_name();
         let spec = &ingress.spec;
         let rules: HashSet<_> = spec.rules.iter().map(|rule| rule.host.as_str()).collect();
         for found in referred.values_mut() {
-            // An Ingress without rules may have the catch-all.
+            // An Ingress without rules may own the catch-all.
             if let Some(why) = copies::of_referred(found, rules.len().max(1)) {
                 *found = Referred::Faulty(why);
             }
@@ -161,7 +161,7 @@ impl Claim {
         for (i, rule) in spec.rules.iter().enumerate() {
             let claimed = hosts.entry(HostName::from_rule(&rule.host)).or_default();
             for (j, path) in rule.http.iter().flat_map(|http| &http.paths).enumerate() {
-                // A path that leads to no Service is as if it were not there (controller.md 5.2).
+                // A path whose backend is no Service is ignored, as in ingress-nginx.
                 let Some(backend) = backend_key(&name, &path.backend) else {
                     faults.push(no_service(format!("spec.rules[{i}].http.paths[{j}].backend")));
                     continue;
@@ -189,7 +189,7 @@ impl Claim {
         });
         let tls = ClaimedTls::of(&name.namespace, &spec.tls);
         faults.extend(tls.fault());
-        // Most have one of each, and a vector that grew has room for four.
+        // Most have one of each, and a vector that grew has capacity for four.
         hosts.values_mut().for_each(Vec::shrink_to_fit);
         Self {
             age: Age::of(ObjectKind::Ingress, &ingress.metadata),
@@ -206,7 +206,7 @@ impl Claim {
         }
     }
 
-    /// What is said of its paths, with what that refers to, and why they answer 503, if they do.
+    /// The policy of its paths with references filled in, and why they answer 503, if they do.
     pub fn location(&self, said: LocationPolicy) -> (LocationPolicy, Option<Denial>) {
         let Parsed { serving, refs, .. } = &*self.parsed;
         let (policy, failed) = referred::filled(said, refs, &self.referred);
@@ -219,18 +219,18 @@ impl Claim {
         self.parsed.serving.is_canary
     }
 
-    /// Whether its `spec.defaultBackend` has something to say on the catch-all host: that of an Ingress without rules
-    /// serves it, that of a canary attaches there.
+    /// Whether its `spec.defaultBackend` matters on the catch-all host: that of an Ingress without rules serves it,
+    /// that of a canary attaches there.
     pub fn claims_catch_all(&self) -> bool {
         self.default_backend.is_some() && (self.is_canary() || !self.has_rules)
     }
 
-    /// Which object asks.
+    /// The Ingress object.
     pub fn object(&self) -> ObjectRef {
         ObjectRef { kind: ObjectKind::Ingress, name: self.name.clone() }
     }
 
-    /// All hosts for which it counts, each once.
+    /// All hosts that it applies to, each once.
     pub fn hosts(&self) -> impl Iterator<Item = &HostName> {
         static EVERYBODY: LazyLock<HostName> = LazyLock::new(HostName::catch_all);
         let catch_all = &*EVERYBODY;
@@ -238,7 +238,7 @@ impl Claim {
         self.hosts.keys().chain(is_more.then_some(catch_all))
     }
 
-    /// Whether it counts for a host.
+    /// Whether it applies to a host.
     pub fn counts_for(&self, host: &HostName) -> bool {
         self.hosts.contains_key(host) || (host.as_str() == CATCH_ALL && self.claims_catch_all())
     }
@@ -248,7 +248,7 @@ impl Claim {
         self.hosts.get(host).map_or(&[], Vec::as_slice)
     }
 
-    /// Everything that it refers to, won or not, with the path of the field.
+    /// All backends that it refers to, whether it wins the paths or not, with the field paths.
     pub fn references(&self) -> impl Iterator<Item = (&BackendKey, String)> {
         let default = self.default_backend.iter().map(|key| (key, "spec.defaultBackend".to_owned()));
         let paths = self.hosts.values().flatten();
@@ -256,20 +256,20 @@ impl Claim {
         default.chain(paths.map(|path| (&path.backend, format!("{}.backend", path.field())))).chain(errors)
     }
 
-    /// What is wrong with it, whatever other objects there are.
+    /// Its problems that do not depend on other objects.
     pub fn all_faults(&self) -> impl Iterator<Item = &Fault> {
         self.parsed.faults.iter().chain(&self.faults)
     }
 }
 
-/// The key that its policy names, taken apart.
+/// Parses the backend key in its policy.
 fn errors_backend(parsed: &Parsed) -> Option<BackendKey> {
     let key = parsed.serving.location.default_backend.as_deref()?;
     let (service, port) = key.rsplit_once('/')?;
     Some(BackendKey { service: ObjectName::parse(service)?, port: port.into() })
 }
 
-/// What the owner of a snippet should know that the fleet does not allow.
+/// The fault of a snippet that the fleet does not allow.
 fn not_allowed(field: &str) -> Fault {
     let reason = "what it says of headers has no effect, as in ingress-nginx: the ConfigMap does not say \
                   allow-snippet-annotations: \"true\"";
@@ -280,7 +280,7 @@ fn no_service(field: String) -> Fault {
     Fault::new(Severity::Unsupported, field, "only Services are supported as backends, as in ingress-nginx")
 }
 
-/// How a path is compared (annotations.md 3.1).
+/// How a path is compared.
 pub fn kind(path: &IngressPath) -> PathType {
     match path.path_type {
         Some(IngressPathType::Exact) => PathType::Exact,

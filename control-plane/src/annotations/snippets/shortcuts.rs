@@ -1,8 +1,8 @@
-//! What a snippet answers at once, read into types: nginx' `return`, `if`, a `rewrite` that redirects, and `location` blocks
-//! of these (docs/adr/034-shortcuts.md).
+//! Fixed responses of a snippet, parsed into types: nginx' `return`, `if`, a `rewrite` that redirects, and `location`
+//! blocks of these (docs/adr/034-shortcuts.md).
 //!
-//! **Invariant:** a block is taken whole and exactly, or not at all: with a directive that is not known to be without
-//! matter to its answer, a variable that nobody gives a value to, or a pattern that does not compile it is not taken.
+//! **Invariant:** a block is supported whole and exactly, or not at all: not with a directive that may matter to its
+//! response, a variable without a value, or a pattern that does not compile.
 
 use shared::pattern::{Allowance, Pattern};
 use shared::policy::{Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest, Shortcuts};
@@ -11,29 +11,29 @@ use shared::template::{Template, Variable};
 use super::headers::Place;
 use super::tokens::Directive;
 
-/// How many answers are taken of one snippet, and how many bytes of them.
+/// Limit of the responses that are taken from one snippet, and of their bytes.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 16 << 10;
-/// Memory that their patterns may take together in a proxy, in bytes.
+/// Limit of the memory of their patterns together, in a proxy, in bytes.
 const MOST_OF_PATTERNS: usize = 1 << 20;
 
-/// What is taken, and what of it a reader of the snippet might not expect.
+/// The shortcuts that were taken, and what might surprise the snippet's author.
 #[derive(Default, Debug)]
 pub(super) struct Taken {
     pub(super) shortcuts: Shortcuts,
-    /// Paths of blocks in which nothing answers.
+    /// Paths of blocks without a response.
     pub(super) empty: Vec<String>,
     count: usize,
     bytes: usize,
 }
 
-/// A directive with those in its block.
+/// A directive with the directives in its block.
 struct Node<'a> {
     directive: &'a Directive,
     inner: &'a [Directive],
 }
 
-/// The directives that stand side by side.
+/// The directives of one level.
 fn nodes(directives: &[Directive]) -> impl Iterator<Item = Node<'_>> {
     let mut rest = directives;
     std::iter::from_fn(move || {
@@ -46,7 +46,7 @@ fn nodes(directives: &[Directive]) -> impl Iterator<Item = Node<'_>> {
 }
 
 impl Taken {
-    /// Takes what it can of a snippet; what is left stays in order.
+    /// Takes what is supported from a snippet; what is left stays in order.
     pub(super) fn of(directives: &[Directive], place: Place) -> (Self, Vec<Directive>) {
         let mut taken = Self::default();
         let (mut rest, mut room) = (Vec::new(), Allowance::new(MOST_OF_PATTERNS));
@@ -68,7 +68,7 @@ impl Taken {
         (taken, rest)
     }
 
-    /// None where nothing was.
+    /// `None` if nothing was taken.
     pub(super) fn put(self) -> Option<Shortcuts> {
         (self.shortcuts != Shortcuts::default()).then_some(self.shortcuts)
     }
@@ -105,7 +105,7 @@ fn bytes(directive: &Directive) -> usize {
     directive.arguments().iter().map(String::len).sum()
 }
 
-/// What a directive answers: itself, or in its block. `has_groups`: a pattern was found before it is asked.
+/// The response of a directive, or of its block. `has_groups`: a pattern was matched before, so there are captures.
 fn answer(node: &Node<'_>, has_groups: bool, room: &mut Allowance) -> Option<Shortcut> {
     let Node { directive, inner } = node;
     match (directive.name(), directive.is_block) {
@@ -115,7 +115,7 @@ fn answer(node: &Node<'_>, has_groups: bool, room: &mut Allowance) -> Option<Sho
             let test = test(directive.arguments(), room)?;
             let finds = [ShortcutComparison::Finds, ShortcutComparison::FindsAnyCase];
             let has_groups = has_groups || finds.contains(&test.comparison());
-            // One without an answer of its own might turn other directives on: it stays with what is not known.
+            // A block without a response might switch on other directives: it stays with the unknown ones.
             let [only] = inner else {
                 return None;
             };
@@ -153,7 +153,7 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
                 _ = is_open.get_or_insert(access == "allow")
             }
             ("default_type", [said]) => default_type = Some(said.clone()),
-            // Then no end of a path says one.
+            // Then no file extension determines the type.
             ("types", []) if it.directive.is_block && it.inner.is_empty() => knows_no_types = true,
             ("add_header", [name, said, ..]) if name.eq_ignore_ascii_case("content-type") => {
                 media_type = Some(said.clone());
@@ -182,8 +182,8 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
     Some(ShortcutBlock { kind: Some(kind.into()), path: path.clone(), shortcuts })
 }
 
-/// Whether a directive of a block is without matter to what is refused there: it speaks of what went well, or of a backend
-/// that is never asked, since nothing in the block says which.
+/// Whether a directive of a block does not matter if the block denies: it only affects successful responses, or a
+/// backend that is never reached, since nothing in the block names one.
 fn is_idle(name: &str, arguments: &[String]) -> bool {
     match name {
         "add_header" => arguments.len() == 2,
@@ -192,7 +192,7 @@ fn is_idle(name: &str, arguments: &[String]) -> bool {
     }
 }
 
-/// The others, but for those about backends.
+/// The others, apart from those about backends.
 const IDLE: [&str; 7] = [
     "client_body_buffer_size",
     "client_body_timeout",
@@ -203,7 +203,7 @@ const IDLE: [&str; 7] = [
     "tcp_nodelay",
 ];
 
-/// A text has the type that is said nearest to it.
+/// A text has the innermost type that is set.
 fn set_type(to: &mut Shortcut, said: &str, field: fn(&mut Shortcut) -> &mut Option<String>) {
     let is_text = to.text.is_some() && said.chars().all(|c| (' '..='~').contains(&c));
     let to = field(to);
@@ -240,7 +240,7 @@ fn returned(arguments: &[String], has_groups: bool) -> Option<Shortcut> {
     is_fine.then(|| Shortcut { status, text: text.cloned(), ..Shortcut::default() })
 }
 
-/// `rewrite PATTERN TEXT [redirect | permanent];`. Another one changes what is asked for, and answers nothing.
+/// `rewrite PATTERN TEXT [redirect | permanent];`. Any other rewrite only changes the request, and sends no response.
 fn rewritten(arguments: &[String], room: &mut Allowance) -> Option<Shortcut> {
     let (pattern, text, flag) = match arguments {
         [pattern, text] => (pattern, text, ""),
@@ -296,7 +296,7 @@ fn can_compare(comparison: ShortcutComparison, value: &str, room: &mut Allowance
     match comparison {
         Finds | Lacks => room.compile(|| Pattern::anywhere(value)).is_ok(),
         FindsAnyCase | LacksAnyCase => room.compile(|| Pattern::anywhere_in_any_case(value)).is_ok(),
-        // What a variable stands for on this side, too, is not asked: it would be text here.
+        // A value with a variable is not supported: it would be compared as plain text here.
         _ => Template::parse(value).as_literal().is_some(),
     }
 }
@@ -321,17 +321,17 @@ fn is_redirect(status: u32) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// Whether a text may stand in `Location`.
+/// Whether a text may be the value of `Location`.
 fn is_place(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| ('!'..='~').contains(&c))
 }
 
-/// Whether all its variables, and they are not too many, have a value before anything is asked of a location.
+/// Whether all its variables have a value before a location is chosen, and there are not too many.
 fn has_values(text: &str, has_groups: bool) -> bool {
     let has_value = |variable: &Variable| match variable {
         Variable::Capture(_) => has_groups,
         Variable::Named(_) | Variable::User => false,
-        // They belong to a location, and its backend.
+        // These depend on the location and its backend.
         Variable::Namespace
         | Variable::Ingress
         | Variable::Service

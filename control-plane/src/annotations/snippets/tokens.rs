@@ -1,14 +1,14 @@
-//! The words of nginx' configuration language: as its own reader (ngx_conf_read_token) takes them apart.
+//! Tokens of nginx' configuration language, split as its own reader (ngx_conf_read_token) does.
 //!
 //! **Invariant:** what nginx would take for a directive is never hidden: in quotes, behind a comment or an escape.
 
-/// A directive, whatever block it stands in.
+/// A directive, at any block level.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Directive {
     words: Vec<String>,
-    /// It ends with a block; the directives in it stand behind it.
+    /// It has a block; the directives in the block follow it.
     pub(super) is_block: bool,
-    /// In how many blocks it stands.
+    /// The number of blocks around it.
     pub(super) depth: usize,
 }
 
@@ -22,16 +22,17 @@ impl Directive {
         self.words.get(1).map(String::as_str)
     }
 
-    /// All of them.
+    /// All its arguments.
     pub(super) fn arguments(&self) -> &[String] {
         self.words.get(1..).unwrap_or_default()
     }
 }
 
-/// All directives of a text, those in blocks too, in order. `None` where quotes, blocks or directives do not end.
+/// All directives of a text, including those in blocks, in order. `None` if quotes, blocks or directives are not
+/// closed.
 ///
-/// Blocks of Lua are text of another language: the directive is given, what stands behind it in the text is taken for
-/// directives as well.
+/// Blocks of Lua are another language: the directive is returned, and the text in its block is parsed as directives as
+/// well.
 pub(super) fn directives(text: &str) -> Option<Vec<Directive>> {
     let mut found = Vec::new();
     let mut words: Vec<String> = Vec::new();
@@ -69,7 +70,7 @@ pub(super) fn directives(text: &str) -> Option<Vec<Directive>> {
 
 type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
-/// Up to the closing quote, behind which a word must end.
+/// Up to the closing quote, which must end a word.
 fn quoted(quote: char, chars: &mut Chars<'_>) -> Option<String> {
     let mut word = String::new();
     loop {
@@ -146,7 +147,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written before a directive of its own, it is found or the whole is refused.
+        /// Whatever precedes a directive, it is found or the whole text is rejected.
         #[test]
         fn nothing_hides_a_directive(before in "[a-z;{} \"'\\\\#$\n]{0,12}", after in "[a-z;{} \"'\\\\#$\n]{0,12}") {
             let text = format!("{before}\n;deny all;{after}");

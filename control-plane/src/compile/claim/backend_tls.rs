@@ -1,4 +1,4 @@
-//! What one Ingress says of TLS towards backends, with what its Secret is.
+//! TLS settings of one Ingress towards backends, with its Secret.
 
 use shared::policy::BackendTls;
 use shared::resource::Denial;
@@ -10,7 +10,7 @@ use crate::compile::referred::{AllReferred, Referred};
 use crate::problem::{Fault, Severity};
 use crate::reference::Use;
 
-/// What its owner should know that the reference alone does not tell.
+/// A problem that the reference alone does not show.
 pub(super) fn fault(parsed: &Parsed, referred: &AllReferred) -> Option<Fault> {
     let said = parsed.serving.location.backend_tls.as_ref()?;
     let is_blind =
@@ -23,12 +23,12 @@ pub(super) fn fault(parsed: &Parsed, referred: &AllReferred) -> Option<Fault> {
 }
 
 impl Claim {
-    /// Whether it says anything of it.
+    /// Whether it has such settings.
     pub fn says_backend_tls(&self) -> bool {
         self.parsed.serving.location.backend_tls.is_some()
     }
 
-    /// Whether it asks for nothing to be verified, and its Secret has nothing to do it by.
+    /// Whether it does not ask for verification, and its Secret has no authorities to verify with.
     pub fn is_without_authorities(&self) -> bool {
         let said = self.parsed.serving.location.backend_tls.as_ref();
         said.is_some_and(|said| !said.verify)
@@ -38,8 +38,8 @@ impl Claim {
             )
     }
 
-    /// What it says for its whole hosts (annotations.md 2.4). An error where it asks for verification that nobody can do:
-    /// where the original then verifies nothing, nothing is sent.
+    /// Its settings for whole hosts. An error if it asks for verification that is impossible: ingress-nginx then
+    /// verifies nothing; here nothing is sent.
     pub fn shared_backend_tls(&self) -> Option<Result<BackendTls, Denial>> {
         let said =
             self.parsed.serving.location.backend_tls.as_ref().filter(|_| self.fleet.shares_backend_tls)?;

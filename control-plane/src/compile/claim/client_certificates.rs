@@ -1,4 +1,4 @@
-//! What one Ingress says of the certificates of its hosts' clients, with what its Secret is.
+//! Client certificate settings of one Ingress, with its Secret.
 
 use shared::policy::ClientCertificates;
 
@@ -7,8 +7,8 @@ use crate::compile::referred::Referred;
 use crate::reference::Use;
 
 impl Claim {
-    /// What it says for its whole hosts. Without authorities where its Secret is not there, or of no use: nobody gets in then
-    /// (annotations.md 2.4; of a Secret without `ca.crt` the original lets everybody in).
+    /// Its settings for whole hosts. Without authorities if its Secret is missing or invalid: then nobody is let in
+    /// (ingress-nginx does the same for a missing Secret, but lets everybody in if the Secret has no `ca.crt`).
     pub fn client_certificates(&self) -> Option<ClientCertificates> {
         let said = self.parsed.serving.host.client_certificates.as_ref()?;
         let authorities = match self.referred.get(&Use::ClientAuthorities) {

@@ -1,4 +1,4 @@
-//! What differs between two versions of what one Ingress asks for: which of its hosts can tell, and by which paths.
+//! The difference between two versions of a claim: which hosts it affects, and which of their paths.
 //!
 //! What all hosts have in common is compared once, however many they are.
 
@@ -11,18 +11,18 @@ use super::{Claim, ClaimedPath};
 /// Two versions of a claim; either may be missing.
 #[derive(Clone, Copy, Debug)]
 pub struct Difference<'a> {
-    /// What counted before.
+    /// The version that was in use before.
     pub before: Option<&'a Arc<Claim>>,
-    /// What counts now.
+    /// The version that is in use now.
     pub after: Option<&'a Arc<Claim>>,
-    /// No host can tell them apart by what its own paths and certificates do not say.
+    /// Apart from paths and certificates of hosts, the two are the same.
     is_same_beside: bool,
     /// The Secrets of hosts that no entry of `spec.tls` lists are the same.
     are_secrets_same: bool,
 }
 
 impl<'a> Difference<'a> {
-    /// Between two versions.
+    /// Compares two versions.
     pub fn new(before: Option<&'a Arc<Claim>>, after: Option<&'a Arc<Claim>>) -> Self {
         let both = before.zip(after);
         Self {
@@ -33,7 +33,7 @@ impl<'a> Difference<'a> {
         }
     }
 
-    /// Every host for which one of the two counts.
+    /// Every host that one of the two applies to.
     pub fn hosts(&self) -> impl Iterator<Item = &'a HostName> {
         let (before, after) = (self.before, self.after);
         let old = before.into_iter().flat_map(|claim| claim.hosts());
@@ -41,7 +41,7 @@ impl<'a> Difference<'a> {
         old.chain(new.filter(move |host| !before.is_some_and(|claim| claim.counts_for(host))))
     }
 
-    /// Whether a host can tell the two apart.
+    /// Whether the difference affects a host.
     pub fn is_seen_by(&self, host: &HostName) -> bool {
         let counts = |claim: Option<&Arc<Claim>>| claim.is_some_and(|claim| claim.counts_for(host));
         let (Some(before), Some(after)) = (self.before, self.after) else {
@@ -53,8 +53,8 @@ impl<'a> Difference<'a> {
             || !self.are_paths_same(before.paths(host), after.paths(host))
     }
 
-    /// The paths of a host that only the first claim has, and those that only the second has, each with its place among
-    /// those of the host. A path that moved among them stands in both.
+    /// The paths of a host that only the first claim has, and those that only the second has, each with its index among
+    /// those of the host. A path that moved is in both.
     pub fn paths(&self, host: &HostName) -> (Vec<Numbered<'a>>, Vec<Numbered<'a>>) {
         let paths_of = |claim: Option<&'a Arc<Claim>>| claim.map_or(&[][..], |claim| claim.paths(host));
         let (before, after) = (paths_of(self.before), paths_of(self.after));
@@ -74,8 +74,8 @@ impl<'a> Difference<'a> {
         before.len() == after.len() && pairs.all(|(before, after)| self.is_path_same(before, after))
     }
 
-    /// Which rule it stands in only counts for canaries, whose backends stand in that order in those of others. So a rule
-    /// more does not touch the hosts of all those behind it.
+    /// The rule's index only matters for canaries, whose backends are attached in that order. So adding a rule does not
+    /// affect the hosts of all rules after it.
     fn is_path_same(&self, before: &ClaimedPath, after: &ClaimedPath) -> bool {
         let is_canary = self.after.is_some_and(|claim| claim.is_canary());
         let ClaimedPath { path, kind, backend, place } = before;
@@ -86,7 +86,7 @@ impl<'a> Difference<'a> {
     }
 }
 
-/// A path and its place among those of its host.
+/// A path and its index among those of its host.
 pub type Numbered<'a> = (usize, &'a ClaimedPath);
 
 fn is_same_beside(before: &Claim, after: &Claim) -> bool {
@@ -109,7 +109,7 @@ fn is_same_beside(before: &Claim, after: &Claim) -> bool {
         && *errors == after.errors
         && *has_rules == after.has_rules
         && tls.is_said() == after.tls.is_said()
-        // As a whole: what a host is not compiled from stands elsewhere in it.
+        // Compared as a whole: everything that hosts are compiled from.
         && parsed.serving == after.parsed.serving
         && *referred == after.referred
         && *fleet == after.fleet

@@ -1,4 +1,4 @@
-//! `ssl-passthrough`, which means one thing with `--enable-ssl-passthrough` and another one without (annotations.md 6.12).
+//! `ssl-passthrough`, whose meaning depends on `--enable-ssl-passthrough`.
 
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use crate::annotations::row::Reach;
 use crate::annotations::{PREFIX, Parsed, field};
 use crate::problem::{Fault, Severity};
 
-/// What the annotations come to in this fleet, and what is to be said of it.
+/// Applies the flag to the annotations, and returns the fault to report.
 ///
-/// With the flag, TLS of the hosts ends at the backend, and what comes in plain goes there over TLS. Without it TLS ends at
-/// the proxy, as in the original; where the backend would hear plain HTTP then, nothing is sent: TLS was asked for.
+/// With the flag, TLS of the hosts ends at the backend, and plaintext requests are sent there over TLS. Without it TLS
+/// ends at the proxy, as in ingress-nginx; if the backend would then get plain HTTP, nothing is sent, because TLS was
+/// asked for.
 pub(super) fn settle(parsed: Arc<Parsed>, name: &ObjectName, fleet: OfFleet) -> (Arc<Parsed>, Option<Fault>) {
     if parsed.serving.host.passthrough != Some(true) {
         return (parsed, None);
