@@ -15,19 +15,19 @@ use super::referred::Referred;
 use super::snippets;
 use crate::problem::{Fault, Severity};
 
-/// Bytes that the copies of what one Ingress says come to at most: ten times what may be said in its text.
+/// Limit of all copies of one Ingress in bytes: ten times the limit of its text.
 const MOST: usize = 32 << 20;
 
-/// Bytes that a ConfigMap brings into one Route at most: no head, and no record of FastCGI, has room for more.
+/// Limit of what a ConfigMap adds to one Route in bytes: no request head, and no FastCGI record, has room for more.
 const MOST_OF_A_MAP: usize = 64 << 10;
 
-/// What the name of a Secret takes in a list beside its text: tag, length and the slash.
+/// Overhead of a Secret's name in a list: tag, length and the slash.
 const NAME_HEAD: usize = 4;
 
 /// Whether the annotations of an Ingress take too much memory, once copied into all resources that contain them.
 ///
-/// What another Ingress decides for the same host is counted too: what that one does must not decide whether this one is
-/// served.
+/// Settings that another Ingress decides for the same host are counted, too: whether this one is served must not depend
+/// on another.
 pub fn of_ingress(claim: &Claim) -> Option<Fault> {
     let hosts = claim.hosts().count();
     let backends = claim.references().map(|(key, _)| key).collect::<HashSet<_>>().len();
@@ -49,9 +49,10 @@ pub fn of_ingress(claim: &Claim) -> Option<Fault> {
     })
 }
 
-/// Why a ConfigMap that an Ingress names is of no use to it: what it says is in the Route of each of the Ingress' hosts.
+/// Why a ConfigMap that an Ingress names is too large: its entries are copied into the Route of each of the Ingress'
+/// hosts.
 ///
-/// Not a question of the last good version: what is too much for one Ingress is not for another one.
+/// The last good version does not help here: what is too much for one Ingress may not be for another.
 pub fn of_referred(referred: &Referred, hosts: usize) -> Option<String> {
     let bytes = match referred {
         Referred::Headers(list) => {
@@ -71,7 +72,7 @@ pub fn of_referred(referred: &Referred, hosts: usize) -> Option<String> {
     })
 }
 
-/// Bytes of what it says that are in one Route and one Host. A canary has neither.
+/// Bytes that are copied into each Route and Host. A canary has neither.
 fn of_each_host(claim: &Claim) -> usize {
     if claim.is_canary() {
         return 0;
@@ -84,8 +85,8 @@ fn of_each_host(claim: &Claim) -> usize {
     Resource::Route(route).encode().len() + Resource::Host(host).encode().len() + compiled
 }
 
-/// Bytes that the regular expressions of annotations take in each proxy, which compiles them for each host that has them.
-/// Those of paths have a bound of their own. A pattern that is none is another fault's matter.
+/// Bytes that the annotations' regular expressions take in each proxy, which compiles them for each host that has them.
+/// Those of paths have a limit of their own. An invalid pattern is reported elsewhere.
 fn compiled(location: &LocationPolicy, host: &HostPolicy) -> usize {
     let size = |pattern: Result<Pattern, PatternError>| pattern.map_or(0, |it| it.bytes());
     let aliases = host.aliases.iter().flat_map(|list| &list.values);
@@ -109,13 +110,13 @@ fn compiled(location: &LocationPolicy, host: &HostPolicy) -> usize {
     names.chain(replaced).chain(blocks).sum()
 }
 
-/// The pattern that a test searches for; none where it compares texts.
+/// The pattern that a test searches for; `None` if it compares texts.
 fn searched(test: &ShortcutTest) -> Option<&str> {
     use ShortcutComparison::{Finds, FindsAnyCase, Lacks, LacksAnyCase};
     matches!(test.comparison(), Finds | FindsAnyCase | Lacks | LacksAnyCase).then_some(test.value.as_str())
 }
 
-/// Bytes of what it says that are in one Backend.
+/// Bytes that are copied into each Backend.
 fn of_each_backend(claim: &Claim) -> usize {
     let policy = claim.parsed.backend.clone();
     let sought = policy.canary.as_ref().map(|it| it.header_pattern.as_str()).filter(|it| !it.is_empty());
@@ -131,7 +132,7 @@ fn names_of_secrets(claim: &Claim) -> usize {
     let all = claim.tls.secrets();
     let of_all = of(all);
     let hosts = claim.hosts.keys().map(|host| claim.tls.secrets_of(host));
-    // Of a host that is listed there is one at most: none goes through a list of a thousand again.
+    // A listed host has at most one, so that the full list is not walked for each host.
     hosts.map(|secrets| if secrets.len() == all.len() { of_all } else { of(secrets) }).sum()
 }
 
@@ -257,7 +258,7 @@ mod tests {
         }
     }
 
-    /// As many hosts as an API server takes, with what people say of theirs.
+    /// As many hosts as an API server accepts, with typical annotations.
     #[test]
     fn usual_ones_are_far_from_it() {
         let said = [

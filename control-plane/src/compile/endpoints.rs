@@ -1,4 +1,4 @@
-//! EndpointSlices: which addresses may get requests (controller.md 5.4, without zone hints).
+//! EndpointSlices: which addresses may get requests, as in ingress-nginx without zone hints.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -8,18 +8,18 @@ use shared::resource::{EndpointPort, Endpoints};
 use crate::objects::EndpointSlice;
 use crate::problem::{Fault, Severity, shown};
 
-/// Faults of one slice that are told apart. It may have thousands of them, and they say the same.
+/// Limit of the faults of one slice that are listed: it may have thousands of the same.
 const MOST: usize = 20;
 
-/// Why a slice is rejected as a whole: for what an API server does not take, and a folder may say. One without a Service is
-/// nobody's, whatever it has.
+/// Why a slice is rejected as a whole: for what an API server would not accept, but a folder may contain. A slice
+/// without a Service is ignored, whatever its contents.
 pub fn rejection(slice: &EndpointSlice) -> Vec<Fault> {
     let fault = |field: String, reason: String| Fault::new(Severity::Rejected, field, reason);
     if slice.service().is_none() {
         return Vec::new();
     }
     let is_of_names = match slice.address_type.as_str() {
-        // The addresses say it themselves.
+        // The family is taken from the addresses.
         "" | "IPv4" | "IPv6" => false,
         "FQDN" => true,
         other => {
@@ -28,7 +28,7 @@ pub fn rejection(slice: &EndpointSlice) -> Vec<Fault> {
         }
     };
     let ports = slice.ports.iter().enumerate().filter_map(|(i, port)| {
-        // Without a number it stands for all ports.
+        // A port without a number stands for all ports.
         let number = port.port.filter(|number| !(1..=65_535).contains(number))?;
         Some(fault(format!("ports[{i}].port"), format!("expected a port from 1 to 65535, got {number}")))
     });
@@ -43,10 +43,10 @@ pub fn rejection(slice: &EndpointSlice) -> Vec<Fault> {
     ports.chain(addresses).take(MOST).collect()
 }
 
-/// The Endpoints of a slice, `None` where it can have none, and what is wrong with it.
+/// The Endpoints of a slice, `None` if it can have none, and its faults.
 ///
-/// Only `ready: false` keeps an endpoint out; `serving` and `terminating` are not looked at. Outside a folder an address
-/// that could only lead into the proxy's own machine, or to no machine, is refused.
+/// Only `ready: false` excludes an endpoint; `serving` and `terminating` are ignored. Outside a folder, addresses that
+/// lead to the proxy's own machine, or to no machine, are rejected.
 pub fn compile(slice: &EndpointSlice, folder: bool) -> (Option<Endpoints>, Vec<Fault>) {
     let mut faults = Vec::new();
     let Some(service) = slice.service() else {
@@ -96,7 +96,7 @@ fn ports(slice: &EndpointSlice) -> Vec<EndpointPort> {
 }
 
 fn address(text: &str, folder: bool) -> Result<IpAddr, String> {
-    // A slice with another text is rejected.
+    // A slice with any other text is rejected.
     let Ok(address) = text.parse::<IpAddr>() else {
         return Err(format!("expected an IP address, got {}", shown(text)));
     };
@@ -212,7 +212,7 @@ mod tests {
                 [("addressType".to_owned(), format!("expected IPv4, IPv6 or FQDN, got {kind:?}"))]
             );
         }
-        // Those that get no requests, too: whoever reads the slice with kubectl is told the same of all.
+        // Addresses that get no requests are checked, too: kubectl shows them in the same list.
         for address in
             ["", "10.0.0", "10.0.0.1/32", "10.0.0.1:80", "web.default", "[::1]", "fe80::1%eth0", "010.0.0.1"]
         {

@@ -1,4 +1,4 @@
-//! Entries of a ConfigMap as headers (annotations.md 6.13, configmap.md 1.2).
+//! Parses entries of a ConfigMap as headers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,13 +7,13 @@ use shared::template::{MOST_VARIABLES, Template};
 
 use crate::problem::shown;
 
-/// Whether this is a name that nginx takes for a header's.
+/// Whether nginx accepts this as a header name.
 pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
 }
 
-/// Those entries that are headers, in order of their names, and what is wrong with the others. One without a value takes
-/// away what there is of its name: nginx sends none such.
+/// The entries that are headers, sorted by name, and the faults of the others. One without a value removes the header
+/// of its name: nginx does not send empty headers.
 pub fn usable(entries: &BTreeMap<String, String>) -> (HeaderList, Vec<String>) {
     let (mut headers, mut wrong) = (Vec::new(), Vec::new());
     for (name, value) in entries {
@@ -25,10 +25,10 @@ pub fn usable(entries: &BTreeMap<String, String>) -> (HeaderList, Vec<String>) {
     (HeaderList { headers }, wrong)
 }
 
-/// All entries, if all are headers, of which the fleet says that there may be such.
+/// All entries, if all are headers that the fleet allows.
 ///
 /// # Errors
-/// What is wrong with the first that is not.
+/// The fault of the first invalid one.
 pub fn custom(entries: &BTreeMap<String, String>, allowed: &BTreeSet<String>) -> Result<HeaderList, String> {
     let headers = entries.iter().map(|(name, value)| {
         let header = header(name, value)?;
@@ -43,10 +43,10 @@ pub fn custom(entries: &BTreeMap<String, String>, allowed: &BTreeSet<String>) ->
     Ok(HeaderList { headers: headers.collect::<Result<_, _>>()? })
 }
 
-/// All entries, if all are parameters of FastCGI.
+/// All entries, if all are FastCGI parameters.
 ///
 /// # Errors
-/// What is wrong with the first that is not.
+/// The fault of the first invalid one.
 pub fn params(entries: &BTreeMap<String, String>) -> Result<HeaderList, String> {
     let params = entries.iter().map(|(name, value)| {
         if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
@@ -62,7 +62,7 @@ pub fn params(entries: &BTreeMap<String, String>) -> Result<HeaderList, String> 
     Ok(HeaderList { headers: params.collect::<Result<_, _>>()? })
 }
 
-/// The line break that a YAML block ends with is none of the value; any other would begin a header of its own.
+/// A trailing line break, as YAML blocks have, is dropped; any other would begin another header.
 fn header(name: &str, value: &str) -> Result<Header, String> {
     if !is_name(name) {
         return Err(format!("expected the name of a header, got {}", shown(name)));
@@ -76,7 +76,7 @@ fn header(name: &str, value: &str) -> Result<Header, String> {
     Ok(Header { name: name.to_owned(), value: value.to_owned() })
 }
 
-/// Each variable stands for as much as a client likes.
+/// Limits variables: each may expand to as much as a client sends.
 fn moderate(name: &str, value: &str) -> Result<(), String> {
     match Template::parse(value).is_moderate() {
         true => Ok(()),

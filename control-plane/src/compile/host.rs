@@ -1,11 +1,11 @@
-//! Who wins on one host: its paths, its certificates, and which canaries attach where.
+//! Resolves the claims on one host: who owns each path, its certificates, and which canaries attach where.
 //!
-//! ingress-nginx builds all servers in one pass over all Ingresses. What happens on one host there depends only on the
-//! Ingresses that name it, so one host at a time gives the same result; and of a host what changed, an Ingress at a time,
-//! so that the thousandth Ingress of a host costs what the first did. [`Claims::replace`] says what is to be looked at
-//! again, [`Claims::part`] and [`Claims::host`] look at it.
+//! ingress-nginx builds all servers in one pass over all Ingresses. The result for one host depends only on the
+//! Ingresses that name it, so compiling one host at a time gives the same; and within a host only what changed is
+//! compiled, an Ingress at a time, so that the thousandth Ingress of a host costs what the first did.
+//! [`Claims::replace`] says what must be compiled again, [`Claims::part`] and [`Claims::host`] compile it.
 //!
-//! **Invariant:** what comes of the claims is a function of the claims: the order in which they came does not show.
+//! **Invariant:** the result is a function of the claims: the order in which they arrived does not matter.
 
 mod backend_tls;
 mod canaries;
@@ -30,39 +30,39 @@ use super::claim::{Age, BackendKey, Claim, Place};
 use crate::annotations::OfHosts;
 use crate::objects::ObjectRef;
 
-/// A canary's backend beside a main one.
+/// A canary's backend attached to a main one.
 ///
-/// In the order in which alternatives stand in a Backend once `primary` is equal: by the canary's age, then
+/// Ordered as alternatives are in a Backend once `primary` is equal: by the canary's precedence, then
 /// `spec.defaultBackend` before its paths.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Attachment {
     /// The main backend.
     pub primary: BackendKey,
-    /// Of the canary Ingress.
+    /// Precedence of the canary Ingress.
     pub age: Age,
-    /// Which of its paths; `None`: `spec.defaultBackend`.
+    /// Index of the canary's path; `None`: `spec.defaultBackend`.
     pub place: Option<Place>,
     /// The canary's backend.
     pub alternative: BackendKey,
 }
 
-/// What is to be looked at again after a change, once all changes are known.
+/// What must be compiled again after a change, once all changes are known.
 #[derive(Debug, Default)]
 pub struct Touched {
-    /// Those whose part of the host may be another one.
+    /// Ingresses whose part of the host may have changed.
     pub parts: BTreeSet<ObjectRef>,
-    /// Whether the Host may be another one.
+    /// Whether the Host may have changed.
     pub host: bool,
-    /// How many paths and Ingresses were looked at for it.
+    /// Number of paths and Ingresses that were examined.
     pub looked_at: usize,
 }
 
-/// What the claims on a host come to for the host as a whole.
+/// The result for the host as a whole.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Whole {
-    /// The Host, if any Ingress that is no canary names it. The catch-all is always there.
+    /// The Host, if any Ingress other than a canary names it. The catch-all always exists.
     pub host: Option<Host>,
-    /// Who decides on TLS.
+    /// The Ingress that decides on TLS.
     pub tls_decided_by: Option<ObjectRef>,
     /// The Secrets of its certificates.
     pub secrets: BTreeSet<ObjectName>,
@@ -78,18 +78,18 @@ pub struct Claims {
     deciders: Deciders,
     locations: Locations,
     wishes: Wishes,
-    /// Those with a location that is a regular expression, as their parts said last.
+    /// Those with a location that is a regular expression, as of their last compile.
     patterns: FewOf<Age>,
-    /// Those with a location that ask for the same name with or without `www.`, as their parts said last.
+    /// Those with a location that ask for `from-to-www-redirect`, as of their last compile.
     www: FewOf<Age>,
 }
 
-/// Those, no canaries, that say something of which the oldest decides.
+/// Claims, other than canaries, with settings of which the oldest one decides.
 #[derive(Debug, Default)]
 struct Deciders {
     /// `spec.tls`.
     tls: FewOf<Age>,
-    /// More names of the host.
+    /// Aliases of the host.
     aliases: FewOf<Age>,
     /// All paths of the host answer 503.
     guards: FewOf<Age>,
@@ -97,36 +97,36 @@ struct Deciders {
     snippets: FewOf<Age>,
     /// TLS towards backends.
     backend_tls: FewOf<Age>,
-    /// Certificates of clients.
+    /// Client certificates.
     client_certificates: FewOf<Age>,
     /// Ciphers.
     ciphers: FewOf<Age>,
-    /// Whose order of ciphers counts.
+    /// The server's own order of ciphers.
     order: FewOf<Age>,
-    /// TLS goes on to the backend.
+    /// TLS passthrough.
     passthrough: FewOf<Age>,
-    /// A `spec.defaultBackend` that asks for the "/" that comes with the host.
+    /// A `spec.defaultBackend` that claims the implicit "/" of the host.
     roots: FewOf<Age>,
 }
 
-/// Paths on which something may be different.
+/// Paths whose result may differ.
 type Contested = BTreeSet<(Arc<str>, PathType)>;
 
-/// What everybody on a host, or everybody with a default backend, is told of.
+/// The oldest claims and shared settings that other claims depend on.
 #[derive(PartialEq)]
 struct Firsts {
     root: Option<Age>,
     guard: Option<(Age, Denial)>,
     headers: Option<OfHosts>,
     forbids: Option<Age>,
-    /// Which it is, is the Host's matter.
+    /// The value itself only affects the Host.
     backend_tls: Option<Result<(), Denial>>,
-    /// The canaries that stand beside every backend.
+    /// The canaries that are attached to every backend.
     everywhere: BTreeSet<Age>,
 }
 
 impl Claims {
-    /// Nobody's yet.
+    /// Without claims.
     pub fn new(host: HostName) -> Self {
         Self {
             host,
@@ -140,17 +140,17 @@ impl Claims {
         }
     }
 
-    /// Whether nobody claims anything.
+    /// Whether there are no claims.
     pub fn is_empty(&self) -> bool {
         self.mains.is_empty() && self.canaries.is_empty()
     }
 
-    /// Whose part there is.
+    /// The objects that have a part.
     pub fn objects(&self) -> impl Iterator<Item = ObjectRef> {
         self.mains.values().chain(self.canaries.values()).map(|claim| claim.object())
     }
 
-    /// Whoever asks for a path, and is no canary; who has it comes first.
+    /// The claims on a path other than canaries', its owner first.
     pub fn claimants(&self, path: &Arc<str>, kind: PathType) -> impl Iterator<Item = &Arc<Claim>> {
         self.locations.claimants(path, kind).filter_map(|(age, ..)| self.mains.get(age))
     }
@@ -163,7 +163,7 @@ impl Claims {
         self.mains.get(age).or_else(|| self.canaries.get(age))
     }
 
-    /// Puts a version of a claim in place of another one that the host cannot tell from it.
+    /// Replaces a claim by a version that makes no difference to the host.
     pub fn renew(&mut self, claim: &Arc<Claim>) {
         let there = [&mut self.mains, &mut self.canaries].into_iter().find_map(|all| all.get_mut(&claim.age));
         if let Some(there) = there {
@@ -171,7 +171,7 @@ impl Claims {
         }
     }
 
-    /// Puts a claim in place of another one of the same Ingress; either may not count here.
+    /// Replaces a claim by another version of the same Ingress; either may not apply here.
     pub fn replace(&mut self, change: &Difference<'_>) -> Touched {
         let counts = |claim: Option<&'_ Arc<Claim>>| {
             claim.filter(|claim| claim.counts_for(&self.host)).map(Arc::clone)
@@ -200,7 +200,7 @@ impl Claims {
         touched
     }
 
-    /// The paths on which something may be different, the "/" of the host among them.
+    /// The paths whose result may differ, including the host's "/".
     fn contested(
         &self,
         gone: &[Numbered<'_>],
@@ -292,7 +292,7 @@ impl Claims {
         self.locations.put_in(claim, paths);
     }
 
-    /// Looks at paths again: who had each and has it, who wanted it, and which canaries stand beside it.
+    /// Compiles paths again: their previous and new owners, other claimants, and attached canaries.
     fn settle(&mut self, contested: Contested, had: Vec<Option<Location>>, touched: &mut Touched) {
         touched.looked_at += contested.len();
         let moves = contested.into_iter().zip(had).map(|((path, kind), had)| {
@@ -308,7 +308,7 @@ impl Claims {
                 ages.extend(self.locations.claimants(path, *kind).map(|(age, ..)| age.clone()));
             }
         }
-        // Whoever has the Prefix path of a text is told whether its Exact path comes first.
+        // The owner of the Prefix path of the same text is told whether the Exact path comes first.
         for Move { path, .. } in moves.iter().filter(|it| it.kind == PathType::Exact) {
             ages.extend(self.location(path, PathType::Prefix).and_then(|prefix| prefix.owner));
         }
@@ -330,7 +330,7 @@ impl Claims {
         Firsts { root, guard, headers: self.headers().cloned(), forbids, backend_tls, everywhere }
     }
 
-    /// Tells those who are told who comes first.
+    /// Marks the claims that depend on who comes first.
     fn tell_of(&self, before: &Firsts, touched: &mut Touched) {
         let now = self.firsts();
         if now.root != before.root {
@@ -353,14 +353,14 @@ impl Claims {
         }
     }
 
-    /// What comes of it for the host as a whole, once all parts are settled.
+    /// The result for the host as a whole, once all parts are compiled.
     pub fn host(&self) -> Whole {
         if self.mains.is_empty() && !self.is_catch_all() {
             return Whole::default();
         }
         let decides = self.decider(&self.deciders.tls).filter(|_| !self.is_catch_all());
-        // The catch-all always shows the default certificate. Elsewhere the first with a TLS section decides
-        // (annotations.md 2.4).
+        // The catch-all always shows the default certificate. On other hosts the first Ingress with a TLS section
+        // decides (ingress-nginx).
         let secrets = decides.map(|claim| claim.tls.secrets_of(&self.host));
         let host = Host {
             tls: secrets
@@ -385,23 +385,23 @@ impl Claims {
         }
     }
 
-    /// What the first server-snippet says of the host's answers (annotations.md 2.4).
+    /// Response headers of the first server-snippet (ingress-nginx).
     fn headers(&self) -> Option<&OfHosts> {
         let decides = self.decider(&self.deciders.snippets).filter(|claim| claim.fleet.allows_snippets)?;
         decides.parsed.serving.of_hosts.as_ref()
     }
 
-    /// What that one answers at once, whether the fleet allows snippets or not (docs/adr/034-shortcuts.md).
+    /// Fixed responses of that snippet, whether the fleet allows snippets or not (docs/adr/034-shortcuts.md).
     fn shortcuts(&self) -> Option<Shortcuts> {
         self.decider(&self.deciders.snippets)?.parsed.serving.host.shortcuts.clone()
     }
 
-    /// The list of the first Ingress that says one (annotations.md 2.4).
+    /// The list of the first Ingress that sets one (ingress-nginx).
     fn ciphers(&self) -> Option<NumberList> {
         self.decider(&self.deciders.ciphers)?.parsed.serving.host.ssl_ciphers.clone()
     }
 
-    /// Whose order counts, as the first Ingress says it that does, whoever says the list (annotations.md 2.4).
+    /// The cipher preference of the first Ingress that sets one, whichever Ingress sets the list (ingress-nginx).
     fn prefers_own_order(&self) -> Option<bool> {
         self.decider(&self.deciders.order)?.parsed.serving.host.ssl_prefer_server_ciphers
     }
@@ -410,7 +410,7 @@ impl Claims {
         self.mains.get(deciders.first()?)
     }
 
-    /// More names of the host: those of the first Ingress that says any, without the host's own (annotations.md 2.4).
+    /// The aliases of the first Ingress that sets any, without the host's own name (ingress-nginx).
     fn aliases(&self) -> Option<TextList> {
         let said = self.decider(&self.deciders.aliases)?.parsed.serving.host.aliases.as_ref()?;
         let others = said.values.iter().filter(|alias| **alias != *self.host.as_str()).cloned();

@@ -1,8 +1,7 @@
-//! What Secrets give for other uses than as certificates of hosts: users and their password hashes or digests
-//! (annotations.md 6.7),
-//! and who is trusted (annotations.md 5.6).
+//! Compiles Secrets for uses other than certificates of hosts: users with their password hashes or digests, and trusted
+//! authorities.
 //!
-//! **Invariant:** nothing that a Secret holds gets into a fault.
+//! **Invariant:** no content of a Secret gets into a fault.
 
 use std::collections::HashSet;
 
@@ -15,15 +14,15 @@ use crate::objects::Secret;
 use crate::problem::{Fault, Severity};
 use crate::reference::Use;
 
-/// The key of the htpasswd lines.
+/// The Secret's key with the htpasswd lines.
 const FILE: &str = "auth";
 
-/// What a Secret gives for a use.
+/// Compiles a Secret for a use.
 ///
-/// As in ingress-nginx, a line or value that is no hash only keeps its user out.
+/// As in ingress-nginx, a line or value that is no hash only denies its user.
 ///
 /// # Errors
-/// Where it cannot be used for that. There is no last good version then: whoever was taken off the list stays off it.
+/// If the Secret cannot be used. Then there is no last good version: a user that was removed stays removed.
 pub fn compile(secret: &Secret, what: Use) -> Result<Material, Fault> {
     if let Some(fault) = size::of_data(&secret.data) {
         return Err(fault);
@@ -40,14 +39,14 @@ fn users(secret: &Secret, what: Use) -> Result<Vec<User>, Fault> {
     let mut users = Vec::new();
     let digests = matches!(what, Use::DigestsFile | Use::DigestsMap);
     let mut add = |name: &str, rest: &str| {
-        // A digest is of a name in a realm (htdigest); in another realm the same name is somebody else.
+        // A digest is for a name in a realm (htdigest); the same name in another realm is another user.
         let (name, rest) = match rest.split_once(':') {
             _ if name.is_empty() => return,
             Some((realm, rest)) if digests => (format!("{name}:{realm}"), rest),
             None if digests => return,
             _ => (name.to_owned(), rest),
         };
-        // What follows a second colon, or a line break, is no part of the hash (nginx' auth_basic_user_file).
+        // What follows a second colon, or a line break, is not part of the hash (nginx' auth_basic_user_file).
         let hash = rest.split([':', '\r', '\n']).next().unwrap_or_default();
         if seen.insert(name.clone()) {
             users.push(User { name, hash: hash.to_owned() });

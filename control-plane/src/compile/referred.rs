@@ -1,4 +1,4 @@
-//! The object that a reference points to, as policies are compiled from it.
+//! Referenced objects, in the form that policies are compiled from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use crate::objects::Object;
 use crate::problem::{Fault, Severity, shown};
 use crate::reference::{FORBIDDEN, Reference, Use};
 
-/// What one object of an Ingress, or of the fleet, refers to, by what it is for.
+/// The references of an Ingress, or of the fleet, by use.
 pub type AllReferred = BTreeMap<Use, Referred>;
 
-/// What a reference leads to now.
+/// The current target of a reference.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Referred {
-    /// Nothing: no object can be called that.
+    /// The name is not a valid object name.
     Misnamed,
-    /// Nothing: it is of another namespace.
+    /// The object is in another namespace.
     Foreign,
-    /// Nothing, whether it is there or not: it is of another namespace than this one, which alone is watched.
+    /// The object is outside of the only namespace that is watched.
     Outside(Arc<str>),
-    /// Nothing yet: it was not read, and there is nothing that was referred to before.
+    /// Not read yet, and there is no earlier target.
     Awaited,
-    /// There is no such object.
+    /// The object does not exist.
     Absent,
-    /// It is there and of no use; why.
+    /// The object exists and is unusable; why.
     Faulty(String),
-    /// The key of a Material. It goes to the proxies before what names it.
+    /// The key of a Material. It is sent to proxies before resources that name it.
     Material(String),
     /// The key of a Material for TLS towards backends.
     BackendTls {
         /// The key.
         key: String,
-        /// Whether it has authorities to verify by.
+        /// Whether it has authorities to verify with.
         verifies: bool,
     },
     /// Headers of a ConfigMap.
@@ -45,8 +45,8 @@ pub enum Referred {
     Entries(Arc<BTreeMap<String, String>>),
 }
 
-/// What comes of an object that is referred to; `None`: there is none. `allowed_headers`: those that Ingresses may put into
-/// answers.
+/// Resolves a reference to an object; `None`: it does not exist. `allowed_headers`: the response headers that Ingresses
+/// may set.
 pub fn referred(
     reference: &Reference,
     object: Option<&Object>,
@@ -72,7 +72,7 @@ pub fn referred(
     }
 }
 
-/// A policy with what it refers to, and why it cannot be served, if it cannot.
+/// A policy with its references filled in, and why it cannot be served, if so.
 pub fn filled(
     mut policy: LocationPolicy,
     refs: &BTreeMap<Reference, String>,
@@ -89,7 +89,7 @@ pub fn filled(
 }
 
 impl Referred {
-    /// What the owner of the reference should know; `field` is where it stands.
+    /// The fault of the reference; `field` is its field path.
     pub fn fault(&self, reference: &Reference, field: &str) -> Option<Fault> {
         let object = reference.object();
         let reason = match self {
@@ -126,7 +126,7 @@ impl Referred {
         Some(Fault::new(Severity::Warning, field, reason))
     }
 
-    /// Puts it where a policy speaks of it.
+    /// Fills it into a policy.
     ///
     /// # Errors
     /// Why the policy cannot be served without it.
@@ -143,7 +143,7 @@ impl Referred {
             if let Some(wrong) = wrong.first() {
                 return Err(format!("{field}: {}: {wrong}", reference.object()));
             }
-            // Those of a snippet come after them.
+            // Headers of a snippet come after these.
             external.proxy_set_headers.splice(0..0, list.headers);
         }
         if let (Self::Entries(entries), Use::FastCgiParams) = (self, reference.what) {
@@ -158,7 +158,7 @@ impl Referred {
         fault.map_or(Ok(()), |fault| Err(format!("{}: {}", fault.field, fault.reason)))
     }
 
-    /// Puts in by what TLS towards backends is made. What cannot be verified is not spoken to.
+    /// Fills in the TLS identity towards backends. Nothing is sent to a backend that cannot be verified.
     fn fill_tls(
         &self,
         policy: &mut LocationPolicy,

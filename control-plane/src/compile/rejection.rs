@@ -1,7 +1,7 @@
-//! Faults that reject an Ingress as a whole, so that its last good version stays (outcome R of annotations.md 1.4).
+//! Faults that reject an Ingress as a whole, so that its last good version stays.
 //!
-//! Paths and hosts are data here, never configuration text, so most of what ingress-nginx has to refuse is harmless. Its deep
-//! inspection (controller.md 3) is kept because users' policies rely on it.
+//! Paths and hosts are data here, never configuration text, so most of what ingress-nginx has to reject is harmless.
+//! Its deep inspection (`--deep-inspect`) is kept because users' policies rely on it.
 
 use std::sync::LazyLock;
 
@@ -14,27 +14,27 @@ use super::claim::kind;
 use crate::objects::{Ingress, IngressPath};
 use crate::problem::{Fault, Severity, shown};
 
-/// Bytes of text in one Ingress: a bound on what one of a folder can cost. An API server takes requests of up to 3 MiB,
-/// and its etcd objects of up to 1.5 MiB, so that none of theirs is ever too long.
+/// Limit of the text of one Ingress in bytes, which bounds the cost of a manifest. An API server accepts requests of up
+/// to 3 MiB, and its etcd objects of up to 1.5 MiB, so that none of theirs is too long.
 const MAX_BYTES: usize = 3 * 1024 * 1024;
 
-/// Memory that the patterns among the paths of one Ingress may take in each proxy, in bytes: some eight hundred usual ones.
-/// A path counts once for each host that has it.
+/// Limit of the memory, in each proxy, of the patterns in the paths of one Ingress, in bytes: some eight hundred usual
+/// ones. A path is counted once for each host that has it.
 const MAX_PATTERNS: usize = 8 << 20;
 
 /// The longest DNS name, and the longest label of one (RFC 1035 2.3.4).
 const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
-/// Forbidden texts of ingress-nginx' deep inspection (controller.md 3), without regard to case.
+/// Forbidden texts of ingress-nginx' deep inspection, case-insensitive.
 const FORBIDDEN: &str =
     r"\b(alias|root)\s[^;]*;|/etc/(passwd|shadow|group|nginx|ingress-controller)|/var/run/secrets|_by_lua";
 
-/// Why an Ingress is rejected; empty: it is not.
+/// Why an Ingress is rejected; empty if it is not.
 pub fn faults(ingress: &Ingress, location: &LocationPolicy) -> Vec<Fault> {
     let bytes = text_bytes(ingress);
     if bytes > MAX_BYTES {
-        // Nothing else is worth its price then.
+        // Skip the expensive checks then.
         let reason = format!("expected at most {MAX_BYTES} bytes of text, got {bytes}");
         return vec![Fault::new(Severity::Rejected, "", reason)];
     }
@@ -62,7 +62,7 @@ pub fn faults(ingress: &Ingress, location: &LocationPolicy) -> Vec<Fault> {
     found
 }
 
-/// What ingress-nginx' deep inspection finds, whosever the Ingress is (controller.md 3, 10).
+/// What ingress-nginx' deep inspection finds, whichever class the Ingress has.
 pub fn inspected(ingress: &Ingress) -> Vec<Fault> {
     let spec = &ingress.spec;
     let rules = spec.rules.iter().enumerate();
@@ -89,7 +89,7 @@ fn text_bytes(ingress: &Ingress) -> usize {
         + annotations.map(|(key, text)| key.len() + text.len()).sum::<usize>()
 }
 
-/// What no name, host or path may hold.
+/// Checks a name, host or path for forbidden text.
 fn text_fault(text: &str) -> Option<String> {
     if text.chars().any(char::is_control) {
         return Some(format!("expected no control characters, got {}", shown(text)));
@@ -105,8 +105,8 @@ fn path_fault(path: &str) -> Option<String> {
     text_fault(path)
 }
 
-/// A path that its own Ingress makes a regular expression must be one: nginx would not start with it. Another Ingress can
-/// make it one too, where both have paths of the host: what would take much then counts, whatever else it is.
+/// A path that its own Ingress makes a regular expression must compile: nginx would not start with it. Another Ingress
+/// can make it one, too, if both have paths of the host: so patterns that need too much memory are always rejected.
 fn pattern_fault(path: &IngressPath, location: &LocationPolicy, all: &mut Allowance) -> Option<String> {
     let (path, kind) = (path.path.as_str(), kind(path));
     let is_pattern = makes_patterns(location, path, kind);
@@ -115,7 +115,7 @@ fn pattern_fault(path: &IngressPath, location: &LocationPolicy, all: &mut Allowa
     }
     let was_spent = all.is_spent();
     match all.compile(|| Pattern::path(path)).err()? {
-        // Said of the first one: thousands of sentences would say nothing else.
+        // Reported once: the others would say the same.
         PatternError::TooMuch { .. } if was_spent => None,
         error @ PatternError::TooMuch { .. } => {
             Some(format!("the regular expressions of one Ingress are bounded: with {} {error}", shown(path)))
@@ -137,7 +137,7 @@ fn host_fault(host: &str) -> Option<String> {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    // The name of the catch-all is no host that a rule may ask for.
+    // `_`, the name of the catch-all, is not a valid host of a rule.
     let is_name = name.len() <= MAX_NAME && name != "_" && name.split('.').all(is_label);
     if host.is_empty() || is_name {
         return text_fault(host);
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(fields, ["spec.tls[0].secretName", "spec.tls[0].hosts[0]"]);
     }
 
-    /// Ingresses of others, too: their controller may put such text into a configuration.
+    /// Ingresses of other classes, too: their controller may put such text into a configuration.
     #[test]
     fn hosts_paths_and_names_of_secrets_are_inspected_whosever_they_are() {
         let mut ingress = with("content_by_lua.test", "/etc/nginx");
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(faults(&ingress).len(), 1);
     }
 
-    /// 400 such, in 56 kB, took 600 MB in each proxy, and nobody's change arrived while they were compiled.
+    /// 400 of these, in 56 kB, took 600 MB in each proxy, and no change was applied while they were compiled.
     #[test]
     fn patterns_of_one_ingress_are_bounded_together() {
         let patterns = LocationPolicy { use_regex: Some(true), ..LocationPolicy::default() };
@@ -271,7 +271,7 @@ mod tests {
             all.spec.rules[0].http.as_mut().unwrap().paths = (0..count).map(path).collect();
             all
         };
-        // Another Ingress of the host may say `use-regex`: they count without it.
+        // Another Ingress of the host may set `use-regex`, so they are counted without it.
         for policy in [&patterns, &LocationPolicy::default()] {
             let faults = super::faults(&paths(1000, "([a-z0-9]{1,900})"), policy);
             assert_eq!(faults.len(), 1, "{faults:?}");

@@ -1,4 +1,4 @@
-//! The fleet's settings, out of its ConfigMap.
+//! Compiles the fleet's settings from its ConfigMap.
 
 pub mod table;
 
@@ -18,24 +18,24 @@ use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
 use crate::reference::{Reference, Use};
 
-/// What the fleet's ConfigMap comes to.
+/// The compiled ConfigMap.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Compiled {
-    /// But for what is referred to: see [`Self::put`].
+    /// The settings without references: see [`Self::put`].
     pub settings: Settings,
-    /// What is wrong with it.
+    /// The ConfigMap's problems.
     pub faults: Vec<Fault>,
-    /// The objects that it refers to, and the key that does.
+    /// The objects that it refers to, with the key that refers to each.
     pub refs: BTreeMap<Reference, String>,
-    /// The headers that Ingresses may put into answers.
+    /// The response headers that Ingresses may set.
     pub allowed_headers: BTreeSet<String>,
-    /// The key of session tickets that somebody made. It is a secret, and never part of the settings.
+    /// A configured session ticket key. It is a secret, and never part of the settings.
     pub ticket_key: Option<Bytes>,
 }
 
 impl Compiled {
-    /// Puts in what an object is that is referred to. One that is not there, or of no use, is as if it were not named, as in
-    /// ingress-nginx; entries of no use are left out.
+    /// Fills in a referenced object. A missing or unusable object is ignored, as in ingress-nginx; unusable entries are
+    /// left out.
     pub fn put(&mut self, reference: &Reference, referred: &Referred) {
         let Some(key) = self.refs.get(reference) else {
             return;
@@ -56,7 +56,7 @@ impl Compiled {
     }
 }
 
-/// A value as rows read it: of a key whose numbers may say their base, in decimal. `None`: it is no number.
+/// A value as rows parse it, in decimal: some keys allow numbers in other bases. `None`: it is not a number.
 fn in_decimal<'a>(key: &str, text: &'a str) -> Option<Cow<'a, str>> {
     if !is_number(key) {
         return Some(Cow::Borrowed(text));
@@ -64,9 +64,9 @@ fn in_decimal<'a>(key: &str, text: &'a str) -> Option<Cow<'a, str>> {
     value::integer_of_any_base(text).map(|number| Cow::Owned(number.to_string()))
 }
 
-/// The settings of the fleet and what is wrong with its ConfigMap. A missing ConfigMap is all defaults.
+/// The fleet's settings and the problems of its ConfigMap. Without a ConfigMap, all defaults.
 ///
-/// A value that is not understood leaves that key's default, the others count (configmap.md 0).
+/// An invalid value leaves that key's default; other keys are not affected (ingress-nginx).
 pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&ObjectName>) -> Compiled {
     let mut settings = Settings {
         default_certificate: default_certificate.map(ToString::to_string).unwrap_or_default(),
@@ -83,7 +83,7 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
         let mut reason = format!("not enforced yet; until then {ALL_PATHS}");
         match Status::of(key) {
             None => fault(Severity::Warning, "unknown key, it has no effect".into()),
-            // As the original reads it: nothing at all is no.
+            // As in ingress-nginx, an empty value means false.
             Some(Status::Default(row)) if said.is_empty() && row.value.words() == value::BOOL.words => {
                 row_of(row, key, "false", &mut settings, &mut refs);
                 if row.default == "true" {
@@ -164,29 +164,29 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     Compiled { settings, faults, refs, allowed_headers, ticket_key }
 }
 
-/// Whether annotations may refer to objects of other namespaces (annotations.md 1.6).
+/// Whether annotations may refer to objects of other namespaces.
 pub fn crosses_namespaces(configmap: Option<&ConfigMap>) -> bool {
     is_on(configmap, CROSS_NAMESPACE)
 }
 
-/// Whether snippets act, as far as they do (annotations.md 1.5).
+/// Whether snippets take effect, as far as they are supported.
 pub fn allows_snippets(configmap: Option<&ConfigMap>) -> bool {
     is_on(configmap, ALLOW_SNIPPETS)
 }
 
-/// Whether what an Ingress says of TLS towards backends counts for its own locations alone (annotations.md 2.4).
+/// Whether TLS settings of an Ingress towards backends apply to its own locations only.
 pub fn is_location_only(configmap: Option<&ConfigMap>) -> bool {
     is_on(configmap, LOCATION_ONLY)
 }
 
-/// Whether the webhook refuses Exact and Prefix paths that are no plain ones (configmap.md 1.1).
+/// Whether the webhook rejects Exact and Prefix paths with special characters.
 pub fn validates_paths(configmap: Option<&ConfigMap>) -> bool {
     let keys = configmap.iter().flat_map(|map| &map.data);
     let mut said = keys.filter(|(key, _)| key.eq_ignore_ascii_case(STRICT_PATHS));
     !said.any(|(_, text)| value::boolean(text.trim()) == Some(false))
 }
 
-/// What counts where nobody says it.
+/// The default of a boolean key.
 fn is_default_on(key: &str) -> bool {
     key.eq_ignore_ascii_case(STRICT_PATHS)
 }
@@ -201,8 +201,8 @@ fn field(key: &str) -> String {
     format!("data[{}]", annotations::shown_name(key))
 }
 
-/// Reads a key by the row that it shares with an annotation: one field, one parser. Whether it denies, and what is to be
-/// said.
+/// Parses a key by the row that it shares with an annotation: one field, one parser. Returns whether it denies access,
+/// and what to report.
 fn row_of(
     row: &'static Row,
     key: &str,
@@ -210,7 +210,7 @@ fn row_of(
     settings: &mut Settings,
     refs: &mut BTreeMap<Reference, String>,
 ) -> (bool, Vec<Fault>) {
-    // Unlike those of annotations, lists of the ConfigMap may have empty items (configmap.md).
+    // Unlike those of annotations, lists of the ConfigMap may have empty items (ingress-nginx).
     let is_of_addresses =
         ["allowlist-source-range", "denylist-source-range", "block-cidrs"].contains(&row.name);
     let listed = is_of_addresses.then(|| value::list(text).collect::<Vec<_>>().join(","));
@@ -220,7 +220,7 @@ fn row_of(
     settings.backend_defaults.overlay(&parsed.backend);
     let denies = parsed.serving.denied.is_some() || parsed.serving.hosts_denied.is_some();
     let said = parsed.faults.into_iter().map(|fault| {
-        // What it means for one Ingress it means for all of the fleet.
+        // It applies to the whole fleet instead of one Ingress.
         let reaches = [Reach::Paths, Reach::Hosts].map(Reach::as_str);
         let reason = reaches.iter().fold(fault.reason, |reason, reach| reason.replace(reach, ALL_PATHS));
         Fault { field: field(key), reason, ..fault }
@@ -231,7 +231,7 @@ fn row_of(
 /// What a restriction of the fleet comes to that is not enforced.
 pub(crate) const ALL_PATHS: &str = "all paths answer 503";
 
-/// Whether a restricting key keeps anybody out.
+/// Whether a restricting key restricts anybody.
 fn keeps_out(key: &str, text: &str) -> bool {
     value::list(text).next().is_some() && !(is_switch(key) && value::boolean(text) == Some(false))
 }

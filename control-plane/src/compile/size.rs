@@ -17,15 +17,15 @@ use crate::annotations::Parsed;
 use crate::objects::{EndpointSlice, Ingress, Service};
 use crate::problem::{Fault, Severity};
 
-/// What a path takes beside its texts at most: tags, lengths and its type.
+/// Overhead of a path at most: tags, lengths and its type.
 const PATH_HEAD: usize = 14;
 
-/// Whatever the fleet says, no more comes of an Ingress.
+/// The settings that make an Ingress' resources largest.
 const ALL_OF_IT: OfFleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: true };
 
-/// Whether an Ingress would give a Route or a Host that is too large.
+/// Whether the Route or a Host of an Ingress would be too large.
 ///
-/// Paths that another Ingress won are counted: what that one does must not decide whether this one is served.
+/// Paths that another Ingress owns are counted: whether this one is served must not depend on another.
 pub fn of_ingress(ingress: &Ingress, parsed: &Arc<Parsed>) -> Option<Fault> {
     let claim = Claim::of(ingress, Arc::clone(parsed), BTreeMap::new(), ALL_OF_IT);
     let names = claim.tls.secrets().iter().map(|it| it.namespace.len() + it.name.len() + PATH_HEAD).sum();
@@ -38,12 +38,12 @@ pub fn of_ingress(ingress: &Ingress, parsed: &Arc<Parsed>) -> Option<Fault> {
     if claim.is_canary() {
         return None;
     }
-    // Each annotation is a value or a list of them: none comes to several times its text.
+    // Each annotation is a value or a list of them: none becomes several times as long as its text.
     let said: usize = ingress.metadata.annotations.iter().map(|(key, text)| key.len() + 4 * text.len()).sum();
     claim.hosts.iter().find_map(|(host, paths)| {
         let bound = distinct(paths).map(path_bound).sum::<usize>();
         let size = match bound + said {
-            // Twice what it can be at most: it is not worth its memory to know better.
+            // Twice the limit: not worth computing exactly.
             _ if bound > 2 * MAX_BODY => bound / 2,
             bound if bound > MAX_BODY => encoded(&claim, paths),
             bound => bound,
@@ -53,7 +53,7 @@ pub fn of_ingress(ingress: &Ingress, parsed: &Arc<Parsed>) -> Option<Fault> {
     })
 }
 
-/// Of the same path only the first is served.
+/// Only the first of equal paths is served.
 fn distinct(paths: &[ClaimedPath]) -> impl Iterator<Item = &ClaimedPath> {
     let mut seen = HashSet::new();
     paths.iter().filter(move |it| seen.insert((&it.path, it.kind == PathType::Exact)))
@@ -90,7 +90,7 @@ pub fn of_slice(slice: &EndpointSlice) -> Option<Fault> {
     (size > MAX_BODY).then(|| too_large("endpoints", "the addresses of a slice", size))
 }
 
-/// Whether a port of a Service has a name that is too long for its Backend.
+/// Whether a port name of a Service is too long for its Backend.
 pub fn of_service(service: &Service) -> Option<Fault> {
     let target = |port: &crate::objects::ServicePort| match &port.target_port {
         Some(crate::objects::IntOrString::String(name)) => name.len(),
@@ -100,7 +100,7 @@ pub fn of_service(service: &Service) -> Option<Fault> {
     (text > MAX_BODY).then(|| too_large("spec.ports", "the ports of a Service", text))
 }
 
-/// Whether what is made of the entries of a Secret or ConfigMap would be too large.
+/// Whether the resource compiled from the entries of a Secret or ConfigMap would be too large.
 pub fn of_data(data: &BTreeMap<String, String>) -> Option<Fault> {
     let text: usize = data.iter().map(|(key, text)| key.len() + text.len()).sum();
     (text > MAX_BODY).then(|| too_large("data", "its entries", text))

@@ -1,14 +1,14 @@
-//! What snippets say, where the fleet allows them (`allow-snippet-annotations`).
+//! Merges snippets into policies, if the fleet allows them (`allow-snippet-annotations`).
 
 use shared::policy::LocationPolicy;
 
 use super::claim::Claim;
 use crate::annotations::OfHosts;
 
-/// What a claim says of its locations on a host where `of_host` counts. As in nginx a location that hides headers itself
-/// inherits nothing of that.
+/// The policy of a claim's locations on a host with the server-snippet `of_host`. As in nginx, a location that hides
+/// headers itself inherits none of those.
 pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>) -> LocationPolicy {
-    // No annotation but snippets says these.
+    // Only snippets set these fields.
     if !claim.fleet.allows_snippets {
         policy.header_changes = None;
         policy.request_headers = None;

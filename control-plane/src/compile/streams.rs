@@ -1,6 +1,6 @@
-//! TCP and UDP services, out of their ConfigMaps: a port, and the Service that it leads to (controller.md 12).
+//! TCP and UDP services from their ConfigMaps: a port, and the Service that it leads to, in ingress-nginx' format.
 //!
-//! **Invariant:** entries are judged one by one; what is wrong with one changes no other.
+//! **Invariant:** entries are parsed one by one; a fault of one affects no other.
 
 use shared::name::ObjectName;
 use shared::resource::{Listener, StreamService, Transport};
@@ -9,16 +9,16 @@ use super::claim::BackendKey;
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
 
-/// Ports that ingress-nginx listens on itself, by its flags' defaults.
+/// Ports that ingress-nginx itself listens on by default.
 const RESERVED: [u16; 8] = [80, 442, 443, 8181, 10245, 10246, 10247, 10254];
 
-/// What stands for a header of the PROXY protocol, in any case.
+/// The field that enables the PROXY protocol, in any case.
 const PROXY: &str = "PROXY";
 
-/// An entry that can be served.
+/// A valid entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Of its field, for problems.
+    /// Its field path, for problems.
     pub field: String,
     /// The Service port.
     pub backend: BackendKey,
@@ -31,13 +31,13 @@ impl Entry {
         self.service.key()
     }
 
-    /// What proxies are told.
+    /// The Listener that is sent to proxies.
     pub fn listener(&self) -> Listener {
         Listener::Service(self.service.clone())
     }
 }
 
-/// The entries of a ConfigMap, and what is wrong with the others.
+/// The valid entries of a ConfigMap, and the faults of the others.
 pub fn read(map: &ConfigMap, transport: Transport) -> (Vec<Entry>, Vec<Fault>) {
     let (mut entries, mut faults) = (Vec::new(), Vec::new());
     for (port, text) in &map.data {
@@ -51,7 +51,7 @@ pub fn read(map: &ConfigMap, transport: Transport) -> (Vec<Entry>, Vec<Fault>) {
 }
 
 fn entry(port: &str, text: &str, transport: Transport) -> Result<(BackendKey, StreamService), String> {
-    // One port has one key.
+    // Only the canonical form of a port, so that a port has one key.
     let number = port.parse().ok().filter(|it: &u16| *it > 0 && it.to_string() == port);
     let number = number.ok_or_else(|| format!("expected a port from 1 to 65535, got {}", shown(port)))?;
     if RESERVED.contains(&number) {
@@ -77,12 +77,12 @@ fn entry(port: &str, text: &str, transport: Transport) -> Result<(BackendKey, St
     Ok((backend, service))
 }
 
-/// A Service port as a stream refers to it: its Backend is another one than that of Ingresses.
+/// The port in the key of a stream's Backend, which differs from that of Ingresses.
 fn of_stream(port: &str, transport: Transport) -> String {
     format!("{port}/{}", transport.as_str())
 }
 
-/// The other way round; `None`: no stream refers to it.
+/// The reverse; `None`: it is not the Backend of a stream.
 pub fn stream_port(port: &str) -> Option<(&str, Transport)> {
     let (port, transport) = port.rsplit_once('/')?;
     let all = [Transport::Tcp, Transport::Udp];

@@ -1,6 +1,6 @@
-//! The keys of session tickets: one that somebody made (configmap.md 1.3), or those that the fleet's record has.
+//! Session ticket keys: a configured one (`ssl-session-ticket-key`), or the generated ones in the fleet's record.
 //!
-//! **Invariant:** nothing of a key gets into a fault.
+//! **Invariant:** no part of a key gets into a fault.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,13 +12,13 @@ use zeroize::Zeroizing;
 use crate::objects::Secret;
 use crate::tickets::record::{RECORD, Record};
 
-/// Bytes of a key as nginx takes it: a name, one to seal with, one to sign with (ngx_http_ssl_module).
+/// Sizes of a key that nginx accepts, in bytes: a name, an encryption key and a signing key (ngx_http_ssl_module).
 const SIZES: [usize; 2] = [48, 80];
 
-/// The key that a text says, as the ConfigMap has it.
+/// Parses a key of the ConfigMap.
 ///
 /// # Errors
-/// Why it is none: the fleet makes its own then, as the original does.
+/// Why it is invalid: the fleet then uses generated keys, as ingress-nginx does.
 pub fn said(text: &str) -> Result<Bytes, &'static str> {
     let text = Zeroizing::new(text.split_ascii_whitespace().collect::<String>());
     let key = STANDARD.decode(text.as_bytes()).map(secret::kept).unwrap_or_default();
@@ -28,7 +28,8 @@ pub fn said(text: &str) -> Result<Bytes, &'static str> {
     }
 }
 
-/// Those of the fleet's record; `None` where it cannot be read, which is told where it is kept: it is made anew.
+/// The keys of the fleet's record; `None` if it is invalid, which the task that maintains the record reports and
+/// repairs.
 pub fn made(secret: &Secret) -> Option<TicketKeys> {
     let text = Zeroizing::new(STANDARD.decode(secret.data.get(RECORD)?).ok()?);
     Some(TicketKeys(Record::parse(&text).ok()?.keys().to_vec()))

@@ -1,7 +1,6 @@
-//! Who is trusted, out of Secrets: the authorities of `ca.crt` and the revoked certificates of `ca.crl` (annotations.md 5.6,
-//! 6.8, controller.md 6).
+//! Trusted authorities from Secrets: the certificates of `ca.crt` and the revocation lists of `ca.crl`.
 //!
-//! **Invariant:** nothing that a Secret holds gets into a fault.
+//! **Invariant:** no content of a Secret gets into a fault.
 
 use shared::pem;
 use shared::resource::{Authorities, BackendIdentity};
@@ -11,16 +10,16 @@ use super::certificate;
 use crate::objects::Secret;
 use crate::problem::{Fault, Severity};
 
-/// The key of the authorities.
+/// The Secret's key with the authorities.
 const AUTHORITIES: &str = "ca.crt";
 
-/// The key of the lists of revoked certificates.
+/// The Secret's key with the revocation lists.
 const REVOCATIONS: &str = "ca.crl";
 
-/// Who signs clients' certificates, and which of them count no longer.
+/// The authorities of client certificates, and the revoked certificates.
 ///
 /// # Errors
-/// Where there is no authority, or something is not what it should be: nobody gets in then.
+/// If there is no authority, or something is invalid: then nobody is let in.
 pub(super) fn of_clients(secret: &Secret) -> Result<Authorities, Fault> {
     let mut authorities = authorities(secret)?;
     if secret.data.get(REVOCATIONS).is_some_and(|text| !text.trim().is_empty()) {
@@ -30,10 +29,10 @@ pub(super) fn of_clients(secret: &Secret) -> Result<Authorities, Fault> {
     Ok(authorities)
 }
 
-/// Who backends must be, and who the proxy says that it is.
+/// The authorities of backends' certificates, and the proxy's own certificate.
 ///
 /// # Errors
-/// Where there is neither, or one of them is not what it should be.
+/// If there is neither, or one is invalid.
 pub(super) fn identity(secret: &Secret) -> Result<BackendIdentity, Fault> {
     let says = |key: &str| secret.data.get(key).is_some_and(|text| !text.trim().is_empty());
     let authorities = says(AUTHORITIES).then(|| authorities(secret)).transpose()?;
@@ -50,10 +49,10 @@ pub(super) fn identity(secret: &Secret) -> Result<BackendIdentity, Fault> {
     }
 }
 
-/// The authorities.
+/// Parses the authorities.
 ///
 /// # Errors
-/// Where one of them is no certificate, or none could end a chain: OpenSSL wants one that signed itself.
+/// If one is no certificate, or none can end a chain: OpenSSL wants a self-signed one.
 fn authorities(secret: &Secret) -> Result<Authorities, Fault> {
     let text = certificate::decoded(secret, AUTHORITIES)?;
     let certificates = pem::certificates(&text).map_err(|error| rejected(AUTHORITIES, error))?;

@@ -1,7 +1,7 @@
-//! Service accounts of a cluster, and the roles that they stand for.
+//! Service accounts of a cluster, and the roles that they are mapped to.
 //!
-//! **Invariant:** the API server is asked about each token, each time; how many are asked about at once is bounded, and whoever
-//! has no certificate yet takes no turn of who has one.
+//! **Invariant:** the API server reviews each token, each time; concurrent reviews are bounded, and callers without a
+//! certificate cannot delay those that have one.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use tokio::sync::Semaphore;
 use super::Refused;
 use crate::kube::trust::{Holder, ReviewError, Trust};
 
-/// Tokens that the API server is asked about at once: of who has a certificate, and of who has none.
+/// Concurrent token reviews: one limit for callers with a certificate, one for those without.
 const REVIEWS: usize = 16;
-/// Of those one address without a certificate may have so many: anybody may show anything.
+/// Concurrent reviews for one address without a certificate: anybody may send anything.
 const OF_ADDRESS: usize = 4;
-/// Whoever comes when there are as many waits for so long.
+/// How long a caller waits if the limit is reached.
 const TURN: Duration = Duration::from_secs(5);
 
-/// Asks whose a token is. A clone is the same.
+/// Reviews tokens. Clones share state.
 #[derive(Clone, Debug)]
 pub struct Accounts {
     trust: Trust,
@@ -33,17 +33,17 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Accounts with their roles, in the words of the API server.
+    /// With these accounts and their roles; their names are converted to the API server's format.
     pub fn new(trust: Trust, roles: Vec<(Role, ObjectName)>) -> Self {
         let turns = || Arc::new(Semaphore::new(REVIEWS));
         let addresses = Peers::new(OF_ADDRESS);
         Self { trust, roles: roles.into(), known: turns(), strangers: turns(), addresses }
     }
 
-    /// The role and the name of whoever has a token, and no certificate.
+    /// The role and name of a token's holder that has no certificate yet.
     ///
     /// # Errors
-    /// Where it is nobody's who has a role.
+    /// If the holder has no role.
     pub async fn meet(&self, token: &str, address: IpAddr) -> Result<(Role, String), Refused> {
         let place = self.addresses.enter(address);
         let _place = place.ok_or_else(|| {
@@ -52,10 +52,10 @@ impl Accounts {
         self.look(token, &self.strangers).await
     }
 
-    /// The same of whoever has a certificate.
+    /// The same for a holder that has a certificate.
     ///
     /// # Errors
-    /// Where it is nobody's who has a role.
+    /// If the holder has no role.
     pub async fn meet_again(&self, token: &str) -> Result<(Role, String), Refused> {
         self.look(token, &self.known).await
     }
@@ -76,7 +76,7 @@ impl Accounts {
         let nobody =
             || Refused::Proof(format!("service account {} has no role here (--account)", holder.account));
         let role = role.ok_or_else(nobody)?;
-        // The pods of a proxy share an account, and are told apart.
+        // The pods of a proxy share an account, and are distinguished by name.
         Ok((role, fit(holder.pod.as_deref().unwrap_or(&holder.account.name))))
     }
 }
@@ -87,7 +87,7 @@ mod tests {
     use crate::kube::tests::fake::{Fake, Reply};
 
     fn accounts() -> Accounts {
-        // About what strangers show nothing is ever said.
+        // Never answers reviews of strangers' tokens.
         let fake = Fake::new(|asked| match asked.body["spec"]["token"].as_str() {
             Some("ours") => Reply::Text(200, "{}".to_owned()),
             _ => Reply::Nothing,

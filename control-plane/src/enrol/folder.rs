@@ -1,14 +1,14 @@
-//! The private folder of a control plane without Kubernetes: its join tokens, and the certificates of its authority for
-//! whoever makes one.
+//! The private folder of a control plane without Kubernetes: its join tokens, and the roots of its authority for those
+//! who create tokens.
 //!
 //! ```text
-//! ca.pem              the roots that are believed, the one that signs first
-//! tokens/ID           what a token is good for, and the digest of its secret
+//! ca.pem              the trusted roots, the one that signs first
+//! tokens/ID           what a token grants, and the digest of its secret
 //! tokens/ID.used      the key that it was used with
 //! ```
 //!
-//! **Invariant:** a token serves one key. Who loses the answer asks again with the same key and gets another one; nobody
-//! else gets any.
+//! **Invariant:** a token serves one key. A client that did not get the response retries with the same key and gets
+//! another certificate; nobody else gets one.
 
 use std::fs::{self, File};
 use std::io;
@@ -26,24 +26,24 @@ use thiserror::Error;
 const ROOTS: &str = "ca.pem";
 /// The folder of tokens.
 const TOKENS: &str = "tokens";
-/// Bytes of a file of ours at most.
+/// Limit of a file's size in bytes.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// A folder. Only whoever may write there makes tokens.
+/// A folder. Anyone who may write to it can create tokens.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
-/// Why a token is no good, or cannot be made.
+/// Why a token is not valid, or cannot be created.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// One text for all that somebody who tries could learn from.
+    /// One text for all reasons, so that an attacker learns nothing.
     #[error("the join token is not known here, was used already, or its time is over")]
     Unknown,
-    /// The owner of a good token made it for another fleet.
+    /// The token is valid, but was created for another group.
     #[error("the join token is for group {0:?}")]
     Group(String),
-    /// There is no authority to pin.
+    /// There are no roots to pin.
     #[error("{}: expected the roots of a control plane that was started with this folder: {reason}", path.display())]
     NoRoots {
         /// The file.
@@ -56,7 +56,7 @@ pub enum TokenError {
     Io(#[from] io::Error),
 }
 
-/// What a token is good for.
+/// What a token grants.
 #[derive(Serialize, Deserialize)]
 struct Grant {
     digest: String,
@@ -67,34 +67,34 @@ struct Grant {
 }
 
 impl Folder {
-    /// A folder, made where it is missing.
+    /// Opens a folder, creating it if it is missing.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn open(path: &Path) -> io::Result<Self> {
         private::folder(&path.join(TOKENS))?;
         Ok(Self(path.to_owned()))
     }
 
-    /// The folder of a control plane that made it.
+    /// The folder of a control plane that created it.
     pub fn at(path: &Path) -> Self {
         Self(path.to_owned())
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// The file with the roots.
+    /// The path of the file with the roots.
     pub fn roots(&self) -> PathBuf {
         self.0.join(ROOTS)
     }
 
-    /// Writes the roots down for whoever makes tokens.
+    /// Writes the roots to the folder, for those who create tokens.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn publish(&self, roots: &str) -> io::Result<()> {
         match fs::read_to_string(self.roots()) {
             Ok(there) if there == roots => Ok(()),
@@ -102,10 +102,10 @@ impl Folder {
         }
     }
 
-    /// A new token with which somebody gets a role in a group, once.
+    /// Creates a token that grants a role in a group, once.
     ///
     /// # Errors
-    /// Where there is no authority, or the folder cannot be written.
+    /// If there is no authority, or the folder cannot be written.
     pub fn token(
         &self,
         role: Role,
@@ -132,7 +132,7 @@ impl Folder {
     /// What a token grants to the holder of a key, given by its digest.
     ///
     /// # Errors
-    /// Where it grants nothing.
+    /// If it grants nothing.
     pub fn redeem(
         &self,
         token: &JoinToken,
@@ -146,7 +146,7 @@ impl Folder {
             read => read?,
         };
         let grant: Grant = serde_json::from_slice(&grant).map_err(|_| TokenError::Unknown)?;
-        // Digests of what nobody can guess: how many of their bytes are equal tells nobody anything.
+        // The compared values are digests of unguessable secrets, so the timing of the comparison reveals nothing.
         let known = grant.digest == *hex(&token.digest()) && unix(now) < grant.until;
         let role = Role::parse(&grant.role).filter(|role| *role != Role::ControlPlane);
         let Some(role) = role.filter(|_| known) else { return Err(TokenError::Unknown) };
@@ -154,15 +154,15 @@ impl Folder {
             return Err(TokenError::Group(grant.group));
         }
         let used = file.with_extension("used");
-        // Of several who come at once one is first, and the others see its key.
+        // Of several concurrent uses one creates the file, and the others read its key.
         let is_holder = private::create(&used, holder)? || read(&used)? == holder;
         is_holder.then_some(role).ok_or(TokenError::Unknown)
     }
 
-    /// Forgets tokens whose time is over.
+    /// Deletes expired tokens.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn sweep(&self, now: SystemTime) -> io::Result<()> {
         for entry in fs::read_dir(self.0.join(TOKENS))? {
             let path = entry?.path();
@@ -171,7 +171,7 @@ impl Folder {
             }
             let grant = read(&path).ok().and_then(|text| serde_json::from_slice::<Grant>(&text).ok());
             if grant.is_some_and(|grant| grant.until <= unix(now)) {
-                // The grant first: without it the other file means nothing.
+                // The grant first: without it the other file has no effect.
                 fs::remove_file(&path)?;
                 let _ = fs::remove_file(path.with_extension("used"));
             }
@@ -184,7 +184,7 @@ impl Folder {
     }
 }
 
-/// A small file.
+/// Reads a small file.
 pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     use io::Read as _;
     let mut bytes = Vec::new();

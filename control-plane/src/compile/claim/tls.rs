@@ -1,7 +1,7 @@
-//! `spec.tls` of one Ingress, host by host: a host never goes through a list of thousands of others.
+//! `spec.tls` of one Ingress, indexed by host, so that no host searches a list of thousands of others.
 //!
-//! Each Secret that is named is asked of the API server, whether it is there or not, and a replica that starts waits for all
-//! answers. So there is a bound to those of one Ingress: whoever may write one keeps nobody else waiting.
+//! Each Secret that is named is requested from the API server, whether it exists or not, and a replica that starts
+//! waits for all responses. So the Secrets of one Ingress are limited: nobody who may create one can delay the others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use shared::name::{HostName, ObjectName};
 use crate::objects::IngressTls;
 use crate::problem::{Fault, Severity};
 
-/// Secrets of one Ingress that count.
+/// Limit of the Secrets of one Ingress that are used.
 pub const MOST: usize = 1_000;
 
 /// `spec.tls`.
@@ -19,18 +19,18 @@ pub const MOST: usize = 1_000;
 pub struct ClaimedTls {
     /// Whether there is any entry.
     is_said: bool,
-    /// The Secret, if there is one, of the first entry that lists a host, by the host in lower case.
+    /// By host in lower case: the Secret, if any, of the first entry that lists the host.
     listed: HashMap<String, Option<ObjectName>>,
     /// All Secrets in order, each once.
     secrets: Vec<ObjectName>,
     /// Which entry is the first to name a Secret.
     entries: HashMap<ObjectName, usize>,
-    /// The first entry whose Secret does not count, as there are so many before it.
+    /// The first entry whose Secret is beyond the limit.
     beyond: Option<usize>,
 }
 
 impl ClaimedTls {
-    /// Of an Ingress of this namespace.
+    /// Parses the entries of an Ingress in this namespace.
     pub fn of(namespace: &Arc<str>, entries: &[IngressTls]) -> Self {
         let mut tls = Self { is_said: !entries.is_empty(), ..Self::default() };
         for (i, entry) in entries.iter().enumerate() {
@@ -44,7 +44,7 @@ impl ClaimedTls {
         tls
     }
 
-    /// Whether a Secret is one of those that count. The first entry that names it is noted.
+    /// Whether a Secret is within the limit. Records the first entry that names it.
     fn counts(&mut self, secret: &ObjectName, entry: usize) -> bool {
         if self.entries.contains_key(secret) {
             return true;
@@ -58,7 +58,7 @@ impl ClaimedTls {
         true
     }
 
-    /// What the owner should know of Secrets that do not count.
+    /// The fault about Secrets beyond the limit.
     pub fn fault(&self) -> Option<Fault> {
         let reason = format!(
             "one Ingress may name {MOST} Secrets: hosts of this one and those after it get the default certificate; divide \
@@ -73,8 +73,8 @@ impl ClaimedTls {
         self.is_said
     }
 
-    /// The Secrets of a host in order: an entry that lists the host decides alone, with or without a Secret; where none
-    /// does, every Secret of the Ingress may cover the host (controller.md 6).
+    /// The Secrets of a host in order: an entry that lists the host decides alone, with or without a Secret; if none
+    /// does, every Secret of the Ingress may cover the host (ingress-nginx).
     pub fn secrets_of(&self, host: &HostName) -> &[ObjectName] {
         self.listed.get(host.as_str()).map_or(&self.secrets, Option::as_slice)
     }
@@ -89,7 +89,7 @@ impl ClaimedTls {
         format!("spec.tls[{}].secretName", self.entries.get(secret).copied().unwrap_or_default())
     }
 
-    /// Whether a host that is told what [`Self::secrets`] come to can tell two of them apart.
+    /// Whether the two are the same for a host. `are_all_same`: whether [`Self::secrets`] of both are.
     pub(super) fn is_same_for(&self, other: &Self, host: &HostName, are_all_same: bool) -> bool {
         match (self.listed.get(host.as_str()), other.listed.get(host.as_str())) {
             (None, None) => are_all_same,
@@ -109,7 +109,7 @@ mod tests {
             hosts: vec![format!("{i}.test")],
             secret_name: format!("secret-{}", i % (MOST + 2)),
         };
-        // Each is named twice: that is one.
+        // Each is named twice, and is counted once.
         let entries: Vec<_> = (0..2 * (MOST + 2)).map(entry).collect();
         let of = |host: usize, tls: &ClaimedTls| {
             tls.secrets_of(&HostName::from_rule(&format!("{host}.test"))).len()

@@ -1,5 +1,5 @@
-//! TLS towards backends, as the first Ingress of a host says it that can: it counts for all locations that do not say it
-//! themselves (annotations.md 2.4).
+//! TLS towards backends: the settings of the first Ingress of a host that has any apply to all locations without their
+//! own, as in ingress-nginx.
 
 use shared::policy::{BackendProtocol, BackendTls, LocationPolicy};
 use shared::resource::Denial;
@@ -8,13 +8,13 @@ use super::Claims;
 use crate::compile::claim::Claim;
 
 impl Claims {
-    /// What the first says for all.
+    /// The settings of the first Ingress.
     pub(super) fn shared_backend_tls(&self) -> Option<Result<BackendTls, Denial>> {
         self.decider(&self.deciders.backend_tls)?.shared_backend_tls()
     }
 
-    /// Leaves to the host what a claim does not say. Why its locations answer 503, if they do: what holds for them cannot be
-    /// done.
+    /// Leaves locations to the host's settings, if the claim has none of its own. Returns why its locations answer 503,
+    /// if those settings cannot be fulfilled.
     pub(super) fn leave_to_host(&self, claim: &Claim, policy: &mut LocationPolicy) -> Option<Denial> {
         if policy.backend_tls.is_some() && !claim.is_without_authorities() {
             return None;
@@ -29,7 +29,7 @@ impl Claims {
     }
 }
 
-/// Whether endpoints may be spoken to over TLS.
+/// Whether requests may be sent to endpoints over TLS.
 fn is_over_tls(policy: &LocationPolicy) -> bool {
     let protocol = policy.backend_protocol.and_then(|number| BackendProtocol::try_from(number).ok());
     matches!(protocol, Some(BackendProtocol::Https | BackendProtocol::Grpcs | BackendProtocol::AutoHttp))

@@ -1,5 +1,5 @@
-//! Which canary backends act beside which main ones: the original's merge of alternative backends (annotations.md
-//! 6.16), which looks at each canary path, then at the locations of its host in order.
+//! Attaches canary backends to main ones as ingress-nginx does (`mergeAlternativeBackends`): for each canary path it
+//! looks at the locations of the host in order.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use crate::compile::claim::difference::Numbered;
 use crate::compile::claim::{Age, BackendKey, Claim};
 use crate::problem::Severity;
 
-/// Canaries that stand beside every backend of a host. Each is compared with all of them, and of those that a backend has
-/// the first acts: more would say nothing, and tenants may make any number of them.
+/// Limit of the canaries that are attached to every backend of a host. Each is compared with all backends, and only the
+/// first of a backend takes effect: more would be useless, and tenants may create any number of them.
 const EVERYWHERE: usize = 16;
 
-/// What canaries look at on a host: by what of it touches them.
+/// The canaries of a host, indexed by what affects them.
 #[derive(Debug, Default)]
 pub(super) struct Wishes {
     paths: BTreeSet<Claimed>,
     backends: BTreeSet<(BackendKey, Option<(Age, usize)>)>,
-    /// Those that ask to stand beside every backend of the host.
+    /// Those that ask to be attached to every backend of the host.
     everywhere: BTreeSet<Age>,
 }
 
 impl Wishes {
-    /// The canaries that stand beside a path.
+    /// The canaries attached to a path.
     pub(super) fn for_path(&self, path: &Arc<str>, kind: PathType) -> impl Iterator<Item = &Age> {
         let rest = self.paths.range((Arc::clone(path), kind, None)..);
         let path = Arc::clone(path);
@@ -35,7 +35,7 @@ impl Wishes {
         same.filter_map(|(.., who)| who.as_ref().map(|(age, _)| age))
     }
 
-    /// The canaries that ask where a backend comes first.
+    /// The canaries that depend on the first location of a backend.
     pub(super) fn for_backend(&self, backend: &BackendKey) -> impl Iterator<Item = &Age> {
         let rest = self.backends.range((backend.clone(), None)..);
         let backend = backend.clone();
@@ -44,7 +44,7 @@ impl Wishes {
         ages.chain(self.everywhere())
     }
 
-    /// Those that stand beside every backend of the host: the first of all that ask for it.
+    /// The canaries attached to every backend of the host: the first of all that ask for it.
     pub(super) fn everywhere(&self) -> impl Iterator<Item = &Age> {
         self.everywhere.iter().take(EVERYWHERE)
     }
@@ -71,7 +71,7 @@ impl Wishes {
 }
 
 impl Claims {
-    /// Attaches a canary to the locations of the host (none: nobody else has the host).
+    /// Attaches a canary to the locations of the host; there are none if no other Ingress has the host.
     pub(super) fn canary(&self, claim: &Claim) -> Part {
         let mut part = Part { looked_at: 1, ..Part::default() };
         if let Some(alternative) = claim.default_backend.as_ref().filter(|_| self.is_catch_all()) {
@@ -82,8 +82,8 @@ impl Claims {
             let end = self.locations.first(&wanted.backend);
             let location = self.location(&wanted.path, wanted.kind);
             let primary = location.filter(|it| is_before(&it.position, end)).and_then(|it| it.backend);
-            // A path that fits nowhere takes the Service away from the canary's other paths in the original, depending
-            // on their order. Here it stays where it fits.
+            // In ingress-nginx, a path that matches nothing may remove the Service from the canary's other paths,
+            // depending on their order. Here the other paths keep it.
             match primary {
                 Some(primary) => part.attach(Attachment {
                     primary,
@@ -97,7 +97,7 @@ impl Claims {
         part
     }
 
-    /// It stands beside every backend of the catch-all, up to the location that it serves itself.
+    /// Attaches it to every backend of the catch-all, in order, up to the location that it serves itself.
     fn attach_everywhere(&self, claim: &Claim, alternative: &BackendKey, part: &mut Part) {
         if !self.wishes.everywhere().any(|age| *age == claim.age) {
             let reason = format!(

@@ -1,5 +1,5 @@
-//! Certificates of a host's clients: what the first Ingress says holds for all paths; one that cannot tell whom to let in
-//! lets nobody in anywhere (annotations.md 2.4).
+//! Client certificates of a host: the settings of the first Ingress apply to all paths; if an Ingress' authorities are
+//! unknown, nobody is let in on any path, as in ingress-nginx.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::problem::Severity;
 use crate::reference::FORBIDDEN;
 
 impl Claims {
-    /// What holds for the host.
+    /// The settings of the host.
     pub(super) fn client_certificates(&self) -> Option<ClientCertificates> {
         let first = self.decider(&self.deciders.client_certificates)?;
         self.forbids().unwrap_or(first).client_certificates()
     }
 
-    /// The first who cannot tell whom to let in.
+    /// The first Ingress without authorities.
     pub(super) fn forbids(&self) -> Option<&Arc<Claim>> {
         let asking = self.deciders.client_certificates.iter().filter_map(|age| self.mains.get(age));
         let mut asking =
@@ -26,7 +26,7 @@ impl Claims {
         asking.next()
     }
 
-    /// Everybody else who has rules for the host is told.
+    /// The fault for all other Ingresses that have rules for the host.
     pub(super) fn told_of_certificates(&self, claim: &Claim) -> Option<PartFault> {
         let other = self.forbids().filter(|other| other.name != claim.name)?;
         let reason = format!(

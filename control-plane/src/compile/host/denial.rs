@@ -10,13 +10,13 @@ use crate::compile::claim::Claim;
 use crate::problem::Severity;
 
 impl Claims {
-    /// The first who says so, and why.
+    /// The first Ingress that denies, and why.
     pub(super) fn guard(&self) -> Option<(&Arc<Claim>, &Denial)> {
         let guard = self.decider(&self.deciders.guards)?;
         Some((guard, guard.parsed.serving.hosts_denied.as_ref()?))
     }
 
-    /// Everybody who has rules for the host is told: the reason may be another's.
+    /// The fault for every Ingress that has rules for the host: the reason may be another Ingress'.
     pub(super) fn told_of_denial(&self, claim: &Claim) -> Option<PartFault> {
         let (_, denial) = self.guard().filter(|(guard, _)| guard.name != claim.name)?;
         let reason = format!("all paths of host {} answer 503: {}", self.host, denial.reason);

@@ -1,7 +1,7 @@
-//! The locations of a host, in the order in which ingress-nginx makes them (annotations.md 2.2, 2.3).
+//! The locations of a host, in the order in which ingress-nginx creates them.
 //!
-//! It makes one for each path when the first Ingress asks for it, oldest first, and nobody replaces it, but for the "/"
-//! that comes with a host. So the order of locations is that of those who have them, and each can be found on its own.
+//! It creates one for each path when the first Ingress asks for it, oldest first, and none is replaced, except for the
+//! implicit "/" of a host. So the order of locations is that of their owners, and each can be found on its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,28 +13,28 @@ use super::Claims;
 use crate::compile::claim::difference::Numbered;
 use crate::compile::claim::{Age, BackendKey, Claim};
 
-/// Where a location stands among those of its host.
+/// Position of a location among those of its host.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Position {
-    /// The "/" that comes with the host, whoever has it.
+    /// The implicit "/" of the host, whoever owns it.
     Root,
-    /// A path: whose, and where among those that its Ingress has on the host.
+    /// A path: its owner, and its index among the owner's paths on the host.
     Of(Age, usize),
 }
 
-/// A path of a host, and who has it.
+/// A path of a host, and its owner.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Location {
     pub(super) position: Position,
-    /// `None`: the catch-all's "/" that nobody took.
+    /// `None`: the catch-all's "/" without an owner.
     pub(super) owner: Option<Age>,
-    /// Where it stands among the owner's paths; `None`: the "/" that comes with a host.
+    /// Index among the owner's paths; `None`: the implicit "/" of a host.
     pub(super) index: Option<usize>,
     /// `None`: the fleet's default backend.
     pub(super) backend: Option<BackendKey>,
 }
 
-/// What became of a path.
+/// How a path changed.
 #[derive(Debug)]
 pub(super) struct Move {
     pub(super) path: Arc<str>,
@@ -44,26 +44,26 @@ pub(super) struct Move {
 }
 
 impl Move {
-    /// Whether it leads to another backend, or stands elsewhere among the locations.
+    /// Whether its backend or its position changed.
     pub(super) fn leads_elsewhere(&self) -> bool {
         let leads = |it: &Option<Location>| it.as_ref().map(|it| (it.backend.clone(), it.position.clone()));
         leads(&self.had) != leads(&self.has)
     }
 }
 
-/// A path, and who asks for it with which of their paths, in order; `None` is where those of a path begin.
+/// A path, and a claim on it by precedence and index; `None` sorts before the claims of a path.
 pub(super) type Claimed = (Arc<str>, PathType, Option<(Age, usize)>);
 
-/// Who asks for which path. Of the same path and type whoever comes first has it.
+/// All claims on paths. The claim with the highest precedence owns a path and type.
 #[derive(Debug, Default)]
 pub(super) struct Locations {
     claimed: Few<Claimed, BackendKey>,
-    /// Where locations lead, and in which order.
+    /// The backends of locations, and their positions.
     led: FewOf<(BackendKey, Position)>,
 }
 
 impl Locations {
-    /// Everybody who asks for a path, in order.
+    /// All claims on a path, in order.
     pub(super) fn claimants(
         &self,
         path: &Arc<str>,
@@ -78,13 +78,13 @@ impl Locations {
         same.filter_map(|((_, _, who), backend)| who.as_ref().map(|(age, index)| (age, *index, backend)))
     }
 
-    /// The first location that leads to a backend.
+    /// The first location with this backend.
     pub(super) fn first(&self, backend: &BackendKey) -> Option<&Position> {
         let (found, position) = self.led.from(&(backend.clone(), Position::Root)).next()?;
         (found == backend).then_some(position)
     }
 
-    /// All backends, each with the first location that leads there.
+    /// All backends, each with its first location.
     pub(super) fn backends(&self) -> impl Iterator<Item = (&BackendKey, &Position)> {
         let mut last = None;
         self.led
@@ -93,9 +93,9 @@ impl Locations {
             .map(|(b, p)| (b, p))
     }
 
-    /// Locations came, changed and went. The backends of which the first location is another one now.
+    /// Applies added, changed and removed locations. Returns the backends whose first location changed.
     ///
-    /// All that went goes before anything comes: of two paths of an Ingress one may take the other's place.
+    /// All removals come first: of two paths of an Ingress one may take the other's position.
     pub(super) fn lead(&mut self, moves: &[Move]) -> Vec<BackendKey> {
         let moves = || moves.iter().filter(|it| it.leads_elsewhere());
         let led = |it: &Option<Location>| {
@@ -127,14 +127,14 @@ impl Locations {
 }
 
 impl Claims {
-    /// Who has a path.
+    /// The owner of a path.
     pub(super) fn location(&self, path: &Arc<str>, kind: PathType) -> Option<Location> {
         let is_root = kind == PathType::Prefix && &**path == "/";
         if is_root && let Some(taken) = self.taken_root() {
             return Some(taken);
         }
-        // The original stops looking at the first location of the same path, whatever its type, and then lets a duplicate
-        // in that breaks its reload (the quirk of annotations.md 2.2); here path and type are the key.
+        // ingress-nginx stops at the first location of the same path, whatever its type, and then creates a duplicate
+        // that breaks its reload; here path and type are the key.
         let first = self.locations.claimants(path, kind).next();
         match first {
             Some((age, index, backend)) => Some(Location {
@@ -148,13 +148,13 @@ impl Claims {
         }
     }
 
-    /// Whether a location is a prefix's, and the Exact path of its text is an older location.
+    /// Whether a location is a prefix, and the Exact path of the same text is an older location.
     pub(super) fn is_after_exact(&self, location: &Location, path: &Arc<str>, kind: PathType) -> bool {
         let twin = || self.location(path, PathType::Exact);
         kind == PathType::Prefix && twin().is_some_and(|twin| twin.position < location.position)
     }
 
-    /// Who comes first where several ask for the "/" of the host: its oldest Ingress, on the catch-all the oldest that asks.
+    /// The claim with precedence for the host's "/": its oldest Ingress, on the catch-all the oldest that claims it.
     pub(super) fn first_at_root(&self) -> Option<&Arc<Claim>> {
         match self.is_catch_all() {
             true => self.decider(&self.deciders.roots),
@@ -162,14 +162,14 @@ impl Claims {
         }
     }
 
-    /// The "/" of the catch-all where an Ingress has a `spec.defaultBackend` and no rules: the oldest of those has it before
-    /// any rule is looked at, and nobody can replace it then (annotations.md 2.3).
+    /// The "/" of the catch-all, if an Ingress has a `spec.defaultBackend` and no rules: ingress-nginx gives it to the
+    /// oldest of those before it looks at rules, and it is not replaced later.
     fn taken_root(&self) -> Option<Location> {
         let taker = self.first_at_root().filter(|_| self.is_catch_all())?;
         Some(root(Some(taker)))
     }
 
-    /// The "/" that comes with the host: its first Ingress', or the fleet's default backend for the catch-all.
+    /// The implicit "/" of the host: its first Ingress', or the fleet's default backend for the catch-all.
     fn implicit_root(&self) -> Option<Location> {
         match self.is_catch_all() {
             true => Some(root(None)),

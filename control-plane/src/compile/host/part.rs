@@ -1,4 +1,4 @@
-//! What comes of one Ingress on one host.
+//! The part of one Ingress on one host.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::compile::snippets;
 use crate::problem::{Fault, Severity};
 use crate::reference::Use;
 
-/// What comes of one Ingress on one host.
+/// The compiled part of one Ingress on one host.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Part {
     /// Its Route, if it won a path.
     pub route: Option<Route>,
     /// The backends of won paths, or the canary's that are attached to others.
     pub used: FewOf<BackendKey>,
-    /// Which of its backends act beside main ones.
+    /// Its backends that are attached to main ones.
     pub attachments: FewOf<Attachment>,
-    /// What is to be said to its owner.
+    /// Problems to report to its owner.
     pub faults: Vec<PartFault>,
-    /// Whether the Host may be another one by that.
+    /// Whether it may change the Host.
     pub touches_host: bool,
-    /// How many paths were looked at for it.
+    /// Number of paths that were examined.
     pub looked_at: usize,
 }
 
@@ -40,19 +40,18 @@ impl Part {
     }
 }
 
-/// Where something is wrong with an Ingress on a host. Not a path of a field yet: which rule is the host's may change
-/// while nothing else does.
+/// The spot of a fault on a host. Not a field path yet: the index of the host's rule may change without anything else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spot {
     /// `spec.defaultBackend`.
     DefaultBackend,
     /// One of its paths there.
     Path(usize),
-    /// The rule of its first path there.
+    /// The rule of its first path on the host.
     Rule,
 }
 
-/// A [`Fault`] that has yet to be placed.
+/// A [`Fault`] without a field path yet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartFault {
     /// Where.
@@ -64,7 +63,7 @@ pub struct PartFault {
 }
 
 impl PartFault {
-    /// Places it in the Ingress as it is now.
+    /// Turns it into a fault of the Ingress as it is now.
     pub fn place(&self, claim: &Claim, host: &HostName) -> Fault {
         let paths = claim.paths(host);
         let field = match self.spot {
@@ -77,7 +76,7 @@ impl PartFault {
 }
 
 impl Claims {
-    /// What comes of one that claims something here, main or canary.
+    /// Compiles the part of a claim on this host, main or canary.
     pub fn part(&mut self, claim: &Claim) -> Part {
         match self.claim(&claim.age).map(Arc::clone) {
             None => Part::default(),
@@ -91,7 +90,7 @@ impl Claims {
         let won = self.won(claim, &mut part);
         let policy = policy(&self.host, claim);
         let has_patterns = won.iter().any(|path| makes_patterns(&policy, &path.path, path.kind));
-        // Patterns have no name with or without `www.` (annotations.md 2.4).
+        // Wildcard hosts have no `www.` counterpart (ingress-nginx).
         let is_name = !self.is_catch_all() && self.host.wildcard_suffix().is_none();
         let asks_for_www = claim.parsed.serving.host.www == Some(true);
         part.touches_host = note(&mut self.patterns, claim, has_patterns)
@@ -110,7 +109,7 @@ impl Claims {
         part
     }
 
-    /// The paths that an Ingress has, in its order; the "/" that comes with the host first.
+    /// The paths that an Ingress owns, in its order; the implicit "/" first.
     fn won(&self, claim: &Claim, part: &mut Part) -> Vec<Path> {
         let path = |text: &str, kind, backend: Option<&BackendKey>, after_exact| Path {
             path: text.to_owned(),
@@ -141,15 +140,15 @@ impl Claims {
         won
     }
 
-    /// Whether it has the "/" that comes with the host, and declares none: the cookie of its affinity is for declared paths
-    /// alone (annotations.md 6.18).
+    /// Whether it owns the implicit "/" without declaring it: the affinity cookie is for declared paths only
+    /// (ingress-nginx).
     fn has_implicit_root(&self, claim: &Claim) -> bool {
         let root = self.location(&"/".into(), PathType::Prefix).filter(|it| it.index.is_none());
         let is_mine = root.is_some_and(|root| root.owner.as_ref() == Some(&claim.age));
         is_mine && claim.paths(&self.host).iter().all(|path| &*path.path != "/")
     }
 
-    /// A `spec.defaultBackend` asks for the "/" of the host, which is the first one's.
+    /// The fault of a `spec.defaultBackend` that claims the host's "/", which belongs to the first Ingress.
     fn told_of_root(&self, claim: &Claim) -> Option<PartFault> {
         let first = self.first_at_root().filter(|_| self.deciders.roots.contains(&claim.age))?;
         let path = if self.is_catch_all() { "/" } else { "" };
@@ -170,7 +169,7 @@ impl Claims {
     }
 }
 
-/// Notes whether one of a host says something. Whether the host can tell.
+/// Records whether a claim has a setting. Returns whether that affects the host.
 fn note(all: &mut FewOf<Age>, claim: &Claim, says: bool) -> bool {
     let was_said = !all.is_empty();
     if says {
@@ -191,8 +190,8 @@ fn route(claim: &Claim, policy: LocationPolicy, paths: Vec<Path>, of_host: Optio
     Route { paths, denied, policy }
 }
 
-/// What a claim says of its locations on a host. One without rules has the catch-all with neither its redirects nor its
-/// rewrites (annotations.md 2.3).
+/// The policy of a claim's locations on a host. One without rules gets the catch-all without its redirects and rewrites
+/// (ingress-nginx).
 fn policy<'a>(host: &HostName, claim: &'a Claim) -> Cow<'a, LocationPolicy> {
     let said = &claim.parsed.serving.location;
     if claim.has_rules || host.as_str() != CATCH_ALL {
@@ -214,7 +213,7 @@ fn policy<'a>(host: &HostName, claim: &'a Claim) -> Cow<'a, LocationPolicy> {
     })
 }
 
-/// The headers that it puts into answers. Where they cannot be told, nothing of it is served (annotations.md 6.13).
+/// Its custom response headers. If the ConfigMap is unusable, its paths answer 503 (ingress-nginx).
 fn custom_headers(claim: &Claim) -> Result<Option<HeaderList>, Denial> {
     match claim.referred.get(&Use::CustomHeaders) {
         None => Ok(None),

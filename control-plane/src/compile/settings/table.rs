@@ -1,7 +1,7 @@
-//! The keys of the fleet's ConfigMap that ingress-nginx knows (configmap.md 1, 2), and what becomes of each.
+//! The keys of ingress-nginx' ConfigMap, and how each is handled.
 //!
-//! **Invariant:** one row for one key, in ascending order. A key that is honoured is read by one row alone, and by
-//! nothing else: that of the annotation of which it is the default, or one of its own in the same file.
+//! **Invariant:** one row for one key, in ascending order. A supported key is parsed by one row only: that of the
+//! annotation of which it is the default, or one of its own in the same file.
 
 use shared::resource::Guard;
 
@@ -12,35 +12,35 @@ use crate::annotations::{
 };
 use crate::compile::allowed;
 
-/// What becomes of a key.
+/// How a key is handled.
 #[derive(Clone, Copy)]
 pub enum Status {
-    /// It is read by this row, which says what comes of it.
+    /// Parsed by this row, which defines its effect.
     Default(&'static Row),
-    /// The headers that Ingresses may put into answers. Read where they do; no proxy knows of it.
+    /// The response headers that Ingresses may set. Read where those are compiled; not sent to proxies.
     AllowedHeaders,
-    /// A secret: it goes to proxies as one, and stands in no settings.
+    /// A secret: sent to proxies as one, never part of the settings.
     TicketKey,
-    /// It says what annotations may be, with this default; see [`allowed`].
+    /// Restricts annotations, with this default; see [`allowed`].
     Allows(
         #[cfg_attr(not(test), allow(dead_code, reason = "for docs/compatibility.md, which a test writes"))]
         &'static str,
     ),
-    /// True or false; it says how objects are put together, and proxies know nothing of it.
+    /// A boolean that affects how objects are compiled; not sent to proxies.
     OfIndex,
-    /// It does not act yet. It keeps nobody out, and nothing goes elsewhere for that.
+    /// Not supported yet. It does not restrict access, and its absence sends nothing elsewhere.
     Unsupported,
-    /// It restricts access and is not enforced yet: what it would guard answers 503.
+    /// Restricts access and is not enforced yet: what it would guard answers 503.
     Guards(Guard),
-    /// Raw nginx configuration. It never acts; what it could restrict answers 503.
+    /// Raw nginx configuration. It never takes effect; what it could restrict answers 503.
     Snippet,
-    /// It tunes nginx itself and means nothing here.
+    /// Tunes nginx itself; has no meaning here.
     Nginx,
-    /// It has no effect in ingress-nginx' newest version either (configmap.md 2).
+    /// Has no effect in the newest version of ingress-nginx either.
     Dead,
 }
 
-/// Snippets act.
+/// `allow-snippet-annotations`.
 pub(crate) const ALLOW_SNIPPETS: &str = "allow-snippet-annotations";
 
 /// `allow-cross-namespace-resources`.
@@ -52,7 +52,7 @@ pub(crate) const STRICT_PATHS: &str = "strict-validate-path-type";
 /// `proxy-ssl-location-only`.
 pub(crate) const LOCATION_ONLY: &str = "proxy-ssl-location-only";
 
-/// Keys that the original reads as Go reads numbers whose base is not said; all other numbers are decimal.
+/// Keys that ingress-nginx parses as Go numbers with base 0; all other numbers are decimal.
 #[rustfmt::skip]
 pub(crate) const NUMBERS: &[&str] = &[
     "brotli-level", "brotli-min-length", "client-body-timeout", "client-header-timeout", "gzip-level", "gzip-min-length",
@@ -69,7 +69,7 @@ pub(super) fn is_number(key: &str) -> bool {
 }
 
 impl Status {
-    /// Of a key; `None`: nobody ever knew it. Keys are compared without regard to case (configmap.md 0).
+    /// The row of a key; `None`: it never existed. Keys are compared without regard to case (ingress-nginx).
     pub fn of(key: &str) -> Option<Self> {
         let key = key.to_ascii_lowercase();
         match ROWS.binary_search_by_key(&key.as_str(), |(key, _)| key) {
@@ -293,7 +293,7 @@ mod tests {
         assert!(ROWS.is_sorted_by(|a, b| a.0 < b.0));
     }
 
-    /// What an owner is told to put into the ConfigMap is looked for there.
+    /// Keys that problems advise to set exist in the table.
     #[test]
     fn keys_that_people_write_as_annotations_are_keys() {
         for key in crate::annotations::KEYS {

@@ -1,4 +1,4 @@
-//! What keys of the ConfigMap come to.
+//! The effects of the ConfigMap's keys.
 
 use std::collections::BTreeMap;
 
@@ -50,7 +50,7 @@ fn an_algorithm_that_nobody_knows_or_that_needs_more_is_round_robin() {
     }
 }
 
-/// As in the original; a number behind a 0 that is none of octal digits is none at all.
+/// As in ingress-nginx; a number that begins with 0 and has non-octal digits is invalid.
 #[test]
 fn numbers_of_the_fleet_may_say_their_base() {
     for key in table::NUMBERS {
@@ -106,7 +106,7 @@ fn restrictions_guard() {
     assert_eq!((settings, faults), (Settings::default(), Vec::new()));
 }
 
-/// As in the original, where nothing at all is false; spaces are no value.
+/// As in ingress-nginx, an empty value is false; a value of spaces is invalid.
 #[test]
 fn a_switch_without_a_value_is_off() {
     let (settings, faults) = compiled(&[("ssl-redirect", ""), ("hsts", " "), ("use-gzip", "")]);
@@ -119,7 +119,7 @@ fn last(text: &str) -> &str {
     text.rsplit(',').next().unwrap_or_default().trim()
 }
 
-/// Each has its default then, or keeps everybody out.
+/// Each then has its default, or denies access.
 #[test]
 fn a_value_that_cannot_be_read_is_named_with_its_key() {
     let of_rows = table::ROWS.iter().flat_map(|(key, status)| match status {
@@ -150,7 +150,7 @@ fn a_value_that_cannot_be_read_is_named_with_its_key() {
     }
 }
 
-/// Two keys that are honoured never write to one field: neither is lost where both are said.
+/// Two supported keys never set the same field: neither is lost if both are set.
 #[test]
 fn each_key_has_a_field_of_its_own() {
     let honoured = table::ROWS.iter().filter_map(|(key, status)| match status {
