@@ -1,10 +1,10 @@
-//! Keeps the authority fresh in this process: re-reads its record, writes the changes that are due, renews the certificate of the
-//! control plane itself, and hands all of it to the TLS handshakes.
+//! Keeps the authority up to date in this process: re-reads its record, writes the changes that are due, renews the
+//! certificate of the control plane itself, and hands all of it to the TLS handshakes.
 //!
-//! **Invariant:** a new authority would cut off everybody with a valid certificate. So an unreadable record changes nothing, and a
-//! missing one is written again by whoever has it. A replica without an authority creates one only if no roots were ever published, or
-//! if nobody writes the missing record again; a replica that finds another authority in place of its own keeps both. The certificate of this
-//! process is renewed in any case.
+//! **Invariant:** a new authority would cut off everybody with a valid certificate. So an unreadable record changes
+//! nothing, and a missing one is written again by every replica that has it. A replica without an authority creates one
+//! only if no roots were ever published, or if no replica writes the missing record again; a replica that finds another
+//! authority in place of its own keeps both. The certificate of this process is renewed in any case.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,72 +23,72 @@ use super::Rotation;
 use super::vault::{Revision, Vault, VaultError};
 use crate::authority::{Authority, IssueError, Names, RecordError, SLACK};
 
-/// The record is read this often, and more often where certificates live shortly.
+/// Interval at which the record is read; shorter if certificates are short-lived.
 const READ: Duration = Duration::from_secs(5);
-/// Roots are published and their record is gone: whoever has it may write it again for so long. More than two looks of a release that
-/// looked each 30 s.
+/// How long replicas that have the record may take to write it again, if roots are published and the record is missing.
+/// More than two intervals of an earlier release, which read it every 30 s.
 const PATIENCE: Duration = Duration::from_secs(75);
-/// Warnings are at least so far apart.
+/// Minimum interval of warnings.
 const WARNINGS: Duration = Duration::from_secs(30);
-/// Others may be quicker so often before it is left for the next time.
+/// Attempts that may lose to other writers before the next interval.
 const TRIES: usize = 4;
 
-/// What handshakes are made with.
+/// The TLS configurations for handshakes.
 #[derive(Debug)]
 pub struct Current {
     /// The roots.
     pub authority: Arc<Authority>,
-    /// For whoever has a certificate.
+    /// For clients with a certificate.
     pub calls: Arc<ServerConfig>,
-    /// For whoever has none yet.
+    /// For clients without one.
     pub enrolment: Arc<ServerConfig>,
-    /// For calling other replicas.
+    /// For connections to other replicas.
     pub as_peer: Arc<ClientConfig>,
-    /// For API servers, which ask over HTTP and show nothing.
+    /// For API servers, which use HTTP and show no certificate.
     pub https: Arc<ServerConfig>,
-    /// When the certificate was made that both show.
+    /// When the certificate of this process was issued.
     pub made: SystemTime,
-    /// How long it is good.
+    /// When it expires.
     pub until: SystemTime,
 }
 
 impl Current {
-    /// Whether the certificate is good: one from before the clock was set back may not be yet.
+    /// Whether the certificate is valid now: if the clock was set back, it may not be valid yet.
     pub fn is_good(&self, now: SystemTime) -> bool {
         self.made <= now + SLACK && now < self.until
     }
 }
 
-/// What there is to make handshakes with, or why there is nothing yet.
+/// The current TLS configurations, or why there are none yet.
 pub type Standing = Result<Arc<Current>, Arc<str>>;
 
 /// Why the authority cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KeepError {
-    /// Its place.
+    /// The record cannot be read or written.
     #[error(transparent)]
     Vault(#[from] VaultError),
-    /// What stands there.
+    /// The record is invalid.
     #[error("the record of the authority cannot be used: {0}")]
     Record(#[from] RecordError),
-    /// Keys or signatures.
+    /// Keys or signatures failed.
     #[error(transparent)]
     Issue(#[from] IssueError),
-    /// TLS.
+    /// The TLS configuration failed.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The group or the host cannot stand in a certificate.
+    /// The group or the host is not valid in a certificate.
     #[error(transparent)]
     Name(#[from] IdentityError),
-    /// Others believe roots whose record is gone.
+    /// The record of published roots is missing.
     #[error(
         "the record of the authority is missing, but its roots are published: another control plane may write it again. If \
          none does, a new authority, which nobody trusts yet, is created {} s after it was found missing",
         PATIENCE.as_secs()
     )]
     Lost,
-    /// Somebody else writes all the time.
+    /// Other writers keep changing the record.
     #[error("the record of the authority keeps being changed by others")]
     Contended,
 }
@@ -117,7 +117,7 @@ pub struct Keeper {
     names: Names,
     life: Duration,
     authority: Option<(Authority, Option<Revision>)>,
-    /// When the record was read or written last.
+    /// When the record was last read or written.
     read: Option<SystemTime>,
     /// Since when this process has no authority, and others believe one. Of the clock that is never set: a machine that has just
     /// begun has its other one set while it waits.
@@ -125,17 +125,17 @@ pub struct Keeper {
     /// When the certificate of this process is to be renewed, and under which root it stands.
     renew: Option<(SystemTime, bytes::Bytes)>,
     current: watch::Sender<Standing>,
-    /// Of the clock here, or of the one that made the newest root.
+    /// Warnings about this clock, or that of the newest root's creator.
     doubts: Seldom,
-    /// Of another authority in the record.
+    /// Warnings about another authority in the record.
     strangers: Seldom,
 }
 
 impl Keeper {
-    /// Of a control plane of `group`, which is reached at `addresses` beside loopback.
+    /// For a control plane of `group`, which is reached at `addresses` besides loopback.
     ///
     /// # Errors
-    /// Where the group cannot stand in a certificate.
+    /// If the group is not valid in a certificate.
     pub fn new(vault: Vault, group: &str, life: Duration, addresses: &[IpAddr]) -> Result<Self, KeepError> {
         let host = std::env::var("POD_NAME").ok().map(|name| identity::fit(&name));
         let name = host.filter(|name| !name.is_empty()).unwrap_or_else(|| "control-plane".to_owned());
@@ -159,27 +159,27 @@ impl Keeper {
         })
     }
 
-    /// One that is called by this host name, too.
+    /// Adds a host name to the certificate.
     #[must_use]
     pub fn also_called(mut self, host: String) -> Self {
         self.names.hosts.push(host);
         self
     }
 
-    /// What handshakes are made with; nothing before the record was read.
+    /// The current TLS configurations; an error before the record was read.
     pub fn current(&self) -> watch::Receiver<Standing> {
         self.current.subscribe()
     }
 
-    /// Where the record is.
+    /// Where the record is stored.
     pub fn vault(&self) -> &Vault {
         &self.vault
     }
 
-    /// Looks after it for ever, and rotates when somebody asks.
+    /// Maintains the authority forever, and rotates it on request.
     ///
     /// # Errors
-    /// None: what fails is tried again.
+    /// Never: failures are retried.
     pub async fn run(mut self, mut rotations: mpsc::Receiver<Rotation>) -> Result<(), KeepError> {
         let mut warning = Seldom::new(WARNINGS);
         let mut asked = true;
@@ -198,7 +198,7 @@ impl Keeper {
                         // Who asked may be gone.
                         let _ = told.send(done);
                     }
-                    // Nobody can ask any more; the task is as long as the process.
+                    // No requests can arrive any more; the task lives as long as the process.
                     None => asked = false,
                 },
             }
@@ -222,7 +222,7 @@ impl Keeper {
                  fast one. It is not rotated automatically before then; if this clock is right, run firth authority rotate"
             );
         }
-        // Whatever became of the record: without a certificate that is good no handshake succeeds.
+        // Whatever happened to the record: without a valid certificate no handshake succeeds.
         let renewed = self.renew(now);
         let published = self.publish(now, changed.is_ok()).await;
         let done = changed.and(renewed).and(published);
@@ -252,7 +252,7 @@ impl Keeper {
         Ok(left)
     }
 
-    /// Reads the record, makes a change of it and writes that, until nobody was quicker.
+    /// Reads the record, changes it and writes it, until no other writer was faster.
     async fn change(
         &mut self,
         moment: Moment,
@@ -261,11 +261,11 @@ impl Keeper {
         let now = moment.wall;
         for _ in 0..TRIES {
             let found = match self.vault.load().await {
-                // Emptied by somebody: as one that is gone, but for the place, which is taken.
+                // Somebody emptied the record: handled like a missing one, except that the object exists.
                 Err(VaultError::Emptied { revision, .. }) if self.authority.is_some() => Err(Some(revision)),
                 found => found?.ok_or(None),
             };
-            // What is asked for is done to a record that knows the root which signs here.
+            // A requested change is made only to a record that contains the root which signs here.
             let (next, over, is_done) = match found {
                 Ok((text, revision)) => {
                     let known = self.authority.as_ref().filter(|known| known.1.as_ref() == Some(&revision));
@@ -283,7 +283,7 @@ impl Keeper {
                         (changed, Some(revision), true)
                     }
                 }
-                // Gone, or the first of all. What this process has is written again as it is.
+                // Missing, or the first. The authority of this process is written again unchanged.
                 Err(over) => match &self.authority {
                     Some((authority, _)) => {
                         warn!("the record of the authority between the planes is gone, and written again");
@@ -292,12 +292,12 @@ impl Keeper {
                     None => (self.create(moment).await?, None, false),
                 },
             };
-            // Kept where it can be read back, or not used: what is written may be what another one wrote.
+            // Read back before it is used: the stored record may be another writer's.
             if !self.vault.store(&next.to_record(), over.as_ref()).await? {
                 continue;
             }
             if is_done {
-                // Read back with its revision the next time; the change is made.
+                // It is read back with its revision the next time; the change is done.
                 self.authority = Some((next, None));
                 return Ok(());
             }
@@ -320,8 +320,8 @@ impl Keeper {
         Ok(Authority::create(moment.wall)?)
     }
 
-    /// Another authority stands in the record in the place of the one that signs here, which no rotation explains: somebody made a new
-    /// one, or put an old one back. Whoever has a certificate of this one stays welcome.
+    /// The stored record has another authority than the one that signs here, which rotations do not explain: somebody
+    /// created or restored one. Certificates signed by the own authority stay valid.
     fn beside(&mut self, found: &Authority, now: SystemTime) -> Option<Authority> {
         let (own, _) = self.authority.as_ref()?;
         if found.trusted().contains(&own.signs(now)) {
@@ -344,7 +344,7 @@ impl Keeper {
         both
     }
 
-    /// Makes handshakes with the roots as they are now, and with a certificate that is young enough.
+    /// Builds the TLS configurations with the current roots, and renews the own certificate if it is due.
     fn renew(&mut self, now: SystemTime) -> Result<(), KeepError> {
         let Some((authority, _)) = &self.authority else { return Ok(()) };
         let signs = authority.signs(now);
@@ -369,8 +369,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Each time: what others read may have been taken away. Where the record was not read, others may know newer roots,
-    /// and what they published stays.
+    /// Publishes the roots each time: they may have been deleted. If the record was not read, other replicas may know
+    /// newer roots, and what they published stays.
     async fn publish(&self, now: SystemTime, is_read: bool) -> Result<(), KeepError> {
         if let Some((authority, _)) = &self.authority {
             self.vault.publish(&authority.trusted_pem(now), is_read).await?;
@@ -384,7 +384,7 @@ impl Keeper {
     }
 
     fn pause(&self) -> Duration {
-        // Before there is an authority nobody is served.
+        // Without an authority nothing can be served.
         let most = if self.authority.is_none() { Duration::from_secs(1) } else { READ };
         (self.life / 32).clamp(Duration::from_millis(100), most)
     }

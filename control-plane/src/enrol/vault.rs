@@ -1,5 +1,5 @@
-//! Stores the record of the authority, with compare-and-swap: a writer names the revision that it replaces, and the second of two
-//! writers reads what the first one wrote.
+//! Stores the record of the authority, with compare-and-swap: a writer names the revision that it replaces, and the
+//! slower of two writers reads what the other one wrote.
 
 use std::fs;
 use std::io;
@@ -13,10 +13,10 @@ use zeroize::Zeroizing;
 use super::folder::{Folder, read};
 use crate::kube::trust::{Found, RECORD, Trust};
 
-/// What the files are called, before their number.
+/// Prefix of the file names, before their number.
 const FILE: &str = "authority-";
 
-/// Which state of a record somebody has read.
+/// Revision of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Revision(pub String);
 
@@ -24,35 +24,35 @@ pub struct Revision(pub String);
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum VaultError {
-    /// The API server.
+    /// The API server's error.
     #[error("{0}")]
     Cluster(String),
-    /// The place is there, and no record in it.
+    /// The Secret exists, but has no record.
     #[error("Secret {secret}: expected a key {RECORD}")]
     Emptied {
-        /// Which.
+        /// The Secret.
         secret: ObjectName,
-        /// What a record can be written over.
+        /// The revision that a record can replace.
         revision: Revision,
     },
-    /// A file.
+    /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
     },
 }
 
-/// A record's place.
+/// Where the record is stored.
 #[derive(Debug)]
 pub enum Vault {
-    /// This process. The folder has tokens and roots alone.
+    /// In this process. The folder has only tokens and roots.
     Memory(Folder, Option<Zeroizing<Vec<u8>>>),
-    /// Files in a folder, each revision one; the greatest number counts.
+    /// In a folder, one file per revision; the greatest number is the current one.
     Folder(Folder),
-    /// A Secret.
+    /// In a Secret.
     Cluster(Trust),
 }
 
@@ -60,10 +60,10 @@ pub enum Vault {
 pub type Stored = (Zeroizing<Vec<u8>>, Revision);
 
 impl Vault {
-    /// What is there; `None`: nothing yet.
+    /// Reads the record; `None`: there is none yet.
     ///
     /// # Errors
-    /// Where that cannot be said.
+    /// If it cannot be read.
     pub async fn load(&self) -> Result<Option<Stored>, VaultError> {
         match self {
             Self::Memory(_, kept) => Ok(kept.clone().map(|text| (text, Revision(String::new())))),
@@ -87,10 +87,10 @@ impl Vault {
         }
     }
 
-    /// Writes a record over a revision, or the first one. False: somebody else was quicker.
+    /// Writes a record over a revision, or the first one. Returns false if another writer was faster.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub async fn store(&mut self, text: &str, over: Option<&Revision>) -> Result<bool, VaultError> {
         match self {
             Self::Memory(_, kept) => {
@@ -109,10 +109,10 @@ impl Vault {
         }
     }
 
-    /// Tells everybody which roots are believed. `replace`: in place of others that are there.
+    /// Publishes the trusted roots. `replace`: also if others are published.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If they cannot be written.
     pub async fn publish(&self, roots: &str, replace: bool) -> Result<(), VaultError> {
         match self {
             Self::Memory(folder, _) | Self::Folder(folder) => {
@@ -125,10 +125,10 @@ impl Vault {
         }
     }
 
-    /// Whether somebody was told of roots whose record may be lost. What one process keeps for itself ends with it.
+    /// Whether roots are published whose record may be lost. Roots kept in memory end with the process.
     ///
     /// # Errors
-    /// Where that cannot be said.
+    /// If that cannot be determined.
     pub async fn is_published(&self) -> Result<bool, VaultError> {
         match self {
             Self::Memory(..) => Ok(false),
@@ -140,7 +140,7 @@ impl Vault {
         }
     }
 
-    /// The folder that vouches for join tokens.
+    /// The folder with join tokens.
     pub fn folder(&self) -> Option<&Folder> {
         match self {
             Self::Memory(folder, _) | Self::Folder(folder) => Some(folder),
@@ -168,11 +168,11 @@ fn newest(dir: &Path) -> io::Result<Option<u64>> {
 }
 
 fn write(dir: &Path, number: u64, text: &str) -> io::Result<bool> {
-    // Who is second finds the number taken.
+    // The slower of two writers finds that the number exists.
     if !private::create(&file(dir, number), text.as_bytes())? {
         return Ok(false);
     }
-    // The number stays taken, lest somebody who read it long ago writes it anew; its keys go.
+    // The file is kept, so that a slow writer cannot create the number again; its keys are removed.
     for old in (1..number).rev() {
         match fs::metadata(file(dir, old)) {
             Ok(there) if there.len() > 0 => _ = private::file(&file(dir, old))?,

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::error::{SendError, TryRecvError, TrySendError};
 
 use super::Input;
 
-/// Where a source sends what it sees. Endpoints have a channel of their own, which is drained first.
+/// The sending side of a source. Endpoints have a channel of their own, which is drained first.
 #[derive(Clone, Debug)]
 pub struct Inputs {
     /// EndpointSlices alone.
@@ -27,33 +27,33 @@ pub struct Receivers {
     pub objects: Arrivals,
 }
 
-/// An input, and when its source had it.
+/// An input, and when its source sent it.
 type Stamped = (Instant, Input);
 
-/// One of the channels, where a source sends.
+/// The sending end of one channel.
 #[derive(Clone, Debug)]
 pub struct Way(mpsc::Sender<Stamped>);
 
-/// One of the channels, where they arrive.
+/// The receiving end of one channel.
 #[derive(Debug)]
 pub struct Arrivals {
     channel: mpsc::Receiver<Stamped>,
-    /// When the first of them set out that were taken since somebody asked.
+    /// The earliest send time of the inputs that were taken since the last call of `first`.
     first: Option<Instant>,
 }
 
 impl Inputs {
-    /// Both channels. A source waits when `capacity` inputs were not taken yet.
+    /// Creates both channels. A source waits if `capacity` inputs are pending.
     pub fn channel(capacity: usize) -> (Self, Receivers) {
         let ((endpoints, from_endpoints), (objects, from_objects)) = (channel(capacity), channel(capacity));
         let receivers = Receivers { endpoints: from_endpoints, objects: from_objects };
         (Self { endpoints, objects }, receivers)
     }
 
-    /// Says on both ways that the lists of a round were sent.
+    /// Reports on both channels that the lists of a round were sent.
     ///
     /// # Errors
-    /// Where nobody reads any more.
+    /// If the receiver was dropped.
     pub async fn fresh(&self, round: u64) -> Result<(), SendError<Stamped>> {
         self.endpoints.send(Input::Fresh(round)).await?;
         self.objects.send(Input::Fresh(round)).await
@@ -69,42 +69,42 @@ impl Way {
     /// Sends once there is room.
     ///
     /// # Errors
-    /// Where nobody reads any more.
+    /// If the receiver was dropped.
     pub async fn send(&self, input: Input) -> Result<(), SendError<Stamped>> {
         self.0.send((clock::now(), input)).await
     }
 
-    /// Sends where there is room.
+    /// Sends if there is room.
     ///
     /// # Errors
-    /// If there is no receiver, or it has gone away.
+    /// If there is no room, or the receiver was dropped.
     pub fn try_send(&self, input: Input) -> Result<(), TrySendError<Stamped>> {
         self.0.try_send((clock::now(), input))
     }
 }
 
 impl Arrivals {
-    /// The next input; `None` where nobody sends any more.
+    /// The next input; `None` if all senders were dropped.
     pub async fn recv(&mut self) -> Option<Input> {
         let arrived = self.channel.recv().await?;
         Some(self.take(arrived))
     }
 
-    /// The next input that is there.
+    /// The next input, if one is pending.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If none is.
     pub fn try_recv(&mut self) -> Result<Input, TryRecvError> {
         let arrived = self.channel.try_recv()?;
         Ok(self.take(arrived))
     }
 
-    /// How many there are.
+    /// The number of pending inputs.
     pub fn waiting(&self) -> usize {
         self.channel.len()
     }
 
-    /// When the first of those set out that were taken since this was asked; `None`: none was taken.
+    /// The earliest send time of the inputs that were taken since the last call; `None`: none was taken.
     pub fn first(&mut self) -> Option<Instant> {
         self.first.take()
     }
@@ -116,13 +116,13 @@ impl Arrivals {
 }
 
 impl Receivers {
-    /// When the first of all inputs set out that were taken since this was asked.
+    /// The earliest send time over both channels of the inputs that were taken since the last call.
     pub fn first(&mut self) -> Option<Instant> {
         earlier(self.endpoints.first(), self.objects.first())
     }
 }
 
-/// The earlier one of those that there are.
+/// The earlier of two optional times.
 pub fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     one.into_iter().chain(other).min()
 }

@@ -1,4 +1,4 @@
-//! What operators and the pipeline want of the record of the pin, and what came of it.
+//! Requests to change the stored pin, and their results.
 
 use std::sync::Arc;
 
@@ -6,71 +6,71 @@ use tokio::sync::oneshot;
 
 use crate::pin::Pin;
 
-/// A change of the record.
+/// A change of the stored pin.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PinChange {
-    /// Put this pin on record, in place of what is there in this state: its revision; `None`: nothing is.
+    /// Store this pin, replacing the one at this revision; `None`: there is none.
     Write {
         /// The pin.
         pin: Arc<Pin>,
-        /// What it replaces.
+        /// The revision that it replaces.
         replaces: Option<Arc<str>>,
     },
-    /// Put a pin that is in force back on record, in place of a damaged one.
+    /// Store a pin that is in force again, replacing a damaged record.
     Mend {
         /// The pin.
         pin: Arc<Pin>,
-        /// The revision of what was found damaged: of what came meanwhile whoever decided it knows more.
+        /// The revision of the damaged record: any later record is a newer decision.
         replaces: Arc<str>,
     },
-    /// Take the record away, if it is in this state still.
+    /// Delete the stored pin, if it still has this revision.
     Erase {
-        /// Its revision; `None`: there is nothing, as far as is known, and what is there all the same stays.
+        /// Its revision; `None`: none is known, and an unknown one is kept.
         revision: Option<Arc<str>>,
     },
 }
 
-/// Why the record was not changed.
+/// Why the stored pin was not changed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PinRefused {
-    /// Somebody else was quicker.
+    /// Another writer was faster.
     #[error("somebody else decided meanwhile: {there}")]
     Overtaken {
-        /// What is on record now.
+        /// What is stored now.
         there: String,
     },
-    /// It is too large for a record.
+    /// It is too large.
     #[error("{reason}")]
     TooLarge {
-        /// How large it is.
+        /// Its size.
         reason: String,
     },
-    /// Nobody knows yet whether it is on record.
+    /// It is unknown whether it was stored.
     #[error("it is not known whether the decision is on record; ask again: {reason}")]
     Unknown {
         /// Why not.
         reason: String,
     },
-    /// It cannot be written now.
+    /// It cannot be stored now.
     #[error("the decision cannot be put on record: {reason}")]
     Failed {
-        /// What the API server, or the disk, said.
+        /// The error of the API server, or of the disk.
         reason: String,
     },
 }
 
-/// A request, and where its outcome is told: with the revision of what is on record then; empty where nothing is.
+/// A request and the channel for its result: the revision of the stored pin after it; empty if there is none.
 #[derive(Debug)]
 pub struct PinRequest {
-    /// What is wanted.
+    /// The requested change.
     pub change: PinChange,
-    /// Who hears of it. Nobody may be left to.
+    /// Receives the result, if anybody still waits.
     pub reply: oneshot::Sender<Result<Arc<str>, PinRefused>>,
 }
 
 impl PinRequest {
-    /// A request, and its outcome.
+    /// A request, and the receiver of its result.
     pub fn new(change: PinChange) -> (Self, oneshot::Receiver<Result<Arc<str>, PinRefused>>) {
         let (reply, outcome) = oneshot::channel();
         (Self { change, reply }, outcome)

@@ -1,4 +1,5 @@
-//! Service ports that Ingresses refer to: who does, which Service port it is, and what is attached.
+//! Backends: for each Service port that Ingresses refer to, the claims that refer to it, its resolved port, and
+//! attached canaries.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -17,32 +18,33 @@ use crate::compile::host::Attachment;
 use crate::compile::streams::stream_port;
 use crate::objects::ObjectKind;
 
-/// Where the alternatives of a Backend stand: by the canary's age, then by its path. A path is of one host, which says
-/// nothing new once all hosts are compiled; but one after the other they may give a place to two of them meanwhile.
+/// The order of a Backend's alternatives: by the canary's precedence, then by its path. A path belongs to one host,
+/// whose name makes no difference once all hosts are compiled; but while they are compiled one by one, two alternatives
+/// may have the same path meanwhile.
 type Rank = (Age, Option<(usize, usize)>, HostName);
 
-/// Of the alternatives of a Backend so many are named. The first acts, the others only say so, and tenants may make any
-/// number of them.
+/// Limit of the alternatives of a Backend. Only the first takes effect, the others are just listed, and tenants may
+/// create any number of them.
 const ALTERNATIVES: usize = 100;
 
 /// One Service port as Ingresses write it.
 #[derive(Debug)]
 pub(super) struct BackendState {
-    /// Everybody who refers to it, won or not, oldest first.
+    /// All claims that refer to it, won or not, oldest first.
     referrers: Few<Age, Arc<Claim>>,
-    /// Those of them that are canaries.
+    /// The canaries among them.
     canaries: FewOf<Age>,
-    /// Those of them that ask for affinity on a path that leads here.
+    /// Those that enable affinity on a path with this backend.
     sticky: Few<Age, Arc<Claim>>,
-    /// Those of them that say which mode, whether they ask for affinity or not.
+    /// Those that set the affinity mode, whether they enable affinity or not.
     modes: Few<Age, i32>,
-    /// By how many Ingresses it is in use, on as many hosts as that is. 0: it is no resource.
+    /// Number of uses by Ingresses on hosts. If 0, there is no resource.
     uses: usize,
     /// The canaries attached to it.
     alternatives: BTreeMap<Rank, BackendKey>,
-    /// The first of them, as the others were told.
+    /// The first of them, as others were last told.
     first: Option<(Age, BackendKey)>,
-    /// What the Service has for it.
+    /// The resolved port.
     pub(super) port: Port,
 }
 
@@ -51,28 +53,28 @@ pub(super) struct BackendState {
 pub(super) struct ServiceState {
     /// Its ports that are referred to.
     keys: FewOf<BackendKey>,
-    /// How many of them are resources.
+    /// How many of them have a resource.
     published: usize,
     /// A pin needs it.
     pub(super) is_pinned: bool,
-    /// Its EndpointSlices, each with how many of its addresses may get requests.
+    /// Its EndpointSlices, each with its number of ready addresses.
     pub(super) slices: Few<ObjectName, usize>,
-    /// How many that is of all.
+    /// The sum of those.
     ready: usize,
 }
 
 impl ServiceState {
-    /// Whether its endpoints are resources.
+    /// Whether its Endpoints are published.
     pub(super) fn is_in_use(&self) -> bool {
         self.published > 0 || self.is_pinned
     }
 
-    /// How many addresses may get requests.
+    /// Number of ready addresses.
     pub(super) fn ready(&self) -> usize {
         self.ready
     }
 
-    /// Sets how many addresses of a slice may get requests; `None`: it is not one of its slices.
+    /// Sets the number of ready addresses of a slice; `None`: the slice belongs to another Service.
     pub(super) fn set_ready(&mut self, slice: &ObjectName, ready: Option<usize>) {
         let before = match ready {
             Some(ready) => self.slices.insert(slice.clone(), ready),
@@ -87,16 +89,16 @@ impl ServiceState {
 }
 
 impl BackendState {
-    /// The Ingress that decides what is upstream-wide: the first that refers to it (annotations.md 2.5).
+    /// The Ingress that decides the settings of the whole backend: the first that refers to it (ingress-nginx).
     ///
-    /// In the original a Backend whose first referrer is a canary gets no locations at all, so that an older canary to
-    /// the same Service silently takes away a main route that somebody makes later. No conformance case asks for that:
-    /// the main path is served here, the canary decides the policy, and both are told.
+    /// In ingress-nginx, a Backend whose first referrer is a canary gets no locations at all, so that an older canary
+    /// to the same Service silently removes a main route that is created later. No conformance case asks for that: here
+    /// the main path is served, the canary decides the policy, and both owners are told.
     pub(super) fn decider(&self) -> Option<&Arc<Claim>> {
         self.referrers.values().next()
     }
 
-    /// The alternative that acts, and its canary.
+    /// The alternative that takes effect, and its canary.
     pub(super) fn first_alternative(&self) -> Option<(&Age, &BackendKey)> {
         self.alternatives.iter().next().map(|((age, ..), key)| (age, key))
     }
@@ -106,8 +108,8 @@ impl BackendState {
         BackendPolicy { affinity: self.affinity(), ..decided }
     }
 
-    /// Whoever asks for affinity gets it for all. The mode is that of the first who says one, the cookie that of the
-    /// last (annotations.md 2.5).
+    /// Affinity applies to all if any Ingress enables it. The mode is that of the first that sets one, the cookie that
+    /// of the last (ingress-nginx).
     fn affinity(&self) -> Option<Affinity> {
         let last = self.sticky.values().next_back()?.parsed.backend.affinity.clone()?;
         Some(Affinity { mode: self.modes.values().next().copied(), ..last })
@@ -120,7 +122,7 @@ impl BackendState {
         self.modes.remove(&claim.age);
     }
 
-    /// `has_path`: one of its paths leads here.
+    /// `has_path`: one of the claim's paths has this backend.
     fn put_in(&mut self, claim: &Arc<Claim>, has_path: bool) {
         let age = || claim.age.clone();
         self.referrers.insert(age(), Arc::clone(claim));
@@ -143,7 +145,7 @@ impl BackendState {
 }
 
 impl Index {
-    /// Puts a claim in place of another one of the same Ingress, in all that they refer to.
+    /// Replaces a claim by another version of the same Ingress, in all backends that they refer to.
     pub(super) fn replace_referrer(&mut self, before: Option<&Arc<Claim>>, after: Option<&Arc<Claim>>) {
         let keys_of = |claim: Option<&Arc<Claim>>| -> BTreeSet<BackendKey> {
             let claims = claim.into_iter();
@@ -172,7 +174,7 @@ impl Index {
         }
     }
 
-    /// Tells those who are told who decides: everybody of a canary, canaries of everybody.
+    /// Marks the claims that depend on the decider: all claims if it is a canary, canaries in any case.
     fn tell_of_decider(&mut self, key: &BackendKey, before: Option<&Arc<Claim>>, now: Option<&Arc<Claim>>) {
         let told =
             |claim: Option<&Arc<Claim>>| claim.map(|it| (it.age.clone(), it.parsed.backend.canary.clone()));
@@ -223,7 +225,7 @@ impl Index {
         }
     }
 
-    /// The owners of all Ingresses that refer to it may have something new to know.
+    /// Marks all Ingresses that refer to it: their problems may have changed.
     pub(super) fn tell_referrers(&mut self, key: &BackendKey) {
         let referrers = self.backends.get(key).into_iter().flat_map(|state| state.referrers.values());
         let ingresses: Vec<_> = referrers.map(|claim| claim.object()).collect();
@@ -231,7 +233,7 @@ impl Index {
         self.dirty.problems.extend(ingresses);
     }
 
-    /// The canaries that are attached to it are told which of them acts, where that is another one.
+    /// Marks the attached canaries if another one takes effect now.
     fn tell_canaries(&mut self, key: &BackendKey) {
         let state = self.backend_state(key);
         let first = state.first_alternative().map(|(age, key)| (age.clone(), key.clone()));
@@ -244,7 +246,7 @@ impl Index {
         self.dirty.problems.extend(canaries);
     }
 
-    /// One Ingress of a host more (1) or less (-1) uses it.
+    /// Adds to the number of uses: 1 or -1 for an Ingress on a host.
     pub(super) fn count_use(&mut self, key: &BackendKey, count: isize) {
         let state = self.backend_state(key);
         let was_used = state.uses > 0;
@@ -265,11 +267,11 @@ impl Index {
     pub(super) fn detach(&mut self, attachment: &Attachment, host: &HostName) {
         self.backend_state(&attachment.primary).alternatives.remove(&rank(attachment, host));
         self.dirty.backends.insert(attachment.primary.clone());
-        // The others are told when the Backend is compiled.
+        // The others are marked when the Backend is compiled.
         self.dirty.problems.extend(attachment.age.object());
     }
 
-    /// A Service came, changed or went.
+    /// Handles a Service that was added, changed or removed.
     pub(super) fn refresh_service(&mut self, name: &ObjectName) {
         let keys = self.services.get(name).map(|state| state.keys.clone()).unwrap_or_default();
         for key in &keys {
@@ -288,13 +290,13 @@ impl Index {
         }
     }
 
-    /// Whether the configuration that is committed uses a Service, whatever the one says that is being compiled.
+    /// Whether the committed configuration uses a Service, whatever the compile under way will use.
     pub(super) fn is_in_committed_use(&self, service: &ObjectName) -> bool {
         let turned = self.dirty.turned.get(service).copied();
         turned.unwrap_or_else(|| self.services.get(service).is_some_and(ServiceState::is_in_use))
     }
 
-    /// Compiles a Backend again and notes what its change touches.
+    /// Compiles a Backend again and marks what its change touches.
     pub(super) fn compile_backend(&mut self, key: &BackendKey) {
         self.tell_canaries(key);
         let state = self.backend_state(key);

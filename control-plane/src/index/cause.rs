@@ -1,6 +1,6 @@
-//! One line for people that says what changed: `Ingress default/web: canary-weight 10 -> 50`.
+//! The cause of a commit, as one line for people: `Ingress default/web: canary-weight 10 -> 50`.
 //!
-//! **Invariant:** values are shown only of what is known to hold no credential; nothing that a Secret holds gets into it,
+//! **Invariant:** values are shown only if they are known to hold no credential; no content of a Secret gets into it,
 //! nor what other tools wrote on an object; and it stays one short line whatever a tenant wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,11 +12,11 @@ use crate::annotations::PREFIX;
 use crate::objects::{EndpointSlice, Ingress, Object, ObjectRef, SlicePort};
 use crate::origin::Origin;
 
-/// How much of a value is shown.
+/// Limit of the characters of a value.
 const VALUE: usize = 40;
 
-/// Annotations and ConfigMap keys whose values are numbers, switches, times, sizes or one of a few words. All others may
-/// hold a credential: a URL with a password, a key, a header's value; a misspelt name, too.
+/// Annotations and ConfigMap keys whose values are numbers, switches, times, sizes or one of a few words. All others
+/// may hold a credential: a URL with a password, a key, a header's value; and so may a misspelt name.
 const HARMLESS: &[&str] = &[
     "affinity",
     "affinity-canary-behavior",
@@ -95,11 +95,11 @@ const HARMLESS: &[&str] = &[
     "worker-shutdown-timeout",
 ];
 
-/// How many changes of one object are named.
+/// Limit of the changes of one object that are named.
 const CHANGES: usize = 3;
 
 impl Index {
-    /// What led to a commit of what was made of these objects, and the first of them.
+    /// The cause of a commit that these objects led to, and the first of them.
     pub(super) fn cause(&mut self, touched: &Touched) -> (String, Origin) {
         let mut relevant = touched.relevant();
         let count = relevant.len();
@@ -127,7 +127,8 @@ impl Index {
         format!("{object}: {what}")
     }
 
-    /// `endpoints of default/echo: 2 -> 3`, counted over all slices of the Service; where that is no difference, what is.
+    /// `endpoints of default/echo: 2 -> 3`, counted over all slices of the Service; if the count is the same, describes
+    /// the change.
     fn describe_slices(&mut self, before: Option<&Object>, after: Option<&Object>) -> Option<String> {
         let slice = |object: Option<&Object>| match object {
             Some(Object::EndpointSlice(slice)) => Some(slice.clone()),
@@ -150,7 +151,7 @@ impl Index {
     }
 }
 
-/// What is different about a slice that leaves its Service with as many endpoints as before.
+/// The change of a slice that leaves its Service with the same number of endpoints.
 fn slice_changes(before: &EndpointSlice, after: &EndpointSlice, count: usize) -> String {
     let ports = |slice: &EndpointSlice, is_named: bool| -> String {
         let port = |port: &SlicePort| {

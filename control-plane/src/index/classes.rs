@@ -1,11 +1,11 @@
-//! IngressClasses, and whose an Ingress is by them (controller.md 2).
+//! IngressClasses, and which Ingresses are ours by them, as in ingress-nginx.
 //!
 //! An Ingress is ours by a class of our controller, by the annotation, or by none where that is asked for. In a folder
 //! the rest of the API server is played too: an Ingress without a class is of the default class, and where a folder has
 //! no IngressClass at all, the name that `--ingress-class` gives counts as one of ours. Where classes are ignored the field counts for
 //! nothing, whatever it names.
 //!
-//! **Invariant:** an Ingress that nobody is known to serve has a problem that says why.
+//! **Invariant:** an Ingress that no known controller serves has a problem that says why.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,18 +21,18 @@ use crate::problem::{Fault, Problem, Severity};
 /// Annotation that names the class of an Ingress without `spec.ingressClassName`.
 pub(super) const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
-/// Annotation of the IngressClass that Ingresses without one are given.
+/// Annotation that makes an IngressClass the default.
 const DEFAULT_ANNOTATION: &str = "ingressclass.kubernetes.io/is-default-class";
 
-/// More of a name than any API server takes is not repeated.
+/// Limit of the characters of a name that are shown: no valid name is longer.
 pub(super) const MAX_SHOWN: usize = 63;
 
-/// The IngressClasses that there are.
+/// The known IngressClasses.
 #[derive(Debug, Default)]
 pub(super) struct Classes {
-    /// Those that are to be given to Ingresses without one, with the second of their making.
+    /// Each known class; a default class with its creation time in seconds.
     known: BTreeMap<Arc<str>, Option<i64>>,
-    /// They may not be read: of those that are not known nothing is.
+    /// They may not be listed: classes that are not known may exist.
     unreadable: bool,
 }
 
@@ -55,7 +55,7 @@ impl Classes {
     }
 }
 
-/// How an Ingress says whose it is.
+/// How an Ingress names its class.
 enum Named<'a> {
     Field(&'a str),
     Annotation(&'a str),
@@ -75,12 +75,12 @@ impl<'a> Named<'a> {
     }
 }
 
-/// Whose an Ingress is.
+/// Which controller an Ingress belongs to.
 enum Belonging {
     Ours,
-    /// Of another controller, which may well be there.
+    /// Another controller, which may exist.
     Another,
-    /// Of nobody that is known, for this reason.
+    /// No known controller, for this reason.
     Nobody(Fault),
 }
 
@@ -93,13 +93,13 @@ pub(super) fn class_of(ingress: &Ingress, ignores_classes: bool) -> String {
 }
 
 impl Index {
-    /// Whether an Ingress is ours. Unlike in the original a class that comes or goes brings its Ingresses along
-    /// (pitfalls.md 2.37).
+    /// Whether an Ingress is ours. Unlike in ingress-nginx, a class that is created or deleted takes effect on its
+    /// Ingresses at once.
     pub(super) fn is_ours(&self, ingress: &Ingress) -> bool {
         matches!(self.belonging(ingress), Belonging::Ours)
     }
 
-    /// Why nobody is known to serve an Ingress.
+    /// Why no known controller serves an Ingress.
     pub(super) fn class_fault(&self, ingress: &Ingress) -> Option<Fault> {
         match self.belonging(ingress) {
             Belonging::Nobody(fault) => Some(fault),
@@ -107,12 +107,12 @@ impl Index {
         }
     }
 
-    /// Whether an Ingress is ours by its class, whatever else is said.
+    /// Whether an Ingress is ours by its class, regardless of other flags.
     pub(super) fn is_of_our_class(&self, ingress: &Ingress) -> bool {
         matches!(self.by_name(ingress), Belonging::Ours)
     }
 
-    /// What the owner of an Ingress should know though it is served: a cluster would not do so by itself.
+    /// The fault of an Ingress that is served here, but would not be in a cluster.
     pub(super) fn classless_fault(&self, ingress: &Ingress) -> Option<Fault> {
         let is_odd = self.options.folder
             && self.options.watch_without_class
@@ -138,7 +138,7 @@ impl Index {
             return Belonging::Another;
         }
         match self.by_name(ingress) {
-            // With rules or without (controller.md 2).
+            // With rules or without (ingress-nginx).
             Belonging::Ours if self.options.disable_catch_all && ingress.spec.default_backend.is_some() => {
                 let reason = "--disable-catch-all is on: an Ingress with a default backend is not served";
                 Belonging::Nobody(Fault::new(Severity::Warning, "spec.defaultBackend", reason))
@@ -154,7 +154,7 @@ impl Index {
             Named::Annotation(class) if *class == self.options.ingress_class => Belonging::Ours,
             Named::Annotation(_) if self.options.ignores_classes => Belonging::Another,
             Named::Annotation(class) => match self.by_class(class, annotation) {
-                // As in the original: the annotation has one value that counts, whatever classes there are.
+                // As in ingress-nginx: only one value of the annotation is used, whatever classes there are.
                 Belonging::Ours => Belonging::Nobody(Fault::new(
                     Severity::Warning,
                     annotation(),
@@ -228,7 +228,7 @@ impl Index {
 
     fn by_default(&self) -> Belonging {
         let default = self.classes.default_class();
-        // In a cluster the API server fills the field in when an Ingress is made, and never later.
+        // In a cluster the API server sets the field when an Ingress is created, and never later.
         if let Some(class) = default.filter(|_| self.options.folder) {
             return self.by_class(class, String::new);
         }
@@ -247,13 +247,13 @@ impl Index {
         Belonging::Nobody(Fault::new(Severity::Warning, "spec.ingressClassName", reason))
     }
 
-    /// Whether a class that does not exist counts as ours: most manifests name the class that their cluster had.
+    /// Whether a missing class is taken for ours: most manifests name the class that their cluster had.
     fn assumes(&self, class: &str) -> bool {
         let is_known = !self.classes.known.is_empty() || self.options.ignores_classes;
         self.options.folder && !is_known && class == self.options.ingress_class
     }
 
-    /// What is to be said once of a class that counts as ours without being there.
+    /// The warning about a missing class that is taken for ours.
     pub(super) fn assumed_class(&self, name: &ObjectName) -> Option<Problem> {
         let is_asked_for = || self.ingresses.next_of_class(&name.name, None).is_some();
         // One that cannot be read has a problem of its own.
@@ -270,7 +270,7 @@ impl Index {
         })
     }
 
-    /// Whether IngressClasses may be read. Has those Ingresses read again of which that says something else.
+    /// Sets whether listing IngressClasses is forbidden. Marks the Ingresses that this affects.
     pub fn set_classes_unreadable(&mut self, unreadable: bool) {
         if std::mem::replace(&mut self.classes.unreadable, unreadable) == unreadable {
             return;
@@ -282,7 +282,7 @@ impl Index {
         }
     }
 
-    /// The first Ingress of which nobody can say whose it is, because IngressClasses may not be read, and the class that it names.
+    /// The first Ingress that cannot be assigned because IngressClasses may not be listed, and the class that it names.
     pub fn undecided(&self) -> Option<(ObjectName, String)> {
         let is_unknown = |class: &str| self.classes.unreadable && !self.classes.known.contains_key(class);
         let unknown = self.ingresses.by_class().filter(|(class, _)| is_unknown(class));
@@ -296,7 +296,7 @@ impl Index {
         by_field.min().map(|(name, class)| (name.clone(), shown(class)))
     }
 
-    /// Reads an IngressClass again, and has the Ingresses read again whose belonging hangs on it.
+    /// Reads an IngressClass again, and marks the Ingresses that depend on it.
     pub(super) fn refresh_class(&mut self, name: &ObjectName) {
         let object = reference(ObjectKind::IngressClass, name);
         let before = (self.classes.known.is_empty(), self.classes.default_class().cloned());
@@ -322,7 +322,7 @@ impl Index {
     }
 }
 
-/// A name as it is repeated in a sentence.
+/// A name as shown in messages.
 fn shown(class: &str) -> String {
     let is_plain = |it: char| it.is_ascii_graphic();
     match class.char_indices().nth(MAX_SHOWN) {

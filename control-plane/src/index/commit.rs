@@ -17,26 +17,26 @@ pub struct Commit {
     pub config: Delta,
     /// Changes of the LIVE lane, by key.
     pub live: Delta,
-    /// One line for people: `Ingress default/web: canary-weight 10 -> 50`. Empty where neither lane changed.
+    /// One line for people: `Ingress default/web: canary-weight 10 -> 50`. Empty if neither lane changed.
     pub cause: String,
     /// The object that it names first.
     pub origin: Origin,
-    /// What is new of objects, by object.
+    /// News for the placement of objects, by object.
     pub news: Vec<(ObjectRef, News)>,
     /// The pin that is in force.
     pub pin: Option<Arc<Pin>>,
-    /// The revision of what is on record of a pin, whether it can be read, is in force, or neither.
+    /// The revision of the stored pin, whether it is readable and in force or not.
     pub on_record: Option<Arc<str>>,
-    /// A pin whose record is damaged is to be written again. Said once.
+    /// A damaged pin record to write again. Reported once.
     pub mend: Option<PinChange>,
-    /// What is to be put on the record of decisions, or taken off it. Each is said once: see [`Event::Held`].
+    /// Holds to be stored or deleted. Each is reported once: see [`Event::Held`].
     pub holds: Vec<HoldRequest>,
     /// Whether [`Index::problems`] changed.
     pub problems_changed: bool,
     /// Whether [`Index::wants`] changed.
     pub wants_changed: bool,
-    /// Resources that were compiled, changed or not: the price of the commit.
+    /// Resources that were compiled, changed or not: the cost of the commit.
     pub compiled: usize,
-    /// Rules, paths, claims and endpoints that were looked at for it, whatever came of that.
+    /// Rules, paths, claims and endpoints that were examined for it.
     pub looked_at: usize,
 }

@@ -1,4 +1,4 @@
-//! What the next commit must look at again.
+//! The work that is left for the next commit.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,26 +9,26 @@ use super::secrets::Chains;
 use crate::compile::claim::BackendKey;
 use crate::objects::{Object, ObjectKind, ObjectRef};
 
-/// Names whose Ingresses are to be read again, and after which Ingress the walk along those goes on.
+/// Names whose Ingresses must be read again, each with the Ingress after which the walk continues.
 type Walks = BTreeMap<Arc<str>, Option<ObjectName>>;
 
-/// Sets of what is to be looked at again. Ordered, so that commits do not depend on hashing.
+/// Sets of what must be compiled again. Ordered, so that commits do not depend on hashing.
 ///
-/// An object is taken out of its set before it is looked at, and whatever that touches is put into the others: so a
-/// compile may stop after any piece and go on later, and what happens meanwhile is one piece more.
+/// An item is removed from its set before it is compiled, and whatever that touches is added to the others: so a
+/// compile may stop after any piece and continue later, and changes in between are just more pieces.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
-    /// Objects of which something was heard.
+    /// Objects with events.
     pub(super) objects: BTreeSet<ObjectRef>,
     pub(super) ingresses: BTreeSet<ObjectName>,
     /// By class.
     pub(super) classes: Walks,
     pub(super) namespaces: Walks,
-    /// Ingresses on hosts.
+    /// Parts of Ingresses on hosts.
     pub(super) parts: BTreeSet<(HostName, ObjectRef)>,
-    /// What is a host's as a whole.
+    /// Hosts as a whole.
     pub(super) hosts: BTreeSet<HostName>,
-    /// Backends whose referrers may have something new to know.
+    /// Backends for which the problems of referrers may have changed.
     pub(super) referred: BTreeSet<BackendKey>,
     pub(super) backends: BTreeSet<BackendKey>,
     pub(super) slices: BTreeSet<ObjectName>,
@@ -37,20 +37,20 @@ pub(super) struct Dirty {
     pub(super) settings: bool,
     /// TCP and UDP services.
     pub(super) streams: bool,
-    /// What is to be known of the pin.
+    /// Problems of the pin.
     pub(super) pin: bool,
     pub(super) problems: BTreeSet<ObjectRef>,
-    /// Looked at by a commit alone, once all else is settled.
+    /// Handled in the commit, once all else is settled.
     pub(super) holds: BTreeSet<ObjectRef>,
-    /// Objects of which a commit has something new to say.
+    /// Objects with news for the commit.
     pub(super) told: BTreeSet<ObjectRef>,
-    /// Slices that changed themselves and whose change is not committed yet.
+    /// Slices whose own change is not committed yet.
     pub(super) heard: BTreeSet<ObjectName>,
-    /// Services that came into use or went out of it, and whether the committed configuration uses them.
+    /// Services that came into use or went out of use, and whether the committed configuration uses them.
     pub(super) turned: BTreeMap<ObjectName, bool>,
 }
 
-/// Goes on with the first of some walks, to the Ingress that is the next one after another. False where there is no walk.
+/// Continues the first walk with the Ingress that follows the last one. Returns false if there is no walk.
 pub(super) fn follow<'a>(
     walks: &mut Walks,
     ingresses: &mut BTreeSet<ObjectName>,
@@ -71,16 +71,16 @@ pub(super) fn follow<'a>(
     true
 }
 
-/// The objects of which something was heard since the last commit, with the versions before.
+/// The objects with events since the last commit, with their previous versions.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
     before: HashMap<ObjectRef, (usize, Option<Object>)>,
-    /// Those of them that turned out to matter.
+    /// Those that caused a change.
     relevant: BTreeMap<(Weight, usize), ObjectRef>,
     count: usize,
 }
 
-/// Which of several objects says most about a commit: the least.
+/// How much an object says about a commit: the least value says most.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Weight {
     Ingress,
@@ -112,7 +112,7 @@ impl Touched {
         });
     }
 
-    /// The same of one whose change began earlier: that version counts.
+    /// The same for an object whose change began earlier: that version is kept.
     pub(super) fn recall(&mut self, reference: &ObjectRef, before: Option<Object>) {
         self.note(reference, None);
         if let Some((_, known)) = self.before.get_mut(reference) {
@@ -125,7 +125,7 @@ impl Touched {
         self.before.keys()
     }
 
-    /// Something is different because of this object.
+    /// Marks the object as the cause of a change.
     pub(super) fn mark(&mut self, reference: ObjectRef) {
         if let Some((order, _)) = self.before.get(&reference) {
             let place = (Weight::of(reference.kind), *order);
@@ -133,7 +133,7 @@ impl Touched {
         }
     }
 
-    /// Takes some out, as if nothing had been heard of them. All of these matter.
+    /// Removes and returns some objects, as if they had had no events. All of these are marked.
     pub(super) fn split_off(&mut self, references: impl IntoIterator<Item = ObjectRef>) -> Self {
         let mut apart = Self::default();
         for reference in references {
@@ -147,12 +147,12 @@ impl Touched {
         apart
     }
 
-    /// The version from before.
+    /// The previous version.
     pub(super) fn before(&self, reference: &ObjectRef) -> Option<&Object> {
         self.before.get(reference)?.1.as_ref()
     }
 
-    /// Those that matter: Ingresses first, endpoints last, else in order of arrival.
+    /// The marked objects: Ingresses first, endpoints last, else in order of arrival.
     pub(super) fn relevant(&self) -> impl ExactSizeIterator<Item = &ObjectRef> {
         self.relevant.values()
     }

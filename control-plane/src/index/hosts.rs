@@ -1,4 +1,4 @@
-//! Hosts: which Ingresses count for each, and what was made of them.
+//! Hosts: which Ingresses apply to each, and the resources compiled from them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ pub(super) struct HostState {
     claims: Claims,
     parts: HashMap<ObjectRef, Made>,
     pub(super) whole: Whole,
-    /// Nothing of it is shown before its certificates were read.
+    /// The host is not published before its certificates were read.
     is_held_back: bool,
 }
 
-/// What was made of an Ingress on one host.
+/// What was compiled from an Ingress on one host.
 #[derive(Debug, Default)]
 pub(super) struct Made {
     /// Whether it has a Route.
@@ -43,29 +43,29 @@ impl HostState {
         Self { claims, parts: HashMap::new(), whole: Whole::default(), is_held_back: false }
     }
 
-    /// Who asks for what there.
+    /// The claims on the host.
     pub(super) fn claims(&self) -> &Claims {
         &self.claims
     }
 
-    /// Whose claims count.
+    /// The objects with claims on the host.
     pub(super) fn members(&self) -> impl Iterator<Item = ObjectRef> {
         self.claims.objects()
     }
 
-    /// What was made of an Ingress there.
+    /// What was compiled from an Ingress on the host.
     pub(super) fn made_of(&self, object: &ObjectRef) -> Option<&Made> {
         self.parts.get(object)
     }
 }
 
-/// With the kind first: an Ingress and an HTTPRoute of one name are two Routes.
+/// The key begins with the kind: an Ingress and an HTTPRoute with the same name have different Routes.
 fn route_key(object: &ObjectRef, host: &HostName) -> String {
     format!("{}/{}/{host}", object.kind.lower(), object.name)
 }
 
 impl Index {
-    /// Puts a claim in place of another one of the same Ingress, on all their hosts.
+    /// Replaces a claim by another version of the same Ingress, on all their hosts.
     pub(super) fn replace_member(&mut self, before: Option<&Arc<Claim>>, after: Option<&Arc<Claim>>) {
         let change = Difference::new(before, after);
         for host in change.hosts() {
@@ -85,7 +85,7 @@ impl Index {
         }
     }
 
-    /// Compiles again what comes of one Ingress on a host, and notes what its change touches.
+    /// Compiles the part of one Ingress on a host again, and marks what its change touches.
     pub(super) fn compile_part(&mut self, host: &HostName, object: &ObjectRef) {
         let Some(state) = self.hosts.get_mut(host) else {
             return;
@@ -133,7 +133,7 @@ impl Index {
         }
     }
 
-    /// Compiles again what is the host's as a whole, once all its parts are.
+    /// Compiles a host as a whole again, once all its parts are compiled.
     pub(super) fn compile_host(&mut self, host: &HostName) {
         let state = self.hosts.entry(host.clone()).or_insert_with(|| HostState::new(host));
         self.work += 1;
@@ -166,8 +166,9 @@ impl Index {
         }
     }
 
-    /// Shows the certificates that were shown before until those that take their place are read: all else of the host
-    /// goes on. A host that was never shown is held back until its certificates are read, unless they cannot be for now.
+    /// Keeps the previous certificates until their replacements were read, while all other changes of the host take
+    /// effect. A host that was never published is held back until its certificates were read, unless they cannot be
+    /// read for now.
     fn choose_certificates(&mut self, host: &HostName, before: &Whole, whole: &mut Whole) -> bool {
         let site = Site { user: User::Host(host.clone()), what: Use::Certificate };
         let wanted = whole.secrets.iter().map(|name| reference(ObjectKind::Secret, name)).collect();

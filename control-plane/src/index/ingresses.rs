@@ -1,4 +1,4 @@
-//! Ingresses: which are ours, and what they claim.
+//! Ingresses: which are ours, and their claims.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -22,14 +22,14 @@ use crate::reference::Reference;
 #[derive(Debug, Default)]
 pub(super) struct Ingresses {
     pub(super) claims: HashMap<ObjectRef, Arc<Claim>>,
-    /// Whose it is of which Ingresses hangs on a class, in any version that may come into use. Those that name none
-    /// stand under the empty name.
+    /// The Ingresses by the class that they depend on, in any version that may come into use. Those that name none are
+    /// under the empty name.
     by_class: HashMap<String, BTreeSet<ObjectName>>,
     classes: BTreeMap<ObjectName, FewOf<String>>,
 }
 
 impl Ingresses {
-    /// The next of the Ingresses that name a class, by name.
+    /// The next of the Ingresses with this class, by name.
     pub(super) fn next_of_class(&self, class: &str, after: Option<&ObjectName>) -> Option<&ObjectName> {
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut rest = self.by_class.get(class)?.range((after, Bound::Unbounded));
@@ -48,7 +48,7 @@ impl Ingresses {
         (next.namespace == *namespace).then_some(next)
     }
 
-    /// All classes that are named, and by whom.
+    /// All classes that Ingresses name, with those Ingresses.
     pub(super) fn by_class(&self) -> impl Iterator<Item = (&String, &BTreeSet<ObjectName>)> {
         self.by_class.iter()
     }
@@ -74,7 +74,7 @@ impl Ingresses {
 }
 
 impl Index {
-    /// Reads an Ingress again and notes what its change touches.
+    /// Reads an Ingress again and marks what its change touches.
     pub(super) fn refresh_ingress(&mut self, name: &ObjectName) {
         let object = reference(ObjectKind::Ingress, name);
         self.tell(&object);
@@ -87,10 +87,11 @@ impl Index {
             _ => None,
         });
         let classes = classes.collect();
-        // Whether somebody asks for the class that is assumed may show.
+        // The problem of the assumed class depends on whether an Ingress names it.
         let assumed = ObjectName::new("", self.options.ingress_class.as_str());
         self.dirty.problems.insert(reference(ObjectKind::IngressClass, &assumed));
-        // A rejected version that is not ours any longer ends what an older one had: nobody holds it for us then.
+        // A rejected version that is not ours any more ends the service of older versions: there is no hold for us
+        // then.
         let is_ours = |version: &Object| matches!(version, Object::Ingress(ingress) if self.is_ours(ingress));
         let in_use =
             slot.filter(|slot| slot.newest().is_none_or(is_ours)).and_then(|slot| slot.version_in_use());
@@ -116,8 +117,8 @@ impl Index {
         self.replace_referrer(before.as_ref(), after.as_ref());
     }
 
-    /// Follows what the annotations of an Ingress refer to from now on, and lets go of what they no longer do. What each
-    /// reference leads to now: where what it names was not read yet, that is what was named before.
+    /// Updates the references of an Ingress' annotations. Returns the target of each reference: if the new target was
+    /// not read yet, the previous one.
     fn follow_references(&mut self, name: &ObjectName, parsed: Option<&Parsed>) -> AllReferred {
         let site = |what| Site { user: User::Ingress(name.clone()), what };
         let object = reference(ObjectKind::Ingress, name);
@@ -150,7 +151,8 @@ impl Index {
         all
     }
 
-    /// Has a site refer to an object, and says what it leads to: to what was referred to before, where that is not read yet.
+    /// Sets the reference of a site to an object, and returns its target: the previous one, if the new one was not read
+    /// yet.
     pub(super) fn what_is_used(&mut self, site: &Site, reference: &Reference) -> Referred {
         if !reference.name.is_possible() {
             self.refer(site, BTreeSet::new());
@@ -165,7 +167,7 @@ impl Index {
             Choice::Nothing => return Referred::Awaited,
         };
         let slot = self.objects.get(&used);
-        // A Secret is in use as a certificate alone, whatever that says of its other uses.
+        // A Secret's last good version is used as a certificate only, whatever its other uses.
         let version = slot.and_then(|slot| match used.kind {
             ObjectKind::Secret => slot.newest(),
             _ => slot.in_use(),
@@ -179,8 +181,8 @@ impl Index {
         referred::referred(&reference, version, &self.allowed_headers)
     }
 
-    /// The namespace that alone is watched, where an object that tenants refer to is of another one: what is there the control
-    /// plane need not be allowed to read, and nobody would tell when it changes. What operators name is read wherever it is.
+    /// The only watched namespace, if an object that tenants refer to is in another one: the control plane may not be
+    /// permitted to read it, and would not see its changes. What operators name is read in any namespace.
     pub(super) fn outside_of(&self, reference: &Reference) -> Option<Arc<str>> {
         let watched = self.options.watch_namespace.as_ref()?;
         let is_operators = reference.what.is_of_the_fleet();

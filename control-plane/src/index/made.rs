@@ -12,14 +12,14 @@ use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::placed::{Made, News};
 
 impl Index {
-    /// Notes that there is something new to say of an object.
+    /// Marks an object as having news.
     pub(super) fn tell(&mut self, object: &ObjectRef) {
         if matches!(object.kind, ObjectKind::Ingress | ObjectKind::Service | ObjectKind::Secret) {
             self.dirty.told.insert(object.clone());
         }
     }
 
-    /// What is new of all objects since the last commit.
+    /// News of all objects since the last commit.
     pub(super) fn news(&mut self, touched: &Touched) -> Vec<(ObjectRef, News)> {
         let mut news: BTreeMap<_, _> = self.moved(touched).into_iter().collect();
         for object in std::mem::take(&mut self.dirty.told) {
@@ -29,7 +29,7 @@ impl Index {
         news.into_iter().collect()
     }
 
-    /// The Services that slices were of, or are.
+    /// The Services that slices belong, or belonged, to.
     pub(super) fn moved(&self, touched: &Touched) -> Vec<(ObjectRef, News)> {
         let slices = touched.all().filter(|object| object.kind == ObjectKind::EndpointSlice);
         let services = slices.flat_map(|object| {
@@ -44,7 +44,7 @@ impl Index {
         services.iter().map(|service| (reference(ObjectKind::Service, service), News::Moved)).collect()
     }
 
-    /// `None`: it is not there, or not ours.
+    /// `None`: it does not exist, or is not ours.
     fn made(&self, object: &ObjectRef) -> Option<Made> {
         let slot = self.objects.get(object).filter(|slot| slot.is_there())?;
         let is_rejected = self.is_rejected(object);

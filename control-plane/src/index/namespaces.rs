@@ -1,7 +1,8 @@
-//! Namespaces: whether what is in them may be ours, by their labels (`--watch-namespace-selector`).
+//! Namespaces: which are selected by their labels (`--watch-namespace-selector`).
 //!
-//! The API server gives each a label with its own name, so a folder, where most namespaces are only named, has that one of
-//! them all. Unlike in the original a label that changes brings the Ingresses of its namespace along, or takes them away.
+//! The API server labels each namespace with its name, so in a folder, where most namespaces are only mentioned, all of
+//! them have that label. Unlike in ingress-nginx, a change of labels takes effect on the Ingresses of a namespace at
+//! once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use super::dirty::{Dirty, follow};
 use super::objects::reference;
 use crate::objects::ObjectKind;
 
-/// The label that says what a namespace is called.
+/// The label with a namespace's name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// The namespaces of which something was heard.
+/// The namespaces that had events.
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
-    /// And whether they were meant when they were looked at last.
+    /// Whether each was selected when last read.
     known: BTreeMap<Arc<str>, bool>,
 }
 
@@ -29,7 +30,7 @@ impl Index {
         self.is_watched(namespace) && self.is_selected(namespace)
     }
 
-    /// Whether the labels of a namespace are those that are asked for. One that does not exist has none.
+    /// Whether the labels of a namespace are selected. One that does not exist has none.
     pub(super) fn is_selected(&self, namespace: &str) -> bool {
         let Some(selector) = &self.options.namespace_selector else {
             return true;
@@ -43,7 +44,7 @@ impl Index {
         selector.takes(&labels)
     }
 
-    /// Reads a namespace again, and has its Ingresses read again where that makes a difference to them.
+    /// Reads a namespace again, and marks its Ingresses if that affects them.
     pub(super) fn refresh_namespace(&mut self, name: &ObjectName) {
         if self.options.namespace_selector.is_none() {
             return;
@@ -60,7 +61,7 @@ impl Index {
         }
     }
 
-    /// Goes on to the next Ingress of a namespace that changed. False where there is no such namespace.
+    /// Continues with the next Ingress of a namespace that changed. Returns false if there is no such namespace.
     pub(super) fn follow_namespace(&mut self) -> bool {
         let Dirty { namespaces, ingresses, .. } = &mut self.dirty;
         follow(namespaces, ingresses, |namespace, after| self.ingresses.next_of_namespace(namespace, after))

@@ -1,4 +1,4 @@
-//! All objects by name, as the versions that are in use.
+//! All objects by name, with the versions in use.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,20 +55,20 @@ impl Objects {
         self.slots.get_mut(reference)
     }
 
-    /// The slot of an object, made if there is none.
+    /// The slot of an object, created if there is none.
     pub(super) fn slot(&mut self, reference: &ObjectRef) -> &mut Slot {
         self.slots.entry(reference.clone()).or_default()
     }
 
-    /// Takes the objects that have nothing but a hold for deleted, and names them. Not Secrets: only those that somebody
-    /// wants are read.
+    /// Takes objects of which only a hold is known for deleted, and returns them. Not Secrets: only wanted ones are
+    /// read.
     pub(super) fn lists_complete(&mut self) -> Vec<ObjectRef> {
         let listed = self.slots.iter_mut().filter(|(it, _)| it.kind != ObjectKind::Secret);
         let orphans = listed.filter_map(|(object, slot)| slot.list_complete().then_some(object));
         orphans.cloned().collect()
     }
 
-    /// Judges all Ingresses again by what is allowed now, and names them.
+    /// Checks all Ingresses against new restrictions, and returns those that changed.
     pub(super) fn judge_again(&mut self, allowed: &Allowed) -> Vec<ObjectRef> {
         let ingresses = self.slots.iter_mut().filter(|(it, _)| it.kind == ObjectKind::Ingress);
         let judged = ingresses.map(|(object, slot)| {
@@ -78,7 +78,7 @@ impl Objects {
         judged.collect()
     }
 
-    /// Forgets an object of which nothing is left to know.
+    /// Drops the slot of an object of which nothing is known any more.
     pub(super) fn forget_if_void(&mut self, reference: &ObjectRef) {
         if self.slots.get(reference).is_some_and(Slot::is_void) {
             self.slots.remove(reference);

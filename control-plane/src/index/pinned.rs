@@ -1,8 +1,7 @@
-//! The pin: when it comes into force, and what it needs of LIVE meanwhile.
+//! The pin: when it comes into force, and what it needs from LIVE meanwhile.
 //!
-//! What is compiled does not depend on it. A pin that is on record is in force once what it needs was read, or cannot be
-//! read for now: nobody who rolls back waits for an API server that answers nothing. What the pin before it needs stays
-//! until then.
+//! What is compiled does not depend on it. A stored pin comes into force once what it needs was read, or cannot be read
+//! for now: a rollback never waits for an unavailable API server. Until then, what the previous pin needs is kept.
 //!
 //! **Invariant:** LIVE has what the pin in force needs, as far as it exists.
 
@@ -19,35 +18,35 @@ use crate::pin::{Pin, Unreadable};
 use crate::problem::{Fault, Problem, Severity, Subject, bounded};
 use crate::reference::Use;
 
-/// How many problems of the pin are listed.
+/// Limit of the problems of the pin that are listed.
 const MOST: usize = 20;
 
 /// What is known of the pin.
 #[derive(Debug, Default)]
 pub(super) struct Pinned {
-    /// As it was read last.
+    /// The stored pin, as last read.
     on_record: Option<Arc<Pin>>,
-    /// Which state of the record is there, whether that can be read or not.
+    /// Revision of the stored record, whether it is readable or not.
     revision: Option<Arc<str>>,
-    /// As the last commit said.
+    /// As of the last commit.
     pub(super) in_force: Option<Arc<Pin>>,
     /// Why the record cannot be read.
     unreadable: Option<Unreadable>,
-    /// The pin that is to be written again.
+    /// The pin to write again.
     mend: Option<PinChange>,
     /// Services that are in use because of it.
     services: BTreeSet<ObjectName>,
 }
 
 impl Pinned {
-    /// The revision of what is on record; `None`: nothing is.
+    /// The revision of the stored pin; `None` if there is none.
     pub(super) fn revision(&self) -> Option<Arc<str>> {
         self.revision.clone()
     }
 }
 
 impl Index {
-    /// A pin is on record, or none is any more.
+    /// Notes that a pin is stored, or none any more.
     pub(super) fn note_pin(&mut self, pin: Option<Arc<Pin>>) {
         self.pinned.revision = pin.as_ref().map(|pin| Arc::clone(&pin.revision));
         self.pinned.on_record = pin;
@@ -56,8 +55,9 @@ impl Index {
         self.follow_pin();
     }
 
-    /// The record of the pin cannot be read. One that was damaged is written again by whoever has its pin, and in force
-    /// until then, as a hold is. What only a newer build understands is left to that. All else decides nothing.
+    /// Notes that the stored pin cannot be read. A damaged record is written again by every replica that has its pin,
+    /// which stays in force until then, as a hold does. A record that only a newer build understands is left to that.
+    /// Any other error changes nothing.
     pub(super) fn note_unreadable_pin(&mut self, why: Unreadable, revision: Arc<str>) {
         let mended = self.pinned.on_record.clone().filter(|_| why.may_be_mended());
         self.pinned.mend = mended.map(|pin| PinChange::Mend { pin, replaces: Arc::clone(&revision) });
@@ -69,13 +69,13 @@ impl Index {
         self.follow_pin();
     }
 
-    /// What of the record is to be written again; said once.
+    /// The record to write again; returned once.
     pub(super) fn take_mend(&mut self) -> Option<PinChange> {
         self.pinned.mend.take()
     }
 
-    /// Puts the pin on record into force, or ends the one that was. False where nothing is different, or something that
-    /// it needs is being read.
+    /// Puts the stored pin into force, or ends the previous one. Returns false if nothing changed, or something that it
+    /// needs is still being read.
     pub(super) fn settle_pin(&mut self) -> bool {
         let Pinned { on_record, in_force, .. } = &self.pinned;
         let is_same = match (on_record, in_force) {
@@ -96,7 +96,7 @@ impl Index {
             .any(|what| self.refs.awaited_by(&pin_site(what)).any(|(_, failing)| failing.is_none()))
     }
 
-    /// Follows what the pin on record, and that in force, need from now on.
+    /// References what the stored pin, and the one in force, need.
     fn follow_pin(&mut self) {
         let Pinned { on_record, in_force, .. } = &self.pinned;
         let pins: Vec<_> = on_record.iter().chain(in_force).cloned().collect();
@@ -110,7 +110,7 @@ impl Index {
         }
         for what in Use::of_secrets() {
             let needed = pins.iter().flat_map(|pin| pin.needs.secrets.iter()).filter(|it| it.what == what);
-            // From before one namespace alone was watched.
+            // The pin may be older than the restriction to one namespace.
             let needed = needed.filter(|it| self.outside_of(it).is_none());
             let needed: BTreeSet<_> = needed.map(|reference| reference.object()).collect();
             self.refer(&pin_site(what), needed);
@@ -118,7 +118,7 @@ impl Index {
         self.dirty.pin = true;
     }
 
-    /// The endpoints of a Service are in use because of a pin, or no longer.
+    /// Sets whether the pin needs the endpoints of a Service.
     fn pin_service(&mut self, name: &ObjectName, is_pinned: bool) {
         let service = self.services.entry(name.clone()).or_default();
         let was_in_use = service.is_in_use();
@@ -130,13 +130,13 @@ impl Index {
         self.forget_service_if_void(name);
     }
 
-    /// Notes that something happened to an object that the pin may need.
+    /// Notes an event of an object that the pin may need.
     pub(super) fn tell_pin(&mut self, object: &ObjectRef) {
         let is_needed = self.refs.sites_of(object).any(|site| site.user == User::Pin);
         self.dirty.pin |= is_needed || self.pinned.services.contains(&object.name);
     }
 
-    /// Gathers what operators should know of the pin again.
+    /// Updates the problems of the pin.
     pub(super) fn refresh_pin_problems(&mut self) -> bool {
         let problem = |Fault { severity, field, reason }| Problem {
             object: Subject::Pin,

@@ -1,7 +1,7 @@
-//! Annotations under another prefix than ingress-nginx' own (`--annotations-prefix`, annotations.md 1.1). An Ingress is taken
-//! in as if it had the usual one, and what is said of it has the name that its owner wrote.
+//! Annotations with another prefix than ingress-nginx' (`--annotations-prefix`). An Ingress is processed as if it had
+//! the usual prefix, and problems show the name that its owner wrote.
 //!
-//! **Invariant:** with another prefix the usual one means nothing: two controllers beside each other have one each.
+//! **Invariant:** with another prefix the usual one has no effect: two controllers side by side have one each.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::annotations::PREFIX;
 use crate::objects::{Ingress, Object};
 use crate::problem::Fault;
 
-/// Another prefix, with its slash.
+/// A custom prefix, with its slash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prefix(Arc<str>);
 
 impl Prefix {
-    /// One without its slash; `None` for the usual one.
+    /// From a prefix without its slash; `None` for the usual one.
     pub fn new(text: &str) -> Option<Self> {
         let prefix = format!("{text}/");
         (prefix != PREFIX).then(|| Self(prefix.into()))
     }
 
-    /// An object as it is taken in.
+    /// Translates the annotations of an object to the usual prefix.
     pub(super) fn taken_in(&self, object: Object) -> Object {
         match object {
             Object::Ingress(ingress) => Object::Ingress(self.usual(ingress)),
@@ -50,7 +50,7 @@ impl Prefix {
         ingress.metadata.annotations.keys().map(String::as_str).find(|key| key.starts_with(PREFIX))
     }
 
-    /// A fault as the owner of the object is told it.
+    /// Translates a fault back to the owner's prefix.
     pub(super) fn told(&self, fault: Fault) -> Fault {
         let own = |text: String| if text.contains(PREFIX) { text.replace(PREFIX, &self.0) } else { text };
         Fault { field: own(fault.field), reason: own(fault.reason), ..fault }

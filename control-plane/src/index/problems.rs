@@ -1,4 +1,4 @@
-//! What the owner of an object should know, gathered from all that was made of it.
+//! Collects the problems of an object from all that was compiled from it.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::problem::{Fault, Problem, Severity, Subject, bounded};
 use crate::reference::Use;
 
-/// How many problems of one object are listed.
+/// Limit of the problems of one object that are listed.
 const MOST: usize = 100;
 
 impl Index {
-    /// Gathers the problems of an object again. False where they are the same as before.
+    /// Updates the problems of an object. Returns false if they did not change.
     pub(super) fn refresh_problems(&mut self, object: &ObjectRef) -> bool {
         self.work += 1;
         let mut problems = self.problems_of(object);
@@ -26,7 +26,7 @@ impl Index {
         self.set_problems(object.clone().into(), problems)
     }
 
-    /// Takes in where an object stands. What is wrong with it stands there too.
+    /// Notes where an object is defined, which its problems show.
     pub(super) fn note_place(&mut self, object: &ObjectRef, location: &Arc<str>) {
         let Some(slot) = self.objects.get_mut(object) else {
             return;
@@ -37,7 +37,7 @@ impl Index {
         }
     }
 
-    /// Takes in what is wrong with a file.
+    /// Notes the problems of a file.
     pub(super) fn note_file(&mut self, file: &Arc<str>, problems: &[Problem]) {
         let changed = self.set_problems(Subject::File(Arc::clone(file)), problems.to_vec());
         self.problems_changed |= changed;
@@ -54,7 +54,7 @@ impl Index {
         true
     }
 
-    /// Whether an object's newest version is not served though somebody asks for it.
+    /// Whether an object's newest version is rejected although it is wanted.
     pub(super) fn is_rejected(&self, object: &ObjectRef) -> bool {
         let Some(slot) = self.objects.get(object) else {
             return false;
@@ -108,7 +108,7 @@ impl Index {
             Present::Faulty(..) | Present::Fine(_) if foreign.is_some() => {
                 foreign.and_then(|ingress| self.class_fault(ingress)).into_iter().collect()
             }
-            // What is wrong with an older version that is in use is not what its owner sees in front of them.
+            // Problems of an older version in use do not match what its owner sees.
             Present::Faulty(..) => Vec::new(),
             Present::Unknown | Present::Deleted | Present::Unchecked(_) => Vec::new(),
             Present::Fine(_) => match object.kind {
@@ -139,7 +139,7 @@ impl Index {
         faults.map(|fault| problem(object, slot, told(fault))).collect()
     }
 
-    /// What is not there that nobody but the fleet's operator names, so that no Ingress can tell.
+    /// The effect of a missing object that only the operator's flags name, so that no Ingress reports it.
     fn missing_of_the_fleet(&self, object: &ObjectRef) -> Option<&'static str> {
         let (named, reason) = match object.kind {
             ObjectKind::Secret => (
@@ -162,7 +162,7 @@ impl Index {
             return Vec::new();
         };
         let mut faults: Vec<_> = claim.all_faults().cloned().collect();
-        // A Service for its error pages alone is no place that a request is routed to.
+        // A Service for its error pages only is not a destination of requests.
         let leads_nowhere = claim.default_backend.is_none() && claim.hosts.values().all(Vec::is_empty);
         if leads_nowhere
             && !self.answers_itself(claim, object)
@@ -201,7 +201,7 @@ impl Index {
         faults
     }
 
-    /// Whether a claim without a path has the "/" of a host, and says what is answered there.
+    /// Whether a claim without a path owns the "/" of a host, with a response of its own.
     fn answers_itself(&self, claim: &Claim, object: &ObjectRef) -> bool {
         let (location, host) = (&claim.parsed.serving.location, &claim.parsed.serving.host);
         let redirects = location.permanent_redirect.is_some() || location.temporal_redirect.is_some();
@@ -241,7 +241,7 @@ impl Index {
                 None => useless.push(secret),
             }
         }
-        // A proxy shows the first that covers the host, wherever it stands in the list.
+        // A proxy shows the first certificate that covers the host, at any position in the list.
         let shown = if is_covered { "another one of its certificates" } else { "the default certificate" };
         for secret in &useless {
             let why = match self.objects.unreadable(ObjectKind::Secret, secret) {
@@ -252,7 +252,7 @@ impl Index {
             let reason = format!("Secret {secret} {why}: {shown} is shown");
             faults.push(Fault::new(Severity::Warning, field(secret), reason));
         }
-        // Of what is not there nobody knows what it would cover; none at all asks for the default one.
+        // It is unknown what missing certificates would cover; no Secret at all asks for the default certificate.
         if is_any && useless.is_empty() && !is_covered {
             let reason = format!("no certificate covers host {host}: the default certificate is shown");
             faults.push(Fault::new(Severity::Warning, "spec.tls", reason));

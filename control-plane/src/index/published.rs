@@ -1,6 +1,6 @@
-//! The head: which version of each resource there is, and the changes to it that are not committed yet.
+//! The compiled version of each resource, and the changes that are not committed yet.
 //!
-//! **Invariant:** a commit puts or removes each key at most once, and only where that differs from what was committed
+//! **Invariant:** a commit puts or removes each key at most once, and only if that differs from what was committed
 //! before, whatever happened in between.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use shared::kind::{Kind, Lane, ResourceKey};
 use shared::resource::Resource;
 use shared::version::Version;
 
-/// The versions that were compiled last, and how they differ from what was committed. The bytes are the store's to keep.
+/// The latest compiled versions, and how they differ from what was committed. The store keeps the bytes.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     versions: HashMap<ResourceKey, Version>,
@@ -37,12 +37,12 @@ enum Now {
 }
 
 impl Published {
-    /// Whether a resource is there.
+    /// Whether a resource is published.
     pub(super) fn has(&self, kind: Kind, key: &str) -> bool {
         self.versions.contains_key(&ResourceKey::new(kind, key))
     }
 
-    /// Puts a resource there. False where its bytes are the same as before.
+    /// Publishes a resource. Returns false if its bytes did not change.
     pub(super) fn put(&mut self, key: impl Into<Arc<str>>, resource: &Resource) -> bool {
         self.compiled += 1;
         let entry = Entry::encode(key, resource);
@@ -54,13 +54,13 @@ impl Published {
         is_new
     }
 
-    /// Takes a resource back. False where there is none.
+    /// Removes a resource. Returns false if there is none.
     pub(super) fn remove(&mut self, kind: Kind, key: impl Into<Arc<str>>, gone: bool) -> bool {
         let key = ResourceKey::new(kind, key);
         let before = self.versions.remove(&key);
         match before {
             Some(_) => self.change(key, before, Now::Removed { gone }),
-            // First nobody referred to it any longer, then the object itself went.
+            // Unused first, then the object itself was deleted.
             None => {
                 if let Some(pending) = self.lane(kind).get_mut(&key)
                     && let Now::Removed { gone: before } = &mut pending.now
@@ -72,7 +72,7 @@ impl Published {
         before.is_some()
     }
 
-    /// The changes of CONFIG and of LIVE by key, and how many resources were compiled for them.
+    /// Returns the changes of CONFIG and LIVE by key, and the number of resources compiled for them.
     pub(super) fn take(&mut self) -> (Delta, Delta, usize) {
         (
             delta(std::mem::take(&mut self.config)),
@@ -81,19 +81,19 @@ impl Published {
         )
     }
 
-    /// The changes of these keys alone, by key. Nothing else is committed by that.
+    /// Returns the changes of these keys only. All others stay for a later commit.
     pub(super) fn take_only(&mut self, kind: Kind, keys: impl IntoIterator<Item = String>) -> Delta {
         let lane = self.lane(kind);
         let keys = keys.into_iter().map(|key| ResourceKey::new(kind, key));
         delta(keys.filter_map(|key| lane.remove_entry(&key)).collect())
     }
 
-    /// How many resources were compiled since this was asked for, or all was taken.
+    /// Returns and resets the number of compiled resources.
     pub(super) fn take_compiled(&mut self) -> usize {
         std::mem::take(&mut self.compiled)
     }
 
-    /// Adds to what the next [`Self::take`] says of it.
+    /// Adds to the count that the next [`Self::take`] returns.
     pub(super) fn add_compiled(&mut self, compiled: usize) {
         self.compiled += compiled;
     }

@@ -1,9 +1,9 @@
-//! Who refers to which Secret or ConfigMap, and for what: the one place that asks for objects, waits for them and lets
-//! them go.
+//! References to Secrets and ConfigMaps: who uses which object, and for what. The only place that requests objects,
+//! waits for them and releases them.
 //!
 //! A *site* is one user with one purpose: the certificates of a host, the users file of an Ingress. Its references are
-//! set as a whole. Where one of them was not read yet, the site keeps what it referred to before until all are read:
-//! read, known to be absent, or known to be unreadable as an object. Time and errors settle nothing.
+//! set together. If one of them was not read yet, the site keeps its previous references until all are read: that is,
+//! read, known to be absent, or known to be undecodable. Timeouts and errors do not count.
 //!
 //! **Invariant:** what a site uses was read; an object is wanted as long as a site refers to it or still uses it.
 
@@ -17,7 +17,7 @@ use shared::name::{HostName, ObjectName};
 use crate::objects::ObjectRef;
 use crate::reference::Use;
 
-/// Who refers to something.
+/// The user of a reference.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(super) enum User {
     Host(HostName),
@@ -35,21 +35,21 @@ pub(super) struct Site {
     pub(super) what: Use,
 }
 
-/// What a site may use now.
+/// Which references a site may use now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Choice {
-    /// What it refers to.
+    /// Its current references.
     Newest,
-    /// What it referred to before.
+    /// Its previous references.
     Earlier,
-    /// Nothing: it never referred to anything that was read.
+    /// None: it never had a reference that was read.
     Nothing,
 }
 
 #[derive(Debug, Default)]
 struct References {
     newest: FewOf<ObjectRef>,
-    /// Those in use, where that is not the newest.
+    /// The references in use, if they are not the newest.
     earlier: Option<FewOf<ObjectRef>>,
 }
 
@@ -59,14 +59,14 @@ impl References {
     }
 }
 
-/// What is known of an object that somebody refers to.
+/// A referenced object.
 #[derive(Debug, Default)]
 struct Referred {
     sites: FewOf<Site>,
-    /// How many of them there are for each purpose.
+    /// Number of references for each purpose.
     uses: Few<Use, usize>,
     is_read: bool,
-    /// Why it could not be read, at the last try.
+    /// Why the last attempt to read it failed.
     failing: Option<Arc<str>>,
 }
 
@@ -76,39 +76,39 @@ pub(super) struct Refs {
     sites: HashMap<Site, References>,
     objects: HashMap<ObjectRef, Referred>,
     wants: OrdSet<ObjectRef>,
-    /// Wanted and not read, and why the last try failed.
+    /// Wanted objects that were not read yet, with the error of the last attempt.
     awaited: BTreeMap<ObjectRef, Option<Arc<str>>>,
-    /// Objects that got a new purpose, or lost one, since this was asked for.
+    /// Objects that got or lost a purpose since `take_turned`.
     turned: BTreeSet<ObjectRef>,
 }
 
 impl Refs {
-    /// The objects that somebody refers to, whether they exist or not. A clone is cheap.
+    /// The referenced objects, whether they exist or not. A clone is cheap.
     pub(super) fn wants(&self) -> &OrdSet<ObjectRef> {
         &self.wants
     }
 
-    /// Those that were not read yet, and why not, where that was tried.
+    /// Those that were not read yet, with the error if an attempt failed.
     pub(super) fn awaited(&self) -> &BTreeMap<ObjectRef, Option<Arc<str>>> {
         &self.awaited
     }
 
-    /// Whether somebody refers to an object for one of the purposes.
+    /// Whether an object is referenced for one of the purposes.
     pub(super) fn is_used(&self, object: &ObjectRef, purpose: impl Fn(Use) -> bool) -> bool {
         self.objects.get(object).is_some_and(|referred| referred.uses.keys().any(|what| purpose(*what)))
     }
 
-    /// Who refers to an object, or uses it still.
+    /// The sites that refer to an object, or still use it.
     pub(super) fn sites_of(&self, object: &ObjectRef) -> impl Iterator<Item = &Site> {
         self.objects.get(object).into_iter().flat_map(|referred| &referred.sites)
     }
 
-    /// Who refers to something for a purpose.
+    /// The sites that refer to something for a purpose.
     pub(super) fn sites_for(&self, what: Use) -> impl Iterator<Item = &Site> {
         self.sites.keys().filter(move |site| site.what == what)
     }
 
-    /// Whether a site uses an object only until what took its place was read.
+    /// Whether the object is only used until its replacement was read.
     pub(super) fn is_kept(&self, object: &ObjectRef) -> bool {
         self.sites_of(object).any(|site| {
             let references = self.sites.get(site);
@@ -116,18 +116,18 @@ impl Refs {
         })
     }
 
-    /// What a site uses until what it refers to now was read.
+    /// The previous references, which a site uses until the new ones were read.
     pub(super) fn in_use(&self, site: &Site) -> impl Iterator<Item = &ObjectRef> {
         self.sites.get(site).into_iter().flat_map(|references| references.earlier.iter().flatten())
     }
 
-    /// What a site waits for, and why the last try failed.
+    /// What a site waits for, with the error of the last attempt.
     pub(super) fn awaited_by(&self, site: &Site) -> impl Iterator<Item = (&ObjectRef, Option<&Arc<str>>)> {
         let newest = self.sites.get(site).into_iter().flat_map(|references| &references.newest);
         newest.filter_map(|object| Some((object, self.awaited.get(object)?.as_ref())))
     }
 
-    /// Sets what a site refers to. `is_there`: whether an object is known without being asked for.
+    /// Sets the references of a site. `is_there`: whether an object is known without being requested.
     pub(super) fn set(
         &mut self,
         site: &Site,
@@ -140,10 +140,10 @@ impl Refs {
             self.add(object, site, &is_there);
         }
         let is_read = newest.iter().all(|object| !self.awaited.contains_key(object));
-        // What went while it was kept goes now.
+        // Previous references that are released now.
         self.turned.extend(before.earlier.iter().flatten().cloned());
         let used = before.earlier.or_else(|| {
-            // What it referred to counts as used once all of that was read.
+            // The references become the previous ones only if all of them were read.
             let was_read = before.newest.iter().all(|object| !self.awaited.contains_key(object));
             (was_read && !before.newest.is_empty()).then_some(before.newest)
         });
@@ -163,7 +163,7 @@ impl Refs {
         choice
     }
 
-    /// An object was read, or is known to be absent or unreadable. The sites that may go on.
+    /// Notes that an object was read, or is known to be absent or undecodable. Returns the sites to compile again.
     pub(super) fn read(&mut self, object: &ObjectRef) -> Vec<Site> {
         let Some(referred) = self.objects.get_mut(object) else {
             return Vec::new();
@@ -175,7 +175,7 @@ impl Refs {
         referred.sites.iter().cloned().collect()
     }
 
-    /// An object could not be read, and is tried again. The sites that were not told before.
+    /// Notes that reading an object failed and is retried. Returns the sites that were not told before.
     pub(super) fn failed(&mut self, object: &ObjectRef, reason: &Arc<str>) -> Vec<Site> {
         let Some(referred) = self.objects.get_mut(object).filter(|referred| !referred.is_read) else {
             return Vec::new();
@@ -188,7 +188,7 @@ impl Refs {
         referred.sites.iter().cloned().collect()
     }
 
-    /// The objects that got a new purpose, or lost one, since this was asked for.
+    /// Returns the objects that got or lost a purpose since the last call.
     pub(super) fn take_turned(&mut self) -> BTreeSet<ObjectRef> {
         std::mem::take(&mut self.turned)
     }

@@ -1,5 +1,5 @@
-//! Judges an Ingress that is not stored yet, for the webhook: by the same rules, and without adding it to the index (ingress-nginx
-//! behaviour, controller.md 10).
+//! Checks an Ingress that is not stored yet, for the webhook: by the same rules, without adding it to the index (as
+//! ingress-nginx' webhook does).
 //!
 //! **Invariant:** a review changes nothing, and costs as much as applying the Ingress would.
 
@@ -16,27 +16,27 @@ use crate::compile::{rejection, settings};
 use crate::objects::{Ingress, IngressPathType, Object};
 use crate::problem::{Fault, Severity, shown};
 
-/// What ends the names of snippets, of whichever vendor.
+/// The suffix of snippets' names, of any vendor.
 const SNIPPET: &str = "-snippet";
 
-/// What is said of an Ingress.
+/// The result of a review.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
-    /// Why it is not to be taken; `None`: it is.
+    /// Why the Ingress is refused; `None` if it is admitted.
     pub refused: Option<String>,
-    /// What its owner should know all the same.
+    /// Warnings for its owner.
     pub warnings: Vec<String>,
 }
 
 impl Index {
-    /// Judges an Ingress that is about to be made, or to take the place of one of its name.
+    /// Checks an Ingress that is about to be created or replaced.
     pub fn review(&self, ingress: &Arc<Ingress>) -> Verdict {
         let mut warnings = Vec::new();
         let refused = self.refusal(ingress, &mut warnings).err();
         Verdict { refused, warnings }
     }
 
-    /// An error is why it is refused.
+    /// Returns the reason of a refusal as an error.
     fn refusal(&self, ingress: &Arc<Ingress>, warnings: &mut Vec<String>) -> Result<(), String> {
         if let Some(prefix) = &self.options.prefix
             && self.is_of_our_class(ingress)
@@ -49,7 +49,7 @@ impl Index {
         }
         let taken_in = self.options.prefix.as_ref().map(|prefix| prefix.usual(Arc::clone(ingress)));
         let ingress = taken_in.as_ref().unwrap_or(ingress);
-        // Whosever it is: an ingress-nginx beside us that has no webhook reads it, too.
+        // Of any class: an ingress-nginx in the same cluster without a webhook reads it, too.
         if let Some(fault) = rejection::inspected(ingress).first() {
             return Err(self.told(fault));
         }
@@ -86,7 +86,7 @@ impl Index {
         Ok(())
     }
 
-    /// A fault in the words of the Ingress' owner.
+    /// A fault as text, with the owner's annotation prefix.
     fn told(&self, fault: &Fault) -> String {
         let Fault { field, reason, .. } = match &self.options.prefix {
             Some(prefix) => prefix.told(fault.clone()),
@@ -95,7 +95,7 @@ impl Index {
         if field.is_empty() { reason } else { format!("{field}: {reason}") }
     }
 
-    /// What names and texts of annotations say, whatever they mean.
+    /// Checks names and texts of annotations, whatever their meaning.
     fn annotations_refusal(&self, ingress: &Ingress) -> Result<(), String> {
         let annotations = &ingress.metadata.annotations;
         if let Some((key, word)) = self.allowed.forbidden(annotations) {
@@ -111,7 +111,8 @@ impl Index {
         }
     }
 
-    /// Another Ingress that has one of its paths. As in the original canaries are let through, and who says `canary` at all.
+    /// Another Ingress that has one of its paths. As in ingress-nginx, canaries are exempt, as is any Ingress that sets
+    /// `canary`.
     fn overlap(&self, ingress: &Ingress, claim: &Claim) -> Result<(), String> {
         if says_canary(ingress) {
             return Ok(());
@@ -144,7 +145,7 @@ fn says_canary(ingress: &Ingress) -> bool {
     keys.any(|key| key.strip_prefix(PREFIX) == Some("canary"))
 }
 
-/// A path that is no plain one, where its type says that it is compared letter by letter (strict-validate-path-type).
+/// A path with special characters whose type is compared literally (`strict-validate-path-type`).
 fn odd_path(ingress: &Ingress) -> Option<(&str, &'static str)> {
     let paths = ingress.spec.rules.iter().flat_map(|rule| &rule.http).flat_map(|http| &http.paths);
     let mut odd = paths.filter_map(|path| {

@@ -1,6 +1,6 @@
-//! What Secrets give to those who refer to them: certificates with their chains.
+//! Secrets: certificates with their chains, and material for other uses.
 //!
-//! A Secret is judged by its use: as a certificate only where somebody shows it as one.
+//! A Secret is checked for its use: as a certificate only if it is used as one.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,10 +15,10 @@ use crate::compile::{certificate, material};
 use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::reference::Use;
 
-/// What was made of Secrets.
+/// What was compiled from Secrets.
 #[derive(Debug, Default)]
 pub(super) struct Secrets {
-    /// The names that a published certificate is good for.
+    /// The names that a published certificate is valid for.
     names: HashMap<ObjectName, Vec<String>>,
     /// The chain of a published certificate, and the Secrets of a published chain.
     chain_of: HashMap<ObjectName, String>,
@@ -26,17 +26,17 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    /// The names of a certificate; `None`: there is none.
+    /// The names of a certificate; `None` if there is none.
     pub(super) fn names(&self, name: &ObjectName) -> Option<&[String]> {
         self.names.get(name).map(Vec::as_slice)
     }
 }
 
-/// What happened to chains: the contents of those that may be new.
+/// Chains to update, with the contents of those that may be new.
 pub(super) type Chains = BTreeMap<String, Option<Chain>>;
 
 impl Index {
-    /// Compiles again what a Secret gives to those who refer to it.
+    /// Compiles all uses of a Secret again.
     pub(super) fn compile_secret(&mut self, name: &ObjectName) {
         for what in Use::of_secrets() {
             self.compile_material(name, what);
@@ -44,8 +44,8 @@ impl Index {
         self.compile_certificate(name);
     }
 
-    /// Compiles what it gives for a use that is none as a certificate. A version that cannot be used has none: whoever was
-    /// taken off a list stays off it.
+    /// Compiles a use other than as a certificate. There is no last good version: a user that was removed stays
+    /// removed.
     fn compile_material(&mut self, name: &ObjectName, what: Use) {
         let Some(key) = what.material(name) else {
             return;
@@ -80,7 +80,7 @@ impl Index {
             _ => None,
         };
         if pair.is_none() && self.is_deleted(name) && self.refs.is_kept(&object) {
-            // It went before what takes its place was read: shown until then.
+            // Its use ended before its replacement was read: it is kept until then.
             return;
         }
         let (certificate, chain, names) = match pair {
@@ -91,7 +91,7 @@ impl Index {
         self.replace_chain(name, chain_key.as_ref(), chain);
         let is_changed = match certificate {
             Some(certificate) => self.published.put(name.to_string(), &Resource::Certificate(certificate)),
-            // Whoever still wants it has lost it: the Secret is no more, or another one of its name.
+            // Users lost it: the Secret was deleted or replaced by another one with its name.
             None => {
                 self.published.remove(Kind::Certificate, name.to_string(), is_wanted || self.is_deleted(name))
             }
@@ -103,7 +103,7 @@ impl Index {
             Some(names) => self.secrets.names.insert(name.clone(), names),
             None => self.secrets.names.remove(name),
         };
-        // Of one that is of no use the problem says whether it is there.
+        // For an unusable Secret, the problem says whether it exists.
         if names.is_none() || before != names {
             self.tell_of_names(&object);
         }
@@ -112,8 +112,8 @@ impl Index {
         self.dirty.holds.insert(object);
     }
 
-    /// Tells those who decide on TLS that a certificate covers other names than before, or is of no use. One that was
-    /// renewed does not.
+    /// Marks the claims that decide on TLS if a certificate covers other names than before, or became unusable. A
+    /// renewed one does not change anything for them.
     fn tell_of_names(&mut self, secret: &ObjectRef) {
         let hosts = self.refs.sites_of(secret).filter_map(|site| match site {
             Site { user: User::Host(host), what: Use::Certificate } => self.hosts.get(host),
@@ -124,7 +124,7 @@ impl Index {
         self.dirty.problems.extend(deciders);
     }
 
-    /// Whether there is none of that name, as far as anybody knows.
+    /// Whether the Secret is known not to exist.
     pub(super) fn is_deleted(&self, secret: &ObjectName) -> bool {
         let slot = self.objects.get(&reference(ObjectKind::Secret, secret));
         slot.is_none_or(|slot| !slot.is_there() && slot.in_use().is_none())
@@ -150,7 +150,7 @@ impl Index {
         }
     }
 
-    /// Publishes a chain that has a first user, takes back one that lost its last.
+    /// Publishes a chain with its first user, removes it with its last.
     pub(super) fn compile_chain(&mut self, key: String, chain: Option<Chain>) {
         let users = self.secrets.chained.get(&key);
         let is_used = users.is_some_and(|users| !users.is_empty());
@@ -161,7 +161,7 @@ impl Index {
             _ if is_used => {}
             _ => {
                 self.secrets.chained.remove(&key);
-                // Whoever shows it goes with a certificate of its own; it never was an object.
+                // A chain is removed together with its certificates; it never was an object.
                 self.published.remove(Kind::Chain, key, false);
             }
         }

@@ -1,4 +1,4 @@
-//! What is the fleet's: its settings, and the sockets that always are there.
+//! Fleet-wide resources: settings, and the listeners that always exist.
 
 use std::collections::BTreeSet;
 
@@ -17,14 +17,14 @@ use crate::problem::{Fault, Severity};
 use crate::reference::{Reference, Use};
 
 impl Index {
-    /// The fleet's default certificate is wanted whatever happens.
+    /// References the fleet's default certificate.
     pub(super) fn want_default_certificate(&mut self) {
         let secret = self.options.default_certificate.iter();
         let wanted: BTreeSet<_> = secret.map(|name| reference(ObjectKind::Secret, name)).collect();
         self.refer(&Site { user: User::Fleet, what: Use::DefaultCertificate }, wanted);
     }
 
-    /// And its default backend.
+    /// References the fleet's default backend.
     pub(super) fn want_default_backend(&mut self) {
         if let Some(key) = self.options.default_backend() {
             self.count_use(&key, 1);
@@ -32,8 +32,8 @@ impl Index {
         }
     }
 
-    /// Takes in what the fleet's ConfigMap allows annotations to be. As soon as it is heard of: what comes after it is
-    /// judged by it.
+    /// Applies the restrictions that the fleet's ConfigMap puts on annotations. At once: later events are checked
+    /// against them.
     pub(super) fn judge_annotations(&mut self) {
         let allowed = Allowed::of(self.objects.configmap(&self.options.configmap).map(|it| &**it));
         if allowed != self.allowed {
@@ -103,7 +103,7 @@ impl Index {
         self.dirty.problems.insert(object);
     }
 
-    /// Follows what the fleet's ConfigMap refers to from now on, and lets go of what it no longer does.
+    /// Updates the references of the fleet's ConfigMap.
     fn follow_settings<'a>(
         &mut self,
         refs: impl Iterator<Item = &'a Reference>,
@@ -121,7 +121,7 @@ impl Index {
         refs.into_iter().map(lead).collect()
     }
 
-    /// Publishes the sockets that always are there.
+    /// Publishes the listeners that always exist.
     pub(super) fn compile_listeners(&mut self) {
         for (name, listener) in [("http", Listener::Http), ("https", Listener::Https)] {
             self.published.put(name, &Resource::Listener(listener));

@@ -1,4 +1,4 @@
-//! EndpointSlices: which Service each is of, and the Endpoints of those in use.
+//! EndpointSlices: which Service each belongs to, and the Endpoints of those in use.
 
 use std::collections::HashMap;
 
@@ -12,19 +12,19 @@ use crate::compile::endpoints;
 use crate::objects::ObjectKind;
 use crate::problem::Fault;
 
-/// What is known of slices.
+/// The known slices.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
-    /// The Service of each slice that is there.
+    /// The Service of each slice.
     services: HashMap<ObjectName, ObjectName>,
-    /// The Service that each published one was published for.
+    /// The Service that each published slice was published for.
     published: HashMap<ObjectName, ObjectName>,
-    /// What is wrong with published ones.
+    /// Faults of published slices.
     pub(super) faults: HashMap<ObjectName, Vec<Fault>>,
 }
 
 impl Index {
-    /// A slice came, changed or went.
+    /// Handles a slice that was added, changed or removed.
     pub(super) fn refresh_slice(&mut self, name: &ObjectName) {
         let slice = self.objects.slice(name);
         let service = slice.and_then(|slice| slice.service());
@@ -55,7 +55,7 @@ impl Index {
         self.publish_slice(name, is_in_use, false);
     }
 
-    /// Compiles a slice that changed itself as the committed configuration needs it, while a newer one may be on its way.
+    /// Compiles a changed slice for the committed configuration, while a newer one is being compiled.
     pub(super) fn compile_slice_early(&mut self, name: &ObjectName) {
         let service = self.slices.services.get(name);
         let is_in_use = service.is_some_and(|service| self.is_in_committed_use(service));
@@ -88,7 +88,7 @@ impl Index {
                 self.published.put(name.to_string(), &Resource::Endpoints(endpoints))
             }
             _ => {
-                // One that is there still and belongs to another Service now is gone for the one that it was of.
+                // A slice that now belongs to another Service is gone for its previous one.
                 let has_moved = match (self.slices.published.remove(name), service) {
                     (Some(before), Some(service)) => before != *service,
                     _ => false,

@@ -1,4 +1,4 @@
-//! The keeper over a folder that several processes share.
+//! The keeper with a folder that several processes share.
 
 use std::sync::{LazyLock, Mutex};
 
@@ -143,7 +143,7 @@ async fn another_authority_in_the_place_of_one_that_signs_is_believed_beside_it(
     }
 }
 
-/// Two rotations have passed, and what was believed before may have been stolen since.
+/// After two rotations, previously trusted keys may have been stolen.
 #[tokio::test]
 async fn who_has_not_read_the_record_for_long_takes_over_what_stands_there() {
     let [dir, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
@@ -222,7 +222,7 @@ async fn a_record_that_cannot_be_read_keeps_nobody_from_renewing_and_publishing(
     assert_eq!(std::fs::read(&published).unwrap(), b"newer", "what others published stays");
 }
 
-/// A cluster with one Secret in it, as its answers have it; the ConfigMap is never there.
+/// A cluster with one Secret; the ConfigMap never exists.
 fn cluster(secret: &Arc<Mutex<Option<Value>>>) -> Fake {
     Fake::new(answers(secret))
 }
