@@ -15,19 +15,19 @@ use crate::event::{Hold, HoldRequest};
 use crate::objects::{Metadata, Object, ObjectRef};
 use crate::problem::{Fault, Problem, Severity};
 
-/// What the annotations of most Ingresses come to. It takes 3 kB, and is there once.
+/// The parsed annotations of most Ingresses, shared: they take 3 kB.
 static NOTHING: LazyLock<Arc<Parsed>> = LazyLock::new(Arc::default);
 
-/// A version of an object, and what was read of it when it arrived.
+/// A version of an object, with what was parsed on arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
     object: Object,
-    /// What the annotations of an Ingress come to.
+    /// The parsed annotations of an Ingress.
     parsed: Option<Arc<Parsed>>,
 }
 
 impl Version {
-    /// Reads one.
+    /// Parses an object.
     pub(super) fn of(object: Object) -> Self {
         let parsed = match &object {
             Object::Ingress(ingress) => {
@@ -40,12 +40,12 @@ impl Version {
         Self { object, parsed }
     }
 
-    /// What the annotations of an Ingress come to.
+    /// The parsed annotations of an Ingress.
     pub(super) fn parsed(&self) -> Option<&Arc<Parsed>> {
         self.parsed.as_ref()
     }
 
-    /// Why it is not served, whatever other objects there are but the ConfigMap that says what is allowed.
+    /// Why it is rejected, independent of other objects except the ConfigMap's restrictions.
     pub(super) fn faults(&self, allowed: &Allowed) -> Vec<Fault> {
         let rejected = |fault: &&Fault| fault.severity == Severity::Rejected;
         let said = self.parsed.iter().flat_map(|parsed| &parsed.faults).filter(rejected).cloned();
@@ -57,7 +57,7 @@ impl Version {
                 let faults = rejection::faults(ingress, location).into_iter().chain(said);
                 let faults: Vec<_> = faults.chain(forbidden).collect();
                 match &self.parsed {
-                    // Nothing that is rejected anyhow is worth being measured.
+                    // The size of what is rejected anyway need not be computed.
                     Some(parsed) if faults.is_empty() => {
                         size::of_ingress(ingress, parsed).into_iter().collect()
                     }
@@ -95,22 +95,22 @@ impl std::ops::Deref for Version {
 /// The newest version of an object.
 #[derive(Debug, Default)]
 pub(super) enum Present {
-    /// Nothing was ever heard of it but, perhaps, a hold.
+    /// Nothing is known about it, except perhaps a hold.
     #[default]
     Unknown,
-    /// It is no more.
+    /// It was deleted.
     Deleted,
-    /// Nothing is wrong with it.
+    /// It has no faults.
     Fine(Version),
-    /// It is rejected, if anybody asks for it.
+    /// It is rejected, if it is wanted.
     Faulty(Version, Vec<Fault>),
-    /// A Secret that nobody asked for yet.
+    /// A Secret that is not wanted yet.
     Unchecked(Version),
-    /// It exists and cannot be read.
+    /// It exists and cannot be decoded.
     Broken { uid: Arc<str>, problem: Problem },
 }
 
-/// What was asked of the record and is not read back yet.
+/// A requested change of the stored hold that was not read back yet.
 #[derive(Debug)]
 enum Asked {
     Write(Version),
@@ -123,15 +123,15 @@ pub(super) struct Slot {
     pub(super) present: Present,
     /// `file:line` in a folder.
     pub(super) location: Arc<str>,
-    /// The newest version that nothing was wrong with, where that is not the present one.
+    /// The newest version without faults, if it is not the current one.
     good: Option<Version>,
-    /// The hold on record, and whether this build finds its object good.
+    /// The stored hold, and whether its object has no faults in this build.
     record: Option<(Version, bool)>,
     asked: Option<Asked>,
 }
 
 impl Slot {
-    /// Takes in a new version. False where it says nothing new.
+    /// Takes in a new version. Returns false if nothing changed.
     pub(super) fn apply(&mut self, object: Object, location: Arc<str>, allowed: &Allowed) -> bool {
         let known = match &self.present {
             Present::Fine(old) | Present::Faulty(old, _) | Present::Unchecked(old) => is_same(old, &object),
@@ -145,7 +145,7 @@ impl Slot {
         self.keep_good(&object.metadata().uid);
         let version = Version::of(object);
         self.present = match &*version {
-            // What a Secret is good for is known once somebody asks for it.
+            // A Secret is checked once it is wanted.
             Object::Secret(_) => Present::Unchecked(version),
             _ => version.checked(allowed),
         };
@@ -155,7 +155,7 @@ impl Slot {
         true
     }
 
-    /// The newest version is what it was, and the API server counts another one.
+    /// The object did not change, but has another resource version.
     fn count(&mut self, object: Object) {
         if let Present::Fine(version) | Present::Faulty(version, _) | Present::Unchecked(version) =
             &mut self.present
@@ -164,12 +164,12 @@ impl Slot {
         }
     }
 
-    /// The newest version stands elsewhere now.
+    /// The newest version is defined elsewhere now.
     pub(super) fn moved(&mut self, location: Arc<str>) {
         self.location = location;
     }
 
-    /// The newest version cannot be read.
+    /// The newest version cannot be decoded.
     pub(super) fn break_off(&mut self, uid: Arc<str>, problem: Problem) -> bool {
         self.keep_good(&uid);
         self.location = problem.location.as_str().into();
@@ -177,7 +177,7 @@ impl Slot {
         true
     }
 
-    /// The object is no more, and with it what was good of it. False where it was not there.
+    /// The object was deleted, and its last good version is dropped. Returns false if it did not exist.
     pub(super) fn delete(&mut self) -> bool {
         let was_there = !matches!(self.present, Present::Deleted);
         self.good = None;
@@ -185,7 +185,7 @@ impl Slot {
         was_there
     }
 
-    /// A hold is on record.
+    /// A hold is stored.
     pub(super) fn held(&mut self, object: Object, allowed: &Allowed) -> bool {
         let object = Version::of(object);
         let is_good = object.faults(allowed).is_empty();
@@ -193,18 +193,18 @@ impl Slot {
         match &self.asked {
             Some(Asked::Write(written)) if is_same(written, &object) => self.asked = None,
             Some(Asked::Write(written)) if may_act => match compare_versions(&object, written) {
-                // Two replicas asked for two versions. Which was written last is not known here, but both know which is
-                // newer: the one with that asks for it again, the other one takes it over.
+                // Two replicas requested two versions. Which was written last is unknown here, but both know which is
+                // newer: the replica that has it requests it again, the other one adopts it.
                 Some(Ordering::Greater) => {
                     self.asked = None;
                     self.good = Some(object.clone());
                 }
                 Some(Ordering::Less) => self.asked = None,
-                // A version from before what was asked; that is still on its way.
+                // A version from before the request, which is still under way.
                 Some(Ordering::Equal) | None => {}
             },
             Some(Asked::Write(_)) => {}
-            // Somebody wrote it before what was asked, or after: then it is to be asked again.
+            // It was written before or after the request to delete it: either way, that is requested again.
             Some(Asked::Erase) => self.asked = None,
             None if may_act => self.good = Some(object.clone()),
             None => {}
@@ -213,7 +213,7 @@ impl Slot {
         true
     }
 
-    /// No hold is on record any more.
+    /// No hold is stored any more.
     pub(super) fn released(&mut self) -> bool {
         if matches!(self.asked, Some(Asked::Erase)) {
             self.asked = None;
@@ -221,7 +221,8 @@ impl Slot {
         self.record.take().is_some()
     }
 
-    /// All objects of its kind are known: what has nothing but a hold is no more. False where that is nothing new.
+    /// The list of its kind is complete: an object of which only a hold is known was deleted. Returns false if that was
+    /// known.
     pub(super) fn list_complete(&mut self) -> bool {
         let is_orphan = matches!(self.present, Present::Unknown) && self.record.is_some();
         if is_orphan {
@@ -230,7 +231,7 @@ impl Slot {
         is_orphan
     }
 
-    /// Decides what a Secret is good for, now that somebody asks for it.
+    /// Checks a Secret, which is wanted now.
     pub(super) fn check(&mut self) {
         if let Present::Unchecked(object) = &self.present {
             self.present = object.clone().checked(&Allowed::default());
@@ -240,7 +241,7 @@ impl Slot {
         }
     }
 
-    /// Something else is allowed than before: what is known of an Ingress is judged again, as if it came now.
+    /// The restrictions changed: checks an Ingress again, as if it arrived now.
     pub(super) fn judge_again(&mut self, allowed: &Allowed) {
         self.good.take_if(|good| !good.faults(allowed).is_empty());
         if let Some((object, is_good)) = &mut self.record {
@@ -255,12 +256,12 @@ impl Slot {
         }
     }
 
-    /// The version that is in use.
+    /// The version in use.
     pub(super) fn in_use(&self) -> Option<&Object> {
         self.version_in_use().map(|version| &**version)
     }
 
-    /// The version that is in use, with what was read of it.
+    /// The version in use, with what was parsed.
     pub(super) fn version_in_use(&self) -> Option<&Version> {
         match &self.present {
             Present::Fine(version) => Some(version),
@@ -269,7 +270,7 @@ impl Slot {
         }
     }
 
-    /// The newest version, good or not.
+    /// The newest version, with faults or without.
     pub(super) fn newest(&self) -> Option<&Object> {
         match &self.present {
             Present::Fine(object) | Present::Faulty(object, _) | Present::Unchecked(object) => Some(object),
@@ -277,14 +278,14 @@ impl Slot {
         }
     }
 
-    /// Why its newest version cannot be read; `None`: it can, or there is none.
+    /// Why its newest version cannot be decoded; `None`: it can, or there is none.
     pub(super) fn unreadable(&self) -> Option<String> {
         let Present::Broken { problem, .. } = &self.present else { return None };
         let at = if problem.field.is_empty() { "" } else { ": " };
         Some(format!("{}{at}{}", problem.field, problem.reason))
     }
 
-    /// Whether it exists, as far as anybody knows.
+    /// Whether it is known to exist.
     pub(super) fn is_there(&self) -> bool {
         !matches!(self.present, Present::Unknown | Present::Deleted)
     }
@@ -296,15 +297,15 @@ impl Slot {
         self.newest().into_iter().chain(all)
     }
 
-    /// Whether nothing is left to know of it.
+    /// Whether nothing is known about it any more.
     pub(super) fn is_void(&self) -> bool {
         matches!(self.present, Present::Unknown | Present::Deleted)
             && self.record.is_none()
             && self.asked.is_none()
     }
 
-    /// What the record of decisions must learn. `is_rejected`: its present version is not served though somebody asks
-    /// for it.
+    /// The change of the stored hold that is needed. `is_rejected`: its current version is rejected although it is
+    /// wanted.
     pub(super) fn hold_request(&mut self, reference: &ObjectRef, is_rejected: bool) -> Option<HoldRequest> {
         if is_rejected && let Some(good) = self.last_good() {
             let is_on_record = self.record.as_ref().is_some_and(|(object, _)| is_same(object, good));
@@ -318,15 +319,15 @@ impl Slot {
         }
         let is_void = match &self.present {
             Present::Deleted | Present::Fine(_) => true,
-            // Of an object that had the same name; or overtaken by a good version that nobody asks for, which a process
-            // that starts now would not know of: it would serve what is on record.
+            // The hold is of another object with the same name; or it was replaced by a good version that is not
+            // wanted, which a process that starts now would not know: it would serve the stored one.
             Present::Faulty(..) | Present::Broken { .. } => {
                 self.record.as_ref().is_some_and(|(object, _)| {
                     let is_overtaken = self.good.as_ref().is_some_and(|good| !is_same(good, object));
                     !self.is_of(object) || (!is_rejected && is_overtaken)
                 })
             }
-            // The object may be on its way.
+            // The object may not have been listed yet.
             Present::Unknown | Present::Unchecked(_) => false,
         };
         let is_there = match &self.asked {
@@ -349,7 +350,7 @@ impl Slot {
         self.good.as_ref().or_else(record)
     }
 
-    /// Makes the present version, or the last good one, the last good one of a coming version with this uid.
+    /// Keeps the current version, or the last good one, as the last good one for a new version with this uid.
     fn keep_good(&mut self, uid: &str) {
         if let Present::Fine(object) = std::mem::take(&mut self.present) {
             self.good = Some(object);
@@ -357,7 +358,7 @@ impl Slot {
         self.good.take_if(|good| !is_one(uid, &good.metadata().uid));
     }
 
-    /// Whether `object` is a version of the object that is there now.
+    /// Whether `object` is a version of the object that exists now.
     fn is_of(&self, object: &Object) -> bool {
         let uid = match &self.present {
             Present::Fine(now) | Present::Faulty(now, _) | Present::Unchecked(now) => &now.metadata().uid,
@@ -368,18 +369,18 @@ impl Slot {
     }
 }
 
-/// In a folder there are no uids and the name alone counts; of what cannot be read the uid may be unknown.
+/// In a folder there are no uids and only the name is compared; the uid of an undecodable object may be unknown.
 fn is_one(a: &str, b: &str) -> bool {
     a == b || a.is_empty() || b.is_empty()
 }
 
-/// Which of two versions of an object the API server made later; `None` where it did not count them, as in a folder.
+/// Which of two versions the API server created later; `None` if they have no resource version, as in a folder.
 fn compare_versions(a: &Object, b: &Object) -> Option<Ordering> {
     let count = |object: &Object| object.metadata().resource_version.parse::<u64>().ok();
     Some(count(a)?.cmp(&count(b)?))
 }
 
-/// Whether two versions differ in nothing but the API server's count of them.
+/// Whether two versions differ only in their resource version.
 pub(super) fn is_same(a: &Object, b: &Object) -> bool {
     let Metadata {
         namespace,

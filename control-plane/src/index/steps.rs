@@ -1,15 +1,15 @@
-//! The compile, one piece after the other.
+//! The compile, one piece at a time.
 //!
-//! Each piece is taken from the first set that has one, so that what hosts touch is compiled once all hosts are, and
-//! nothing twice. What comes meanwhile is put into the same sets.
+//! Each piece is taken from the first set that is not empty, so that what hosts touch is compiled once all hosts are,
+//! and nothing twice. Changes in between are added to the same sets.
 
 use super::Index;
 use super::dirty::{Dirty, follow};
 use crate::objects::{ObjectKind, ObjectRef};
 
 impl Index {
-    /// Compiles what the events since the last commit touched, until all is done (true) or `is_over` says so. Asked
-    /// after each piece, which is one object or resource; at least one piece is done each time.
+    /// Compiles what the events since the last commit touched, until all is done (true) or `is_over` returns true. It
+    /// is called after each piece, which is one object or resource; at least one piece is done each time.
     pub fn compile(&mut self, mut is_over: impl FnMut() -> bool) -> bool {
         while self.step() {
             if is_over() {
@@ -19,7 +19,7 @@ impl Index {
         true
     }
 
-    /// Does one piece. False where there is none.
+    /// Compiles one piece. Returns false if there is none.
     fn step(&mut self) -> bool {
         if let Some(object) = self.dirty.objects.pop_first() {
             self.spread(object);
@@ -54,7 +54,7 @@ impl Index {
         true
     }
 
-    /// From an object with an event to what must be compiled again.
+    /// Marks what must be compiled again after an event of an object.
     fn spread(&mut self, object: ObjectRef) {
         let name = &object.name;
         match object.kind {
@@ -77,15 +77,15 @@ impl Index {
                 self.dirty.streams |= self.has_streams(&object);
                 self.tell_users(&object);
             }
-            // Done when it was heard of.
+            // Done when the event arrived.
             ObjectKind::EndpointSlice => {}
         }
         self.dirty.holds.insert(object.clone());
         self.dirty.problems.insert(object);
     }
 
-    /// What was made of an object is made again where it is part of an Ingress or of the settings. A certificate is a
-    /// resource of its own.
+    /// Marks the Ingresses or the settings that contain what is compiled from the object. A certificate is a resource
+    /// of its own.
     fn tell_users(&mut self, object: &ObjectRef) {
         let users: Vec<_> =
             self.refs.sites_of(object).filter(|site| !site.what.is_certificate()).cloned().collect();
@@ -94,7 +94,7 @@ impl Index {
         }
     }
 
-    /// Goes on to the next Ingress of a class that changed. False where there is no such class.
+    /// Continues with the next Ingress of a class that changed. Returns false if there is no such class.
     fn follow_class(&mut self) -> bool {
         let Dirty { classes, ingresses, .. } = &mut self.dirty;
         follow(classes, ingresses, |class, after| self.ingresses.next_of_class(class, after))

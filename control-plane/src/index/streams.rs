@@ -1,4 +1,4 @@
-//! TCP and UDP services: which ports proxies open, and where they lead.
+//! TCP and UDP services: which ports proxies open, and their backends.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::compile::streams::{self, Entry};
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::problem::{Fault, Severity};
 
-/// What was made of both ConfigMaps.
+/// What was compiled from both ConfigMaps.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     /// The Backends in use, by the key of their Listener.
@@ -26,13 +26,13 @@ impl Index {
         [(Transport::Tcp, of(&self.options.tcp_services)), (Transport::Udp, of(&self.options.udp_services))]
     }
 
-    /// Whether an object has such services.
+    /// Whether an object is one of the ConfigMaps of such services.
     pub(super) fn has_streams(&self, object: &ObjectRef) -> bool {
         self.stream_maps().iter().any(|(_, map)| map == object)
     }
 
-    /// Compiles the services of both ConfigMaps again. As in the original one of a Service that is not there, or has no
-    /// such port, is left out (controller.md 12).
+    /// Compiles the services of both ConfigMaps again. As in ingress-nginx, one with a missing Service or port is left
+    /// out.
     pub(super) fn compile_streams(&mut self) {
         let mut now = BTreeMap::new();
         for (transport, object) in self.stream_maps() {

@@ -1,4 +1,4 @@
-//! The rules of the spine by example, and what must hold whatever happens.
+//! The index' basic rules by example, and its invariants.
 
 mod affinity;
 mod allowed;

@@ -1,4 +1,4 @@
-//! The keys of session tickets, while the fleet has any: those of its ConfigMap, else those of its record.
+//! Session ticket keys, while the fleet uses tickets: the ConfigMap's, else those of the record.
 
 use bytes::Bytes;
 use shared::kind::Kind;
@@ -12,8 +12,8 @@ use crate::objects::{Object, ObjectKind};
 use crate::reference::Use;
 
 impl Index {
-    /// Publishes them, or takes them back. `own`: what the ConfigMap says. The record is referred to, and so made where there
-    /// is none, only where it is needed.
+    /// Publishes or removes the keys. `own`: the ConfigMap's key. The record is only referenced, and so created if it
+    /// is missing, while it is needed.
     pub(super) fn compile_ticket_keys(&mut self, is_asked_for: bool, own: Option<Bytes>) {
         let record = reference(ObjectKind::Secret, &self.options.ticket_keys);
         let is_needed = is_asked_for && own.is_none();
@@ -28,7 +28,7 @@ impl Index {
         };
         let is_changed = match keys {
             Some(keys) => self.published.put(TICKET_KEYS, &Resource::Material(Material::TicketKeys(keys))),
-            // Proxies go on with keys of their own.
+            // Proxies continue with keys of their own.
             None => self.published.remove(Kind::Material, TICKET_KEYS, true),
         };
         if is_changed {

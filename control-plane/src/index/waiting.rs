@@ -15,14 +15,14 @@ use super::refs::{Site, User};
 use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::reference::Use;
 
-/// Who waits, each with the version from before it did.
+/// The waiting Ingresses, each with its version from before.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     ingresses: HashMap<ObjectRef, Option<Object>>,
 }
 
 impl Index {
-    /// Remembers those of a commit that wait for something now, and forgets those that no longer do.
+    /// Updates the waiting Ingresses after a commit.
     pub(super) fn note_waiting(&mut self, touched: &Touched) {
         for object in touched.all().filter(|object| object.kind == ObjectKind::Ingress) {
             if self.awaits_something(object) {
@@ -46,7 +46,7 @@ impl Index {
             .any(|(user, what)| self.refs.awaited_by(&Site { user, what }).next().is_some())
     }
 
-    /// What an Ingress says shows, perhaps only now: it is part of the cause.
+    /// Marks an Ingress whose change takes effect, perhaps only now, as part of the cause.
     pub(super) fn mark_ingress(&mut self, object: ObjectRef) {
         if let Some(before) = self.waiting.ingresses.remove(&object) {
             self.touched.recall(&object, before);
@@ -54,7 +54,7 @@ impl Index {
         self.touched.mark(object);
     }
 
-    /// The same of all that count for a host.
+    /// The same for all Ingresses of a host.
     pub(super) fn mark_members(&mut self, host: &HostName) {
         let members: Vec<_> = self.hosts.get(host).into_iter().flat_map(|state| state.members()).collect();
         for object in members {

@@ -15,10 +15,10 @@ use shared::kind::Kind;
 use shared::proto::DESCRIPTORS;
 use tonic::Status;
 
-/// What stands in place of a secret.
+/// Replaces a secret.
 const REDACTED: &str = "redacted";
 
-/// Knows the message of each kind.
+/// Knows the message type of each kind.
 #[derive(Debug)]
 pub(super) struct Bodies {
     pool: DescriptorPool,
@@ -38,7 +38,7 @@ impl Bodies {
     pub(super) fn json(&self, entry: &Entry) -> Result<Json, Status> {
         let hidden = || Ok(json!({ "body": REDACTED }));
         let Some(descriptor) = self.message_of(entry.kind()) else {
-            // No message is known, so nothing can be told from a secret.
+            // The message is not known, so secrets cannot be recognised.
             return hidden();
         };
         let secrets: Vec<_> = descriptor.fields().filter(|field| self.is_secret(field)).collect();
@@ -61,7 +61,7 @@ impl Bodies {
         Ok(body)
     }
 
-    /// A message of `firth.config.v1` that holds no secret; `None` where it is none of this build's.
+    /// A message of `firth.config.v1` without secrets; `None` if this build does not know it.
     pub(super) fn message(&self, name: &str, bytes: Bytes) -> Option<Json> {
         let descriptor = self.pool.get_message_by_name(&format!("firth.config.v1.{name}"))?;
         serialize(&DynamicMessage::decode(descriptor, bytes).ok()?).ok()
@@ -71,7 +71,7 @@ impl Bodies {
         self.pool.get_message_by_name(&format!("firth.config.v1.{}", kind.message()?))
     }
 
-    /// Whether a field says `(firth.secret)`.
+    /// Whether a field has the option `(firth.secret)`.
     fn is_secret(&self, field: &FieldDescriptor) -> bool {
         let extension = self.pool.get_extension_by_name("firth.secret");
         extension.is_some_and(|it| field.options().get_extension(&it).as_bool() == Some(true))
@@ -84,7 +84,7 @@ fn serialize(message: &DynamicMessage) -> serde_json::Result<Json> {
     message.serialize_with_options(serde_json::value::Serializer, &options)
 }
 
-/// Packed addresses as people write them.
+/// Formats packed addresses as text.
 fn show_addresses(body: &mut Json, message: &DynamicMessage) {
     if let Some(packed) = body.get("ipv4").and_then(Json::as_array) {
         let address = |bits: &Json| Ipv4Addr::from(bits.as_u64().unwrap_or_default() as u32).to_string();
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_secret_kind_of_which_no_field_is_known_as_secret_is_shown_as_nothing() {
-        // As if somebody had forgotten to say `(firth.secret)`: options that are no messages' own are lost on the way.
+        // Simulates missing `(firth.secret)` options: decoding as this type drops extensions.
         let files = FileDescriptorSet::decode(DESCRIPTORS).unwrap();
         let bodies = Bodies { pool: DescriptorPool::from_file_descriptor_set(files).unwrap() };
         let mut kinds = Kind::ALL.iter().filter(|kind| kind.is_secret()).peekable();

@@ -1,4 +1,4 @@
-//! Each change once every connected proxy has acknowledged it, or after 10 s without.
+//! Reports each change once every connected proxy has acknowledged it, or after 10 s.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::store::{Note, Published};
 
 /// How long a change waits for the last proxy.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Changes that wait at most; beyond it the oldest is told as it stands.
+/// Limit of waiting changes; beyond it the oldest is reported as it is.
 const WAITING: usize = 1_024;
 
 /// One watcher of changes.
@@ -42,7 +42,7 @@ impl Changes {
         }
     }
 
-    /// The next change, in the order of commits; `None` when this process ends.
+    /// The next change, in the order of commits; `None` when the process ends.
     pub(super) async fn next(&mut self) -> Option<inspect::WatchChangesResponse> {
         loop {
             self.proxies.mark_unchanged();
@@ -53,7 +53,7 @@ impl Changes {
             tokio::select! {
                 note = self.notes.recv() => match note {
                     Ok(note) => self.waiting.push_back(note),
-                    // Lost by lagging; the next ones are told.
+                    // Changes lost by lagging; later ones are reported.
                     Err(RecvError::Lagged(_)) => {}
                     Err(RecvError::Closed) => return None,
                 },

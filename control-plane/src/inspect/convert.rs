@@ -1,4 +1,4 @@
-//! From our types to the messages of `firth.inspect.v1`.
+//! Converts our types to the messages of `firth.inspect.v1`.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,7 +13,7 @@ use crate::serve::message::{REFUSALS_MAX, Refused};
 use crate::serve::registry::Proxy;
 use crate::store::{Head, PastVersion};
 
-/// What users call the newest version; empty before the first one.
+/// The newest version as users see it; empty before the first.
 pub(super) fn version(head: &Head) -> String {
     if head.is_ready() { head.config.root.short() } else { String::new() }
 }
@@ -45,7 +45,7 @@ pub(super) fn proxy(proxy: &Proxy, head: &Head, now: Instant) -> inspect::Proxy 
     }
 }
 
-/// A proxy for another replica: whose it is, and when it was heard.
+/// A proxy as shared with another replica: its position, and when it was heard from.
 pub(super) fn shared(proxy: &Proxy, now: Instant) -> inspect::SharedProxy {
     inspect::SharedProxy {
         id: proxy.id.to_string(),
@@ -96,7 +96,7 @@ pub(super) fn pin(head: &Head) -> Option<inspect::Pin> {
     })
 }
 
-/// `acked` are the places in the log that the connected proxies have acknowledged.
+/// `acked`: the log positions that the connected proxies have acknowledged.
 pub(super) fn history(version: &PastVersion, acked: &[Seq]) -> inspect::HistoryEntry {
     let has = |acked: &&Seq| version.released && **acked > Seq::default() && **acked >= version.seq;
     inspect::HistoryEntry {
@@ -125,7 +125,7 @@ pub(super) fn problem(problem: &Problem) -> inspect::Problem {
     }
 }
 
-/// A proxy that does not serve an object as it is, and what of it that one refuses.
+/// A proxy that does not serve the newest version of an object, with the resources of it that the proxy refuses.
 pub(super) fn of_object(
     proxy: &Proxy,
     refusals: &[Refused],
@@ -145,7 +145,7 @@ pub(super) fn of_object(
     }
 }
 
-/// Shorter than the centuries that do not fit.
+/// Spans that do not fit are capped.
 fn duration(span: Duration) -> prost_types::Duration {
     span.try_into().unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! `Pin`, `Rollback` and `Unpin`: an operator's decisions. They are put on record, and answered once this replica acts on
-//! what it reads back.
+//! `Pin`, `Rollback` and `Unpin`: an operator's decisions. They are stored, and answered once this replica acts on what
+//! it reads back.
 //!
-//! **Invariant:** nothing is in force because somebody asked here: only because it is on record.
+//! **Invariant:** a decision takes effect only because it is stored, never because it was requested here.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use crate::pin::{How, NOTE_MAX, Pin};
 use crate::serve::door::Caller;
 use crate::store::{Head, Published};
 
-/// How long a pin holds where nobody says otherwise.
+/// Default duration of a pin.
 const USUAL: Duration = Duration::from_secs(24 * 3600);
-/// How long it may hold: who wants it for longer says so again.
+/// Maximum duration of a pin; it can be extended later.
 const MOST: Duration = Duration::from_secs(366 * 24 * 3600);
-/// How long a decision may take until it is on record.
+/// Timeout for storing a decision.
 const RECORD: Duration = Duration::from_secs(20);
-/// And then until this replica acts on it.
+/// Timeout for this replica to act on it after that.
 const FORCE: Duration = Duration::from_secs(8);
 
-/// Takes decisions.
+/// Handles decisions.
 #[derive(Clone, Debug)]
 pub(super) struct Decider {
     published: Published,
     pins: mpsc::Sender<PinRequest>,
 }
 
-/// What an operator asks for.
+/// What an operator requests.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) how: How,
@@ -45,12 +45,12 @@ pub(super) struct Asked {
     pub(super) replace: bool,
 }
 
-/// What came of an `Unpin`.
+/// Result of an `Unpin`.
 #[derive(Debug)]
 pub(super) struct Unpinned {
-    /// What is offered now.
+    /// The head after it.
     pub(super) head: Arc<Head>,
-    /// Nothing was on record.
+    /// No pin was stored.
     pub(super) nothing: bool,
 }
 
@@ -79,12 +79,12 @@ impl Decider {
         let (version, config) = pick::version(&head, &asked.version)?.into_version();
         let now = clock::wall();
         let (how, note) = (asked.how, asked.note);
-        // It looks at every resource of the version.
+        // Looks at every resource of the version, so it runs on a blocking thread.
         let pin =
             tokio::task::spawn_blocking(move || Pin::new(how, version, config, now, lasts, &note)).await;
         let pin = Arc::new(pin.map_err(|error| Status::internal(error.to_string()))?);
         let replaces = match &head.pin {
-            // The same for longer, or for less, is no other decision.
+            // Changing only the duration needs no `replace`.
             Some(there) if asked.replace || there.version == version => Some(Arc::clone(&there.revision)),
             Some(there) => {
                 return Err(Status::failed_precondition(format!(
@@ -99,8 +99,8 @@ impl Decider {
         convert::pin(&head).ok_or_else(|| Status::internal("the pin went while it was told of"))
     }
 
-    /// Ends the pin that this replica knows of: one that cannot be read or is not in force yet, too, and none that somebody
-    /// put on record a moment ago. What is offered then.
+    /// Removes the pin that this replica knows of: also one that cannot be read or is not in force yet, but none that
+    /// was stored in the meantime. Returns the head after that.
     pub(super) async fn unpin(&self) -> Result<Unpinned, Status> {
         let revision = self.published.head().on_record.clone();
         self.decide(PinChange::Erase { revision: revision.clone() }).await?;
@@ -128,7 +128,7 @@ impl Decider {
         })
     }
 
-    /// Waits until what is offered is as decided.
+    /// Waits until the head is as decided.
     async fn wait(&self, is_so: impl Fn(&Head) -> bool, why: &str) -> Result<Arc<Head>, Status> {
         let mut heads = self.published.heads();
         let waited = tokio::time::timeout(FORCE, heads.wait_for(|head| is_so(head))).await;
@@ -140,8 +140,8 @@ impl Decider {
     }
 }
 
-/// Whether somebody may decide. Who has shown a certificate is an operator: the guard lets no other role come so far. Where nobody
-/// is asked who they are, those of this machine may.
+/// Whether the caller may decide. A caller with a certificate is an operator: the guard admits no other role to these
+/// calls. Without authentication, only local callers may.
 pub(super) fn may_decide<T>(request: &Request<T>) -> Result<(), Status> {
     let caller = request.extensions().get::<Caller>();
     if caller.is_some_and(|caller| caller.identity().is_some()) {

@@ -1,4 +1,4 @@
-//! What differs between two versions, in the words of those who wrote it: host, path, backend, annotation.
+//! The differences between two versions in users' terms: host, path, backend, annotation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::body::Bodies;
 use super::leaves::{self, Leaves};
 use super::terms::Terms;
 
-/// Places of a Backend that are named; the rest is counted.
+/// Limit of the paths that are named for a Backend; the rest is counted.
 const PLACES: usize = 8;
 
-/// A host, and a path of it where one is meant.
+/// A host, and one of its paths if it is about a path.
 type Place = (String, String);
 
 /// Compares versions.
@@ -29,13 +29,13 @@ pub(super) struct Differences<'a> {
     to: &'a Snapshot,
     bodies: &'a Bodies,
     terms: &'a Terms,
-    /// Which places lead to the Backends that differ.
+    /// The paths that lead to the Backends that differ.
     places: BTreeMap<String, BTreeSet<Place>>,
     delta: Vec<ResourceKey>,
 }
 
 impl<'a> Differences<'a> {
-    /// Of two versions, behind a place in the list.
+    /// Compares two versions, starting after a position in the list.
     pub(super) fn new(
         from: &'a Snapshot,
         to: &'a Snapshot,
@@ -59,7 +59,7 @@ impl<'a> Differences<'a> {
         differences
     }
 
-    /// All that differs, by kind and key.
+    /// All differences, by kind and key.
     pub(super) fn changes(&self) -> impl Iterator<Item = ((Kind, String), Result<inspect::Change, Status>)> {
         self.delta.iter().flat_map(|key| {
             let place = (key.kind, key.key.to_string());
@@ -71,7 +71,7 @@ impl<'a> Differences<'a> {
         })
     }
 
-    /// Notes which paths lead to the Backends that differ: as main backends, or by way of a canary's main.
+    /// Finds the paths that lead to the Backends that differ: as main backends, or by way of a canary's main backend.
     fn find_places(&mut self, of: &Snapshot) {
         let mut leads: BTreeMap<String, Vec<String>> =
             self.places.keys().map(|key| (key.clone(), vec![key.clone()])).collect();
@@ -137,7 +137,7 @@ impl<'a> Differences<'a> {
             rows.push(self.placed(row, key));
         }
         if rows.is_empty() {
-            // Nothing is set, or its parts stand in another order.
+            // No field is set, or only the order of items differs.
             rows.push(self.placed(blank, key));
         }
         Ok(rows)
@@ -160,14 +160,14 @@ fn placed(row: inspect::Change, places: impl IntoIterator<Item = Place>) -> insp
     inspect::Change { places: named, places_total, ..row }
 }
 
-/// What differs of two sets of leaves, each with its value before and after.
+/// Joins two sets of leaves: each with its value before and after.
 fn joined(old: &Leaves, new: &Leaves) -> BTreeMap<String, (Option<String>, Option<String>)> {
     let keys: BTreeSet<_> = old.keys().chain(new.keys()).collect();
     let differing = keys.into_iter().filter(|key| old.get(*key) != new.get(*key));
     differing.map(|key| (key.clone(), (old.get(key).cloned(), new.get(key).cloned()))).collect()
 }
 
-/// Where each path of a Route leads: `/x` below it, `=/x` exactly, with what else must match.
+/// The backend of each path of a Route: `/x` for a prefix, `=/x` for an exact path, with other conditions.
 fn paths(body: Option<&Json>) -> Leaves {
     let paths = body.and_then(|body| body["paths"].as_array());
     let path = |path: &Json| {
@@ -189,13 +189,13 @@ fn paths(body: Option<&Json>) -> Leaves {
     paths.into_iter().flatten().map(path).collect()
 }
 
-/// The host that a Route or a Host is of; `*` for all that nobody names.
+/// The host of a Route or a Host; `*` for the catch-all.
 fn host_of(key: &ResourceKey) -> String {
     let host = key.key.rsplit('/').next().unwrap_or_default();
     if host == CATCH_ALL { "*".to_owned() } else { host.to_owned() }
 }
 
-/// The object that a Route was made of: `Ingress default/web`.
+/// The object that a Route was compiled from: `Ingress default/web`.
 fn object_of(key: &ResourceKey) -> String {
     let mut parts = key.key.splitn(4, '/');
     match (key.kind, parts.next(), parts.next(), parts.next()) {

@@ -1,12 +1,12 @@
-//! A body as its leaves: each field that is set, by its path, with its value as text.
+//! Flattens a body to its leaves: each field that is set, by its path, with its value as text.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-/// Characters of a value that are shown.
+/// Limit of the characters of a value that are shown.
 const SHOWN: usize = 200;
-/// Messages that do nothing but hold one list.
+/// Fields of messages that only wrap a list.
 const LISTS: [&str; 3] = ["values", "headers", "changes"];
 
 /// Values by path: `policy.ssl_redirect` to `true`.
@@ -40,7 +40,7 @@ fn collect(value: &Json, at: String, leaves: &mut Leaves) {
     }
 }
 
-/// A value as people write it.
+/// A value as text for people.
 pub(super) fn text(value: &Json, at: &str) -> String {
     match value {
         Json::String(text) => without_enum(text, at).to_owned(),
@@ -57,7 +57,7 @@ pub(super) fn text(value: &Json, at: &str) -> String {
     }
 }
 
-/// The value of an enum, which says again what its field is called: `AFFINITY_MODE_BALANCED` of `affinity.mode`.
+/// An enum value without the prefix that repeats its field's name: `AFFINITY_MODE_BALANCED` of `affinity.mode`.
 fn without_enum<'a>(text: &'a str, at: &str) -> &'a str {
     let is_enum = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
     let names = at.to_ascii_uppercase().replace('.', "_");
@@ -67,7 +67,7 @@ fn without_enum<'a>(text: &'a str, at: &str) -> &'a str {
     cut.filter(|rest| !rest.is_empty()).unwrap_or(text)
 }
 
-/// On one line, and not longer than people read.
+/// On one line, with limited length.
 fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(SHOWN).is_some() {

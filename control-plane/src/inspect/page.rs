@@ -1,20 +1,20 @@
-//! Pages of lists: no answer grows with the cluster (4 MiB is what gRPC clients take where nobody says otherwise).
+//! Pagination: no response grows with the cluster (gRPC clients accept 4 MiB by default).
 
 use std::convert::Infallible;
 
 use prost::Message;
 use tonic::Status;
 
-/// Items of a page where nobody says how many.
+/// Default number of items of a page.
 const USUAL: usize = 1_000;
-/// Items of a page at most.
+/// Maximum number of items of a page.
 const MOST: usize = 10_000;
-/// A page that holds as many bytes takes no further item.
+/// Size from which on a page takes no further item, in bytes.
 const BYTES: usize = 1 << 20;
-/// Longer than any place that a list names.
+/// Limit of a token's length: longer than any position in a list.
 const TOKEN: usize = 2_048;
 
-/// Which part of a list somebody asks for.
+/// The requested part of a list.
 #[derive(Debug)]
 pub(super) struct Page {
     size: usize,
@@ -22,7 +22,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// What `page_size` and `page_token` of a request say.
+    /// Parses `page_size` and `page_token` of a request.
     pub(super) fn new(size: u32, token: String) -> Result<Self, Status> {
         if token.len() > TOKEN {
             return Err(bad_token());
@@ -31,7 +31,7 @@ impl Page {
         Ok(Self { size, after: token })
     }
 
-    /// The place that the page begins behind, as `read` understands the token; `None`: the beginning.
+    /// The position after which the page begins, parsed from the token by `read`; `None`: the beginning.
     pub(super) fn after<'a, P>(&'a self, read: impl Fn(&'a str) -> Option<P>) -> Result<Option<P>, Status> {
         match self.after.as_str() {
             "" => Ok(None),
@@ -39,7 +39,7 @@ impl Page {
         }
     }
 
-    /// The items that can stand on this page, in order, and one more: a list of many is not sorted for each page of it.
+    /// The items that fit on this page, in order, and one more: avoids sorting a long list for each of its pages.
     pub(super) fn first<T>(&self, mut items: Vec<T>, order: impl Fn(&T, &T) -> std::cmp::Ordering) -> Vec<T> {
         if items.len() > self.size + 1 {
             items.select_nth_unstable_by(self.size, &order);
@@ -49,8 +49,8 @@ impl Page {
         items
     }
 
-    /// Takes items in order, each with its place, until the page is full; then the place of the last. Items of one place
-    /// are not torn apart.
+    /// Takes items in order, each with its position, until the page is full; returns the position of the last. Items
+    /// with the same position stay on one page.
     pub(super) fn fill<P: PartialEq, T: Message>(
         &self,
         items: impl IntoIterator<Item = (P, T)>,
@@ -59,7 +59,7 @@ impl Page {
         filled.unwrap_or_else(|never| match never {})
     }
 
-    /// The same of items that may fail: with the first that does.
+    /// The same for fallible items: returns the first error.
     pub(super) fn try_fill<P: PartialEq, T: Message, E>(
         &self,
         items: impl IntoIterator<Item = Result<(P, T), E>>,

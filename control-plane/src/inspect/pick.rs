@@ -14,12 +14,12 @@ use tonic::Status;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::store::{Head, NotOne};
 
-/// Hex digits of a version at least.
+/// Minimum of a version's hex digits.
 const DIGITS_MIN: usize = 6;
-/// Hex digits of a version at most.
+/// Maximum of a version's hex digits.
 const DIGITS_MAX: usize = 32;
 
-/// One version of the configuration; the newest one has LIVE resources too.
+/// One version of the configuration; the newest one has LIVE resources, too.
 pub(super) struct Picked<'a> {
     /// Its root.
     pub(super) root: Root,
@@ -27,7 +27,7 @@ pub(super) struct Picked<'a> {
     live: Option<&'a Snapshot>,
 }
 
-/// The kind of a name.
+/// Parses the name of a kind.
 pub(super) fn kind(name: &str) -> Result<Kind, Status> {
     Kind::parse(name).ok_or_else(|| {
         let known: Vec<_> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
@@ -39,16 +39,16 @@ pub(super) fn kind(name: &str) -> Result<Kind, Status> {
     })
 }
 
-/// The kinds of objects of which it is known where they are.
+/// The kinds of objects with a placement.
 const PLACED: [ObjectKind; 3] = [ObjectKind::Ingress, ObjectKind::Service, ObjectKind::Secret];
 
-/// Which object somebody means.
+/// The object that a request names.
 pub(super) fn object(asked: &inspect::StatusRequest) -> Result<ObjectRef, Status> {
     let inspect::StatusRequest { kind, namespace, name } = asked;
     let kind = PLACED.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(kind)).ok_or_else(|| {
         Status::invalid_argument(format!("expected ingress, service or secret, got {:?}", brief(kind)))
     })?;
-    // As in names of objects; whatever else there is is no object's.
+    // As in names of objects: anything else cannot be the name of one.
     let is_name = |text: &str| !text.is_empty() && text.len() <= 253 && !text.contains('/');
     if !is_name(namespace) || !is_name(name) {
         return Err(Status::invalid_argument(format!(
@@ -60,7 +60,7 @@ pub(super) fn object(asked: &inspect::StatusRequest) -> Result<ObjectRef, Status
     Ok(ObjectRef { kind, name: ObjectName::new(namespace.as_str(), name.as_str()) })
 }
 
-/// The same; empty is none.
+/// The same; `None` if empty.
 pub(super) fn optional_kind(name: &str) -> Result<Option<Kind>, Status> {
     match name {
         "" => Ok(None),
@@ -68,13 +68,13 @@ pub(super) fn optional_kind(name: &str) -> Result<Option<Kind>, Status> {
     }
 }
 
-/// Where in a list of resources a page ended: `route ingress/default/web/a.test`.
+/// Parses a position in a list of resources: `route ingress/default/web/a.test`.
 pub(super) fn place(token: &str) -> Option<(Kind, &str)> {
     let (kind, key) = token.split_once(' ')?;
     Some((Kind::parse(kind)?, key))
 }
 
-/// The version that begins with these digits; none: the newest.
+/// The version with this prefix; if empty, the newest.
 pub(super) fn version<'a>(head: &'a Head, digits: &str) -> Result<Picked<'a>, Status> {
     let newest =
         Picked { root: head.config.root, config: &head.config.snapshot, live: Some(&head.live.snapshot) };
@@ -101,11 +101,11 @@ pub(super) fn version<'a>(head: &'a Head, digits: &str) -> Result<Picked<'a>, St
     }
 }
 
-/// Two versions to be compared; without digits the newest, and the one before the other one; while a
-/// version is pinned that, and what is compiled.
+/// Two versions to compare. Defaults: the newest, and the one before the other; while a version is pinned, that and the
+/// compiled one.
 pub(super) fn two<'a>(head: &'a Head, from: &str, to: &str) -> Result<(Picked<'a>, Picked<'a>), Status> {
     if let (Some(_), true, true) = (&head.pin, from.is_empty(), to.is_empty()) {
-        // What the end of the pin would bring.
+        // Shows what the end of the pin would change.
         let compiled = Picked { root: head.compiled.root(), config: &head.compiled, live: None };
         return Ok((version(head, from)?, compiled));
     }
@@ -124,12 +124,12 @@ pub(super) fn two<'a>(head: &'a Head, from: &str, to: &str) -> Result<(Picked<'a
 }
 
 impl Picked<'_> {
-    /// Its root and its resources of CONFIG, to be kept.
+    /// Its root and its CONFIG resources, as owned values.
     pub(super) fn into_version(self) -> (Root, Snapshot) {
         (self.root, self.config.clone())
     }
 
-    /// The resources of a lane; `None` where this version has none of that lane and nobody asked for one of its kinds.
+    /// The resources of a lane; `None` if this version has none of that lane and no kind of it was requested.
     pub(super) fn snapshot(&self, lane: Lane, kind: Option<Kind>) -> Result<Option<&Snapshot>, Status> {
         match (lane, self.live) {
             (Lane::Config, _) => Ok(Some(self.config)),
@@ -154,10 +154,10 @@ impl Picked<'_> {
     }
 }
 
-/// Versions that are named to somebody who asks for one that is not there.
+/// Limit of the versions that are listed if one does not exist.
 const NAMED: usize = 10;
 
-/// That a version is not there, and what is.
+/// The error for a version that does not exist, with those that do.
 fn absent(head: &Head, digits: &str) -> String {
     let mut seen = HashSet::new();
     let versions = head.history.newest_first().filter(|version| seen.insert(version.root));
@@ -172,7 +172,7 @@ fn absent(head: &Head, digits: &str) -> String {
     format!("no version {digits} in the history of this replica: {there}")
 }
 
-/// At most 253 characters of what somebody typed: it goes back into a header.
+/// At most 253 characters of the request: they are returned in a header.
 fn brief(text: &str) -> String {
     text.chars().take(253).collect()
 }

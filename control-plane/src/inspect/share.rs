@@ -1,6 +1,6 @@
-//! What this replica itself knows of proxies: its share of the fleet-wide answer, also given to the other replicas.
+//! What this replica itself knows about proxies: its share of the fleet-wide answer, also given to the other replicas.
 //!
-//! **Invariant:** no other replica is asked for it.
+//! **Invariant:** it never asks another replica for that.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::peers::fleet::Fleet;
 use crate::programmed::{Extent, State};
 use crate::store::Head;
 
-/// What an object is on a proxy, in a word.
+/// Names of an object's states on a proxy.
 pub(super) mod words {
     pub(in crate::inspect) const PROGRAMMED: &str = "programmed";
     pub(in crate::inspect) const BEHIND: &str = "behind";
@@ -41,13 +41,14 @@ impl Inspect {
         now: Instant,
     ) -> Result<inspect::ShareResponse, Status> {
         let object = asked.object.as_ref().map(pick::object).transpose()?;
-        // In this order: what is said of an object is never ahead of the head.
+        // In this order, so that the object's placement is never ahead of the head.
         let placed = object.as_ref().and_then(|object| self.places.borrow().get(object).cloned());
         let head = self.published.head();
         let Some(object) = object else { return Ok(self.share_proxies(&head, now)) };
         Ok(match Extent::of(&object, placed.as_deref(), &head) {
             Some(extent) => self.share_object(&extent, &head, now),
-            // It is not here yet, or no more: on none of the proxies it is what it is elsewhere.
+            // The object is not known here yet, or was deleted: none of the proxies here has it in the other replica's
+            // version.
             None => {
                 let mut share = self.share_proxies(&head, now);
                 share.state.clear();
@@ -60,7 +61,7 @@ impl Inspect {
         })
     }
 
-    /// The proxies here.
+    /// The proxies of this replica.
     pub(super) fn share_proxies(&self, head: &Head, now: Instant) -> inspect::ShareResponse {
         let proxies = self.registry.list();
         let shared = proxies.iter().map(|proxy| inspect::SharedProxy {
@@ -77,7 +78,7 @@ impl Inspect {
         }
     }
 
-    /// An object on the proxies here.
+    /// The states of an object on the proxies of this replica.
     pub(super) fn share_object(
         &self,
         extent: &Extent<'_>,
@@ -110,7 +111,7 @@ impl Inspect {
         }
     }
 
-    /// All proxies of all replicas, by id, and the replicas.
+    /// The proxies of all replicas, by id, and the replicas.
     pub(super) async fn fleet(&self) -> (Vec<inspect::Proxy>, Vec<inspect::Replica>) {
         let others = self.peers.ask(None).await;
         let own = self.share_proxies(&self.published.head(), shared::clock::now());

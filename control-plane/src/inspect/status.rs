@@ -1,7 +1,7 @@
-//! On how many proxies an object is.
+//! Determines on how many proxies an object is programmed.
 //!
-//! **Invariant:** `programmed` is all of `total` only where every proxy that may serve was heard, has the newest version of the
-//! object, and refuses nothing of it. Nobody heard is unknown.
+//! **Invariant:** `programmed` equals `total` only if every proxy that may serve was heard from, has the newest version
+//! of the object, and refuses nothing of it. A proxy that was not heard from is unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,32 +21,32 @@ use crate::programmed::Extent;
 use crate::serve::registry::Registry;
 use crate::store::Head;
 
-/// Proxies that are named of each sort.
+/// Limit of the proxies that are listed for each state.
 pub(super) const NAMED: usize = 100;
-/// Problems that are told of an object that is not here: they go back in a header.
+/// Limit of the problems in the error for an unknown object: they are returned in a header.
 const TOLD: usize = 3;
-/// A watcher looks again after this time, whatever changed: for how long somebody is silent does, too.
+/// Interval at which a watcher looks again in any case: the time that a proxy has been silent matters, too.
 const LOOK: Duration = Duration::from_secs(5);
 
 impl Inspect {
     /// # Errors
-    /// Where there is no such object, and nothing is left of one.
+    /// If there is no such object, and nothing is remembered of it.
     pub(super) async fn status_of(&self, object: &ObjectRef) -> Result<inspect::StatusResponse, Status> {
-        // Before anybody is asked: what is not here costs nobody anything.
+        // Before other replicas are asked: an unknown object costs them nothing.
         let alone = self.local(object, &[])?;
         if self.peers.is_none() {
             return Ok(alone);
         }
-        // The others first: what is known here by then is no older than what they say.
+        // The others first: what is known here afterwards is no older than their answers.
         let (kind, name) = (object.kind.as_str().to_owned(), &object.name);
         let (namespace, name) = (name.namespace.to_string(), name.name.to_string());
         let others = self.peers.ask(Some(inspect::StatusRequest { kind, namespace, name })).await;
         self.local(object, &others)
     }
 
-    /// What is known here, with what others say.
+    /// Combines what is known here with the answers of others.
     fn local(&self, object: &ObjectRef, others: &[Other]) -> Result<inspect::StatusResponse, Status> {
-        // In this order: what is said of an object is never ahead of the head.
+        // In this order, so that the object's placement is never ahead of the head.
         let placed = self.places.borrow().get(object).cloned();
         let head = self.published.head();
         if !head.is_ready() {
@@ -69,20 +69,20 @@ impl Inspect {
         let is_rejected = placed.as_ref().is_some_and(|placed| is_rejected(placed, problems));
         let is_held_back = extent.is_held_back();
         if is_rejected || is_held_back {
-            // Of its newest version; what is served is an older one.
+            // Counts are about the newest version; an older one is served.
             answer.programmed = 0;
         }
         answer.state = state(&answer, is_rejected, is_held_back).to_owned();
         Ok(answer)
     }
 
-    /// What is wrong with an object, one that is not served too.
+    /// The problems of an object, including one that is not served.
     fn problems_of(&self, object: &ObjectRef) -> Option<Arc<[Problem]>> {
         self.problems.borrow().get(&Subject::Object(object.clone())).cloned()
     }
 }
 
-/// On how many proxies it is, and some of the others.
+/// Counts the proxies by state, and lists some that are not programmed.
 fn count(fleet: Fleet) -> inspect::StatusResponse {
     let mut answer = inspect::StatusResponse { settled: fleet.settled, ..Default::default() };
     for Member { shared, is_of_the_same, .. } in fleet.members.into_values() {
@@ -95,7 +95,7 @@ fn count(fleet: Fleet) -> inspect::StatusResponse {
             (words::SILENT, _) => (&mut answer.silent, &mut answer.silent_total),
             (words::REFUSED, true) => (&mut answer.refused, &mut answer.refused_total),
             (words::UNKNOWN, true) => (&mut answer.unknown, &mut answer.unknown_total),
-            // A replica that offers something else has told its proxies something else.
+            // A replica that offers another version has sent its proxies something else.
             _ => (&mut answer.behind, &mut answer.behind_total),
         };
         *total += 1;
@@ -119,7 +119,7 @@ fn is_rejected(placed: &Placed, problems: &[Problem]) -> bool {
     placed.made.is_rejected || problems.iter().any(|problem| problem.severity == Severity::Rejected)
 }
 
-/// The worst that can be said.
+/// The worst state that applies.
 fn state(answer: &inspect::StatusResponse, is_rejected: bool, is_held_back: bool) -> &'static str {
     let heard = answer.total - answer.silent_total - answer.unknown_total;
     let is_whole = answer.replicas.iter().all(|replica| replica.unreachable.is_empty());
@@ -136,7 +136,7 @@ fn state(answer: &inspect::StatusResponse, is_rejected: bool, is_held_back: bool
     }
 }
 
-/// Why it is not here, where that is known: else why it may not be.
+/// Why the object is not known: the actual reason, or possible ones.
 fn missing(object: &ObjectRef, problems: &[Problem]) -> Status {
     let told = |Problem { field, reason, .. }: &Problem| match &**field {
         "" => reason.clone(),
@@ -151,7 +151,7 @@ fn missing(object: &ObjectRef, problems: &[Problem]) -> Status {
     })
 }
 
-/// Somebody who waits for another answer.
+/// A watcher of an object's status.
 #[derive(Debug)]
 pub(super) struct Watcher {
     inspect: Inspect,
@@ -176,8 +176,8 @@ impl Watcher {
         }
     }
 
-    /// The next answer that is another one; `None` when this process ends. That there is no such object is an answer without
-    /// a state: it may come.
+    /// The next status that differs from the last one; `None` when the process ends. A missing object is reported
+    /// without a state, since it may be created.
     pub(super) async fn next(&mut self) -> Option<inspect::StatusResponse> {
         let look = if self.inspect.peers.is_none() { LOOK } else { OTHERS };
         loop {

@@ -1,7 +1,7 @@
-//! What users call the fields of policies: by the annotation that sets them.
+//! Users' names of policy fields: the annotations that set them.
 //!
-//! No list says so: each row of the annotations' table is read with its own samples, and what they set is its field. So a
-//! new annotation needs no word here.
+//! There is no list of names: each row of the annotations' table is parsed with its own samples, and the fields that
+//! change are its fields. So a new annotation needs nothing here.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(super) struct Terms(BTreeMap<(&'static str, String), &'static str>);
 
 impl Terms {
     pub(super) fn new(bodies: &Bodies) -> Self {
-        // An annotation that sets few fields says more about each of them.
+        // The annotation that sets the fewest fields is the most specific one.
         let mut best = BTreeMap::new();
         for row in table::ROWS.iter().filter(|row| row.value.status() == Status::Honoured) {
             let fields = fields_of(row, bodies);
@@ -33,7 +33,7 @@ impl Terms {
         Self(best.into_iter().map(|(field, (_, name))| (field, name)).collect())
     }
 
-    /// What a field of a body is called: its annotation, else its own name as keys of the ConfigMap are written.
+    /// The name of a field of a body: its annotation, else its own name in the style of ConfigMap keys.
     pub(super) fn name(&self, kind: Kind, path: &str) -> String {
         let policy = match kind {
             Kind::Route => ("policy.", LOCATION),

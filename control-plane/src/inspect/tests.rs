@@ -164,7 +164,7 @@ async fn old_versions_are_found_by_their_digits() {
     }
 }
 
-/// One that came back is in the history as often as it was offered.
+/// A version that was offered repeatedly is in the history as often.
 #[tokio::test]
 async fn a_version_is_named_once_to_who_asks_for_one_that_is_not_there() {
     let mut bench = bench();
@@ -249,7 +249,7 @@ async fn a_change_is_told_once_all_have_acknowledged_it() {
     assert_eq!((change.config, change.acked, change.proxies), (true, 2, 2));
 }
 
-/// A future that is looked at step by step.
+/// A future that is polled step by step.
 struct Stepped<F>(Pin<Box<F>>);
 
 fn stepped<F: Future>(future: F) -> Stepped<F> {
@@ -331,7 +331,7 @@ async fn proxies_go_on_behind_the_last_of_the_page_before() {
     };
     assert_eq!(page("").await, ("ab".to_owned(), "b".to_owned()));
     assert_eq!(page("b").await, ("c".to_owned(), String::new()));
-    // One that has left in between is no reason to begin anew.
+    // An item that disappeared in between does not restart the list.
     assert_eq!(page("aa").await, ("bc".to_owned(), String::new()));
 }
 
@@ -385,14 +385,14 @@ fn asked(version: &str) -> Asked {
 }
 
 impl Bench {
-    /// A pin is on record and in force, or none is.
+    /// A pin is stored and in force, or none is.
     fn put_on_record(&mut self, pin: Option<Arc<pin::Pin>>) {
         let on_record = pin.as_ref().map(|pin| Arc::clone(&pin.revision));
         let changes = Changes { pin, on_record, ..Changes::default() };
         self.store.commit(changes, clock::now(), clock::wall());
     }
 
-    /// Does with the record what was asked, as a source would, and says what that was.
+    /// Executes the request, as a source would, and returns it.
     async fn obey(&mut self, revision: &str) -> PinChange {
         let PinRequest { change, reply } = self.decisions.recv().await.unwrap();
         let pin = match &change {
@@ -467,12 +467,12 @@ async fn what_cannot_be_decided_is_said() {
         let lasts = Some(prost_types::Duration { seconds, nanos: 0 });
         assert_eq!(refused(Asked { lasts, ..asked(older) }).await.code(), InvalidArgument);
     }
-    // An operator's reason is kept whole, or they are told.
+    // An operator's reason is stored completely, or rejected.
     let status = refused(Asked { note: "ä".repeat(201), ..asked(older) }).await;
     assert_eq!(status.code(), InvalidArgument);
     assert!(status.message().contains("at most 200 characters, got 201"), "{}", status.message());
 
-    // Somebody else was quicker.
+    // Another operator was faster.
     let (decider, version) = (bench.inspect.decider.clone(), older.clone());
     let answer = spawn(async move { decider.pin(asked(&version)).await });
     let request = bench.decisions.recv().await.unwrap();
@@ -482,7 +482,7 @@ async fn what_cannot_be_decided_is_said() {
     assert_eq!(status.code(), Aborted);
     assert!(status.message().contains(&there), "{}", status.message());
 
-    // Another version than the one that is pinned needs a word; the same for longer does not.
+    // Replacing another pinned version must be explicit; extending the same pin need not.
     let pin = bench.inspect.published.head().history.find(older).cloned().unwrap();
     let pin =
         pin::Pin::new(How::Pin, pin.root, pin.snapshot.clone(), clock::wall(), Duration::from_secs(60), "");
@@ -501,7 +501,7 @@ async fn what_cannot_be_decided_is_said() {
     }
 }
 
-/// Whoever ends a pin means the one that they were shown.
+/// Removing a pin refers to the pin that the operator saw.
 #[tokio::test]
 async fn what_is_on_record_and_not_in_force_can_be_ended_and_what_was_not_seen_cannot() {
     let mut bench = bench();
@@ -517,7 +517,7 @@ async fn what_is_on_record_and_not_in_force_can_be_ended_and_what_was_not_seen_c
     }
 }
 
-/// Nobody says who they are yet.
+/// Without authentication.
 #[tokio::test]
 async fn decisions_are_taken_from_this_machine_alone() {
     let bench = bench();

@@ -1,7 +1,7 @@
-//! One request to the API server, and what came of it: for all that is not a watch.
+//! Single requests to the API server, for everything other than watches.
 //!
-//! **Invariant:** each request has a time limit of its own; and what was not answered is told apart from what was refused,
-//! as it may have been done all the same.
+//! **Invariant:** each request has a timeout; and a request without a response is distinguished from a rejected one,
+//! because it may have taken effect.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,40 +14,40 @@ use serde_json::Value;
 use super::collection;
 use crate::objects::{Object, ObjectKind, json};
 
-/// What kube gives as the reason where an answer is no Status.
+/// kube's reason for a response that is no Status.
 const UNREAD: &str = "Failed to parse error data";
 
-/// A request without an answer for so long has none.
+/// Timeout of a request.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
-/// What the API server answered to a change.
+/// The API server's response to a change.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// What is there now, as JSON; after a DELETE a Status or what was there.
+    /// The resulting object, as JSON; after a DELETE a Status or the previous object.
     Done(String),
-    /// It exists, or is another version than expected.
+    /// The object exists, or has another version than expected.
     Conflict,
     Absent,
 }
 
-/// Why there is no answer to go on with.
+/// Why there is no usable response.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum AskError {
-    /// The API server says no.
+    /// The API server rejected the request.
     #[error("{code}: {message}")]
     Refused {
         /// The HTTP status.
         code: u16,
-        /// In its words.
+        /// The message of the API server.
         message: String,
     },
-    /// It says nothing, or nothing that can be read.
+    /// There was no response, or an unreadable one.
     #[error("{0}")]
     Unanswered(String),
 }
 
 impl AskError {
-    /// Whether nothing was done. A server that fails may have done it before it failed.
+    /// Whether it is certain that nothing was changed. A server error may have come after the change.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused { code: ..500, .. })
     }
@@ -65,8 +65,8 @@ impl From<kube::Error> for AskError {
     }
 }
 
-/// Whether this is to be taken for what the API server says. Whatever stands in front of it may be out of order, and answer in
-/// its place: with a page, or JSON of another kind. That something is not there, is forbidden or is no more it cannot know.
+/// Whether the error really comes from the API server. A load balancer in front of it may be broken and respond in its
+/// place: with a page, or other JSON. It cannot know whether an object is missing, forbidden or deleted.
 fn is_believed(status: &Status) -> bool {
     let is_its_own = status.is_failure() && status.reason != UNREAD;
     is_its_own || !matches!(status.code, 0 | 403 | 404 | 410)
@@ -78,7 +78,7 @@ impl From<AskError> for String {
     }
 }
 
-/// Waits for an answer, but not for ever.
+/// Waits for a response with the timeout.
 pub(super) async fn within<T>(
     limit: Duration,
     answer: impl Future<Output = kube::Result<T>>,
@@ -89,7 +89,7 @@ pub(super) async fn within<T>(
     }
 }
 
-/// One object; `None` where there is none of that name.
+/// One object; `None` if there is none with that name.
 pub(super) async fn find(
     client: &Client,
     kind: ObjectKind,
@@ -104,18 +104,18 @@ pub(super) async fn find(
     }
 }
 
-/// What is there, as JSON.
+/// The object, as JSON.
 pub(super) async fn get(client: &Client, path: &str) -> Result<String, AskError> {
     let request = Request::get(path).body(Vec::new()).map_err(unsaid)?;
     within(ANSWER, client.request_text(request)).await
 }
 
-/// Changes a part of what is there (RFC 7396); gives what it is then, as JSON.
+/// Merges a part into an object (RFC 7396); returns the result as JSON.
 pub(super) async fn merge(client: &Client, path: &str, part: &Value) -> Result<String, AskError> {
     patch(client, path, "application/merge-patch+json", part).await
 }
 
-/// The same where lists are merged by the names in them (strategic merge).
+/// The same as a strategic merge, which merges lists by the names of items.
 pub(super) async fn strategic(client: &Client, path: &str, part: &Value) -> Result<String, AskError> {
     patch(client, path, "application/strategic-merge-patch+json", part).await
 }
@@ -126,7 +126,7 @@ async fn patch(client: &Client, path: &str, way: &str, part: &Value) -> Result<S
     within(ANSWER, client.request_text(request)).await
 }
 
-/// Asks for a change.
+/// Requests a change.
 pub(super) async fn ask(
     client: &Client,
     method: Method,
@@ -143,7 +143,7 @@ pub(super) async fn ask(
     }
 }
 
-/// What cannot even be asked, or is no answer to it.
+/// The request could not be sent, or has no valid response.
 fn unsaid(error: impl std::fmt::Display) -> AskError {
     AskError::Unanswered(error.to_string())
 }
@@ -190,7 +190,7 @@ mod tests {
             let server = Fake::new(move |_| bad.clone());
             assert!(look(&server).await.is_err());
         }
-        // Of whoever stands in front of it: a page, a router's JSON, another program's.
+        // Responses of something in front of the API server: a page, a router's JSON, another program's.
         let others = ["404 page not found\n", "<html></html>", "{}", r#"{"code":404,"message":"no route"}"#];
         for (code, text) in [404, 403, 410].into_iter().flat_map(|code| others.map(|text| (code, text))) {
             let server = Fake::new(move |_| said(code, text));

@@ -1,6 +1,7 @@
-//! Keeps the `caBundle` of the webhook's configuration, by which API servers verify the webhook.
+//! Maintains the `caBundle` of the webhook's configuration, with which API servers verify the webhook.
 //!
-//! **Invariant:** nothing else in the configuration is ever written, and the bundle only if it differs, over the version that was read.
+//! **Invariant:** nothing else in the configuration is ever written, and the bundle only if it differs, over the
+//! version that was read.
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use kube::Client;
@@ -8,12 +9,12 @@ use serde_json::{Value, json};
 
 use super::ask::{get, strategic};
 
-/// Where configurations are.
+/// The collection of configurations.
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
-/// Whose field it is.
+/// The field manager.
 const MANAGER: &str = "firth-control-plane";
 
-/// That of one configuration.
+/// The `caBundle` of one configuration.
 pub struct Bundle {
     client: Client,
     name: String,
@@ -30,15 +31,15 @@ impl Bundle {
         Self { client, name }
     }
 
-    /// Of which configuration.
+    /// The name of the configuration.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Has all webhooks of the configuration believe these roots, PEM. Whether something had to be written for it.
+    /// Sets these roots (PEM) in all webhooks of the configuration. Returns whether that changed anything.
     ///
     /// # Errors
-    /// Where the configuration cannot be read or written; somebody else may have been quicker.
+    /// If the configuration cannot be read or written, also because another writer was faster.
     pub async fn keep(&self, roots: &str) -> Result<bool, String> {
         let path = format!("{CONFIGURATIONS}/{}", self.name);
         let text = get(&self.client, &path).await?;
@@ -49,7 +50,7 @@ impl Bundle {
     }
 }
 
-/// What is to be changed: a list of webhooks is merged by their names (strategic merge).
+/// The change: a list of webhooks is merged by their names (strategic merge).
 fn part(found: &Value, bundle: &str) -> Option<Value> {
     let webhooks = found["webhooks"].as_array().into_iter().flatten();
     let differ = webhooks.filter(|it| it["clientConfig"]["caBundle"] != bundle);

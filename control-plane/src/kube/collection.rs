@@ -1,4 +1,4 @@
-//! What is asked of the API server: one collection, as lists, watches and single objects.
+//! Requests for one collection: lists, watches and single objects.
 
 use http::Request as HttpRequest;
 use kube::core::params::{GetParams, ListParams, WatchParams};
@@ -8,7 +8,7 @@ use kube::core::request::Request;
 use super::watch::{Revision, WATCH_LIFE};
 use crate::objects::ObjectKind;
 
-/// Objects in one page of a list.
+/// Page size of a list.
 const PAGE: u32 = 500;
 
 /// A request that is ready to be sent.
@@ -37,22 +37,22 @@ impl Collection {
         Self { metadata_only: true, ..self }
     }
 
-    /// Those that a field selector takes.
+    /// Restricts it by a field selector.
     pub(super) fn fields(self, selector: impl Into<String>) -> Self {
         Self { fields: Some(selector.into()), ..self }
     }
 
-    /// Those that a label selector takes.
+    /// Restricts it by a label selector.
     pub(super) fn labels(self, selector: impl Into<String>) -> Self {
         Self { labels: Some(selector.into()), ..self }
     }
 
-    /// A page of a consistent list: no resourceVersion is asked for, so no cache that lags answers.
+    /// A page of a consistent list: without a resourceVersion, so that no stale cache responds.
     pub(super) fn list(&self, more: Option<&str>) -> Ready {
         self.limited(PAGE, more)
     }
 
-    /// The cheapest consistent list, for its revision.
+    /// The cheapest consistent list, to get its revision.
     pub(super) fn probe(&self) -> Ready {
         self.limited(1, None)
     }
@@ -94,7 +94,7 @@ pub(super) fn get(kind: ObjectKind, namespace: &str, name: &str) -> Ready {
 /// The path of a collection.
 pub(super) fn path(kind: ObjectKind, namespace: Option<&str>) -> String {
     let (version, plural) = (kind.api_version(), kind.plural());
-    // The first API had no groups.
+    // The core API has no group.
     let root = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
     match namespace {
         Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),

@@ -1,4 +1,4 @@
-//! Affinity (annotations.md 2.5): a Backend has one, whoever of those that refer to it asks for it.
+//! Session affinity: a Backend has one setting, whichever of the Ingresses that refer to it enables it (ingress-nginx).
 
 use shared::kind::Kind;
 use shared::policy::{Affinity, AffinityMode};
@@ -14,7 +14,7 @@ fn affinity(world: &World) -> Option<Affinity> {
     }
 }
 
-/// The name of the cookie, and the mode.
+/// The cookie's name, and the mode.
 fn of(world: &World) -> Option<(String, Option<AffinityMode>)> {
     affinity(world).map(|it| (it.name.clone(), it.mode.is_some().then(|| it.mode())))
 }
@@ -44,7 +44,7 @@ fn the_first_mode_and_the_last_cookie_count() {
     assert_eq!(of(&world), None);
 }
 
-/// As in the original, which takes type and mode each from the first that says it.
+/// As in ingress-nginx: type and mode are each taken from the first Ingress that sets them.
 #[test]
 fn the_mode_may_be_said_by_one_that_asks_for_no_affinity() {
     let mut world = World::default();
@@ -85,7 +85,7 @@ fn only_the_paths_of_who_asks_issue_the_cookie() {
     assert_eq!((issues("plain"), issues("sticky")), (None, Some(true)));
 }
 
-/// Of the paths that an Ingress has the "/" that comes with a host issues no cookie: nobody declared it.
+/// The implicit "/" of an Ingress sets no cookie: it was not declared.
 #[test]
 fn an_undeclared_root_issues_no_cookie() {
     let issues_none = |paths: &[(&str, &str)]| {

@@ -30,12 +30,12 @@ fn what_is_not_allowed_leaves_the_last_good_version() {
     let commit = world.apply(risky());
     assert_eq!((world.routes(), world.told("web")), (vec![ONE.to_owned()], vec![TOLD.to_owned()]));
     assert_eq!(commit.holds, [HoldRequest::Write(Hold { object: good().into() })]);
-    // Allowed, it is served at once, and nothing is held any more.
+    // Once allowed, it is served at once, and the hold ends.
     world.events([Event::Held(Hold { object: good().into() })]);
     let commit = world.apply(level("High"));
     assert_eq!((world.routes(), world.told("web")), (vec![TWO.to_owned()], vec![]));
     assert_eq!(commit.holds, [HoldRequest::Erase(reference(ObjectKind::Ingress, "web"))]);
-    // Forbidden again it has no good version: a process that starts now would not know of one either.
+    // Forbidden again, it has no good version: a process that starts now would not know one either.
     world.events([Event::Released(reference(ObjectKind::Ingress, "web"))]);
     world.apply(level("Low"));
     assert_eq!((world.routes(), world.told("web")), (vec![], vec![TOLD.to_owned()]));
@@ -78,7 +78,7 @@ fn a_hold_that_is_not_allowed_is_not_served() {
     assert_eq!(world.routes(), [TWO]);
 }
 
-/// A version that was good is not any more where less is allowed, seen by this process or not.
+/// A good version becomes bad when less is allowed, whether this process saw it before or not.
 #[test]
 fn a_good_version_that_is_not_allowed_any_more_is_not_served() {
     let mut world = World::default();

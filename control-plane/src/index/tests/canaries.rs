@@ -1,4 +1,4 @@
-//! Canaries (annotations.md 6.16): what attaches where, and who decides.
+//! Canaries: where they attach, and which one decides (ingress-nginx).
 
 use shared::kind::Kind;
 use shared::policy::Canary;
@@ -22,7 +22,7 @@ fn policy(world: &World, key: &str) -> Option<Canary> {
     }
 }
 
-/// What takes an Ingress out of service does so with a canary, though nothing of it would count.
+/// A fault that rejects an Ingress also rejects a canary, even if the setting would have no effect.
 #[test]
 fn a_value_that_is_rejected_rejects_a_canary_too() {
     let mut world = World::default();
@@ -39,7 +39,7 @@ fn a_value_that_is_rejected_rejects_a_canary_too() {
     assert_eq!(world.alternatives(), ["default/main/80: default/canary/80"], "its last good version");
 }
 
-/// Each row: the Ingresses, then the alternatives that come of them.
+/// Each row: the Ingresses, then the resulting alternatives.
 #[test]
 fn what_attaches_where() {
     let table: Vec<(&str, Vec<Ing>, Vec<&str>)> = vec![
@@ -219,7 +219,7 @@ fn the_first_referrer_decides() {
     );
     assert_eq!(policy(&world, "default/canary/80").unwrap().weight, 99);
     assert_eq!(world.told("b"), ["overridden spec.rules[0].http.paths[0]"]);
-    // A main path that is older than all canaries: it takes no requests as a canary.
+    // A main path that is older than all canaries: as a canary it takes no requests.
     world.apply(ingress("older").at(0).rule("b.test", &[("/", "canary")]));
     assert_eq!(policy(&world, "default/canary/80"), None);
     assert_eq!(world.told("b"), ["warning spec.rules[0].http.paths[0]"]);
@@ -247,7 +247,7 @@ fn a_canary_that_stops_being_one_is_an_ordinary_ingress() {
     assert_eq!(policy(&world, "default/canary/80"), None);
 }
 
-/// One path of an Ingress may take the place of another that leads to the same Service.
+/// One path of an Ingress may take the position of another one with the same Service.
 #[test]
 fn a_canary_of_the_catch_all_stays_where_a_path_changes_its_type() {
     let canary = ingress("canary").canary().default_backend("next");

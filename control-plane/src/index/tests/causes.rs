@@ -1,4 +1,4 @@
-//! What the line that explains a commit says, and what it keeps to itself.
+//! The line that explains a commit: its contents, and what it must not reveal.
 
 use serde_json::json;
 
@@ -78,7 +78,7 @@ fn values_that_may_hold_a_credential_are_not_told() {
     }
 }
 
-/// A name may be anything in a folder, and a value of any length wherever it stands.
+/// A name may be anything in a folder, and values may have any length.
 #[test]
 fn a_tenants_text_is_short_and_on_one_line() {
     let mut world = World::default();
@@ -113,7 +113,7 @@ fn a_cause_names_its_object_its_version_and_who_wrote_it() {
     );
     let origin = world.apply(web("50", "9", "k\n9")).origin;
     assert_eq!((&*origin.resource_version, &*origin.manager), ("9", "k 9"));
-    // Nobody says who deleted it.
+    // It is unknown who deleted it.
     let origin = world.delete(ObjectKind::Ingress, "web").origin;
     assert_eq!(
         (&*origin.object, &*origin.resource_version, &*origin.manager),
@@ -121,14 +121,14 @@ fn a_cause_names_its_object_its_version_and_who_wrote_it() {
     );
 }
 
-/// What an Ingress refers to is read after it was heard of, and is nobody's change.
+/// A referenced object is read after the Ingress arrived, and is not a change by itself.
 #[test]
 fn what_had_to_wait_is_told_as_the_change_that_it_is() {
     let on_demand = || World::with(Options { on_demand: true, ..options() });
     let secured = |service: &str| web(service).tls(&["a.test"], "cert");
     let mut world = on_demand();
     world.apply(secured("one"));
-    // It is not shown before its certificate was read, and edited meanwhile.
+    // It is not published before its certificate was read, and edited meanwhile.
     world.apply(service("one"));
     world.apply(secured("two"));
     let commit = world.apply(secret("cert", 0));
@@ -141,14 +141,14 @@ fn what_had_to_wait_is_told_as_the_change_that_it_is() {
     assert_eq!(commit.cause, "", "nothing shows yet");
     assert_eq!(world.apply(secret("other", 1)).cause, "2 changes, first: Ingress default/web: tls changed");
 
-    // It cannot be read for now, and nobody waits any longer.
+    // It cannot be read for now, and nothing waits for it.
     let mut world = on_demand();
     world.apply(secured("one"));
     let unreadable =
         Event::Unreadable { object: reference(ObjectKind::Secret, "cert"), reason: "503".into() };
     assert_eq!(world.events([unreadable]).cause, "Ingress default/web: created");
 
-    // What an annotation names.
+    // An object that an annotation names.
     let mut world = on_demand();
     world.apply(web("one"));
     let guarded = web("one").annotation("auth-type", "basic").annotation("auth-secret", "users");
@@ -156,7 +156,7 @@ fn what_had_to_wait_is_told_as_the_change_that_it_is() {
     let told = world.events([Event::Deleted(reference(ObjectKind::Secret, "users"))]);
     assert!([first.cause, told.cause].iter().all(|it| it.is_empty() || it.contains("Ingress default/web")));
 
-    // Whoever is gone is not told of.
+    // Deleted Ingresses are not mentioned.
     let mut world = on_demand();
     world.apply(secured("one"));
     world.delete(ObjectKind::Ingress, "web");

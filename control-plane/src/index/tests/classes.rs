@@ -1,4 +1,4 @@
-//! Which Ingresses are ours (controller.md 2, vectors ingress-class).
+//! Which Ingresses are ours (the conformance vectors `ingress-class`).
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Slices of Services in use.
+//! EndpointSlices of Services in use.
 
 use serde_json::json;
 use shared::kind::Kind;
@@ -38,7 +38,7 @@ fn a_slice_that_is_deleted_or_moves_is_gone() {
     assert!(world.index.services.values().all(|service| service.slices.is_empty()));
 }
 
-/// An API server takes none of them; a folder says what it likes.
+/// An API server accepts none of these; a folder may contain them.
 #[test]
 fn a_slice_that_no_api_server_takes_keeps_its_last_good_version() {
     let mut world = World::default();
@@ -126,7 +126,7 @@ fn an_unchanged_slice_changes_nothing() {
     again.metadata.resource_version = "2".into();
     let commit = world.apply(Object::EndpointSlice(again.into()));
     assert_eq!((commit.live.len(), commit.compiled, commit.cause.as_str()), (0, 0, ""));
-    // What differs only in what nobody compiles costs a look and is no change.
+    // A difference that is not compiled is examined, and is no change.
     let Object::EndpointSlice(again) = slice("echo-1", "echo", &["10.0.0.1", "10.0.0.1"]) else {
         unreachable!()
     };
@@ -219,7 +219,7 @@ fn the_first_ingress_decides_whether_requests_go_to_the_service() {
     assert_eq!(echo(&world).policy.service_upstream, Some(true));
     world.apply(asks("first", 1, "false"));
     assert_eq!(echo(&world).policy.service_upstream, Some(false));
-    // What is none is false, whatever the ConfigMap says.
+    // An invalid value is false, whatever the ConfigMap says.
     world.apply(asks("first", 1, "yes"));
     assert_eq!(echo(&world).policy.service_upstream, Some(false));
     let field = "metadata.annotations[nginx.ingress.kubernetes.io/service-upstream]";

@@ -1,4 +1,4 @@
-//! The Service that answers for errors: a Backend of its own, by the first port of the Service.
+//! The Service for error pages: a Backend of its own, with the first port of the Service.
 
 use serde_json::json;
 use shared::kind::Kind;

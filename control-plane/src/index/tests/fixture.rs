@@ -1,4 +1,4 @@
-//! Objects in few words, and a world that shows what was made of them.
+//! Short constructors for objects, and a world that shows what was compiled from them.
 
 use std::sync::OnceLock;
 
@@ -49,7 +49,7 @@ pub(super) fn reference(kind: ObjectKind, object: &str) -> ObjectRef {
     ObjectRef { kind, name: name(object) }
 }
 
-/// An Ingress that is put together.
+/// A builder for an Ingress.
 #[derive(Clone, PartialEq)]
 pub(super) struct Ing(pub(super) Value);
 
@@ -86,7 +86,7 @@ impl Ing {
         self.annotation("canary", "true")
     }
 
-    /// Takes `"/path"` (Prefix) or `"=/path"` (Exact) to `"service"` or `"service:port"`.
+    /// Routes `"/path"` (Prefix) or `"=/path"` (Exact) to `"service"` or `"service:port"`.
     pub(super) fn rule(mut self, host: &str, paths: &[(&str, &str)]) -> Self {
         let path = |(path, service): &(&str, &str)| {
             let (kind, path) = match path.strip_prefix('=') {
@@ -137,7 +137,7 @@ pub(super) fn without_service() -> Backend {
     Backend { without_service: true, ..Backend::default() }
 }
 
-/// An object that is there and cannot be read.
+/// An object that exists and cannot be decoded.
 pub(super) fn broken(object: ObjectRef, field: &str, reason: &str) -> Event {
     let problem = crate::problem::Problem {
         object: object.clone().into(),
@@ -210,7 +210,7 @@ pub(super) fn applied(object: impl Into<Object>) -> Event {
     Event::Applied { object: object.into(), location: "".into() }
 }
 
-/// An index, and all that its commits led to.
+/// An index, and the accumulated result of its commits.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) index: Index,
@@ -229,7 +229,7 @@ impl World {
         Self { index: Index::new(options), config: Snapshot::default(), live: Snapshot::default() }
     }
 
-    /// Takes events in, commits, and follows the commit.
+    /// Applies events, commits, and applies the commit.
     pub(super) fn events(&mut self, events: impl IntoIterator<Item = Event>) -> Commit {
         for event in events {
             self.index.apply(event);
@@ -239,7 +239,7 @@ impl World {
         commit
     }
 
-    /// Gives what changed slices mean for the committed configuration, and follows that.
+    /// Commits the changes of slices for the committed configuration, and applies that.
     pub(super) fn early(&mut self) -> Commit {
         let commit = self.index.commit_live();
         assert!(commit.config.is_empty());
@@ -339,7 +339,7 @@ impl World {
         all.map(|problem| format!("{} {}", problem.severity.as_str(), problem.field)).collect()
     }
 
-    /// Those of an Ingress without the reports of missing Services, which most examples do without.
+    /// The problems of an Ingress without those about missing Services, which most examples leave out.
     pub(super) fn told(&self, ingress: &str) -> Vec<String> {
         let mut told = self.problems(ObjectKind::Ingress, ingress);
         told.retain(|line| !line.ends_with(".service.name"));

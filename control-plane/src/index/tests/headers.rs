@@ -1,4 +1,4 @@
-//! ConfigMaps of headers: an Ingress' own, which the fleet allows or not, and those of the fleet.
+//! ConfigMaps of headers: an Ingress' own, which the fleet may restrict, and those of the fleet.
 
 use serde_json::{Value, json};
 use shared::kind::Kind;
@@ -35,7 +35,7 @@ fn settings(world: &World) -> Settings {
     }
 }
 
-/// Names and values, `None` where all paths answer 503.
+/// Names and values; `None` if all paths answer 503.
 fn told(world: &World) -> Option<Vec<String>> {
     let Route { denied, policy, .. } = route(world);
     let headers = policy.custom_headers.map(|list| list.headers).unwrap_or_default();

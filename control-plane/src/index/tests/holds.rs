@@ -1,4 +1,4 @@
-//! Versions that are rejected or cannot be read, and the record of the last good ones.
+//! Versions that are rejected or cannot be decoded, and the stored last good ones.
 
 use serde_json::json;
 
@@ -54,11 +54,11 @@ fn a_rejected_version_leaves_the_good_one() {
     assert_eq!(world.config, before);
     assert_eq!(commit.holds, write(good()));
     assert_eq!(world.problems(ObjectKind::Ingress, "web"), ["rejected spec.rules[0].http.paths[1].path"]);
-    // Once is enough, until the record says otherwise.
+    // Requested once, until the stored record changes.
     assert_eq!(world.events([]).holds, []);
     assert_eq!(world.apply(bad().at(0).annotation("x", "y")).holds, []);
     assert_eq!(world.events([held(good())]).holds, []);
-    // Somebody took it off the record: it is written again.
+    // It was removed by somebody else: it is written again.
     let released = Event::Released(reference(ObjectKind::Ingress, "web"));
     assert_eq!(world.events([released]).holds, write(good()));
     assert_eq!(world.config, before);
@@ -88,7 +88,7 @@ fn deletion_ends_the_hold() {
     assert!(world.routes().is_empty());
     world.events([Event::Released(reference(ObjectKind::Ingress, "web"))]);
     assert!(world.index.objects.get(&reference(ObjectKind::Ingress, "web")).is_none());
-    // Made again, it has no past.
+    // Created again, it has no previous version.
     world.apply(bad());
     assert!(world.routes().is_empty());
 }
@@ -209,7 +209,7 @@ fn version(count: u32, service: &str) -> Ing {
     it.with(|it| it["metadata"]["resourceVersion"] = json!(count.to_string()))
 }
 
-/// One that has a version of its own and asked for it.
+/// A replica that has its own good version and has requested a hold.
 fn replica(good: &Ing) -> World {
     let mut world = World::default();
     world.apply(good.clone());
@@ -217,7 +217,7 @@ fn replica(good: &Ing) -> World {
     world
 }
 
-/// Each writes what it has, in either order; both then read the last one back, and perhaps the first one before.
+/// Each writes its own version, in any order; both then read the last one back, and perhaps the previous one first.
 #[test]
 fn two_replicas_agree_on_one_version() {
     let (older, newer) = (version(9, "older"), version(10, "newer"));
@@ -274,7 +274,7 @@ fn a_hold_outlives_its_object_until_the_lists_are_complete() {
     world.events([Event::Released(reference(ObjectKind::Ingress, "web"))]);
     let slot = |kind, name| world.index.objects.get(&reference(kind, name));
     assert!(slot(ObjectKind::Ingress, "web").is_none());
-    // Nobody wants it yet, so nobody read it.
+    // It is not wanted yet, so it was not read.
     assert!(slot(ObjectKind::Secret, "c0").is_some());
 }
 
@@ -298,7 +298,7 @@ fn a_good_version_of_somebody_else_s_ends_the_hold_even_unseen() {
     let commit = world.events([broken("")]);
     assert_eq!(commit.holds, write(good()));
     world.events([held(good())]);
-    // Within one commit it is good and not ours, and then unreadable again.
+    // Within one commit it is good but not ours, and then unreadable again.
     let foreign =
         good().with(|it| it["metadata"]["annotations"]["kubernetes.io/ingress.class"] = json!("other"));
     let commit = world.events([applied(foreign), broken("")]);
@@ -310,7 +310,7 @@ fn a_good_version_of_somebody_else_s_ends_the_hold_even_unseen() {
     assert_eq!(fresh.config.root(), world.config.root());
 }
 
-/// The API server counts what it writes, whatever that changes: of two that ask, the newer version counts.
+/// The API server gives each write a new resource version: of two requests, the newer version wins.
 #[test]
 fn a_hold_has_the_newest_count_of_its_version() {
     let mut world = World::default();
@@ -319,7 +319,7 @@ fn a_hold_has_the_newest_count_of_its_version() {
     assert_eq!(world.apply(bad()).holds, write(version(12, "one")));
 }
 
-/// What is on record may be of an object that had the name before, or of a build that takes more: neither is taken over.
+/// A stored hold may be of an object that had the name before, or of a build that accepts more: neither is adopted.
 #[test]
 fn what_is_on_record_and_cannot_be_of_use_is_not_taken_over() {
     let theirs = || ingress("web").rule("a.test", &[("/", "theirs")]);

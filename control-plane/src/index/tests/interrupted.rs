@@ -1,4 +1,4 @@
-//! Compiles that stop and go on, with endpoints that change meanwhile.
+//! Compiles that are interrupted and continued, with endpoints that change meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::index::Commit;
 use crate::objects::ObjectKind;
 
 impl World {
-    /// Goes on for so many pieces; whether that was all.
+    /// Continues for this many pieces; returns whether that was all.
     fn pieces(&mut self, mut pieces: usize) -> bool {
         self.index.compile(|| {
             pieces = pieces.saturating_sub(1);
@@ -23,7 +23,7 @@ impl World {
         })
     }
 
-    /// The Endpoints that the committed configuration needs, from the slices as they are now.
+    /// The Endpoints that the committed configuration needs, from the current slices.
     fn needed(&self) -> BTreeMap<String, Resource> {
         let backends = self.keys(Kind::Backend).into_iter();
         let services = backends.filter_map(|key| Some(key.rsplit_once('/')?.0.to_owned()));
@@ -43,7 +43,7 @@ impl World {
         assert_eq!(published, self.needed());
     }
 
-    /// As [`World::events`], in pieces: endpoints come in between.
+    /// As [`World::events`], in pieces: endpoints change in between.
     fn interrupted(&mut self, events: Vec<Event>, cuts: &mut impl Iterator<Item = usize>) -> Commit {
         let mut cut = || cuts.next().unwrap_or_default();
         let (endpoints, objects): (Vec<_>, Vec<_>) = (events.into_iter())
@@ -72,8 +72,7 @@ impl World {
 }
 
 proptest! {
-    /// Where a compile was interrupted does not show afterwards; in between, LIVE is what the committed configuration
-    /// needs, no more and no less.
+    /// An interruption does not affect the result; meanwhile LIVE has exactly what the committed configuration needs.
     #[test]
     fn interruptions_do_not_show(steps in steps_with(true, 8), cuts in vec(0..12_usize, 1..40)) {
         let mut cuts = cuts.into_iter().cycle();

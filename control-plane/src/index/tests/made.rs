@@ -1,4 +1,4 @@
-//! What a commit says of objects: their newest versions, once, and nothing of what it was not told.
+//! What commits report about objects: their newest versions, once each, and nothing about others.
 
 use serde_json::json;
 

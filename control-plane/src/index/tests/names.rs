@@ -1,4 +1,5 @@
-//! More names of hosts: whose aliases count, and where the same name with or without `www.` leads (annotations.md 2.4).
+//! Additional names of hosts: whose aliases are used, and the redirects between names with and without `www.`
+//! (ingress-nginx).
 
 use shared::kind::Kind;
 use shared::policy::HostPolicy;
@@ -34,14 +35,14 @@ fn the_first_list_that_is_not_empty_wins() {
         ["b.test", "z.test"],
         "each once, in order, without the host's own"
     );
-    // Older, and says nothing: by silence, by an empty text, by a list of nothing.
+    // Older, and without aliases: absent, empty, or an empty list.
     world.apply(of_a("first", 1));
     assert_eq!(aliases(&world, "a.test"), ["b.test", "z.test"]);
     for empty in ["", " ", ","] {
         world.apply(of_a("first", 1).annotation("server-alias", empty));
         assert_eq!(aliases(&world, "a.test"), ["b.test", "z.test"], "{empty:?}");
     }
-    // A canary says nothing of hosts.
+    // A canary has no aliases.
     world.apply(of_a("canary", 0).canary().annotation("server-alias", "canary.test"));
     assert_eq!(aliases(&world, "a.test"), ["b.test", "z.test"]);
     world.delete(ObjectKind::Ingress, "second");
@@ -66,7 +67,7 @@ fn whoever_has_a_location_redirects_between_www_names() {
     assert_eq!(policy(&world, "a.test").www, None);
     world.apply(of_a("second", 2).annotation("from-to-www-redirect", "true"));
     assert_eq!(policy(&world, "a.test").www, Some(true), "any of them says so");
-    // One that lost its path to an older one has nothing to say.
+    // An Ingress that lost its path to an older one has no say.
     let loser = ingress("second").at(2).rule("a.test", &[("/first", "echo")]);
     world.apply(loser.annotation("from-to-www-redirect", "true"));
     assert_eq!(policy(&world, "a.test").www, None);

@@ -1,4 +1,4 @@
-//! Ingresses of namespaces with certain labels alone.
+//! Ingresses selected by the labels of their namespaces.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ fn only_ingresses_of_namespaces_with_these_labels_are_served() {
     assert_eq!(served(&world), ["three"]);
 }
 
-/// The API server gives each its name for a label.
+/// The API server labels each namespace with its name.
 #[test]
 fn in_a_folder_a_namespace_that_is_only_named_has_its_name_for_a_label() {
     let mut world = selecting("kubernetes.io/metadata.name in (one, two), !closed", true);

@@ -1,5 +1,5 @@
-//! The original's algorithm, slow and obvious: one pass over all Ingresses and all servers, with nothing remembered.
-//! What the index makes host by host has to be the same.
+//! ingress-nginx' algorithm, slow and obvious: one pass over all Ingresses and all servers, without any state. What the
+//! index compiles host by host must be the same.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ fn locations(mains: &[&Ingress]) -> Vec<Location> {
     locations
 }
 
-/// Attaches the canaries: `mergeAlternativeBackends`, but that nothing is taken away again.
+/// Attaches the canaries: `mergeAlternativeBackends`, except that nothing is removed again.
 fn alternatives(canaries: &[&Ingress], locations: &[Location]) -> Vec<String> {
     let mut attached: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut attach = |primary: &str, alternative: &str| {

@@ -1,4 +1,4 @@
-//! What a pin needs of LIVE, when it is in force, and that it changes nothing of what is compiled.
+//! What a pin needs from LIVE, when it is in force, and that it does not affect what is compiled.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -56,13 +56,13 @@ fn live_keeps_what_the_pinned_version_needs() {
     let commit = world.delete(ObjectKind::Ingress, "web");
     assert!(!commit.config.is_empty() && commit.live.is_empty(), "nothing of LIVE goes");
     assert_eq!(world.live, live);
-    // Endpoints and certificates go on changing.
+    // Endpoints and certificates keep changing.
     world.apply(slice("web-1", "web", &["10.0.0.1", "10.0.0.2"]));
     world.apply(slice("web-2", "web", &["10.0.0.3"]));
     world.apply(secret("cert", 1));
     assert_eq!(world.keys(Kind::Endpoints), ["default/web-1", "default/web-2"]);
     assert_ne!(world.live.version(&key(Kind::Certificate)), live.version(&key(Kind::Certificate)));
-    // What is deleted is gone.
+    // Deleted objects are gone.
     let commit = world.delete(ObjectKind::EndpointSlice, "web-2");
     assert!(commit.live.removed[0].gone);
     world.delete(ObjectKind::Secret, "cert");
@@ -76,8 +76,8 @@ fn live_keeps_what_the_pinned_version_needs() {
     assert!(world.live.is_empty() && reasons(&world).is_empty());
 }
 
-/// Over the whole table of annotations: whatever a version uses a Secret for, on the host or on the route, a pin keeps its
-/// Material when nobody else wants it.
+/// Over the whole table of annotations: whatever a version uses a Secret for, on the host or on the route, a pin keeps
+/// its Material when nothing else wants it.
 #[test]
 fn a_pin_keeps_the_material_of_every_use() {
     let mut seen = BTreeSet::new();
@@ -101,7 +101,7 @@ fn a_pin_keeps_the_material_of_every_use() {
     assert_eq!(seen, all.collect());
 }
 
-/// Pins what an Ingress makes of a world, and deletes it: the uses whose Material was kept.
+/// Pins the result of adding an Ingress, and deletes the Ingress: returns the uses whose Material was kept.
 fn kept(world: &mut World, user: Ing, case: &str) -> Vec<Use> {
     let used = materials_of(&user);
     used.iter().for_each(|it| drop(world.apply(secret_for_all(&it.name))));
@@ -126,7 +126,7 @@ fn materials_of(user: &Ing) -> Vec<Reference> {
     refs.filter(|it| it.what.material(&it.name).is_some()).collect()
 }
 
-/// A Secret that is of use for everything.
+/// A Secret that is valid for every use.
 fn secret_for_all(name: &ObjectName) -> Object {
     let (certificate, key) = pem(0);
     let mut secret = Secret::default();
@@ -193,23 +193,23 @@ fn a_damaged_record_is_written_again_by_who_has_its_pin_and_ends_nothing() {
     assert_eq!(commit.on_record.as_deref(), Some("2"), "what an operator may end");
     assert!(commit.pin.is_some() && reasons(&world).iter().any(|it| it.contains("firth-pin-0")));
     assert_eq!(world.apply(service("x")).mend, None, "said once");
-    // Copied from elsewhere, or being made: it decides nothing, and nobody writes it.
+    // Copied from elsewhere, or incomplete: it is not in force, and nobody repairs it.
     for nothing in [Unreadable::Elsewhere, Unreadable::Unfinished] {
         let commit = world.events([unreadable(nothing, "3")]);
         assert_eq!((commit.mend, commit.pin, commit.on_record), (None, None, Some("3".into())));
     }
     assert_eq!(world.events([Event::Unpinned]).on_record, None);
-    // Who starts now has nothing to write.
+    // A replica that starts now has no pin to write.
     let commit = before().events([unreadable(missing(), "2")]);
     assert_eq!((commit.mend, commit.pin), (None, None));
 }
 
-/// What is offered: the store's rule in short.
+/// The offered state: the store's rule in short.
 fn offered(world: &World, commit: &Commit) -> Snapshot {
     commit.pin.as_ref().map_or_else(|| world.config.clone(), |pin| pin.config.clone())
 }
 
-/// What exists of all that a pin needs, by key.
+/// What a pin needs and exists, by key.
 fn needed(pin: &Pin, truth: &Truth) -> BTreeSet<String> {
     let key = |event: Event| {
         let Event::Applied { object, .. } = event else { return None };
@@ -230,8 +230,8 @@ fn needed(pin: &Pin, truth: &Truth) -> BTreeSet<String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// pin(v), then anything, then unpin: as if nothing had been pinned. In between what is offered is the pinned version,
-    /// on a replica that followed all of it and on one that starts in the end, and LIVE has what it needs.
+    /// pin(v), then any events, then unpin: as if nothing had been pinned. Meanwhile the pinned version is offered, by
+    /// a replica that followed all of it and by one that starts at the end, and LIVE has what it needs.
     #[test]
     fn a_pin_changes_nothing_but_what_is_offered(
         first in steps_with(false, 3),

@@ -1,4 +1,4 @@
-//! Annotations under another prefix.
+//! Annotations with another prefix.
 
 use std::sync::Arc;
 

@@ -57,7 +57,7 @@ fn an_ingress_of_many_hosts_costs_the_hosts_that_change() {
     assert_eq!(commit.config.len(), 2);
 }
 
-/// What is looked at for one thing that changed, whatever there is beside it.
+/// Limit of the work for one change, whatever else exists.
 const FEW: usize = 40;
 
 fn crowd(i: usize) -> Ing {
@@ -67,7 +67,7 @@ fn crowd(i: usize) -> Ing {
     crowd.with(|it| it["metadata"]["creationTimestamp"] = created.into())
 }
 
-/// One host of so many Ingresses, all of which ask for its "/" too, for TLS and for affinity.
+/// A host of this many Ingresses, all of which claim its "/", TLS and affinity.
 fn crowded(count: usize) -> World {
     let mut world = World::default();
     let all = (0..count).map(|i| applied(crowd(i).default_backend("echo").tls(&["a.test"], "cert")));
@@ -102,7 +102,7 @@ fn one_ingress_of_a_host_of_thousands() {
     assert_eq!((commit.compiled, commit.looked_at), (0, 0), "the same again");
 }
 
-/// It is looked at by those alone who are told that it is there.
+/// Only the Ingresses whose problems change are examined.
 #[test]
 fn one_canary_beside_a_host_of_thousands() {
     let mut world = crowded(1_000);
@@ -116,7 +116,7 @@ fn one_canary_beside_a_host_of_thousands() {
     assert!(commit.looked_at <= FEW, "{commit:?}");
 }
 
-/// A Host of which everything moved costs its paths once, not once for each other.
+/// A Host whose paths all changed costs their number, not its square.
 #[test]
 fn a_host_is_settled_in_the_size_of_its_claims() {
     let work = |count: usize| {
@@ -203,7 +203,7 @@ fn one_slice_of_a_service_of_a_hundred_thousand() {
     assert!(commit.looked_at <= 3 * 100 + FEW, "{} of 100,000", commit.looked_at);
 }
 
-/// Each of 300 looked at each of 300 whenever one more came: 13 million looks, and as many places in Backends.
+/// Each of 300 examined each of 300 whenever one was added: 13 million steps, and as many entries in Backends.
 #[test]
 fn canaries_beside_all_backends_of_a_host_cost_a_few_looks_at_each() {
     const BACKENDS: usize = 300;
@@ -211,7 +211,7 @@ fn canaries_beside_all_backends_of_a_host_cost_a_few_looks_at_each() {
     let paths: Vec<_> = paths.iter().map(|(path, service)| (path.as_str(), service.as_str())).collect();
     let mut world = World::default();
     world.apply(ingress("web").rule("", &paths));
-    // At the same second the greater name comes first.
+    // Created in the same second, the greater name comes first.
     let of = |i: usize| format!("c-{:03}", 999 - i);
     let canary = |i: usize| ingress(&of(i)).canary().default_backend(&format!("next-{i:03}"));
     for i in 0..BACKENDS {

@@ -1,4 +1,4 @@
-//! What must hold whatever happens: names are few, so that everything competes with everything.
+//! Invariants under random events: there are few names, so that everything competes with everything.
 
 use std::collections::BTreeMap;
 
@@ -172,7 +172,7 @@ fn break_off(object: &Object) -> Event {
     }
 }
 
-/// The objects that are there, as events, and the record of decisions.
+/// The existing objects, as events, and the stored decisions.
 #[derive(Default)]
 pub(super) struct Truth {
     present: BTreeMap<ObjectRef, Event>,
@@ -180,7 +180,7 @@ pub(super) struct Truth {
 }
 
 impl Truth {
-    /// What a step says, once it happened.
+    /// The event of a step, after it happened.
     pub(super) fn take(&mut self, step: Step) -> Option<Event> {
         let (key, event) = match step {
             Step::Commit => return None,
@@ -196,7 +196,7 @@ impl Truth {
         Some(event)
     }
 
-    /// Does what the index asks of the record, and says what is read back.
+    /// Executes the index' requests, and returns what is read back.
     pub(super) fn obey(&mut self, requests: Vec<HoldRequest>) -> Vec<Event> {
         let obey = |request| match request {
             HoldRequest::Write(hold) => {
@@ -219,7 +219,7 @@ impl Truth {
 
 fn commit(world: &mut World, truth: &mut Truth, events: Vec<Event>) {
     let mut holds = world.events(events).holds;
-    // It comes to rest: nothing is asked for ever.
+    // It comes to rest: requests do not repeat forever.
     for _ in 0..3 {
         if holds.is_empty() {
             return;
@@ -259,7 +259,7 @@ impl World {
 }
 
 proptest! {
-    /// A graph that was changed again and again equals one built afresh, its problems included.
+    /// An index that was changed repeatedly equals one built afresh, problems included.
     #[test]
     fn incremental_equals_from_scratch(steps in steps(false)) {
         let (world, truth) = live_through(steps);
@@ -268,7 +268,7 @@ proptest! {
         assert_same(&world, &fresh);
     }
 
-    /// So it does where canaries alone change, each change committed.
+    /// The same if only canaries change, each change committed.
     #[test]
     fn incremental_canaries_equal_those_from_scratch(splits in vec(a_split(), 0..12)) {
         let steps = splits.into_iter().flat_map(|split| [Step::Apply(split), Step::Commit]);
@@ -278,7 +278,7 @@ proptest! {
         assert_same(&world, &fresh);
     }
 
-    /// So it does where versions are rejected or cannot be read: what counts is on record.
+    /// The same if versions are rejected or cannot be decoded: the stored holds decide.
     #[test]
     fn what_counts_is_on_record(steps in steps(true)) {
         let (world, truth) = live_through(steps);
@@ -288,7 +288,7 @@ proptest! {
         assert_same(&world, &fresh);
     }
 
-    /// The order of events does not show, nor where commits fall.
+    /// Neither the order of events nor the position of commits matters.
     #[test]
     fn any_order_of_events_is_the_same(
         (sorted, shuffled, commits) in steps(true)
@@ -308,7 +308,7 @@ proptest! {
         assert_same(&world, &other);
     }
 
-    /// Nothing is left behind of what is gone.
+    /// Nothing remains of deleted objects.
     #[test]
     fn nothing_leaks(steps in steps(true)) {
         let (mut world, mut truth) = live_through(steps);

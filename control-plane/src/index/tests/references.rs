@@ -1,4 +1,4 @@
-//! What is read on demand: who asks, who waits, what is used meanwhile.
+//! Reading on demand: what is wanted, what waits, and what is used meanwhile.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,7 +12,7 @@ use crate::compile::referred::Referred;
 use crate::event::Event;
 use crate::objects::{Object, ObjectKind, ObjectRef, Secret};
 
-/// A world whose Secrets come when they are asked for.
+/// A world whose Secrets are read on demand.
 fn on_demand() -> World {
     World::with(Options { on_demand: true, ..options() })
 }
@@ -40,7 +40,7 @@ fn awaited(world: &World) -> Vec<String> {
     world.index.awaited().keys().map(|object| object.name.name.to_string()).collect()
 }
 
-/// A host with a certificate that is shown.
+/// A host with a published certificate.
 fn with_old() -> World {
     let mut world = on_demand();
     world.events([applied(web("old")), applied(secret("old", 0))]);
@@ -80,7 +80,7 @@ fn a_new_host_does_not_wait_for_what_cannot_be_read() {
 #[test]
 fn another_secret_shows_once_it_was_read() {
     let mut world = with_old();
-    // All else of the same Ingress flows.
+    // All other changes of the Ingress take effect.
     let commit =
         world.apply(web("new").rule("a.test", &[("/x", "echo")]).annotation("ssl-redirect", "false"));
     assert_eq!(certificates(&world, "a.test"), Some(vec!["default/old".into()]));
@@ -121,7 +121,7 @@ fn the_old_one_is_shown_even_where_it_went() {
     assert_eq!(world.keys(Kind::Certificate), ["default/old"]);
     world.apply(secret("new", 1));
     assert_eq!(world.keys(Kind::Certificate), ["default/new"]);
-    // Without anything in its place it goes at once.
+    // Without a replacement it is removed at once.
     world.delete(ObjectKind::Secret, "new");
     assert_eq!(world.keys(Kind::Certificate), Vec::<String>::new());
 }
@@ -213,7 +213,7 @@ fn a_secret_of_users_is_judged_as_one() {
     let commit = world.apply(htpasswd("users", "bob:y\n"));
     assert_eq!((commit.live.up.len(), commit.config.len()), (1, 0), "one resource");
     assert!(commit.holds.is_empty());
-    // What cannot be used has no last good version: ann stays out.
+    // An unusable Secret has no last good version: ann stays out.
     world.apply(secret_with("users", "no", "users"));
     assert_eq!(users(&world, "default/users/auth-file"), None);
     assert!(matches!(referred(&world), Some(Referred::Faulty(_))));
@@ -235,7 +235,7 @@ fn one_secret_of_two_uses_is_judged_twice() {
     assert_eq!((world.keys(Kind::Certificate).len(), world.keys(Kind::Material).len()), (1, 1));
 }
 
-/// Each Material goes where it is asked for, whatever else the same Ingress asks for.
+/// Each Material is compiled for its use, whatever else the Ingress uses.
 #[test]
 fn passwords_are_those_of_their_secret_beside_client_certificates() {
     let mut world = World::default();
@@ -422,7 +422,7 @@ fn a_certificate_that_nobody_names_any_more_goes() {
     assert_eq!(world.keys(Kind::Certificate), Vec::<String>::new());
 }
 
-/// What was never read is no good in place of something else that was not.
+/// A reference that was never read cannot replace another one that was not read.
 #[test]
 fn a_new_host_that_is_given_another_certificate_waits_for_that() {
     let mut world = on_demand();

@@ -92,7 +92,7 @@ fn a_guarded_catch_all_is_denied() {
     assert!(matches!(world.get(Kind::Host, "_"), Some(Resource::Host(it)) if it.denied.is_some()));
 }
 
-/// A Secret that is not there lets nobody in, on any path of the host; others are told.
+/// With a missing Secret nobody is let in, on any path of the host; other Ingresses are told.
 #[test]
 fn clients_of_a_host_are_asked_as_its_first_ingress_says_and_nobody_gets_in_without_its_secret() {
     let mut world = World::default();
@@ -119,8 +119,8 @@ fn clients_of_a_host_are_asked_as_its_first_ingress_says_and_nobody_gets_in_with
     assert_eq!(world.keys(Kind::Material), ["default/one/auth-tls", "default/two/auth-tls"]);
 }
 
-/// What the first Ingress with authorities says of backends holds for the host; while they are not there, nothing is sent
-/// by whoever relies on them.
+/// The TLS settings of the first Ingress with authorities apply to the host; while the authorities are missing, nothing
+/// is sent by paths that rely on them.
 #[test]
 fn backends_of_a_host_are_verified_as_its_first_ingress_says() {
     let mut world = World::default();
@@ -157,7 +157,7 @@ pub(super) fn authorities(name: &str) -> Object {
     Object::Secret(secret.into())
 }
 
-/// Whether a request for a path of the Ingress `web` on `a.test` is answered with 503, as its proxy is told.
+/// Whether a request for a path of the Ingress `web` on `a.test` gets 503, according to the resources.
 fn is_closed(world: &World) -> bool {
     let host = matches!(world.get(Kind::Host, "a.test"), Some(Resource::Host(it)) if it.denied.is_some());
     host || world
@@ -173,7 +173,7 @@ fn fresh(ingress: &Ing) -> World {
     world
 }
 
-/// An Ingress with an annotation of this row, or with those alone that the row needs.
+/// An Ingress with an annotation of this row, or only with those that the row needs.
 pub(super) fn with_annotation(row: &Row, text: Option<&str>) -> Ing {
     let mut it = ingress("web").at(1).rule("a.test", &[("/x", "x")]);
     let mut needed = row.needs.and_then(table::find);
@@ -187,8 +187,8 @@ pub(super) fn with_annotation(row: &Row, text: Option<&str>) -> Ing {
     }
 }
 
-/// Over the whole table: an annotation that is put on a live Ingress acts, and one that is taken off acts no more. What
-/// restricts closes the paths in that very commit; nothing that a change leaves behind differs from a fresh start.
+/// Over the whole table: an annotation that is added to an Ingress takes effect, and one that is removed has no effect
+/// any more. A restriction closes the paths in the same commit; after a change the state equals that of a fresh start.
 #[test]
 fn annotations_of_live_objects_act_at_once() {
     for row in table::ROWS.iter() {
@@ -220,7 +220,7 @@ fn annotations_of_live_objects_act_at_once() {
     }
 }
 
-/// One location makes all paths of a host regular expressions, whoever has them (annotations.md 3.4).
+/// One location turns all paths of a host into regular expressions, whichever Ingress owns them (ingress-nginx).
 #[test]
 fn a_host_matches_by_regular_expressions_while_one_location_does() {
     let is_regex = |world: &World, host| match world.get(Kind::Host, host) {
@@ -237,7 +237,7 @@ fn a_host_matches_by_regular_expressions_while_one_location_does() {
     }
 }
 
-/// An Ingress without rules has the catch-all without its redirects and rewrites (annotations.md 2.3).
+/// An Ingress without rules gets the catch-all without its redirects and rewrites (ingress-nginx).
 #[test]
 fn the_catch_all_of_an_ingress_without_rules_neither_rewrites_nor_redirects() {
     let mut world = World::default();
@@ -252,8 +252,8 @@ fn the_catch_all_of_an_ingress_without_rules_neither_rewrites_nor_redirects() {
     assert_eq!(route.policy, shared::policy::LocationPolicy::default());
 }
 
-/// A target that is the path itself rewrites nothing (annotations.md 3.5), the host's own "/" included; what lies below a
-/// Prefix path is another one.
+/// A target that equals the path rewrites nothing (ingress-nginx), including the host's own "/"; what is below a Prefix
+/// path is another path.
 #[test]
 fn a_rewrite_to_the_path_itself_is_none() {
     let is_regex = |world: &World| match world.get(Kind::Host, "a.test") {

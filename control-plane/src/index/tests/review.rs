@@ -1,4 +1,4 @@
-//! What is said of Ingresses that are not there yet (controller.md 10).
+//! Reviews of Ingresses that are not stored yet.
 
 use std::sync::Arc;
 

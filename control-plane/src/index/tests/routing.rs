@@ -1,4 +1,4 @@
-//! Who wins, and what follows (annotations.md 2).
+//! Which Ingress wins, and what follows from that (ingress-nginx).
 
 use serde_json::json;
 use shared::kind::Kind;
@@ -8,7 +8,7 @@ use super::fixture::*;
 use crate::objects::ObjectKind;
 use crate::problem::{Severity, Subject};
 
-/// What is there when nothing else is.
+/// What exists without any Ingress.
 #[test]
 fn some_resources_are_always_there() {
     let mut world = World::default();
@@ -23,7 +23,7 @@ fn some_resources_are_always_there() {
     assert_eq!((commit.config.len(), commit.compiled, commit.cause.as_str()), (0, 0, ""));
 }
 
-/// Each row: the Ingresses, then the Routes that come of them.
+/// Each row: the Ingresses, then the resulting Routes.
 #[test]
 fn who_wins() {
     let table: Vec<(&str, Vec<Ing>, Vec<&str>)> = vec![
@@ -180,7 +180,7 @@ fn pathtypes_default_to_prefix() {
         world.routes(),
         ["ingress/default/web/a.test: / -> 404, /a -> default/a/80, /b -> default/b/80"]
     );
-    // An API server takes none.
+    // An API server accepts none of these.
     assert_eq!(world.told("web"), ["warning spec.rules[0].http.paths[1].pathType"]);
 }
 
@@ -296,7 +296,7 @@ fn the_configmap_makes_the_settings() {
     assert!(commit.problems_changed);
 }
 
-/// Whoever lost a path is told who has it, also once that is another one that lost it before.
+/// An Ingress that lost a path is told which one has it, also when that changes.
 #[test]
 fn who_lost_a_path_is_told_who_has_it_now() {
     let of = |name: &str, at| ingress(name).at(at).rule("a.test", &[("/x", "echo")]);
@@ -316,8 +316,8 @@ fn who_lost_a_path_is_told_who_has_it_now() {
     assert!(told(&world, "two").contains("belongs to Ingress default/one"), "{}", told(&world, "two"));
 }
 
-/// Who asks for the "/" of a host by a default backend stands in nobody's way, and is told who comes first all the same: also
-/// once that is somebody else.
+/// An Ingress that claims the "/" of a host by a default backend blocks nobody, and is told which one comes first, also
+/// when that changes.
 #[test]
 fn who_has_a_default_backend_is_told_whose_the_host_is_now() {
     let of = |name: &str, at, path: &str| ingress(name).at(at).rule("a.test", &[(path, "echo")]);

@@ -1,4 +1,4 @@
-//! What is too large for the stream is rejected with its object, and nothing else is.
+//! Objects that are too large for the stream are rejected, and no others.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn canaries_cannot_make_the_backend_that_they_stand_beside_large() {
     assert!(alternatives[0].starts_with("default/echo/80: default/canary-0/80, default/canary-1/80,"));
 }
 
-/// 400 kB of an Ingress were hundreds of megabytes in each proxy.
+/// 400 kB of an Ingress became hundreds of megabytes in each proxy.
 #[test]
 fn what_an_ingress_says_of_thousands_of_hosts_is_counted_on_each() {
     let mut world = World::default();
@@ -88,7 +88,7 @@ fn what_an_ingress_says_of_thousands_of_hosts_is_counted_on_each() {
     assert_eq!((world.routes().len(), world.told("web")), (11, Vec::new()));
 }
 
-/// A tenant's list of them is in memory, in the log and in each answer about it.
+/// A tenant's list of problems is in memory, in the log and in each response about it.
 #[test]
 fn so_many_problems_of_an_object_are_listed() {
     let paths: Vec<_> = (0..150).map(|i| (format!("/{i}"), format!("absent-{i}"))).collect();

@@ -1,4 +1,5 @@
-//! Snippets: what they say of headers acts where the fleet allows it, and what they could restrict is restricted anyway.
+//! Snippets: their header directives take effect if the fleet allows that, and what they could restrict is restricted
+//! anyway.
 
 use serde_json::json;
 use shared::kind::Kind;
@@ -127,7 +128,7 @@ fn the_first_server_snippet_of_a_host_counts() {
     assert_eq!(shortcuts(&world).unwrap().blocks.len(), 1);
 }
 
-/// What could keep somebody out keeps everybody out, whoever allows what.
+/// A directive that could restrict access denies access, whatever is allowed.
 #[test]
 fn what_restricts_answers_503_beside_headers_too() {
     for said in ["true", "false"] {
@@ -141,7 +142,7 @@ fn what_restricts_answers_503_beside_headers_too() {
     }
 }
 
-/// One server-snippet counts for all of the host, beside what its locations say.
+/// One server-snippet applies to the whole host, in addition to its locations' snippets.
 #[test]
 fn the_first_server_snippet_is_the_host_s() {
     let mut world = World::default();
@@ -161,7 +162,7 @@ fn the_first_server_snippet_is_the_host_s() {
     }
 }
 
-/// Headers of the question come after those of auth-proxy-set-headers.
+/// Headers of the authentication request follow those of auth-proxy-set-headers.
 #[test]
 fn an_auth_snippet_sets_headers_of_the_question() {
     let mut world = World::default();

@@ -1,4 +1,4 @@
-//! Keys of session tickets: whose they are, and that they are nowhere but where secrets are.
+//! Session ticket keys: which ones are used, and that they appear only where secrets may be.
 
 use std::time::{Duration, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! Which certificates a host has, and Secrets (annotations.md 2.4, controller.md 6).
+//! The certificates of hosts, and Secrets (ingress-nginx).
 
 use shared::kind::Kind;
 use shared::resource::Resource;
@@ -171,7 +171,7 @@ fn a_secret_that_nobody_wants_is_not_judged() {
     assert!(world.problems(ObjectKind::Secret, "cert").is_empty(), "nor is one that nobody wants any more");
 }
 
-/// An Ingress beside it can do nothing about it.
+/// Another Ingress cannot change that.
 #[test]
 fn what_is_wrong_with_a_certificate_is_told_to_who_decides_of_it() {
     let mut world = World::default();
@@ -191,8 +191,8 @@ fn a_certificate_of_other_names_is_told() {
     assert_eq!(world.told("web"), ["warning spec.tls"]);
 }
 
-/// A host that no entry lists has all Secrets of its Ingress. A proxy shows the first that covers it (`HostEntry`), so one
-/// is enough, in any place.
+/// A host that no entry lists has all Secrets of its Ingress. A proxy shows the first that covers it (`HostEntry`), so
+/// one is enough, at any position.
 #[test]
 fn one_certificate_that_covers_the_host_is_enough() {
     let key = rcgen::KeyPair::generate().unwrap();
@@ -216,7 +216,7 @@ fn one_certificate_that_covers_the_host_is_enough() {
         ("*.a.test", &["exact", "other"], uncovered),
         ("c.b.a.test", &["exact", "wild"], uncovered),
         ("a.test", &["wild"], uncovered),
-        // No Secret is named: the default certificate is what is asked for.
+        // No Secret is named: this asks for the default certificate.
         ("a.test", &[""], none),
         ("a.test", &["exact", "absent"], one_gone),
         ("x.test", &["exact", "absent"], one_gone),
@@ -235,7 +235,7 @@ fn one_certificate_that_covers_the_host_is_enough() {
     }
 }
 
-/// Nothing is said of certificates while one of them is still to be read.
+/// Nothing is reported about certificates while one of them is still being read.
 #[test]
 fn what_is_not_read_yet_is_not_judged() {
     let mut world = World::with(Options { on_demand: true, ..options() });
@@ -275,7 +275,7 @@ fn a_missing_default_certificate_is_told() {
     assert_eq!(world.problems(ObjectKind::Secret, "fallback"), ["warning "]);
 }
 
-/// Whether it is there and of no use, or not there at all, its owner does differently about.
+/// A missing Secret and an unusable one are reported differently, because the owner has to act differently.
 #[test]
 fn a_secret_of_no_use_is_told_apart_from_one_that_is_not_there() {
     let mut world = World::default();

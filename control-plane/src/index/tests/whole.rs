@@ -1,5 +1,5 @@
-//! A host compiled whole from all its claims, slow and obvious, as ingress-nginx goes about it: what comes of it an
-//! Ingress at a time has to be the same, in any order of events, and nothing is looked at again too little.
+//! A host compiled completely from all its claims, slow and obvious, as ingress-nginx does it: compiling one Ingress at
+//! a time must give the same, in any order of events, and must not skip anything.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::compile::claim::{BackendKey, Claim, OfFleet};
 use crate::compile::host::{Attachment, Claims, Part, Whole};
 use crate::objects::{Object, ObjectRef};
 
-/// What is compared: the paths and backends of each Route, who uses what, who is told.
+/// What is compared: the paths and backends of each Route, the uses, the reports.
 #[derive(PartialEq, Debug, Default)]
 struct Outcome {
     routes: BTreeMap<ObjectRef, Vec<(String, PathType, Option<String>)>>,
@@ -138,7 +138,7 @@ fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
         let rule = claim.paths(host).first().map_or(0, |path| path.place.0);
         outcome.tell(claim, &format!("spec.rules[{rule}]"), "answer 503");
     }
-    // None of the Secrets is there.
+    // None of the Secrets exists.
     let forbids = mains.iter().find(|claim| claim.parsed.serving.host.client_certificates.is_some());
     for claim in mains.iter().filter(|claim| forbids.is_some_and(|other| other.name != claim.name)) {
         let rule = claim.paths(host).first().map_or(0, |path| path.place.0);
@@ -154,7 +154,7 @@ fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
     outcome
 }
 
-/// A host of which only that is looked at again which is said to be touched.
+/// A host of which only what is reported as touched is compiled again.
 struct Followed {
     claims: Claims,
     whole: Whole,
