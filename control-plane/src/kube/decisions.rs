@@ -1,10 +1,10 @@
-//! Decisions on record in the cluster: holds, each a ConfigMap (of a Secret: a Secret) with a label.
+//! Holds stored in the cluster, each as a ConfigMap (for a Secret: a Secret) with a label.
 //!
-//! A record is named after the object that it holds, so all replicas mean the same one, and has the object's source
-//! under the key `object`. It is written by compare-and-swap, and acts on every replica, the writer's included, only when
-//! it is read back from the watch.
+//! A record is named after the object that it holds, so all replicas use the same one, and has the object's source
+//! under the key `object`. It is written by compare-and-swap, and takes effect on every replica, including the writer,
+//! only when it is read back from the watch.
 //!
-//! **Invariant:** writing never holds up reading; what cannot be written is tried again until it can.
+//! **Invariant:** writing never delays reading; failed writes are retried until they succeed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub(super) const LABEL: (&str, &str) = ("firth.dev/decision", "hold");
 /// The key of the source.
 const KEY: &str = "object";
 
-/// Reads records of one kind back.
+/// Reads records of one kind.
 #[derive(Debug)]
 pub(super) struct Records {
     objects: Objects,
@@ -47,18 +47,18 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Tells of them as a part of what `objects` tells.
+    /// Sends their events as a part of `objects`.
     pub(super) fn new(objects: Objects) -> Self {
         Self { objects, holding: Holding::default() }
     }
 }
 
-/// Which object a record holds, for when it goes.
+/// The object that each record holds, needed when the record is deleted.
 #[derive(Debug, Default)]
 pub(super) struct Holding(HashMap<ObjectName, ObjectRef>);
 
 impl Holding {
-    /// What the change of a record means.
+    /// The events that a change of a record results in.
     pub(super) fn events(&mut self, change: Change<Decoded>) -> Vec<Event> {
         let (record, object) = match change {
             Change::Put(item) => match read(&item.value) {
@@ -80,7 +80,7 @@ impl Holding {
     }
 }
 
-/// The object that a record holds.
+/// Parses the object that a record holds.
 fn read(record: &Decoded) -> Result<Object, String> {
     let object = match record {
         Decoded::Bad(problem) => return Err(problem.reason.clone()),
@@ -123,10 +123,10 @@ impl Sink<Decoded> for Records {
     }
 }
 
-/// Writes records as the index asks, for ever.
+/// Writes records on the index' requests, forever.
 ///
 /// # Errors
-/// None: it ends with the process.
+/// Never: it ends with the process.
 pub(super) async fn write(
     client: Client,
     namespace: Arc<str>,
@@ -144,7 +144,7 @@ pub(super) async fn write(
                 tokio::select! {
                     request = requests.recv(), if asked => match request {
                         Some(request) => queue.add(request, clock::now()),
-                        // Nobody asks any more; the task is as long as the process.
+                        // No requests can arrive any more; the task lives as long as the process.
                         None => asked = false,
                     },
                     () = sleep_until(until) => {}
@@ -170,7 +170,7 @@ async fn sleep_until(at: Option<Instant>) {
     }
 }
 
-/// Does one request. A record that says it already is left alone.
+/// Executes one request. A record that is already as requested is left alone.
 async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Result<(), String> {
     match request {
         HoldRequest::Write(hold) => {
@@ -210,14 +210,14 @@ async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Resu
             let version = &there.metadata().resource_version;
             let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": version}});
             let path = format!("{}/{name}", collection::path(kind, Some(namespace)));
-            // A conflict is a newer decision, which the index hears of and judges anew.
+            // A conflict is caused by a newer decision, which the index receives and handles.
             ask(client, Method::DELETE, &path, Some(body.to_string())).await?;
             Ok(())
         }
     }
 }
 
-/// A held Secret stays one.
+/// A held Secret is stored as a Secret.
 fn record_kind(held: ObjectKind) -> ObjectKind {
     if held == ObjectKind::Secret { ObjectKind::Secret } else { ObjectKind::ConfigMap }
 }

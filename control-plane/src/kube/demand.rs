@@ -1,13 +1,13 @@
-//! What is read on demand: Secrets and ConfigMaps that somebody refers to. Which there are is watched by metadata
-//! alone; those that the index wants are read whole, and again when they change.
+//! Reads Secrets and ConfigMaps on demand, if something refers to them. Their metadata is watched; those that the index
+//! wants are read completely, and again when they change.
 //!
-//! Each want is answered: with the object, with its absence, or with what keeps it from being read, for as long as that
-//! lasts. What no watch tells of (objects of another namespace than the one that is watched, Helm's Secrets, ConfigMaps
-//! that may not be listed) is asked for again every now and then.
+//! Each want is answered: with the object, with its absence, or with the error for as long as it cannot be read.
+//! Objects that no watch reports (those outside the watched namespace, Helm's Secrets, ConfigMaps that may not be
+//! listed) are read again at intervals.
 //!
-//! **Invariant:** no Secret that nobody refers to is in memory, but for a minute after the last reference went. An
-//! object is absent when the API server said so to a request for it, or when nothing can have its name; never because of time or
-//! an error.
+//! **Invariant:** no Secret is in memory longer than a minute after the last reference to it was removed. An object is
+//! absent only if the API server said so in response to a request for it, or if its name is invalid; never because of a
+//! timeout or an error.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -31,33 +31,32 @@ use super::wire::{Decode as _, Decoded, Whole};
 use crate::event::{Event, Wants};
 use crate::objects::{ObjectKind, ObjectRef};
 
-/// Kinds of which a watch tells which objects there are.
+/// Kinds whose metadata is watched.
 pub(super) const METADATA: [(ObjectKind, &str); 2] =
     [(ObjectKind::Secret, "secret metadata"), (ObjectKind::ConfigMap, "configmap metadata")];
-/// Reads under way at once.
+/// Limit of concurrent reads.
 const MAX_READS: usize = 16;
-/// What is no longer wanted is kept so long: a reference that moves to and fro costs nothing.
+/// How long an unwanted object is kept, so that removing and restoring a reference costs nothing.
 const KEEP: Duration = Duration::from_secs(60);
-/// Reads under way at once of names that were read before and may give nothing new: those that hang leave room for
-/// others.
+/// Limit of concurrent repeated reads, which may give nothing new: reads that hang leave room for others.
 const MAX_RETRIES: usize = 4;
-/// The first and the longest time between two reads of one that no watch tells of, or that could not be read.
+/// The first and the longest interval between two reads of an object that no watch reports, or that could not be read.
 pub(super) const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 
-/// What a metadata watch tells the task that reads.
+/// Messages from a metadata watch to the reading task.
 #[derive(Debug)]
 pub(super) enum Seen {
-    /// Changes of a kind, and whether revisions of before mean nothing.
+    /// Changes of a kind, and whether earlier revisions have become meaningless.
     Changes(ObjectKind, Vec<Change<()>>, bool),
     /// The first list of a kind is complete.
     Synced(ObjectKind),
-    /// A kind may not be listed.
+    /// Listing a kind is forbidden.
     Blind(ObjectKind),
-    /// A list of a kind for a round of the freshness barrier is told.
+    /// The list of a kind for a round of the freshness barrier was sent.
     Fresh(ObjectKind, u64),
 }
 
-/// Carries it there.
+/// The sink of a metadata watch.
 #[derive(Debug)]
 pub(super) struct Metadata {
     pub(super) kind: ObjectKind,
@@ -74,13 +73,13 @@ impl Sink<()> for Metadata {
         self.to.send(Seen::Synced(self.kind)).await.map_err(|_| KubeError::Closed)
     }
 
-    /// Not before what it shows to have changed was read.
+    /// The round ends only after the changed objects were read.
     async fn fresh(&mut self, round: u64) -> Result<bool, KubeError> {
         self.to.send(Seen::Fresh(self.kind, round)).await.map_err(|_| KubeError::Closed)?;
         Ok(true)
     }
 
-    /// Most fleets refer to no ConfigMap, and those that are referred to can be asked for one by one.
+    /// Most fleets refer to no ConfigMap, and referenced ones can be requested one by one.
     async fn forbidden(&mut self) -> Result<Without, KubeError> {
         if self.kind != ObjectKind::ConfigMap {
             return Ok(Without::Waits);
@@ -90,46 +89,46 @@ impl Sink<()> for Metadata {
     }
 }
 
-/// Which objects there are, are wanted, are had. Sans-I/O.
+/// Which objects exist, are wanted, and were read. Sans-I/O.
 #[derive(Debug, Default)]
 struct Ledger {
-    /// All that the watches know, at their newest revision.
+    /// All objects that the watches know, at their newest revision.
     known: HashMap<ObjectRef, Revision>,
     wanted: Wants,
-    /// What the index has, at which revision; `None` where that is to be read again whatever it is.
+    /// The objects that the index has, with their revision; `None` if it must be read again in any case.
     had: HashMap<ObjectRef, Option<Revision>>,
-    /// Reads under way, and whether what they find still counts.
+    /// Reads under way, and whether their results are still valid.
     reading: BTreeMap<ObjectRef, bool>,
-    /// To be read as soon as there is room.
+    /// To be read as soon as the limit allows.
     due: BTreeSet<ObjectRef>,
-    /// Kinds of which all that exist are known.
+    /// Kinds whose list is complete.
     listed: BTreeSet<ObjectKind>,
-    /// Kinds that no watch tells of.
+    /// Kinds that are not watched.
     blind: BTreeSet<ObjectKind>,
-    /// The only namespace that the watches tell of, where there is one.
+    /// The only namespace that is watched, if so.
     namespace: Option<Arc<str>>,
-    /// Objects that are watched by name: never taken back.
+    /// Objects that are watched by name: never dropped.
     fixed: BTreeSet<ObjectRef>,
-    /// To be read again after a while.
+    /// To be read again later.
     again: HashMap<ObjectRef, Again>,
-    /// Those of them whose time has come.
+    /// Those whose time has come.
     ready: BTreeSet<ObjectRef>,
-    /// Had and no longer wanted: until when it is kept.
+    /// Unwanted objects, each kept until the given time.
     idle: HashMap<ObjectRef, Instant>,
-    /// When to look at one of `again` or `idle`.
+    /// When to look at an entry of `again` or `idle`.
     times: BTreeSet<(Instant, ObjectRef)>,
-    /// Reads under way of those in `again`.
+    /// Reads under way of objects in `again`.
     retries: usize,
-    /// The newest round of the freshness barrier, kinds whose list for it is told, and what was to be read then.
+    /// The newest barrier round, kinds whose list for it was sent, and what was to be read then.
     round: u64,
     fresh: BTreeSet<ObjectKind>,
     unread: Option<BTreeSet<ObjectRef>>,
 }
 
-/// An object that is to be read again.
+/// An object to be read again.
 #[derive(Debug)]
 struct Again {
-    /// When; another time means nothing.
+    /// The time that is valid; other entries in `times` are stale.
     at: Instant,
     backoff: Backoff,
     /// Why the last read failed, if it did.
@@ -137,7 +136,7 @@ struct Again {
 }
 
 impl Ledger {
-    /// A watch tells of a change.
+    /// A watch reports a change.
     fn change(&mut self, kind: ObjectKind, change: Change<()>) -> Option<Event> {
         match change {
             Change::Put(Item { name, revision, .. }) => {
@@ -152,7 +151,7 @@ impl Ledger {
             Change::Gone(name) => {
                 let object = ObjectRef { kind, name };
                 self.known.remove(&object);
-                // What is being read may be what went.
+                // The read under way may return the deleted object.
                 self.reading.entry(object.clone()).and_modify(|counts| *counts = false);
                 self.rest(&object);
                 self.due.remove(&object);
@@ -164,7 +163,7 @@ impl Ledger {
         }
     }
 
-    /// Revisions of a kind from before mean nothing.
+    /// Earlier revisions of a kind have become meaningless.
     fn afresh(&mut self, kind: ObjectKind) {
         self.had
             .iter_mut()
@@ -172,13 +171,13 @@ impl Ledger {
             .for_each(|(_, revision)| *revision = None);
     }
 
-    /// A kind may not be listed: each that is wanted is asked for.
+    /// Listing a kind is forbidden: each wanted object is requested.
     fn list_forbidden(&mut self, kind: ObjectKind) {
         self.list_complete(kind);
         self.blind.insert(kind);
     }
 
-    /// All objects of a kind are known: what is wanted and not among them is asked for.
+    /// The list of a kind is complete: wanted objects that are not in it are requested.
     fn list_complete(&mut self, kind: ObjectKind) {
         self.listed.insert(kind);
         self.blind.remove(&kind);
@@ -211,7 +210,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a watch tells of everything that happens to an object of this name.
+    /// Whether a watch reports all changes of this object.
     fn is_watched(&self, object: &ObjectRef) -> bool {
         let is_within = self.namespace.as_ref().is_none_or(|namespace| *namespace == object.name.namespace);
         self.known.contains_key(object) || (is_within && !self.blind.contains(&object.kind))
@@ -221,24 +220,24 @@ impl Ledger {
         self.again.get(object).is_some_and(|again| again.failure.is_some())
     }
 
-    /// Whether the lists of a round tell of an object, as they do not of Helm's Secrets either: what was had and is in none.
+    /// Whether the lists of a round include an object: not so for Helm's Secrets, which were read and are in no list.
     fn is_listed(&self, object: &ObjectRef) -> bool {
         self.is_watched(object) && (self.known.contains_key(object) || !self.had.contains_key(object))
     }
 
-    /// Whether an object is to be read.
+    /// Decides whether an object must be read.
     fn consider(&mut self, object: &ObjectRef) {
         if !self.wanted.contains(object) || self.is_failing(object) {
             return;
         }
         let had = self.had.get(object);
         let is_due = match self.known.get(object) {
-            // A read may be newer than the watch, which will come to it.
+            // A read may be newer than the watch, which catches up.
             Some(known) => {
                 let had = had.and_then(Option::as_ref);
                 !had.is_some_and(|had| had == known || had.number() > known.number())
             }
-            // A watch may be behind the one that led to the want.
+            // The watch may be behind the one that led to the want.
             None => self.listed.contains(&object.kind) && had.is_none(),
         };
         if is_due {
@@ -246,7 +245,7 @@ impl Ledger {
         }
     }
 
-    /// The next to be read, which then is. Those that were read before come last.
+    /// The next object to read, which is marked as being read. Repeated reads come last.
     fn next(&mut self) -> Option<ObjectRef> {
         let is_free = |object: &&ObjectRef| !self.reading.contains_key(*object);
         let due = self.due.iter().find(is_free).cloned();
@@ -261,7 +260,7 @@ impl Ledger {
         Some(object)
     }
 
-    /// What a read found; `None` for nothing.
+    /// Handles the result of a read; `None` if the object does not exist.
     fn read(&mut self, object: &ObjectRef, found: Option<Item<Decoded>>, now: Instant) -> Option<Event> {
         let counts = self.end_read(object);
         if !self.wanted.contains(object) {
@@ -275,7 +274,7 @@ impl Ledger {
         if is_confirmed {
             self.rest(object);
         } else {
-            // The watch is on its way, or there is none for it.
+            // The watch has not caught up, or there is none for it.
             self.read_again(object, None, now);
         }
         match found {
@@ -292,8 +291,8 @@ impl Ledger {
         }
     }
 
-    /// A read failed: it is tried again after a while. What is to be said, where that is news, and whether it is the
-    /// first time.
+    /// Handles a failed read, which is retried later. Returns the event to send if it is news, and whether it is the
+    /// first failure.
     fn failed(&mut self, object: &ObjectRef, reason: String, now: Instant) -> Option<(Event, bool)> {
         self.end_read(object);
         if !self.wanted.contains(object) {
@@ -309,7 +308,7 @@ impl Ledger {
             .then(|| (Event::Unreadable { object: object.clone(), reason }, is_first))
     }
 
-    /// Whether what it finds still counts.
+    /// Ends a read; returns whether its result is valid.
     fn end_read(&mut self, object: &ObjectRef) -> bool {
         if self.again.contains_key(object) {
             self.retries = self.retries.saturating_sub(1);
@@ -328,7 +327,7 @@ impl Ledger {
         self.times.insert((again.at, object.clone()));
     }
 
-    /// It need not be read again.
+    /// Cancels reading it again.
     fn rest(&mut self, object: &ObjectRef) {
         if self.again.remove(object).is_some() && self.reading.contains_key(object) {
             self.retries = self.retries.saturating_sub(1);
@@ -336,7 +335,7 @@ impl Ledger {
         self.ready.remove(object);
     }
 
-    /// A list of a kind for a round is told. What no list tells of is read for it.
+    /// The list of a kind for a round was sent. Objects that are in no list are read for the round.
     fn note_fresh(&mut self, kind: ObjectKind, round: u64) {
         if self.round != round {
             (self.round, self.unread) = (round, None);
@@ -344,7 +343,8 @@ impl Ledger {
         }
         self.fresh.insert(kind);
         if self.fresh.len() == METADATA.len() {
-            // Of what is in no list this read is what others know of it. One under way may have been answered before.
+            // For objects in no list, this read shows what others know. A read under way may have been answered before
+            // the round.
             for object in &self.wanted.clone() {
                 if !self.is_listed(object) && !self.is_failing(object) {
                     self.due.insert(object.clone());
@@ -354,7 +354,7 @@ impl Ledger {
         }
     }
 
-    /// The round that is over: all that its lists showed was read, but for what cannot be. Told once.
+    /// The round that has ended: everything that its lists showed was read, as far as possible. Returned once.
     fn round_over(&mut self) -> Option<u64> {
         let (due, reading, again) = (&self.due, &self.reading, &self.again);
         let failing = |object: &ObjectRef| again.get(object).is_some_and(|again| again.failure.is_some());
@@ -367,12 +367,12 @@ impl Ledger {
         })
     }
 
-    /// When something is to be done by the clock.
+    /// The next time at which something is due.
     fn next_time(&self) -> Option<Instant> {
         self.times.first().map(|(at, _)| *at)
     }
 
-    /// What has waited long enough may be read again; what was not wanted for long enough is dropped.
+    /// Starts what is due: repeated reads, and dropping what has been unwanted for long enough.
     fn wake(&mut self, now: Instant) -> Vec<Event> {
         let mut events = Vec::new();
         while let Some((at, object)) = self.times.first().filter(|(at, _)| *at <= now).cloned() {
@@ -392,7 +392,7 @@ impl Ledger {
     }
 }
 
-/// Which objects are read on demand, and how far the watches see.
+/// Which objects are read on demand, and what is watched.
 #[derive(Debug)]
 pub(super) struct Scope {
     /// The only namespace that is watched.
@@ -401,10 +401,10 @@ pub(super) struct Scope {
     pub(super) fixed: BTreeSet<ObjectRef>,
 }
 
-/// Reads what is wanted, for ever.
+/// Reads what is wanted, forever.
 ///
 /// # Errors
-/// Where a watch or the index is gone.
+/// If a watch or the index has ended.
 pub(super) async fn run(
     client: Client,
     sender: Sender,
@@ -465,15 +465,15 @@ pub(super) async fn run(
                     (object.kind, failed.map(|(event, _)| event).into_iter().collect())
                 }
             },
-            // All kinds that are read on demand have one channel.
+            // All kinds that are read on demand share one channel.
             () = sleep_until(ledger.next_time()) => (ObjectKind::Secret, ledger.wake(clock::now())),
         };
         sender.events(kind, events).await?;
     }
 }
 
-/// Reads one object; `None` where there is none of that name. What no object can be called is not there, and no part of a path to
-/// ask for.
+/// Reads one object; `None` if there is none with that name. An invalid name cannot exist, and must not become part of
+/// a path.
 async fn read(client: Client, object: ObjectRef) -> (ObjectRef, Result<Option<Item<Decoded>>, String>) {
     let found = async {
         let ObjectRef { kind, name } = &object;
@@ -483,7 +483,7 @@ async fn read(client: Client, object: ObjectRef) -> (ObjectRef, Result<Option<It
         let request =
             collection::get(*kind, &name.namespace, &name.name).map_err(|error| error.to_string())?;
         match within(ANSWER, client.request_text(request)).await {
-            // What has no name that can be read is no answer to a request for one.
+            // An object without a readable name is not a response to the request.
             Ok(text) => match Whole(*kind).decode(&text) {
                 Some(item) => Ok(Some(item)),
                 None => Err("expected an object, got something without a name".to_owned()),

@@ -1,10 +1,10 @@
 //! Writes Events, where the owner of an object looks first.
 //!
-//! The name of an Event is derived from its object and message, so all replicas produce the same one: the second to write it learns that
-//! it exists. A repetition increments its series.
+//! The name of an Event is derived from its object and message, so all replicas produce the same one: the second to
+//! write it learns that it exists. A repetition increments its series.
 //!
-//! **Invariant:** nothing waits for it, and the API server gets a bounded number of requests a second, however many Events there are. If
-//! Events may not be written they are skipped, and the log says so once.
+//! **Invariant:** nothing waits for it, and the API server gets a bounded number of requests a second, however many
+//! Events there are. If Events may not be written they are skipped, and the log says so once.
 
 mod backlog;
 
@@ -25,32 +25,32 @@ use super::now;
 use crate::objects::ObjectRef;
 use backlog::{Backlog, Next, Outcome, Task};
 
-/// Warnings are at least so far apart.
+/// Minimum interval of warnings.
 const WARNINGS: Duration = Duration::from_secs(60);
-/// Characters of a name of an Event that are the object's (RFC 1123 allows 253 in all).
+/// Limit of the object's part of an Event's name, in characters (RFC 1123 allows 253 in all).
 const NAME: usize = 253 - 17;
-/// Bytes of a note at most (validation of events.k8s.io/v1).
+/// Limit of a note in bytes (validation of events.k8s.io/v1).
 const NOTE: usize = 1_024;
-/// Who says it (a qualified name, as the API server asks for).
+/// The reporting controller (a qualified name, as the API server requires).
 const CONTROLLER: &str = "firth.dev/control-plane";
 
-/// What is said of an object.
+/// The subject of an announcement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Said {
-    /// Its version is not served, for an annotation: in ingress-nginx' words.
+    /// The version is rejected because of an annotation: the reason that ingress-nginx uses.
     AnnotationParsingFailed,
-    /// Its version is not served.
+    /// The version is rejected.
     Rejected,
-    /// Proxies cannot serve what was made of it.
+    /// Proxies refuse what was compiled from it.
     Refused,
-    /// What was rejected is served now.
+    /// After a rejection, the newest version is served.
     Accepted,
-    /// What was refused is served now.
+    /// After a refusal, it is served.
     Served,
 }
 
 impl Said {
-    /// One word, for people who filter.
+    /// One word, to filter by.
     fn reason(self) -> &'static str {
         match self {
             Self::AnnotationParsingFailed => "AnnotationParsingFailed",
@@ -60,7 +60,7 @@ impl Said {
         }
     }
 
-    /// What was tried.
+    /// The action that was attempted.
     fn action(self) -> &'static str {
         match self {
             Self::AnnotationParsingFailed | Self::Rejected | Self::Accepted => "Compile",
@@ -74,32 +74,33 @@ impl Said {
     }
 }
 
-/// Something to be said of an object.
+/// An announcement about an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Announcement {
-    /// Whose.
+    /// The object.
     pub object: ObjectRef,
-    /// Unique for ever.
+    /// The object's uid.
     pub uid: Arc<str>,
     /// The version that it is about.
     pub resource_version: Arc<str>,
-    /// What.
+    /// The subject.
     pub said: Said,
-    /// In sentences. Whatever may change while the same is meant does not belong here: the API server never changes a note.
+    /// The text. It must not contain anything that changes while the meaning is the same: the API server never changes
+    /// a note.
     pub note: String,
-    /// What makes it the same thing, of this object.
+    /// Identifies repetitions of the same announcement for this object.
     pub same: String,
 }
 
 impl Announcement {
-    /// 16 hex digits that are the same wherever the same is said.
+    /// 16 hex digits that are the same for repetitions.
     fn digest(&self) -> String {
         let Self { object, uid, said, same, .. } = self;
         let text = format!("{object} {uid} {} {} {same}", said.reason(), said.action());
         blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
     }
 
-    /// A DNS subdomain: what is cut off may leave a dot or a hyphen, in which none of its parts ends (RFC 1123).
+    /// A DNS subdomain: cutting the name may leave a trailing dot or hyphen, which is not allowed (RFC 1123).
     fn name(&self) -> String {
         let name = &*self.object.name.name;
         let name = name[..name.floor_char_boundary(NAME)].trim_end_matches(['-', '.']);
@@ -111,10 +112,10 @@ impl Announcement {
     }
 }
 
-/// Says what it is given, as long as somebody gives it something. `instance`: the name of this pod or host.
+/// Writes the announcements that it receives, until the channel is closed. `instance`: the name of this pod or host.
 ///
 /// # Errors
-/// Never: what cannot be said is lost, aloud.
+/// Never: failures are logged.
 pub(super) async fn run(
     client: Client,
     instance: String,
@@ -138,7 +139,7 @@ pub(super) async fn run(
                     let lost = backlog.push(announcement, now());
                     teller.lost(lost);
                 }
-                // Nobody is left to say anything, and with them goes the process.
+                // All senders are gone, so the process is ending.
                 None => return std::future::pending().await,
             },
             () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
@@ -146,12 +147,12 @@ pub(super) async fn run(
     }
 }
 
-/// Who writes.
+/// The writer of Events.
 struct Teller {
     client: Client,
     instance: String,
     warning: Seldom,
-    /// It was said that Events may not be written.
+    /// It was logged that Events may not be written.
     forbidden: bool,
 }
 
@@ -159,14 +160,14 @@ impl Teller {
     async fn say(&mut self, task: &Task) -> Outcome {
         let answer = match task.count {
             1 => self.create(task).await,
-            // It is gone after an hour, by default: then it is a new one.
+            // Events expire after an hour by default: then a new one is created.
             _ => match self.count_up(task).await {
                 Ok(Answer::Absent) => self.create(task).await,
                 answer => answer,
             },
         };
         let error = match answer {
-            // Another replica was quicker; or the namespace is gone, and with it whoever would read this.
+            // Another replica was faster; or the namespace was deleted, together with its readers.
             Ok(Answer::Done(_) | Answer::Conflict | Answer::Absent) => return Outcome::Said,
             Err(error) => error,
         };
@@ -183,7 +184,7 @@ impl Teller {
                 }
                 Outcome::Forbidden
             }
-            // Wrong for ever: asked again it would be answered again.
+            // A permanent error: a retry would fail again.
             AskError::Refused { code: 400..=428 | 430..=499, .. } => {
                 self.warn(object, &error);
                 Outcome::Said
@@ -250,7 +251,7 @@ fn event(announcement: &Announcement, instance: &str, now: SystemTime) -> Value 
     })
 }
 
-/// As a MicroTime has it.
+/// As a MicroTime.
 fn micros(time: SystemTime) -> String {
     format!("{:.6}", jiff::Timestamp::try_from(time).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! The edge of one watch: does what the state machine says, and carries to a sink what it tells.
+//! The async edge of one watch: executes what the state machine decides, and passes its results to a sink.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,12 +17,12 @@ use super::watch::{Change, Heard, Revision, Said, Todo, Watch};
 use super::wire::{self, Decode};
 use crate::freshness::Freshness;
 
-/// A list may be long; one without an answer for so long has none.
+/// Timeout of a list, which may be long.
 const ANSWER: Duration = Duration::from_secs(60);
 
-/// Where what a watch tells goes.
+/// Receives what a watch reports.
 pub(super) trait Sink<T>: Send {
-    /// Changes, to be taken together. `afresh`: revisions of before mean nothing.
+    /// Changes, to be applied together. `afresh`: earlier revisions have become meaningless.
     fn changes(
         &mut self,
         changes: Vec<Change<T>>,
@@ -32,27 +32,27 @@ pub(super) trait Sink<T>: Send {
     /// The first list is complete.
     fn synced(&mut self) -> impl Future<Output = Result<(), KubeError>> + Send;
 
-    /// A list for a round is told. Whether the sink says so itself.
+    /// A list for a round was sent. Returns whether the sink reports that itself.
     fn fresh(&mut self, _round: u64) -> impl Future<Output = Result<bool, KubeError>> + Send {
         async { Ok(false) }
     }
 
-    /// The server does not allow the list. What becomes of the kind then.
+    /// The server forbids the list. Returns how the kind is handled.
     fn forbidden(&mut self) -> impl Future<Output = Result<Without, KubeError>> + Send {
         async { Ok(Without::Waits) }
     }
 }
 
-/// What becomes of a kind that may not be listed.
+/// How a kind is handled that may not be listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Without {
-    /// Nobody is served: whatever is missing would change what is.
+    /// Nothing is served: anything missing would change what is.
     Waits,
-    /// What was read of it before is all that is known.
+    /// What was read before stays in use.
     Stays,
-    /// Nobody is served as long as something hangs on it that nothing else says.
+    /// Nothing is served while anything depends on the kind.
     ByAnnotation,
-    /// Those that somebody refers to are asked for one by one.
+    /// Referenced objects are requested one by one.
     Polls,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Follow<D: Decode, S> {
     pub(super) freshness: Freshness,
     /// Counts how often any kind saw the server's history go back.
     pub(super) restored: watch::Sender<u64>,
-    /// The newest round of the freshness barrier, and where its lists are counted.
+    /// The newest barrier round.
     pub(super) round: watch::Receiver<u64>,
     pub(super) rounds: Rounds,
     /// Whether an empty first list is read a second time.
@@ -76,10 +76,10 @@ type Lines = Pin<Box<dyn AsyncBufRead + Send>>;
 type Probe = Pin<Box<dyn Future<Output = Option<Revision>> + Send>>;
 
 impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
-    /// Follows for ever.
+    /// Follows forever.
     ///
     /// # Errors
-    /// Where the sink is gone.
+    /// If the sink is closed.
     pub(super) async fn run(mut self) -> Result<(), KubeError> {
         let mut state = Watch::new(self.doubts_nothing, clock::now());
         let mut restored = self.restored.subscribe();
@@ -211,15 +211,15 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
         Ok(Box::pin(lines))
     }
 
-    /// Reads the rest of a line. May be cancelled: what was read stays in `line`.
+    /// Reads the rest of a line. Cancel-safe: what was read stays in `line`.
     async fn read(&self, stream: Option<&mut Lines>, line: &mut Vec<u8>) -> Option<Heard<D::Value>> {
-        // The state machine reads only what it has opened.
+        // The state machine reads only a stream that it has opened.
         let Some(stream) = stream else {
             return Some(Heard::Ended);
         };
         match stream.read_until(b'\n', line).await {
             Ok(_) if line.last() == Some(&b'\n') => {}
-            // A cut line is the end of the stream too: the event comes again.
+            // A truncated line also means the end of the stream: the event is sent again.
             Ok(_) => return Some(Heard::Ended),
             Err(error) => return Some(Heard::Failed(format!("a watch broke off: {error}"))),
         }
@@ -261,7 +261,7 @@ async fn sleep_until(at: Instant) {
     tokio::time::sleep_until(at.into()).await;
 }
 
-/// The answer of a probe that is under way; its `None` is no answer.
+/// The response to a pending probe; never resolves if it fails.
 async fn answer(probe: &mut Option<Probe>) -> Option<Revision> {
     let Some(under_way) = probe else {
         return std::future::pending().await;
@@ -273,7 +273,7 @@ async fn answer(probe: &mut Option<Probe>) -> Option<Revision> {
 
 async fn changed(restored: &mut watch::Receiver<u64>) {
     if restored.changed().await.is_err() {
-        // The sender lives in every follower.
+        // Every follower holds a sender.
         std::future::pending().await
     }
 }

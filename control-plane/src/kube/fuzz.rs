@@ -1,4 +1,4 @@
-//! Bytes of an API server: see [`crate::fuzz`].
+//! Fuzz targets for what an API server sends: see [`crate::fuzz`].
 
 #![allow(clippy::panic, reason = "a fuzz body fails by panicking")]
 
@@ -10,10 +10,11 @@ use crate::objects::ObjectKind;
 
 const GOOD: &str = r#"{"metadata":{"name":"good","namespace":"n","uid":"u","resourceVersion":"3"}}"#;
 
-/// A line of a watch is read the same each time, for each kind; as an item of a list it costs that list itself alone.
+/// A line of a watch is decoded the same each time, for each kind; an invalid item of a list does not affect other
+/// items.
 ///
 /// # Panics
-/// Where that is not so.
+/// If that is not so.
 pub fn watch_event(data: &[u8]) {
     for kind in ObjectKind::ALL {
         let decode = Whole(kind);

@@ -1,7 +1,8 @@
-//! What a person needs from the cluster to log in: a token of the service account that stands for a role, and the authority's roots.
+//! What a person needs from the cluster to log in: a token of the service account that stands for a role, and the
+//! authority's roots.
 //!
-//! The API server authenticates the person by their kubeconfig, decides whether they get the token (create `serviceaccounts/token`), and
-//! has it in its audit log. Their own credentials never reach the control plane.
+//! The API server authenticates the person by their kubeconfig, decides whether they get the token (create
+//! `serviceaccounts/token`), and has it in its audit log. Their own credentials never reach the control plane.
 
 use std::path::Path;
 
@@ -14,47 +15,47 @@ use super::ask::{ANSWER, within};
 use super::trust::{AUDIENCE, ROOTS};
 use super::{KubeError, client};
 
-/// Seconds that a token is good for, the least that the API server makes; it is used at once.
+/// Lifetime of a token in seconds, the minimum of the API server; it is used at once.
 const SECONDS: u64 = 600;
 
-/// What the API server gave. Not for printing.
+/// The API server's response. Never printed.
 #[allow(missing_debug_implementations, reason = "a token is in it")]
 pub struct Granted {
-    /// Of the account, for us.
+    /// The token of the account, for our audience.
     pub token: String,
-    /// The roots of the authority between the planes, PEM.
+    /// The roots of the planes' authority, PEM.
     pub roots: String,
 }
 
-/// Why it gave nothing.
+/// Why there is none.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GrantError {
-    /// The kubeconfig.
+    /// The kubeconfig is invalid.
     #[error(transparent)]
     Cluster(#[from] KubeError),
-    /// No token.
+    /// There is no token.
     #[error("the API server gives no token for the service account {account}: {reason}")]
     Token {
         /// The account.
         account: ObjectName,
-        /// In its words.
+        /// The API server's message.
         reason: String,
     },
-    /// No roots.
+    /// There are no roots.
     #[error("the ConfigMap {name} with the roots of the control plane cannot be read: {reason}")]
     Roots {
         /// Its name.
         name: ObjectName,
-        /// In the API server's words.
+        /// The API server's message.
         reason: String,
     },
 }
 
-/// Asks the API server for a token of an account, and for the roots in a ConfigMap.
+/// Requests a token of an account, and the roots in a ConfigMap, from the API server.
 ///
 /// # Errors
-/// Where one of them is not to be had.
+/// If one of them is not available.
 pub async fn grant(
     kubeconfig: Option<&Path>,
     account: ObjectName,

@@ -1,8 +1,8 @@
-//! The pin on record in the cluster: a Secret with the manifest, and one for each part of the resources' bytes.
+//! The pin stored in the cluster: a Secret with the manifest, and one for each part of the resources' bytes.
 //!
-//! Secrets and not ConfigMaps: a configuration has what all tenants say, header values included, and fewer people may
-//! read Secrets. Parts are written first and never changed; the manifest names them, and is written by compare-and-swap.
-//! It names its own uid, too, which a copy in another cluster does not have.
+//! Secrets rather than ConfigMaps: a configuration contains data of all tenants, including header values, and fewer
+//! people may read Secrets. Parts are written first and never changed; the manifest names them, and is written by
+//! compare-and-swap. It also names its own uid, which a copy in another cluster does not have.
 //!
 //! **Invariant:** a pin is in force only as it is read back; the manifest alone decides.
 
@@ -36,29 +36,29 @@ const NAME: &str = "firth-pin";
 const MANIFEST: &str = "manifest";
 const PART: &str = "part";
 
-/// Parts that no manifest names and that are kept all the same: two writers may be at it at once.
+/// Unreferenced parts that are kept: there may be two concurrent writers.
 const SPARE: usize = 2 * pin::PARTS;
 
-/// Reads the record back.
+/// Reads the stored pin.
 #[derive(Debug)]
 pub(super) struct Pins {
     objects: Objects,
-    /// The manifest, the parts that it names, and those of whoever is writing now.
+    /// The manifest, the parts that it names, and those of writes under way.
     there: BTreeMap<Arc<str>, Seen>,
-    /// What was told last, and of which versions of which Secrets.
+    /// The names and versions of the Secrets that were last reported.
     told: Option<Vec<(Arc<str>, Arc<str>)>>,
 }
 
-/// A Secret of the record.
+/// A Secret of the stored pin.
 #[derive(Debug)]
 struct Seen {
     revision: Revision,
-    /// `None`: it cannot be read.
+    /// `None`: it cannot be decoded.
     secret: Option<Arc<Secret>>,
 }
 
 impl Pins {
-    /// Tells of it as a part of what `objects` tells.
+    /// Sends its events as a part of `objects`.
     pub(super) fn new(objects: Objects) -> Self {
         Self { objects, there: BTreeMap::new(), told: None }
     }
@@ -70,7 +70,7 @@ impl Pins {
                     Decoded::Good(Object::Secret(secret)) => Some(secret),
                     _ => None,
                 };
-                // Whoever may write Secrets may label what they like.
+                // Anyone who may write Secrets may set the label on others.
                 if *name.name == *NAME || name.name.starts_with(PREFIX) {
                     self.there.insert(name.name, Seen { revision, secret });
                 }
@@ -81,7 +81,7 @@ impl Pins {
         }
     }
 
-    /// Lets go of parts that nothing names, but for the newest: their manifest may be on its way.
+    /// Drops unreferenced parts, except for the newest: their manifest may not have arrived yet.
     fn forget(&mut self) {
         let is_told = |name: &Arc<str>| self.told.iter().flatten().any(|(told, _)| told == name);
         let spare = self.there.iter().filter(|(name, _)| ***name != *NAME && !is_told(name));
@@ -93,7 +93,7 @@ impl Pins {
         }
     }
 
-    /// What there is to tell; `None`: nothing new.
+    /// What to report; `None`: nothing new.
     fn news(&mut self) -> Option<Read> {
         let Some(manifest) = self.there.get(NAME) else {
             return self.told.take().map(|_| Read::Nothing);
@@ -125,7 +125,7 @@ impl Pins {
     }
 }
 
-/// What of the record there is to be read.
+/// What of the stored pin is to be parsed.
 enum Read {
     Nothing,
     Unreadable(Unreadable, Arc<str>),
@@ -145,7 +145,7 @@ impl Read {
     }
 }
 
-/// The manifest of a Secret, if it decides anything here.
+/// The manifest in a Secret, if it is valid in this cluster.
 fn manifest_of(secret: &Secret) -> Result<Manifest, Unreadable> {
     let manifest = Manifest::read(&text_of(secret)?)?;
     manifest.check_source(&secret.metadata.uid)?;
@@ -176,14 +176,14 @@ fn bytes(secret: &Secret, key: &str) -> Option<Vec<u8>> {
 
 impl Sink<Decoded> for Pins {
     async fn changes(&mut self, changes: Vec<Change<Decoded>>, _afresh: bool) -> Result<(), KubeError> {
-        // Together: a list has parts and manifest in any order.
+        // Applied together: a list has parts and manifest in any order.
         changes.into_iter().for_each(|change| self.take(change));
         let news = self.news();
         self.forget();
         let Some(news) = news else {
             return Ok(());
         };
-        // Of a large one that takes its time.
+        // A large pin takes time.
         let event = tokio::task::spawn_blocking(move || news.event())
             .await
             .map_err(|error| KubeError::Task(error.to_string()))?;

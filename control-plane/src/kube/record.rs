@@ -12,7 +12,7 @@ use super::ask::{Answer, ask, find};
 use super::collection;
 use crate::objects::{Object, ObjectKind};
 
-/// Where one is.
+/// The place of a record.
 #[derive(Clone)]
 pub struct Record {
     client: Client,
@@ -26,12 +26,12 @@ impl std::fmt::Debug for Record {
     }
 }
 
-/// What there is of it.
+/// The result of reading it.
 #[derive(PartialEq, Eq)]
 pub enum Found {
-    /// No Secret.
+    /// There is no Secret.
     Nothing,
-    /// A Secret of this revision, without a record.
+    /// The Secret at this revision has no record.
     Emptied(String),
     /// The record, and the revision of its Secret.
     Record(Zeroizing<Vec<u8>>, String),
@@ -48,10 +48,10 @@ impl Record {
         &self.name
     }
 
-    /// The record, as far as there is one.
+    /// Reads the record.
     ///
     /// # Errors
-    /// Where the API server does not say, or what is there is not base64.
+    /// If the API server cannot be reached, or the value is not base64.
     pub async fn load(&self) -> Result<Found, String> {
         let ObjectName { namespace, name } = &self.name;
         let found = find(&self.client, ObjectKind::Secret, namespace, name).await?;
@@ -67,17 +67,17 @@ impl Record {
         Ok(Found::Record(Zeroizing::new(text), revision))
     }
 
-    /// Writes the record over a revision, or the first one. False: somebody else was quicker.
+    /// Writes the record over a revision, or the first one. Returns false if another writer was faster.
     ///
     /// # Errors
-    /// Where the API server refuses it.
+    /// If the API server rejects it.
     pub async fn store(&self, text: &str, over: Option<&str>) -> Result<bool, String> {
         let data = Zeroizing::new(STANDARD.encode(text));
         put(&self.client, &self.name, ObjectKind::Secret, json!({self.key: *data}), over).await
     }
 }
 
-/// Writes an object that has data alone over a revision, or the first one. False: somebody else was quicker.
+/// Writes an object that has only data over a revision, or the first one. Returns false if another writer was faster.
 pub(super) async fn put(
     client: &Client,
     ObjectName { namespace, name }: &ObjectName,
@@ -98,7 +98,8 @@ pub(super) async fn put(
     match ask(client, method, &path, Some(body.to_string())).await? {
         Answer::Done(_) => Ok(true),
         Answer::Conflict => Ok(false),
-        // Created: there is no such namespace. Replaced: it went meanwhile, and is looked for again.
+        // On creation: the namespace does not exist. On replacement: the object was deleted meanwhile, and is read
+        // again.
         Answer::Absent if over.is_none() => Err(format!("there is no namespace {namespace}")),
         Answer::Absent => Ok(false),
     }
@@ -106,7 +107,7 @@ pub(super) async fn put(
 
 #[cfg(test)]
 impl Record {
-    /// Over an API server in memory.
+    /// With an in-memory API server.
     pub(crate) fn of(fake: &super::tests::fake::Fake, name: ObjectName, key: &'static str) -> Self {
         Self::new(fake.client(), name, key)
     }

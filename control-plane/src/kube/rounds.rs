@@ -1,5 +1,5 @@
-//! Rounds of the freshness barrier in a cluster: each watch lists anew, and a round is over when the last of them has told what it
-//! found.
+//! Rounds of the freshness barrier in a cluster: each watch lists again, and a round ends when the last of them has
+//! sent its result.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,26 +9,26 @@ use super::KubeError;
 use crate::barrier::Barrier;
 use crate::event::Inputs;
 
-/// Counts those who have told what their lists showed. Clones count together.
+/// Counts the watches that have sent the results of their lists. Clones share state.
 #[derive(Clone, Debug)]
 pub(super) struct Rounds(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     inputs: Inputs,
-    /// Who tells.
+    /// Number of watches.
     parts: usize,
-    /// The newest round, and how many have told.
+    /// The newest round, and how many watches are done.
     told: Mutex<(u64, usize)>,
 }
 
 impl Rounds {
-    /// Of so many who tell.
+    /// For this number of watches.
     pub(super) fn new(inputs: Inputs, parts: usize) -> Self {
         Self(Arc::new(Inner { inputs, parts, told: Mutex::default() }))
     }
 
-    /// One of them has told all that it found.
+    /// One watch has sent all its results.
     pub(super) async fn told(&self, round: u64) -> Result<(), KubeError> {
         let is_over = {
             let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,7 +45,7 @@ impl Rounds {
     }
 }
 
-/// Begins rounds, for ever.
+/// Begins rounds, forever.
 ///
 /// # Errors
 /// Never.

@@ -1,4 +1,4 @@
-//! One kind's watch as the simulator drives it: the real state machine and the real reading of what a server says.
+//! One kind's watch as the simulator drives it: the real state machine and decoder.
 
 use std::time::Instant;
 
@@ -10,44 +10,44 @@ use crate::event::{HoldRequest, Input};
 use crate::hold::record_name;
 use crate::objects::ObjectKind;
 
-/// Where the records of the simulator are.
+/// The namespace of records in the simulator.
 pub const NAMESPACE: &str = "firth";
 
-/// What a watch does next.
+/// The next step of a watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Reads a page of a list.
+    /// Request a page of a list.
     List {
-        /// Where it goes on.
+        /// The continue token.
         more: Option<String>,
     },
-    /// Opens a watch, without a revision with a streamed list.
+    /// Open a watch; without a revision, with a streamed list.
     Open {
-        /// From where.
+        /// The revision to start from.
         from: Option<u64>,
     },
-    /// Reads on.
+    /// Continue reading.
     Read,
-    /// Nothing until then.
+    /// Wait until then.
     Wait(Instant),
 }
 
-/// What the server does.
+/// What the server did.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Came {
-    /// The answer to a list.
+    /// The response to a list.
     Page(String),
     /// A watch is open.
     Opened,
     /// A line of a watch.
     Line(String),
-    /// An HTTP status that is no good.
+    /// A response with an error status.
     Refused(u16),
-    /// No answer.
+    /// No response.
     Failed,
     /// The end of a watch.
     Ended,
-    /// The answer to a probe.
+    /// The response to a probe.
     Newest(u64),
     /// Another kind saw the history go back.
     Restored,
@@ -57,16 +57,16 @@ pub enum Came {
     Tick,
 }
 
-/// What follows.
+/// The effects of a step.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Told {
-    /// For the pipeline.
+    /// Inputs of the pipeline.
     pub(crate) inputs: Vec<Input>,
-    /// The newest revision is asked for.
+    /// A probe is requested.
     pub(crate) probe: bool,
-    /// All kinds list again.
+    /// All kinds must list again.
     pub(crate) restored: bool,
-    /// What a list for this round showed is told.
+    /// The list for this round was sent.
     pub(crate) fresh: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct Told {
 pub(crate) struct Followed {
     kind: ObjectKind,
     watch: Watch<Decoded>,
-    /// ConfigMaps are records of decisions here.
+    /// ConfigMaps are hold records here.
     holding: Holding,
 }
 
@@ -132,7 +132,7 @@ impl Followed {
     }
 }
 
-/// The name of the record that a request is about, and what it is to say; `None`: it is to go.
+/// The name of the record that a request is about, and its new content; `None`: it is deleted.
 pub(crate) fn record(request: &HoldRequest) -> (String, Option<String>) {
     match request {
         HoldRequest::Write(hold) => {

@@ -1,4 +1,4 @@
-//! What the watches of objects tell the index, and when a kind is complete.
+//! Sends what the object watches report to the index, and tracks when a kind is complete.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::event::{Event, Input, Inputs, Way};
 use crate::freshness::Freshness;
 use crate::objects::{ObjectKind, ObjectRef};
 
-/// The way to the index, shared by all tasks.
+/// The channel to the index, shared by all tasks.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
     inputs: Inputs,
@@ -21,12 +21,12 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// To the channels of `inputs`.
+    /// Sends to the channels of `inputs`.
     pub(super) fn new(inputs: Inputs, freshness: Freshness) -> Self {
         Self { inputs, freshness }
     }
 
-    /// Tells of events of one kind.
+    /// Sends events of one kind.
     pub(super) async fn events(&self, kind: ObjectKind, events: Vec<Event>) -> Result<(), KubeError> {
         if events.is_empty() {
             return Ok(());
@@ -37,14 +37,14 @@ impl Sender {
         self.channel(kind).send(Input::Events(events)).await.map_err(|_| KubeError::Closed)
     }
 
-    /// Tells that the first list of a kind is complete.
+    /// The first list of a kind is complete.
     pub(super) async fn synced(&self, kind: ObjectKind) -> Result<(), KubeError> {
         self.channel(kind).send(Input::Synced(kind)).await.map_err(|_| KubeError::Closed)?;
         self.freshness.note_synced(kind);
         Ok(())
     }
 
-    /// Tells that a kind may not be listed.
+    /// Listing a kind is forbidden.
     async fn forbidden(&self, kind: ObjectKind) -> Result<(), KubeError> {
         self.channel(kind).send(Input::Forbidden(kind)).await.map_err(|_| KubeError::Closed)
     }
@@ -57,7 +57,7 @@ impl Sender {
     }
 }
 
-/// What is told of one change of an object that is read whole.
+/// The event for a change of an object that is read completely.
 pub(super) fn event(kind: ObjectKind, change: Change<Decoded>) -> Event {
     match change {
         Change::Put(Item { value: Decoded::Good(object), .. }) => {
@@ -70,12 +70,12 @@ pub(super) fn event(kind: ObjectKind, change: Change<Decoded>) -> Event {
     }
 }
 
-/// An object is no more.
+/// The event for a deleted object.
 pub(super) fn deleted(kind: ObjectKind, name: ObjectName) -> Event {
     Event::Deleted(ObjectRef { kind, name })
 }
 
-/// Tells everything of a kind. A kind in several parts (ConfigMaps: each by its name, and decisions) is complete with
+/// Sends everything of one kind. A kind in several parts (ConfigMaps: each by its name, and decisions) is complete with
 /// the last of them.
 #[derive(Clone, Debug)]
 pub(super) struct Objects {
@@ -83,12 +83,12 @@ pub(super) struct Objects {
     kind: ObjectKind,
     parts: Arc<AtomicUsize>,
     complete: bool,
-    /// That it may not be listed was told.
+    /// It was reported that listing is forbidden.
     told_forbidden: bool,
 }
 
 impl Objects {
-    /// A kind that is watched in so many parts.
+    /// A kind that is watched in this many parts.
     pub(super) fn new(sender: Sender, kind: ObjectKind, parts: usize) -> Self {
         Self {
             sender,
@@ -99,12 +99,12 @@ impl Objects {
         }
     }
 
-    /// Tells of events of this part.
+    /// Sends events of this part.
     pub(super) async fn events(&self, events: Vec<Event>) -> Result<(), KubeError> {
         self.sender.events(self.kind, events).await
     }
 
-    /// This part is complete. Says so once, however often it is called.
+    /// This part is complete. Takes effect once, however often it is called.
     pub(super) async fn part_complete(&mut self) -> Result<(), KubeError> {
         if !std::mem::replace(&mut self.complete, true) && self.parts.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.sender.synced(self.kind).await?;
@@ -122,9 +122,9 @@ impl Sink<Decoded> for Objects {
         self.part_complete().await
     }
 
-    /// Without IngressClasses Ingresses are taken by annotation alone, as ingress-nginx does (controller.md 1), and where one hangs on
-    /// a class nobody is served (`docs/adr/038-classes-that-may-not-be-read.md`). Whatever else is missing would change what is
-    /// served.
+    /// Without IngressClasses, Ingresses are selected by annotation alone, as in ingress-nginx, and if one depends on a
+    /// class nothing is served (`docs/adr/038-classes-that-may-not-be-read.md`). Any other missing kind would change
+    /// what is served.
     async fn forbidden(&mut self) -> Result<Without, KubeError> {
         if self.complete {
             return Ok(Without::Stays);

@@ -1,7 +1,7 @@
-//! Writes the status of Ingresses: which addresses, over which version and when is `publish`' matter, the requests are here.
+//! Writes the status of Ingresses. `publish` decides on addresses, versions and timing; this module makes the requests.
 //!
-//! **Invariant:** nothing waits for it. It writes while this replica holds the Lease, and only what it has read since then: a replica
-//! that slept does not write what was true before.
+//! **Invariant:** nothing waits for it. It writes only while this replica holds the Lease, and only what it has read
+//! since then: a replica that was suspended does not write stale addresses.
 
 pub(super) mod heard;
 mod lease;
@@ -30,75 +30,75 @@ use crate::publish::ledger::{Ledger, Next, Outcome, Write};
 pub use heard::Statuses;
 pub(super) use lease::run as elect;
 
-/// Nodes are looked at so often at most: each is a request.
+/// Minimum interval of reading nodes: each is a request.
 const NODES: Duration = Duration::from_secs(60);
-/// Warnings are at least so far apart.
+/// Minimum interval of warnings.
 const WARNINGS: Duration = Duration::from_secs(60);
-/// At the end: so many that failed in a row, and no more are written.
+/// At shutdown: consecutive failures after which no more are written.
 const FAILED: u32 = 3;
-/// Whose fields they are (server-side apply).
+/// The field manager (server-side apply).
 const MANAGER: &str = "firth-control-plane";
 
-/// Where the addresses are from.
+/// The source of the addresses.
 #[derive(Clone, Debug)]
 pub enum Published {
-    /// They were said.
+    /// Given by a flag.
     Fixed(Addresses),
-    /// Those of this Service.
+    /// The addresses of this Service.
     Service(ObjectName),
-    /// Those of the nodes where pods with these labels run and are ready.
+    /// The addresses of the nodes with ready pods that have these labels.
     Nodes {
-        /// Of the pods.
+        /// The pods' namespace.
         namespace: String,
         /// A label selector.
         selector: String,
-        /// The internal ones.
+        /// Whether to use internal addresses.
         internal: bool,
     },
 }
 
-/// What of it is asked for.
+/// Options for writing statuses.
 #[derive(Clone, Debug)]
 pub struct StatusOptions {
-    /// Where the addresses are from.
+    /// The source of the addresses.
     pub published: Published,
     /// How often they are read.
     pub interval: Duration,
-    /// The Lease that decides who of all replicas writes.
+    /// The Lease that elects the replica that writes.
     pub lease: ObjectName,
-    /// After which another replica may take over.
+    /// How long the Lease is valid without renewal.
     pub ttl: Duration,
 }
 
 /// Until when this replica may write; `None`: it may not.
 pub type Hold = watch::Receiver<Option<Instant>>;
 
-/// The process is on its way out.
+/// Tells the writer that the process is shutting down.
 #[derive(Debug)]
 pub struct Farewell {
-    /// Nobody is left whom the addresses lead to.
+    /// Clear the statuses: no proxy is left at the addresses.
     pub clears: bool,
-    /// Told when all is done.
+    /// Resolved when all is done.
     pub done: oneshot::Sender<()>,
 }
 
-/// What the writer looks at.
+/// The writer's inputs.
 #[derive(Debug)]
 pub struct Seen {
-    /// What Ingresses have.
+    /// The current statuses of Ingresses.
     pub statuses: Statuses,
     /// Which Ingresses are ours.
     pub places: watch::Receiver<Places>,
-    /// Whether this replica writes.
+    /// Whether this replica may write.
     pub hold: Hold,
-    /// The end.
+    /// The shutdown.
     pub farewell: oneshot::Receiver<Farewell>,
 }
 
-/// Writes until the end.
+/// Writes until the shutdown.
 ///
 /// # Errors
-/// Never: what cannot be written now is written later.
+/// Never: failures are retried.
 pub(super) async fn run(client: Client, options: StatusOptions, mut seen: Seen) -> Result<(), Infallible> {
     let mut writer = Writer {
         client,
@@ -135,26 +135,26 @@ pub(super) async fn run(client: Client, options: StatusOptions, mut seen: Seen) 
     }
 }
 
-/// Who writes.
+/// Writes statuses.
 struct Writer {
     client: Client,
     options: StatusOptions,
     ledger: Ledger,
-    /// When the addresses are read again; `None`: now.
+    /// When to read the addresses again; `None`: now.
     read_at: Option<Instant>,
     warning: Seldom,
-    /// It was said that it may not be written.
+    /// It was logged that writing is forbidden.
     forbidden: bool,
-    /// It was said that no pod is ready.
+    /// It was logged that no pod is ready.
     nowhere: bool,
 }
 
 impl Writer {
-    /// Does one thing; gives how long to wait before the next, `None`: until something is heard.
+    /// Does one step; returns how long to wait before the next, `None`: until there is an event.
     async fn step(&mut self, hold: Option<Instant>) -> Option<Duration> {
         let now = now();
         if hold.is_none_or(|until| until <= now) {
-            // What was read may be long past when this replica writes again.
+            // The last read may be long ago when this replica leads again.
             self.ledger.want(None);
             self.read_at = None;
             return None;
@@ -181,8 +181,8 @@ impl Writer {
         let interval = if is_of_nodes { self.options.interval.max(NODES) } else { self.options.interval };
         self.read_at = Some(now() + interval);
         match read {
-            // Pods that are not ready for a moment say nothing of where others are, and their nodes may serve again before an
-            // external-dns has made anything of it. What was read before stays.
+            // If no pod is ready for a moment, their nodes may serve again before external-dns has reacted. The
+            // previous addresses stay.
             Ok(addresses) if addresses.is_empty() && is_of_nodes => {
                 if !std::mem::replace(&mut self.nowhere, true) {
                     let (from, kept) = (&self.options.published, self.ledger.wanted());
@@ -200,7 +200,7 @@ impl Writer {
                 }
                 self.ledger.want(Some(addresses));
             }
-            // What was read before stays: that it cannot be read is no news of it.
+            // The previous addresses stay: a failed read says nothing about them.
             Err(error) => {
                 if let Some(before) = self.warning.now(clock::now()) {
                     let from = &self.options.published;
@@ -226,7 +226,7 @@ impl Writer {
                 for node in addresses::nodes_of(&pods)? {
                     let text = match get(&self.client, &format!("/api/v1/nodes/{node}")).await {
                         Ok(text) => text,
-                        // Its pods are on their way out, too.
+                        // The node was deleted, and its pods are terminating.
                         Err(AskError::Refused { code: 404, .. }) => continue,
                         Err(error) => return Err(error.into()),
                     };
@@ -273,7 +273,7 @@ impl Writer {
         }
     }
 
-    /// Over the version that was heard, or not at all.
+    /// Writes over the known version, or not at all.
     async fn patch(&self, write: &Write) -> Result<String, AskError> {
         let path = collection::path(ObjectKind::Ingress, Some(&write.name.namespace));
         let path = format!("{path}/{}/status?fieldManager={MANAGER}", write.name.name);
@@ -286,7 +286,7 @@ impl Writer {
 
     async fn conclude(&mut self, farewell: Farewell, hold: Option<Instant>) {
         let holds = hold.is_some_and(|until| until > now());
-        // As in the original: of several addresses others may still be good.
+        // As in ingress-nginx: with several addresses, others may still be valid.
         let is_last = self.ledger.wanted().is_some_and(|wanted| wanted.len() == 1);
         if farewell.clears && holds && is_last {
             let last = self.ledger.farewell();
@@ -295,7 +295,7 @@ impl Writer {
             for write in last {
                 let is_failure = self.write(&write).await == Outcome::Failed;
                 failed = if is_failure { failed + 1 } else { 0 };
-                // It is not the Ingress, it is the server.
+                // The failures come from the server, not from the Ingresses.
                 if failed == FAILED {
                     break;
                 }

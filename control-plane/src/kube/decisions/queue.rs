@@ -1,9 +1,9 @@
-//! Which record is written next.
+//! Schedules the writing of records.
 //!
-//! Sans-I/O. Each object has its own time: one that cannot be written waits alone, and one about which two replicas
-//! disagree (one writes what the other erases) is written less and less often.
+//! Sans-I/O. Each object has a schedule of its own: a failing write delays no other object, and the records of an
+//! object about which two replicas disagree (one writes what the other deletes) are written at growing intervals.
 //!
-//! **Invariant:** at most one request an object, the newest; whatever fails, each is tried when its time has come.
+//! **Invariant:** at most one request per object, the newest; whatever fails, each is tried at its time.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -13,24 +13,24 @@ use shared::backoff::Backoff;
 use crate::event::HoldRequest;
 use crate::objects::ObjectRef;
 
-/// The least time between two records of one object; doubled with each that follows.
+/// Minimum interval between two writes for one object; doubled with each that follows.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
-/// The most that grows to.
+/// Limit of that interval.
 const MAX_PAUSE: Duration = Duration::from_secs(10);
-/// An object that was left alone for so long begins anew.
+/// Quiet time after which an object's interval is reset.
 const CALM: Duration = Duration::from_secs(60);
 
-/// Requests that wait.
+/// Waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     jobs: BTreeMap<ObjectRef, Job>,
-    /// The same, by time.
+    /// The same requests, by time.
     order: BTreeSet<(Instant, ObjectRef)>,
-    /// When the last record of an object was written, and how long the next one waits after that.
+    /// When the last record of an object was written, and the interval after that.
     written: HashMap<ObjectRef, (Instant, Duration)>,
 }
 
-/// A request, and when it is tried.
+/// A request, and its time.
 #[derive(Debug)]
 pub(super) struct Job {
     request: HoldRequest,
@@ -39,7 +39,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// What to do.
+    /// The request.
     pub(super) fn request(&self) -> &HoldRequest {
         &self.request
     }
@@ -48,14 +48,14 @@ impl Job {
 /// What to do next.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// This, now. It is in the queue no longer.
+    /// Execute this now. It was removed from the queue.
     Ready(ObjectRef, Job),
-    /// Nothing until then, or until something is added.
+    /// Wait until then, or until something is added.
     Wait(Option<Instant>),
 }
 
 impl Queue {
-    /// Takes a request in, in place of an older one of the same object.
+    /// Adds a request, replacing an older one of the same object.
     pub(super) fn add(&mut self, request: HoldRequest, now: Instant) {
         let object = match &request {
             HoldRequest::Write(hold) => hold.object.reference(),
@@ -77,7 +77,7 @@ impl Queue {
         self.put(object, job);
     }
 
-    /// The request that has waited longest for its turn.
+    /// The request that is due for the longest time.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         let at = match self.order.first() {
             Some((at, _)) if *at <= now => *at,
@@ -87,12 +87,12 @@ impl Queue {
         let job = first.and_then(|object| self.jobs.remove_entry(&object));
         match job {
             Some((object, job)) => Next::Ready(object, job),
-            // Both sets have the same objects.
+            // Both collections have the same objects.
             None => Next::Wait(Some(at)),
         }
     }
 
-    /// A request was fulfilled.
+    /// A request succeeded.
     pub(super) fn done(&mut self, object: ObjectRef, now: Instant) {
         if self.jobs.is_empty() {
             self.written.retain(|_, (at, _)| now < *at + CALM);
@@ -104,7 +104,7 @@ impl Queue {
         self.written.insert(object, (now, pause));
     }
 
-    /// A request was not: it is tried again, unless a newer one came.
+    /// A request failed: it is retried, unless there is a newer one.
     pub(super) fn failed(&mut self, object: ObjectRef, mut job: Job, now: Instant) {
         if !self.jobs.contains_key(&object) {
             job.at = now + job.backoff.next_delay();
@@ -163,7 +163,7 @@ mod tests {
         assert!(matches!(queue.next(at), Next::Wait(None)));
     }
 
-    /// Another process takes what is on record for the newest decision.
+    /// Another process takes its own decision for the newest one.
     #[test]
     fn the_newest_request_of_an_object_takes_the_place_of_the_one_before() {
         let (mut queue, now) = (Queue::default(), clock::now());
@@ -171,7 +171,7 @@ mod tests {
         queue.add(write("a"), now);
         let (failing, job) = ready(&mut queue, now).unwrap();
         assert_eq!(*job.request(), write("a"));
-        // Decided anew while that is tried.
+        // A new decision during the attempt.
         queue.add(HoldRequest::Erase(object("a")), now);
         queue.failed(failing, job, now);
         let (_, job) = ready(&mut queue, now).unwrap();

@@ -10,7 +10,7 @@ fn held(kind: ObjectKind, host: &str) -> Object {
     json::decode(kind, &text).unwrap()
 }
 
-/// A record as the API server would show it.
+/// A record as the API server returns it.
 fn shown(object: &Object, change: impl Fn(String) -> String) -> Item<Decoded> {
     let name = record_name(&object.reference());
     Whole(record_kind(object.kind())).decode(&change(record(&name, "firth", object, Some("7")))).unwrap()
@@ -48,7 +48,7 @@ fn a_record_holds_only_the_object_that_it_is_named_after() {
     assert_eq!(Holding::default().events(Change::Put(wrong)), []);
 }
 
-/// Who may write ConfigMaps says by none of them which certificate is shown.
+/// A user who may write ConfigMaps cannot decide which certificate is shown.
 #[test]
 fn a_secret_alone_holds_a_secret_and_nothing_else() {
     for kind in [ObjectKind::Secret, ObjectKind::Ingress, ObjectKind::ConfigMap] {

@@ -295,14 +295,15 @@ fn a_round_is_over_when_what_its_lists_showed_was_read() {
     while bench.next().is_some() {}
     bench.read("a", 2);
     assert_eq!(bench.ledger.round_over(), None, "one is under way");
-    // What changes later is of no concern to it, and what cannot be read keeps nobody waiting.
+    // Later changes are not part of the round, and unreadable objects do not delay it.
     bench.change(put("c", 2));
     bench.failed("b", "500");
     assert_eq!(bench.ledger.round_over(), Some(5));
     assert_eq!(bench.ledger.round_over(), None, "told once");
 }
 
-/// What is being read may be of before the round; what could not be read before keeps it waiting as little as others.
+/// A read under way may have been answered before the round; an object that could not be read before delays it no more
+/// than others.
 #[test]
 fn a_round_waits_for_what_is_being_read_and_for_nothing_that_fails() {
     let mut bench = Bench::new();
@@ -346,7 +347,7 @@ fn a_round_reads_what_no_list_tells_of() {
         }
         bench.want(&["a", "b"]);
         while bench.next().is_some() {}
-        // Where all is watched but what Helm has, there is such a Secret.
+        // If everything except Helm's Secrets is watched, this is one of those.
         bench.read("a", 1);
         bench.absent("b");
         bench.pass(AGAIN.1);
@@ -382,7 +383,7 @@ async fn what_no_object_can_be_called_is_absent_and_not_asked_for() {
     }
 }
 
-/// Who cannot answer is not asked sooner because there is more to ask.
+/// An unresponsive server is not asked sooner because more is wanted.
 #[test]
 fn what_cannot_be_read_waits_for_its_time_though_it_changes() {
     let mut bench = Bench::new();
@@ -423,7 +424,7 @@ fn a_kind_that_may_be_listed_again_is_watched() {
     assert_eq!(bench.next(), None, "the watch tells when it is made");
 }
 
-/// What is in memory is wanted, or was a minute ago.
+/// Everything in memory is wanted, or was a minute ago.
 #[test]
 fn what_nobody_wants_any_more_when_it_comes_is_not_kept() {
     let mut bench = Bench::new();

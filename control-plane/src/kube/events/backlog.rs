@@ -1,7 +1,8 @@
-//! The Events that wait to be written, and their rate.
+//! The Events that wait to be written, and their rate limit.
 //!
-//! **Invariant:** pure and bounded. The newest comes first: whoever edits an object now does not wait behind faults of thousands of
-//! others. Per object and subject only the latest Event is kept: a fault that was fixed in time is not reported.
+//! **Invariant:** pure and bounded. The newest comes first: someone who edits an object now does not wait behind faults
+//! of thousands of others. Per object and subject only the latest Event is kept: a fault that was fixed in time is not
+//! reported.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,29 +10,29 @@ use std::time::{Duration, Instant};
 
 use super::{Announcement, Said};
 
-/// Requests are at least so far apart, but for the first few.
+/// Minimum interval of requests, after the burst.
 const GAP: Duration = Duration::from_millis(200);
-/// So many may follow each other at once.
+/// Requests that may follow each other without delay.
 const BURST: u32 = 25;
-/// Things that wait at most; the oldest is left out for another.
+/// Limit of waiting announcements; the oldest is dropped for a new one.
 const WAITING: usize = 4_096;
-/// Things that were said and are remembered. The API server forgets them after an hour.
+/// Limit of the announcements that are remembered. The API server drops Events after an hour.
 const SAID: usize = 8_192;
-/// The same thing is said again after this time at the earliest.
+/// Minimum interval of the same announcement.
 const AGAIN: Duration = Duration::from_secs(60);
-/// What failed is tried again after this time, so often.
+/// Delay of a retry, and the number of retries.
 const RETRY: Duration = Duration::from_secs(10);
 const TRIES: u8 = 3;
-/// A namespace where nothing may be written is left alone for so long.
+/// How long a namespace in which writing is forbidden is skipped.
 const SHUT: Duration = Duration::from_secs(600);
-/// Namespaces that are left alone and remembered.
+/// Limit of the skipped namespaces that are remembered.
 const SHUT_MAX: usize = 1_024;
 
-/// One thing to be said now.
+/// One announcement to write now.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) announcement: Announcement,
-    /// How often it was meant by now.
+    /// How often it was announced so far.
     pub(super) count: u32,
     tries: u8,
 }
@@ -44,11 +45,11 @@ pub(super) enum Next {
     Nothing,
 }
 
-/// What became of it.
+/// The result of writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     Said,
-    /// Nothing may be written there.
+    /// Writing is forbidden there.
     Forbidden,
     Failed,
 }
@@ -67,16 +68,16 @@ struct Known {
     written: Instant,
 }
 
-/// All of it.
+/// The backlog.
 #[derive(Debug)]
 pub(super) struct Backlog {
     /// The newest last.
     waiting: Vec<Waiting>,
     said: HashMap<String, Known>,
-    /// In the order in which it was said first.
+    /// In the order in which they were first announced.
     order: VecDeque<String>,
     shut: HashMap<Arc<str>, Instant>,
-    /// When all that was said would be said at one each [`GAP`].
+    /// When all requests so far would be done at one per [`GAP`].
     even: Instant,
 }
 
@@ -91,7 +92,7 @@ impl Backlog {
         }
     }
 
-    /// Takes in one more; gives back what is left out for it.
+    /// Adds an announcement; returns the one that is dropped for it.
     pub(super) fn push(&mut self, announcement: Announcement, now: Instant) -> Option<Announcement> {
         let is_matter = |it: &Waiting| {
             it.announcement.object == announcement.object
@@ -108,7 +109,7 @@ impl Backlog {
         (self.waiting.len() > WAITING).then(|| self.waiting.remove(0).announcement)
     }
 
-    /// The newest that may be said now, or how long to wait for one.
+    /// The newest that may be written now, or how long to wait.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         let is_shut = |namespace: &Arc<str>| self.shut.get(namespace).is_some_and(|until| *until > now);
         self.waiting.retain(|it| !is_shut(&it.announcement.object.name.namespace));
@@ -130,7 +131,7 @@ impl Backlog {
         Next::Say(Box::new(Task { announcement, count, tries }))
     }
 
-    /// Takes in what became of a task.
+    /// Records the result of a task.
     pub(super) fn done(&mut self, task: Task, outcome: Outcome, now: Instant) {
         let Task { announcement, count, tries } = task;
         match outcome {
@@ -142,7 +143,7 @@ impl Backlog {
                 self.shut.insert(Arc::clone(&announcement.object.name.namespace), now + SHUT);
             }
             Outcome::Failed => {
-                // The API server has other worries: nobody asks it meanwhile.
+                // The API server is overloaded: send it nothing meanwhile.
                 self.even = self.even.max(now + RETRY + GAP * (BURST - 1));
                 if tries + 1 < TRIES {
                     let digest = announcement.digest();
@@ -169,7 +170,7 @@ impl Backlog {
     }
 }
 
-/// What it is about: what is compiled, or what proxies do.
+/// Whether it is about compiling, or about proxies.
 fn matter(said: Said) -> bool {
     matches!(said, Said::Refused | Said::Served)
 }

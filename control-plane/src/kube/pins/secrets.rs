@@ -1,7 +1,7 @@
-//! The Secrets of the record, as the API server has them: one with the manifest, the others its parts.
+//! The Secrets of the stored pin in the API server: one with the manifest, the others its parts.
 //!
-//! **Invariant:** nothing is taken away or replaced but in the version that was seen, and no Secret without our label is
-//! taken away.
+//! **Invariant:** Secrets are deleted or replaced only in the version that was seen, and no Secret without our label is
+//! deleted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use super::{LABEL, MANIFEST, NAME, PART, bytes, text_of};
 use crate::objects::{Object, ObjectKind, Secret, json};
 use crate::pin::{Manifest, Unreadable};
 
-/// What the names of parts begin with.
+/// Prefix of parts' names.
 pub(super) const PREFIX: &str = "firth-pin-";
 
-/// Asks for them.
+/// Requests for the Secrets.
 #[derive(Clone)]
 pub(super) struct Secrets {
     pub(super) client: Client,
@@ -36,12 +36,12 @@ impl Secrets {
         found.map(secret).transpose()
     }
 
-    /// Makes a Secret, if there is none of that name.
+    /// Creates a Secret, if there is none with that name.
     pub(super) async fn create(&self, body: &Value) -> Result<Answer, AskError> {
         ask::ask(&self.client, Method::POST, &self.path(""), Some(body.to_string())).await
     }
 
-    /// Replaces one in a version.
+    /// Replaces a Secret in a given version.
     pub(super) async fn replace(
         &self,
         name: &str,
@@ -52,13 +52,13 @@ impl Secrets {
         ask::ask(&self.client, Method::PUT, &self.path(name), Some(body.to_string())).await
     }
 
-    /// Takes one away in a version.
+    /// Deletes a Secret in a given version.
     pub(super) async fn remove(&self, name: &str, version: &str) -> Result<Answer, AskError> {
         let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": version}});
         ask::ask(&self.client, Method::DELETE, &self.path(name), Some(body.to_string())).await
     }
 
-    /// Names and versions of all Secrets that are parts, of whatever record: by label and by name.
+    /// Names and versions of all Secrets that are parts of any pin: by label and by name.
     pub(super) async fn parts(&self) -> Result<Vec<(Arc<str>, Arc<str>)>, AskError> {
         let (key, value) = LABEL;
         let all = Collection::all(ObjectKind::Secret, Some(&self.namespace));
@@ -79,7 +79,7 @@ impl Secrets {
         }
     }
 
-    /// What the record that is there names; `None`: nobody can tell, as it is damaged or a newer build's.
+    /// The parts that the stored pin names; `None`: unknown, as it is damaged or of a newer build.
     pub(super) async fn named(&self) -> Result<Option<BTreeSet<String>>, AskError> {
         let Some(there) = self.find(NAME).await? else {
             return Ok(Some(BTreeSet::new()));
@@ -87,7 +87,7 @@ impl Secrets {
         Ok(manifest_in(&there).ok().map(|manifest| manifest.parts.into_iter().collect()))
     }
 
-    /// The Secret of a part. What is written once stays so: two that write the same may both rely on it.
+    /// The Secret of a part. It is immutable: two writers of the same part may both rely on it.
     pub(super) fn part(&self, name: &str, part: &[u8]) -> Value {
         let mut body = self.body(name, PART, part);
         body["immutable"] = true.into();
@@ -113,7 +113,7 @@ impl Secrets {
     }
 }
 
-/// The manifest in a Secret, in force here or not.
+/// The manifest in a Secret, whether it is valid here or not.
 pub(super) fn manifest_in(secret: &Secret) -> Result<Manifest, Unreadable> {
     Manifest::read(&text_of(secret)?)
 }
@@ -127,7 +127,7 @@ pub(super) fn is_labelled(secret: &Secret) -> bool {
     secret.metadata.labels.get(LABEL.0).is_some_and(|value| value == LABEL.1)
 }
 
-/// The Secret that was answered with.
+/// The Secret in a response.
 pub(super) fn secret_of(text: &str) -> Result<Arc<Secret>, AskError> {
     secret(json::decode(ObjectKind::Secret, text).map_err(unread)?)
 }

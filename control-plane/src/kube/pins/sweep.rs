@@ -1,26 +1,28 @@
-//! Parts that no record names: what a writer left behind that ended, or could not take them away again.
+//! Finds unreferenced parts that writers left behind when they crashed, or could not delete.
 //!
-//! Parts are written before the manifest that names them, so one that nothing names may be somebody's who is about to.
-//! Clocks of machines are not compared for that: a part goes that two looks found unchanged and not named, which is longer
-//! than a write takes.
+//! Parts are written before the manifest that names them, so an unreferenced part may belong to a write under way.
+//! Clocks of machines are not compared for that: a part is deleted if two scans found it unchanged and unreferenced, at
+//! an interval longer than a write takes.
 //!
-//! **Invariant:** sans-I/O; what is to go is named with the version that was looked at twice.
+//! **Invariant:** sans-I/O; a part to delete is returned with the version that was seen twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two looks. Sixteen parts and a manifest that take as long as requests may are not five minutes.
+/// Interval of scans. Writing sixteen parts and a manifest takes less than five minutes, even with maximum request
+/// times.
 pub(super) const EVERY: Duration = Duration::from_secs(600);
 
-/// What the last look found: names, and versions.
+/// The result of the last scan: names and versions.
 #[derive(Debug, Default)]
 pub(super) struct Leftovers {
     seen: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 impl Leftovers {
-    /// Takes in all parts that are there and what the record names, which was read after them. Those that go.
+    /// Takes in all existing parts, and those that the stored pin names, which was read after them. Returns the parts
+    /// to delete.
     pub(super) fn look(
         &mut self,
         parts: Vec<(Arc<str>, Arc<str>)>,
@@ -51,7 +53,7 @@ mod tests {
         };
         let none: [&str; 0] = [];
         assert_eq!(look(&[("left", "1"), ("mine", "2")], &["mine"]), none);
-        // One is written now, one was written again, one is named no more.
+        // One is being written, one was written again, one is not referenced any more.
         assert_eq!(look(&[("left", "1"), ("mine", "2"), ("new", "3")], &[]), ["left"]);
         assert_eq!(look(&[("left", "4"), ("mine", "2"), ("new", "3")], &["new"]), ["mine"]);
         assert_eq!(look(&[("new", "3")], &[]), none);

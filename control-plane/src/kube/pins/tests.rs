@@ -16,7 +16,7 @@ use crate::freshness::Freshness;
 use crate::objects::ObjectKind;
 use crate::pin::How;
 
-/// Secrets as an API server keeps them.
+/// Secrets as an API server stores them.
 #[derive(Clone, Default)]
 struct Cluster {
     secrets: Arc<Mutex<BTreeMap<String, Value>>>,
@@ -125,7 +125,7 @@ impl Cluster {
     }
 }
 
-/// A replica: what it reads back, and what it asks.
+/// A replica: its reader and its writer.
 struct Replica {
     sink: Pins,
     told: Arrivals,
@@ -219,7 +219,7 @@ async fn what_one_replica_writes_every_replica_reads() {
     }
 }
 
-/// Whoever may write Secrets may fill etcd, but not every replica.
+/// A user who may write Secrets may fill etcd, but must not fill the memory of every replica.
 #[tokio::test]
 async fn what_nobody_names_is_not_kept_and_what_is_written_now_is() {
     let cluster = Cluster::default();
@@ -299,7 +299,7 @@ async fn a_record_that_is_damaged_is_mended_once_and_one_that_is_gone_stays_away
     assert!(!cluster.names().contains(&NAME.to_owned()));
 }
 
-/// A replica of an older build is asked to mend what it cannot read: that is not damage.
+/// A replica of an older build is asked to repair what it cannot read: that is not damaged.
 #[tokio::test]
 async fn a_record_of_a_newer_build_a_copy_and_one_that_is_being_made_are_no_damage() {
     let cluster = Cluster::default();

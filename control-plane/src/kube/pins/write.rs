@@ -1,10 +1,10 @@
-//! Writes the record of the pin: parts first, then the manifest by compare-and-swap, then what it no longer names goes.
+//! Writes the stored pin: parts first, then the manifest by compare-and-swap, then unreferenced parts are deleted.
 //!
-//! Each request has a time limit, the whole has none: nothing is left half done because time was short. What is not
-//! known to have failed may have been done, or be done a little later: it is read back, and as long as nobody knows,
-//! nothing that it would need is taken away. What is left behind so, or by a process that ended, is swept later.
+//! Each request has a timeout, the whole has none: nothing is left half done for lack of time. A request that is not
+//! known to have failed may have taken effect, or may do so later: the result is read back, and while it is unknown,
+//! nothing that it would need is deleted. What is left behind in this way, or by a crash, is swept later.
 //!
-//! **Invariant:** no part goes that the record on the API server names.
+//! **Invariant:** no part is deleted that the manifest in the API server names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use crate::event::{PinChange, PinRefused, PinRequest};
 use crate::objects::Secret;
 use crate::pin::{self, Manifest, Packed, Pin, Unreadable};
 
-/// How often it is read back what came of a change that was not answered, and how long after one another.
+/// How often the result of a change without a response is read back, and the interval.
 const LOOKS: u32 = 3;
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Writes what is asked, one after another, for ever.
+/// Executes requests, one after another, forever.
 ///
 /// # Errors
-/// None: it ends with the process.
+/// Never: it ends with the process.
 pub(in crate::kube) async fn write(
     client: Client,
     namespace: Arc<str>,
@@ -38,7 +38,7 @@ pub(in crate::kube) async fn write(
 ) -> Result<(), KubeError> {
     let writer = Writer { secrets: Secrets { client, namespace } };
     let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
-    // A pin that is in force and damaged on record is written until that is done, or something else is decided.
+    // A pin that is in force and whose record is damaged is written until that succeeds, or there is another decision.
     let mut mend: Option<PinChange> = None;
     let mut leftovers = Leftovers::default();
     let mut sweep = time::interval_at(time::Instant::now() + sweep::EVERY, sweep::EVERY);
@@ -47,7 +47,7 @@ pub(in crate::kube) async fn write(
         let request = tokio::select! {
             request = requests.recv() => match request {
                 Some(request) => request,
-                // Nobody asks any more; the task is as long as the process.
+                // No requests can arrive any more; the task lives as long as the process.
                 None => return std::future::pending().await,
             },
             () = pause(mend.is_some(), &mut backoff) => match mend.take() {
@@ -74,7 +74,7 @@ pub(in crate::kube) async fn write(
             }
             _ => {}
         }
-        // Who asked may have gone.
+        // The requester may not be waiting any more.
         let _ = reply.send(done);
     }
 }
@@ -90,21 +90,21 @@ struct Writer {
     secrets: Secrets,
 }
 
-/// Why the manifest is not known to be there.
+/// Why the manifest is not known to be stored.
 enum Unwritten {
     /// It is not, and will not be.
     Refused(PinRefused),
-    /// It may be, or come to be.
+    /// It may be stored, now or later.
     Unknown(PinRefused),
 }
 
 impl Writer {
-    /// Does what is asked. What is on record then: its revision.
+    /// Executes a request. Returns the revision of the stored pin.
     async fn fulfil(&self, change: &PinChange) -> Result<Arc<str>, PinRefused> {
         let there = self.find().await?;
         match change {
             PinChange::Write { pin, replaces } => {
-                // One that never came into force counts as none: its writer failed, or is overtaken now.
+                // A pin that was never completed is treated as missing: its writer failed, or is overtaken now.
                 let is_void = |secret: &&Arc<Secret>| manifest_of(secret) == Err(Unreadable::Unfinished);
                 let seen = there.as_ref().filter(|secret| !is_void(secret));
                 if seen.map(|secret| &secret.metadata.resource_version) != replaces.as_ref() {
@@ -113,11 +113,11 @@ impl Writer {
                 self.put(pin, there.as_deref()).await
             }
             PinChange::Mend { pin, replaces } => {
-                // Ended meanwhile.
+                // Removed meanwhile.
                 let Some(there) = there else {
                     return Ok("".into());
                 };
-                // Somebody decided something else, or another replica was quicker: either is read back.
+                // There is another decision, or another replica was faster: either is read back.
                 let revision = &there.metadata.resource_version;
                 if revision != replaces || !self.is_damaged(&there).await? {
                     return Ok(Arc::clone(revision));
@@ -141,7 +141,7 @@ impl Writer {
         }
     }
 
-    /// Puts a pin in the place of what is there.
+    /// Replaces the stored pin.
     async fn put(&self, pin: &Arc<Pin>, there: Option<&Secret>) -> Result<Arc<str>, PinRefused> {
         let packed = Arc::clone(pin);
         let packed = tokio::task::spawn_blocking(move || pin::pack(&packed)).await;
@@ -150,7 +150,7 @@ impl Writer {
         manifest.parts = names(&manifest, &parts, there);
         let written = match self.put_parts(&manifest, &parts).await {
             Ok(()) => self.put_manifest(&mut manifest, there).await,
-            // Nothing names them.
+            // No manifest names the parts.
             Err(refused) => Err(Unwritten::Refused(refused)),
         };
         match written {
@@ -175,7 +175,7 @@ impl Writer {
                 Answer::Absent => return Err(self.no_namespace()),
                 Answer::Conflict => {}
             }
-            // Of an earlier try, or of another replica that writes the same.
+            // Of an earlier attempt, or of another replica that writes the same.
             let there = self.secrets.find(name).await.map_err(failed)?;
             if there.as_ref().is_some_and(|there| is_part(there, part)) {
                 continue;
@@ -198,7 +198,7 @@ impl Writer {
     ) -> Result<Arc<str>, Unwritten> {
         let (uid, version) = match there {
             Some(there) => (Arc::clone(&there.metadata.uid), Arc::clone(&there.metadata.resource_version)),
-            // Its uid is known once it is there; until it names that, it decides nothing.
+            // Its uid is known only once it is created; until the manifest names it, the pin is not valid.
             None => {
                 let made = self.begin(manifest).await?;
                 (Arc::clone(&made.metadata.uid), Arc::clone(&made.metadata.resource_version))
@@ -218,7 +218,7 @@ impl Writer {
         Ok(Arc::clone(&made.metadata.resource_version))
     }
 
-    /// Makes the Secret of the manifest.
+    /// Creates the Secret of the manifest.
     async fn begin(&self, manifest: &Manifest) -> Result<Arc<Secret>, Unwritten> {
         let unknown = match self.secrets.create(&self.secrets.manifest(manifest)).await {
             Ok(Answer::Done(made)) => match secret_of(&made) {
@@ -233,7 +233,7 @@ impl Writer {
         self.read_back(manifest, None, unknown).await
     }
 
-    /// Finds out what became of a write that got no answer, and which version it was to replace.
+    /// Determines the result of a write without a response, which was to replace a given version.
     async fn read_back(
         &self,
         manifest: &Manifest,
@@ -248,7 +248,7 @@ impl Writer {
             match there {
                 Some(there) if is_it(&there) => return Ok(there),
                 there if there.as_ref().map(|it| &it.metadata.resource_version) == replaced => {}
-                // Whoever comes after it, compares and finds something else.
+                // Later writes fail their comparison.
                 there => return Err(Unwritten::Refused(overtaken(there.as_deref()))),
             }
         }
@@ -272,8 +272,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether a record is one of ours that cannot be read: it may have come to be whole again, and what a newer build
-    /// wrote, or somebody writes now, is not damage.
+    /// Whether a stored pin is damaged: it may be valid again by now, and a newer build's pin, or one that is being
+    /// written, is not damaged.
     async fn is_damaged(&self, there: &Secret) -> Result<bool, PinRefused> {
         let manifest = match manifest_of(there) {
             Ok(manifest) => manifest,
@@ -287,7 +287,7 @@ impl Writer {
         Ok(pin.is_err_and(|why| why.may_be_mended()))
     }
 
-    /// Takes parts away that the record does not name. What is left behind does no harm.
+    /// Deletes unreferenced parts. Failures do no harm.
     async fn remove_parts(&self, names: Vec<String>) {
         if names.is_empty() {
             return;
@@ -300,7 +300,7 @@ impl Writer {
 
     async fn try_remove_parts(&self, names: &[String]) -> Result<(), AskError> {
         let there = self.secrets.parts().await?;
-        // After that: what somebody comes to name now is seen here.
+        // After the parts, so that a manifest which names them by now is seen.
         let Some(named) = self.secrets.named().await? else {
             return Ok(());
         };
@@ -317,7 +317,7 @@ impl Writer {
         last
     }
 
-    /// Takes away what nobody will name any more.
+    /// Deletes leftover parts.
     async fn sweep(&self, leftovers: &mut Leftovers) {
         let swept = async {
             let there = self.secrets.parts().await?;
@@ -349,8 +349,8 @@ impl Writer {
     }
 }
 
-/// Names of parts, made of what they are part of and of what that replaces: who tries the same again uses what is there, and
-/// whoever takes another record away does not take these.
+/// Names of parts, derived from the manifest and from the version that it replaces: a retry reuses existing parts, and
+/// parts of different pins never share a name.
 fn names(manifest: &Manifest, parts: &[Vec<u8>], there: Option<&Secret>) -> Vec<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(there.map_or(&b""[..], |there| there.metadata.resource_version.as_bytes()));

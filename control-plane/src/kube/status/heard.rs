@@ -16,7 +16,7 @@ use super::super::wire::{Decode, Decoded, Whole};
 use crate::publish::addresses::{self, Addresses};
 use crate::publish::ledger::Status;
 
-/// What was heard since the last time that somebody asked. A clone is the same.
+/// Statuses that were received since the last call of `take`. Clones share state.
 #[derive(Clone, Debug, Default)]
 pub struct Statuses(Arc<Shared>);
 
@@ -27,12 +27,12 @@ struct Shared {
 }
 
 impl Statuses {
-    /// What is new, of each Ingress the last word; `None`: it is gone.
+    /// The latest status of each Ingress that changed; `None`: it was deleted.
     pub fn take(&self) -> HashMap<ObjectName, Option<Status>> {
         std::mem::take(&mut *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Waits until there is something new.
+    /// Waits until there is a change.
     pub async fn changed(&self) {
         self.0.news.notified().await;
     }
@@ -43,7 +43,7 @@ impl Statuses {
     }
 }
 
-/// Reads Ingresses, and their status beside them.
+/// Decodes Ingresses together with their status.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::kube) struct WithStatus(pub(in crate::kube) Whole);
 
@@ -56,7 +56,7 @@ impl Decode for WithStatus {
     }
 }
 
-/// Tells the index of Ingresses, and whoever writes their status of that.
+/// Sends Ingresses to the index, and their status to the writer.
 #[derive(Clone, Debug)]
 pub(in crate::kube) struct Aside {
     pub(in crate::kube) objects: Objects,

@@ -1,4 +1,4 @@
-//! An API server that says no, says nothing, or does what it is asked and does not say so.
+//! An API server that rejects a request, does not respond, or executes a request without responding.
 
 use http::Method;
 use tokio::time;
@@ -37,7 +37,7 @@ fn replacements(server: &Fake) -> usize {
 async fn a_record_that_is_being_made_decides_nothing_and_the_next_takes_its_place() {
     let cluster = Cluster::default();
     let pin = a_pin(1);
-    // The API server goes away between the two writes of the manifest.
+    // The API server becomes unavailable between the two writes of the manifest.
     let (_, asks) = writer(&cluster, |_, asked| (asked.method == Method::PUT).then(|| status(503)));
     assert!(matches!(ask(&asks, first(&pin)).await, Err(PinRefused::Unknown { .. })));
     let mut replica = Replica::of(&cluster);
@@ -47,7 +47,7 @@ async fn a_record_that_is_being_made_decides_nothing_and_the_next_takes_its_plac
     assert_eq!(cluster.names().len(), 3, "nothing is left of the other: {:?}", cluster.names());
 }
 
-/// Each of them made new parts, once, until etcd was full.
+/// Once, each retry created new parts, until etcd was full.
 #[tokio::test(start_paused = true)]
 async fn whoever_tries_again_uses_the_parts_of_before() {
     let cluster = Cluster::default();
@@ -136,7 +136,7 @@ async fn who_is_refused_or_overtaken_leaves_nothing() {
     assert_eq!(cluster.names(), [NAME]);
 }
 
-/// Whoever may write the manifest may not take away what they could not take away themselves.
+/// A user who may write the manifest must not be able to delete what they could not delete themselves.
 #[tokio::test]
 async fn a_secret_that_is_no_part_stays_whatever_a_manifest_names() {
     let cluster = Cluster::default();
@@ -156,7 +156,7 @@ async fn a_secret_that_is_no_part_stays_whatever_a_manifest_names() {
     assert_eq!(cluster.names(), ["firth-ca", "firth-pin-mine", "password"]);
 }
 
-/// A process that ended in the middle takes nothing away.
+/// A process that ended halfway deletes nothing.
 #[tokio::test(start_paused = true)]
 async fn what_nothing_names_is_swept_and_what_is_being_written_is_not() {
     let cluster = Cluster::default();
