@@ -1,4 +1,4 @@
-//! How the watches are put together: what is asked for each kind, and what is believed of the answers.
+//! How the watches work together: what is requested for each kind, and which responses are trusted.
 
 use serde_json::json;
 

@@ -1,8 +1,8 @@
-//! What the authority between the planes needs of a cluster: a Secret for its record, a ConfigMap for its roots, and the API
-//! server's word on the tokens of service accounts.
+//! The authority's storage in a cluster: a Secret for its record, a ConfigMap for its roots, and reviews of service
+//! account tokens by the API server.
 //!
-//! **Invariant:** a record is written over the revision that was read, or not at all; and a token that was not made for us is
-//! nobody's.
+//! **Invariant:** a record is written over the revision that was read, or not at all; and a token that was not issued
+//! for our audience is rejected.
 
 use http::Method;
 use kube::Client;
@@ -16,20 +16,20 @@ pub use super::record::Found;
 use super::record::{Record, put};
 use crate::objects::{Object, ObjectKind};
 
-/// Whom tokens have to be made for.
+/// The required audience of tokens.
 pub const AUDIENCE: &str = "firth.dev";
-/// The key of the record.
+/// The Secret's key with the record.
 pub const RECORD: &str = "authority.json";
-/// The key of the roots, PEM.
+/// The ConfigMap's key with the roots, PEM.
 pub(super) const ROOTS: &str = "ca.pem";
-/// Which pod a token was made for (Kubernetes, bound service account tokens).
+/// The pod that a token was issued for (Kubernetes, bound service account tokens).
 const POD: &str = "authentication.kubernetes.io/pod-name";
 
-/// Where the authority is in a cluster.
+/// The authority's storage in a cluster.
 #[derive(Clone)]
 pub struct Trust {
     client: Client,
-    /// Of the Secret, and of the ConfigMap.
+    /// Name of both the Secret and the ConfigMap.
     name: ObjectName,
 }
 
@@ -39,26 +39,26 @@ impl std::fmt::Debug for Trust {
     }
 }
 
-/// Whose a token is.
+/// The holder of a token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
     /// The service account.
     pub account: ObjectName,
-    /// The pod that it was made for, if it was for one.
+    /// The pod that it was issued for, if any.
     pub pod: Option<Box<str>>,
 }
 
-/// A token vouches for nobody.
+/// A token was not accepted.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum ReviewError {
-    /// The API server knows it not, or not for us.
+    /// The API server rejects it, or it has another audience.
     #[error("the API server does not accept the token for the audience {AUDIENCE:?}: {0}")]
     Refused(String),
-    /// It is somebody's who is no service account.
+    /// It does not belong to a service account.
     #[error("the token is not a service account's")]
     NoAccount,
-    /// The API server does not say.
+    /// The API server could not be asked.
     #[error("the API server does not say whose the token is: {0}")]
     Unavailable(String),
 }
@@ -73,26 +73,26 @@ impl Trust {
         &self.name
     }
 
-    /// The record, as far as there is one.
+    /// Reads the record.
     ///
     /// # Errors
-    /// Where the API server does not say, or what is there is not base64.
+    /// If the API server cannot be reached, or the value is not base64.
     pub async fn record(&self) -> Result<Found, String> {
         self.secret().load().await
     }
 
-    /// Writes the record over a revision, or the first one. False: somebody else was quicker.
+    /// Writes the record over a revision, or the first one. Returns false if another writer was faster.
     ///
     /// # Errors
-    /// Where the API server refuses it.
+    /// If the API server rejects it.
     pub async fn write(&self, text: &str, over: Option<&str>) -> Result<bool, String> {
         self.secret().store(text, over).await
     }
 
-    /// Says which roots are believed. `replace`: in place of others that are there.
+    /// Publishes the trusted roots. `replace`: also if others are published.
     ///
     /// # Errors
-    /// Where the API server refuses it.
+    /// If the API server rejects it.
     pub async fn publish(&self, roots: &str, replace: bool) -> Result<(), String> {
         let there = match self.find(ObjectKind::ConfigMap).await? {
             Some(Object::ConfigMap(there)) => Some(there),
@@ -103,16 +103,16 @@ impl Trust {
             return Ok(());
         }
         let over = there.map(|there| there.metadata.resource_version.to_string());
-        // Another replica that was quicker wrote the same, or has something newer, which is looked at the next time.
+        // A faster replica wrote the same, or something newer, which is read the next time.
         put(&self.client, &self.name, ObjectKind::ConfigMap, json!({ROOTS: roots}), over.as_deref())
             .await
             .map(|_| ())
     }
 
-    /// Whether somebody said which roots are believed.
+    /// Whether roots are published.
     ///
     /// # Errors
-    /// Where the API server does not say.
+    /// If the API server cannot be reached.
     pub async fn is_published(&self) -> Result<bool, String> {
         Ok(match self.find(ObjectKind::ConfigMap).await? {
             Some(Object::ConfigMap(there)) => there.data.get(ROOTS).is_some_and(|roots| !roots.is_empty()),
@@ -120,13 +120,13 @@ impl Trust {
         })
     }
 
-    /// Whose a token is.
+    /// The holder of a token.
     ///
     /// # Errors
-    /// Where it is nobody's.
+    /// If it is not accepted.
     pub async fn review(&self, token: &str) -> Result<Holder, ReviewError> {
         if token.is_empty() {
-            // Not a question that the API server takes.
+            // The API server does not accept an empty token.
             return Err(ReviewError::Refused("there is none".to_owned()));
         }
         let review = json!({
@@ -152,15 +152,15 @@ impl Trust {
     }
 }
 
-/// What an answered TokenReview says.
+/// Evaluates the response to a TokenReview.
 fn holder(review: &Value) -> Result<Holder, ReviewError> {
     let status = &review["status"];
     if status["authenticated"] != true {
         let why = status["error"].as_str().unwrap_or("no reason is given");
         return Err(ReviewError::Refused(why.chars().take(200).collect()));
     }
-    // A server that does not know audiences says none; its word would be about any token for anybody (TokenReview,
-    // `status.audiences`).
+    // A server without support for audiences returns none; its answer would hold for tokens of any audience
+    // (TokenReview, `status.audiences`).
     let audiences = status["audiences"].as_array();
     if !audiences.is_some_and(|all| all.iter().any(|it| it == AUDIENCE)) {
         return Err(ReviewError::Refused("it was made for somebody else".to_owned()));
@@ -174,7 +174,7 @@ fn holder(review: &Value) -> Result<Holder, ReviewError> {
 
 #[cfg(test)]
 impl Trust {
-    /// Over an API server in memory.
+    /// With an in-memory API server.
     pub(crate) fn of(fake: &super::tests::fake::Fake) -> Self {
         Self::new(fake.client(), ObjectName::new("firth", "firth-ca"))
     }
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(fake.asked().len(), 1);
     }
 
-    /// As the API server says it: the code stands in the body, too.
+    /// As the API server sends it: the code is in the body, too.
     fn status_of(code: u16) -> Reply {
         let status = if code < 300 { "Success" } else { "Failure" };
         Reply::Text(

@@ -17,9 +17,9 @@ use tracing::{info, warn};
 use super::KubeError;
 use super::ask::{ANSWER, within};
 
-/// Between tries.
+/// Bounds of the retry interval.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// Tells it once, and stays.
+/// Reports it once, then stays idle.
 pub(super) async fn tell(
     client: Client,
     namespace: String,

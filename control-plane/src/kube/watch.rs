@@ -1,11 +1,12 @@
-//! One kind's list and watch as a state machine: what was heard in, what to tell and what to do next out.
+//! The state machine of one kind's list and watch: takes what was received, and returns what to report and what to do
+//! next.
 //!
-//! The first list is a stream of events where the server has that (WatchList), else paged; both are consistent reads,
-//! so no list is older than what was seen. Every list is buffered whole and compared once with what is known; in
-//! between nothing is removed. An interrupted watch goes on where it was; one that is too old begins with a list.
+//! The first list is a stream of events if the server supports that (WatchList), else paged; both are consistent reads,
+//! so no list is older than what was seen. Every list is buffered completely and compared once with what is known;
+//! meanwhile nothing is removed. An interrupted watch resumes at its revision; one that is too old begins with a list.
 //!
-//! **Invariant:** sans-I/O. Whatever is lost, refused or repeated, what was told equals what the server has, once it has
-//! answered; and nothing that it has is told to be gone in between.
+//! **Invariant:** sans-I/O. Whatever is lost, rejected or repeated, what was reported equals what the server has, once
+//! it has responded; and no existing object is reported as deleted in between.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,42 +22,42 @@ mod types;
 use self::delays::{Delays, FORBIDDEN};
 pub(super) use self::types::{Change, Heard, Item, Revision, Said, Todo};
 
-/// The server ends a watch after this long; the next goes on where it was.
+/// The server ends a watch after this long; the next resumes at its revision.
 pub(super) const WATCH_LIFE: Duration = Duration::from_secs(290);
-/// A watch that outlives that by this much is dead.
+/// A watch that is open this much longer is dead.
 const MARGIN: Duration = Duration::from_secs(10);
-/// A streamed list without a line for so long, or without an end for [`STREAMED_LIST`], is not what was asked for.
+/// A streamed list without a line for this long, or without an end after [`STREAMED_LIST`], is not supported properly.
 const STREAM_SILENCE: Duration = Duration::from_secs(10);
 /// See [`STREAM_SILENCE`].
 const STREAMED_LIST: Duration = Duration::from_secs(120);
-/// How often the newest revision is asked for.
+/// Interval of probes for the newest revision.
 const PROBE: Duration = Duration::from_secs(60);
-/// A watch that says nothing for so long, though there is something to say, leads nowhere. Bookmarks of a server come each 60 s or a little
-/// more, and so does a probe: what is older than the probe before may be as old as one bookmark.
+/// A watch without a line for this long, although there were changes, is dead. Bookmarks come every 60 s or a little
+/// later, and so do probes: what is older than the previous probe may be as old as one bookmark.
 const SILENCE: Duration = Duration::from_secs(90);
-/// A watch that after this long has not reached the newest revision of then lags: bookmarks come about every minute.
-/// Doubled each time that did not help: a store may be slow to tell the API server how far it is.
+/// A watch lags if it has not reached the newest revision after this long: bookmarks come about every minute. Doubled
+/// each time a reconnect did not help: a store may be slow to report its progress to the API server.
 const LAG: Duration = Duration::from_secs(120);
-/// The longest that grows to.
+/// Limit of that time.
 const MAX_LAG: Duration = Duration::from_secs(3600);
-/// So many refusals one after the other, and the revision itself is what the server cannot serve.
+/// Consecutive rejections after which the revision itself is taken for the cause.
 const STUBBORN: u32 = 5;
 
 /// The state of one kind's watch.
 #[derive(Debug)]
 pub(super) struct Watch<T> {
     phase: Phase<T>,
-    /// Whether the server streams lists, as far as is known.
+    /// Whether the server streams lists, as far as known.
     streams: bool,
-    /// Whether an empty first list is read again before it is believed.
+    /// Whether an empty first list is read again before it is trusted.
     doubts_nothing: bool,
     known: HashMap<ObjectName, (Arc<str>, Revision)>,
-    /// Where to go on watching; `None`: list first.
+    /// The revision to resume the watch at; `None`: list first.
     at: Option<Revision>,
     /// The highest revision seen.
     highest: u64,
     synced: bool,
-    /// Since when nothing at all is doubted, and objects that a list lacked, each until when.
+    /// Until when an empty list is not trusted, and objects that a list lacked, each with its time.
     empty_until: Option<Instant>,
     doubted: Option<(HashSet<ObjectName>, Instant)>,
     wait: Option<Instant>,
@@ -64,22 +65,22 @@ pub(super) struct Watch<T> {
     failures: u32,
     opened: Instant,
     heard: Instant,
-    /// Whether this stream has said anything.
+    /// Whether this stream has sent anything.
     spoke: bool,
     probe_at: Option<Instant>,
-    /// The highest revision when the probe went out.
+    /// The highest revision when the probe was sent.
     probed_above: u64,
-    /// When the newest probe went out, and the one before.
+    /// When the newest probe was sent, and the one before.
     probed: [Option<Instant>; 2],
-    /// A newest revision that is to be reached, and since when.
+    /// The newest revision that must be reached, and since when.
     expected: Option<(u64, Instant)>,
     /// How long that may take.
     lag: Duration,
-    /// The next list follows a step back that is known already.
+    /// The next list follows a known step back of the history.
     told_restored: bool,
     /// The round that the next list is for.
     round: Option<u64>,
-    /// That there is no way through was said; not again until there is.
+    /// A connection failure was logged; not again until it succeeds.
     complained: bool,
 }
 
@@ -87,16 +88,16 @@ pub(super) struct Watch<T> {
 enum Phase<T> {
     /// No request is under way.
     Idle,
-    /// A paged list, so far.
+    /// A paged list under way.
     Listing { items: Vec<Item<T>>, more: Option<String> },
-    /// A streamed list, so far.
+    /// A streamed list under way.
     Streaming(HashMap<ObjectName, Item<T>>),
-    /// Known up to date, and watching.
+    /// Up to date, and watching.
     Following,
 }
 
 impl<T> Watch<T> {
-    /// Nothing known. `doubts_nothing`: an empty first list is read a second time before it is believed.
+    /// Nothing is known yet. `doubts_nothing`: an empty first list is read a second time before it is trusted.
     pub(super) fn new(doubts_nothing: bool, now: Instant) -> Self {
         Self {
             phase: Phase::Idle,
@@ -125,7 +126,7 @@ impl<T> Watch<T> {
         }
     }
 
-    /// What the edge does next.
+    /// The next step of the edge.
     pub(super) fn todo(&self, now: Instant) -> Todo {
         if let Some(wait) = self.wait.filter(|wait| *wait > now) {
             return Todo::Wait(wait);
@@ -138,7 +139,7 @@ impl<T> Watch<T> {
         }
     }
 
-    /// When a reading edge brings [`Heard::Tick`].
+    /// When the edge, while reading, must send [`Heard::Tick`].
     pub(super) fn due(&self) -> Instant {
         let life = match self.phase {
             Phase::Streaming(_) => (self.heard + STREAM_SILENCE).min(self.opened + STREAMED_LIST),
@@ -149,7 +150,7 @@ impl<T> Watch<T> {
         others.into_iter().flatten().fold(life, Instant::min)
     }
 
-    /// Takes in what was heard.
+    /// Handles an input.
     pub(super) fn on(&mut self, heard: Heard<T>, now: Instant) -> Vec<Said<T>> {
         let mut said = Vec::new();
         match heard {
@@ -178,7 +179,7 @@ impl<T> Watch<T> {
             }
             Heard::Refresh(round) => {
                 self.round = Some(round);
-                // Somebody waits: what failed or was forbidden is tried now.
+                // A proxy is waiting: retry now what failed or was forbidden.
                 self.wait = None;
                 self.relist();
             }
@@ -225,7 +226,7 @@ impl<T> Watch<T> {
                 said.push(Said::Changes(vec![Change::Put(item)]));
                 self.sync_if_believed(now, said);
             }
-            // The edge reads only while there is something to read.
+            // The edge reads only while a stream is open.
             Phase::Idle | Phase::Listing { .. } => {}
         }
     }
@@ -265,19 +266,20 @@ impl<T> Watch<T> {
         }
     }
 
-    /// Whether a watch says again what is older than what it has said. What has no revision is not.
+    /// Whether an event is older than what the watch has reported. One without a revision is not.
     fn is_past(&self, revision: &Revision) -> bool {
         matches!(self.phase, Phase::Following) && (1..self.highest).contains(&revision.number())
     }
 
-    /// Nothing that was is taken for what is: a list says that. A server may go on like this.
+    /// The server's history went back, so what is known cannot be trusted: a list is needed. A server may continue like
+    /// this.
     fn went_back(&mut self, what: &str, to: &Revision, now: Instant, said: &mut Vec<Said<T>>) {
         said.push(Said::Warning(format!("{what} went back from {} to {to}", self.highest)));
         self.relist();
         self.fail(now);
     }
 
-    /// A whole list: the one place that infers removals.
+    /// Handles a complete list: the only place that infers deletions.
     fn listed(&mut self, items: Vec<Item<T>>, revision: Revision, now: Instant, said: &mut Vec<Said<T>>) {
         said.push(Said::Listed);
         self.complained = false;
@@ -287,7 +289,7 @@ impl<T> Watch<T> {
             said.push(Said::Warning(format!("revisions went back from {} to {revision}", self.highest)));
             said.push(Said::Restored);
         }
-        // After a step back the same revision may be another version: nothing is taken for unchanged.
+        // After a step back the same revision may be another version: everything is taken for changed.
         let differ = std::mem::take(&mut self.told_restored) || went_back;
         if differ {
             said.push(Said::Afresh);
@@ -334,13 +336,14 @@ impl<T> Watch<T> {
             self.empty_until = Some(now + SECOND_LOOK);
         }
         self.sync_if_believed(now, said);
-        // What a list lacked and is doubted is not what others have.
+        // Objects that the list lacked and that are still kept differ from what others know, so the round waits for the
+        // second list.
         if self.doubted.is_none() {
             said.extend(self.round.take().map(Said::Fresh));
         }
     }
 
-    /// Ends the first list: at once where there is anything, else after a second list.
+    /// Completes the first list: at once if it is not empty, else after a second list.
     fn sync_if_believed(&mut self, now: Instant, said: &mut Vec<Said<T>>) {
         let waits = self.known.is_empty() && self.empty_until.is_some_and(|until| until > now);
         if !self.synced && !waits {
@@ -349,7 +352,7 @@ impl<T> Watch<T> {
         }
     }
 
-    /// Until when an empty first list is not believed.
+    /// Until when an empty first list is not trusted.
     fn waits_for_more(&self) -> Option<Instant> {
         self.empty_until.filter(|_| !self.synced)
     }
@@ -361,7 +364,7 @@ impl<T> Watch<T> {
             Phase::Streaming(_) | Phase::Following => (false, true),
         };
         let transient = matches!(code, 401 | 408 | 429 | 500..);
-        // Of a list. Nothing is known of who may do what before one was complete.
+        // Only for a list. Before one has succeeded, nothing is known about permissions.
         if code == 403 && self.at.is_none() && self.highest > 0 && !self.delays.is_forbidden(now) {
             self.complain(format!("what was allowed is forbidden: {reason}"), said);
             return self.fail(now);
@@ -369,7 +372,7 @@ impl<T> Watch<T> {
         if listing {
             if code == 403 {
                 said.push(Said::Forbidden(reason));
-                // Nobody else may read it either.
+                // No other replica may list it either.
                 said.extend(self.round.take().map(Said::Fresh));
                 self.relist();
                 self.wait = Some(now + FORBIDDEN);
@@ -378,7 +381,7 @@ impl<T> Watch<T> {
             if code != 410 {
                 self.complain(format!("a list was refused with {code}: {reason}"), said);
             }
-            // Of a list whose rest has expired nothing is used.
+            // The rest of a paged list has expired: nothing of it is used.
             self.relist();
             return self.fail(now);
         }
@@ -393,7 +396,7 @@ impl<T> Watch<T> {
         }
         self.failures += 1;
         if code == 410 || self.failures >= STUBBORN {
-            // Of the stream that this ends. One that is refused may be so for ever.
+            // About the stream that this ends. A rejected one may be rejected forever.
             let calm = opened && self.spoke;
             self.relist();
             if !calm {
@@ -412,7 +415,7 @@ impl<T> Watch<T> {
                 self.list_paged();
                 self.fail(now);
             }
-            // The ordinary end of a watch.
+            // The normal end of a watch.
             _ if self.spoke || now >= self.opened + STREAM_SILENCE => self.phase = Phase::Idle,
             _ => self.fail(now),
         }
@@ -430,11 +433,11 @@ impl<T> Watch<T> {
             )));
             return self.relist();
         }
-        // Bookmarks come about every minute, and a connection that leads nowhere any more says nothing either.
+        // Bookmarks come about every minute, and a dead connection sends nothing either.
         let is_silent = self.probed[1].is_some_and(|before| self.heard < before);
         let over = self.heard + SILENCE;
         if is_silent && newest > self.highest && now < over {
-            // Asked again then, lest it is noticed later than two probes after it fell silent.
+            // Probe again then, so that a dead connection is noticed within two probes.
             self.probe_at = Some(over);
         } else if is_silent && newest > self.highest {
             said.push(Said::Warning(format!(
@@ -493,7 +496,7 @@ impl<T> Watch<T> {
         }
     }
 
-    /// Everything is listed again; what is known stays until that list is complete.
+    /// Lists everything again; what is known stays until that list is complete.
     fn relist(&mut self) {
         self.at = None;
         self.phase = Phase::Idle;
@@ -504,14 +507,14 @@ impl<T> Watch<T> {
         self.relist();
     }
 
-    /// For the log, once until something works again: tries are many.
+    /// Logs a warning once until something works again: there are many retries.
     fn complain(&mut self, reason: String, said: &mut Vec<Said<T>>) {
         if !std::mem::replace(&mut self.complained, true) {
             said.push(Said::Warning(format!("{reason}; this is tried again until it works")));
         }
     }
 
-    /// Tries again a little later.
+    /// Retries after a delay.
     fn fail(&mut self, now: Instant) {
         self.phase = Phase::Idle;
         self.wait = Some(now + self.delays.again());

@@ -1,4 +1,5 @@
-//! What the API server answers: lists and watch events, taken apart so that one bad object is one bad object.
+//! Decodes the API server's responses: lists and watch events, item by item, so that one bad object does not affect
+//! others.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,23 +16,23 @@ use crate::problem::{Problem, Severity};
 /// The annotation of the bookmark that ends a streamed list.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// How the objects of one watch are read.
+/// How the objects of one watch are decoded.
 pub(super) trait Decode: Send {
-    /// What is made of one.
+    /// The decoded value.
     type Value: Send;
 
-    /// Reads one object; `None` where it does not even have a name.
+    /// Decodes one object; `None` if it does not even have a name.
     fn decode(&self, text: &str) -> Option<Item<Self::Value>>;
 }
 
-/// An object, or why it is none.
+/// An object, or why it could not be decoded.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Decoded {
     Good(Object),
     Bad(Problem),
 }
 
-/// Reads whole objects of a kind.
+/// Decodes complete objects of a kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whole(pub(super) ObjectKind);
 
@@ -61,7 +62,7 @@ impl Decode for Whole {
     }
 }
 
-/// Reads who an object is, and nothing of what it holds.
+/// Decodes only the metadata that identifies an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MetadataOnly;
 
@@ -89,16 +90,16 @@ impl Decode for MetadataOnly {
     }
 }
 
-/// Takes a page of a list apart. The number is of objects that could not even be named.
+/// Decodes a page of a list. Also returns the number of objects without a name.
 ///
 /// # Errors
-/// Where the answer is no list.
+/// If the response is not a list.
 pub(super) fn page<D: Decode>(decode: &D, text: &str) -> Result<(Heard<D::Value>, usize), serde_json::Error> {
     #[derive(Deserialize)]
     struct List<'a> {
         #[serde(borrow)]
         metadata: ListMetadata<'a>,
-        /// Missing or null where it is empty.
+        /// Missing or null if it is empty.
         #[serde(borrow, default)]
         items: Option<Vec<&'a RawValue>>,
     }
@@ -114,7 +115,7 @@ pub(super) fn page<D: Decode>(decode: &D, text: &str) -> Result<(Heard<D::Value>
 /// The revision of a list.
 ///
 /// # Errors
-/// Where the answer is no list.
+/// If the response is not a list.
 pub(super) fn revision(text: &str) -> Result<Revision, serde_json::Error> {
     #[derive(Deserialize)]
     struct List<'a> {
@@ -134,11 +135,10 @@ struct ListMetadata<'a> {
     more: Cow<'a, str>,
 }
 
-/// Takes a line of a watch apart; `None` for an object that could not even be named, and for kinds of events that are
-/// not known.
+/// Decodes a line of a watch; `None` for an object without a name, and for unknown types of events.
 ///
 /// # Errors
-/// Where the line is no event: the stream is broken.
+/// If the line is not an event: the stream is broken.
 pub(super) fn event<D: Decode>(
     decode: &D,
     line: &[u8],

@@ -1,7 +1,7 @@
-//! What was read and is not parsed yet: small changes at once, large ones beside the others.
+//! Files that were read and are not parsed yet: small changes are parsed at once, large ones in the background.
 //!
-//! **Invariant:** what was read last of a file counts, however long parsing what was read before takes; what was read
-//! together is told together.
+//! **Invariant:** the last version of a file that was read is used, however long parsing an earlier one takes; files
+//! that were read together are reported together.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -11,26 +11,26 @@ use super::disk::{Found, Raw};
 use super::document;
 use super::folder::{Content, Path};
 
-/// Of so little text, in bytes, nobody notices that it is parsed.
+/// Up to this size in bytes, parsing takes no noticeable time.
 const SMALL: usize = 512 << 10;
 
-/// Contents of files that were read together.
+/// Parsed contents of files that were read together.
 pub(super) type Parsed = BTreeMap<Path, Content>;
 
-/// What waits to be parsed.
+/// Contents waiting to be parsed.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// Counts what came.
+    /// Counts the batches.
     number: u64,
-    /// By file, the last that came of it, as long as anything waits.
+    /// The last batch of each file, while anything waits.
     newest: HashMap<Path, u64>,
     waiting: VecDeque<(u64, Found)>,
-    /// One at a time: neither memory nor processors are theirs alone.
+    /// Runs one at a time: memory and processors are shared.
     running: JoinSet<(u64, Parsed)>,
 }
 
 impl Backlog {
-    /// Takes in what was read. Gives it back where parsing it takes no time.
+    /// Takes what was read. Returns it if parsing it takes no time.
     pub(super) fn take(&mut self, found: Found) -> Option<Found> {
         self.number += 1;
         let is_small = found.values().map(length).sum::<usize>() <= SMALL;
@@ -48,14 +48,14 @@ impl Backlog {
         None
     }
 
-    /// The next that is parsed, without what a later look found otherwise. Pending where nothing waits.
+    /// The next parsed batch, without files that were read again since. Pending if nothing waits.
     pub(super) async fn next(&mut self) -> Parsed {
         loop {
             let Some(done) = self.running.join_next().await else {
                 return std::future::pending().await;
             };
             self.start();
-            // A file that makes the reader panic costs itself.
+            // A file that makes the parser panic fails alone.
             let Ok((number, mut parsed)) = done else {
                 continue;
             };

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// Who tells reads the queue at once; a thread that has ended never does.
+/// The watching thread reads the queue at once, unless it has ended.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A file in memory that is opened to be heard of.
+/// An in-memory file whose opening causes an event.
 #[derive(Debug)]
 pub(super) struct Bell {
     _file: File,
@@ -24,28 +24,28 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    /// A bell that nobody hears yet.
+    /// A bell that is not watched yet.
     ///
     /// # Errors
-    /// Where there are no descriptors left.
+    /// If there are no descriptors left.
     pub(super) fn new() -> io::Result<Self> {
         let file = File::from(memfd_create("bell", MemfdFlags::CLOEXEC)?);
         let path = format!("/proc/self/fd/{}", file.as_raw_fd()).into();
         Ok(Self { _file: file, path, heard: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// The path by which it is watched, and by which it is told of.
+    /// The path under which it is watched and reported.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// It was told of.
+    /// Its event was received.
     pub(super) fn hear(&self) {
         *self.heard.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.changed.notify_all();
     }
 
-    /// Rings, and waits until that is heard. False where it is not within a second.
+    /// Rings, and waits until the event was received. Returns false if that takes longer than a second.
     pub(super) fn ring(&self) -> bool {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *heard;
@@ -76,7 +76,7 @@ mod tests {
             if event.paths.iter().any(|path| path == hears.path()) {
                 return hears.hear();
             }
-            // Who hears is slow, so that much waits in the queue.
+            // A slow listener, so that events queue up.
             std::thread::sleep(Duration::from_millis(1));
             *counts.lock().unwrap() += usize::from(event.kind.is_create());
         })

@@ -1,4 +1,4 @@
-//! What the API server would have filled in, for objects that never went through one.
+//! Applies the API server's defaults to objects of manifests, which never went through one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use shared::name::is_subdomain;
 use crate::objects::json::DecodeError;
 use crate::objects::{EndpointSlice, IntOrString, Metadata, Object, ObjectKind, Secret, Service};
 
-/// The protocol of a port that names none.
+/// The default protocol of a port.
 const TCP: &str = "TCP";
-/// Characters of a bad name that are shown.
+/// Limit of the characters of a bad name that are shown.
 const SHOWN: usize = 60;
 
-/// Fills in the defaults of an object that was read from `text`, and takes off what only an API server says.
+/// Fills in the defaults of an object that was read from `text`, and removes what only an API server sets.
 ///
 /// # Errors
-/// Where it has no name, or one that no API server takes, which no default helps, or `stringData` is no map of text.
+/// If it has no valid name, or `stringData` is not a map of strings.
 pub(super) fn fill(object: Object, text: &str) -> Result<Object, DecodeError> {
     let kind = object.kind();
     if object.metadata().name.is_empty() {
@@ -29,7 +29,7 @@ pub(super) fn fill(object: Object, text: &str) -> Result<Object, DecodeError> {
     let mut object = object;
     let metadata = object.metadata_mut();
     metadata.namespace = namespace(kind, Arc::clone(&metadata.namespace));
-    // Of a manifest that was exported. In a folder an object is who its name says, and its version is its text.
+    // Set in exported manifests. In a folder an object is identified by its name, and its version is its text.
     metadata.uid = "".into();
     metadata.resource_version = "".into();
     possible(kind, metadata)?;
@@ -50,7 +50,7 @@ pub(super) fn fill(object: Object, text: &str) -> Result<Object, DecodeError> {
     })
 }
 
-/// Refuses a name or namespace that no object can have: two such objects may be one by the key of what is made of them.
+/// Rejects invalid names and namespaces: with them, two objects might have the same resource key.
 fn possible(kind: ObjectKind, metadata: &Metadata) -> Result<(), DecodeError> {
     let refuse = |field: &str, said: &str| {
         let said: String = said.chars().take(SHOWN).collect();
@@ -68,7 +68,7 @@ fn possible(kind: ObjectKind, metadata: &Metadata) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// The namespace of an object that names `named`.
+/// The namespace of an object that specifies `named`.
 pub(super) fn namespace(kind: ObjectKind, named: Arc<str>) -> Arc<str> {
     match (kind.is_namespaced(), &*named) {
         (true, "") => "default".into(),
@@ -93,7 +93,7 @@ fn fill_slice(slice: &mut EndpointSlice) {
     }
 }
 
-/// `stringData` wins over `data`, as in the API server.
+/// `stringData` overrides `data`, as in the API server.
 fn merge_string_data(secret: &mut Secret, text: &str) -> Result<(), DecodeError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -18,64 +18,64 @@ use super::notice::Touched;
 use super::tree::{self, Stamp, Trail, Tree, is_absent, is_manifest};
 use super::watches::Watches;
 
-/// A file larger than this, in bytes, is not read: it is no manifest.
+/// Files larger than this, in bytes, are not manifests and are not read.
 const MAX_FILE: u64 = 256 << 20;
 
-/// Within this many seconds of a change another one may leave the same stamp: clocks of file systems tick slowly.
+/// Within this many seconds of a change another one may leave the same timestamp: clocks of file systems are coarse.
 const TICK: i64 = 2;
 
-/// What is at a path now.
+/// The content of a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Raw {
-    /// Nothing.
+    /// It does not exist.
     Gone,
-    /// A file with this text.
+    /// A text file.
     Text(String),
-    /// A file, but it cannot be read; why.
+    /// A file that cannot be read, and why.
     Unreadable(String),
 }
 
-/// What a look found, by path.
+/// The results of a scan, by path.
 pub(super) type Found = BTreeMap<Path, Raw>;
 
-/// What is different on the disk.
+/// The differences that a scan found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     pub(super) found: Found,
-    /// What was found of all, where all of the folder was looked at.
+    /// The state of the whole folder, if all of it was scanned.
     pub(super) whole: Option<Whole>,
 }
 
-/// All of the folder, but for contents.
+/// The state of the whole folder, apart from contents.
 #[derive(Debug, Default)]
 pub(super) struct Whole {
-    /// The files that are there, or may come back in a moment.
+    /// The files that exist, or may reappear in a moment.
     pub(super) present: BTreeSet<Path>,
-    /// Folders that are there but could not be read, and why.
+    /// Folders that exist but could not be read, and why.
     pub(super) unread: BTreeMap<Path, String>,
-    /// What looks as if it were to be read and is not, and why.
+    /// Files that look like manifests and are not read, and why.
     pub(super) skipped: BTreeMap<Path, String>,
 }
 
 impl Whole {
-    /// Whether a file was not looked for: its absence says nothing.
+    /// Whether the file could not be looked for: its absence means nothing.
     pub(super) fn is_unread(&self, file: &str) -> bool {
         self.unread.keys().any(|folder| is_at_or_below(file, folder))
     }
 }
 
-/// How much of what differs is read.
+/// Which differences are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Patience {
     /// All.
     None,
-    /// Files that are being written are left until the kernel tells that they are closed.
+    /// Not files that are being written, until the kernel reports that they were closed.
     Written,
-    /// What was the same at the look before alone.
+    /// Only what did not change since the previous scan.
     Still,
 }
 
-/// The folder, and what was read of it.
+/// The folder, and what was read from it.
 #[derive(Debug)]
 pub(super) struct Disk {
     root: PathBuf,
@@ -84,22 +84,22 @@ pub(super) struct Disk {
     folders: BTreeSet<Path>,
     unread: BTreeSet<Path>,
     trails: BTreeMap<Path, Trail>,
-    /// What differed at the last comparison and was left; `None` for what was not there.
+    /// Differences that the last comparison left alone; `None` for a file that did not exist.
     unsettled: HashMap<Path, Option<Stamp>>,
 }
 
-/// What was read of a file.
+/// A file as it was last read.
 #[derive(Debug)]
 struct Known {
-    /// `None` where it could not be read.
+    /// `None` if it could not be read.
     stamp: Option<Stamp>,
     digest: Option<blake3::Hash>,
-    /// It was read so soon after a change that its stamp says little.
+    /// It was read so soon after a change that its stamp may miss another one.
     is_fresh: bool,
 }
 
 impl Disk {
-    /// The folder at `root`, which is watched as far as `watches` can.
+    /// The folder at `root`, with as many kernel watches as `watches` can set.
     pub(super) fn new(root: PathBuf, watches: Watches) -> Self {
         Self {
             root,
@@ -112,7 +112,7 @@ impl Disk {
         }
     }
 
-    /// Returns once all is told that the kernel knows of now.
+    /// Returns once all events that the kernel has now were received.
     pub(super) fn hear(&mut self) {
         self.watches.hear();
     }
@@ -120,14 +120,14 @@ impl Disk {
     /// Reads everything that differs.
     ///
     /// # Errors
-    /// Where the folder itself cannot be read. A part of it that cannot is only noted.
+    /// If the folder itself cannot be read. An unreadable part of it is only noted.
     pub(super) fn scan(&mut self) -> io::Result<Scan> {
         let mut scan = Scan::default();
         self.compare(Patience::None, Vec::new(), &mut scan)?;
         Ok(scan)
     }
 
-    /// Compares all stamps, and reads what differs since the comparison before this one.
+    /// Compares all stamps, and reads what differs since the previous comparison.
     ///
     /// # Errors
     /// As [`Self::scan`].
@@ -137,7 +137,7 @@ impl Disk {
         Ok(scan)
     }
 
-    /// Looks at some paths, or at everything where they are more than files.
+    /// Checks some paths, or everything if they are not just files.
     ///
     /// # Errors
     /// As [`Self::scan`].
@@ -146,7 +146,7 @@ impl Disk {
         let mut moved = Vec::new();
         let mut is_more = false;
         for (path, touched) in touched {
-            // What it concerns shows by where links lead now.
+            // Its effect depends on where links lead now.
             is_more |= self.watches.is_on_the_way(path);
             match place(&self.root, path) {
                 None => {}
@@ -164,8 +164,8 @@ impl Disk {
         Ok(scan)
     }
 
-    /// Whether what changes at some paths says nothing of what was read at others: they are other files, and no link leads to
-    /// any.
+    /// Whether changes at some paths cannot affect what was read at others: they are other files, and no link is
+    /// involved.
     pub(super) fn are_apart(
         &self,
         read: &BTreeMap<PathBuf, Touched>,
@@ -183,7 +183,7 @@ impl Disk {
             && read.keys().all(|path| is_apart(path, changed))
     }
 
-    /// Looks at one path. True where that is not enough.
+    /// Checks one path. Returns true if that is not enough.
     fn look_at(&mut self, name: &Path, path: &FilePath, touched: Touched, found: &mut Found) -> bool {
         let is_folder = self.folders.contains(name) || self.unread.contains(name);
         if touched == Touched::Mode {
@@ -211,12 +211,12 @@ impl Disk {
         }
     }
 
-    /// Compares all stamps. What is no more at or below the paths that `moved` is gone for certain.
+    /// Compares all stamps. What disappeared at or below the paths in `moved` is certainly gone.
     fn compare(&mut self, patience: Patience, mut moved: Vec<Path>, scan: &mut Scan) -> io::Result<()> {
         let watches = &mut self.watches;
         let tree = tree::walk(&self.root, &mut |folder, id| watches.watch(folder, id))?;
         self.watches.settle(&self.root, &tree);
-        // A link that leads elsewhere was rewritten, as a file is.
+        // A link with a new target is treated as a rewritten file.
         let turned =
             tree.trails.iter().filter(|(at, trail)| self.trails.get(*at).is_some_and(|it| it != *trail));
         moved.extend(turned.map(|(at, _)| Path::clone(at)));
@@ -224,7 +224,7 @@ impl Disk {
         let mut unsettled = HashMap::new();
         for (path, stamp) in &tree.files {
             match stamp {
-                // What a link leads to may stand where nobody tells which of its files was closed.
+                // A link's target may be outside of the watches, so that its closing is not reported.
                 Ok(stamp)
                     if patience == Patience::Written
                         && tree.trails.contains_key(path)
@@ -262,7 +262,7 @@ impl Disk {
             may_return
         });
         self.known = known;
-        // Of a look in between nothing can be said: it may have come just after the comparison.
+        // Other scans do not count: they may come just after the comparison.
         if patience != Patience::Written {
             self.unsettled = unsettled;
         }
@@ -278,7 +278,7 @@ impl Disk {
         self.known.get(path).is_none_or(|known| known.stamp.as_ref() != Some(stamp))
     }
 
-    /// Whether a file is to be read now.
+    /// Whether a file is read now.
     fn is_read(
         &self,
         path: &Path,
@@ -306,7 +306,7 @@ impl Disk {
     /// Reads a file that had this stamp a moment ago.
     ///
     /// # Errors
-    /// The stamp that it has by now, `None` where it is no more: it is being written, and what it says may be a half.
+    /// Its current stamp, `None` if it does not exist any more: it is being written, and its content may be incomplete.
     fn read_still(&mut self, name: &Path, stamp: &Stamp, found: &mut Found) -> Result<(), Option<Stamp>> {
         let read = read(&self.root.join(&**name));
         match &read {
@@ -317,7 +317,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Reads a file, and notes it where it says something else than before.
+    /// Reads a file, and records it if its content changed.
     fn read(&mut self, name: &Path, found: &mut Found) {
         self.take(name, read(&self.root.join(&**name)), found);
     }
@@ -334,7 +334,7 @@ impl Disk {
                     found.insert(Path::clone(name), Raw::Text(text));
                 }
             }
-            // No file: a folder of that name, a pipe.
+            // Not a regular file: a folder with that name, a pipe.
             Ok(None) => {}
             Err(error) if is_absent(&error) => {
                 self.known.remove(name);
@@ -352,7 +352,7 @@ impl Disk {
 
 /// Reads a file; `None` if it is not a regular file. The stamp is the one from before the read.
 fn read(path: &FilePath) -> io::Result<Option<(Stamp, String)>> {
-    // A pipe would have to be waited for.
+    // Reading a pipe would block.
     if !fs::metadata(path)?.is_file() {
         return Ok(None);
     }
@@ -372,15 +372,15 @@ fn is_at_or_below(path: &str, folder: &str) -> bool {
     folder.is_empty() || path == folder || below()
 }
 
-/// Where an event says that something happened.
+/// The place of an event.
 enum Place {
-    /// At a path that is read, as it is called within the root.
+    /// At a path that is read, relative to the root.
     Shown(Path),
-    /// In the folder of that path, all of whose links have a new target.
+    /// In the folder at that path, all of whose links have a new target.
     Mount(String),
 }
 
-/// `None` for what is not read: the root itself, and all with a dot in front.
+/// `None` for what is not read: the root itself, and names that begin with a dot.
 fn place(root: &FilePath, path: &FilePath) -> Option<Place> {
     let within = path.strip_prefix(root).ok()?;
     let mut names = Vec::new();

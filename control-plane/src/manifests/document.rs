@@ -1,9 +1,9 @@
-//! From the text of one file to the objects in it. Pure.
+//! Parses the text of one file into objects. Pure.
 //!
-//! A file is a sequence of documents parted by `---`, each YAML or JSON. What begins with `{` goes to the JSON reader,
-//! which is many times faster; only what is no JSON goes to the YAML reader. `List`s are taken apart.
+//! A file is a sequence of documents separated by `---`, each YAML or JSON. What begins with `{` is parsed as JSON
+//! first, which is many times faster, and as YAML only if it is not JSON. `List`s are expanded.
 //!
-//! **Invariant:** a document that cannot be read costs the file that document alone.
+//! **Invariant:** an invalid document does not affect the other documents of its file.
 
 mod known;
 mod lines;
@@ -26,45 +26,45 @@ use super::{defaults, legacy, meant};
 use crate::objects::json::{self, DecodeError, Head, Identity};
 use crate::objects::{Object, ObjectKind, ObjectRef, OfKind};
 
-/// How deep lists may stand in lists.
+/// Limit of the nesting of lists.
 const MAX_DEPTH: usize = 4;
 
-/// A longer document of YAML, in bytes, is not read: that takes a second for each 8 MiB, and twenty times their memory.
-/// JSON, which needs neither, may be as long as a file.
+/// Longer YAML documents, in bytes, are not parsed: that takes a second for each 8 MiB, and twenty times their memory.
+/// JSON needs neither, and may be as long as a file.
 const MAX_YAML: usize = 8 << 20;
 
-/// What a file says.
+/// The contents of a file.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Parsed {
-    /// Objects, in order, and the line on which each begins.
+    /// Objects, in order, with the line on which each begins.
     pub(super) objects: Vec<(Object, usize)>,
-    /// Objects that cannot be read, but can be named.
+    /// Invalid objects whose name is known.
     pub(super) broken: Vec<(ObjectRef, Fault)>,
-    /// Documents of which not even that can be said.
+    /// Faults of other invalid documents.
     pub(super) faults: Vec<Fault>,
-    /// What the owners of good objects should know.
+    /// Warnings for the owners of valid objects.
     pub(super) remarks: Vec<(ObjectRef, Fault)>,
-    /// API version and kind of what is not read.
+    /// API version and kind of ignored objects.
     pub(super) ignored: BTreeSet<String>,
 }
 
-/// Why a document cannot be read.
+/// Why a document is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Fault {
     /// Line in the file, from 1.
     pub(super) line: usize,
     /// Path of the field, or empty.
     pub(super) field: String,
-    /// What was expected and what came.
+    /// What was expected, and what was found.
     pub(super) reason: String,
 }
 
-/// Whether there is no document in a file.
+/// Whether a file has no document.
 pub(super) fn is_void(text: &str) -> bool {
     split(text.strip_prefix('\u{feff}').unwrap_or(text)).next().is_none()
 }
 
-/// Reads a file.
+/// Parses a file.
 pub(super) fn parse(text: &str) -> Parsed {
     let mut parsed = Parsed::default();
     for (document, line) in split(text.strip_prefix('\u{feff}').unwrap_or(text)) {
@@ -73,7 +73,7 @@ pub(super) fn parse(text: &str) -> Parsed {
     parsed
 }
 
-/// The documents of a file, and the line on which each begins.
+/// The documents of a file, with the line on which each begins.
 fn split(text: &str) -> impl Iterator<Item = (&str, usize)> {
     let mut documents = Vec::new();
     let (mut start, mut start_line, mut at) = (0, 1, 0);
@@ -82,7 +82,7 @@ fn split(text: &str) -> impl Iterator<Item = (&str, usize)> {
             && rest.chars().next().is_none_or(char::is_whitespace)
         {
             documents.push((&text[start..at], start_line));
-            // A document may begin on the line of the mark.
+            // A document may begin on the line of the separator.
             (start, start_line) = (at + 3, number + 1);
         }
         at += line.len();
@@ -95,14 +95,14 @@ fn split(text: &str) -> impl Iterator<Item = (&str, usize)> {
     })
 }
 
-/// Whether a line before a document says nothing: directives are of no use to what is read here.
+/// Whether a line before a document has no content: directives are ignored.
 fn is_blank(line: &str) -> bool {
     let line = line.trim();
     line.is_empty() || line.starts_with('#') || line.starts_with('%') || line == "..."
 }
 
 impl Parsed {
-    /// Reads one document, which begins on `line`.
+    /// Parses one document, which begins on `line`.
     fn read(&mut self, document: &str, line: usize) {
         if document.trim_start().starts_with('{') {
             self.read_json(document, line);
@@ -111,7 +111,7 @@ impl Parsed {
         }
     }
 
-    /// One or more JSON objects one after the other.
+    /// One or more concatenated JSON objects.
     fn read_json(&mut self, document: &str, line: usize) {
         let mut values = serde_json::Deserializer::from_str(document).into_iter::<&RawValue>();
         let mut lines = Along { text: document, at: 0, line };
@@ -123,7 +123,7 @@ impl Parsed {
                     let line = lines.of(text);
                     self.read_value(text, &Place::of_json(line), &Head::default(), 0);
                 }
-                // A flow mapping of YAML, perhaps.
+                // It may be a flow mapping of YAML.
                 Err(error) if first => return self.read_yaml(document, line, Some(&error)),
                 Err(error) => {
                     return self.faults.push(fault(&DecodeError::new(&error, document, true), line));
@@ -175,12 +175,12 @@ impl Parsed {
                 (None, None) => (yaml::line_of(&error), format!("expected YAML, {}", yaml::words(&error))),
             },
         };
-        // A fault at the very end is told of a line that is not there.
+        // A fault at the very end has a line number beyond the last line.
         let within = within.clamp(1, document.split('\n').count());
         self.faults.push(Fault { line: line + within - 1, field: String::new(), reason });
     }
 
-    /// One object, or a list of them. `outer` is what the list around it says.
+    /// One object, or a list. `outer` is the head of the surrounding list.
     fn read_value(&mut self, text: &str, place: &Place<'_>, outer: &Head<'_>, depth: usize) {
         if !text.starts_with('{') {
             let reason = "expected a mapping with apiVersion and kind, got something else".to_owned();
@@ -242,7 +242,7 @@ impl Parsed {
         for (i, item) in list.items.into_iter().enumerate() {
             let inner = format!("items[{i}]");
             let line = match place.yaml {
-                // Its text was made of YAML and is one line.
+                // The text was converted from YAML and has only one line.
                 Some(_) => place.line_of(&inner),
                 None => lines.of(item.get()),
             };
@@ -251,12 +251,12 @@ impl Parsed {
         }
     }
 
-    /// An object of a version that is no more.
+    /// Parses an object of a removed API version.
     fn read_old(&mut self, api_version: &str, kind: &str, text: &str, place: &Place<'_>) {
         let Some(kind) = legacy::kind(api_version, kind) else { return };
         let known = self.objects.len();
         match legacy::convert(kind, text) {
-            // It is another text now, and only its first line is known.
+            // The text was converted, and only its first line is known.
             Some(text) => self.read_object(kind, &text, place),
             None => self.read_object(kind, text, place),
         }
@@ -298,7 +298,7 @@ impl Parsed {
         self.blame(kind, text, Fault { line, field: error.field, reason: error.reason }, place);
     }
 
-    /// What no object of the kind has counts for nothing, as on an API server, which says so.
+    /// Unknown fields are ignored with a warning, as in an API server.
     fn remark_unknown(&mut self, kind: ObjectKind, text: &str, place: &Place<'_>, object: &ObjectRef) {
         let unknown = known::unknown(kind, text).into_iter().map(|known::Unknown { field, meant }| {
             let meant = meant.map_or_else(String::new, |meant| format!(": {meant} is meant, perhaps"));
@@ -307,12 +307,12 @@ impl Parsed {
             Fault { line: place.line_of(&field), field, reason }
         });
         let mut unknown: Vec<_> = unknown.collect();
-        // The text that was made of YAML has its fields in another order.
+        // Text converted from YAML has its fields in another order.
         unknown.sort_by_key(|fault| fault.line);
         self.remarks.extend(unknown.into_iter().map(|fault| (object.clone(), fault)));
     }
 
-    /// A fault of an object, if the text says which one it is.
+    /// Assigns a fault to its object, if the text names one.
     fn blame(&mut self, kind: ObjectKind, text: &str, fault: Fault, place: &Place<'_>) {
         match Identity::read(text) {
             Some(Identity { name, .. }) => {
@@ -324,7 +324,8 @@ impl Parsed {
     }
 }
 
-/// Whether what does not say its kind may have been meant to: a `Chart.yaml` is none, though it has a version.
+/// Whether a document without a kind was probably meant to have one: not so a `Chart.yaml`, though it has an
+/// apiVersion.
 fn is_manifest(text: &str) -> bool {
     #[derive(Deserialize)]
     struct Parts<'a> {
@@ -341,7 +342,7 @@ fn fault(error: &DecodeError, line: usize) -> Fault {
     Fault { line: line + within - 1, field, reason }
 }
 
-/// The line of the first value in a YAML document that is not what the kind has there, from 1.
+/// The first line of a YAML document, from 1, whose value has the wrong type for the kind.
 fn yaml_line(kind: ObjectKind, document: &str) -> Option<usize> {
     struct Document<'a>(&'a str);
     impl OfKind for Document<'_> {
@@ -360,12 +361,12 @@ fn yaml_line(kind: ObjectKind, document: &str) -> Option<usize> {
     kind.with(Document(document))
 }
 
-/// The first line, from 1, of which that is so.
+/// The first line, from 1, for which `is_it` holds.
 fn line_with(document: &str, is_it: impl Fn(&str) -> bool) -> Option<usize> {
     document.lines().position(is_it).map(|at| at + 1)
 }
 
-/// The line of a template's first action, if it is one.
+/// The line of the first template action, if the document is a template.
 fn template_line(document: &str) -> Option<usize> {
     line_with(document, |line| line.contains("{{") && !line.trim_start().starts_with('#'))
 }

@@ -1,7 +1,7 @@
-//! What is in the folder: which file has which object, and what a change of files means for objects. Pure.
+//! The contents of the folder: which file has which object, and what a change of files means for objects. Pure.
 //!
 //! **Invariant:** the events of any sequence of changes lead to the same objects as reading the final files at once,
-//! and a change costs the objects of the files that it names.
+//! and a change costs only the objects of the files that it names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::problem::{Problem, Severity, Subject};
 use crate::removal;
 
-/// A file, as its path within the folder: `a/web.yaml`. Ordered by bytes.
+/// A file's path within the folder: `a/web.yaml`. Ordered by bytes.
 pub(super) type Path = Arc<str>;
 
-/// What a look at a path found.
+/// The content of a path.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Content {
-    /// Nothing: the file is no more.
+    /// The file does not exist any more.
     Gone,
     /// A file that is text.
     Text(Parsed),
-    /// A file, but it cannot be read; why.
+    /// A file that cannot be read, and why.
     Unreadable(String),
 }
 
@@ -34,31 +34,32 @@ pub(super) struct Folder {
     files: BTreeMap<Path, File>,
     /// The files that have an object; the first wins.
     owners: HashMap<ObjectRef, FewOf<Path>>,
-    /// Objects that are on hold, by the file that had them: what a file that is bad from the start may have.
+    /// Held objects, by their last file: candidates for the contents of a file that was never valid.
     remembered: BTreeMap<Path, Vec<ObjectRef>>,
-    /// What looks as if it were to be read and is not, and why.
+    /// Files that look like manifests and are not read, and why.
     skipped: BTreeMap<Path, String>,
-    /// What was told of files.
+    /// The problems of files that were reported.
     noted: BTreeMap<Path, Vec<Problem>>,
 }
 
-/// More problems of one file than this are only counted.
+/// Limit of the problems of one file that are listed; the others are counted.
 const MAX_NOTES: usize = 100;
 
-/// What one file says.
+/// The contents of one file.
 #[derive(Clone, Debug, Default)]
 struct File {
     entries: Entries,
-    /// What no entry tells.
+    /// Problems that belong to no entry.
     problems: Vec<Problem>,
-    /// What is wrong with documents of which nobody can tell which object they are.
+    /// Faults of documents whose object is unknown.
     faults: Vec<Fault>,
-    /// Whether the first of them stands in entries: for what the file had, or has on hold, and does not show.
+    /// Whether the first of them is assigned to entries: objects that the file had, or that are held, and that it does
+    /// not show.
     is_placed: bool,
 }
 
 impl File {
-    /// Takes these for what the bad documents may be, as far as the file does not show them.
+    /// Assumes that the invalid documents are these objects, as far as the file does not show them.
     fn suspect(&mut self, path: &Path, objects: Vec<ObjectRef>) {
         let Some(fault) = self.faults.first() else {
             return;
@@ -72,7 +73,7 @@ impl File {
         }
     }
 
-    /// What is wrong with it as a file.
+    /// The problems of the file itself.
     fn told(&self, path: &Path) -> impl Iterator<Item = Problem> {
         let faults = self.faults.iter().skip(usize::from(self.is_placed));
         faults.map(|fault| problem(Subject::File(Arc::clone(path)), Severity::Rejected, path, fault))
@@ -89,7 +90,7 @@ enum Entry {
 }
 
 impl Entry {
-    /// Whether nothing changed but, perhaps, the line of a good one.
+    /// Whether nothing changed, except perhaps the line of a valid one.
     fn says_the_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Good { object: a, .. }, Self::Good { object: b, .. }) => a == b,
@@ -106,23 +107,23 @@ impl Entry {
     }
 }
 
-/// What came of a change.
+/// The effects of a change.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// For the index: objects in their order, then files.
+    /// For the index: events of objects in order, then of files.
     pub(super) events: Vec<Event>,
-    /// API version and kind of what is not read.
+    /// API version and kind of ignored objects.
     pub(super) ignored: BTreeSet<String>,
 }
 
 impl Folder {
-    /// An empty folder, and which objects on hold came from which file.
+    /// An empty folder, with the files that held objects came from.
     pub(super) fn new(remembered: BTreeMap<Path, Vec<ObjectRef>>) -> Self {
         Self { remembered, ..Self::default() }
     }
 
-    /// Takes in which objects on hold came from which file. Of a file that was read that is known better, unless a document
-    /// of it may be any object: then it is one of these, as if they had been known from the start.
+    /// Takes in the files that held objects came from. For a file that was read this is known better, unless it has a
+    /// document whose object is unknown: then that is taken for one of these, as if they had been known from the start.
     pub(super) fn remember(&mut self, by_file: BTreeMap<Path, Vec<ObjectRef>>) -> Vec<Event> {
         let (mut before, mut touched) = (BTreeMap::new(), BTreeSet::new());
         for (path, objects) in by_file {
@@ -136,7 +137,7 @@ impl Folder {
         self.events(before, touched)
     }
 
-    /// Takes in what a look at some paths found.
+    /// Applies the new contents of some paths.
     pub(super) fn update(&mut self, found: impl IntoIterator<Item = (Path, Content)>) -> Outcome {
         let mut outcome = Outcome::default();
         let mut before = BTreeMap::new();
@@ -161,7 +162,7 @@ impl Folder {
         outcome
     }
 
-    /// What to tell of objects that were `before`, and of files that have something new to tell.
+    /// The events of objects that were `before`, and of files whose problems changed.
     fn events(&mut self, before: BTreeMap<ObjectRef, Option<Entry>>, touched: BTreeSet<Path>) -> Vec<Event> {
         let objects = before.into_iter().filter_map(|(object, before)| self.event(object, before.as_ref()));
         let mut events: Vec<_> = objects.collect();
@@ -169,14 +170,14 @@ impl Folder {
         events
     }
 
-    /// Takes in what looks as if it were to be read and is not.
+    /// Takes in the files that look like manifests and are not read.
     pub(super) fn skip(&mut self, skipped: BTreeMap<Path, String>) -> Vec<Event> {
         let before = std::mem::replace(&mut self.skipped, skipped);
         let files: BTreeSet<_> = before.into_keys().chain(self.skipped.keys().cloned()).collect();
         files.into_iter().filter_map(|file| self.note(file)).collect()
     }
 
-    /// What is wrong with a file, where that is something else than was told.
+    /// The problems of a file, if they changed.
     fn note(&mut self, path: Path) -> Option<Event> {
         let mut problems = Vec::new();
         if let Some(reason) = self.skipped.get(&path) {
@@ -215,7 +216,7 @@ impl Folder {
         Some(Event::Noted { file: path, problems })
     }
 
-    /// That an object of a file stands in another one too, which comes first.
+    /// The problem that an earlier file has the same object.
     fn overridden(&self, path: &Path, name: &ObjectRef, entry: &Entry) -> Option<Problem> {
         let first = self.file_of(name).filter(|first| *first != path)?;
         let location = match entry {
@@ -231,12 +232,12 @@ impl Folder {
         })
     }
 
-    /// The known files that a scan of the whole folder did not find.
+    /// The known files that a complete scan did not find.
     pub(super) fn absent(&self, present: &BTreeSet<Path>) -> Vec<Path> {
         self.files.keys().filter(|path| !present.contains(*path)).cloned().collect()
     }
 
-    /// Whether the objects that would go with these files are so many of a kind that a second look is due.
+    /// Whether so many objects of a kind would be removed with these files that a second look is needed.
     pub(super) fn is_doubtful(&self, absent: &[Path]) -> bool {
         let absent: BTreeSet<_> = absent.iter().collect();
         let (mut gone, mut known) = ([0_usize; ObjectKind::ALL.len()], [0_usize; ObjectKind::ALL.len()]);
@@ -247,7 +248,7 @@ impl Folder {
         gone.into_iter().zip(known).any(|(gone, known)| removal::is_doubtful(gone, known))
     }
 
-    /// Whether there is any object of these kinds.
+    /// Whether there is an object of one of these kinds.
     pub(super) fn has_any(&self, kinds: &[ObjectKind]) -> bool {
         self.owners.keys().any(|object| kinds.contains(&object.kind))
     }
@@ -257,7 +258,7 @@ impl Folder {
         self.owners.get(object)?.first()
     }
 
-    /// What a file has, given what it had: what a bad document had stays, as bad.
+    /// The new contents of a file, given its previous ones: objects of an invalid document stay, as broken.
     fn file(&self, path: &Path, parsed: Parsed) -> File {
         let Parsed { objects, broken, faults, remarks, ignored: _ } = parsed;
         let mut file = File::default();
@@ -286,7 +287,7 @@ impl Folder {
         let remarks =
             remarks.iter().map(|(name, fault)| problem(name.clone().into(), Severity::Warning, path, fault));
         file.problems.extend(remarks);
-        // Whatever the file had and no longer shows may be the bad document.
+        // Anything that the file had and does not show any more may be the invalid document.
         let had = self.files.get(path).map(|had| had.entries.keys().cloned().collect());
         let had = had.or_else(|| self.remembered.get(path).cloned()).unwrap_or_default();
         file.faults = faults;
@@ -294,8 +295,8 @@ impl Folder {
         file
     }
 
-    /// Gives a file what it has now, and notes what each object that changes in it was before, and which files have
-    /// something new to tell.
+    /// Sets the contents of a file, and records the previous state of each changed object, and the files whose problems
+    /// changed.
     fn replace(
         &mut self,
         path: &Path,
@@ -304,7 +305,7 @@ impl Folder {
         touched: &mut BTreeSet<Path>,
     ) {
         touched.insert(Arc::clone(path));
-        // Once a file was read, what it has is known from it alone.
+        // Once a file was read, its contents are known from it alone.
         self.remembered.remove(path);
         let old = self.files.remove(path).unwrap_or_default().entries;
         let file = file.unwrap_or_default();
@@ -345,7 +346,7 @@ impl Folder {
         }
     }
 
-    /// What to tell of an object that was `before`.
+    /// The event of an object that was `before`.
     fn event(&self, object: ObjectRef, before: Option<&Entry>) -> Option<Event> {
         let after = self.file_of(&object).and_then(|file| self.files.get(file)?.entries.get(&object));
         match (before, after) {
@@ -358,7 +359,7 @@ impl Folder {
                 Some(Event::Applied { object: object.clone(), location: Arc::clone(location) })
             }
             (_, Some(Entry::Bad(problem))) => {
-                // In a folder an object is who its name says; it has no uid.
+                // In a folder an object is identified by its name; it has no uid.
                 Some(Event::Broken { object, uid: "".into(), problem: problem.clone() })
             }
             (Some(_), None) => Some(Event::Deleted(object)),

@@ -1,4 +1,4 @@
-//! Bytes of a file: see [`crate::fuzz`].
+//! Fuzz targets for the contents of a file: see [`crate::fuzz`].
 
 use super::document::parse;
 
@@ -9,11 +9,11 @@ fn service(name: &str) -> String {
     )
 }
 
-/// Any file: what is wrong has a line of it and a reason, it is read the same each time, and documents before and after
-/// what cannot be read are read.
+/// Any file: faults have a valid line and a reason, parsing is deterministic, and documents before and after an invalid
+/// one are parsed.
 ///
 /// # Panics
-/// Where that is not so.
+/// If that is not so.
 pub fn document(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let parsed = parse(&text);

@@ -1,12 +1,12 @@
-//! API versions that no API server has any more, and that many manifests still have: read as what replaced them.
+//! Removed API versions that are still in many manifests: converted to what replaced them.
 //!
-//! **Invariant:** what was converted is said, with what to write instead.
+//! **Invariant:** each conversion is reported, with what to write instead.
 
 use serde_json::{Map, Value, json};
 
 use crate::objects::ObjectKind;
 
-/// The kind that an old API version has the name of.
+/// The kind that an old API version and kind stand for.
 pub(super) fn kind(api_version: &str, kind: &str) -> Option<ObjectKind> {
     match (api_version, kind) {
         ("extensions/v1beta1" | "networking.k8s.io/v1beta1", "Ingress") => Some(ObjectKind::Ingress),
@@ -16,7 +16,7 @@ pub(super) fn kind(api_version: &str, kind: &str) -> Option<ObjectKind> {
     }
 }
 
-/// What its owner is told.
+/// The remark for the owner.
 pub(super) fn remark(api_version: &str, kind: ObjectKind) -> String {
     let how = match kind {
         ObjectKind::Ingress => {
@@ -28,7 +28,7 @@ pub(super) fn remark(api_version: &str, kind: ObjectKind) -> String {
     format!("no API server of today takes {api_version}: it is read as {}{how}", kind.api_version())
 }
 
-/// The text of an object of an old version, as the version that is read has it. What does not fit stays for who reads it.
+/// Converts the text of an object of an old version. What cannot be converted is left to the decoder.
 pub(super) fn convert(kind: ObjectKind, text: &str) -> Option<String> {
     let mut object: Value = serde_json::from_str(text).ok()?;
     if kind == ObjectKind::Ingress
@@ -55,7 +55,7 @@ fn convert_backend(backend: &mut Value) {
         return;
     }
     let port = match port.unwrap_or_default() {
-        // The old API took a number in quotes for what it looks like.
+        // The old API took a quoted number for a number.
         Value::String(text) => match text.parse::<i32>() {
             Ok(number) => json!({ "number": number }),
             Err(_) => json!({ "name": text }),
@@ -66,9 +66,9 @@ fn convert_backend(backend: &mut Value) {
     backend.entry("service").or_insert_with(|| json!({"name": name, "port": port}));
 }
 
-/// Where an Ingress of the version that is read has a backend as the old ones wrote it.
+/// The path of a backend in the old syntax, in an Ingress of the current version.
 pub(super) fn old_backend(text: &str) -> Option<String> {
-    // Most have none, and need not be read again for that.
+    // Most have none, and need not be parsed again.
     if !text.contains("\"serviceName\"") && !text.contains("\"servicePort\"") {
         return None;
     }

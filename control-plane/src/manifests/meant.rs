@@ -4,7 +4,7 @@
 
 use crate::objects::ObjectKind;
 
-/// The kind that was meant, the field that keeps it from being one, and why.
+/// The kind that was probably meant, the wrong field, and why.
 pub(super) fn to_be(api_version: &str, kind: &str) -> Option<(ObjectKind, &'static str, String)> {
     let meant = ObjectKind::ALL.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(kind))?;
     if !is_ours(api_version) {
@@ -17,7 +17,7 @@ pub(super) fn to_be(api_version: &str, kind: &str) -> Option<(ObjectKind, &'stat
     Some((meant, "apiVersion", format!("expected {}, got {came}", meant.api_version())))
 }
 
-/// Whether an API version is one of Kubernetes itself, or would be but for a slip: other projects have domains of their own.
+/// Whether an API version is one of Kubernetes, or a misspelt one: other projects have domains of their own.
 fn is_ours(api_version: &str) -> bool {
     let (group, _) = api_version.split_once('/').unwrap_or(("", api_version));
     !group.contains('.') || ["networking.k8s.io", "discovery.k8s.io"].contains(&group)

@@ -1,6 +1,7 @@
-//! Holds the Lease, or waits for it.
+//! Takes part in the election: acquires, renews and releases the Lease.
 //!
-//! **Invariant:** a hold ends by itself: whatever the API server does, it is not used longer than the election says.
+//! **Invariant:** a hold expires by itself: whatever the API server does, it is not used longer than the election
+//! permits.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -18,10 +19,10 @@ use super::super::ask::{Answer, AskError, ask, get};
 use super::super::now;
 use crate::publish::election::{Bid, Election, Record};
 
-/// Warnings are at least so far apart.
+/// Minimum interval of warnings.
 const WARNINGS: Duration = Duration::from_secs(300);
 
-/// Stands for election until the end; then gives the Lease back, and says so.
+/// Takes part in the election until the shutdown; then releases the Lease, and reports that.
 ///
 /// # Errors
 /// Never: without the Lease nothing is written.
@@ -53,7 +54,7 @@ pub(in crate::kube) async fn run(
                 }
             }
         }
-        // What was not renewed in time is over, whoever has it now.
+        // A hold that was not renewed in time has expired, whoever has the Lease now.
         let until = *hold.borrow();
         if until.is_some_and(|until| until <= now()) {
             hold.send_replace(None);
@@ -95,7 +96,7 @@ impl Lease {
         }
     }
 
-    /// Whether it is ours from now on.
+    /// Tries to acquire or renew the Lease; returns whether it is held.
     async fn stand(&self, election: &mut Election, now: Instant) -> Result<bool, String> {
         let found = self.find().await?;
         let Some(Bid { is_new, lease }) = election.bid(found, now, clock::wall()) else {
@@ -109,7 +110,7 @@ impl Lease {
         }
     }
 
-    /// Gives it back, where it is ours.
+    /// Releases the Lease, if it is held.
     async fn release(&self, election: &Election) -> Result<(), String> {
         let Some(record) = self.find().await? else { return Ok(()) };
         let Some(lease) = election.release(&record, clock::wall()) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! An API server of a few lines, in memory: it notes what it is asked and answers as a test says.
+//! A minimal in-memory API server: it records requests and responds as a test says.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use shared::backoff::Backoff;
 
-/// A list that is forbidden is asked for again this often: an operator has to act. One that was allowed before is taken
-/// for forbidden after this time: an API server that has just begun does not know yet who may do what.
+/// Retry interval of a forbidden list: an operator has to act. If it was permitted before, it is taken for forbidden
+/// only after this time: an API server that has just started does not know the permissions yet.
 pub(super) const FORBIDDEN: Duration = Duration::from_secs(30);
-/// Delays while nobody does what is asked, below these: changes are there within 5 s of the moment from which somebody does
-/// (`docs/adr/035-who-is-back-is-found-soon.md`). A server that refuses has told nobody to stay away for longer.
+/// Bounds of other retry delays: changes arrive within 5 s after the API server responds again
+/// (`docs/adr/035-who-is-back-is-found-soon.md`). An error response does not ask for longer delays.
 pub(super) const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 
 /// The delays of one watch.
 #[derive(Debug)]
 pub(super) struct Delays {
     again: Backoff,
-    /// Since when it has been forbidden, and was allowed before.
+    /// Since when it has been forbidden after it was permitted.
     forbidden: Option<Instant>,
 }
 
@@ -28,22 +28,22 @@ impl Default for Delays {
 }
 
 impl Delays {
-    /// After a question without an answer, or one that was refused.
+    /// The delay after a request without a response, or an error.
     pub(super) fn again(&mut self) -> Duration {
         self.again.next_delay()
     }
 
-    /// Something was forbidden that was allowed before. Whether that is to be believed.
+    /// A permitted request was forbidden. Returns whether to trust that.
     pub(super) fn is_forbidden(&mut self, now: Instant) -> bool {
         now >= *self.forbidden.get_or_insert(now) + FORBIDDEN
     }
 
-    /// It is allowed.
+    /// The request is permitted.
     pub(super) fn allowed(&mut self) {
         self.forbidden = None;
     }
 
-    /// A watch speaks: all is well.
+    /// The watch works.
     pub(super) fn reset(&mut self) {
         self.again.reset();
         self.forbidden = None;

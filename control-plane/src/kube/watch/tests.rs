@@ -24,7 +24,7 @@ fn item(object: u8, number: u64) -> Item<u64> {
     Item { name: name(object), uid: "u".into(), revision: revision(number), value: number }
 }
 
-/// An API server with a history, of which it forgets the older part.
+/// An API server with a history whose older part is compacted.
 #[derive(Debug, Default)]
 struct Server {
     revision: u64,
@@ -46,7 +46,7 @@ impl Server {
         self.past.insert(self.revision, self.world.clone());
     }
 
-    /// Back to an older state, and on from its revision.
+    /// Restores an older state, and continues from its revision.
     fn restore(&mut self) {
         let before = self.revision.saturating_sub(7);
         let older = self.past.range(..=before).next_back().map(|(at, world)| (*at, world.clone()));
@@ -65,7 +65,7 @@ impl Server {
     }
 }
 
-/// The edge, in one place: does what the state machine says against a server, without time passing by itself.
+/// The edge, synchronous: executes the state machine's steps against a server, without passing of time.
 struct Edge {
     server: Server,
     watch: Watch<u64>,
@@ -196,7 +196,7 @@ impl Edge {
         }
     }
 
-    /// Goes on until everything the server has was told, second looks included.
+    /// Continues until everything that the server has was reported, including second lists.
     fn settle(&mut self) {
         for _ in 0..400 {
             self.step();
@@ -286,12 +286,12 @@ proptest! {
                 }
                 Act::Wait(seconds) => edge.now += Duration::from_secs(seconds.into()),
                 Act::Restore => {
-                    // Every watch ends when the servers start anew.
+                    // Every watch ends when the servers restart.
                     edge.stream = None;
                     edge.pages = None;
                     edge.server.restore();
                     edge.hear(Heard::Failed("the server starts anew".to_owned()));
-                    // Once the numbers have caught up nothing can tell one history from the other.
+                    // Once the revisions have caught up, the two histories cannot be distinguished.
                     edge.settle();
                 }
                 Act::End | Act::Refuse(_) | Act::Mark => {}
@@ -377,7 +377,7 @@ fn a_watch_that_lags_is_opened_anew() {
     edge.server.put(1);
     edge.settle();
     edge.server.put(2);
-    // A stream that lost what happened and never says so.
+    // A stream that lost events without noticing.
     if let Some((_, at)) = &mut edge.stream {
         *at = edge.server.revision;
     }
@@ -456,7 +456,7 @@ fn a_server_without_streamed_lists_is_read_in_pages_from_then_on() {
         assert!(matches!(edge.watch.todo(edge.now), Todo::Wait(_) | Todo::Open { from: None }), "{code}");
         assert!(edge.watch.streams);
     }
-    // An old server takes it for an ordinary watch: no end of the list ever comes.
+    // An old server treats it as an ordinary watch: the list never ends.
     let mut edge = Edge::new(true);
     edge.server.put(1);
     edge.step();
@@ -478,8 +478,8 @@ fn what_is_forbidden_is_asked_for_again() {
     edge.settle();
 }
 
-/// An API server that has just begun forbids what it allows a moment later. Nothing is forgotten for that, no round is taken for
-/// over, and it is not left alone for half a minute.
+/// An API server that has just started forbids what it allows a moment later. Nothing is forgotten because of that, no
+/// round ends, and it is retried sooner than after half a minute.
 #[test]
 fn what_was_allowed_is_not_forbidden_at_once() {
     let mut edge = Edge::new(true);
@@ -540,7 +540,7 @@ fn who_does_not_answer_or_refuses_is_asked_again_within_three_seconds() {
     }
 }
 
-/// What a round of the barrier waits for is a list that was begun after it, and believed.
+/// A round of the barrier waits for a list that began after it, and is trusted.
 #[test]
 fn a_round_is_told_with_the_next_list_and_what_it_lacks_is_doubted_first() {
     let now = Instant::now();

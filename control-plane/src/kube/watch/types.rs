@@ -1,4 +1,4 @@
-//! What goes between the state machine of a watch and its edge.
+//! The types exchanged between the state machine of a watch and its edge.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use shared::name::ObjectName;
 
-/// A resourceVersion. Numbers within a kind are ordered (KEP-5504).
+/// A resourceVersion. Those of one kind are ordered numbers (KEP-5504).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(in crate::kube) struct Revision(pub(in crate::kube) Arc<str>);
 
 impl Revision {
-    /// Its place in the server's history; 0 where it is none.
+    /// Its number in the server's history; 0 if it is not a number.
     pub(in crate::kube) fn number(&self) -> u64 {
         self.0.parse().unwrap_or(0)
     }
@@ -23,7 +23,7 @@ impl fmt::Display for Revision {
     }
 }
 
-/// One version of an object, and what was made of it.
+/// One version of an object, decoded.
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::kube) struct Item<T> {
     pub(in crate::kube) name: ObjectName,
@@ -32,10 +32,10 @@ pub(in crate::kube) struct Item<T> {
     pub(in crate::kube) value: T,
 }
 
-/// What came of what was done.
+/// Inputs: the results of the steps.
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::kube) enum Heard<T> {
-    /// A page of a list, and where the next begins, if there is one.
+    /// A page of a list, and the token of the next, if there is one.
     Page { items: Vec<Item<T>>, revision: Revision, more: Option<String> },
     /// The watch is open.
     Opened,
@@ -43,55 +43,55 @@ pub(in crate::kube) enum Heard<T> {
     Put(Item<T>),
     /// DELETED.
     Gone(ObjectName, Revision),
-    /// Nothing newer up to here; `complete` after the events of a streamed list.
+    /// There is nothing newer up to this revision; `complete` after the events of a streamed list.
     Bookmark { revision: Revision, complete: bool },
-    /// The server says no: an HTTP status, or an ERROR event.
+    /// The server rejected the request: an HTTP status, or an ERROR event.
     Refused { code: u16, reason: String },
-    /// No answer, or none that can be read.
+    /// No response, or an unreadable one.
     Failed(String),
-    /// The stream ended as streams do.
+    /// The stream ended normally.
     Ended,
-    /// The newest revision, as asked for by [`Said::Probe`].
+    /// The newest revision, as requested by [`Said::Probe`].
     Newest(Revision),
     /// Another kind saw the server's history go back.
     Restored,
-    /// A round of the freshness barrier begins: what there is is listed anew.
+    /// A round of the freshness barrier begins: everything is listed again.
     Refresh(u64),
     /// The time of [`super::Watch::due`] has come.
     Tick,
 }
 
-/// What the edge does next.
+/// The next step of the edge.
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::kube) enum Todo {
     /// Read a page of a list, from the start or from a token.
     List { more: Option<String> },
     /// Open a watch: from a revision, or with a streamed list.
     Open { from: Option<Revision> },
-    /// Read on; [`Heard::Tick`] at [`super::Watch::due`].
+    /// Continue reading; send [`Heard::Tick`] at [`super::Watch::due`].
     Read,
-    /// Nothing until then. No stream stays open.
+    /// Wait until then, without a stream.
     Wait(Instant),
 }
 
-/// What is to be told or done besides.
+/// Outputs: what to report or do in addition.
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::kube) enum Said<T> {
-    /// Revisions of before mean nothing: what follows counts as new.
+    /// Earlier revisions have become meaningless: what follows is new.
     Afresh,
-    /// What changed, to be taken together.
+    /// Changes, to be applied together.
     Changes(Vec<Change<T>>),
-    /// A list is complete and compared.
+    /// A list is complete and was compared.
     Listed,
     /// The first list is complete.
     Synced,
-    /// A list that was begun after the round did is told, and believed.
+    /// A list that began after the round did was reported, and is trusted.
     Fresh(u64),
-    /// Find out the newest revision.
+    /// Request the newest revision.
     Probe,
-    /// The server's history went back: all other kinds are to be listed again.
+    /// The server's history went back: all other kinds must be listed again.
     Restored,
-    /// The server does not allow it.
+    /// The server forbids it.
     Forbidden(String),
     /// For the log.
     Warning(String),
@@ -100,8 +100,8 @@ pub(in crate::kube) enum Said<T> {
 /// One object's change.
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::kube) enum Change<T> {
-    /// It exists, as this.
+    /// It exists, with this content.
     Put(Item<T>),
-    /// It is no more.
+    /// It was deleted.
     Gone(ObjectName),
 }

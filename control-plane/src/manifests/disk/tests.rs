@@ -22,12 +22,12 @@ fn places() {
     assert_eq!(shown("/srv/.hidden/conf/..data_tmp"), None);
 }
 
-/// What somebody knows who was told every scan.
+/// The state of an observer that receives every scan.
 #[derive(Default)]
 struct Follower(BTreeMap<Path, Raw>);
 
 impl Follower {
-    /// What a scan lacks goes at once: nobody doubts here.
+    /// What a scan lacks is removed at once, without a second look.
     fn hear(&mut self, scan: Scan) {
         self.0.extend(scan.found);
         self.0.retain(|_, raw| *raw != Raw::Gone);
@@ -118,7 +118,7 @@ fn nothing_is_read_twice_and_a_touch_is_no_change() {
     assert_eq!(disk.scan().unwrap().found, Found::new(), "it says the same");
 }
 
-/// What may happen to a folder. Places are numbers, so that what happens meets itself.
+/// What may happen to a folder. Places are numbers, so that events interact.
 #[derive(Clone, Debug)]
 enum Step {
     Write(usize, u8),
@@ -179,7 +179,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever happened, and however little of it was told: once all is still, what is known is what a start reads.
+    /// Whatever happened, and however little of it was notified: once nothing changes, what is known equals what a
+    /// start reads.
     #[test]
     fn what_is_followed_is_what_a_fresh_start_reads(steps in steps()) {
         let trees = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! The fields that Kubernetes has, of the kinds that are read: what else stands in a manifest is said. `kubectl` refuses it and an
-//! API server leaves it out with a warning; most often it is a slip (`pathtype`), or stands at the wrong depth.
+//! The known fields of each kind: unknown ones in a manifest are reported. `kubectl` rejects them, and an API server
+//! drops them with a warning; most often they are typos (`pathtype`), or at the wrong level.
 //!
-//! Values are not looked at, nor kept: a document is walked once more for names alone.
+//! Values are neither checked nor stored: a document is parsed once more for names alone.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,31 +12,31 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use crate::objects::ObjectKind;
 
-/// Unknown fields of one object that are told.
+/// Limit of the unknown fields of one object that are reported.
 const MOST: usize = 10;
-/// Characters of a name that are shown.
+/// Limit of the characters of a name that are shown.
 const SHOWN: usize = 60;
 
-/// A field that no object of the kind has.
+/// An unknown field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Unknown {
     /// Its path.
     pub(super) field: String,
-    /// The one beside it that may have been meant.
+    /// A similar known field at the same level.
     pub(super) meant: Option<&'static str>,
 }
 
-/// What an object has that its kind has not. Nothing where the text is not what the kind has at all: that is told elsewhere.
+/// The unknown fields of an object; empty if the text does not have the kind's types, which is reported elsewhere.
 pub(super) fn unknown(kind: ObjectKind, text: &str) -> Vec<Unknown> {
     let mut found = Found { path: String::new(), unknown: Vec::new() };
     let mut reader = serde_json::Deserializer::from_str(text);
-    // It ends early where enough was found.
+    // Parsing ends early once there are enough.
     let _ = Walk { fields: &KNOWN[kind as usize], found: &mut found }.deserialize(&mut reader);
     found.unknown
 }
 
-/// Fields with theirs in braces, those of each item where it is a list. One without braces may have anything inside: it is a value, or
-/// names in it are the owner's.
+/// Fields with their sub-fields in braces, for a list those of its items. A field without braces may contain anything:
+/// it is a value, or its names are chosen by users.
 const OBJECT: &str = "apiVersion kind metadata{annotations creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers \
                       generateName generation labels managedFields name namespace ownerReferences{apiVersion blockOwnerDeletion \
                       controller kind name uid} resourceVersion selfLink uid}";
@@ -67,7 +67,7 @@ fn own(kind: ObjectKind) -> String {
     text.replace("=BACKEND", BACKEND)
 }
 
-/// What objects had once, and what was exported of them still has.
+/// Fields that existed once, and are still in exported objects.
 const FORMER: [(ObjectKind, &str); 4] = [
     (ObjectKind::Ingress, "metadata{clusterName}"),
     (ObjectKind::Service, "metadata{clusterName} spec{ipFamily topologyKeys}"),
@@ -87,12 +87,12 @@ static KNOWN: LazyLock<[Fields; ObjectKind::ALL.len()]> = LazyLock::new(|| {
     })
 });
 
-/// The fields inside one; `None`: anything.
+/// The known fields at one level; `None`: anything.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Fields(Option<BTreeMap<&'static str, Self>>);
 
 impl Fields {
-    /// Takes fields in up to the brace that closes them, and returns what stands behind it.
+    /// Parses fields up to the closing brace, and returns the text after it.
     fn read(&mut self, mut text: &'static str) -> &'static str {
         let fields = self.0.get_or_insert_default();
         loop {
@@ -112,7 +112,7 @@ impl Fields {
 }
 
 struct Found {
-    /// Of what is read now.
+    /// The path of the current value.
     path: String,
     unknown: Vec<Unknown>,
 }
@@ -206,7 +206,7 @@ impl Found {
     fn enter(&mut self, name: &str) {
         let shown: String = name.chars().take(SHOWN).flat_map(char::escape_debug).collect();
         if name.contains('.') {
-            // As the path of an annotation.
+            // Formatted as the path of an annotation.
             self.path.push_str(&format!("[{shown}]"));
             return;
         }
@@ -217,7 +217,7 @@ impl Found {
     }
 }
 
-/// Whether a name is another one but for case, or for one letter that is too many, missing, wrong, or in its neighbour's place.
+/// Whether two names differ only by case, or by one inserted, missing, wrong or swapped letter.
 fn is_near(name: &str, known: &str) -> bool {
     let lower = |text: &str| {
         text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
@@ -227,7 +227,7 @@ fn is_near(name: &str, known: &str) -> bool {
     let (a, b) = (&a[same..], &b[same..]);
     match (a, b) {
         ([], []) => true,
-        // Of short names another one is near to everything.
+        // Short names are all similar.
         _ if known.len() < 4 => false,
         ([_, a @ ..], b) if a == b => true,
         (a, [_, b @ ..]) if a == b => true,

@@ -1,4 +1,5 @@
-//! Where things stand in a document of YAML. It is read once more for that, once: for lists, and for what is to be reported.
+//! Finds the lines of fields in a YAML document. It is parsed once more for that, only if needed: for lists, and for
+//! reports.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -9,10 +10,10 @@ use serde_saphyr::{DuplicateKeyPolicy, Spanned};
 
 use super::yaml;
 
-/// The places of a document.
+/// The lines of a document's fields.
 pub(super) struct Lines<'a> {
     document: &'a str,
-    /// `None`: they cannot be told.
+    /// `None`: they cannot be determined.
     root: OnceCell<Option<Node>>,
 }
 
@@ -25,7 +26,7 @@ impl<'a> Lines<'a> {
         self.document
     }
 
-    /// The line of a field, `items[2].spec.rules[0].host`, or of the innermost thereof that is there, from 1.
+    /// The line, from 1, of a field such as `items[2].spec.rules[0].host`, or of its innermost parent that exists.
     pub(super) fn of_field(&self, field: &str) -> Option<usize> {
         let root = self.root.get_or_init(|| {
             let options = yaml::options(self.document, DuplicateKeyPolicy::LastWins);
@@ -35,7 +36,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The field of what stands within something else.
+/// Joins the path of a parent and of a field.
 pub(super) fn joined(within: &str, field: &str) -> String {
     let dot = if within.is_empty() || field.is_empty() || field.starts_with('[') { "" } else { "." };
     format!("{within}{dot}{field}")
@@ -47,10 +48,10 @@ struct Node {
     inside: Inside,
 }
 
-/// What a value has inside, as far as places go.
+/// The structure of a value.
 enum Inside {
     Nothing,
-    /// With the lines of their names.
+    /// Each with the line of its name.
     Fields(Vec<(String, usize, Node)>),
     Items(Vec<Node>),
 }

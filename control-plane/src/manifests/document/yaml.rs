@@ -1,24 +1,24 @@
-//! What is asked of the reader of YAML, and what is said where it cannot read.
+//! Options of the YAML parser, and the wording of its errors.
 
 use serde_saphyr::DuplicateKeyPolicy;
 
 use super::MAX_YAML;
 
-/// Nodes of one document of YAML.
+/// Limit of the nodes of one YAML document.
 pub(super) const MAX_NODES: usize = 1_000_000;
 
-/// A longer key is not repeated.
+/// Longer keys are not shown.
 const MAX_KEY: usize = 100;
 
-/// What all aliases of one document may come to, in bytes, each of them as long as the document at worst.
+/// Limit of the expansion of all aliases of one document, in bytes, each assumed to be as long as the document.
 const MAX_ALIASED: usize = 64 << 20;
 
-/// The reader's budgets, for the files of an operator and against those of a tenant: what a document costs is a
+/// The parser's budgets, sufficient for an operator's files and safe against a tenant's: the cost of a document is a
 /// multiple of its length, aliases included.
 pub(super) fn options(document: &str, keys: DuplicateKeyPolicy) -> serde_saphyr::Options {
     let aliased = (MAX_ALIASED / document.len().max(1)).clamp(16, 50_000);
     serde_saphyr::options! {
-        // As in YAML 1.2 and for `y` and `n` as in kubectl: a Service may be called that.
+        // As in YAML 1.2, also for `y` and `n`, as in kubectl: a Service may have that name.
         strict_booleans: true,
         duplicate_keys: keys,
         alias_limits: serde_saphyr::alias_limits! {
@@ -34,17 +34,17 @@ pub(super) fn options(document: &str, keys: DuplicateKeyPolicy) -> serde_saphyr:
     }
 }
 
-/// Whether a key stands twice in one mapping.
+/// Whether the error is a duplicate key.
 pub(super) fn is_twice(error: &serde_saphyr::Error) -> bool {
     matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. })
 }
 
-/// Where it is, from 1.
+/// The error's line, from 1.
 pub(super) fn line_of(error: &serde_saphyr::Error) -> usize {
     error.location().map_or(1, |it| usize::try_from(it.line()).unwrap_or(1))
 }
 
-/// What is wrong with a document, without any of its text: that may be a Secret's.
+/// The error's text without any text of the document, which may be a Secret.
 pub(super) fn words(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     let told = match error.without_snippet() {

@@ -1,4 +1,4 @@
-//! What a watch believes, step by step: when it takes a list for true, and when it throws away what it has.
+//! What a watch trusts, step by step: when it accepts a list, and when it discards what it knows.
 
 use super::*;
 
@@ -80,7 +80,7 @@ fn any_other_refusal_keeps_the_revision_until_it_is_stubborn() {
     }
 }
 
-/// The rest of a list that expired is of another moment than its beginning.
+/// The rest of an expired list is from another moment than its beginning.
 #[test]
 fn nothing_of_a_list_is_used_whose_rest_expired() {
     let now = clock::now();
@@ -100,7 +100,7 @@ fn nothing_of_a_list_is_used_whose_rest_expired() {
     }
 }
 
-/// Another kind saw it: what this kind knows may be of the history that is no more.
+/// Another kind noticed it: what this kind knows may be from the discarded history.
 #[test]
 fn a_history_that_went_back_is_listed_again_as_new() {
     let now = clock::now();
@@ -137,7 +137,7 @@ fn a_second_list_decides_only_after_its_time() {
     assert_eq!(again(&mut watch, began + early + 3 * SECOND_LOOK), 0, "once");
 }
 
-/// What is there in between is not what both lists lacked.
+/// An object that exists in between is not one that both lists lacked.
 #[test]
 fn what_shows_itself_between_two_lists_is_doubted_anew() {
     let began = clock::now();
@@ -173,7 +173,7 @@ fn an_empty_first_list_is_no_answer_before_its_time() {
     assert!(list(&mut trusting, began));
 }
 
-/// A bookmark moves the place to go on from, and one that goes back is a history that does.
+/// A bookmark moves the resume position, and one that goes back means that the history did.
 #[test]
 fn bookmarks_are_believed_forwards_alone() {
     let now = clock::now();
@@ -194,8 +194,8 @@ fn bookmarks_are_believed_forwards_alone() {
     assert!(streaming.on(mark(4, true), now).contains(&Said::Synced));
 }
 
-/// What was is not what is, whoever says it: neither an older version nor an older end of an object is taken in, and a list
-/// decides.
+/// Older states are never accepted, from any event: neither an older version nor an older deletion of an object, and a
+/// list decides.
 #[test]
 fn events_are_believed_forwards_alone() {
     let now = clock::now();
@@ -256,7 +256,8 @@ fn a_server_whose_newest_revision_is_older_than_what_was_seen_is_listed_anew() {
     assert_eq!(probed(Some(8), 6), Todo::Read, "what came since the question says nothing of the answer");
 }
 
-/// A store may be slow to tell the API server how far it is: opening anew does not help then, and is done ever more rarely.
+/// A store may be slow to report its progress to the API server: reconnecting does not help then, and is done less and
+/// less often.
 #[test]
 fn a_watch_that_lags_is_given_twice_as_long_each_time() {
     let mut now = clock::now();
@@ -292,7 +293,7 @@ fn a_watch_that_lags_is_given_twice_as_long_each_time() {
     assert_eq!(now - since, LAG);
 }
 
-/// A list that is streamed comes at once. A server that takes it for an ordinary watch says nothing, or no end.
+/// A streamed list arrives at once. A server that treats it as an ordinary watch sends nothing, or no end.
 #[test]
 fn a_streamed_list_that_falls_silent_or_never_ends_is_read_in_pages() {
     let began = clock::now();
@@ -337,7 +338,7 @@ fn that_there_is_no_way_through_is_said_once_until_there_is() {
     watch.on(Heard::Restored, now);
     watch.on(page(0..3, 5, false), now);
     assert!(warns(&watch.on(failed(), now)));
-    // Of what belongs to the day's work nothing is said.
+    // Normal operation is not logged.
     let mut watch = knowing(3, now);
     for (code, is_told) in [(410, false), (500, true)] {
         watch.on(Heard::Restored, now);
@@ -356,7 +357,7 @@ fn a_round_is_begun_at_once_whatever_failed() {
     assert_eq!(watch.todo(now), Todo::List { more: None });
 }
 
-/// A server that ends each watch as soon as it is open is not asked without end.
+/// A server that ends each watch immediately is not asked in a busy loop.
 #[test]
 fn a_watch_that_ends_without_a_word_is_opened_again_later() {
     let now = clock::now();
@@ -401,7 +402,7 @@ fn after_a_step_back_nothing_of_before_is_waited_for() {
     assert_eq!(probe(&mut watch, back + LAG, 5), Todo::Read, "it has all that there is");
 }
 
-/// An API server that begins forbids what it allows. So it does the next time that it begins.
+/// An API server that starts forbids what it allows later; so it does the next time it starts.
 #[test]
 fn what_was_allowed_since_is_again_not_forbidden_at_once() {
     let began = clock::now();
