@@ -1,7 +1,7 @@
-//! What the kernel says about the folder, gathered until somebody looks.
+//! Collects the kernel's notifications about the folder until they are read.
 //!
-//! The thread that hears it never waits: paths gather in a set, so a file that is written a hundred times meanwhile is
-//! read once. Where too much gathers, or the kernel itself lost something, the whole folder is read again.
+//! The thread that receives them never waits: paths are collected in a set, so a file that is written a hundred times
+//! meanwhile is read once. If there are too many, or the kernel lost some, the whole folder is read again.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,60 +14,60 @@ use tokio::sync::Notify;
 
 use super::bell::Bell;
 
-/// More paths than this at once, and reading everything is no dearer.
+/// With more paths than this, reading everything costs no more.
 const MAX_PATHS: usize = 65_536;
 
-/// What happened at a path. The stronger is the later.
+/// What happened at a path; the later variant is the stronger.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Touched {
-    /// Its mode or owner alone.
+    /// Its mode or owner changed.
     Mode,
-    /// It came, went, or was written.
+    /// It was created, deleted or written.
     Content,
 }
 
-/// What is to be looked at.
+/// What must be checked.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     /// These paths, if not everything.
     pub(super) paths: BTreeMap<PathBuf, Touched>,
-    /// Everything: something was lost, for this reason.
+    /// Everything: notifications were lost, for this reason.
     pub(super) lost: Option<String>,
 }
 
-/// Gathers. Clones gather into the same set.
+/// The collector. Clones share state.
 #[derive(Clone, Debug)]
 pub(super) struct Notice {
     root: Arc<PathBuf>,
     pending: Arc<Mutex<Pending>>,
     wake: Arc<Notify>,
-    /// `None` where there is no descriptor for one.
+    /// `None` if there is no descriptor for one.
     bell: Option<Arc<Bell>>,
 }
 
 impl Notice {
-    /// Of the folder at `root`.
+    /// For the folder at `root`.
     pub(super) fn new(root: PathBuf) -> Self {
         let bell = Bell::new().ok().map(Arc::new);
         Self { root: Arc::new(root), pending: Arc::default(), wake: Arc::default(), bell }
     }
 
-    /// What tells when all was told, once it is watched.
+    /// The bell that confirms that all notifications were received, once it is watched.
     pub(super) fn bell(&self) -> Option<Arc<Bell>> {
         self.bell.clone()
     }
 
-    /// Returns when there is something. May be cancelled: nothing is taken.
+    /// Resolves when there is something. Cancel-safe: nothing is taken.
     pub(super) async fn some(&self) {
         self.wake.notified().await;
     }
 
-    /// Takes what has gathered.
+    /// Takes what was collected.
     pub(super) fn take(&self) -> Pending {
         std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Gives back what was taken, to be taken the next time.
+    /// Puts back what was taken, for the next time.
     pub(super) fn put_back(&self, paths: BTreeMap<PathBuf, Touched>) {
         self.add(paths);
     }
@@ -112,7 +112,7 @@ impl Notice {
         self.add(event.paths.into_iter().map(|path| (path, touched)));
     }
 
-    /// Has everything looked at, for something was lost.
+    /// Requests a complete scan, because notifications were lost.
     pub(super) fn lose(&self, reason: String) {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).lost = Some(reason);
         self.wake.notify_one();
@@ -129,16 +129,16 @@ fn is_new_file(kind: &EventKind) -> bool {
     matches!(kind, EventKind::Create(CreateKind::File | CreateKind::Any | CreateKind::Other))
 }
 
-/// Whether a file that has just come will be closed by who made it: then that is the time to look. A link is complete
-/// at once, whether to a name or to a file that has one already.
+/// Whether its writer will close a new file: then that is the time to read it. A link is complete at once, symbolic or
+/// hard.
 fn is_being_written(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file() && meta.nlink() <= 1)
 }
 
-/// Whether an event is one to look for, and how much it says.
+/// Whether an event is relevant, and its strength.
 ///
-/// Writes are not, nor is the file that they go to before, but the end of writing is: a file that is written in place is empty for a moment, and an empty file
-/// has no objects.
+/// Writes are not, nor is truncation, but the closing after writing is: a file that is written in place is empty for a
+/// moment, and an empty file has no objects.
 fn touched(kind: &EventKind) -> Option<Touched> {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write))

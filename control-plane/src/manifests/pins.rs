@@ -1,7 +1,7 @@
-//! The pin of a folder, on record as a file beside it: `<state-dir>/decisions/firth-pin.json`.
+//! The pin of a folder, stored in a file beside it: `<state-dir>/decisions/firth-pin.json`.
 //!
-//! Without a state folder it ends with the process. Written beside and renamed, so a reader never sees half of one; somebody
-//! else may write or remove it, which is seen by its stamp. It names the folder that it was decided for.
+//! Without a state folder it ends with the process. It is written to a temporary file and renamed, so a reader never
+//! sees half of it; changes by others are noticed by its stamp. It names the folder that it was created for.
 //!
 //! **Invariant:** a pin is in force only as it is read back.
 
@@ -21,33 +21,33 @@ use super::tree::Stamp;
 use crate::event::{Event, PinChange, PinRefused};
 use crate::pin::{self, Manifest, Packed, Pin, Unreadable};
 
-/// Name of the file, which is no hold's.
+/// Name of the file, different from those of holds.
 pub(super) const FILE: &str = "firth-pin.json";
-/// Bytes of the file that are read: those of the largest record in base64.
+/// Limit of the file's size in bytes: the largest pin in base64.
 const MOST: u64 = 20 << 20;
 
-/// Where the pin is kept, and what was seen there.
+/// Where the pin is stored, and what was last read.
 #[derive(Debug)]
 pub(super) struct PinFile {
-    /// `None`: in the memory of who reads the events.
+    /// `None`: kept in the memory of the index.
     folder: Option<PathBuf>,
     /// The folder of manifests.
     source: String,
     seen: Option<Stamp>,
-    /// The revision in force; `None`: nothing is on record.
+    /// The revision that was reported; `None`: none is stored.
     revision: Option<Arc<str>>,
 }
 
-/// The file.
+/// The contents of the file.
 #[derive(Serialize, Deserialize)]
 struct Record {
     manifest: Box<RawValue>,
-    /// The parts, one after another, in base64.
+    /// The concatenated parts, in base64.
     data: String,
 }
 
 impl PinFile {
-    /// The pin of the manifests in `dir`, kept below a state folder.
+    /// The pin of the manifests in `dir`, stored below a state folder.
     pub(super) fn new(dir: &Path, state_dir: Option<&Path>) -> Self {
         Self {
             folder: state_dir.map(record::folder_of),
@@ -57,10 +57,10 @@ impl PinFile {
         }
     }
 
-    /// Reads what is new; `None`: nothing is.
+    /// Reads changes; `None`: there are none.
     ///
     /// # Errors
-    /// Where the file is there and cannot be read now.
+    /// If the file exists and cannot be read now.
     pub(super) fn look(&mut self) -> io::Result<Option<Event>> {
         let Some(path) = self.folder.as_ref().map(|folder| folder.join(FILE)) else {
             return Ok(None);
@@ -106,17 +106,17 @@ impl PinFile {
         pin::unpack(&manifest, &packed, revision)
     }
 
-    /// Does what is asked, durably where the pin is kept: what was thereby decided, and its revision.
+    /// Executes a request, durably if there is a state folder: returns the resulting event and revision.
     ///
     /// # Errors
-    /// Where somebody else decided meanwhile, or the disk refuses.
+    /// If there was another decision meanwhile, or the disk fails.
     pub(super) fn fulfil(&mut self, change: &PinChange) -> Result<(Event, Arc<str>), PinRefused> {
         let there = self.on_record()?;
         match change {
             PinChange::Write { pin, replaces } if there == *replaces => self.put(pin),
             PinChange::Mend { pin, replaces } if there.as_ref() == Some(replaces) => self.put(pin),
             PinChange::Erase { revision } if there == *revision => self.erase(),
-            // It was ended meanwhile.
+            // It was removed meanwhile.
             PinChange::Mend { .. } | PinChange::Erase { .. } if there.is_none() => self.erase(),
             PinChange::Write { .. } | PinChange::Mend { .. } | PinChange::Erase { .. } => {
                 let there = there.map_or("nothing is pinned", |_| "another pin is on record");
@@ -125,7 +125,7 @@ impl PinFile {
         }
     }
 
-    /// The revision of what is on record now, whoever wrote it.
+    /// The revision that is stored now, whoever wrote it.
     fn on_record(&self) -> Result<Option<Arc<str>>, PinRefused> {
         let Some(folder) = &self.folder else {
             return Ok(self.revision.clone());
@@ -174,7 +174,7 @@ fn revision_of(text: &str) -> Arc<str> {
     blake3::hash(text.as_bytes()).to_hex()[..32].into()
 }
 
-/// Of one that is not read: by its length, and when it was written.
+/// For a file that is too large to read: its length and time of writing.
 fn revision_of_large(meta: &fs::Metadata) -> Arc<str> {
     format!("{} bytes, {:?}", meta.len(), meta.modified().ok()).into()
 }

@@ -1,4 +1,5 @@
-//! The edge of the folder: waits for notices, looks, tells the index, and puts holds on record (`decisions`).
+//! The async edge of the folder source: waits for notifications, scans, sends events to the index, and stores holds
+//! (`decisions`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -28,51 +29,51 @@ use crate::removal::SECOND_LOOK;
 mod decisions;
 mod look;
 
-/// How often all stamps are compared, told of changes or not. A folder of 10,000 files takes some 20 ms.
+/// Interval of comparing all stamps, with or without notifications. A folder of 10,000 files takes some 20 ms.
 pub(super) const PACE: Duration = Duration::from_secs(2);
 
-/// The comparison takes at most one part in so many of the time.
+/// The comparison takes at most one part in this many of the time.
 const SHARE: u32 = 50;
 
-/// Carries files in and events out.
+/// Reads files and sends events.
 #[derive(Debug)]
 pub(super) struct Reader {
     dir: PathBuf,
-    /// Away while a thread that may block looks at files.
+    /// `None` while a blocking thread uses it.
     disk: Option<Disk>,
     notice: Notice,
     records: Records,
-    /// They could not be read at the last look.
+    /// Decisions could not be read the last time.
     are_decisions_lost: bool,
     folder: Folder,
     freshness: Freshness,
     inputs: Inputs,
-    /// Files that a look at the whole folder did not find, and from when on another such look is believed.
+    /// Files that a complete scan did not find, and from when on another scan confirms that.
     absent: BTreeMap<folder::Path, Instant>,
     backlog: Backlog,
     companion: Option<Companion>,
     pin: Option<PinFile>,
-    /// It could not be read at the last look.
+    /// The pin could not be read the last time.
     is_pin_lost: bool,
     /// Whether all of the folder could be read.
     is_whole: bool,
     /// When to compare stamps.
     poll: Option<Instant>,
-    /// What was said to be ignored, once.
+    /// Ignored kinds that were logged.
     ignored: BTreeSet<String>,
-    /// Until when a folder that is empty at first, or cannot be read as a whole, is not believed.
+    /// Until when a folder that is initially empty or partly unreadable is not trusted.
     empty_until: Option<Instant>,
-    /// Requests that the disk refused, and when to ask again.
+    /// Requests that the disk failed, and when to retry.
     unfulfilled: BTreeMap<ObjectRef, HoldRequest>,
     retry: Option<Instant>,
     backoff: Backoff,
     barrier: Barrier,
-    /// A round for which the folder is read anew.
+    /// A barrier round for which the folder is read again.
     round: Option<u64>,
 }
 
 impl Reader {
-    /// Over an open folder of which nothing was read yet.
+    /// For an opened folder of which nothing was read yet.
     pub(super) fn new(
         dir: PathBuf,
         disk: Disk,
@@ -108,17 +109,17 @@ impl Reader {
         }
     }
 
-    /// Who hears what the folder says from now on.
+    /// Sets the companion, which receives the folder's events.
     pub(super) fn set_companion(&mut self, companion: Option<Companion>) {
         self.companion = companion;
     }
 
-    /// Where the pin is on record.
+    /// Sets where the pin is stored.
     pub(super) fn set_pin(&mut self, pin: PinFile) {
         self.pin = Some(pin);
     }
 
-    /// For whose rounds all is read anew.
+    /// Sets the barrier for whose rounds the folder is read again.
     pub(super) fn set_barrier(&mut self, barrier: Barrier) {
         self.barrier = barrier;
     }
@@ -130,7 +131,7 @@ impl Reader {
             .await?
             .map_err(|reason| FolderError::Unreadable { path: self.dir.clone(), reason })?;
         let scan = self.settled(scan).await?;
-        // Holds first: an object that is rejected has its last good version at hand.
+        // Holds first, so that a rejected object has its last good version.
         self.send(on_record).await?;
         let parsed = blocking(move || backlog::parse(scan.found)).await?;
         self.tell(parsed).await?;
@@ -139,8 +140,8 @@ impl Reader {
             let first = added(&mut self.companion).await;
             self.send(first).await?;
         }
-        // A folder that is not mounted yet, or not filled yet, looks like one that has nothing, and proxies may have
-        // more. It is filled as a whole, so it is doubted as a whole: one essential object and it is taken at its word.
+        // A folder that is not mounted or filled yet looks empty, while proxies may still have objects. Folders are
+        // filled as a whole, so one object of an essential kind is enough to trust it.
         if self.is_whole && self.folder.has_any(&ESSENTIAL) {
             return self.say_synced().await;
         }
@@ -159,7 +160,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Looks, and does what is asked and due, for ever.
+    /// Reads changes and executes requests, forever.
     pub(super) async fn follow(
         &mut self,
         mut holds: mpsc::Receiver<HoldRequest>,
@@ -188,7 +189,7 @@ impl Reader {
         }
     }
 
-    /// Does what is due by the clock.
+    /// Does what is due.
     async fn due(&mut self, now: Instant, pace: Option<Duration>) -> Result<(), FolderError> {
         if self.retry.is_some_and(|at| at <= now) {
             self.retry = None;
@@ -202,7 +203,7 @@ impl Reader {
             if empty && self.is_whole {
                 self.say_synced().await?;
             } else if empty {
-                // Nobody knows what it has.
+                // Its contents are unknown.
                 self.empty_until = Some(now + SECOND_LOOK);
             }
         }
@@ -214,8 +215,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Finds what changed and nobody told of, decisions first: an object that is rejected has its last good version at
-    /// hand.
+    /// Finds changes without a notification, decisions first, so that a rejected object has its last good version.
     async fn compare_stamps(&mut self, now: Instant) -> Result<(), FolderError> {
         self.look_at_decisions().await?;
         self.look_at_pin().await?;
@@ -229,7 +229,7 @@ impl Reader {
         self.believe().await
     }
 
-    /// Ends the doubt about a folder that has something.
+    /// Completes the first reading once the folder is trusted.
     async fn believe(&mut self) -> Result<(), FolderError> {
         if self.empty_until.is_some() && self.is_whole && self.folder.has_any(&ESSENTIAL) {
             self.say_synced().await?;
@@ -237,13 +237,13 @@ impl Reader {
         Ok(())
     }
 
-    /// Some notices were not heard.
+    /// Notifications were lost.
     async fn lost(&mut self, reason: &str) -> Result<(), FolderError> {
         tracing::warn!("the folder {} is read anew: {reason}", self.dir.display());
         self.rescan(Instant::now()).await
     }
 
-    /// Reads all of the folder that differs.
+    /// Reads all changes of the folder.
     async fn rescan(&mut self, now: Instant) -> Result<(), FolderError> {
         match self.scan().await? {
             Ok(scan) => {
@@ -252,14 +252,14 @@ impl Reader {
             }
             Err(error) => {
                 self.lost_sight(&error).await?;
-                // Whoever doubts goes on doubting, and looks again.
+                // Absent files stay unconfirmed until another scan.
                 self.absent.values_mut().for_each(|at| *at = now + SECOND_LOOK);
                 Ok(())
             }
         }
     }
 
-    /// Reads all that differs, decisions first.
+    /// Reads all changes, decisions first.
     async fn refresh(&mut self, round: u64) -> Result<(), FolderError> {
         self.round = Some(round);
         self.look_at_decisions().await?;
@@ -267,7 +267,7 @@ impl Reader {
         self.rescan(Instant::now()).await
     }
 
-    /// Says that a round is over, once all that there is was read, told and believed.
+    /// Ends a barrier round, once everything was read, reported and trusted.
     async fn end_round(&mut self) -> Result<(), FolderError> {
         let is_told = self.is_whole && self.backlog.is_idle() && self.absent.is_empty();
         let is_decided = !self.are_decisions_lost && !self.is_pin_lost;
@@ -278,7 +278,7 @@ impl Reader {
         Ok(())
     }
 
-    /// The folder itself cannot be read. Said in the log once, and among the problems until it can.
+    /// The folder itself cannot be read. Logged once, and reported as a problem until it can.
     async fn lost_sight(&mut self, error: &io::Error) -> Result<(), FolderError> {
         let dir = self.dir.display().to_string();
         if std::mem::replace(&mut self.is_whole, false) {
@@ -288,8 +288,8 @@ impl Reader {
         self.send(events).await
     }
 
-    /// Takes in what a look found and, where it was at the whole folder, did not find. What is absent goes at once where
-    /// it is little, and else when another look, a little later, does not find it either.
+    /// Applies the results of a scan and, if it was complete, handles absent files: few are removed at once, many only
+    /// when another scan, a little later, does not find them either.
     async fn compare(&mut self, scan: Scan, now: Instant) -> Result<(), FolderError> {
         let Scan { mut found, whole } = scan;
         let Some(whole) = whole else {
@@ -327,7 +327,7 @@ impl Reader {
         self.note(whole).await
     }
 
-    /// Notes what of the folder is not read.
+    /// Reports files that are not read.
     async fn note(&mut self, whole: Whole) -> Result<(), FolderError> {
         let Whole { present: _, unread: folders, mut skipped } = whole;
         self.is_whole = folders.is_empty();
@@ -354,13 +354,14 @@ impl Reader {
         for kind in ObjectKind::ALL {
             self.freshness.note_heard(kind);
         }
-        // What was answered is taken first: so it always has room for an answer, and never waits for who waits for it.
+        // Pending answers are taken first, so that the companion can always send, and the two never wait for each
+        // other.
         let mut answers = Vec::new();
         if let Some(companion) = &mut self.companion {
             while let Ok(added) = companion.added.try_recv() {
                 answers.extend(added);
             }
-            // It is gone only where the process is ending.
+            // It has only ended if the process is ending.
             let _ = companion.heard.send(events.clone()).await;
         }
         self.send(answers).await?;
@@ -421,12 +422,12 @@ impl Reader {
         Ok(scan)
     }
 
-    /// Lets a thread that may block look at the disk.
+    /// Runs a disk operation on a blocking thread.
     async fn disk<T: Send + 'static>(
         &mut self,
         look: impl FnOnce(&mut Disk) -> T + Send + 'static,
     ) -> Result<T, FolderError> {
-        // It is away only while this function runs, and comes back unless the look panicked or the process ends.
+        // It is only absent while this function runs, and returns unless the operation panicked or the process ends.
         let mut disk = self.disk.take().ok_or(FolderError::Closed)?;
         let (disk, found) = tokio::task::spawn_blocking(move || {
             let found = look(&mut disk);
@@ -439,12 +440,12 @@ impl Reader {
     }
 }
 
-/// What is said of a folder that cannot be read, for this reason.
+/// The message about a folder that cannot be read.
 fn unread(error: &dyn Display) -> String {
     format!("the folder cannot be read, what it had stays: {error}")
 }
 
-/// What the companion adds next. Pending where there is none, and where it is gone.
+/// The next objects of the companion. Pending if there is none, or it has ended.
 async fn added(companion: &mut Option<Companion>) -> Vec<Event> {
     match companion {
         Some(companion) => match companion.added.recv().await {
@@ -455,7 +456,7 @@ async fn added(companion: &mut Option<Companion>) -> Vec<Event> {
     }
 }
 
-/// Lets a thread that may block do something.
+/// Runs a closure on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, FolderError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| FolderError::Closed)
 }

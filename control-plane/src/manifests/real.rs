@@ -1,4 +1,4 @@
-//! Manifests as people have them: `examples/real`, read as a folder is and compiled as the folder source has it compiled.
+//! Manifests as people write them: `examples/real`, read and compiled as by the folder source.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path as FilePath;
@@ -16,7 +16,7 @@ use crate::index::{HEALTH_PATH, Index, Options};
 use crate::objects::{Ingress, Object, ObjectKind, ObjectRef};
 use crate::problem::{Severity, Subject};
 
-/// A folder's events.
+/// The events of a folder.
 fn read(dir: &FilePath) -> Vec<Event> {
     let found = Disk::new(dir.to_owned(), Watches::none()).scan().unwrap().found;
     Folder::default().update(backlog::parse(found)).events
@@ -26,7 +26,7 @@ fn examples() -> Vec<Event> {
     read(&FilePath::new(env!("CARGO_MANIFEST_DIR")).join("../examples/real"))
 }
 
-/// The Ingresses that have a route, and what is said of which, warnings included.
+/// The Ingresses that have a route, and the reports, including warnings.
 struct Outcome {
     routed: BTreeSet<ObjectName>,
     /// Keys of the Backends.
@@ -63,7 +63,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
     let routes = commit.config.up.iter().filter(|entry| entry.kind() == Kind::Route);
     let routed = routes.filter_map(|entry| {
         let parts: Vec<_> = entry.key.key.split('/').collect();
-        // Its host is last, its namespace and name before that.
+        // The host comes last, before it the name and the namespace.
         let [.., namespace, name, _] = parts[..] else { return None };
         Some(ObjectName::new(namespace, name))
     });
@@ -78,7 +78,7 @@ fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
 }
 
 impl Outcome {
-    /// Whether it has a route, or is a canary that others' routes lead to.
+    /// Whether it has a route, or is a canary with a Backend.
     fn serves(&self, ingress: &Ingress) -> bool {
         let name = ingress.metadata.object_name();
         let is_canary = ingress.metadata.annotations.contains_key("nginx.ingress.kubernetes.io/canary");
@@ -103,7 +103,7 @@ fn ingresses(events: &[Event]) -> Vec<&Ingress> {
     events.iter().filter_map(ingress).collect()
 }
 
-/// Each that is ours is routed, or says why not; of somebody else's nothing is said.
+/// Each Ingress that is ours is routed, or the reason is reported; nothing is reported about others.
 fn nothing_vanishes(events: &[Event], outcome: &Outcome, foreign: &[&str]) {
     for ingress in ingresses(events) {
         let name = ingress.metadata.object_name();
@@ -153,7 +153,7 @@ fn what_is_old_is_served_and_said() {
     assert!(said.iter().any(|(_, reason)| reason.contains("extensions/v1beta1")), "{said:?}");
 }
 
-/// Services lose fields, Ingresses lose classes, backends and rules: nothing of it may make one vanish.
+/// Services lose fields, Ingresses lose classes, backends and rules: none may disappear without a report.
 #[test]
 fn damaged_ones_do_not_vanish_either() {
     let whole = examples();

@@ -1,4 +1,4 @@
-//! Holds of a folder's objects, on record as files: `<state-dir>/decisions/firth-hold-….json`.
+//! Holds of a folder's objects, stored as files: `<state-dir>/decisions/firth-hold-….json`.
 //!
 //! A file has the object's source and the manifest that it came from, so that the hold is in force after a restart even
 //! where that manifest cannot be read at all. It names the folder of manifests: a state folder that was copied holds nothing of
@@ -24,37 +24,37 @@ use crate::event::{Event, Hold, HoldRequest};
 use crate::hold::record_name;
 use crate::objects::{ObjectKind, ObjectRef, json};
 
-/// Where records are kept, and what was seen there. Clones share both.
+/// Where records are stored, and what was last read. Clones share both.
 #[derive(Clone, Debug)]
 pub(super) struct Records {
-    /// `None`: in the memory of who reads the events.
+    /// `None`: kept in the memory of the index.
     folder: Option<PathBuf>,
     /// The folder of manifests.
     source: Arc<str>,
     seen: Arc<Mutex<BTreeMap<OsString, Seen>>>,
 }
 
-/// A file as it was read last.
+/// A file as it was last read.
 #[derive(Clone, Debug)]
 struct Seen {
     stamp: Stamp,
-    /// What it holds; `None` for one that could not be read.
+    /// The object that it holds; `None` if it could not be read.
     holds: Option<ObjectRef>,
 }
 
-/// What a look found that was not there, or not the same, at the look before.
+/// The changes since the previous look.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     /// For the index.
     pub(super) events: Vec<Event>,
-    /// The objects on hold by the manifest that they came from.
+    /// Held objects, by the manifest that they came from.
     pub(super) by_file: BTreeMap<Path, Vec<ObjectRef>>,
 }
 
-/// One record, as it is written.
+/// The contents of a record.
 #[derive(Serialize, Deserialize)]
 struct Record {
-    /// The manifest, as its path within the folder.
+    /// The manifest's path within the folder.
     file: Arc<str>,
     /// The folder of manifests; not in records from before it was said, which are believed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,14 +124,14 @@ impl Records {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what was written itself for read.
+    /// Records a file of our own as read.
     fn note(&self, name: String, stamp: Option<Stamp>, object: ObjectRef) {
         if let Some(stamp) = stamp {
             self.seen().insert(name.into(), Seen { stamp, holds: Some(object) });
         }
     }
 
-    /// Does what is asked, durably where records are kept, and returns what was thereby decided. `file` is the manifest
+    /// Executes a request, durably if there is a state folder, and returns the resulting event. `file` is the manifest
     /// of the object.
     pub(super) fn fulfil(&self, request: HoldRequest, file: Option<&Path>) -> io::Result<Event> {
         match request {
@@ -176,7 +176,7 @@ fn file_name(object: &ObjectRef) -> String {
     format!("{}.json", record_name(object))
 }
 
-/// The files that are there. A folder that is not has none.
+/// The existing files; none if the folder does not exist.
 fn stamps(folder: &FilePath) -> io::Result<BTreeMap<OsString, Stamp>> {
     let listed = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -229,7 +229,7 @@ fn read(path: &FilePath, text: &[u8], source: &str) -> Result<(Path, Hold), Stri
     Ok((record.file, Hold { object }))
 }
 
-/// Writes a whole file or none, and returns when it is on the disk: with its stamp, unless somebody was quicker.
+/// Writes a file atomically and syncs it. Returns its stamp, unless another writer was faster.
 pub(super) fn write(folder: &FilePath, name: &str, text: &str) -> io::Result<Option<Stamp>> {
     private::folder(folder)?;
     let path = folder.join(name);
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(records("/one").look().unwrap().events, [Event::Held(held)]);
     }
 
-    /// Another process, or who takes a decision back by hand.
+    /// Another process, or an operator who removes a decision by hand.
     #[test]
     fn what_somebody_else_decides_is_seen_once() {
         let dir = tempfile::tempdir().unwrap();

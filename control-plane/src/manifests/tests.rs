@@ -22,7 +22,7 @@ enum Told {
     ByNobody,
 }
 
-/// A running source and what it has said so far.
+/// A running source and what it has reported so far.
 struct World {
     dir: tempfile::TempDir,
     state: tempfile::TempDir,
@@ -48,7 +48,7 @@ impl World {
     fn start_at(root: PathBuf, dir: tempfile::TempDir, state: tempfile::TempDir, told: Told) -> Self {
         let mut source = FolderSource::open(root.clone(), Some(state.path().into())).unwrap();
         match told {
-            // Nothing is found by looking again: what the kernel tells has to do.
+            // Changes are not found by polling: the kernel's notifications must suffice.
             Told::ByKernel => source.pace = None,
             Told::ByNobody => {
                 source.disk = Disk::new(root, Watches::none());
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// With one Ingress, so that the folder is not taken for one that is not there yet.
+    /// With one Ingress, so that the folder is not taken for one that is not mounted yet.
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path(), "still.yaml", &ingress("still", "a.test"));
@@ -84,7 +84,7 @@ impl World {
         world
     }
 
-    /// Stops, as a process does, and starts anew over the same folders.
+    /// Stops, and starts again over the same folders, as a new process would.
     async fn restart(mut self) -> Self {
         self.source.shutdown().await;
         let mut world = Self::start(self.dir, self.state);
@@ -183,7 +183,7 @@ impl World {
     }
 }
 
-/// A folder below another one, with one Ingress, so that it is not taken for one that is not there yet.
+/// A sub-folder with one Ingress, so that it is not taken for one that is not mounted yet.
 async fn below(told: Told) -> (PathBuf, World) {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("root");
@@ -365,7 +365,7 @@ fn ingress(name: &str, host: &str) -> String {
     )
 }
 
-/// As good writers do: beside, then renamed into place.
+/// As good writers do: to a temporary file, then renamed.
 fn write(dir: &Path, name: &str, text: &str) {
     let path = dir.join(name);
     let draft = path.with_file_name(format!(".{}.tmp", path.file_name().unwrap().to_str().unwrap()));
@@ -373,7 +373,7 @@ fn write(dir: &Path, name: &str, text: &str) {
     fs::rename(&draft, &path).unwrap();
 }
 
-/// Of two objects in two files one is on at any time: who reads while they change sees no time at which none was.
+/// Of two objects in two files one is always on: a reader during the changes never sees both off.
 #[tokio::test]
 async fn files_that_change_in_turn_are_seen_in_turn() {
     const TURNS: usize = 600;
@@ -523,7 +523,7 @@ async fn an_empty_folder_is_believed_as_soon_as_it_fills() {
 async fn an_absent_folder_is_an_error_that_names_it() {
     let error = FolderSource::open("/no/such/folder".into(), None).unwrap_err();
     assert!(error.to_string().contains("/no/such/folder"), "{error}");
-    // Whoever prints what stands behind an error, too, says it once.
+    // A caller that also prints the sources of an error prints this once.
     assert!(std::error::Error::source(&error).is_none());
 }
 

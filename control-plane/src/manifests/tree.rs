@@ -1,10 +1,12 @@
-//! What stands below a folder: its files with their stamps, and what is skipped and why. Reads names, never contents.
+//! Walks a folder: finds its files with their stamps, and what is skipped and why. Reads names, never contents.
 //!
-//! Read are `*.yaml`, `*.yml` and `*.json` in the folder and the folders in it. Names with a dot in front are not:
-//! writers rename into place. Links are followed, those to folders too, each real folder once: by its own path where it
-//! has one here, else by the first link to it. So no circle has an end to wait for, and no file counts twice for a link.
+//! It finds `*.yaml`, `*.yml` and `*.json` in the folder and its sub-folders, except names that begin with a dot:
+//! writers rename files into place. Links are followed, including those to folders, each real folder once: by its own
+//! path if it is below the root, else by the first link to it. So cycles end, and a link never makes a file count
+//! twice.
 //!
-//! **Invariant:** what a walk finds is a function of what is on the disk: nothing is remembered, and order is by name.
+//! **Invariant:** the result of a walk is a function of the disk's contents: nothing is remembered, and order is by
+//! name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ffi::OsString;
@@ -15,13 +17,13 @@ use std::path::{Component, Path as FilePath, PathBuf};
 
 use super::folder::Path;
 
-/// More folders than this are no manifests: a link leads to where it was not meant to.
+/// With more folders than this, a link leads to something other than manifests.
 const MAX_FOLDERS: usize = 16_384;
 
-/// More links one after the other than this, and the kernel refuses too.
+/// Limit of consecutive links, as in the kernel.
 const MAX_LINKS: usize = 40;
 
-/// A file or folder, whatever it is called.
+/// Identifies a file or folder, whatever its name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(super) struct Id {
     device: u64,
@@ -34,7 +36,7 @@ impl Id {
     }
 }
 
-/// Equal stamps: the same file, and nobody has written to it.
+/// Equal stamps mean: the same file, and it was not written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stamp {
     id: Id,
@@ -53,47 +55,47 @@ impl Stamp {
         }
     }
 
-    /// Whether it is the same file, written to or not.
+    /// Whether it is the same file, written or not.
     pub(super) fn is_of(&self, other: &Self) -> bool {
         self.id == other.id
     }
 
-    /// The second of its last change.
+    /// The time of its last change in seconds.
     pub(super) fn second(&self) -> i64 {
         self.modified.0.max(self.changed.0)
     }
 }
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    /// Manifests; an error where not even their stamp is to be had.
+    /// Manifests; an error if not even their stamp can be read.
     pub(super) files: BTreeMap<Path, Result<Stamp, String>>,
     /// The folders that were read, by path within the root.
     pub(super) folders: BTreeMap<Path, Id>,
-    /// Folders that are there but could not be read: nobody knows what is in them and below.
+    /// Folders that exist but could not be read: what is below them is unknown.
     pub(super) unread: BTreeMap<Path, String>,
-    /// What looks as if it were to be read and is not, and why.
+    /// Files that look like manifests and are not read, and why.
     pub(super) skipped: BTreeMap<Path, String>,
-    /// By path of a link within the root: every link that is crossed on its way. Empty path: on the way to the root.
+    /// By path of a link within the root: every link that is followed on its way. Empty path: on the way to the root.
     pub(super) trails: BTreeMap<Path, Trail>,
 }
 
-/// The links that are crossed on the way to something, each with where it leads.
+/// The links on the way to something, each with its target.
 pub(super) type Trail = Vec<(PathBuf, PathBuf)>;
 
 impl Tree {
-    /// Whether a file was not looked for: its absence says nothing.
+    /// Whether the file could not be looked for: its absence means nothing.
     pub(super) fn is_unread(&self, file: &str) -> bool {
         let mut folders = file.rmatch_indices('/').map(|(at, _)| &file[..at]);
         folders.any(|folder| self.unread.contains_key(folder)) || self.unread.contains_key("")
     }
 }
 
-/// Walks a folder. `enter` is told of each folder before it is listed, so that nothing falls between the two.
+/// Walks a folder. `enter` is called for each folder before it is listed, so that no change is missed in between.
 ///
 /// # Errors
-/// Where the folder itself cannot be read.
+/// If the folder itself cannot be read.
 pub(super) fn walk(root: &FilePath, enter: &mut dyn FnMut(&FilePath, Id)) -> io::Result<Tree> {
     let around = fs::canonicalize(root)?;
     let mut walk =
@@ -108,7 +110,7 @@ pub(super) fn walk(root: &FilePath, enter: &mut dyn FnMut(&FilePath, Id)) -> io:
 
 struct Walk<'a> {
     root: &'a FilePath,
-    /// The root without links.
+    /// The root with all links resolved.
     around: PathBuf,
     enter: &'a mut dyn FnMut(&FilePath, Id),
     tree: Tree,
@@ -118,7 +120,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Reads a folder and those in it.
+    /// Lists a folder and its sub-folders.
     fn list(&mut self, folder: &str) -> io::Result<()> {
         let at = self.root.join(folder);
         let id = Id::of(&fs::metadata(&at)?);
@@ -133,7 +135,7 @@ impl Walk<'_> {
                 self.skip(join(folder, &name.to_string_lossy()), "its name is no UTF-8");
                 continue;
             };
-            // Of a disk's root: for the repair of file systems, and readable by root alone.
+            // In a file system's root: for its repair, and readable by root only.
             if name.starts_with('.') || name == "lost+found" {
                 continue;
             }
@@ -149,7 +151,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// As [`Self::list`], where the rest of the folder goes on without.
+    /// As [`Self::list`], but errors do not end the walk.
     fn enter_part(&mut self, folder: Path) {
         if self.tree.folders.len() >= MAX_FOLDERS {
             self.skip_folder(folder, format!("there are more than {MAX_FOLDERS} folders"));
@@ -182,12 +184,12 @@ impl Walk<'_> {
         }
     }
 
-    /// Goes where a link to a folder leads.
+    /// Follows a link to a folder.
     fn follow(&mut self, link: Path) {
         let at = self.root.join(&*link);
         self.note_trail(Path::clone(&link), &at);
         let Ok(meta) = fs::metadata(&at) else {
-            // It went meanwhile.
+            // It was deleted meanwhile.
             return;
         };
         if let Some(first) = self.seen.get(&Id::of(&meta)) {
@@ -226,7 +228,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What has no manifest's name is not missed.
+    /// Files that are not named like manifests are not reported.
     fn skip(&mut self, path: Path, reason: &str) {
         if is_manifest(&path) {
             self.tree.skipped.insert(path, reason.to_owned());
@@ -238,7 +240,7 @@ impl Walk<'_> {
     }
 }
 
-/// The links on the way to a path, as far as the way goes.
+/// The links on the way to a path, as far as it exists.
 fn trail(path: &FilePath) -> Trail {
     let mut trail = Trail::new();
     let mut at = PathBuf::new();
@@ -260,7 +262,7 @@ fn trail(path: &FilePath) -> Trail {
     trail
 }
 
-/// An absolute path begins with its root, which replaces what it is pushed to; `..` stays, as the kernel reads it.
+/// An absolute path begins with its root, which replaces what it is pushed to; `..` is kept, as the kernel resolves it.
 fn components(path: &FilePath) -> VecDeque<OsString> {
     let is_said = |it: &Component<'_>| !matches!(it, Component::CurDir);
     path.components().filter(is_said).map(|it| it.as_os_str().to_owned()).collect()
@@ -270,13 +272,13 @@ fn join(folder: &str, name: &str) -> Path {
     if folder.is_empty() { name.into() } else { format!("{folder}/{name}").into() }
 }
 
-/// Whether a file of that name is read.
+/// Whether a file with that name is read.
 pub(super) fn is_manifest(path: &str) -> bool {
     let extension = FilePath::new(path).extension().and_then(|it| it.to_str());
     matches!(extension, Some("yaml" | "yml" | "json"))
 }
 
-/// A file, a link's target, or a folder on the way to it is not there.
+/// Whether a file, a link's target, or a folder on the way to it does not exist.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
@@ -332,7 +334,7 @@ mod tests {
             symlink(target, root.join(link)).unwrap();
         }
         let (files, skipped) = walked(&root);
-        // `again` comes before `deep` by name, and both lead to the same folder.
+        // `again` sorts before `deep`, and both lead to the same folder.
         assert_eq!(files, ["a/x.yaml", "again/v.yml", "b/c/y.json", "l.yaml", "out/in/p.yaml", "out/o.yaml"]);
         assert_eq!(
             skipped,

@@ -1,9 +1,9 @@
-//! Which folders the kernel tells about, as far as it does.
+//! The kernel's watches on folders, as far as they are available.
 //!
-//! Without inotify, past its limits, and on file systems that others write to, changes are found by comparing stamps
-//! alone: nothing here is needed, it only makes that faster.
+//! Without inotify, beyond its limits, and on network file systems, changes are found by comparing stamps alone:
+//! watches are never required, they only make that faster.
 //!
-//! **Invariant:** a folder that was replaced under its name is watched anew.
+//! **Invariant:** a folder that was replaced under its name is watched again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -17,22 +17,22 @@ use super::folder;
 use super::notice::Notice;
 use super::tree::{Id, Tree};
 
-/// The watches on a folder, on those in it, and on those that its links lead through.
+/// The watches on the folder, its sub-folders, and those that its links lead through.
 #[derive(Debug)]
 pub(super) struct Watches {
-    /// `None` where the kernel tells nothing.
+    /// `None` if the kernel reports nothing.
     watcher: Option<RecommendedWatcher>,
-    /// `None` where there is none, or nobody would hear it.
+    /// `None` if there is none, or it could not be watched.
     bell: Option<Arc<Bell>>,
     watched: HashMap<PathBuf, Id>,
-    /// Links and their targets that stand elsewhere: events of other names beside them are nothing.
+    /// Links and targets outside of the folder: events of other names beside them are ignored.
     elsewhere: BTreeSet<PathBuf>,
-    /// The limit of watches was said to be reached.
+    /// It was logged that the limit of watches is reached.
     is_short: bool,
 }
 
 impl Watches {
-    /// Nothing is watched, and nothing can be.
+    /// Without any watches.
     pub(super) fn none() -> Self {
         Self {
             watcher: None,
@@ -43,10 +43,10 @@ impl Watches {
         }
     }
 
-    /// Nothing is watched yet.
+    /// Without watches yet.
     ///
     /// # Errors
-    /// Where the kernel will tell nothing.
+    /// If the kernel cannot report changes.
     pub(super) fn telling(notice: &Notice) -> notify::Result<Self> {
         let mut watcher = notify::recommended_watcher(notice.clone())?;
         let bell =
@@ -54,25 +54,25 @@ impl Watches {
         Ok(Self { watcher: Some(watcher), bell, ..Self::none() })
     }
 
-    /// Whether something elsewhere is on the way of a link.
+    /// Whether something outside of the folder is on the way of a link.
     pub(super) fn is_on_the_way(&self, path: &Path) -> bool {
         self.elsewhere.contains(path)
     }
 
-    /// Returns once all is told that the kernel knows of now.
+    /// Returns once all events that the kernel has now were received.
     pub(super) fn hear(&self) {
-        // Where nothing is heard, comparing stamps has to do.
+        // Without events, comparing stamps has to do.
         let _ = self.bell.as_ref().is_some_and(|bell| bell.ring());
     }
 
-    /// Watches a folder, if it is not the one that is watched by that name.
+    /// Watches a folder, unless it is already watched under that name.
     pub(super) fn watch(&mut self, folder: &Path, id: Id) {
         let Some(watcher) = &mut self.watcher else {
             return;
         };
         match self.watched.get(folder) {
             Some(known) if *known == id => return,
-            // The folder that had this name may live on under another one.
+            // The folder that had this name may still exist under another one.
             Some(_) => drop(watcher.unwatch(folder)),
             None => {}
         }
@@ -93,7 +93,7 @@ impl Watches {
         }
     }
 
-    /// Watches what the links of a walk lead through, and ends what it did not come by.
+    /// Watches what the links of a walk lead through, and ends watches that are not needed.
     pub(super) fn settle(&mut self, root: &Path, tree: &Tree) {
         let Some(watcher) = &mut self.watcher else {
             return;
@@ -105,13 +105,13 @@ impl Watches {
             let stays =
                 !is_outside || tree.trails.values().flatten().any(|(link, _)| link.parent() == Some(folder));
             if !stays {
-                // The kernel has ended it by itself where the folder is gone.
+                // The kernel has ended it by itself if the folder was deleted.
                 drop(watcher.unwatch(folder));
             }
             stays
         });
         self.elsewhere.clear();
-        // One folder has one watch, and its events one name: that within the root, if it has one.
+        // Each folder has one watch, and its events one name: that within the root, if it has one.
         let known: HashMap<Id, &folder::Path> = tree.folders.iter().map(|(path, id)| (*id, path)).collect();
         let mut ways: Vec<PathBuf> = Vec::new();
         for (at, trail) in &tree.trails {

@@ -1,7 +1,8 @@
-//! ingress-nginx' own families that a control plane has the figures for (controller.md 11): reviews of its webhook, and whether it is
-//! the replica that writes.
+//! Metric families with ingress-nginx' names that the control plane can fill: reviews of its webhook, and whether it is
+//! the leader.
 //!
-//! **Invariant:** who asks the webhook names Ingresses: the first so many have series, the others one together.
+//! **Invariant:** callers of the webhook choose the names of Ingresses: a limited number have series of their own, all
+//! others share one.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,23 +10,23 @@ use std::sync::{Mutex, PoisonError};
 
 use shared::name::ObjectName;
 
-/// Ingresses that have series of their own.
+/// Limit of the Ingresses with series of their own.
 const NAMED: usize = 1_000;
-/// What the others are called.
+/// The label of all others.
 const OVERFLOW: &str = "_overflow";
-/// A longer name is no object's (RFC 1123).
+/// Limit of a name in bytes: longer ones are no valid object names (RFC 1123).
 const NAME: usize = 253;
 
-/// What all series are labelled with, and what is known elsewhere.
+/// Labels of all series, and values that are known elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Original {
     /// `--controller-class`.
     pub class: String,
-    /// Of this pod.
+    /// The namespace of this pod.
     pub namespace: String,
     /// This pod.
     pub pod: String,
-    /// The Lease, and whether this replica holds it.
+    /// The name of the Lease, and whether this replica holds it.
     pub leads: Option<(String, bool)>,
 }
 
@@ -37,7 +38,7 @@ impl Original {
     }
 }
 
-/// A family: its name, what it is, and what of [`Counts`].
+/// A family: its name, its help, and its value in [`Counts`].
 type Counted = (&'static str, &'static str, fn(&Counts) -> u64);
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -46,7 +47,7 @@ struct Counts {
     refused: u64,
 }
 
-/// What was said of which Ingress.
+/// The reviews of each Ingress.
 #[derive(Default, Debug)]
 pub(super) struct Checks(Mutex<BTreeMap<ObjectName, Counts>>);
 
@@ -61,7 +62,8 @@ impl Checks {
         *(if allowed { &mut counts.allowed } else { &mut counts.refused }) += 1;
     }
 
-    /// As OpenMetrics text. A counter there ends in `_total`, which ingress-nginx' do not: so their type is not said.
+    /// Appends OpenMetrics text. Counters there end in `_total`, which ingress-nginx' do not: so their type is left
+    /// out.
     pub(super) fn append(&self, original: &Original, text: &mut String) {
         let constant = original.labels();
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -95,7 +97,7 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# TYPE nginx_ingress_controller_{name} {kind}");
 }
 
-/// As a label's value has it.
+/// Escapes a label value.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

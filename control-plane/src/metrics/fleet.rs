@@ -1,6 +1,6 @@
-//! What is counted of the fleet: how long changes take to get everywhere, and the proxies one by one (`firth_proxy_*`).
+//! Metrics of the fleet: how long changes take to reach all proxies, and each proxy (`firth_proxy_*`).
 //!
-//! **Invariant:** a thousand proxies have series of their own, whatever they call themselves; of the others there are numbers.
+//! **Invariant:** at most a thousand proxies have series of their own, whatever their names; the others are counted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use prometheus_client::registry::Registry;
 
 use super::Seconds;
 
-/// Proxies with series of their own.
+/// Limit of the proxies with series of their own.
 pub const LISTED: usize = 1_000;
 
 /// One proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// One process.
+    /// Identifies one process.
     pub id: Arc<str>,
     /// Kubernetes node, or host name.
     pub node: Arc<str>,
@@ -32,28 +32,28 @@ pub struct Listed {
     pub behind: Duration,
 }
 
-/// How the proxies are. Each is in one state.
+/// The states of proxies. Each is in one state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Proxies {
-    /// They serve the newest state, all of it.
+    /// They serve the newest state completely.
     pub in_sync: i64,
     /// They have not acknowledged the newest state yet.
     pub behind: i64,
-    /// They have the newest state and cannot serve all of it.
+    /// They have the newest state and refuse some of it.
     pub refusing: i64,
-    /// Their root was not that of the state.
+    /// Their root differs from that of the state.
     pub diverged: i64,
-    /// They have no stream, and said nothing when they lost it.
+    /// They have no stream, and did not say goodbye.
     pub silent: i64,
-    /// Resources that connected ones cannot serve.
+    /// Resources that connected proxies refuse.
     pub refused: i64,
-    /// The same by why not.
+    /// The same by reason.
     pub codes: BTreeMap<&'static str, i64>,
-    /// For how long the one furthest behind has lacked something.
+    /// The maximum of `behind`.
     pub behind_most: Duration,
     /// The first of them by id.
     pub listed: Vec<Listed>,
-    /// How many others there are.
+    /// The number of others.
     pub unlisted: usize,
 }
 
@@ -80,7 +80,7 @@ struct CodeLabel {
     code: &'static str,
 }
 
-/// What is counted of the fleet as a whole.
+/// Fleet-wide metrics.
 #[derive(Debug)]
 pub(super) struct Families {
     states: Family<StateLabel, Gauge>,
@@ -97,7 +97,7 @@ impl Families {
             states: Family::default(),
             refused: Gauge::default(),
             behind_most: Seconds::default(),
-            // From 1 ms to about a minute.
+            // Buckets from 1 ms to about a minute.
             convergence: Histogram::new(exponential_buckets(0.001, 2.0, 17)),
             given_up: Counter::default(),
             replicas: Family::default(),
@@ -117,14 +117,14 @@ impl Families {
         it
     }
 
-    /// So many other replicas answered, and so many that are there, or should be, did not.
+    /// Counts replicas that answered, and known or expected ones that did not.
     pub(super) fn asked(&self, heard: usize, unreachable: usize) {
         for (state, count) in [("heard", heard), ("unreachable", unreachable)] {
             self.replicas.get_or_create(&StateLabel { state }).set(count.try_into().unwrap_or(i64::MAX));
         }
     }
 
-    /// Commits that got everywhere after so long, and a number of those that did not.
+    /// Records the time that each commit took to reach all proxies, and the number of those that were given up.
     pub(super) fn converged(&self, reached: &[Duration], given_up: u64) {
         for after in reached {
             self.convergence.observe(after.as_secs_f64());
@@ -132,7 +132,7 @@ impl Families {
         self.given_up.inc_by(given_up);
     }
 
-    /// Takes in how the proxies are.
+    /// Sets the states of proxies.
     pub(super) fn read(&self, proxies: &Proxies) {
         for (state, count) in [
             ("in-sync", proxies.in_sync),
@@ -148,7 +148,8 @@ impl Families {
     }
 }
 
-/// `firth_proxy_*` as text without an end mark. Made anew each time: two who ask at once get a whole one each.
+/// Renders `firth_proxy_*` as text without an end mark. Built anew each time, so that concurrent scrapes each get a
+/// complete one.
 pub(super) fn one_by_one(proxies: &Proxies) -> String {
     let mut registry = Registry::with_prefix("firth_proxy");
     let (version, behind) =

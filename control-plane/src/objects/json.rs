@@ -1,7 +1,8 @@
-//! Objects from JSON and back: what the API server sends, what manifests say, and what a hold keeps.
+//! Decodes objects from JSON and encodes them: what the API server sends, what manifests contain, and what a hold
+//! stores.
 //!
-//! **Invariant:** an object that cannot be read is a [`DecodeError`] that names the field, never a panic and never a
-//! fault of the list that it stands in. No error tells anything of a Secret's values.
+//! **Invariant:** an object that cannot be decoded is a [`DecodeError`] that names the field, never a panic, and never
+//! an error of its list. No error contains a Secret's values.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,22 +17,22 @@ use super::{Object, ObjectKind, OfKind};
 mod path;
 mod words;
 
-/// Why an object cannot be read.
+/// Why an object cannot be decoded.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct DecodeError {
-    /// Path of the field, empty where it is the object as a whole.
+    /// Path of the field, empty for the object as a whole.
     pub field: String,
-    /// What was expected and what came. Never a Secret's value.
+    /// What was expected, and what was found. Never a Secret's value.
     pub reason: String,
     /// Line in the text, from 1.
     pub line: usize,
 }
 
-/// Reads an object of a known kind. `apiVersion` and `kind` may be missing, as they are in lists.
+/// Decodes an object of a known kind. `apiVersion` and `kind` may be missing, as they are in lists.
 ///
 /// # Errors
-/// Says which field is not what the kind has there, or where the text is no JSON.
+/// The field with a wrong type, or where the text is not valid JSON.
 pub fn decode(kind: ObjectKind, text: &str) -> Result<Object, DecodeError> {
     struct Text<'a>(&'a str);
     impl OfKind for Text<'_> {
@@ -45,12 +46,13 @@ pub fn decode(kind: ObjectKind, text: &str) -> Result<Object, DecodeError> {
 }
 
 impl DecodeError {
-    /// From what the JSON reader says of `text`; `secret` leaves out what may quote a value.
+    /// From the JSON parser's error about `text`; `secret` leaves out what may quote a value.
     pub(crate) fn new(error: &serde_json::Error, text: &str, secret: bool) -> Self {
         let field =
             if error.is_data() { path::at(text, error.line(), error.column()) } else { String::new() };
         let mut reason = words::of(error, secret);
-        // The reader takes the elements of a list for the fields of a mapping, and misses the first one's list in it.
+        // The parser takes the elements of a list for the fields of a struct, and reports a missing list in the first
+        // one.
         if reason.starts_with("expected a list, got") && path::is_in_list(text, error.line(), error.column())
         {
             reason = "expected a mapping, got a list".to_owned();
@@ -59,7 +61,7 @@ impl DecodeError {
     }
 }
 
-/// What a document says it is. Missing parts are empty.
+/// The type of a document. Missing parts are empty.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Head<'a> {
@@ -71,19 +73,19 @@ pub struct Head<'a> {
     pub kind: Cow<'a, str>,
 }
 
-/// Who an object is, read from one that is otherwise unreadable. Parts of another type are empty.
+/// The identity of an object that cannot be decoded. Parts of a wrong type are empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// Namespace, which may be empty, and name.
     pub name: ObjectName,
-    /// Empty where unknown.
+    /// Empty if unknown.
     pub uid: Arc<str>,
-    /// Empty where unknown.
+    /// Empty if unknown.
     pub resource_version: Arc<str>,
 }
 
 impl Identity {
-    /// Reads what can be read; `None` where there is not even a name.
+    /// Reads as much as possible; `None` if there is no name.
     pub fn read(text: &str) -> Option<Self> {
         let document: Value = serde_json::from_str(text).ok()?;
         let metadata = document.get("metadata")?;
@@ -99,9 +101,9 @@ impl Identity {
     }
 }
 
-/// The object as a manifest of its own, `apiVersion` and `kind` included: the same object, the same text.
+/// Encodes the object as a manifest with `apiVersion` and `kind`; deterministic.
 pub fn source(object: &Object) -> String {
-    // Text keys and numbers alone: the types have nothing that JSON lacks.
+    // Only string keys and numbers: these can always be encoded.
     let mut value = object.fields().unwrap_or_default();
     if let Value::Object(fields) = &mut value {
         fields.insert("apiVersion".to_owned(), object.kind().api_version().into());
@@ -110,10 +112,10 @@ pub fn source(object: &Object) -> String {
     value.to_string()
 }
 
-/// Reads back what [`source`] wrote.
+/// Decodes what [`source`] encoded.
 ///
 /// # Errors
-/// Where it is no object of a kind that is read, or cannot be read by this build.
+/// If its kind is unknown, or this build cannot decode it.
 pub fn from_source(text: &str) -> Result<Object, DecodeError> {
     let head: Head<'_> = serde_json::from_str(text).map_err(|error| DecodeError::new(&error, text, true))?;
     let kind = ObjectKind::parse(&head.api_version, &head.kind).ok_or_else(|| DecodeError {

@@ -1,4 +1,4 @@
-//! The kinds of objects that are read: one table, and what follows from it.
+//! The table of supported kinds, and what is derived from it.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use super::{
     ConfigMap, EndpointSlice, Ingress, IngressClass, Metadata, Namespace, ObjectRef, Secret, Service,
 };
 
-/// Something that is done with the type of a kind.
+/// An operation that is generic over the type of a kind.
 pub trait OfKind {
-    /// What comes of it.
+    /// Its result.
     type Output;
 
-    /// Does it; `wrap` makes an object of the type.
+    /// Runs it; `wrap` makes an object of the type.
     fn of<T: DeserializeOwned>(self, wrap: fn(Arc<T>) -> Object) -> Self::Output;
 }
 
-/// Writes the two enums and all that depends on nothing but the row of a kind: its name, the API version that is read,
-/// the collection's name in paths, its name in keys and of tasks, whether its objects live in namespaces.
+/// Generates the two enums, and all that depends only on the row of a kind: its name, its API version, the collection's
+/// name in paths, its name in keys and of tasks, whether it is namespaced.
 macro_rules! kinds {
     ($($kind:ident: $api_version:literal, $plural:literal, $lower:literal, $is_namespaced:literal;)*) => {
-        /// What kind of object something is.
+        /// The kind of an object.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         #[allow(missing_docs, reason = "Kubernetes' names")]
         pub enum ObjectKind {
@@ -30,7 +30,7 @@ macro_rules! kinds {
         }
 
         impl ObjectKind {
-            /// All that are read.
+            /// All supported kinds.
             pub const ALL: [Self; [$($plural),*].len()] = [$(Self::$kind),*];
 
             /// Kubernetes' name of the kind.
@@ -40,35 +40,35 @@ macro_rules! kinds {
                 }
             }
 
-            /// That in lower case.
+            /// The same in lower case.
             pub fn lower(self) -> &'static str {
                 match self {
                     $(Self::$kind => $lower,)*
                 }
             }
 
-            /// The API version that is read.
+            /// The supported API version.
             pub fn api_version(self) -> &'static str {
                 match self {
                     $(Self::$kind => $api_version,)*
                 }
             }
 
-            /// What its objects are called in paths.
+            /// The collection's name in paths.
             pub fn plural(self) -> &'static str {
                 match self {
                     $(Self::$kind => $plural,)*
                 }
             }
 
-            /// Whether its objects live in namespaces.
+            /// Whether it is namespaced.
             pub fn is_namespaced(self) -> bool {
                 match self {
                     $(Self::$kind => $is_namespaced,)*
                 }
             }
 
-            /// Does something with the type of the kind.
+            /// Runs an operation with the type of the kind.
             pub fn with<F: OfKind>(self, what: F) -> F::Output {
                 match self {
                     $(Self::$kind => what.of::<$kind>(Object::$kind),)*
@@ -76,7 +76,7 @@ macro_rules! kinds {
             }
         }
 
-        /// One object of a kind that is read.
+        /// An object of a supported kind.
         #[derive(Clone, PartialEq, Debug)]
         #[allow(missing_docs, reason = "Kubernetes' names")]
         pub enum Object {
@@ -98,7 +98,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Its metadata, to be changed at the price of a copy where others hold the object.
+            /// Its metadata for modification; copies the object if it is shared.
             pub fn metadata_mut(&mut self) -> &mut Metadata {
                 match self {
                     $(Self::$kind(it) => &mut Arc::make_mut(it).metadata,)*
@@ -126,14 +126,14 @@ kinds! {
 }
 
 impl ObjectKind {
-    /// The kind of that name and API version, if it is one that is read.
+    /// The kind with that name and API version, if it is supported.
     pub fn parse(api_version: &str, kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.as_str() == kind && it.api_version() == api_version)
     }
 }
 
 impl Object {
-    /// Which object it is.
+    /// Identifies the object.
     pub fn reference(&self) -> ObjectRef {
         ObjectRef { kind: self.kind(), name: self.metadata().object_name() }
     }

@@ -1,6 +1,6 @@
-//! One question to one replica: over the address that proxies and people use, as a control plane.
+//! A request to another replica, at the address that proxies and tools use, with a control plane's certificate.
 //!
-//! **Invariant:** a question has its time, and an answer its size.
+//! **Invariant:** a request has a timeout, and the response a size limit.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,21 +22,21 @@ use crate::enrol::Registrar;
 
 /// The method.
 const SHARE: &str = "/firth.inspect.v1.Inspect/Share";
-/// Bytes of an answer at most.
+/// Limit of a response in bytes.
 const SHARE_MAX: usize = 32 * 1024 * 1024;
-/// A replica has so long to take a connection.
+/// Timeout of connecting to a replica.
 const CONNECT: Duration = Duration::from_millis(900);
 
-/// What a replica said, or why it said nothing.
+/// The response of a replica, or why there is none.
 pub(super) type Answer = Result<inspect::ShareResponse, String>;
 
-/// A connection, and what it was made with.
+/// A connection, and the TLS configuration that it uses.
 type Open = (Option<Arc<ClientConfig>>, Channel);
 
-/// Connections to replicas, kept while they are good.
+/// Connections to replicas, kept for reuse.
 #[derive(Debug)]
 pub(super) struct Ways {
-    /// Who knows what this process shows the others; `None`: nothing, in plaintext.
+    /// Provides the own certificate; `None` in plaintext.
     registrar: Option<Registrar>,
     open: Mutex<HashMap<SocketAddr, Open>>,
 }
@@ -64,7 +64,7 @@ impl Ways {
         answer.unwrap_or_else(|_| Err(format!("no answer for {} ms", ANSWER.as_millis())))
     }
 
-    /// A connection that is there, or is made when it is used. Another certificate is another connection.
+    /// An existing connection, or one that is opened on first use. A new certificate needs a new connection.
     fn channel(&self, address: SocketAddr) -> Result<Channel, String> {
         let credentials = self.registrar.as_ref().map(Registrar::as_peer).transpose()?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ impl Ways {
             return Ok(channel.clone());
         }
         if open.len() > 4 * super::PEERS_MAX {
-            // Addresses that were others' before.
+            // Drop connections to addresses that are not in use any more.
             open.clear();
         }
         let scheme = if credentials.is_some() { "https" } else { "http" };

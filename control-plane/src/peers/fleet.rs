@@ -1,17 +1,17 @@
-//! What all replicas know together.
+//! Combines what all replicas know.
 //!
-//! **Invariant:** pure. A proxy is counted once, by the replica that heard of it last; one that only a replica knew that does not
-//! answer is not left out.
+//! **Invariant:** pure. A proxy is counted once, by the replica that heard from it last; one that only an unreachable
+//! replica knew is not left out.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use shared::proto::inspect;
 
-/// One of the other replicas.
+/// Another replica.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Other {
-    /// Where it was asked, or the name by which nobody is found.
+    /// Its address, or the name that does not resolve.
     address: String,
     name: String,
     heard: Result<inspect::ShareResponse, Lost>,
@@ -21,30 +21,30 @@ pub struct Other {
 #[derive(Clone, PartialEq, Debug)]
 struct Lost {
     why: String,
-    /// Its proxies when it did.
+    /// Its proxies as of its last answer.
     proxies: Vec<inspect::Proxy>,
-    /// It said before that it ends: only who is not heard elsewhere is missing.
+    /// It announced its end: only its proxies that are not found elsewhere are missing.
     ended: bool,
 }
 
 impl Other {
-    /// It answered.
+    /// A replica that answered.
     pub fn heard(address: SocketAddr, share: inspect::ShareResponse) -> Self {
         Self { address: address.to_string(), name: share.name.clone(), heard: Ok(share) }
     }
 
-    /// It did not; these were its proxies.
+    /// A replica that did not answer; these were its proxies.
     pub fn lost(address: SocketAddr, name: String, why: String, proxies: Vec<inspect::Proxy>) -> Self {
         Self { address: address.to_string(), name, heard: Err(Lost { why, proxies, ended: false }) }
     }
 
-    /// It has ended, and said so; these were its proxies.
+    /// A replica that has ended as announced; these were its proxies.
     pub fn ended(address: SocketAddr, name: String, proxies: Vec<inspect::Proxy>) -> Self {
         let why = "it has ended".to_owned();
         Self { address: address.to_string(), name, heard: Err(Lost { why, proxies, ended: true }) }
     }
 
-    /// Whether it answered; `None`: it did not, and had said before that it ends.
+    /// Whether it answered; `None`: it did not, after announcing its end.
     pub fn is_heard(&self) -> Option<bool> {
         match &self.heard {
             Ok(_) => Some(true),
@@ -53,7 +53,7 @@ impl Other {
         }
     }
 
-    /// Proxies that it had a stream of when it answered, or that had said goodbye to it.
+    /// Proxies that had a stream to it when it answered, or had said goodbye to it.
     pub fn knows_of(&self) -> impl Iterator<Item = &str> {
         self.heard.iter().flat_map(|share| {
             let connected = share.proxies.iter().filter(|proxy| proxy.connected).map(|proxy| &*proxy.id);
@@ -61,7 +61,7 @@ impl Other {
         })
     }
 
-    /// Nobody knows where it is.
+    /// A name that does not resolve.
     pub fn nowhere((name, why): (String, String)) -> Self {
         Self {
             address: name,
@@ -71,32 +71,32 @@ impl Other {
     }
 }
 
-/// A proxy, as the replica says that heard of it last.
+/// A proxy, as reported by the replica that heard from it last.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Member {
-    /// What it says.
+    /// The report.
     pub shared: inspect::SharedProxy,
-    /// Whether that replica offers what this one does: else what it says is said of something else.
+    /// Whether that replica offers the same as this one: otherwise the report is about something else.
     pub is_of_the_same: bool,
     /// The replica. Empty: this one.
     pub replica: String,
 }
 
-/// All of it.
+/// The combined knowledge.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Fleet {
     /// Proxies by id.
     pub members: BTreeMap<String, Member>,
-    /// Proxies that only replicas knew that do not answer.
+    /// Proxies that only unreachable replicas knew.
     pub lost: BTreeMap<String, inspect::Proxy>,
-    /// All replicas; empty: there is one, and nobody looks for others.
+    /// All replicas; empty if this is the only one, without peers configured.
     pub replicas: Vec<inspect::Replica>,
-    /// Whether proxies that were connected to processes before have had the time to come back.
+    /// Whether proxies of earlier processes have had time to reconnect.
     pub settled: bool,
 }
 
 impl Fleet {
-    /// What this replica knows, with what the others do.
+    /// Combines what this replica knows with what the others do.
     pub fn of(own: inspect::ShareResponse, others: Vec<Other>, has_peers: bool) -> Self {
         let (state, object) = (own.state.clone(), own.object.clone());
         let mut fleet = Self { settled: own.settled, ..Self::default() };
@@ -146,7 +146,7 @@ impl Fleet {
     }
 }
 
-/// Whether the first was heard after the second.
+/// Whether the first was heard from after the second.
 fn is_newer(first: &inspect::SharedProxy, second: &inspect::SharedProxy) -> bool {
     let unheard = |it: &inspect::SharedProxy| {
         let span = it.unheard.unwrap_or_default();

@@ -11,13 +11,13 @@ use tokio::time::timeout;
 
 use super::PEERS_MAX;
 
-/// A name has so long to be looked up.
+/// Timeout of resolving a name.
 const LOOKUP: Duration = Duration::from_secs(2);
 
-/// What became of looking a name up.
+/// Result of resolving a name.
 pub(super) type Looked = Result<BTreeSet<SocketAddr>, String>;
 
-/// Names and their addresses.
+/// The names and their addresses.
 #[derive(Debug)]
 pub(super) struct Found {
     names: Vec<(String, Looked)>,
@@ -33,7 +33,7 @@ impl Found {
         self.names.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Takes in what came of looking each of them up, in order.
+    /// Takes in the results of resolving each name, in order.
     pub(super) fn take(&mut self, looked: Vec<Looked>) {
         for ((_, known), looked) in self.names.iter_mut().zip(looked) {
             if looked.is_ok() || known.is_err() {
@@ -46,7 +46,7 @@ impl Found {
         self.names.iter().filter_map(|(_, looked)| looked.as_ref().ok()).flatten().copied().collect()
     }
 
-    /// Names of which nobody knows where they are, and why not; and that there are more addresses than the `known` ones.
+    /// Names that never resolved, and why; and a note if there are more addresses than the `known` ones.
     pub(super) fn missing(&self, known: usize) -> impl Iterator<Item = (String, String)> {
         let unknown = self.names.iter().filter_map(|(name, looked)| {
             let why = looked.as_ref().err()?;
@@ -59,7 +59,7 @@ impl Found {
     }
 }
 
-/// Looks names up.
+/// Resolves the names.
 pub(super) async fn look(names: &[String]) -> Vec<Looked> {
     let look = async |name: &String| match timeout(LOOKUP, lookup_host(name)).await {
         Ok(Ok(addresses)) => Ok(addresses.collect()),

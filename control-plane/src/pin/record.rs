@@ -1,10 +1,10 @@
-//! How a pin is on record: a manifest that people can read, and the resources' bytes, compressed, in parts that fit into
-//! objects of a cluster.
+//! The stored form of a pin: a manifest that people can read, and the resources' bytes, compressed, in parts that fit
+//! into objects of a cluster.
 //!
 //! The bytes are one encoded `Batch` of CONFIG from nothing. Their digest covers what the root does not (`min_schema`).
 //!
-//! **Invariant:** what is read back is what was written, bit by bit, or an [`Unreadable`]; no record takes more memory than
-//! the limits here, whatever it says of itself.
+//! **Invariant:** what is read back is exactly what was written, or an [`Unreadable`]; no record takes more memory than
+//! the limits here, whatever it claims.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use shared::version::Root;
 
 use super::{How, Needs, Pin};
 
-/// The form of records that this build writes and reads.
+/// The format that this build reads and writes.
 const FORMAT: u32 = 1;
-/// Bytes of a part. A Secret takes 1 MiB (`MaxSecretSize` of Kubernetes), and etcd requests of 1.5 MiB.
+/// Size of a part in bytes. A Secret takes 1 MiB (`MaxSecretSize` of Kubernetes), and etcd requests of 1.5 MiB.
 const PART: usize = 768 << 10;
-/// Parts of a record at most: 12 MiB of an etcd of 2 GiB.
+/// Limit of the parts of a record: 12 MiB of an etcd of 2 GiB.
 pub const PARTS: usize = 16;
-/// Bytes of the resources at most. Configurations shrink to a tenth, as they repeat themselves.
+/// Limit of the resources in bytes. Configurations are repetitive and shrink to a tenth.
 const RAW: usize = 128 << 20;
-/// How hard is tried: the level at which zlib begins to take its time is 6.
+/// Compression level: above 6, zlib becomes slow.
 const LEVEL: u8 = 6;
 
-/// What a record says of a pin.
+/// The manifest.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
@@ -45,31 +45,31 @@ pub struct Manifest {
     note: String,
     schema: u32,
     compile_revision: u32,
-    /// Where it was decided: a record that is copied elsewhere decides nothing there. Empty: it is not in force yet.
+    /// The source it was created for: a copy elsewhere is not in force there. Empty: it is not complete yet.
     pub source: String,
-    /// BLAKE3-128 of the resources' bytes before they were compressed.
+    /// BLAKE3-128 of the resources' bytes before compression.
     digest: String,
     /// Names of the parts, in order.
     pub parts: Vec<String>,
 }
 
-/// A pin as it goes on record.
+/// A pin in its stored form.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Packed {
-    /// What it says; names of parts and source are the writer's to fill in.
+    /// The manifest; the writer fills in the names of parts and the source.
     pub manifest: Manifest,
     /// The compressed bytes.
     pub parts: Vec<Vec<u8>>,
 }
 
-/// Why a record decides nothing.
+/// Why a record is not in force.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unreadable {
-    /// Only a newer build knows what it means.
+    /// It has a newer format.
     #[error("it has format {format}, and this build reads {FORMAT}: it was made by a newer one")]
     Later {
-        /// What it says.
+        /// Its format.
         format: u64,
     },
     /// It was decided in another cluster, or of another folder.
@@ -80,22 +80,22 @@ pub enum Unreadable {
     /// It is being written.
     #[error("it is not complete yet")]
     Unfinished,
-    /// A part is not there.
+    /// A part is missing.
     #[error("expected its part {name}, got none")]
     Missing {
-        /// Which.
+        /// The part.
         name: String,
     },
     /// It is not what was written.
     #[error("expected {expected}, got something else")]
     Damaged {
-        /// What.
+        /// What differs.
         expected: &'static str,
     },
 }
 
 impl Unreadable {
-    /// Whether it was a record of this source once: who still has its pin writes it again.
+    /// Whether it was a valid record of this source: a replica that still has its pin writes it again.
     pub fn may_be_mended(&self) -> bool {
         matches!(self, Self::Missing { .. } | Self::Damaged { .. })
     }
@@ -104,7 +104,7 @@ impl Unreadable {
 /// Packs a pin.
 ///
 /// # Errors
-/// Says how large it is, where that is too large for a record.
+/// Its size, if it is too large for a record.
 pub fn pack(pin: &Pin) -> Result<Packed, String> {
     let raw = bytes_of(pin);
     if raw.len() > RAW {
@@ -141,10 +141,10 @@ pub fn pack(pin: &Pin) -> Result<Packed, String> {
 }
 
 impl Manifest {
-    /// Reads the manifest of a record.
+    /// Parses the manifest of a record.
     ///
     /// # Errors
-    /// Where it is none, or one of a later form.
+    /// If it is invalid, or has a later format.
     pub fn read(text: &str) -> Result<Self, Unreadable> {
         #[derive(Deserialize)]
         struct Form {
@@ -156,7 +156,7 @@ impl Manifest {
             return Err(Unreadable::Later { format });
         }
         let manifest: Self = serde_json::from_str(text).map_err(|_| damaged())?;
-        // Parts are put together before anything of them can be judged.
+        // Parts are concatenated before they can be verified.
         let distinct: BTreeSet<_> = manifest.parts.iter().collect();
         if manifest.parts.len() > PARTS || distinct.len() < manifest.parts.len() {
             return Err(Unreadable::Damaged { expected: "16 parts at most, each named once" });
@@ -164,22 +164,22 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// As it is written.
+    /// The manifest as text.
     pub fn text(&self) -> String {
-        // Text keys alone: there is nothing that JSON lacks.
+        // Only string keys: these can always be encoded.
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    /// What it decides, for people: `rollback, version 1f3a92c04d7e`.
+    /// A summary for people: `rollback, version 1f3a92c04d7e`.
     pub fn line(&self) -> String {
         let version = &self.version[..self.version.floor_char_boundary(12)];
         format!("{}, version {version}", self.how.as_str())
     }
 
-    /// Whether it is of this source.
+    /// Whether it belongs to this source.
     ///
     /// # Errors
-    /// Where it is of another one, or of none yet.
+    /// If it belongs to another one, or is not complete yet.
     pub fn check_source(&self, source: &str) -> Result<(), Unreadable> {
         match &*self.source {
             "" => Err(Unreadable::Unfinished),
@@ -189,10 +189,10 @@ impl Manifest {
     }
 }
 
-/// The pin of a record whose parts are `packed`, one after another.
+/// The pin of a record; `packed` are its concatenated parts.
 ///
 /// # Errors
-/// Where that is not what was written.
+/// If they are not what was written.
 pub fn unpack(manifest: &Manifest, packed: &[u8], revision: &Arc<str>) -> Result<Pin, Unreadable> {
     let damaged = |expected| Unreadable::Damaged { expected };
     if packed.len() > PARTS * PART {
@@ -223,7 +223,7 @@ pub fn unpack(manifest: &Manifest, packed: &[u8], revision: &Arc<str>) -> Result
 
 fn bytes_of(pin: &Pin) -> Vec<u8> {
     let mut entries: Vec<_> = pin.config.iter().collect();
-    // In the order of keys what is alike stands together.
+    // Sorted by key, similar resources are adjacent and compress better.
     entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
     let batch = config::Batch {
         lane: Lane::Config.to_wire(),
@@ -234,7 +234,7 @@ fn bytes_of(pin: &Pin) -> Vec<u8> {
     batch.encode_to_vec()
 }
 
-/// One after another, and not as one `Batch`: what is put there as two bytes an entry would take fifty times that.
+/// Entry by entry, and not as one `Batch`: an entry of two bytes in the input would take fifty times that in memory.
 fn resources(raw: &[u8]) -> Option<Snapshot> {
     let mut config = Snapshot::default();
     let (mut root, mut rest) = (None, raw);
@@ -244,7 +244,7 @@ fn resources(raw: &[u8]) -> Option<Snapshot> {
             ROOT_AFTER => root = Root::from_slice(value),
             UP => {
                 let entry = entry(value)?;
-                // In their order, so none comes twice: what is held is what was paid for.
+                // Keys must ascend, so none occurs twice: memory is proportional to the input.
                 if before.replace(entry.key.clone()).is_some_and(|before| before >= entry.key) {
                     return None;
                 }
@@ -256,28 +256,28 @@ fn resources(raw: &[u8]) -> Option<Snapshot> {
     (root == Some(config.root())).then_some(config)
 }
 
-/// A resource that says which version it is: that alone makes it longer than a map's place for it is large.
+/// A resource with its version: that alone makes it longer than its overhead in a map.
 fn entry(bytes: &[u8]) -> Option<Entry> {
     let up = config::Resource::decode(bytes).ok()?;
-    // A kind of a later build is kept as it is.
+    // A kind of a later build is kept unchanged.
     let kind = Kind::any_from_wire(up.kind).filter(|kind| kind.lane() == Lane::Config)?;
-    // `up.body` is a copy already: of a slice nothing is shared.
+    // `up.body` is already a copy: nothing is shared with the slice.
     let entry = Entry::from_body(ResourceKey::new(kind, up.key), up.min_schema, up.body);
     (entry.version.to_bytes() == up.version).then_some(entry)
 }
 
-/// The numbers of what is read of a `Batch`, see `stream.proto`.
+/// Numbers of the `Batch` fields that are read, see `stream.proto`.
 const ROOT_AFTER: usize = 4;
 const UP: usize = 6;
 
-/// The next field of a message and its bytes, if it has some; `None` in it: there are no more.
+/// The next field of a message, with its bytes if it has any; an inner `None`: there are no more.
 fn field<'a>(rest: &mut &'a [u8]) -> Option<Option<(usize, &'a [u8])>> {
     if rest.is_empty() {
         return Some(None);
     }
     let tag = prost::decode_length_delimiter(&mut *rest).ok()?;
     let length = match tag & 7 {
-        // A number: it is read to be passed over.
+        // A number is skipped.
         0 => prost::decode_length_delimiter(&mut *rest).map(|_| 0).ok()?,
         1 => 8,
         2 => prost::decode_length_delimiter(&mut *rest).ok()?,

@@ -1,10 +1,10 @@
-//! The end of a pin: when its time is over, its record is to be taken away.
+//! Expiry of a pin: once it has expired, its record is deleted.
 //!
-//! No replica ends a pin by its own clock: what all of them offer would differ by how their clocks do. Each asks for the
-//! record's end, the first is heard, and all hear of it. A pin whose time was over before this process began ends the
-//! same way, as the first thing that happens after the start.
+//! No replica ends a pin by its own clock alone: otherwise replicas would offer different states when their clocks
+//! differ. Each requests the deletion, the first succeeds, and all see it. A pin that expired before this process began
+//! ends in the same way, right after the start.
 //!
-//! **Invariant:** sans-I/O; times go in, what is to be done comes out.
+//! **Invariant:** sans-I/O; times go in, actions come out.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -12,32 +12,32 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::event::PinChange;
 use crate::pin::Pin;
 
-/// The wall clock may be set: it is looked at this often.
+/// Interval of checking the wall clock, which may be set.
 const LOOK: Duration = Duration::from_secs(60);
-/// A record that is still there is asked about again.
+/// Interval of repeating the request while the record exists.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// The pin in force, and when to do what about it.
+/// The pin in force, and its expiry.
 #[derive(Debug, Default)]
 pub(super) struct Expiry {
     pin: Option<Arc<Pin>>,
-    /// When it was asked for the end of this one.
+    /// When its deletion was last requested.
     asked: Option<Instant>,
 }
 
-/// What to do.
+/// The next action.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Next {
-    /// Nothing, until something else happens.
+    /// None, until something else happens.
     Nothing,
-    /// Nothing for so long.
+    /// Wait for this long.
     Wait(Duration),
-    /// Ask for the end.
+    /// Request the deletion.
     Ask(PinChange),
 }
 
 impl Expiry {
-    /// The pin that is in force.
+    /// Sets the pin in force.
     pub(super) fn set(&mut self, pin: Option<&Arc<Pin>>) {
         let revision = |pin: Option<&Arc<Pin>>| pin.map(|pin| Arc::clone(&pin.revision));
         if revision(self.pin.as_ref()) != revision(pin) {
@@ -46,7 +46,7 @@ impl Expiry {
         self.pin = pin.cloned();
     }
 
-    /// What is due. Asking counts as done.
+    /// The next action. A returned request is taken for sent.
     pub(super) fn next(&mut self, now: Instant, time: SystemTime) -> Next {
         let Some(pin) = &self.pin else {
             return Next::Nothing;
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(next(&mut expiry, 91, 1091), Next::Wait(AGAIN - Duration::from_secs(1)));
         expiry.set(Some(&pin("7")));
         assert_eq!(next(&mut expiry, 100, 1100), erase("7"), "the disk is full, perhaps");
-        // Another one, or the same with more time: it is a new decision.
+        // Another pin, or the same with a later expiry: it is a new decision.
         expiry.set(Some(&pin("8")));
         assert_eq!(next(&mut expiry, 101, 1089), Next::Wait(Duration::from_secs(1)));
         assert_eq!(next(&mut expiry, 102, 1090), erase("8"));

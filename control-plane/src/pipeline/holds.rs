@@ -1,6 +1,6 @@
-//! Decisions on their way to the source, which writes them. The pipeline never waits for it.
+//! Hold requests on their way to the source, which stores them. The pipeline never waits for it.
 //!
-//! **Invariant:** at most one request an object, the newest.
+//! **Invariant:** at most one request per object, the newest.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct Holds {
 }
 
 impl Holds {
-    /// Sends what fits; the rest is sent when there is room.
+    /// Sends as many as fit; the rest is sent when there is room.
     pub(super) fn ask(&mut self, requests: Vec<HoldRequest>, to: &mpsc::Sender<HoldRequest>) {
         for request in requests {
             self.waiting.insert(object_of(&request), request);
@@ -28,7 +28,7 @@ impl Holds {
         }
     }
 
-    /// Sends one of those that wait once there is room; never returns when none waits, or nobody listens any more.
+    /// Sends a waiting request once there is room; never resolves if none waits, or the receiver was dropped.
     pub(super) async fn room(&mut self, to: &mpsc::Sender<HoldRequest>) {
         if self.waiting.is_empty() {
             return std::future::pending().await;

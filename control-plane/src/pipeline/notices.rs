@@ -1,11 +1,11 @@
-//! What operators should read in the log, each thing once: problems that are new.
+//! Logs new problems for operators, each once.
 
 use imbl::ordmap::DiffItem;
 use tracing::{info, warn};
 
 use crate::problem::{Problem, Problems, Severity};
 
-/// Logs the problems that were not there before.
+/// Logs the problems that are new.
 pub(super) fn log_new(before: &Problems, now: &Problems) {
     for item in before.diff(now) {
         let (old, new): (&[Problem], &[Problem]) = match item {

@@ -1,4 +1,4 @@
-//! Decisions beside the folder: what is asked is put on record, and what somebody else decided there is acted on.
+//! Decisions stored beside the folder: stores what is requested, and applies what others changed there.
 
 use tokio::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::manifests::record::Loaded;
 use crate::objects::ObjectKind;
 
 impl Reader {
-    /// Takes in what somebody else decided, or took back.
+    /// Reads decisions that others stored or removed.
     pub(super) async fn look_at_decisions(&mut self) -> Result<(), FolderError> {
         let records = self.records.clone();
         match blocking(move || records.look()).await? {
@@ -21,7 +21,7 @@ impl Reader {
                         tracing::info!("the stored hold of {object} was changed by somebody else");
                     }
                 }
-                // Holds first: an object that is rejected has its last good version at hand.
+                // Holds first, so that a rejected object has its last good version.
                 events.extend(self.folder.remember(by_file));
                 self.send(events).await
             }
@@ -36,7 +36,7 @@ impl Reader {
         }
     }
 
-    /// Puts a hold on record or takes it off, and reads that back.
+    /// Stores or deletes a hold, and reads that back.
     pub(super) async fn fulfil(&mut self, request: HoldRequest) -> Result<(), FolderError> {
         let object = match &request {
             HoldRequest::Write(hold) => hold.object.reference(),
@@ -66,7 +66,7 @@ impl Reader {
         }
     }
 
-    /// Takes in a pin that somebody else put on record, or took away.
+    /// Reads a pin that others stored or removed.
     pub(super) async fn look_at_pin(&mut self) -> Result<(), FolderError> {
         match self.pin(PinFile::look).await? {
             Ok(event) => {
@@ -82,7 +82,7 @@ impl Reader {
         }
     }
 
-    /// Puts a pin on record or ends it, reads that back, and says so.
+    /// Stores or deletes a pin, reads that back, and answers the request.
     pub(super) async fn decide(&mut self, request: PinRequest) -> Result<(), FolderError> {
         let PinRequest { change, reply } = request;
         let outcome = match self.pin(move |pin| pin.fulfil(&change)).await? {
@@ -92,17 +92,17 @@ impl Reader {
             }
             Err(refused) => Err(refused),
         };
-        // Who asked may have gone.
+        // The requester may not be waiting any more.
         let _ = reply.send(outcome);
         Ok(())
     }
 
-    /// Lets a thread that may block look after the pin.
+    /// Runs a pin operation on a blocking thread.
     async fn pin<T: Send + 'static>(
         &mut self,
         look: impl FnOnce(&mut PinFile) -> T + Send + 'static,
     ) -> Result<T, FolderError> {
-        // It is away only while this function runs.
+        // It is only absent while this function runs.
         let mut pin = self.pin.take().ok_or(FolderError::Closed)?;
         let (pin, found) = blocking(move || {
             let found = look(&mut pin);

@@ -1,7 +1,8 @@
-//! Reads the files that changed, and those that change while it reads.
+//! Reads the files that changed, including those that change while it reads.
 //!
-//! Files are read one after another, and their writers do not wait. If endpoints are first added to one file and then removed from another, a
-//! reader may see the first file before and the second after its change: no endpoints at all, a state that never existed.
+//! Files are read one after another, while writers continue. If endpoints are first added to one file and then removed
+//! from another, a reader may see the first file before and the second after its change: no endpoints at all, a state
+//! that never existed.
 //!
 //! **Invariant:** what is reported was in all of the files at one moment, unless they never stop changing.
 
@@ -17,29 +18,29 @@ use crate::manifests::document;
 use crate::manifests::folder::Path;
 use crate::manifests::notice::{Pending, Touched};
 
-/// Who replaces a file without renaming (git, `cp`, some editors) removes or empties it first and writes it a moment
-/// later. Only the clock can tell that from a file that goes: nothing says whether more will come.
+/// Some writers replace a file without renaming (git, `cp`, some editors): they remove or empty it first, and write it
+/// a moment later. Only waiting can tell that from a deletion: there is no sign that more will come.
 pub(super) const REPLACED: Duration = Duration::from_millis(20);
 
-/// A folder that is written without end is told as it was found after so many looks.
+/// A folder that is written continuously is reported as found after this many scans.
 const LOOKS: usize = 16;
 
-/// What was found, in one look or several.
+/// The results of one or more scans.
 #[derive(Debug, Default)]
 struct Seen {
     scan: Scan,
-    /// What was looked at.
+    /// The paths that were checked.
     paths: BTreeMap<PathBuf, Touched>,
-    /// What of that was looked at last; `None`: all of the folder.
+    /// Those that were checked last; `None`: the whole folder.
     last: Option<BTreeMap<PathBuf, Touched>>,
-    /// The files that were waited for as they may be about to be replaced.
+    /// Files that were waited for because they may be about to be replaced.
     doubted: BTreeSet<Path>,
-    /// Some notices were not heard, for this reason.
+    /// Notifications were lost, for this reason.
     lost: Option<String>,
 }
 
 impl Reader {
-    /// Looks at what has been touched.
+    /// Checks the paths with notifications.
     pub(super) async fn look(&mut self, pending: Pending) -> Result<(), FolderError> {
         if let Some(reason) = pending.lost {
             return self.lost(&reason).await;
@@ -56,16 +57,17 @@ impl Reader {
         self.believe().await
     }
 
-    /// Looks on until nothing changed while it was looked at.
+    /// Continues until nothing changed during a scan.
     async fn rest(&mut self, seen: &mut Seen) -> Result<(), FolderError> {
         for _ in 1..LOOKS {
-            // A file that was renamed goes here and comes there, in two events, and one that is replaced is gone or empty
-            // for a moment. What is known a little later counts as one change, so that its objects do not go in between.
+            // A renamed file disappears here and appears there, in two events, and one that is replaced is missing or
+            // empty for a moment. Changes shortly after are merged into one, so that its objects are not removed in
+            // between.
             let is_doubtful = seen.doubt();
             if is_doubtful {
                 tokio::time::sleep(REPLACED).await;
             }
-            // Whatever was written before the last that was read has been told of after this.
+            // After this, all writes before the last read were reported.
             self.disk(Disk::hear).await?;
             let more = self.notice.take();
             seen.lost = more.lost;
@@ -74,14 +76,14 @@ impl Reader {
                 return Ok(());
             }
             if !is_doubtful && self.are_apart(seen, &paths).await? {
-                // All that had changed when the queue was heard before was read, and all that was read stood so then: what was
-                // read before has not changed until then, and what was read since has not changed since. The rest is for the
-                // next look: a folder that is written without end would never come to rest.
+                // Everything that had changed when the queue was last flushed was read, and is consistent: what was
+                // read before had not changed until then, and what was read since has not changed since. The rest is
+                // left to the next scan: otherwise a folder that is written continuously would never be reported.
                 self.notice.put_back(paths);
                 return Ok(());
             }
             if is_doubtful {
-                // All of it, for a folder may have come or gone over what was found before.
+                // All of it again: a folder may have been created or removed over what was found before.
                 paths.extend(seen.paths.keys().map(|path| (path.clone(), Touched::Content)));
             }
             if !self.see(seen, paths).await? {
@@ -91,7 +93,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether what changed is nothing of what was looked at last.
+    /// Whether the changes do not affect what was checked last.
     async fn are_apart(
         &mut self,
         seen: &Seen,
@@ -103,7 +105,7 @@ impl Reader {
         self.disk(move |disk| disk.are_apart(&read, &changed)).await
     }
 
-    /// Adds what is at some paths now. False where the folder cannot be read.
+    /// Adds the current contents of some paths. Returns false if the folder cannot be read.
     async fn see(&mut self, seen: &mut Seen, paths: BTreeMap<PathBuf, Touched>) -> Result<bool, FolderError> {
         let looked = paths.clone();
         match self.disk(move |disk| disk.look(&looked)).await? {
@@ -121,10 +123,10 @@ impl Reader {
         }
     }
 
-    /// What a look at all of the folder found, and what changed meanwhile.
+    /// Completes a scan of the whole folder with what changed meanwhile.
     pub(super) async fn settled(&mut self, scan: Scan) -> Result<Scan, FolderError> {
         let mut seen = Seen { scan, ..Seen::default() };
-        // Those that are gone are compared with what was there by who asks.
+        // The caller compares missing files with the previous ones.
         seen.doubted = voids(&seen.scan.found).cloned().collect();
         self.rest(&mut seen).await?;
         if let Some(reason) = seen.lost {
@@ -135,7 +137,7 @@ impl Reader {
 }
 
 impl Seen {
-    /// Whether there is a file that may be about to be replaced and was not waited for.
+    /// Whether a file may be about to be replaced and was not waited for.
     fn doubt(&mut self) -> bool {
         let new: Vec<_> =
             voids(&self.scan.found).filter(|path| !self.doubted.contains(*path)).cloned().collect();
@@ -145,7 +147,7 @@ impl Seen {
     }
 }
 
-/// The files that may be about to be replaced: they are gone, or have no documents.
+/// The files that may be about to be replaced: they are missing, or have no documents.
 fn voids(found: &Found) -> impl Iterator<Item = &Path> {
     let is_void = |raw: &Raw| match raw {
         Raw::Gone => true,

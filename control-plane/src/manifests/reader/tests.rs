@@ -13,7 +13,7 @@ fn ingress(name: &str) -> String {
     )
 }
 
-/// The source without its loop, and what it tells but for endpoints.
+/// The source without its loop, and what it sends except for endpoints.
 fn reader(dir: &Path) -> (Reader, Arrivals, Arrivals) {
     reader_with(dir, Records::new(dir, None))
 }
@@ -185,7 +185,7 @@ async fn a_folder_that_is_read_anew_is_told_as_it_was_at_one_time() {
     is_told_as_it_was_at_one_time(Way::Anew).await;
 }
 
-/// Of each pair of files one says `on` at any time, whoever writes how fast.
+/// Of each pair of files one says `on` at any time, however fast they are written.
 async fn is_told_as_it_was_at_one_time(way: Way) {
     const PAIRS: usize = 8;
     let dir = tempfile::tempdir().unwrap();
@@ -319,7 +319,7 @@ async fn a_large_file_holds_up_nobody() {
     assert!(matches!(&events[..], [Event::Applied { .. }, Event::Noted { .. }]), "{}", events.len());
 }
 
-/// Without being told of anything, and without anything in the folder being touched.
+/// Without notifications, and without any change in the folder.
 #[tokio::test]
 async fn decisions_of_somebody_else_are_acted_on() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -348,7 +348,7 @@ async fn decisions_of_somebody_else_are_acted_on() {
     assert!(heard.try_recv().is_err(), "its own it has read back already");
 }
 
-/// One that could be any object, until a record says which it was.
+/// A document that could be any object, until a record says which it was.
 #[tokio::test]
 async fn a_hold_of_what_is_broken_from_the_start_acts_when_it_appears() {
     let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,6 +1,6 @@
-//! Which field stands at a place of a JSON text: `spec.rules[0].host`. Only for what is about to be reported.
+//! Finds the field path at a position of a JSON text: `spec.rules[0].host`. Used only for reports.
 
-/// Where one is, from the outside in.
+/// The nesting at a position, from the outside in.
 enum Frame {
     /// In an object, at this key; `None` before its first.
     Object(Option<String>),
@@ -8,15 +8,15 @@ enum Frame {
     Array(usize),
 }
 
-/// The path of what ends at `column` (a count of bytes) of `line`, both from 1, as the JSON reader counts them.
+/// The path of what ends at `column` (in bytes) of `line`, both from 1, as the JSON parser counts them.
 pub(super) fn at(text: &str, line: usize, column: usize) -> String {
     let before = start_of(text, line);
-    // The last byte read is the end of the value or the bracket that opens it: not beyond it.
+    // The last byte read is the end of the value or its opening bracket: not beyond it.
     let end = (before + column.saturating_sub(1)).min(text.len());
     render(&frames(&text.as_bytes()[..end]))
 }
 
-/// Whether the value that the JSON reader came to there is an element of a list.
+/// Whether the value at that position is an element of a list.
 pub(super) fn is_in_list(text: &str, line: usize, column: usize) -> bool {
     let end = (start_of(text, line) + column).min(text.len());
     matches!(frames(&text.as_bytes()[..end]).last(), Some(Frame::Array(_)))
@@ -62,7 +62,7 @@ fn frames(text: &[u8]) -> Vec<Frame> {
     frames
 }
 
-/// Bytes before the quote that ends a string, or all.
+/// Bytes before the closing quote of a string, or all.
 fn string_length(text: &[u8]) -> usize {
     let mut escaped = false;
     for (at, byte) in text.iter().enumerate() {

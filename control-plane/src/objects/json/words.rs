@@ -1,13 +1,13 @@
-//! What the JSON reader says, in words of ours: what was expected and what came, without its names of types.
+//! Rewords the JSON parser's errors: what was expected and what was found, without its names of types.
 //!
-//! **Invariant:** no value of a Secret is repeated.
+//! **Invariant:** no value of a Secret is quoted.
 
 use serde_json::error::Category;
 
-/// More of a value than this is not repeated.
+/// Limit of the characters of a value that are quoted.
 const MAX_SHOWN: usize = 60;
 
-/// Why a text cannot be read, without its place. `secret` leaves out what may be a value.
+/// Why a text cannot be decoded, without the position. `secret` leaves out what may be a value.
 pub(super) fn of(error: &serde_json::Error, secret: bool) -> String {
     match error.classify() {
         Category::Eof => "expected JSON, and it ends too early".to_owned(),
@@ -39,7 +39,7 @@ fn data(said: &str, secret: bool) -> String {
     "expected something else there".to_owned()
 }
 
-/// What the reader calls a type.
+/// Rewords the parser's name of a type.
 fn kind(expected: &str) -> &'static str {
     match expected {
         "a string" | "string" | "a borrowed string" | "a str" => "text",
@@ -53,7 +53,7 @@ fn kind(expected: &str) -> &'static str {
     }
 }
 
-/// What the reader calls a value: `string "http"`, `map`.
+/// Rewords the parser's description of a value: `string "http"`, `map`.
 fn value(came: &str, secret: bool) -> String {
     let (what, shown) = came.split_once(' ').unwrap_or((came, ""));
     match what {
