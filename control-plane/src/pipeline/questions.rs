@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::index::Verdict;
 use crate::objects::Ingress;
 
-/// What somebody wants to know of an Ingress. `None` is told where nobody can say: not everything was read yet.
+/// A request to review an Ingress. The answer is `None` while not everything was read yet.
 #[derive(Debug)]
 pub struct Question {
     ingress: Arc<Ingress>,
@@ -15,19 +15,19 @@ pub struct Question {
 }
 
 impl Question {
-    /// A question, and its answer.
+    /// A request, and the receiver of its answer.
     pub fn new(ingress: Arc<Ingress>) -> (Self, oneshot::Receiver<Option<Verdict>>) {
         let (reply, answer) = oneshot::channel();
         (Self { ingress, reply }, answer)
     }
 
-    /// Answers it. Nobody may wait for that any more.
+    /// Answers it, if anybody still waits.
     pub fn judge(self, judge: impl FnOnce(&Arc<Ingress>) -> Option<Verdict>) {
         let _ = self.reply.send(judge(&self.ingress));
     }
 }
 
-/// The next question; never where nobody asks.
+/// The next request; never resolves if there is no channel.
 pub(super) async fn next(questions: &mut Option<mpsc::Receiver<Question>>) -> Question {
     if let Some(receiver) = questions
         && let Some(question) = receiver.recv().await

@@ -101,7 +101,7 @@ fn slice(address: &str) -> Object {
 
 type Run<'a, F> = std::pin::Pin<&'a mut F>;
 
-/// Lets the pipeline do all it can do now.
+/// Lets the pipeline run until it waits.
 fn turn(run: &mut Run<'_, impl Future<Output = Result<Infallible, PipelineError>>>) {
     let mut context = Context::from_waker(Waker::noop());
     // Enough for every yield; a pending pipeline is one that waits for input.
@@ -159,7 +159,7 @@ async fn nothing_is_offered_before_all_that_is_referred_to_was_read() {
     assert_eq!(head.config.count(Kind::Host), 2);
 }
 
-/// A replica that lost the right between two starts would take from proxies what the others serve.
+/// A replica that lost the right between two starts would remove from proxies what the others serve.
 #[tokio::test]
 async fn nothing_is_offered_while_it_hangs_on_classes_that_may_not_be_read_whose_an_ingress_is() {
     let by_field = || {
@@ -221,7 +221,7 @@ async fn what_waits_becomes_one_commit() {
     assert_eq!(published.head().config.seq, before.next());
 }
 
-/// A turn ends in the midst of what was told at once, where that is much or the machine is slow.
+/// A turn ends in the middle of a large input, or if the machine is slow.
 #[tokio::test]
 async fn endpoints_that_are_told_at_once_are_offered_at_once() {
     let Bench { inputs, published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } = bench();
@@ -279,7 +279,7 @@ async fn endpoints_overtake_a_long_compile() {
     assert_eq!(now.config.count(Kind::Host), before.config.count(Kind::Host) + 2_000);
 }
 
-/// A state of endpoints alone would take all else from proxies that have more.
+/// A state with endpoints only would remove everything else from proxies that have more.
 #[tokio::test]
 async fn endpoints_do_not_overtake_what_is_offered_first() {
     let Bench { inputs: _inputs, published, wants: _wants, awaits: _awaits, placed: _placed, mut pipeline } =
@@ -304,8 +304,8 @@ async fn a_source_that_is_gone_is_an_error() {
     assert_eq!(pipeline.run().await.unwrap_err(), PipelineError::SourceGone);
 }
 
-/// A round's lists come two ways: endpoints overtake all else. It is over once both are through, and what they refer to was
-/// read, or cannot be.
+/// A round's lists arrive on two channels: endpoints overtake everything else. It ends once both have arrived, and what
+/// they refer to was read, or cannot be.
 #[tokio::test]
 async fn a_round_passes_once_both_ways_are_through_and_all_is_read() {
     let Bench { inputs, published: _published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } =

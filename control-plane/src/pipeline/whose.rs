@@ -1,4 +1,4 @@
-//! Identifies the source (cluster or folder) for the history: told once, as soon as the source knows.
+//! Identifies the source (cluster or folder) for the history: reported once, as soon as the source knows.
 
 use std::future;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use shared::version::Source;
 use tokio::sync::watch;
 
-/// Who is waited for.
+/// The pending identity of the source.
 #[derive(Debug, Default)]
 pub(super) struct Whose(Option<(watch::Receiver<Option<Source>>, String)>);
 
@@ -15,7 +15,7 @@ impl Whose {
         Self(Some((source, group.to_owned())))
     }
 
-    /// What the history is of. Afterwards there is nothing to wait for.
+    /// Resolves to the identity, once.
     pub(super) async fn known(&mut self) -> Arc<str> {
         while let Some((source, group)) = &mut self.0 {
             let known = *source.borrow_and_update();

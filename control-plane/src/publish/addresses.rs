@@ -1,4 +1,4 @@
-//! Where hosts are to be reached, by what ingress-nginx goes by (controller.md 7.2).
+//! The addresses at which hosts are reachable, determined as ingress-nginx does.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,20 +6,20 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// One of them.
+/// An address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Address {
-    /// An IP address as it was written.
+    /// An IP address as written.
     Ip(Arc<str>),
     /// The name of a load balancer.
     Hostname(Arc<str>),
 }
 
-/// All of them, in order, each once.
+/// All addresses, sorted, each once.
 pub type Addresses = Arc<[Address]>;
 
 impl Address {
-    /// An IP address where it is one, else a name.
+    /// An IP address if it is one, else a host name.
     pub fn of(text: &str) -> Self {
         match text.parse::<IpAddr>() {
             Ok(_) => Self::Ip(text.into()),
@@ -35,7 +35,7 @@ impl Address {
     }
 }
 
-/// In order, each once.
+/// Sorted, each once.
 pub fn sorted(addresses: impl IntoIterator<Item = Address>) -> Addresses {
     let mut all: Vec<Address> = addresses.into_iter().collect();
     all.sort();
@@ -43,7 +43,7 @@ pub fn sorted(addresses: impl IntoIterator<Item = Address>) -> Addresses {
     all.into()
 }
 
-/// As the status of an Ingress has them.
+/// As JSON for the status of an Ingress.
 pub fn json_of(addresses: &[Address]) -> Value {
     json!({"loadBalancer": {"ingress": addresses.iter().map(Address::json).collect::<Vec<_>>()}})
 }
@@ -82,14 +82,14 @@ impl Entry {
     }
 }
 
-/// What stands in `status.loadBalancer` of an Ingress or a Service; nothing where that cannot be read.
+/// The addresses in `status.loadBalancer` of an Ingress or a Service; none if that cannot be decoded.
 pub fn of_status(text: &str) -> Addresses {
     let Balanced { status } = serde_json::from_str(text).unwrap_or_default();
     let entries = status.and_then(|it| it.load_balancer).and_then(|it| it.ingress).unwrap_or_default();
     sorted(entries.iter().flat_map(Entry::addresses))
 }
 
-/// Those of a Service. An error is that it has no type that is known.
+/// The addresses of a Service. An error if its type is unknown.
 pub fn of_service(text: &str) -> Result<Addresses, String> {
     #[derive(Deserialize)]
     struct Service {
@@ -109,7 +109,7 @@ pub fn of_service(text: &str) -> Result<Addresses, String> {
     let Service { spec } = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let externals: Vec<Address> =
         spec.external_ips.unwrap_or_default().iter().map(|ip| Address::of(ip)).collect();
-    // A headless Service has the word None for its address.
+    // The clusterIP of a headless Service is "None".
     let own = spec.cluster_ip.filter(|ip| ip.parse::<IpAddr>().is_ok()).map(|ip| Address::of(&ip));
     Ok(match spec.kind.as_deref().unwrap_or("ClusterIP") {
         "ExternalName" => sorted(spec.external_name.as_deref().map(Address::of)),
@@ -121,7 +121,7 @@ pub fn of_service(text: &str) -> Result<Addresses, String> {
     })
 }
 
-/// The nodes of the pods of a list that are running and ready, each once.
+/// The nodes of the running and ready pods in a list, each once.
 pub fn nodes_of(text: &str) -> Result<Vec<String>, String> {
     let list: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let pods = list["items"].as_array().ok_or("expected a list of pods")?;
@@ -138,7 +138,7 @@ pub fn nodes_of(text: &str) -> Result<Vec<String>, String> {
     Ok(nodes)
 }
 
-/// The address of a node: the external one before the internal one, unless that is asked for.
+/// The address of a node: the external one if it has one, unless `internal`.
 pub fn of_node(text: &str, internal: bool) -> Result<Option<Address>, String> {
     let node: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let of = |kind: &str| {

@@ -1,30 +1,30 @@
-//! Who of all replicas writes: whoever holds a Lease (coordination.k8s.io/v1), as client-go has it.
+//! Elects the replica that writes: the holder of a Lease (coordination.k8s.io/v1), compatible with client-go.
 //!
-//! **Invariant:** pure. The end of somebody's hold is reckoned from when this process saw it renewed, by its own clock: clocks of
-//! machines differ. A holder stops at half of the time after which others may take over, so a request that is under way then ends
-//! before.
+//! **Invariant:** pure. The expiry of another replica's hold is counted from when this process saw its renewal, by its
+//! own clock: clocks of machines differ. A holder stops writing after half of the time after which others may take
+//! over, so a request that is under way then ends before that.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
-/// What a Lease says.
+/// The contents of a Lease.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Record {
-    /// Nobody where it is empty.
+    /// If empty, it has no holder.
     holder: String,
     renewed: String,
     acquired: String,
     transitions: i64,
-    /// The API server's count of it.
+    /// Its resource version.
     version: String,
 }
 
 impl Record {
-    /// Reads a Lease.
+    /// Parses a Lease.
     ///
     /// # Errors
-    /// Where it is none.
+    /// If it is not one.
     pub fn read(text: &str) -> Result<Self, String> {
         let lease: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let word = |pointer: &str| {
@@ -41,7 +41,7 @@ impl Record {
     }
 }
 
-/// The API server's count of an object.
+/// The resource version of an object.
 pub fn version_of(text: &str) -> Option<String> {
     version_in(&serde_json::from_str(text).ok()?)
 }
@@ -50,41 +50,41 @@ fn version_in(object: &Value) -> Option<String> {
     object.pointer("/metadata/resourceVersion").and_then(Value::as_str).map(str::to_owned)
 }
 
-/// What is to be written.
+/// A write to the Lease.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bid {
-    /// A first one is made; else it goes over the version that was read.
+    /// Create it; else replace the version that was read.
     pub is_new: bool,
     /// The Lease.
     pub lease: Value,
 }
 
-/// This replica, and what it knows of the Lease.
+/// The state of one replica in the election.
 #[derive(Debug)]
 pub struct Election {
     identity: String,
     ttl: Duration,
-    /// What was read last, and since when it has said that.
+    /// The contents that were last read, and since when they are unchanged.
     seen: Option<(Record, Instant)>,
 }
 
 impl Election {
-    /// Nothing known. `ttl`: after which others may take over.
+    /// Without any knowledge. `ttl`: time after which others may take over.
     pub fn new(identity: String, ttl: Duration) -> Self {
         Self { identity, ttl, seen: None }
     }
 
-    /// How long a hold may be used that was renewed.
+    /// How long a renewed hold may be used.
     pub fn good_for(&self) -> Duration {
         self.ttl / 2
     }
 
-    /// How often to look.
+    /// Interval of attempts.
     pub fn pace(&self) -> Duration {
         self.ttl / 4
     }
 
-    /// What to write over what was found; `None`: somebody else has it.
+    /// The write that acquires or renews the Lease; `None`: another replica holds it.
     pub fn bid(&mut self, found: Option<Record>, now: Instant, wall: SystemTime) -> Option<Bid> {
         let Some(record) = found else {
             self.seen = None;
@@ -101,7 +101,7 @@ impl Election {
         bid
     }
 
-    /// What to write so that another may have it at once; `None`: it is not ours.
+    /// The write that releases the Lease; `None`: it is not held.
     pub fn release(&self, found: &Record, wall: SystemTime) -> Option<Value> {
         (found.holder == self.identity).then(|| {
             let mut lease = self.lease(Some(found), wall);
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(first.lease["spec"]["renewTime"], "1970-01-01T00:00:00.000000Z");
         let at = |seconds| now + Duration::from_secs(seconds);
         assert_eq!(us.bid(Some(record("them", "1", "7")), at(0), wall), None);
-        // Renewed meanwhile: the time begins anew, whatever their clock says.
+        // Renewed meanwhile: the time starts again, whatever the holder's clock says.
         assert_eq!(us.bid(Some(record("them", "2", "8")), at(29), wall), None);
         assert_eq!(us.bid(Some(record("them", "2", "8")), at(58), wall), None);
         let bid = us.bid(Some(record("them", "2", "8")), at(59), wall).unwrap();
@@ -183,7 +183,7 @@ mod tests {
             (&"".into(), &"8".into())
         );
         assert_eq!(us.release(&record("them", "1", "8"), wall), None);
-        // With a request's own ten seconds that is before anybody takes over.
+        // Even with a request's timeout of ten seconds, that is before another replica takes over.
         assert!(us.good_for() + Duration::from_secs(10) < TTL && us.pace() < us.good_for());
         assert!(Record::read("{}").is_err());
     }

@@ -14,28 +14,29 @@ use super::addresses::Addresses;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::placed::Places;
 
-/// Requests are at least so far apart, but for the first few.
+/// Minimum interval of requests, after the burst.
 const GAP: Duration = Duration::from_millis(20);
-/// So many may follow each other at once.
+/// Requests that may follow each other without delay.
 const BURST: u32 = 50;
-/// After one that failed nothing is asked for so long; after the next in a row for twice as long, and so on.
+/// Pause after a failure, doubled with each consecutive one.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The longest that grows to.
+/// Limit of that pause.
 const PAUSE_MOST: Duration = Duration::from_secs(10);
-/// One that fails again and again is tried so often at least: it may be the server.
+/// Longest retry interval of an Ingress that keeps failing: the server may be the cause.
 const FAILED_MOST: Duration = Duration::from_secs(60);
-/// One that may not be written is left alone for so long; so is a namespace where none may be.
+/// How long an Ingress that may not be written is skipped; the same for a namespace.
 const SHUT: Duration = Duration::from_secs(600);
-/// So many of a namespace in a row, and none of it may be. Of one alone it may be said by an admission webhook.
+/// Consecutive forbidden writes after which a whole namespace is skipped. A single one may come from an admission
+/// webhook.
 const FORBIDDEN: u32 = 3;
-/// One that somebody else changed is written again after this time; after twice of it the next time, and so on.
+/// Delay before an Ingress is written again that something else changed; doubled each time.
 const AGAIN: Duration = Duration::from_secs(10);
-/// The longest that grows to.
+/// Limit of that delay.
 const AGAIN_MOST: Duration = Duration::from_secs(600);
-/// Writes of one that somebody else undid, and it is said.
+/// Number of overwritten writes after which that is logged.
 const FIGHT: u32 = 3;
 
-/// What an Ingress has.
+/// The status of an Ingress.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
     /// The version that has it.
@@ -44,20 +45,20 @@ pub struct Status {
     pub addresses: Addresses,
 }
 
-/// A status that is to be written.
+/// A status to write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Write {
-    /// Of which Ingress.
+    /// The Ingress.
     pub name: ObjectName,
-    /// Over which version.
+    /// The version that is replaced.
     pub revision: Arc<str>,
-    /// What it is to have.
+    /// The new addresses.
     pub addresses: Addresses,
-    /// Somebody else has changed it so often since this process wrote it; said once.
+    /// How often something else has changed it since this process wrote it; reported once.
     pub fought: Option<u32>,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
     Write(Write),
@@ -65,16 +66,16 @@ pub enum Next {
     Nothing,
 }
 
-/// What became of it.
+/// The result of a write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// This is its version now.
+    /// It is written; this is its new version.
     Written(Arc<str>),
-    /// It is another version by now, or gone: that is heard of.
+    /// It has another version by now, or was deleted: the watch reports that.
     Overtaken,
-    /// Statuses may not be written there.
+    /// Writing statuses is forbidden there.
     Forbidden,
-    /// Asked again it would be answered again.
+    /// A permanent error: a retry would fail again.
     Refused,
     Failed,
 }
@@ -86,19 +87,19 @@ struct Written {
     times: u32,
 }
 
-/// One that could not be written.
+/// An Ingress that could not be written.
 #[derive(Debug)]
 struct Aside {
-    /// That version of it.
+    /// The version that could not be written.
     revision: Arc<str>,
     at: Instant,
-    /// When it is tried again as it is.
+    /// When that version is retried.
     until: Instant,
     times: u32,
 }
 
 impl Aside {
-    /// When this version of it is tried. Another one is another matter, the first time.
+    /// The earliest time to write this version. Another version is tried at once, the first time.
     fn not_before(&self, revision: &str) -> Instant {
         match (&*self.revision == revision, self.times) {
             (true, _) => self.until,
@@ -108,38 +109,38 @@ impl Aside {
     }
 }
 
-/// A namespace where some may not be written.
+/// A namespace in which some writes were forbidden.
 #[derive(Clone, Copy, Debug)]
 struct Shut {
-    /// So many since one was written.
+    /// Forbidden writes since one succeeded.
     count: u32,
     until: Instant,
 }
 
-/// All of it.
+/// The ledger.
 #[derive(Debug, Default)]
 pub struct Ledger {
     wanted: Option<Addresses>,
     places: Places,
     statuses: HashMap<ObjectName, Status>,
-    /// To be looked at.
+    /// To be examined.
     ready: BTreeSet<ObjectName>,
-    /// Those put aside that are to be looked at, after all others.
+    /// Failed ones to be examined, after all others.
     doubtful: BTreeSet<ObjectName>,
-    /// To be looked at later.
+    /// To be examined later.
     later: BTreeSet<(Instant, ObjectName)>,
     written: HashMap<ObjectName, Written>,
     aside: HashMap<ObjectName, Aside>,
     shut: HashMap<Arc<str>, Shut>,
     paused: Option<Instant>,
-    /// So many failed in a row.
+    /// Consecutive failures.
     failed: u32,
-    /// When all that was asked would be asked at one each [`GAP`].
+    /// When all requests so far would be done at one per [`GAP`].
     even: Option<Instant>,
 }
 
 impl Ledger {
-    /// What each Ingress of ours is to have; `None`: that is not known, and nothing is written.
+    /// Sets the addresses that our Ingresses should have; `None`: unknown, and nothing is written.
     pub fn want(&mut self, addresses: Option<Addresses>) {
         if self.wanted == addresses {
             return;
@@ -151,19 +152,19 @@ impl Ledger {
         self.ready.extend(others);
     }
 
-    /// It is to be looked at.
+    /// Marks an Ingress to be examined.
     fn look_at(&mut self, name: ObjectName) {
         let is_aside = self.aside.contains_key(&name);
         let queue = if is_aside { &mut self.doubtful } else { &mut self.ready };
         queue.insert(name);
     }
 
-    /// What is wanted.
+    /// The addresses that Ingresses should have.
     pub fn wanted(&self) -> Option<&Addresses> {
         self.wanted.as_ref()
     }
 
-    /// An Ingress has this status now; `None`: it is gone.
+    /// Takes in the status of an Ingress; `None`: it was deleted.
     pub fn hear(&mut self, name: ObjectName, status: Option<Status>) {
         let Some(mut status) = status else {
             self.statuses.remove(&name);
@@ -173,7 +174,7 @@ impl Ledger {
             self.doubtful.remove(&name);
             return;
         };
-        // One copy of what nearly all have.
+        // Nearly all have the same addresses, which are shared.
         if let Some(wanted) = self.wanted.as_ref().filter(|wanted| **wanted == status.addresses) {
             status.addresses = Arc::clone(wanted);
         }
@@ -181,7 +182,7 @@ impl Ledger {
         self.look_at(name);
     }
 
-    /// Which Ingresses are ours.
+    /// Sets which Ingresses are ours.
     pub fn place(&mut self, places: &Places) {
         for name in self.places.differs(places, ObjectKind::Ingress) {
             self.look_at(name);
@@ -189,7 +190,7 @@ impl Ledger {
         self.places = places.clone();
     }
 
-    /// The next that is to be written, or how long to wait for one.
+    /// The next write, or how long to wait for one.
     pub fn next(&mut self, now: Instant) -> Next {
         self.shut.retain(|_, shut| shut.until + SHUT * 2 > now);
         while let Some((at, name)) = self.later.pop_first() {
@@ -223,7 +224,7 @@ impl Ledger {
         }
     }
 
-    /// What is to be written of an Ingress.
+    /// The write that an Ingress needs.
     fn due(&self, name: &ObjectName) -> Option<Write> {
         let addresses = Arc::clone(self.wanted.as_ref()?);
         let status = self.statuses.get(name)?;
@@ -245,7 +246,7 @@ impl Ledger {
         shut.max(aside).max(again)
     }
 
-    /// Takes in what became of a write.
+    /// Records the result of a write.
     pub fn done(&mut self, write: Write, outcome: Outcome, now: Instant) {
         self.failed = if outcome == Outcome::Failed { self.failed.saturating_add(1) } else { 0 };
         match outcome {
@@ -266,13 +267,13 @@ impl Ledger {
             Outcome::Failed => grown(AGAIN, times, FAILED_MOST),
             _ => grown(AGAIN, times, AGAIN_MOST),
         };
-        // What was heard meanwhile is looked at after the others, too.
+        // Changes received meanwhile are examined after the others, too.
         self.ready.remove(&name);
         self.aside.insert(name.clone(), Aside { revision, at: now, until: now + wait, times });
         self.look_at(name);
     }
 
-    /// It is written, and this is its version.
+    /// Records a successful write and the new version.
     fn note(&mut self, write: Write, revision: Arc<str>, now: Instant) {
         let Write { name, addresses, .. } = write;
         self.shut.remove(&name.namespace);
@@ -282,13 +283,13 @@ impl Ledger {
         let times = if lasted { 1 } else { same.map_or(0, |it| it.times) + 1 };
         let written = Written { addresses: Arc::clone(&addresses), at: now, times };
         self.written.insert(name.clone(), written);
-        // What was heard meanwhile may be newer: then it is looked at again.
+        // Changes received meanwhile may be newer: then it is examined again.
         if !self.ready.contains(&name) && !self.doubtful.contains(&name) {
             self.statuses.insert(name, Status { revision, addresses });
         }
     }
 
-    /// What to write where nobody is left to be reached: all of ours that have what was wanted have nothing.
+    /// The writes that clear the statuses of our Ingresses that have the wanted addresses, once no proxy is left.
     pub fn farewell(&mut self) -> Vec<Write> {
         let Some(wanted) = self.wanted.take() else { return Vec::new() };
         let nothing: Addresses = Arc::new([]);
@@ -299,7 +300,7 @@ impl Ledger {
     }
 }
 
-/// A time that doubles each time but the first.
+/// A delay that doubles with each repetition after the first, up to a limit.
 fn grown(first: Duration, times: u32, most: Duration) -> Duration {
     (first * 2_u32.saturating_pow(times.saturating_sub(1))).min(most)
 }

@@ -1,6 +1,6 @@
-//! From the door to a server: a connection is handed on when its handshake is over.
+//! Between the door and the servers: a connection is passed on once its handshake is complete.
 //!
-//! **Invariant:** where there is an authority nobody is handed on who has made no handshake.
+//! **Invariant:** if there is an authority, no connection is passed on without a handshake.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,10 +18,10 @@ use super::door::{self, Door, Line, Wants};
 use super::leave;
 use crate::enrol::Registrar;
 
-/// Warnings about handshakes are at least so far apart.
+/// Minimum interval of warnings about handshakes.
 const WARNINGS: Duration = Duration::from_secs(1);
 
-/// Lets connections in until it is time to leave. Without a registrar there is no encryption.
+/// Admits connections until shutdown. Without a registrar there is no encryption.
 pub(super) async fn admit(
     door: Door,
     listener: TcpListener,
@@ -32,12 +32,12 @@ pub(super) async fn admit(
 ) {
     let mut guests = pin!(door.guests(listener));
     let mut leaving = pin!(leave(leaving));
-    // Each by itself: none waits for another that is slow. There are as many as there are places at the door.
+    // Concurrent, so that a slow one delays no other. Their number is limited by the door.
     let mut handshakes = JoinSet::new();
     let warning = Arc::new(Mutex::new(Seldom::new(WARNINGS)));
     let mut current = registrar.as_ref().map(Registrar::current);
     if let Some(current) = &mut current {
-        // Whoever comes before there is an authority waits in the backlog; until then this process is not ready.
+        // Without an authority, connections wait in the backlog; until then this process is not ready.
         tokio::select! {
             _ = current.wait_for(Result::is_ok) => {}
             () = &mut leaving => return,
@@ -54,7 +54,7 @@ pub(super) async fn admit(
             () = &mut leaving => return,
         };
         let (Some(registrar), Some(current)) = (&registrar, &current) else {
-            // The server is gone only with this process.
+            // The server ends only with the process.
             let _ = calls.send(Line::plain(guest)).await;
             continue;
         };

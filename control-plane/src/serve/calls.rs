@@ -22,13 +22,13 @@ use super::limits::Limits;
 use super::reader::Reader;
 use super::stream::Item;
 
-/// The one call there is.
+/// The only method.
 const CONNECT: &str = "/firth.config.v1.ConfigStream/Connect";
 
-/// How messages of a call are compressed, where they are.
+/// The compression of a call's messages, if any.
 const ENCODING: &str = "grpc-encoding";
 
-/// Answers the calls of `ConfigStream`.
+/// Serves the calls of `ConfigStream`.
 #[derive(Clone, Debug)]
 pub(super) struct Calls(pub(super) Service);
 
@@ -74,7 +74,7 @@ where
     Ok(response)
 }
 
-/// What is said to a proxy, then how the stream ended.
+/// The frames for a proxy, then the status of the stream.
 struct Frames {
     frames: mpsc::Receiver<Item>,
     is_over: bool,
@@ -108,7 +108,7 @@ impl HttpBody for Frames {
 fn trailers(end: &Status) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     if let Err(other) = end.add_header(&mut trailers) {
-        // Of a message that no header can hold; this one can be.
+        // The status message did not fit into a header; this one does.
         trailers.clear();
         let _ = Status::new(other.code(), "").add_header(&mut trailers);
     }

@@ -1,7 +1,7 @@
-//! How long changes take, from the first word of them to the last proxy's acknowledgement.
+//! Measures how long changes take, from the source's first event to the last proxy's acknowledgement.
 //!
-//! **Invariant:** pure but for its edge; a commit is measured once, or given up once, or nobody was there for it. One that
-//! a proxy lacked when it went is not everywhere before that proxy is back or forgotten.
+//! **Invariant:** pure except for its edge; each commit is measured once, or given up once, or no proxy was connected
+//! for it. If a proxy disconnected without a commit, the commit is not complete until that proxy is back or forgotten.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,35 +16,35 @@ use super::registry::Registry;
 use crate::metrics::Metrics;
 use crate::store::{Note, Published};
 
-/// A commit that is not everywhere after this time is measured no more.
+/// A commit that has not reached all proxies after this time is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Commits that wait at most; the oldest is given up for another.
+/// Limit of pending commits; the oldest is given up for a new one.
 const WAITING: usize = 1_024;
-/// Looks are so far apart for each proxy that there is: a look costs as much as there are proxies.
+/// Interval of looks per proxy: the cost of a look is proportional to the number of proxies.
 const GAP: Duration = Duration::from_micros(20);
 
-/// Commits that are not everywhere yet.
+/// Pending commits.
 #[derive(Debug, Default)]
 struct Convergence {
     waiting: VecDeque<Arc<Note>>,
 }
 
-/// What became of commits.
+/// Results of commits.
 #[derive(PartialEq, Eq, Debug, Default)]
 struct Outcome {
-    /// They are everywhere after so long.
+    /// Times of those that have reached all proxies.
     reached: Vec<Duration>,
-    /// They were not measured to the end.
+    /// Number of those that were given up.
     given_up: u64,
 }
 
-/// How far proxies have got on both lanes.
+/// The acknowledged positions of proxies on both lanes.
 #[derive(Debug, Default)]
 struct Reach {
     proxies: usize,
-    /// All that are connected; `None`: none is.
+    /// The lowest positions of connected proxies; `None` if there are none.
     connected: Option<(Seq, Seq)>,
-    /// Those that are not, and since when.
+    /// Positions of silent proxies, and since when.
     silent: Vec<(Instant, Seq, Seq)>,
 }
 
@@ -52,7 +52,7 @@ impl Reach {
     fn of(registry: &Registry) -> Self {
         let mut reach = Self::default();
         registry.visit(|proxy| {
-            // One that begins has nothing, as far as anybody knows.
+            // A proxy that has just connected has nothing, as far as known.
             let (config, live) = (proxy.config.seq, proxy.live.seq);
             reach.proxies += 1;
             match proxy.silence {
@@ -66,7 +66,7 @@ impl Reach {
         reach
     }
 
-    /// Whether a commit is with everybody who was there for it; `None`: nobody was.
+    /// Whether a commit has reached every proxy that was there for it; `None`: there was none.
     fn has(&self, note: &Note) -> Option<bool> {
         let left = self.silent.iter().filter(|(since, ..)| *since >= note.at);
         let mut there = left.map(|(_, config, live)| (*config, *live)).chain(self.connected).peekable();
@@ -91,13 +91,13 @@ impl Convergence {
         outcome
     }
 
-    /// Until when something happens even where no proxy says anything.
+    /// When the next commit is given up, even if no proxy acknowledges anything.
     fn patience(&self) -> Option<Instant> {
         self.waiting.front().map(|note| note.at + PATIENCE)
     }
 }
 
-/// Measures every commit, for ever.
+/// Measures every commit, forever.
 ///
 /// # Errors
 /// Never.
@@ -115,7 +115,7 @@ pub async fn measure(
             note = notes.recv() => match note {
                 Ok(note) => convergence.waiting.push_back(note),
                 Err(RecvError::Lagged(lost)) => metrics.converged(&[], lost),
-                // The store is gone, and with it the process.
+                // The store has ended, and the process with it.
                 Err(RecvError::Closed) => return std::future::pending().await,
             },
             _ = changes.changed(), if patience.is_some() => {}

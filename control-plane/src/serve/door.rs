@@ -29,12 +29,12 @@ pub(crate) use line::{Line, Wants, secure};
 use super::limits::Limits;
 use guest::State;
 
-/// How long to wait after a failed accept when there is nobody to send away.
+/// Pause after a failed accept if no connection can be closed.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Warnings are at least so far apart.
+/// Minimum interval of warnings.
 const WARNINGS: Duration = Duration::from_secs(1);
 
-/// Everybody who was let in. A clone is the same.
+/// All admitted connections. Clones share state.
 #[derive(Clone, Debug)]
 pub struct Door(Arc<Inner>);
 
@@ -44,17 +44,17 @@ struct Inner {
     places: Budget,
     peers: Peers,
     numbers: AtomicU64,
-    /// Those without a call, by since when (and a number, where two came at once).
+    /// Connections without a call, by the time since when (with a number to distinguish equal times).
     waiting: Mutex<BTreeMap<(Instant, u64), Arc<State>>>,
 }
 
-/// The call that a request is: who answers for longer than one message keeps it for so long.
+/// The call of a request: a handler that runs longer than one message keeps it, so that the connection is not idle.
 pub fn call<T>(request: &Request<T>) -> Option<Arc<Call>> {
     request.extensions().get::<Arc<Call>>().cloned()
 }
 
 impl Door {
-    /// With nobody behind it.
+    /// Without connections.
     pub fn new(limits: Limits) -> Self {
         Self(Arc::new(Inner {
             limits,
@@ -65,17 +65,17 @@ impl Door {
         }))
     }
 
-    /// What it holds them to.
+    /// The limits that it enforces.
     pub fn limits(&self) -> &Limits {
         &self.0.limits
     }
 
-    /// Connections that are open.
+    /// The number of open connections.
     pub fn open(&self) -> usize {
         self.0.places.used()
     }
 
-    /// Those who are let in, for ever.
+    /// Admitted connections, forever.
     pub(super) fn guests(
         self,
         listener: TcpListener,
@@ -97,7 +97,8 @@ impl Door {
                         if let Some(before) = warning.now(clock::now()) {
                             warn!(%error, before, open = door.open(), "accept failed");
                         }
-                        // Out of descriptors or memory: who has waited longest makes room, which takes a moment.
+                        // Out of descriptors or memory: close the connection that has been idle longest, which takes a
+                        // moment.
                         drop(door.send_away());
                         tokio::time::sleep(PAUSE).await;
                     }
@@ -114,17 +115,17 @@ impl Door {
         let Some(place) = self.0.places.take(1).or_else(|| self.send_away()) else {
             return Err(format!("all {} connections are in use (--max-connections)", limits.connections));
         };
-        // A small message is not held back for the next one.
+        // Send small messages without delay.
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         let number = self.0.numbers.fetch_add(1, Ordering::Relaxed);
         Ok(Guest::new(stream, State::new(self.clone(), number, peer, place), at_peer))
     }
 
-    /// Closes the connection that has waited longest, whose place is free then. `None`: all have calls.
+    /// Closes the connection that has been idle longest and returns its slot. `None`: all have calls.
     fn send_away(&self) -> Option<Held> {
         loop {
             let (_, longest) = self.waiting().pop_first()?;
-            // Where it went by itself a moment ago, its place went with it.
+            // If it has just closed by itself, its slot is free already.
             if let Some(place) = longest.close() {
                 return Some(place);
             }
@@ -136,7 +137,7 @@ impl Door {
     }
 }
 
-/// Whether only the connection that was to be accepted is broken.
+/// Whether the error only concerns the connection that was to be accepted.
 fn concerns_one(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, TimedOut};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | TimedOut)

@@ -1,4 +1,4 @@
-//! Bytes of a proxy: see [`crate::fuzz`].
+//! Fuzz targets for what a proxy sends: see [`crate::fuzz`].
 
 #![allow(clippy::expect_used, reason = "a fuzz body fails by panicking")]
 
@@ -17,23 +17,23 @@ use super::session::{Actions, Event, Out, Session};
 use super::{shape, wire};
 use crate::store::{Changes, Published, Store};
 
-/// Room for what is kept of refusals.
+/// Budget for stored refusals.
 const REFUSALS: usize = 64 << 10;
 
-/// Chunks that one message of a proxy brings about at most, both lanes together.
+/// Limit of the chunks that one message of a proxy may cause, both lanes together.
 const CHUNKS: usize = 64;
 
-/// How what comes is mended, so that more than the first check is reached: a bit each of the first byte.
+/// Bits of the first byte: how the input is repaired to get past the first check.
 const HELLO: u8 = 1;
 const ROOTS: u8 = 2;
 const PLACES: u8 = 4;
 const LINEAGES: u8 = 8;
 
-/// Any messages of a proxy, with commits, slots and time between them: what they bring about is bounded, and after its end
-/// a stream says nothing.
+/// Any messages of a proxy, with commits, slots and time between them: their effects are bounded, and a stream sends
+/// nothing after its end.
 ///
 /// # Panics
-/// Where that is not so.
+/// If that is not so.
 pub fn proxy(data: &[u8]) {
     let Some((mends, mut data)) = data.split_first() else { return };
     let mut now = shared::clock::now();
@@ -130,7 +130,7 @@ fn read(
     wire::read(message, refusals).ok()
 }
 
-/// One resource more on each lane, the first so large that a batch has several chunks.
+/// Adds a resource to each lane, the first so large that a batch has several chunks.
 fn commit(store: &mut Store, number: usize, now: Instant) {
     let delta = |kind: Kind| {
         let body = vec![b'x'; if number < 4 { 40_000 } else { 20 }];

@@ -14,7 +14,7 @@ use tracing::info;
 use super::door::Caller;
 use super::roles::allowed;
 
-/// Makes a [`Guarded`] of a service.
+/// Wraps a service in a [`Guarded`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guard;
 
@@ -45,7 +45,7 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let path = request.uri().path();
         let Some(caller) = request.extensions().get::<Caller>() else {
-            // No connection of ours is without one.
+            // Every connection of this server has one.
             return Either::Left(ready(Ok(Status::unauthenticated("who calls is not known").into_http())));
         };
         if let Some(identity) = caller.identity()

@@ -1,6 +1,6 @@
-//! `firth.identity.v1`: certificates over gRPC. What they are given for is decided in [`crate::enrol`].
+//! `firth.identity.v1`: certificates over gRPC. [`crate::enrol`] decides about them.
 //!
-//! **Invariant:** no proof is logged, and none is repeated in an answer.
+//! **Invariant:** no proof is logged or repeated in a response.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::door::Caller;
 use crate::authority::{Phase, RootState};
 use crate::enrol::{Issued, Proof, Refused, Registrar};
 
-/// Generated services of `firth.identity.v1`.
+/// Generated code of `firth.identity.v1`.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/firth.identity.v1.rs"));
@@ -26,12 +26,12 @@ mod generated {
 use generated::enrolment_server::{Enrolment, EnrolmentServer};
 use generated::identity_server::{Identity, IdentityServer};
 
-/// Bytes of a message at most: a request has less than one KiB, a token a few.
+/// Limit of a message in bytes: a signing request has less than one KiB, a token a few.
 const MESSAGE: usize = 32 * 1024;
-/// Warnings are at least so far apart.
+/// Minimum interval of warnings.
 const WARNINGS: Duration = Duration::from_secs(1);
 
-/// Both services. A clone is the same.
+/// Both services. Clones share state.
 #[derive(Clone, Debug)]
 pub(super) struct Certificates {
     registrar: Registrar,
@@ -99,7 +99,7 @@ impl Enrolment for Certificates {
             Some(Shown::AccountToken(token)) => Proof::Account(token),
             None => Proof::None,
         };
-        // No connection of ours is without one.
+        // Every connection of this server has one.
         let address = caller.as_ref().map_or_else(|| IpAddr::from([0, 0, 0, 0]), |it| it.address().ip());
         let issued = self.registrar.enrol(proof, &asked.group, &asked.name, &asked.request, address).await;
         self.answer(issued, caller.as_ref()).map(Response::new)

@@ -1,36 +1,36 @@
-//! What whoever reaches the stream's address may hold, by default (docs/adr/003-budgets.md).
+//! Default limits of what clients of the stream's address can hold (docs/adr/003-budgets.md).
 
 use std::time::Duration;
 
-/// Bytes that a connection with one stream is reckoned at, at worst: buffers of the transport, frames that are not taken.
+/// Worst case of a connection with one stream in bytes: transport buffers, and frames that are not sent yet.
 const CONNECTION: u64 = 256 * 1024;
-/// The part of the memory that all connections together may be reckoned at.
+/// Divisor of the memory for all connections together.
 const CONNECTIONS_SHARE: u64 = 2;
-/// The part of the memory that refusals may take.
+/// Divisor of the memory for refusals.
 const REFUSALS_SHARE: u64 = 64;
-/// However much memory there is.
+/// Upper limit, however much memory there is.
 const CONNECTIONS_MAX: usize = 4_096;
-/// Descriptors for all else: API server, admin, files.
+/// Descriptors reserved for everything else: API server, admin, files.
 pub const DESCRIPTORS_RESERVED: u64 = 256;
 
-/// Sizes, numbers and times.
+/// Limits of sizes, numbers and times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at once.
+    /// Concurrent connections.
     pub connections: usize,
-    /// Connections, and streams, of one peer address at once; loopback is not counted.
+    /// Concurrent connections, and streams, of one peer address; loopback is exempt.
     pub per_peer: usize,
     /// From accept to the first call.
     pub first_call: Duration,
     /// From the end of the last call to the next one.
     pub idle: Duration,
-    /// Calls at once on a connection.
+    /// Concurrent calls on a connection.
     pub calls: u32,
     /// Bytes of a header list.
     pub header_list: u32,
-    /// Bytes of refusals that are kept, of all proxies together.
+    /// Bytes of stored refusals, of all proxies together.
     pub refusals: usize,
-    /// Full syncs at once; the others wait.
+    /// Concurrent full syncs; others wait.
     pub full_syncs: usize,
 }
 
@@ -40,7 +40,7 @@ impl Limits {
     /// Bytes of any message.
     pub const MESSAGE: usize = 256 * 1024;
 
-    /// What fits into so much memory and so many descriptors.
+    /// The limits for this much memory and this many descriptors.
     pub fn within(memory: u64, descriptors: u64) -> Self {
         let places = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let by_memory = places(memory / CONNECTIONS_SHARE / CONNECTION);
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_limits_are_those_of_the_budgets_page() {
-        // What the chart gives, and what a node allows a container.
+        // The chart's defaults, and the descriptors that a node permits a container.
         let limits = Limits::within(1 << 30, 1 << 20);
         assert_eq!((limits.connections, limits.per_peer, limits.full_syncs), (2_048, 256, 64));
         assert_eq!((limits.first_call.as_secs(), limits.idle.as_secs()), (10, 60));

@@ -12,11 +12,11 @@ use shared::version::{Claim, Lineage, Root, Seq, Source, Version};
 use super::refusals::Refusals;
 use crate::barrier::Whence;
 
-/// Bytes of a proxy's id, node, zone or group at most.
+/// Limit of a proxy's id, node, zone or group in bytes.
 pub const NAME_MAX: usize = 253;
-/// Refusals that are recorded of one lane at most.
+/// Limit of the refusals that are stored for one lane.
 pub const REFUSALS_MAX: usize = 256;
-/// Bytes of a refusal's key, or reason, at most.
+/// Limit of a refusal's key, or reason, in bytes.
 pub const TEXT_MAX: usize = 1024;
 
 /// One message of a proxy.
@@ -24,22 +24,22 @@ pub const TEXT_MAX: usize = 1024;
 pub enum ProxyMessage {
     /// The first one.
     Hello(Hello),
-    /// The answer to a chunk.
+    /// The acknowledgement of a chunk.
     Ack(Ack),
-    /// It ends: nobody is to count on it.
+    /// It shuts down: it must not be relied on any more.
     Goodbye,
     /// Counters, which nothing reads yet.
     Status,
-    /// What it has of a lane.
+    /// What it has on a lane.
     Inventory(Inventory),
-    /// Of a later protocol.
+    /// A message of a later protocol.
     Unknown,
 }
 
-/// Who a proxy is and what it has.
+/// The identity of a proxy, and what it has.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Hello {
-    /// One process.
+    /// Identifies one process.
     pub id: Arc<str>,
     /// Kubernetes node, or host name.
     pub node: Arc<str>,
@@ -51,16 +51,16 @@ pub struct Hello {
     pub config: Resume,
     /// What it has on LIVE.
     pub live: Resume,
-    /// It answers when it is asked what it has.
+    /// It can report what it has on request.
     pub inventory: bool,
-    /// What the last Welcome gave it: with it a proxy takes over from its own stream.
+    /// The claim from its last Welcome, with which a proxy can replace its own stream.
     pub claim: Option<Claim>,
-    /// The compile revision of the control plane that has served it; 0: nobody said one.
+    /// The compile revision of the control plane that last served it; 0 if unknown.
     pub compiled: u32,
 }
 
 impl Hello {
-    /// Of a proxy that has nothing, in the group without a name.
+    /// Of a proxy that has nothing, in the group with an empty name.
     #[cfg(test)]
     pub fn of(id: &str) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Hello {
         }
     }
 
-    /// Takes out what it has on a lane.
+    /// Takes what it has on a lane.
     pub fn take(&mut self, lane: Lane) -> Resume {
         std::mem::take(match lane {
             Lane::Config => &mut self.config,
@@ -84,7 +84,7 @@ impl Hello {
         })
     }
 
-    /// Where it is on both lanes; `None` where that is no place in a log on one of them.
+    /// Its position on both lanes; `None` if it has no position on one of them.
     pub fn whence(&self) -> Option<Whence> {
         Some([self.config.place()?, self.live.place()?])
     }
@@ -93,17 +93,17 @@ impl Hello {
 /// What a proxy has on one lane when it connects.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Resume {
-    /// The process that `seq` belongs to.
+    /// The process whose log `seq` refers to.
     pub lineage: Option<Lineage>,
-    /// Where in that process' log.
+    /// Its position in that log.
     pub seq: Seq,
-    /// Over everything it has; `None`: it has nothing.
+    /// Digest of everything it has; `None`: it has nothing.
     pub root: Option<Root>,
-    /// It has exactly what there was at that place.
+    /// Its state is exactly that of the position.
     pub whole: bool,
-    /// What it could not serve.
+    /// The resources that it refuses.
     pub refused: Refusals,
-    /// How many there are in all.
+    /// The number of all refusals.
     pub refused_total: u32,
 }
 
@@ -113,39 +113,39 @@ impl Resume {
     }
 }
 
-/// The answer to a chunk.
+/// The acknowledgement of a chunk.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ack {
     /// The lane.
     pub lane: Lane,
-    /// Where the proxy is.
+    /// The proxy's position.
     pub seq: Seq,
-    /// Over everything it has; may be missing while a batch is unfinished.
+    /// Digest of everything it has; may be missing while a batch is unfinished.
     pub root: Option<Root>,
-    /// Chunks of an unfinished batch in hand.
+    /// Chunks of an unfinished batch that it holds.
     pub staged: u32,
-    /// From the last chunk to the last pointer stored.
+    /// Time from the last chunk until the new table was published.
     pub apply: Duration,
-    /// What it has and cannot serve.
+    /// The resources that it refuses.
     pub refused: Refusals,
-    /// How many there are in all.
+    /// The number of all refusals.
     pub refused_total: u32,
 }
 
-/// What a proxy has of a lane.
+/// What a proxy has on a lane.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inventory {
     /// The lane.
     pub lane: Lane,
-    /// Of all buckets, where none was named.
+    /// Digests of all buckets, if none was named.
     pub digests: Vec<Digest>,
-    /// What is in those that were named.
+    /// The contents of the buckets that were named.
     pub entries: Vec<(ResourceKey, Version)>,
-    /// There is too much in them to be said.
+    /// The contents do not fit into the message.
     pub cut: bool,
 }
 
-/// A resource that a proxy has and cannot serve.
+/// A resource that a proxy has and refuses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// Its kind.
@@ -154,16 +154,16 @@ pub struct Refused {
     pub key: Box<str>,
     /// The version that is refused.
     pub version: Version,
-    /// Why, for machines.
+    /// The reason, for machines.
     pub code: &'static str,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: Box<str>,
     /// An older version of it is served meanwhile.
     pub serving_last_good: bool,
 }
 
 impl Refused {
-    /// Bytes that it takes, with what memory is handed out in.
+    /// Bytes that it takes, including allocation overhead.
     pub fn size(&self) -> usize {
         size_of::<Self>() + self.key.len() + self.reason.len() + 32
     }
@@ -174,9 +174,9 @@ impl Refused {
 pub enum Start {
     /// The roots are equal: nothing is sent.
     InSync,
-    /// The changes since the proxy's place in this log.
+    /// The changes since the proxy's position in this log.
     Cursor,
-    /// What differs, once it is known.
+    /// The differences, once they are known.
     Inventory,
     /// Everything.
     Full,
@@ -197,33 +197,33 @@ impl Start {
     }
 }
 
-/// The first thing that a proxy is told.
+/// The first message to a proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Welcome {
     /// This process' log.
     pub lineage: Lineage,
     /// A heartbeat comes at least this often.
     pub heartbeat: Duration,
-    /// How each lane begins, and where its log is.
+    /// How each lane begins, and the current position of its log.
     pub lanes: Vec<(Lane, Start, Seq)>,
-    /// What the proxy shows to take over from this stream.
+    /// The claim with which the proxy can replace this stream.
     pub claim: Claim,
-    /// When the pin ends, in seconds since 1970; 0 where there is none.
+    /// When the pin expires, in seconds since 1970; 0 if there is none.
     pub pinned_until: u64,
-    /// What this control plane reads, where that is known.
+    /// The source that this control plane reads, if known.
     pub source: Option<Source>,
     /// The compile revision here.
     pub compiled: u32,
 }
 
-/// Where a stream is on a lane.
+/// The position of a stream on a lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Position {
     /// The lane.
     pub lane: Lane,
-    /// Place in the log.
+    /// Position in the log.
     pub seq: Seq,
-    /// Root there.
+    /// The root at that position.
     pub root: Root,
 }
 
@@ -236,35 +236,35 @@ pub enum End {
     Gone,
     /// Another stream of the same proxy took over.
     Replaced,
-    /// There is a stream with this id, and this one could not show that it is the same proxy's.
+    /// Another stream uses this id, and this one could not prove that it belongs to the same proxy.
     Taken,
-    /// The id is not one of whoever the certificate names.
+    /// The certificate does not permit this id.
     Stranger {
-        /// Whom it names.
+        /// The name in the certificate.
         name: Box<str>,
-        /// What the proxy calls itself.
+        /// The id in the Hello.
         id: Arc<str>,
     },
-    /// It was served by a replica of a newer compile revision, and one of those takes proxies.
+    /// A replica of a newer compile revision served it before, and one of that revision accepts proxies.
     Older {
         /// The revision here.
         here: u32,
-        /// The one it was served by.
+        /// The revision that served it.
         served: u32,
     },
     /// No Hello came in time.
     Silent,
     /// The proxy belongs to another group.
     WrongGroup {
-        /// The group that is served here.
+        /// The group that is served.
         served: String,
-        /// The one it asked for.
+        /// The group in the Hello.
         asked: String,
     },
-    /// The proxy broke a rule of the protocol.
+    /// The proxy violated the protocol.
     Protocol(String),
-    /// Chunks were not answered in time.
+    /// Chunks were not acknowledged in time.
     Stalled,
-    /// Even full syncs do not bring the proxy to the state that was sent.
+    /// Not even full syncs bring the proxy to the state that was sent.
     Diverging,
 }

@@ -1,4 +1,4 @@
-//! Reads what a proxy says: counted and bounded before it is decoded.
+//! Reads a proxy's messages: counted and bounded before they are decoded.
 
 use bytes::Buf as _;
 use prost::Message as _;
@@ -9,10 +9,10 @@ use tonic::codec::{BufferSettings, DecodeBuf, Decoder};
 use super::limits::Limits;
 use super::shape;
 
-/// Bytes of what a proxy says that there is room for at first: most messages are shorter.
+/// Initial size of the read buffer in bytes: most messages are shorter.
 const ROOM: usize = 512;
 
-/// Of one stream.
+/// The reader of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     /// The Hello was read.
@@ -41,7 +41,7 @@ impl Decoder for Reader {
     }
 
     fn buffer_settings(&self) -> BufferSettings {
-        // The second is of encoders.
+        // The second value is for encoders.
         BufferSettings::new(ROOM, ROOM)
     }
 }

@@ -1,6 +1,6 @@
-//! What a proxy refuses, as it is kept: bounded for each lane, and for all proxies together.
+//! Stored refusals of proxies: bounded for each lane, and for all proxies together.
 //!
-//! **Invariant:** it is cut before it is kept, kept once, and shared by all who look at it.
+//! **Invariant:** they are cut before they are stored, stored once, and shared by all readers.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use shared::budget::{Budget, Held};
 
 use super::message::Refused;
 
-/// Bytes of refusals of one lane of one proxy that are kept.
+/// Limit of the stored refusals of one lane of one proxy, in bytes.
 pub const LANE_MAX: usize = 32 * 1024;
 
 /// A list of refusals. A clone is the same list.
@@ -23,8 +23,8 @@ struct Kept {
 }
 
 impl Refusals {
-    /// The first of them that fit into what a lane may have and into what is left of `budget`; with none left, none: how
-    /// many there are is known from a number.
+    /// Stores the first of them, within the limit of a lane and the rest of `budget`; none if that is used up: their
+    /// number is stored separately.
     pub fn keep(refused: impl Iterator<Item = Refused>, budget: &Budget) -> Self {
         let mut size = 0;
         let fits = |refused: &Refused| {

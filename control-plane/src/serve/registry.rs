@@ -28,25 +28,25 @@ use crate::store::Head;
 use missed::Missed;
 pub(crate) use missed::name_of;
 
-/// A proxy tries again at most 10 s after its stream was cut, and has 5 s to connect.
+/// A proxy retries at most 10 s after its stream was cut, and has 5 s to connect.
 pub const RETURNS: Duration = Duration::from_secs(15);
-/// A proxy that was told to go to another replica, and went, is on its way for so long.
+/// How long a proxy that left for another replica as told may take to connect there.
 const MOVES: Duration = Duration::from_secs(2);
-/// How long one that vanished counts. Nothing says that its node is no more.
+/// How long a proxy that vanished is kept: its node may still exist.
 const VANISHED: Duration = Duration::from_secs(3600);
-/// Silent proxies that are remembered; the one that is silent longest goes first.
+/// Limit of the silent proxies that are remembered; the one that is silent longest is dropped first.
 const SILENT_MAX: usize = 1_024;
-/// Silent proxies are looked through this often.
+/// Interval of checking silent proxies.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// How a stream ended, as far as the proxy goes.
+/// What the end of a stream says about the proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parting {
-    /// Its connection was closed, or its stream: it is no more, or comes back soon.
+    /// Its connection or stream was closed: its process has ended, or reconnects soon.
     Cut,
-    /// It was told to go to another replica, and has left for there: it serves what it has acknowledged.
+    /// It left for another replica as told: it keeps serving what it has acknowledged.
     Moved,
-    /// Nothing says what became of it.
+    /// Its fate is unknown.
     Vanished,
 }
 
@@ -59,7 +59,7 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// The same, when that is now: who moves and does not arrive anywhere is as silent as others.
+    /// The silence as of now: a proxy that moves and does not arrive becomes as silent as others.
     fn lasted(self, now: Instant) -> Self {
         let is_late = self.parting == Parting::Moved && now.saturating_duration_since(self.since) >= MOVES;
         Self { parting: if is_late { Parting::Cut } else { self.parting }, ..self }
@@ -77,29 +77,29 @@ impl Silence {
 /// One proxy.
 #[derive(Clone, Debug)]
 pub struct Proxy {
-    /// One process.
+    /// Identifies one process.
     pub id: Arc<str>,
     /// Kubernetes node, or host name.
     pub node: Arc<str>,
     /// Topology zone, empty when unknown.
     pub zone: Arc<str>,
-    /// Where it connects from.
+    /// The address it connects from.
     pub address: Arc<str>,
     /// When it connected.
     pub connected: SystemTime,
-    /// The same on the clock that is never set.
+    /// When it connected, on the monotonic clock.
     pub entered: Instant,
-    /// When it last said something, on that clock.
+    /// When it was last heard from, on the monotonic clock.
     pub last: Instant,
-    /// When it last said something.
+    /// When it was last heard from.
     pub heard: SystemTime,
     /// What it has acknowledged on CONFIG.
     pub config: Standing,
     /// What it has acknowledged on LIVE.
     pub live: Standing,
-    /// It has no stream; what it has acknowledged was true when it had one.
+    /// It has no stream; what it acknowledged is as of the end of its last one.
     pub silence: Option<Silence>,
-    /// Whether what it has acknowledged is known: between its Hello and that nobody is told of it.
+    /// Whether what it has acknowledged is known: it is not listed between its Hello and that.
     is_known: bool,
     claim: Claim,
     stream: u64,
@@ -115,17 +115,17 @@ impl Proxy {
         }
     }
 
-    /// Whether its root differed on a lane and it has not been brought back yet.
+    /// Whether its root differed on a lane and has not been corrected yet.
     pub fn is_diverged(&self) -> bool {
         self.config.diverged || self.live.diverged
     }
 
-    /// Resources that it has and cannot serve.
+    /// Number of resources that it refuses.
     pub fn refused_total(&self) -> u32 {
         self.config.refused_total.saturating_add(self.live.refused_total)
     }
 
-    /// Those of them that it names.
+    /// The refusals that are stored.
     pub fn refused(&self) -> impl Iterator<Item = &Refused> {
         self.config.refused.iter().chain(self.live.refused.iter())
     }
@@ -136,35 +136,35 @@ impl Proxy {
         lane(Lane::Config) && lane(Lane::Live) && !self.is_diverged() && !self.is_silent()
     }
 
-    /// Pod or host name, without what tells processes of one name apart.
+    /// Pod or host name, without the suffix that distinguishes processes.
     pub fn name(&self) -> &str {
         name_of(&self.id)
     }
 
-    /// Whether it has no stream, and nobody knows where it is.
+    /// Whether it has no stream, and its place is unknown.
     pub fn is_silent(&self) -> bool {
         self.silent_since().is_some()
     }
 
-    /// Since when it has been so.
+    /// Since when it is silent.
     pub fn silent_since(&self) -> Option<Instant> {
         self.silence.filter(|silence| silence.parting != Parting::Moved).map(|silence| silence.since)
     }
 
-    /// Until it says more, the same process has acknowledged what it had.
+    /// Until it acknowledges more, the same process has what it had acknowledged before.
     fn follow(&mut self, before: &Self) {
         self.config = before.config.clone();
         self.live = before.live.clone();
         self.is_known |= before.is_known;
     }
 
-    /// Whether it has a stream, and that is here.
+    /// Whether it has a stream to this replica.
     fn is_here(&self) -> bool {
         self.silence.is_none()
     }
 
-    /// Since when it lacks something of the newest state; `None`: it has all. One that has not said what it has has lacked it
-    /// since it came: nobody knows of before.
+    /// Since when it lacks something of the newest state; `None`: it has all. A proxy that has acknowledged nothing has
+    /// lacked it since it connected: nothing is known of before.
     pub fn behind_since(&self, head: &Head) -> Option<Instant> {
         let place = |lane| match self.standing(lane) {
             standing if standing.root == Some(head.lane(lane).root) => head.lane(lane).seq,
@@ -182,12 +182,12 @@ pub struct Registry {
     proxies: DashMap<Arc<str>, Proxy>,
     streams: AtomicU64,
     changed: watch::Sender<u64>,
-    /// When the first one connected.
+    /// When the first proxy connected.
     begun: OnceLock<Instant>,
     settles: Duration,
-    /// There may be silent ones, or some that were missed.
+    /// There may be silent or missed proxies.
     has_silent: AtomicBool,
-    /// Those that are not among the proxies any more, and never said that they leave.
+    /// Proxies that were dropped from the list without a goodbye.
     missed: Mutex<Missed>,
 }
 
@@ -197,11 +197,11 @@ impl Default for Registry {
     }
 }
 
-/// The id is that of another proxy's stream.
+/// The id belongs to another proxy's stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken;
 
-/// A stream's place in the registry. Without it the proxy is silent, unless another stream took over.
+/// A stream's place in the registry. When it is dropped the proxy becomes silent, unless another stream replaced it.
 #[derive(Debug)]
 pub struct Seat {
     registry: Arc<Registry>,
@@ -212,7 +212,8 @@ pub struct Seat {
 }
 
 impl Registry {
-    /// Nobody yet. For so long after the first proxy others may still come back that were connected to a process before.
+    /// An empty registry. For this long after the first proxy, others may still reconnect that were connected to an
+    /// earlier process.
     pub fn new(settles: Duration) -> Self {
         Self {
             proxies: DashMap::new(),
@@ -225,14 +226,14 @@ impl Registry {
         }
     }
 
-    /// Takes in a proxy, whose next stream shows `claim`. It is listed from its first [`Seat::update`] on: one that comes from
-    /// another replica would seem to lack what it has, to whoever asks just then. One that has the same id is told that it was replaced, if it is
-    /// the same proxy's: who merely knows an id, from a list of proxies perhaps, neither ends the stream of the proxy that
-    /// has it nor answers in its name. A stream whose proxy is gone without a word ends within 20 s, by its keep-alive; the
-    /// place of a silent proxy is free.
+    /// Adds a proxy, whose next stream will show `claim`. It is listed only after its first [`Seat::update`]: before
+    /// that, a proxy that comes from another replica would seem to lack what it has. A stream with the same id is told
+    /// that it was replaced, if it belongs to the same proxy: a client that merely knows an id, perhaps from a list of
+    /// proxies, can neither end that proxy's stream nor answer in its name. A stream whose proxy vanished ends within
+    /// 20 s, by its keep-alive; the place of a silent proxy is free.
     ///
     /// # Errors
-    /// Where the id is somebody else's.
+    /// If the id belongs to another proxy.
     pub fn enter(
         self: &Arc<Self>,
         hello: &Hello,
@@ -260,7 +261,7 @@ impl Registry {
             replaced: Arc::clone(&replaced),
         };
         self.begun.get_or_init(clock::now);
-        // In whose place it comes was counted, and it is too.
+        // The proxy that it replaces was listed, so this one is, too.
         proxy.is_known = self.forget_before(&proxy);
         match self.proxies.entry(Arc::clone(&hello.id)) {
             Entry::Vacant(free) => {
@@ -295,7 +296,7 @@ impl Registry {
         proxies
     }
 
-    /// Looks at each connected proxy, in no order.
+    /// Visits each connected proxy, in no order.
     pub fn for_each(&self, mut look: impl FnMut(&Proxy)) {
         self.visit(|proxy| {
             if proxy.is_here() {
@@ -304,23 +305,23 @@ impl Registry {
         });
     }
 
-    /// Looks at each proxy, silent ones too, in no order.
+    /// Visits each proxy, including silent ones, in no order.
     pub fn visit(&self, mut look: impl FnMut(&Proxy)) {
         self.proxies.iter().filter(|proxy| proxy.is_known).for_each(|proxy| look(&proxy));
     }
 
-    /// Whether all proxies that were connected to a process before have had the time to come back.
+    /// Whether all proxies that were connected to an earlier process have had the time to reconnect.
     pub fn is_settled(&self, now: Instant) -> bool {
         self.begun.get().is_some_and(|begun| now.saturating_duration_since(*begun) >= self.settles)
     }
 
-    /// Whether there were proxies and each of them said that it leaves. Not so while others may still come back, nor ever after one
-    /// was missed that did not come back: what is cut off serves on.
+    /// Whether there were proxies and each of them said goodbye. False while others may still reconnect, and forever
+    /// after one was missed that did not come back: a disconnected proxy keeps serving.
     pub fn have_all_left(&self, now: Instant) -> bool {
         self.is_settled(now) && self.proxies.is_empty() && self.missed().is_nobody()
     }
 
-    /// Proxies (id, node) that another replica had, which is not there any more. Those that are not here now are missed.
+    /// Adds proxies (id, node) of a replica that is gone. Those that are not connected here are missed.
     pub fn miss(&self, proxies: impl IntoIterator<Item = (Arc<str>, Arc<str>)>) {
         for (id, node) in proxies {
             if !self.proxies.contains_key(&id) {
@@ -330,7 +331,8 @@ impl Registry {
         }
     }
 
-    /// A proxy is connected to another replica: it is not missed, nor is whose place it took. `is_new`: nobody had it before.
+    /// A proxy is connected to another replica: it is not missed, nor is the one that it replaced. `is_new`: it was not
+    /// known before.
     pub fn is_elsewhere(&self, id: &str, node: &str, is_new: bool) {
         if !self.has_silent.load(Ordering::Relaxed) {
             return;
@@ -342,7 +344,7 @@ impl Registry {
         }
     }
 
-    /// Another replica said after `asked` that it has a stream of this proxy, or its goodbye: what became of it is known there.
+    /// Another replica reported after `asked` that it has this proxy's stream, or its goodbye: its fate is known there.
     pub fn is_found(&self, id: &str, asked: Instant) {
         let is_over =
             |_: &Arc<str>, proxy: &Proxy| proxy.silence.is_some_and(|silence| silence.since < asked);
@@ -351,7 +353,7 @@ impl Registry {
         }
     }
 
-    /// Proxies that said goodbye here not long ago.
+    /// Proxies that recently said goodbye here.
     pub fn left(&self, now: Instant) -> Vec<Arc<str>> {
         self.missed().left(now)
     }
@@ -360,7 +362,7 @@ impl Registry {
         self.missed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks after silent proxies, for ever.
+    /// Maintains silent proxies, forever.
     pub async fn keep(self: Arc<Self>) -> Result<(), Infallible> {
         let mut tick = tokio::time::interval(SWEEP);
         loop {
@@ -369,7 +371,7 @@ impl Registry {
         }
     }
 
-    /// Forgets those that have been silent for too long, and those that are too many.
+    /// Drops those that have been silent for too long, or are too many.
     fn sweep(&self, now: Instant) {
         let before = self.proxies.len();
         self.proxies.retain(|id, proxy| {
@@ -401,8 +403,8 @@ impl Registry {
         }
     }
 
-    /// A new process of a name takes the place of the silent one that had it, as in a pod, where there is one at a time. Where
-    /// another one of that name is connected nobody knows which of them began again. Gives whether it took a place.
+    /// A new process replaces the silent one with the same name, as in a pod, where there is one at a time. If another
+    /// one with that name is connected, it is unknown which of them restarted. Returns whether it replaced one.
     fn forget_before(&self, proxy: &Proxy) -> bool {
         if !self.has_silent.load(Ordering::Relaxed) {
             return false;
@@ -436,13 +438,13 @@ impl Registry {
         self.proxies.iter().filter(|proxy| proxy.is_here()).count()
     }
 
-    /// Returns when no proxy is connected.
+    /// Resolves when no proxy is connected.
     pub async fn emptied(&self) {
         let mut changes = self.changes();
         while self.len() > 0 && changes.changed().await.is_ok() {}
     }
 
-    /// Word of each change of a proxy.
+    /// Notifies of each change of a proxy.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -453,7 +455,7 @@ impl Registry {
 }
 
 impl Seat {
-    /// Notes what the proxy has acknowledged.
+    /// Records what the proxy has acknowledged.
     pub fn update(&self, config: &Standing, live: &Standing, now: SystemTime) {
         if let Some(mut proxy) = self.registry.proxies.get_mut(&self.id)
             && proxy.stream == self.stream
@@ -467,7 +469,7 @@ impl Seat {
         self.registry.touch();
     }
 
-    /// The proxy said that it leaves: nobody counts on it from now on.
+    /// The proxy said goodbye: it is not relied on any more.
     pub fn leave(&self) {
         let is_ours = |_: &Arc<str>, proxy: &Proxy| proxy.stream == self.stream;
         if self.registry.proxies.remove_if(&self.id, is_ours).is_some() {
@@ -476,12 +478,12 @@ impl Seat {
         self.registry.touch();
     }
 
-    /// How its stream ends; [`Parting::Cut`] where nobody says.
+    /// Sets how its stream ends; the default is [`Parting::Cut`].
     pub fn part(&mut self, parting: Parting) {
         self.parting = parting;
     }
 
-    /// Returns when another stream has taken over.
+    /// Resolves when another stream has replaced this one.
     pub async fn replaced(&self) {
         self.replaced.notified().await;
     }

@@ -1,21 +1,21 @@
 //! Which role may call which method.
 //!
-//! **Invariant:** what is not listed here is an operator's. A method that somebody adds and forgets here is closed to all
-//! others, and a test that reads the descriptors asks for its line.
+//! **Invariant:** methods that are not listed here are for operators only. So a new method that is forgotten here is
+//! closed to all others, and a test that reads the descriptors fails until it is listed.
 
 use shared::identity::Role;
 
-/// The stream.
+/// The stream of proxies.
 const STREAM: &str = "/firth.config.v1.ConfigStream/";
-/// Questions and commands.
+/// Queries and commands.
 const INSPECT: &str = "/firth.inspect.v1.Inspect/";
-/// What one replica asks another.
+/// Queries between replicas.
 const SHARE: &str = "/firth.inspect.v1.Inspect/Share";
-/// The next certificate.
+/// Renewal of certificates.
 const RENEW: &str = "/firth.identity.v1.Identity/Renew";
-/// The roots that are believed: public, as all certificates are.
+/// The trusted roots: public, like all certificates.
 const AUTHORITY: &str = "/firth.identity.v1.Identity/GetAuthority";
-/// What there is to call: the same for everybody, and in the repository.
+/// Reflection: the same for everybody, and in the repository.
 const REFLECTION: &str = "/grpc.reflection.";
 
 /// Methods of [`INSPECT`] that change nothing.
@@ -32,16 +32,16 @@ const QUESTIONS: &[&str] = &[
     "ListProblems",
 ];
 
-/// Who may call the method at this path.
+/// Whether a role may call the method at this path.
 pub(super) fn allowed(role: Role, path: &str) -> bool {
     let is_question =
         path == AUTHORITY || path.strip_prefix(INSPECT).is_some_and(|method| QUESTIONS.contains(&method));
     match role {
         Role::Proxy => path.starts_with(STREAM) || path == RENEW,
         Role::Reader => is_question || path.starts_with(REFLECTION),
-        // Not the stream: whoever asks and commands has no use for private keys.
+        // Not the stream: operators have no need for private keys.
         Role::Operator => !path.starts_with(STREAM) && path != RENEW,
-        // A replica has no questions but this one, and nothing to command.
+        // A replica needs no other method.
         Role::ControlPlane => path == SHARE,
     }
 }
@@ -74,7 +74,7 @@ mod tests {
             } else if path == SHARE {
                 &[Role::ControlPlane, Role::Operator]
             } else if COMMANDS.contains(&path.as_str()) || path.contains(".Enrolment/") {
-                // Enrolment is not served where roles are asked for.
+                // Enrolment is served only where no role is required.
                 &[Role::Operator]
             } else {
                 &[Role::Reader, Role::Operator]

@@ -1,4 +1,4 @@
-//! What an object is made of, part by part: what is refused of it, kept back of it, and told of it to other replicas.
+//! The resources of an object, one by one: which are refused, held back, and reported to other replicas.
 
 use super::*;
 use crate::pin::{How, Pin};

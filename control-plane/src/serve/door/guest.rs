@@ -1,4 +1,5 @@
-//! One connection: read and written as ever, but gone when its time without a call is over, or when its place is needed.
+//! One admitted connection: reads and writes as usual, but ends when its time without a call has passed, or its slot is
+//! needed.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,46 +27,46 @@ pub struct Guest {
     _at_peer: Place,
 }
 
-/// Who calls: what a call's handler sees of its connection.
+/// The caller: what a handler knows about the connection.
 #[derive(Clone, Debug)]
 pub struct Caller {
     state: Arc<State>,
     identity: Option<Arc<Identity>>,
 }
 
-/// A call under way. As long as one is, its connection is not idle.
+/// A call under way. While there is one, its connection is not idle.
 #[derive(Debug)]
 pub struct Call {
     state: Arc<State>,
 }
 
-/// What a connection and its calls share.
+/// State shared by a connection and its calls.
 #[derive(Debug)]
 pub(super) struct State {
     door: Door,
     number: u64,
     peer: SocketAddr,
     closed: AtomicBool,
-    /// The other end closed it.
+    /// The peer closed the connection.
     hung_up: AtomicBool,
     reader: AtomicWaker,
     calls: Mutex<Calls>,
-    /// Until somebody else gets it.
+    /// Its slot, until another connection gets that.
     place: Mutex<Option<Held>>,
 }
 
 #[derive(Debug)]
 struct Calls {
     open: usize,
-    /// Since when there is none.
+    /// Since when there is no call.
     since: Instant,
-    /// How long that may last.
+    /// How long there may be none.
     patience: Duration,
-    /// The connection is no more; handlers of its calls may live on for a moment.
+    /// The connection has ended; handlers of its calls may run a moment longer.
     gone: bool,
-    /// When the certificate of whoever calls is over, and the connection with it.
+    /// When the caller's certificate expires, which ends the connection.
     ends: Option<Instant>,
-    /// When the other end was last heard.
+    /// When the peer last sent anything.
     heard: Instant,
 }
 
@@ -94,7 +95,7 @@ impl State {
         state
     }
 
-    /// Has the connection end at its next read, which is now. Its place is free for another one; `None`: it was already.
+    /// Makes the connection end at its next read, which is woken. Returns its slot; `None` if it was closed already.
     pub(super) fn close(&self) -> Option<Held> {
         self.closed.store(true, Ordering::Release);
         self.reader.wake();
@@ -105,7 +106,7 @@ impl State {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Until when there may be no call; `None`: there is one.
+    /// Until when a call must begin; `None`: there is one.
     fn deadline(&self) -> Option<Instant> {
         let calls = self.calls();
         (calls.open == 0).then_some(calls.since + calls.patience)
@@ -122,7 +123,7 @@ impl Guest {
         Self { stream, state, timer, _at_peer: at_peer }
     }
 
-    /// An error where the connection is to end.
+    /// Returns an error if the connection must end.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.state.closed.load(Ordering::Acquire) {
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -140,7 +141,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Whoever calls on it; `None`: nobody has asked who that is.
+    /// The caller on this connection; without an identity if there is no authentication.
     pub(crate) fn caller(&self, identity: Option<Arc<Identity>>) -> Caller {
         Caller { state: Arc::clone(&self.state), identity }
     }
@@ -158,32 +159,32 @@ impl Drop for Guest {
 }
 
 impl Caller {
-    /// Where it calls from.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.state.peer
     }
 
-    /// Who it is; `None`: nobody asks on this address, and everybody may do everything.
+    /// Its identity; `None` without authentication: then everything is permitted.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_deref()
     }
 
-    /// Its certificate is good for so long from now on, and so is the connection.
+    /// Sets how long its certificate, and with it the connection, remains valid.
     pub fn lasts(&self, time: Duration) {
         self.state.calls().ends = Some(Instant::now() + time);
     }
 
-    /// Whether the other end closed the connection: whoever it was is no more, or comes back.
+    /// Whether the peer closed the connection: its process has ended, or it will reconnect.
     pub fn has_hung_up(&self) -> bool {
         self.state.hung_up.load(Ordering::Acquire)
     }
 
-    /// How long nothing has been heard of the other end.
+    /// How long the peer has been silent.
     pub fn silence(&self) -> Duration {
         self.state.calls().heard.elapsed()
     }
 
-    /// Whether the connection is no more.
+    /// Whether the connection has ended.
     pub fn is_gone(&self) -> bool {
         self.state.calls().gone
     }
@@ -220,7 +221,7 @@ impl AsyncRead for Guest {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Before the look at what it is woken for, so that nothing falls between.
+        // Before the check of the state, so that no wake-up is lost.
         self.state.reader.register(cx.waker());
         self.check(cx)?;
         let before = buffer.filled().len();

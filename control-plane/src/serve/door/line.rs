@@ -1,7 +1,7 @@
-//! A connection that may speak: the handshake is over, or there is none to make.
+//! A connection that may make calls: its handshake is complete, or not needed.
 //!
-//! **Invariant:** until then it is a guest like any other, with the same time and the same place that it may lose. What comes
-//! out of a handshake for calls has a certificate of ours, of our group.
+//! **Invariant:** until then it is a guest like any other, with the same timeout, and may be closed if its slot is
+//! needed. A connection for calls has a certificate of our authority, for our group.
 
 use std::io;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use tonic::transport::server::Connected;
 use super::guest::{Caller, Guest};
 use crate::enrol::keeper::Current;
 
-/// An open connection, and who is at its other end.
+/// An open connection, and the identity of its peer.
 #[derive(Debug)]
 pub struct Line {
     carrier: Carrier,
@@ -33,24 +33,24 @@ enum Carrier {
     Tls(Box<TlsStream<Guest>>),
 }
 
-/// What somebody wants who has been let in.
+/// What an admitted peer asks for.
 #[derive(Debug)]
 pub(crate) enum Wants {
-    /// To call.
+    /// Calls.
     Calls(Line),
-    /// A certificate.
+    /// Enrolment.
     Enrolment(Line),
 }
 
 impl Line {
-    /// Without encryption: everybody may do everything.
+    /// Without encryption: everything is permitted.
     pub(crate) fn plain(guest: Guest) -> Self {
         let caller = guest.caller(None);
         Self { carrier: Carrier::Plain(guest), caller }
     }
 }
 
-/// Makes the handshake. Its time is that of the guest until its first call.
+/// Performs the handshake, within the guest's timeout for its first call.
 pub(crate) async fn secure(guest: Guest, current: &Current, group: &str) -> io::Result<Wants> {
     let start = LazyConfigAcceptor::new(Acceptor::default(), guest).await?;
     let enrols = start.client_hello().alpn().is_some_and(|mut wanted| wanted.any(|it| it == ENROLMENT));
@@ -61,7 +61,7 @@ pub(crate) async fn secure(guest: Guest, current: &Current, group: &str) -> io::
         let caller = guest.caller(None);
         return Ok(Wants::Enrolment(Line { carrier: Carrier::Tls(Box::new(stream)), caller }));
     }
-    // The handshake fails without one.
+    // The handshake fails without a certificate.
     let leaf = session.peer_certificates().and_then(<[_]>::first).ok_or(io::ErrorKind::PermissionDenied)?;
     let identity = Identity::of_certificate(leaf).map_err(io::Error::other)?;
     if *identity.group != *group {
@@ -69,7 +69,7 @@ pub(crate) async fn secure(guest: Guest, current: &Current, group: &str) -> io::
     }
     let (_, until) = validity(leaf).ok_or(io::ErrorKind::InvalidData)?;
     let caller = guest.caller(Some(Arc::new(identity)));
-    // It was good a moment ago: where the clocks of the library and ours differ, it is over now.
+    // It was just verified: if the library's clock differs from ours, it may be expired.
     caller.lasts(until.duration_since(clock::wall()).unwrap_or_default());
     Ok(Wants::Calls(Line { carrier: Carrier::Tls(Box::new(stream)), caller }))
 }

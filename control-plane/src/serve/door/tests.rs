@@ -38,7 +38,7 @@ async fn who_has_waited_longest_without_a_call_makes_room() {
     drop(second);
     assert_eq!(door.open(), 2);
     let other_call = third.caller(None).call();
-    // Nobody waits any more: whoever comes is refused, and takes nothing.
+    // None is idle any more: new connections are refused, and take nothing.
     clients.push(TcpStream::connect(address).await.unwrap());
     let mut refused = clients.pop().unwrap();
     let mut byte = [0];
@@ -102,7 +102,7 @@ async fn a_connection_without_a_call_has_its_time() {
 async fn an_address_has_so_many_connections() {
     let (listener, address) = listener().await;
     let door = Door::new(Limits { per_peer: 2, ..Limits::within(1 << 30, 1 << 20) });
-    // Who comes from this machine is not counted: where each comes from is only said.
+    // Loopback clients are not counted, so the peer addresses are simulated.
     let admit = async |peer: &str| {
         let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         door.admit(accepted.unwrap().0, peer.parse().unwrap())
@@ -124,7 +124,7 @@ async fn an_accept_that_fails_makes_room_and_is_tried_again_after_a_pause() {
     let mut guests = pin!(door.clone().guests(listener));
     let _clients = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
     let mut waiting = [guests.next().await.unwrap().unwrap(), guests.next().await.unwrap().unwrap()];
-    // A socket that says that somebody is there, and that nobody can be accepted from.
+    // A socket that is readable, but cannot accept.
     let broken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     broken.set_nonblocking(true).unwrap();
     let said = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! The registry in figures, for metrics.
+//! Metrics of the registry.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -7,11 +7,11 @@ use super::{Proxy, Registry};
 use crate::metrics::{LISTED, Listed, Proxies};
 use crate::store::Head;
 
-/// What is refused and was not named: too many, or no room.
+/// Reason of refusals that are not stored: there were too many.
 const UNNAMED: &str = "unnamed";
 
 impl Registry {
-    /// How the proxies are: all of them by state, the first of them by id one by one.
+    /// The states of proxies: counted for all of them, and listed for the first ones by id.
     pub fn figures(&self, head: &Head, now: Instant) -> Proxies {
         let proxies = self.list();
         let mut figures = Proxies { unlisted: proxies.len().saturating_sub(LISTED), ..Proxies::default() };
@@ -33,7 +33,7 @@ impl Registry {
     }
 }
 
-/// What a proxy is counted as, which is one thing.
+/// The one state that a proxy is counted as.
 fn state<'a>(figures: &'a mut Proxies, proxy: &Proxy, head: &Head) -> &'a mut i64 {
     if proxy.is_silent() {
         &mut figures.silent

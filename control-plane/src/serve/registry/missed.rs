@@ -1,6 +1,6 @@
-//! Proxies that went without a goodbye and were forgotten: nothing says that they do not serve.
+//! Proxies that disappeared without a goodbye and were dropped: they may still be serving.
 //!
-//! **Invariant:** bounded, and never says that nobody is missed while somebody is.
+//! **Invariant:** bounded, and never reports that none is missed while one is.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use super::SILENT_MAX;
 
-/// A goodbye is told to other replicas for so long. They ask each 5 s.
+/// How long a goodbye is reported to other replicas, which ask every 5 s.
 const LEFT: Duration = Duration::from_secs(60);
 
-/// They, by id, with the node of each.
+/// The missed proxies by id, with the node of each.
 #[derive(Debug, Default)]
 pub(super) struct Missed {
     nodes: BTreeMap<Arc<str>, Arc<str>>,
-    /// There were more than are kept. Nobody can take that back.
+    /// More were missed than can be stored. This is never reset.
     is_more: bool,
-    /// Those that did say goodbye, the newest last, and when.
+    /// Proxies that said goodbye, the newest last, with the time.
     left: VecDeque<(Instant, Arc<str>)>,
 }
 
@@ -29,12 +29,12 @@ impl Missed {
         }
     }
 
-    /// It is connected again. Whether it was missed.
+    /// It is connected again. Returns whether it was missed.
     pub(super) fn is_back(&mut self, id: &str) -> bool {
         self.nodes.remove(id).is_some()
     }
 
-    /// Another process of that name and node is there in its place, if only one can be meant.
+    /// Another process with that name and node replaces it, if that is unambiguous.
     pub(super) fn is_replaced(&mut self, by: &str, node: &str) {
         let is_namesake = |(id, of): &(&Arc<str>, &Arc<str>)| name_of(id) == name_of(by) && ***of == *node;
         let mut those = self.nodes.iter().filter(is_namesake).map(|(id, _)| Arc::clone(id));
@@ -52,7 +52,7 @@ impl Missed {
         self.left.push_back((now, id));
     }
 
-    /// Those that did not long ago.
+    /// Those that recently did.
     pub(super) fn left(&self, now: Instant) -> Vec<Arc<str>> {
         let is_new = |(at, _): &&(Instant, Arc<str>)| now.saturating_duration_since(*at) < LEFT;
         self.left.iter().filter(is_new).map(|(_, id)| Arc::clone(id)).collect()
@@ -63,7 +63,7 @@ impl Missed {
     }
 }
 
-/// Pod or host name, without what tells processes of one name apart.
+/// Pod or host name, without the suffix that distinguishes processes.
 pub(crate) fn name_of(id: &str) -> &str {
     id.rsplit_once('-').map_or(id, |(name, _)| name)
 }

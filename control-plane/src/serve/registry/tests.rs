@@ -46,14 +46,14 @@ async fn who_only_knows_an_id_changes_nothing() {
     assert!(registry.enter(&hello("a", Some(two)), three, "2", now).is_ok(), "the id is free");
 }
 
-/// A proxy that has said what it has.
+/// A proxy that has reported its state.
 fn enter(registry: &Arc<Registry>, id: &str) -> Seat {
     let seat = registry.enter(&hello(id, None), Claim::random(), "1", clock::wall()).unwrap();
     seat.update(&Standing::default(), &Standing::default(), clock::wall());
     seat
 }
 
-/// Two threads: one takes a proxy in and reads what it has, the other tells somebody just then.
+/// Two threads: one registers a proxy and records its state, the other lists proxies at the same time.
 #[test]
 fn nobody_is_told_of_a_proxy_before_it_is_known_what_it_has() {
     let registry = Arc::new(Registry::default());
@@ -64,18 +64,18 @@ fn nobody_is_told_of_a_proxy_before_it_is_known_what_it_has() {
     assert!(registry.list().is_empty(), "it comes from another replica, which tells of it");
     arrived.update(&standing, &standing, clock::wall());
     assert_eq!(registry.list()[0].config.root, standing.root);
-    // Its next stream, and the one after a cut: it has what it had.
+    // Its next stream, and the one after a cut: it still has its state.
     let again = come("a-1", Some(Claim([7; 16])));
     assert_eq!(registry.list()[0].config.root, standing.root);
     drop((arrived, again));
     let _back = come("a-1", None);
     assert_eq!(registry.list()[0].live.root, standing.root);
-    // A new process is not left out for a moment where the one before was counted.
+    // A new process is not left out for a moment if its predecessor was listed.
     drop(enter(&registry, "b-1"));
     let _new = come("b-2", None);
     assert_eq!(ids(&registry).len(), 2);
     assert_eq!(registry.list()[1].config.root, None);
-    // One whose first word ends its stream is silent.
+    // A proxy whose first message ends its stream is silent.
     drop(come("c-1", None));
     assert_eq!(ids(&registry)[2], ("c-1".to_owned(), true));
 }
@@ -137,7 +137,7 @@ fn a_new_process_takes_the_place_of_the_one_before_where_that_can_be_told() {
     drop(enter(&registry, "pod-x-1"));
     let _again = enter(&registry, "pod-x-2");
     assert_eq!(ids(&registry), [("pod-x-2".to_owned(), false)]);
-    // Two at once on one host: either may be the one that began again.
+    // Two at once on one host: either may be the one that restarted.
     drop(enter(&registry, "pod-x-3"));
     let _third = enter(&registry, "pod-x-4");
     let silent: Vec<_> = ids(&registry).into_iter().filter(|(_, silent)| *silent).collect();
@@ -186,14 +186,14 @@ fn all_have_left_where_each_said_so_and_not_where_any_was_cut_off() {
     assert!(!registry.have_all_left(later));
     registry.sweep(cut_for(RETURNS));
     assert!(registry.list().is_empty() && !registry.have_all_left(later), "they may serve");
-    // One is back, and goes; of one a new process is there; of the third nothing is heard.
+    // One comes back, and leaves; one was replaced by a new process; nothing is heard of the third.
     enter(&registry, "b-1").leave();
     enter(&registry, "c-2").leave();
     assert!(!registry.have_all_left(later));
     enter(&registry, "d-1").leave();
     assert!(registry.have_all_left(later));
 
-    // Of two of a name nobody knows which one a third is.
+    // With two of the same name, it is unknown which one a third replaces.
     drop([enter(&registry, "e-1"), enter(&registry, "e-2")]);
     registry.sweep(cut_for(RETURNS));
     enter(&registry, "e-3").leave();
@@ -216,7 +216,7 @@ fn proxies_of_a_replica_that_is_gone_have_not_left_unless_they_came_here() {
     registry.sweep(clock::now());
     enter(&registry, "a-2").leave();
     assert!(registry.have_all_left(clock::now()));
-    // They are elsewhere: one came back, of the other a new process is there.
+    // They are elsewhere: one came back, the other was replaced by a new process.
     registry.miss([of("b-1"), of("c-1")]);
     registry.is_elsewhere("b-1", "node", false);
     registry.is_elsewhere("c-2", "node", false);
@@ -316,7 +316,7 @@ fn in_sync_is_who_has_the_newest_of_both_lanes_and_is_neither_astray_nor_silent(
     assert!(!registry.list()[0].is_in_sync(&head), "nobody knows where it is");
 }
 
-/// Two processes of one name on one host: that one of them is there says nothing of the other.
+/// Two processes with the same name on one host: that one exists says nothing about the other.
 #[test]
 fn who_was_here_all_the_time_takes_nobody_s_place() {
     let registry = Arc::new(Registry::new(Duration::ZERO));
@@ -346,7 +346,7 @@ fn a_stream_that_was_replaced_says_nothing_more_of_its_proxy() {
     assert_eq!(registry.len(), 1);
 }
 
-/// It was cut off here and went to another replica, which knows all that comes after.
+/// It was disconnected here and moved to another replica, which knows what happens later.
 #[test]
 fn who_vanished_here_and_was_found_elsewhere_is_counted_there() {
     let registry = Arc::new(Registry::default());
