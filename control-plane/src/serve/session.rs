@@ -1,14 +1,14 @@
 //! One proxy's stream as a state machine: events go in, actions come out.
 //!
-//! A session is one cursor per lane into the newest head. What to send next follows from the cursor alone, so a slow proxy skips states
-//! that were replaced meanwhile, and nothing queues up for it.
+//! A session is one cursor per lane into the newest head. What to send next follows from the cursor alone, so a slow
+//! proxy skips states that were replaced meanwhile, and nothing queues up for it.
 //!
-//! A full sync gets a large window only if it has one of a limited number of slots. Without a slot, LIVE proceeds two chunks at a time, and
-//! CONFIG waits. A proxy that does not answer for two seconds loses its slot, and one that has never answered cannot wait for one. So silent
-//! streams, however many, cannot hold up a proxy that answers.
+//! A full sync gets a large window only if it has one of a limited number of slots. Without a slot, LIVE proceeds two
+//! chunks at a time, and CONFIG waits. A proxy that does not answer for two seconds loses its slot, and one that has
+//! never answered cannot wait for one. So silent streams, however many, cannot hold up a proxy that answers.
 //!
-//! **Invariants:** at most [`lane::WINDOW`] batches of a lane are unanswered; CONFIG is not sent before the LIVE state that it
-//! relies on; what is sent leads to a state that existed.
+//! **Invariants:** at most [`lane::WINDOW`] batches of a lane are unacknowledged; CONFIG is not sent before the LIVE
+//! state that it relies on; what is sent leads to a state that existed.
 
 mod flight;
 mod inventory;
@@ -29,25 +29,25 @@ pub use lane::Overclaim;
 pub use lane::Standing;
 use lane::{Answer, LaneCursor};
 
-/// A proxy introduces itself within this time.
+/// Timeout of the Hello.
 const HELLO: Duration = Duration::from_secs(10);
-/// A stream gets a heartbeat this often, however much else it is sent: a lane that is still may differ while the other is busy.
+/// Interval of heartbeats, regardless of other messages: an idle lane may diverge while the other is busy.
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
-/// A stream with unanswered chunks ends after this time without an answer.
+/// A stream with unacknowledged chunks ends after this time without progress.
 const PROGRESS: Duration = Duration::from_secs(30);
-/// A full sync has its slot for so long without an answer; then others have it first.
+/// A full sync loses its slot after this time without progress.
 const SLOT: Duration = Duration::from_secs(2);
-/// Full syncs of a lane that may end in a wrong root before the stream is given up.
+/// Consecutive full syncs of a lane that may end in a wrong root before the stream is given up.
 const STRIKES: u32 = 2;
 
-/// Compile revisions of this replica and of others. Builds of two revisions make other bytes of the same objects, so in a rolling
-/// upgrade each move of a proxy from one to the other changes much that did not change. Forward that is once; back it is
-/// only where nobody newer is left.
+/// Compile revisions of this replica and of others. Builds of two revisions compile the same objects to different
+/// bytes, so in a rolling upgrade each move of a proxy between them resends much that did not change. A proxy moves to
+/// the newer revision once, and back only if no newer replica is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Revisions {
-    /// Of this one.
+    /// The revision of this replica.
     pub here: u32,
-    /// The newest of those that take proxies; 0: there are no others.
+    /// The newest of the replicas that accept proxies; 0 if there are no others.
     pub newest: u32,
 }
 
@@ -57,64 +57,65 @@ impl Default for Revisions {
     }
 }
 
-/// What happens to a session.
+/// Inputs of a session.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The proxy said something.
+    /// The proxy sent a message.
     Message(ProxyMessage),
     /// There is a newer head.
     Head(Arc<Head>),
-    /// This replica is not behind what the proxy had when it came, with the newest head. See [`crate::barrier`].
+    /// This replica, with the newest head, is not behind what the proxy had when it connected. See [`crate::barrier`].
     Fresh(Arc<Head>),
-    /// One of the slots for full syncs is this stream's.
+    /// This stream got a slot for a full sync.
     Slot,
-    /// The time of [`Session::deadline`] has come.
+    /// The time of [`Session::deadline`] was reached.
     Tick,
-    /// Another stream has the same id now.
+    /// Another stream has replaced this one.
     Replaced,
-    /// This process is about to end: connect elsewhere after the delay. Until then the stream goes on.
+    /// The process is about to end: the proxy should connect elsewhere after the delay. Until then the stream
+    /// continues.
     Move(Duration),
-    /// This process ends: connect again after the delay.
+    /// The process ends: the proxy should reconnect after the delay.
     Leave(Duration),
 }
 
-/// What is to be sent.
+/// Outgoing messages.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Out {
     /// The first message.
     Welcome(Welcome),
     /// A chunk of a batch.
     Chunk {
-        /// Its lane.
+        /// The chunk's lane.
         lane: Lane,
-        /// What kind of batch it belongs to.
+        /// The kind of batch that it belongs to.
         mode: Mode,
-        /// It, encoded.
+        /// The encoded chunk.
         frame: Frame,
     },
-    /// What the proxy has of a lane: digests, or what is in these buckets.
+    /// Asks what the proxy has on a lane: digests, or the contents of these buckets.
     Ask {
         /// The lane.
         lane: Lane,
-        /// None: all digests.
+        /// If empty, all digests.
         buckets: Vec<u16>,
     },
-    /// Where this stream is.
+    /// The stream's positions.
     Heartbeat(Vec<Position>),
-    /// Connect again.
+    /// Reconnect after the delay.
     Redirect(Duration),
 }
 
-/// What is to be counted or logged.
+/// Reports, to be counted or logged.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Report {
-    /// A lane begins.
+    /// How a lane begins.
     Started(Lane, Start),
     /// The proxy has acknowledged a batch, this long after its commit.
     Acknowledged {
         /// Its lane.
         lane: Lane,
-        /// Since the commit; `None` for what does not measure one: full syncs and resumed cursors.
+        /// Time since the commit; `None` for full syncs and resumed cursors, which do not measure one.
         after: Option<Duration>,
     },
     /// What the proxy says that it refuses cannot be so.
@@ -130,42 +131,42 @@ pub enum Report {
         lane: Lane,
         /// The root of that state.
         expected: Root,
-        /// The proxy's.
+        /// The proxy's root.
         came: Root,
     },
 }
 
-/// What a session wants about one of the slots for full syncs.
+/// Requests about a slot for a full sync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Slot {
-    /// As it is.
+    /// Nothing changes.
     #[default]
     Keep,
-    /// Get one, then say [`Event::Slot`].
+    /// Get a slot, then send [`Event::Slot`].
     Want,
     /// Give it back.
     Release,
 }
 
-/// What the proxy has may be newer than what is offered here.
+/// The proxy's state may be newer than what is offered here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Doubt {
-    /// Where it comes from with that; `None`: from no place in the log of a process.
+    /// Its positions; `None` if it has none.
     pub whence: Option<Whence>,
 }
 
-/// What is to be done, in this order: send, then end.
+/// The actions, in this order: send, then end.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Actions {
-    /// To be sent in order.
+    /// Messages to send, in order.
     pub out: Vec<Out>,
-    /// To be counted or logged.
+    /// Reports to count or log.
     pub reports: Vec<Report>,
-    /// About the slot.
+    /// The request about a slot.
     pub slot: Slot,
-    /// This replica may be behind what the proxy has: find out, then say [`Event::Fresh`].
+    /// This replica may be behind the proxy: find out, then send [`Event::Fresh`].
     pub doubts: Option<Doubt>,
-    /// The stream ends.
+    /// Ends the stream.
     pub end: Option<End>,
 }
 
@@ -185,24 +186,24 @@ pub struct Session {
     hello: Option<Hello>,
     live: LaneCursor,
     config: LaneCursor,
-    /// What the proxy is given to take over from this stream.
+    /// The claim with which the proxy can replace this stream.
     claim: Claim,
     source: Option<Source>,
-    /// What a proxy has that is not offered here may be newer.
+    /// A proxy whose state differs may be ahead of this replica.
     has_barrier: bool,
     revisions: Revisions,
     has_slot: bool,
     wants_slot: bool,
-    /// Since when the slot, if there is one, brings nothing.
+    /// Since when the slot, if there is one, has made no progress.
     slot_idle: Instant,
-    /// The proxy has answered a chunk since it last lost a slot, or connected.
+    /// The proxy has acknowledged a chunk since it connected or last lost a slot.
     answers: bool,
     /// When the last heartbeat was sent, or the stream began.
     last_beat: Instant,
 }
 
 impl Session {
-    /// A stream that was just opened. `head` is ready; `claim` goes to the proxy.
+    /// A stream that was just opened. `head` must be ready; `claim` is sent to the proxy.
     pub fn new(group: Arc<str>, head: Arc<Head>, claim: Claim, now: Instant) -> Self {
         Self {
             group,
@@ -223,25 +224,25 @@ impl Session {
         }
     }
 
-    /// Of a control plane that reads this, where that is known.
+    /// Sets the source that this control plane reads, if known.
     #[must_use]
     pub fn reading(self, source: Option<Source>) -> Self {
         Self { source, ..self }
     }
 
-    /// Of one of several replicas, or of one that was another process before: it finds out whether it is behind.
+    /// For one of several replicas, or a restarted one: it finds out whether it is behind.
     #[must_use]
     pub fn behind_barrier(self) -> Self {
         Self { has_barrier: true, ..self }
     }
 
-    /// Of a replica among others of these compile revisions.
+    /// Sets the compile revisions of this replica and others.
     #[must_use]
     pub fn among(self, revisions: Revisions) -> Self {
         Self { revisions, ..self }
     }
 
-    /// Why this proxy is not served here, where it is not: it is of another group, or see [`Revisions`].
+    /// Why this proxy is rejected, if so: it belongs to another group, or see [`Revisions`].
     pub fn turns_away(&self, hello: &Hello) -> Option<End> {
         if *hello.group != *self.group {
             return Some(End::WrongGroup { served: self.group.to_string(), asked: hello.group.clone() });
@@ -251,7 +252,7 @@ impl Session {
         is_older.then_some(End::Older { here, served: hello.compiled })
     }
 
-    /// Takes in what happened.
+    /// Handles an input.
     pub fn on(&mut self, event: Event, now: Instant) -> Actions {
         let mut actions = Actions::default();
         if self.phase != Phase::Over
@@ -277,7 +278,7 @@ impl Session {
         }
     }
 
-    /// Who is at the other end; `None` before the Hello was accepted.
+    /// The Hello of the proxy; `None` before it was accepted.
     pub fn hello(&self) -> Option<&Hello> {
         self.hello.as_ref()
     }
@@ -290,12 +291,12 @@ impl Session {
         }
     }
 
-    /// When the slot goes to others, if the proxy does not answer.
+    /// When the slot is taken away if the proxy does not acknowledge anything.
     fn slot_ends(&self) -> Option<Instant> {
         (self.has_slot && self.waits()).then(|| self.slot_idle + SLOT)
     }
 
-    /// Whether an answer is due on any lane.
+    /// Whether an acknowledgement is due on any lane.
     fn waits(&self) -> bool {
         self.live.waits_since().is_some() || self.config.waits_since().is_some()
     }
@@ -416,7 +417,7 @@ impl Session {
             return Err(End::Stalled);
         }
         if self.slot_ends().is_some_and(|end| now >= end) {
-            // Others have it first; this stream goes on without, and asks again with the next answer.
+            // Others get it first; this stream continues without, and asks again with the next acknowledgement.
             (self.has_slot, self.answers) = (false, false);
             actions.slot = Slot::Release;
         }
@@ -429,7 +430,7 @@ impl Session {
         Ok(())
     }
 
-    /// Sends what the windows allow, LIVE first.
+    /// Sends what the windows permit, LIVE first.
     fn pump(&mut self, now: Instant, actions: &mut Actions) {
         let head = Arc::clone(&self.head);
         self.live.pump(&head.live, self.has_slot, now, &mut actions.out);
@@ -440,7 +441,7 @@ impl Session {
             self.config.ask(now, &mut actions.out);
         }
         let needs_slot = self.live.needs_slot() || self.config.needs_slot();
-        // A slot is for who answers. Who has been sent nothing yet could not.
+        // A slot requires that the proxy answers; one that was sent nothing yet could not.
         let may_ask = self.answers || !self.waits();
         if needs_slot && may_ask && !self.has_slot && !self.wants_slot {
             self.wants_slot = true;

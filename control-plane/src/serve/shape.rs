@@ -1,5 +1,5 @@
-//! How many parts a message has, counted before it is decoded: an empty part is two bytes on the wire and more than a
-//! hundred in memory.
+//! Counts the parts of a message before it is decoded: an empty part is two bytes on the wire and more than a hundred
+//! in memory.
 //!
 //! **Invariant:** what passes decodes into at most a few times its own size.
 
@@ -7,11 +7,11 @@ use thiserror::Error;
 
 use super::message::REFUSALS_MAX;
 
-/// A field that repeats, or that holds such ones.
+/// A repeated field, or one that contains such fields.
 struct Part {
     field: u64,
     name: &'static str,
-    /// So many at most.
+    /// Limit of its occurrences.
     most: usize,
     inner: &'static [Self],
 }
@@ -20,14 +20,15 @@ const fn part(field: u64, name: &'static str, most: usize, inner: &'static [Part
     Part { field, name, most, inner }
 }
 
-/// Capabilities of a Hello.
+/// Limit of the capabilities of a Hello.
 const CAPABILITIES: usize = 64;
-/// Lanes of a Hello, some of which may be of a later protocol.
+/// Limit of the lanes of a Hello, some of which may be of a later protocol.
 const LANES: usize = 8;
-/// Entries of an inventory.
+/// Limit of the entries of an inventory.
 const ENTRIES: usize = 4_096;
 
-/// Fields of `ProxyMessage` by number (`proto/firth/config/v1/stream.proto`; a test holds them to the descriptors).
+/// Fields of `ProxyMessage` by number (`proto/firth/config/v1/stream.proto`; a test checks them against the
+/// descriptors).
 const MESSAGE: &[Part] = &[
     part(1, "hello", 1, HELLO),
     part(2, "ack", 1, ACK),
@@ -40,7 +41,7 @@ const RESUME: &[Part] = &[part(5, "refused", REFUSALS_MAX, &[])];
 const ACK: &[Part] = &[part(6, "refused", REFUSALS_MAX, &[])];
 const INVENTORY: &[Part] = &[part(3, "entries", ENTRIES, &[])];
 
-/// Too many of something.
+/// A part occurs too often.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{name}: expected at most {most}, got more")]
 pub(super) struct TooMany {
@@ -48,7 +49,7 @@ pub(super) struct TooMany {
     most: usize,
 }
 
-/// Counts. What is no message is left to the decoder.
+/// Counts the parts. Invalid messages are left to the decoder.
 pub(super) fn check(message: &[u8]) -> Result<(), TooMany> {
     count(message, MESSAGE)
 }
@@ -69,7 +70,7 @@ fn count(mut rest: &[u8], parts: &'static [Part]) -> Result<(), TooMany> {
     Ok(())
 }
 
-/// The next field and, where it has one, its body. `None`: no more, or nothing that could be read.
+/// The next field and its body, if it has one. `None`: no more, or unreadable.
 fn next<'a>(rest: &mut &'a [u8]) -> Option<(u64, Option<&'a [u8]>)> {
     let tag = varint(rest)?;
     let body = match tag & 7 {

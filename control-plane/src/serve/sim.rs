@@ -1,4 +1,4 @@
-//! One stream as the simulator drives it: the real session between the messages of the wire.
+//! One stream as the simulator drives it: the real session, with messages as on the wire.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,25 +14,25 @@ use super::wire;
 use crate::barrier::Barrier;
 use crate::store::Head;
 
-/// What happens to a stream.
+/// Inputs of a stream.
 #[derive(Clone, Debug)]
 pub enum Happens {
-    /// The proxy said something.
+    /// The proxy sent a message.
     Message(Box<ProxyMessage>),
     /// Time has passed.
     Tick,
-    /// The process is to end, and there are others: the proxy is to go there within this time.
+    /// The process is to end, and there are other replicas: the proxy should move within this time.
     Move(Duration),
     /// The process ends.
     Leave,
 }
 
-/// What comes of it.
+/// The effects of an input.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Sent {
-    /// Messages as they go over the wire.
+    /// Messages as on the wire.
     pub frames: Vec<Bytes>,
-    /// Acknowledged states that were not what was sent.
+    /// Number of acknowledged states that differ from what was sent.
     pub diverged: usize,
     /// Why the stream ends.
     pub end: Option<String>,
@@ -57,7 +57,7 @@ impl Stream {
         Self { session, refusals, slot: false, wants_slot: false, barrier, round: None }
     }
 
-    /// Whether it waits for its replica to know that it is not behind.
+    /// Whether it waits until its replica knows that it is not behind.
     pub fn is_held(&self) -> bool {
         self.round.is_some()
     }
@@ -67,24 +67,24 @@ impl Stream {
         self.session.deadline()
     }
 
-    /// Whether it has one of the slots for full syncs.
+    /// Whether it has a slot for a full sync.
     pub fn has_slot(&self) -> bool {
         self.slot
     }
 
-    /// Whether it waits for one.
+    /// Whether it waits for a slot.
     pub fn wants_slot(&self) -> bool {
         self.wants_slot
     }
 
-    /// It gets one.
+    /// Gives it a slot.
     pub fn give_slot(&mut self, now: Instant) -> Sent {
         (self.slot, self.wants_slot) = (true, false);
         let actions = self.session.on(Event::Slot, now);
         self.act(actions)
     }
 
-    /// Takes in what happens.
+    /// Handles an input.
     pub fn on(&mut self, happens: Happens, now: Instant) -> Sent {
         let event = match happens {
             Happens::Message(message) => match wire::read(*message, &self.refusals) {

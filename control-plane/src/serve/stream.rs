@@ -1,4 +1,4 @@
-//! Carries one session: messages and clocks in, frames out. All decisions are the session's.
+//! The I/O of one session: messages and clocks in, frames out. The session makes all decisions.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -23,19 +23,19 @@ use super::wire;
 use crate::barrier::Barrier;
 use crate::store::{Frame, Head};
 
-/// A proxy that is told to leave comes back within this time.
+/// Maximum delay of a proxy that is told to reconnect.
 const LEAVE: Duration = Duration::from_millis(1_000);
 
-/// A proxy whose id is taken waits for so long that it becomes free.
+/// How long a proxy waits for its id to become free.
 const TAKEN: Duration = Duration::from_secs(2);
 
-/// A connection is put away within this time.
+/// Time in which a connection is torn down.
 const ENDING: Duration = Duration::from_millis(50);
 
-/// What goes out, or how the stream ends.
+/// A frame, or the status of the stream.
 pub(super) type Item = Result<Frame, Status>;
 
-/// One stream under way.
+/// A running stream.
 pub(super) struct Stream {
     service: Service,
     session: Session,
@@ -46,9 +46,9 @@ pub(super) struct Stream {
     _place: StreamPlace,
     slot: Option<OwnedSemaphorePermit>,
     wants_slot: bool,
-    /// The proxy was told to go to another replica.
+    /// The proxy was told to move to another replica.
     told: bool,
-    /// The round of the freshness barrier that it waits for.
+    /// The barrier round that it waits for.
     round: Option<u64>,
     /// Frames that the transport has not taken yet; bounded by the session's windows.
     outbox: VecDeque<Out>,
@@ -106,7 +106,7 @@ impl Stream {
             Some(status) => {
                 let message = status.message();
                 warn!(proxy = %id, address = %self.address, code = ?status.code(), "stream ended: {message}");
-                // The proxy may be gone already.
+                // The proxy may have disconnected already.
                 let _ = self.out.try_send(Err(status));
             }
         }
@@ -136,7 +136,7 @@ impl Stream {
                 () = replaced(self.seat.as_ref()) => Event::Replaced,
                 changed = heads.changed() => match changed {
                     Ok(()) => Event::Head(Arc::clone(&heads.borrow_and_update())),
-                    // The store is gone, and with it the process.
+                    // The store has ended, and the process with it.
                     Err(_) => Event::Leave(LEAVE.mul_f64(fastrand::f64())),
                 },
                 () = passed(self.service.barrier.as_ref(), self.round), if self.round.is_some() => {
@@ -159,11 +159,11 @@ impl Stream {
             if let Event::Message(Said::Hello(hello)) = &event
                 && self.seat.is_none()
             {
-                // It is not here, and is not missed here.
+                // A rejected proxy is not listed as connected, nor as missed.
                 if let Some(end) = self.session.turns_away(hello) {
                     return end;
                 }
-                // Before anything is said to a stranger.
+                // Before anything is sent to an unknown peer.
                 match self.enter(hello).await {
                     Ok(seat) => self.seat = Some(seat),
                     Err(end) => return end,
@@ -175,8 +175,8 @@ impl Stream {
         }
     }
 
-    /// The place of a proxy in the registry. Where another stream has the id and this one cannot show that it is the same
-    /// proxy's, that stream may be on its way out: a cut connection is seen by its two ends at different times.
+    /// Registers the proxy. If another stream has the id and this one cannot prove that it belongs to the same proxy,
+    /// that stream may be about to end: the two ends notice a cut connection at different times.
     async fn enter(&self, hello: &Hello) -> Result<Seat, End> {
         if let Some(identity) = self.caller.as_ref().and_then(Caller::identity)
             && !identity.covers_proxy(&hello.id)
@@ -198,10 +198,10 @@ impl Stream {
         }
     }
 
-    /// What the end of the stream says of the proxy.
+    /// What the end of the stream says about the proxy.
     async fn parting(&self, end: &End) -> Parting {
         match end {
-            // Alive, and not where it was sent.
+            // Alive, but not in the state that it was sent.
             End::Stalled | End::Diverging | End::Protocol(_) => return Parting::Vanished,
             End::Gone => {}
             _ => return Parting::Cut,
@@ -209,10 +209,10 @@ impl Stream {
         let Some(caller) = &self.caller else {
             return Parting::Cut;
         };
-        // A stream hears of the end of its connection while that is still being put away.
+        // A stream may end slightly before its connection is torn down.
         tokio::time::sleep(ENDING).await;
-        // Who says that it goes, or resets the connection while it is written to, may end it before its end is read. To
-        // have vanished is not to have answered for as long as an answer may take.
+        // A peer that says goodbye, or resets the connection during a write, may end it before its end is read. A peer
+        // has vanished if it was silent for as long as the keep-alive timeout.
         match caller.is_gone() && !caller.has_hung_up() && caller.silence() >= super::KEEP_ALIVE_ANSWER {
             true => Parting::Vanished,
             false if self.told => Parting::Moved,
@@ -241,7 +241,7 @@ impl Stream {
         let is_goodbye = matches!(event, Event::Message(Said::Goodbye));
         let from_proxy = matches!(event, Event::Message(_));
         if is_hello && self.slot.is_none() {
-            // Taken before the session asks, so that it can say FULL instead of WAIT; given back where not needed.
+            // Acquired before the session asks, so that it can answer FULL instead of WAIT; released if not needed.
             self.slot = Arc::clone(&self.service.slots).try_acquire_owned().ok();
             if self.slot.is_some() {
                 self.session.on(Event::Slot, clock::now());
@@ -311,7 +311,7 @@ impl Stream {
         frame
     }
 
-    /// Sends what is left, if the transport takes it at once or soon.
+    /// Sends the rest, if the transport takes it soon.
     async fn flush(&mut self) {
         const PATIENCE: Duration = Duration::from_millis(500);
         let mut patience = pin!(tokio::time::sleep(PATIENCE));
@@ -336,12 +336,12 @@ async fn passed(barrier: Option<&Barrier>, round: Option<u64>) {
     }
 }
 
-/// Within which time proxies are to go elsewhere, once they are.
+/// The time within which proxies should move, once that is requested.
 async fn asked(moving: &mut watch::Receiver<Option<Duration>>) -> Duration {
     let within = moving.wait_for(Option::is_some).await.ok().and_then(|within| *within);
     match within {
         Some(within) => within,
-        // Nobody is left to say so.
+        // No request can arrive any more.
         None => std::future::pending().await,
     }
 }
@@ -353,7 +353,7 @@ async fn replaced(seat: Option<&Seat>) {
     }
 }
 
-/// How an end looks to the proxy; `None`: well.
+/// The gRPC status for an end; `None`: OK.
 fn status(end: &End) -> Option<Status> {
     Some(match end {
         End::Redirected | End::Gone => return None,

@@ -1,5 +1,5 @@
-//! Between the messages of `firth.config.v1` and the words of a session. What a proxy sends is hostile until it has
-//! passed here.
+//! Converts between the messages of `firth.config.v1` and the types of a session. A proxy's input is untrusted until it
+//! is checked here.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use super::refusals::Refusals;
 use super::session::Out;
 use crate::store::Frame;
 
-/// A proxy that says so answers when it is asked what it has.
+/// The capability of a proxy that can report what it has.
 const INVENTORY: &str = "inventory";
 
-/// What is wrong with a message.
+/// Why a message is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub(super) enum WireError {
     /// A name that is empty, too long, or not printable ASCII.
     #[error("{field}: expected 1 to {NAME_MAX} printable ASCII characters, got {length} bytes")]
     Name {
-        /// Which name.
+        /// The field.
         field: &'static str,
         /// Its length.
         length: usize,
@@ -44,17 +44,17 @@ pub(super) enum WireError {
     /// Not 16 bytes.
     #[error("{field}: expected 16 bytes or none, got {length}")]
     Sixteen {
-        /// Which field.
+        /// The field.
         field: &'static str,
         /// Its length.
         length: usize,
     },
 }
 
-/// Reads a proxy's message. What is kept of refusals comes out of `budget`.
+/// Converts a proxy's message. Stored refusals are taken from `budget`.
 ///
 /// # Errors
-/// Where it breaks a rule of `stream.proto`.
+/// If it violates a rule of `stream.proto`.
 pub(super) fn read(message: config::ProxyMessage, budget: &Budget) -> Result<ProxyMessage, WireError> {
     Ok(match message.message {
         Some(FromProxy::Hello(hello)) => ProxyMessage::Hello(read_hello(hello, budget)?),
@@ -110,7 +110,7 @@ fn read_ack(ack: config::Ack, budget: &Budget) -> Result<Ack, WireError> {
     })
 }
 
-/// Entries of kinds that this build does not know count too: the proxy is to have them no longer.
+/// Entries of unknown kinds are included: the proxy must drop them.
 fn read_inventory(inventory: config::Inventory) -> Result<Inventory, WireError> {
     let (digests, rest) = inventory.digests.as_chunks::<16>();
     if !rest.is_empty() {
@@ -131,12 +131,12 @@ fn read_inventory(inventory: config::Inventory) -> Result<Inventory, WireError> 
     })
 }
 
-/// How many refusals there are: what was said, or those that were listed.
+/// The number of refusals: the reported number, or those that are listed.
 fn told(refused: &[config::Refusal], total: u32) -> u32 {
     total.max(refused.len().min(REFUSALS_MAX) as u32)
 }
 
-/// Refusals of kinds that this build does not know are left out: it cannot have sent them.
+/// Refusals of unknown kinds are left out: this build cannot have sent them.
 fn read_refused(refused: Vec<config::Refusal>, budget: &Budget) -> Refusals {
     let read = refused.into_iter().take(REFUSALS_MAX).filter_map(|refusal| {
         Some(Refused {
@@ -163,7 +163,7 @@ fn code(code: i32) -> &'static str {
     }
 }
 
-/// At most 1 KiB of it, and nothing that could forge a line of a log or a terminal's colours.
+/// At most 1 KiB, without characters that could forge a log line or control a terminal.
 fn cut(text: &str) -> Box<str> {
     let mut kept = String::new();
     for character in text.chars() {
@@ -193,7 +193,7 @@ fn sixteen(field: &'static str, bytes: &[u8]) -> Result<Option<[u8; 16]>, WireEr
     }
 }
 
-/// Encodes what is to be sent.
+/// Encodes a message.
 pub(super) fn encode(out: Out) -> Frame {
     Frame::encode(match out {
         Out::Chunk { frame, .. } => return frame,
@@ -230,7 +230,7 @@ fn welcome_to_wire(welcome: &Welcome) -> config::Welcome {
         lineage: welcome.lineage.to_bytes(),
         schema: schema::CURRENT,
         heartbeat_ms: welcome.heartbeat.as_millis() as u32,
-        // Nothing reads counters yet.
+        // Counters are not read yet.
         status_interval_ms: 0,
         lanes: welcome.lanes.iter().map(lane).collect(),
         claim: welcome.claim.to_bytes(),

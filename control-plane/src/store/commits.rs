@@ -1,4 +1,4 @@
-//! The times of recent commits, to tell from a position in the log how long a proxy has been behind.
+//! The times of recent commits, from which a position in the log tells how long a proxy has been behind.
 //!
 //! **Invariant:** bounded, and in the order of both lanes' logs.
 
@@ -8,7 +8,7 @@ use std::time::Instant;
 use imbl::Vector;
 use shared::version::Seq;
 
-/// Commits that are remembered. Who is further behind has been so for at least as long as the oldest of them is old.
+/// Limit of remembered commits. A proxy that is further behind has been so at least since the oldest of them.
 const COMMITS: usize = 1_024;
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ struct Commit {
 pub struct Commits(Vector<Commit>);
 
 impl Commits {
-    /// Takes in one more: both lanes' places after it.
+    /// Adds a commit, with both lanes' positions after it.
     pub(super) fn push(&mut self, config: Seq, live: Seq, at: Instant) {
         if self.0.len() == COMMITS {
             self.0.pop_front();
@@ -31,14 +31,14 @@ impl Commits {
         self.0.push_back(Commit { config, live, at });
     }
 
-    /// When the first commit was made that goes beyond these places; `None`: there is none.
+    /// The time of the first commit beyond these positions; `None`: there is none.
     pub fn beyond(&self, config: Seq, live: Seq) -> Option<Instant> {
         let is_beyond = |commit: &Commit| commit.config > config || commit.live > live;
         let first = self.0.binary_search_by(|commit| match is_beyond(commit) {
             true => Ordering::Greater,
             false => Ordering::Less,
         });
-        // None is equal: what is found is where the first one beyond stands.
+        // No entry is equal: the result is the index of the first one beyond.
         let (Ok(first) | Err(first)) = first;
         self.0.get(first).map(|commit| commit.at)
     }

@@ -1,6 +1,6 @@
-//! Batches as they go over the wire: encoded once, shared by every stream that sends them.
+//! Batches as sent on the wire: encoded once, shared by every stream that sends them.
 //!
-//! **Invariant:** a chunk never exceeds 64 KiB unless a single resource does, and only the last one says `more = false`.
+//! **Invariant:** a chunk never exceeds 64 KiB unless a single resource does, and only the last one has `more = false`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use shared::proto::config;
 use shared::proto::config::control_message::Message;
 use shared::version::{Root, Seq};
 
-/// Bytes of a chunk at most (design, "The stream").
+/// Limit of a chunk in bytes ("The stream" in ARCHITECTURE.md).
 pub const CHUNK: usize = 64 * 1024;
 
-/// What resources and removals may take of a chunk by estimate; the rest is for the head and estimates too low.
+/// Estimated size of resources and removals in a chunk; the rest is for the head and for underestimates.
 const BUDGET: usize = CHUNK - 4 * 1024;
 
-/// Before each message of gRPC: whether it is compressed, and its length.
+/// The prefix of each gRPC message: a compression flag, and its length.
 const PREFIX: usize = 5;
 
-/// One encoded `ControlMessage`, as gRPC sends it. A clone shares the bytes.
+/// An encoded `ControlMessage`, as gRPC sends it. A clone shares the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Frame(Bytes);
 
@@ -39,74 +39,74 @@ impl Frame {
         Self(bytes.into())
     }
 
-    /// The message.
+    /// Decodes the message.
     #[cfg(any(test, feature = "sim"))]
     pub fn message(&self) -> Bytes {
         self.0.slice(PREFIX..)
     }
 
-    /// With what gRPC puts before each message (PROTOCOL-HTTP2, "Length-Prefixed-Message").
+    /// With the prefix of gRPC (PROTOCOL-HTTP2, "Length-Prefixed-Message").
     pub fn delimited(&self) -> Bytes {
         self.0.clone()
     }
 
-    /// Number of bytes of the message.
+    /// Length of the message in bytes.
     pub fn len(&self) -> usize {
         self.0.len() - PREFIX
     }
 }
 
-/// Says nothing of the content, which may be secret.
+/// Does not show the content, which may be secret.
 impl std::fmt::Debug for Frame {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "frame of {} bytes", self.len())
     }
 }
 
-/// From which state of a lane to which one a batch leads.
+/// The states of a lane that a batch leads from and to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Span {
     /// The lane.
     pub lane: Lane,
-    /// What it applies to; 0 replaces everything.
+    /// The position that it applies to; 0 replaces everything.
     pub from: Seq,
-    /// What it leads to.
+    /// The position that it leads to.
     pub to: Seq,
-    /// Root after it.
+    /// The root after it.
     pub root_after: Root,
-    /// Root of what it applies to, where that is no place of this log.
+    /// The root that it applies to, if that is not a position of this log.
     pub base: Option<Root>,
 }
 
-/// The chunks of one batch, encoded as they are asked for. There is always at least one. A clone shares what changed, and the
-/// chunks that are encoded already.
+/// The chunks of one batch, encoded as they are requested. There is always at least one. A clone shares the changes,
+/// and the chunks that are encoded already.
 #[derive(Clone, Debug)]
 pub struct Chunks {
     span: Span,
-    /// Encoded, and not handed out.
+    /// Encoded, but not returned yet.
     begun: VecDeque<Frame>,
     up: Arc<[Arc<Entry>]>,
-    /// How many of those are encoded.
+    /// Number of resources and removals that are in those.
     encoded: usize,
     removed: VecDeque<Removal>,
     over: bool,
 }
 
 impl Chunks {
-    /// A batch of these changes. New things come before removals: make before break.
+    /// A batch of these changes. Additions come before removals: make before break.
     pub fn new(span: Span, delta: Delta) -> Self {
         let (up, removed) = (delta.up.into(), delta.removed.into());
         Self { span, begun: VecDeque::new(), up, encoded: 0, removed, over: false }
     }
 
-    /// The same with its first chunks encoded, once for all its clones.
+    /// Encodes the first chunks once for all clones.
     #[must_use]
     pub fn begin(mut self, chunks: usize) -> Self {
         self.begun = self.by_ref().take(chunks).collect();
         self
     }
 
-    /// Whether the last chunk was handed out.
+    /// Whether the last chunk was returned.
     pub fn is_over(&self) -> bool {
         self.over && self.begun.is_empty()
     }

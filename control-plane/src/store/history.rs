@@ -1,4 +1,4 @@
-//! Versions of the configuration that were: what people look back at.
+//! The history: earlier versions of the configuration.
 //!
 //! **Invariant:** bounded by number, by bytes and by age, and never without the newest version, the one before it and the one
 //! that is pinned: there is always something to go back to.
@@ -12,21 +12,21 @@ use shared::version::{Root, Seq};
 
 use crate::origin::Origin;
 
-/// Versions that are kept whatever they take.
+/// Versions that are kept in any case.
 const ALWAYS: usize = 2;
-/// What a version costs beside its resources: its own record, and the paths in maps that it does not share. Reckoned:
-/// counted by bodies alone, 64 MiB of them were 280 MB of memory.
+/// Memory of a version besides its resources: its own record, and the map nodes that it does not share. Included
+/// because, counting bodies alone, a limit of 64 MiB led to 280 MB of memory.
 const VERSION: usize = 8 * 1024;
 const CHANGE: usize = 2 * 1024;
 
-/// How much is remembered.
+/// Bounds of the history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bounds {
-    /// Versions.
+    /// Number of versions.
     pub count: usize,
-    /// Bytes that they hold; what did not change is shared and counts once, with its change.
+    /// Their bytes; an unchanged resource is shared, and counted once, with its change.
     pub bytes: usize,
-    /// How long after another one took its place. What was in force for months is no older than what replaced it.
+    /// How long a version is kept after it was replaced, however long it was in force.
     pub age: Duration,
 }
 
@@ -39,34 +39,34 @@ impl Default for Bounds {
 /// One version of the configuration.
 #[derive(Clone, Debug)]
 pub struct PastVersion {
-    /// Its place in the log; 0: a process before made it, or it was not released.
+    /// Its position in the log; 0: it is of an earlier process, or was not released.
     pub seq: Seq,
-    /// What users call the version.
+    /// The version as users see it.
     pub root: Root,
     /// Its resources.
     pub snapshot: Snapshot,
     /// When it was made.
     pub time: SystemTime,
-    /// What changed, one line.
+    /// What changed, in one line.
     pub cause: Arc<str>,
     /// The object that it names first.
     pub origin: Origin,
-    /// Resources that differ from the version before.
+    /// Number of resources that differ from the previous version.
     pub changed: usize,
-    /// Bytes of the resources that came with it.
+    /// Bytes of the resources that it added.
     pub bytes: usize,
-    /// Whether it was offered; else it was compiled while a pin was in force.
+    /// Whether it was offered; otherwise it was compiled while a pin was in force.
     pub released: bool,
 }
 
 impl PastVersion {
-    /// Bytes of memory that it is reckoned at.
+    /// The memory that it is assumed to take, in bytes.
     fn cost(&self) -> usize {
         self.bytes + VERSION + self.changed * CHANGE
     }
 }
 
-/// The versions that are remembered. A clone is cheap.
+/// The history. A clone is cheap.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     versions: Vector<Arc<PastVersion>>,
@@ -76,12 +76,12 @@ pub struct History {
 }
 
 impl History {
-    /// Remembers nothing yet.
+    /// An empty history.
     pub(super) fn new(bounds: Bounds) -> Self {
         Self { bounds, ..Self::default() }
     }
 
-    /// Those that this process has offered itself.
+    /// The versions that this process has offered itself.
     pub(super) fn of_this_process(&self) -> Self {
         let mut kept = Self { pinned: self.pinned, ..Self::new(self.bounds) };
         for version in self.versions.iter().filter(|version| version.seq > Seq::default()) {
@@ -134,8 +134,8 @@ impl History {
         self.versions.back()
     }
 
-    /// Where a process before left off with this version, that one stands at its place of the present log. False: it did
-    /// not.
+    /// If the newest entry is this version, left by an earlier process, moves it to its position in the current log.
+    /// Returns whether that is so.
     pub(super) fn adopt(&mut self, version: &PastVersion) -> bool {
         let place = self.versions.iter().rposition(|it| it.released == version.released);
         let Some(left) = place.and_then(|place| self.versions.get_mut(place)) else {
@@ -158,15 +158,15 @@ impl History {
         self.versions.is_empty()
     }
 
-    /// Bytes of changed resources that are held.
+    /// Bytes of all changed resources.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The newest of the versions whose hex digits begin with `prefix`.
+    /// The newest version whose hex digits begin with `prefix`.
     ///
     /// # Errors
-    /// Where there is none, or more than one.
+    /// If no version matches, or more than one.
     pub fn find(&self, prefix: &str) -> Result<&Arc<PastVersion>, NotOne> {
         let mut found: Option<&Arc<PastVersion>> = None;
         for version in self.newest_first() {
@@ -183,12 +183,12 @@ impl History {
     }
 }
 
-/// Why digits do not name a version.
+/// Why a prefix does not identify a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotOne {
-    /// No version begins with them.
+    /// No version matches.
     None,
-    /// Several do.
+    /// Several versions match.
     Several,
 }
 
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(seqs(&history), [21, 20]);
     }
 
-    /// Nothing changed for a month, then something broke: what was good must be there.
+    /// Nothing changed for a month, then something broke: the good version must still be there.
     #[test]
     fn a_version_is_as_old_as_what_took_its_place() {
         let mut history = History::new(BOUNDS);

@@ -1,18 +1,19 @@
-//! The history on disk: a file of `--state-dir` to which each version of the configuration is appended as what differs
-//! from the one before.
+//! The history on disk: a file in `--state-dir` to which each version of the configuration is appended as the
+//! difference from the previous one.
 //!
-//! A thread of its own writes it. When that thread falls behind, or the disk fails, the file is written anew with the next
-//! version; nobody waits for it. CONFIG has no secrets, so the file has none.
+//! A thread of its own writes it. If that thread falls behind, or the disk fails, the file is rewritten with the next
+//! version; nothing waits for it. CONFIG has no secrets, so the file has none.
 //!
-//! One process writes it: the folder is locked as long as the thread lives. Where there can be no lock (a disk that became
-//! read-only or full, a network file system without) it goes on without, aloud: a control plane that starts there is worth more
-//! than one that does not.
+//! One process writes it: the folder is locked as long as the thread lives. If locking is not possible (a disk that
+//! became read-only or full, a network file system without locks) the process continues without, and logs that: a
+//! control plane that runs is better than one that does not start.
 //!
-//! Each record says what it is of: a cluster or a folder, and a fleet's group. A file that is of something else, copied from there
-//! perhaps, is put aside when this process knows what it reads itself. One that does not say is of an earlier build, and our own.
+//! Each record names its source, a cluster or a folder, and the fleet's group. A file of another source, perhaps a
+//! copy, is put aside once this process knows its own source. A file without a source was written by an earlier build,
+//! and is kept.
 //!
-//! **Invariant:** what is read back is a run of versions whose roots were computed again; the first record that does not
-//! fit, and all after it, are dropped.
+//! **Invariant:** what is read back is a sequence of versions whose roots were verified; the first record that does not
+//! match, and all after it, are dropped.
 
 mod record;
 
@@ -37,14 +38,14 @@ const FILE: &str = "history";
 /// Versions that the thread may be behind.
 const BEHIND: usize = 64;
 
-/// Why the history of a folder cannot be gone on with.
+/// Why the history of a folder cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// Somebody else does.
+    /// Another process uses it.
     #[error(transparent)]
     Taken(LockError),
-    /// It cannot be made or read.
+    /// It cannot be created or read.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -53,15 +54,15 @@ pub enum JournalError {
 #[derive(Debug)]
 pub struct Journal {
     jobs: SyncSender<Job>,
-    /// The file does not end with the newest version: write it anew.
+    /// The file does not end with the newest version: rewrite it.
     broken: Arc<AtomicBool>,
-    /// What the versions are of, once that is known.
+    /// The source of the versions, once known.
     of: Option<Arc<str>>,
-    /// The file is of something else, and nobody was told yet to put it aside.
+    /// The file is of another source, and the writer was not told yet to put it aside.
     foreign: bool,
 }
 
-/// What is to be written, and what it is of.
+/// A version to write, and its source.
 #[derive(Debug)]
 struct Job {
     what: What,
@@ -76,13 +77,13 @@ enum What {
     },
     Anew {
         history: History,
-        /// In place of a file that is put aside.
+        /// Put the current file aside first.
         foreign: bool,
     },
 }
 
 impl Journal {
-    /// Reads the history of a state folder, which is made where it is missing, and goes on with it.
+    /// Reads the history in a state folder, creating that if it is missing, and continues it.
     ///
     /// One that cannot be read is put aside: a control plane that starts is worth more than a history.
     ///
@@ -102,7 +103,7 @@ impl Journal {
         if left > 0 {
             keep_damaged(&path, left, &history);
         }
-        // An append to a file with a broken end would never be read.
+        // Records appended to a file with a damaged end could never be read.
         let broken = Arc::new(AtomicBool::new(left > 0 || history.is_empty()));
         let (jobs, queue) = sync_channel(BEHIND);
         let spare = bounds.bytes as u64;
@@ -112,8 +113,8 @@ impl Journal {
         Ok((Self { jobs, broken, of, foreign: false }, history))
     }
 
-    /// What the versions are of from now on. False: those in the file are of something else, and it is put aside before the next
-    /// one is written.
+    /// Sets the source of the versions. Returns false if the file is of another source: it is put aside before the next
+    /// version is written.
     pub(super) fn is_of(&mut self, of: Arc<str>) -> bool {
         let is_ours = self.of.as_ref().is_none_or(|it| *it == of);
         self.foreign |= !is_ours;
@@ -121,7 +122,7 @@ impl Journal {
         is_ours
     }
 
-    /// Puts the newest version of `history` on disk, some time soon.
+    /// Queues the newest version of `history` for writing.
     pub(super) fn note(&mut self, before: Option<Snapshot>, history: &History) {
         let append = before
             .zip(history.newest())
@@ -138,7 +139,7 @@ impl Journal {
     }
 }
 
-/// The lock of the folder; `None` where the system has none to give.
+/// The lock of the folder; `None` if the system does not support it.
 fn lock(dir: &Path) -> Result<Option<File>, JournalError> {
     match lock::take(dir) {
         Ok(lock) => Ok(Some(lock)),
@@ -150,11 +151,11 @@ fn lock(dir: &Path) -> Result<Option<File>, JournalError> {
     }
 }
 
-/// Keeps a copy of a file whose last `left` bytes cannot be read, in case somebody needs them: it is written anew soon.
+/// Keeps a copy of a file whose last `left` bytes cannot be read, in case somebody needs them: it is rewritten soon.
 fn keep_damaged(path: &Path, left: usize, history: &History) {
     let kept = path.with_extension("damaged");
     let versions = history.len();
-    // A copy: what could be read is lost only when it was written anew.
+    // A copy, so that the readable part is not lost before the file is rewritten.
     match fs::copy(path, &kept) {
         Ok(_) => warn!(
             versions,
@@ -211,17 +212,17 @@ fn put_aside(path: &Path, why: &str) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// The thread that writes.
+/// The writing thread.
 struct Writer {
     path: PathBuf,
-    /// Held until the thread ends, which is after its last write.
+    /// Held until the thread ends, after its last write.
     lock: Option<File>,
     file: Option<(File, u64)>,
-    /// Bytes that the file may grow by before it is written anew with what is still remembered: as many as that took last,
-    /// and as many as are remembered at most.
+    /// The file is rewritten with what is still remembered once it has grown by its size at the last rewrite plus this
+    /// many bytes: the history's bound.
     spare: u64,
     whole: u64,
-    /// The file is of something else, and still in its place.
+    /// The file is of another source, and not put aside yet.
     foreign: bool,
     broken: Arc<AtomicBool>,
 }
@@ -246,20 +247,20 @@ impl Writer {
         }
     }
 
-    /// Nothing is written without the lock, where there can be one: a disk that could not be locked may be well again, and another
-    /// process' by now.
+    /// Nothing is written without the lock, if locking is possible: a disk that could not be locked may have recovered,
+    /// and be used by another process by now.
     fn guard(&mut self) -> io::Result<()> {
         let Some(dir) = self.path.parent() else { return Ok(()) };
         if self.lock.as_ref().is_some_and(|lock| lock::is_of(lock, dir)) {
             return Ok(());
         }
-        // Somebody may have taken the folder away, and the lock with it.
+        // The folder may have been removed, together with the lock.
         self.lock = None;
         private::folder(dir)?;
         match lock::take(dir) {
             Ok(lock) => self.lock = Some(lock),
             Err(taken @ LockError::Taken { .. }) => return Err(io::Error::other(taken)),
-            // Said at the start.
+            // Logged at the start.
             Err(_) => {}
         }
         Ok(())
@@ -281,13 +282,13 @@ impl Writer {
         file.write_all(&record)?;
         *size += record.len() as u64;
         if *size > self.whole.saturating_mul(2).saturating_add(self.spare) {
-            // The next version brings the whole history along.
+            // The next version is written with the whole history.
             self.broken.store(true, Ordering::Release);
         }
         Ok(())
     }
 
-    /// Beside the file, then into its place: a crash leaves the old one or the new one.
+    /// Writes a temporary file and renames it: a crash leaves the old or the new file.
     fn write_anew(&mut self, history: &History, of: Option<&Arc<str>>) -> io::Result<()> {
         let beside = self.path.with_extension("new");
         let mut file = io::BufWriter::new(private::file(&beside)?);

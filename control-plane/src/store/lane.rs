@@ -1,4 +1,4 @@
-//! One lane's log: what the newest state is, and in which order its resources changed.
+//! One lane's log: the newest state, and the order in which its resources changed.
 //!
 //! `by_seq` holds each key once, at the seq of its newest change. "What comes after the cursor 17" is therefore one
 //! range scan, coalesced by construction, and a full sync is the same with a cursor of 0.
@@ -18,11 +18,11 @@ use shared::version::{Root, Seq};
 
 use super::frame::{Chunks, Frame, Span};
 
-/// Removals that are remembered at least.
+/// Minimum number of remembered removals.
 const TOMBSTONES_MIN: usize = 10_000;
-/// Removals that are remembered at most, however young.
+/// Maximum number of remembered removals, however young.
 const TOMBSTONES_MAX: usize = 200_000;
-/// How long removals are remembered at least, within the limit above.
+/// How long removals are remembered at least, within that limit.
 const TOMBSTONE_AGE: Duration = Duration::from_secs(600);
 
 /// The newest change of a key.
@@ -32,20 +32,20 @@ enum Change {
     Removed { gone: bool },
 }
 
-/// One commit of a lane as streams send it that are exactly one behind.
+/// One commit of a lane, in the form that is sent to streams that are exactly one commit behind.
 #[derive(Debug)]
 struct LastCommit {
     delta: Delta,
-    /// Encoded by the first stream that wants it.
+    /// Encoded by the first stream that needs it.
     frames: OnceLock<Arc<[Frame]>>,
 }
 
-/// A lane at one moment. Immutable; a clone is cheap and shares everything.
+/// The state of a lane at one moment. Immutable; a clone is cheap and shares everything.
 #[derive(Clone, Debug)]
 pub struct LaneState {
     /// Which lane.
     pub lane: Lane,
-    /// Place in the log. 0: nothing was committed yet.
+    /// Position in the log. 0: nothing was committed yet.
     pub seq: Seq,
     /// Digest of `snapshot`.
     pub root: Root,
@@ -58,17 +58,17 @@ pub struct LaneState {
     /// Resources by kind, in the order of [`Kind::ALL`].
     counts: [usize; Kind::ALL.len()],
     by_seq: OrdMap<(Seq, ResourceKey), Change>,
-    /// At which seq a key stands in `by_seq`.
+    /// The seq of each key in `by_seq`.
     newest: OrdMap<ResourceKey, Seq>,
     horizon: Seq,
     last: Option<Arc<LastCommit>>,
-    /// A full sync that has begun: made by the first stream that wants one.
+    /// The start of a full sync: created by the first stream that needs one.
     full: Arc<OnceLock<Chunks>>,
 }
 
 impl LaneState {
-    /// Chunks of a full sync that are encoded once for all streams. Who has not answered is sent no more, and so makes us hold
-    /// nothing of its own.
+    /// Chunks of a full sync that are encoded once for all streams. A stream that has not answered is sent no more than
+    /// these, and so uses no memory of its own.
     pub const BEGUN: usize = 2;
 
     fn new(lane: Lane, now: Instant) -> Self {
@@ -98,13 +98,13 @@ impl LaneState {
         begun.clone()
     }
 
-    /// What leads here from what a proxy has, whose root is `base`.
+    /// The batch that leads here from a proxy's state with the root `base`.
     pub fn differing(&self, base: Root, delta: Delta) -> Chunks {
         Chunks::new(Span { base: Some(base), ..self.span(Seq::default()) }, delta)
     }
 
-    /// What changed after `cursor`, each key once; `None` when removals since then are forgotten, or when the cursor is
-    /// none of this log.
+    /// The changes after `cursor`, each key once; `None` if removals since then are not remembered, or if the cursor is
+    /// not of this log.
     pub fn after(&self, cursor: Seq) -> Option<Chunks> {
         if !self.reaches(cursor) {
             return None;
@@ -125,7 +125,7 @@ impl LaneState {
         cursor > Seq::default() && cursor >= self.horizon && cursor <= self.seq
     }
 
-    /// The frames of the newest commit, for who is exactly one behind. Encoded once, shared by all.
+    /// The frames of the newest commit, for streams that are exactly one commit behind. Encoded once, shared by all.
     pub fn last_frames(&self) -> Option<Arc<[Frame]>> {
         let last = self.last.as_ref()?;
         let frames = last.frames.get_or_init(|| {
@@ -135,12 +135,12 @@ impl LaneState {
         Some(Arc::clone(frames))
     }
 
-    /// When a resource last changed, or went: 0 where that is not remembered.
+    /// When a resource last changed or was removed: 0 if that is not remembered.
     pub fn changed(&self, key: &ResourceKey) -> Seq {
         self.newest.get(key).copied().unwrap_or_default()
     }
 
-    /// When the resources last changed whose keys begin with a text; those that went are among them for a time.
+    /// When the resources whose keys have a prefix last changed, including removed ones for a time.
     pub fn changes(&self, kind: Kind, prefix: &str) -> impl Iterator<Item = (&ResourceKey, Seq)> {
         let from = ResourceKey::new(kind, prefix);
         let begins = move |key: &ResourceKey| key.kind == kind && key.key.starts_with(prefix);
@@ -157,12 +157,12 @@ impl LaneState {
     }
 }
 
-/// The writer's side of a lane.
+/// The mutable state of a lane, for the writer.
 #[derive(Debug)]
 pub(super) struct LaneLog {
     pub(super) state: LaneState,
-    /// The removals that stand in `by_seq`, the oldest first, and when they were made. One that is overtaken by a later
-    /// change of its key is gone from both at once, so that keys that come and go cost nothing for having done so.
+    /// The removals in `by_seq`, the oldest first, with their times. A removal that is followed by a later change of
+    /// its key is dropped from both at once, so that keys that come and go have no lasting cost.
     graves: BTreeMap<(Seq, ResourceKey), Instant>,
 }
 
@@ -171,7 +171,7 @@ impl LaneLog {
         Self { state: LaneState::new(lane, now), graves: BTreeMap::new() }
     }
 
-    /// The next state.
+    /// Commits the next state.
     pub(super) fn commit(&mut self, delta: Delta, now: Instant) {
         let seq = self.state.seq.next();
         for removal in &delta.removed {
@@ -190,7 +190,7 @@ impl LaneLog {
         self.state.root = self.state.snapshot.root();
         self.state.committed = now;
         self.state.full = Arc::default();
-        // The first commit has nothing before it that a proxy could have.
+        // Before the first commit there is no state that a proxy could have.
         self.state.last = (seq > Seq(1)).then(|| Arc::new(LastCommit { delta, frames: OnceLock::new() }));
         self.collect(now);
     }
@@ -204,7 +204,7 @@ impl LaneLog {
         self.state.by_seq.insert((seq, key.clone()), change);
     }
 
-    /// Forgets removals that are old and many. A cursor from before them gets a full sync.
+    /// Drops old removals beyond the minimum. A cursor from before them gets a full sync.
     fn collect(&mut self, now: Instant) {
         let mut tombstones = self.graves.len();
         while let Some(oldest) = self.graves.first_entry() {
@@ -221,7 +221,7 @@ impl LaneLog {
     }
 }
 
-/// A control plane makes no kind that it does not know: those would share the last place.
+/// A control plane makes no unknown kinds: those would share the last index.
 fn place(kind: Kind) -> usize {
     Kind::ALL.iter().position(|known| *known == kind).unwrap_or(Kind::ALL.len() - 1)
 }

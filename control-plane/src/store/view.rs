@@ -1,4 +1,4 @@
-//! The CONFIG that is offered: what was compiled, or the pinned version.
+//! The CONFIG that is offered: the compiled one, or the pinned version.
 //!
 //! **Invariant:** it is a function of what was compiled and of the pin, whatever was offered before.
 
@@ -9,32 +9,32 @@ use shared::snapshot::Snapshot;
 
 use crate::pin::Pin;
 
-/// What is compiled, and the pin.
+/// The compiled CONFIG, and the pin.
 #[derive(Debug, Default)]
 pub(super) struct View {
     pub(super) compiled: Snapshot,
     pub(super) pin: Option<Arc<Pin>>,
 }
 
-/// What a commit means for what is offered.
+/// The effect of a commit on what is offered.
 #[derive(Debug)]
 pub(super) struct Step {
-    /// The way from what was offered before.
+    /// The change of what is offered.
     pub(super) offered: Delta,
-    /// What of the commit is not released.
+    /// The part of the commit that is not released.
     pub(super) held_back: Delta,
-    /// Whether a pin came, went, or is another one.
+    /// Whether a pin was set, replaced or removed.
     pub(super) is_pin_news: bool,
 }
 
 impl View {
-    /// Takes in what was compiled, and the pin that is in force from now on.
+    /// Takes in a compiled delta, and the pin that is in force from now on.
     pub(super) fn step(&mut self, offered: &Snapshot, config: Delta, pin: Option<Arc<Pin>>) -> Step {
         let config = effective(&self.compiled, config);
         let is_pin_news = !is_same(self.pin.as_ref(), pin.as_ref());
         self.pin = pin;
         if self.pin.is_none() && !is_pin_news {
-            // What is compiled is what is offered: see `settle`.
+            // The compiled state is the offered one: see `settle`.
             return Step { offered: config, held_back: Delta::default(), is_pin_news };
         }
         config.apply(&mut self.compiled);
@@ -46,7 +46,7 @@ impl View {
         Step { offered, held_back, is_pin_news }
     }
 
-    /// What is offered after a step. Where no pin is in force it is what is compiled, and both share all that they have.
+    /// Sets what is offered after a step. Without a pin that is the compiled state, and the two share all their memory.
     pub(super) fn settle(&mut self, offered: &Snapshot) {
         if self.pin.is_none() {
             self.compiled.clone_from(offered);
@@ -54,7 +54,7 @@ impl View {
     }
 }
 
-/// Whether two are one decision.
+/// Whether two pins are the same decision.
 fn is_same(a: Option<&Arc<Pin>>, b: Option<&Arc<Pin>>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => Arc::ptr_eq(a, b) || (a.version == b.version && a.revision == b.revision),
@@ -63,7 +63,7 @@ fn is_same(a: Option<&Arc<Pin>>, b: Option<&Arc<Pin>>) -> bool {
     }
 }
 
-/// Takes out of a delta what a state says already.
+/// Removes from a delta what the state already has.
 pub(super) fn effective(state: &Snapshot, delta: Delta) -> Delta {
     Delta {
         up: delta.up.into_iter().filter(|entry| state.version(&entry.key) != Some(entry.version)).collect(),

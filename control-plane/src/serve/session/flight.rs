@@ -1,4 +1,4 @@
-//! A batch on its way.
+//! A batch in flight.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,14 +7,14 @@ use shared::version::{Root, Seq};
 
 use crate::store::{Chunks, Frame, LaneState};
 
-/// What kind of batch something belongs to.
+/// Kinds of batches.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
     /// One commit, from the frames that all streams share.
     Commit,
-    /// Several commits at once, each key at its newest.
+    /// Several commits merged, each key at its newest version.
     Coalesced,
-    /// What an inventory showed to differ.
+    /// The differences that an inventory showed.
     Inventory,
     /// Everything.
     Full,
@@ -32,16 +32,16 @@ impl Mode {
     }
 }
 
-/// Where its chunks come from.
+/// The source of a batch's chunks.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// Encoded for all streams.
+    /// Encoded once for all streams.
     Shared(Arc<[Frame]>),
     /// Encoded as they are sent.
     Lazy(Box<Chunks>),
 }
 
-/// A batch on the way.
+/// A batch in flight.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) to: Seq,
@@ -57,7 +57,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Leads to `state`.
+    /// A batch that leads to `state`.
     pub(super) fn new(state: &LaneState, mode: Mode, source: Source) -> Self {
         Self {
             to: state.seq,

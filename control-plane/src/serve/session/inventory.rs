@@ -16,17 +16,17 @@ use shared::version::{Root, Version};
 use crate::serve::message::{End, Inventory};
 use crate::store::LaneState;
 
-/// Buckets that are asked for at a time.
+/// Limit of the buckets that are requested at a time.
 const LOT: usize = 64;
-/// Resources that are in them by our own count: what fits into one answer.
+/// Limit of the resources in them by our own count, so that the answer fits into one message.
 const LOT_RESOURCES: usize = 2_048;
-/// Bytes of the keys that are to go, at most: with more, everything is sent.
+/// Limit of the keys to be removed, in bytes: with more, everything is sent.
 const REMOVED: usize = 1024 * 1024;
 
-/// How far it is.
+/// The state of the exchange.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
-    /// A question is under way: these buckets, none for the digests of all.
+    /// A request is under way: these buckets, if empty the digests of all.
     asked: Option<Vec<u16>>,
     found: Option<Found>,
 }
@@ -34,31 +34,31 @@ pub(super) struct Exchange {
 /// What is known once there are digests.
 #[derive(Debug)]
 struct Found {
-    /// Of all that the proxy has.
+    /// Root of what the proxy has.
     base: Root,
-    /// With what it is compared, from here on.
+    /// The state that it is compared with.
     state: LaneState,
-    /// Buckets that differ and are still to be asked for, the next one last.
+    /// Buckets that differ and have not been requested, the next one last.
     left: Vec<u16>,
-    /// Buckets of a question at most: fewer after an answer that did not fit.
+    /// Limit of the buckets in a request: reduced after an answer that did not fit.
     lot: usize,
-    /// What differs, as far as that is known.
+    /// The differences found so far.
     delta: Delta,
-    /// Bytes of the keys that are to go.
+    /// Bytes of the keys to be removed.
     removed: usize,
 }
 
-/// What an answer means.
+/// What follows from an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Step {
-    /// It goes on.
+    /// The exchange continues.
     On,
     /// Everything is sent.
     Full,
 }
 
 impl Exchange {
-    /// The next question, where none is under way and one is left.
+    /// The next request, if none is under way and one is needed.
     pub(super) fn ask(&mut self) -> Option<Vec<u16>> {
         if self.asked.is_some() {
             return None;
@@ -77,7 +77,7 @@ impl Exchange {
         self.asked.is_some()
     }
 
-    /// Takes in an answer. The first one is compared with `state`.
+    /// Handles an answer. The first one is compared with `state`.
     pub(super) fn answer(&mut self, inventory: Inventory, state: &LaneState) -> Result<Step, End> {
         let Some(asked) = self.asked.take() else {
             return Err(End::Protocol("got an inventory that was not asked for".into()));
@@ -94,7 +94,7 @@ impl Exchange {
             End::Protocol(format!("expected an inventory of {BUCKETS} digests, got {}", digests.len()))
         })?;
         if digests.iter().all(|digest| *digest == Digest::default()) {
-            // Its first chunks are encoded for all who have nothing.
+            // Its first chunks are already encoded for all proxies that have nothing.
             return Ok(Step::Full);
         }
         let ours = |bucket: u16| state.snapshot.bucket_digest(bucket);
@@ -102,7 +102,7 @@ impl Exchange {
         let differing = (0..BUCKETS as u16).rev().filter(|bucket| ours(*bucket) != theirs(*bucket));
         let is_known = |bucket: &u16| theirs(*bucket) == Digest::default();
         let (lacking, left): (Vec<_>, Vec<_>) = differing.partition(is_known);
-        // Where it has nothing there is nothing to ask.
+        // Buckets that are empty at the proxy need not be requested.
         let up = lacking.into_iter().rev().flat_map(|bucket| state.snapshot.bucket(bucket)).cloned();
         let delta = Delta { up: up.collect(), removed: Vec::new() };
         let state = state.clone();
@@ -110,12 +110,12 @@ impl Exchange {
         Ok(Step::On)
     }
 
-    /// Whether all is known.
+    /// Whether all differences are known.
     pub(super) fn is_over(&self) -> bool {
         self.asked.is_none() && self.found.as_ref().is_some_and(|found| found.left.is_empty())
     }
 
-    /// Where it leads, from what, and the way there, once all is known.
+    /// The target state, the proxy's root, and the differences, once all are known.
     pub(super) fn finish(self) -> Option<(LaneState, Root, Delta)> {
         let found = self.found.filter(|found| self.asked.is_none() && found.left.is_empty())?;
         Some((found.state, found.base, found.delta))
@@ -135,7 +135,7 @@ impl Found {
         lot
     }
 
-    /// There is more in these buckets than fits into an answer.
+    /// The contents of these buckets do not fit into an answer.
     fn ask_for_less(&mut self, asked: Vec<u16>) -> Step {
         if asked.len() == 1 {
             return Step::Full;
@@ -145,7 +145,7 @@ impl Found {
         Step::On
     }
 
-    /// What is in the buckets that were asked for, compared with what is to be in them.
+    /// Compares the contents of the requested buckets with what they should be.
     fn compare(&mut self, asked: &[u16], inventory: Inventory) -> Result<Step, End> {
         let mut there: BTreeMap<ResourceKey, Version> = BTreeMap::new();
         for (key, version) in inventory.entries {
@@ -160,7 +160,7 @@ impl Found {
             }
         }
         self.removed += there.keys().map(|key| size_of::<Removal>() + key.key.len()).sum::<usize>();
-        // Of the objects behind them nothing is known.
+        // Whether their objects still exist is unknown.
         self.delta.removed.extend(there.into_keys().map(|key| Removal { key, gone: false }));
         Ok(if self.removed > REMOVED { Step::Full } else { Step::On })
     }

@@ -1,4 +1,4 @@
-//! One lane of a stream: how far the proxy was sent, how far it has answered, what is on the way.
+//! One lane of a stream: what was sent to the proxy, what it has acknowledged, and what is in flight.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,40 +13,40 @@ use crate::serve::message::{Ack, End, Inventory, Position, Refused, Resume, Star
 use crate::serve::refusals::Refusals;
 use crate::store::LaneState;
 
-/// Unanswered batches of a lane at most.
+/// Limit of unacknowledged batches of a lane.
 pub const WINDOW: usize = 2;
-/// Unanswered chunks of one batch at most: 1 MiB. What is not sent yet is not encoded either.
+/// Limit of unacknowledged chunks of one batch: 1 MiB. Chunks are encoded only when they are sent.
 pub const CHUNK_WINDOW: usize = 16;
-/// The same of what is encoded for one stream alone, without a slot for a full sync, and before it has answered any. What a
-/// full sync begins with is encoded for all.
+/// The same for chunks encoded for one stream only, without a slot for a full sync, or before any was acknowledged. The
+/// first chunks of a full sync are encoded for all.
 pub(super) const CHUNK_WINDOW_ALONE: usize = 2;
 const _: () = assert!(CHUNK_WINDOW_ALONE <= LaneState::BEGUN);
 
-/// What a proxy has acknowledged on a lane, and what it says about it.
+/// What a proxy has acknowledged on a lane, and what it reports about it.
 #[derive(Clone, Debug, Default)]
 pub struct Standing {
-    /// Place in the log. 0: nothing yet.
+    /// Position in the log. 0: nothing yet.
     pub seq: Seq,
-    /// Root there; `None`: nothing yet.
+    /// The root there; `None`: nothing yet.
     pub root: Option<Root>,
-    /// What it has and cannot serve, up to 256.
+    /// Up to 256 of the resources that it refuses.
     pub refused: Refusals,
     /// How many there are in all: what it says, and never more than it can have.
     pub refused_total: u32,
-    /// Its own root differed from the state's, and it has not been brought back yet.
+    /// Its root differed from that of the state, and has not been corrected yet.
     pub diverged: bool,
     /// How long it took to apply the last batch.
     pub apply: Duration,
 }
 
-/// What an answer means.
+/// What an acknowledgement means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
-    /// Some chunks more, or nothing new.
+    /// Some more chunks, or nothing new.
     Progress,
     /// A batch is applied.
     Reached { after: Option<Duration> },
-    /// What it has is not what was sent.
+    /// The proxy's state differs from what was sent.
     Diverged { expected: Root, came: Root },
 }
 
@@ -79,20 +79,20 @@ pub(super) struct LaneCursor {
     overclaims: bool,
     /// Where the next batch begins: the end of the newest one on the way.
     cursor: Seq,
-    /// The state of the last batch that was sent whole.
+    /// The state after the last batch that was sent completely.
     delivered: (Seq, Root),
     flights: VecDeque<Flight>,
     /// The next batch replaces everything.
     needs_full: bool,
-    /// The next batch is what differs, once that is known.
+    /// The next batch contains the differences, once those are known.
     exchange: Option<Exchange>,
-    /// What the proxy has may be newer: nothing is sent before that is known.
+    /// The proxy's state may be newer: nothing is sent before that is known.
     held: bool,
-    /// The proxy answers when it is asked what it has.
+    /// The proxy can report what it has.
     answers_inventory: bool,
-    /// When an answer brought news, or the first chunk was sent.
+    /// When an acknowledgement last made progress, or the first chunk was sent.
     progress: Instant,
-    /// Full syncs in a row that ended in a wrong root.
+    /// Consecutive full syncs that ended in a wrong root.
     pub(super) strikes: u32,
 }
 
@@ -115,7 +115,7 @@ impl LaneCursor {
         }
     }
 
-    /// Decides how a lane begins (design, "Never back in time").
+    /// Decides how a lane begins ("Never back" in ARCHITECTURE.md).
     pub(super) fn resume(
         &mut self,
         resume: Resume,
@@ -149,12 +149,12 @@ impl LaneCursor {
         }
     }
 
-    /// Waits until it is known that what is offered here is not older than what the proxy has.
+    /// Holds the lane until it is known that this replica is not behind the proxy.
     pub(super) fn hold(&mut self) {
         self.held = true;
     }
 
-    /// That is known.
+    /// Releases a held lane.
     pub(super) fn release(&mut self) {
         self.held = false;
     }
@@ -168,11 +168,11 @@ impl LaneCursor {
 
     fn start_full(&mut self, has_slot: bool) -> Start {
         self.needs_full = true;
-        // Endpoints and certificates wait for nobody.
+        // Endpoints and certificates do not wait for a slot.
         if has_slot || self.lane == Lane::Live { Start::Full } else { Start::Wait }
     }
 
-    /// Sends what the windows allow.
+    /// Sends what the windows permit.
     pub(super) fn pump(&mut self, state: &LaneState, has_slot: bool, now: Instant, out: &mut Vec<Out>) {
         while !self.held {
             self.pump_unfinished(has_slot, out);
@@ -192,16 +192,16 @@ impl LaneCursor {
         }
     }
 
-    /// Goes on with a batch that has begun.
+    /// Continues a batch that has begun.
     pub(super) fn pump_unfinished(&mut self, has_slot: bool, out: &mut Vec<Out>) {
         let lane = self.lane;
         let Some(flight) = self.flights.back_mut().filter(|flight| !flight.complete) else {
             return;
         };
         let window = match (flight.mode, lane) {
-            // Its frames are everybody's.
+            // Its frames are shared by all streams.
             (Mode::Commit, _) => CHUNK_WINDOW,
-            // Twice as many for each round that was answered.
+            // Doubles with each acknowledged round.
             _ if has_slot => (2 * flight.answered).clamp(CHUNK_WINDOW_ALONE, CHUNK_WINDOW),
             (Mode::Full, Lane::Config) => 0,
             (Mode::Full, Lane::Live) | (Mode::Coalesced | Mode::Inventory, _) => CHUNK_WINDOW_ALONE,
@@ -217,7 +217,7 @@ impl LaneCursor {
         }
     }
 
-    /// Asks what the proxy has, once nothing is on the way that would change it.
+    /// Asks what the proxy has, once nothing is in flight that would change it.
     pub(super) fn ask(&mut self, now: Instant, out: &mut Vec<Out>) {
         if self.held || !self.flights.is_empty() {
             return;
@@ -228,7 +228,7 @@ impl LaneCursor {
         }
     }
 
-    /// Takes in what the proxy has.
+    /// Handles the proxy's report of what it has.
     pub(super) fn inventory(
         &mut self,
         inventory: Inventory,
@@ -264,7 +264,7 @@ impl LaneCursor {
             if let Some(chunks) = state.after(self.cursor) {
                 return Some(flight(Mode::Coalesced, Source::Lazy(Box::new(chunks))));
             }
-            // The log has forgotten what came after this cursor.
+            // The log does not reach back to this cursor any more.
             self.demand_full();
         }
         if !has_slot && self.lane == Lane::Config {
@@ -274,8 +274,8 @@ impl LaneCursor {
         Some(flight(Mode::Full, Source::Lazy(Box::new(state.full()))))
     }
 
-    /// What the proxy has is not what it was sent: what differs is found out, else everything is sent. A difference that did
-    /// not lead to the state is not tried a second time.
+    /// The proxy's state differs from what it was sent: the differences are determined, else everything is sent. If
+    /// sending the differences did not lead to the state, that is not tried again.
     fn demand_again(&mut self) {
         self.demand_full();
         if self.answers_inventory && self.strikes <= 1 {
@@ -290,7 +290,7 @@ impl LaneCursor {
         self.delivered = (Seq::default(), Root::default());
     }
 
-    /// Takes in an answer.
+    /// Handles an acknowledgement.
     pub(super) fn answer(&mut self, ack: Ack, now: Instant) -> Result<Answer, End> {
         if ack.staged > 0 {
             return self.answer_chunk(ack.staged as usize, now);
@@ -337,7 +337,7 @@ impl LaneCursor {
             let cursor = self.cursor;
             return Err(End::Protocol(format!("expected an ack of at most {cursor}, got {seq}")));
         }
-        // Said once more, perhaps after a heartbeat that did not fit.
+        // Sent again, perhaps after a heartbeat that did not match.
         match self.standing.root {
             Some(expected) if self.standing.seq == seq && expected != came && !self.is_resyncing() => {
                 self.standing.diverged = true;
@@ -367,7 +367,7 @@ impl LaneCursor {
         Ok(Answer::Progress)
     }
 
-    /// The batch at `place`, and with it those before it, are answered.
+    /// The batch at `place`, and those before it, are acknowledged.
     fn answer_batch(&mut self, place: usize, came: Root, now: Instant) -> Answer {
         self.progress = now;
         let Some(flight) = self.flights.drain(..=place).next_back() else {
@@ -385,7 +385,7 @@ impl LaneCursor {
         }
         self.holding = Holding { most: self.holding.most.max(flight.count), is_exact: false };
         if self.is_resyncing() {
-            // Sent before the full sync that is under way; that one will set it right.
+            // Sent before the full sync that is under way, which will correct it.
             return Answer::Progress;
         }
         self.standing.diverged = true;
@@ -399,7 +399,7 @@ impl LaneCursor {
         self.needs_full || self.exchange.is_some() || self.flights.iter().any(anew)
     }
 
-    /// Whether a full sync, or what is left of one, is wanted or under way.
+    /// Whether a full sync, or the rest of one, is needed or under way.
     pub(super) fn needs_slot(&self) -> bool {
         let is_long = |flight: &Flight| match flight.mode {
             Mode::Full => true,
@@ -409,24 +409,24 @@ impl LaneCursor {
         !self.held && (self.needs_full || self.flights.iter().any(is_long))
     }
 
-    /// The state up to which everything was sent.
+    /// The position up to which everything was sent.
     pub(super) fn delivered(&self) -> Seq {
         self.delivered.0
     }
 
-    /// Since when an answer is due; `None` when nothing is on the way.
+    /// Since when an acknowledgement is due; `None` if nothing is in flight.
     pub(super) fn waits_since(&self) -> Option<Instant> {
         let awaits = |flight: &Flight| flight.complete || flight.sent > flight.answered;
         let asks = self.exchange.as_ref().is_some_and(Exchange::waits);
         (asks || self.flights.iter().any(awaits)).then_some(self.progress)
     }
 
-    /// When an answer last brought news.
+    /// When an acknowledgement last made progress.
     pub(super) fn progress(&self) -> Instant {
         self.progress
     }
 
-    /// Where a proxy is that has read all that was sent; `None` in the middle of a batch.
+    /// The position of a proxy that has read all that was sent; `None` in the middle of a batch.
     pub(super) fn position(&self) -> Option<Position> {
         let whole = self.flights.iter().all(|flight| flight.complete) && self.delivered.0 > Seq::default();
         whole.then_some(Position { lane: self.lane, seq: self.delivered.0, root: self.delivered.1 })

@@ -331,7 +331,7 @@ fn simulate(seed: u64) {
                 proxy.lanes.get(&lane).filter(|has| has.whole && has.lineage == Some(lineage(&plane)))
             {
                 let known = plane.states.get(&(lane, has.seq));
-                // After a restart the proxy still has what the process before gave it, until its first batch.
+                // After a restart the proxy still has the state of the previous process, until its first batch.
                 assert!(
                     known.is_none_or(|root| *root == has.snapshot.root())
                         || link.session.standing(lane).root.is_none()
@@ -357,7 +357,7 @@ fn reborn(plane: &Plane, rng: &mut fastrand::Rng, now: Instant) -> Plane {
     next
 }
 
-/// With nothing in the way the proxy ends at the head.
+/// Without faults the proxy reaches the head.
 fn settle(plane: &mut Plane, link: &mut Link, proxy: &mut Proxy, now: Instant) {
     loop {
         if link.session.wants_slot {
@@ -408,7 +408,7 @@ fn exactly_one_behind_gets_the_shared_frame_and_more_behind_gets_one_batch() {
         plane.commit(Delta::default(), entry(Kind::Endpoints, "a/b", body), now);
         link.on(Event::Head(plane.published.head()), &plane, now);
     }
-    // Two are on the way; the others wait for the window and go together.
+    // Two are in flight; the others wait for the window and are merged.
     let modes = |link: &Link| -> Vec<_> {
         let mode = |out: &Out| match out {
             Out::Chunk { mode, .. } => *mode,
@@ -498,7 +498,7 @@ fn silence_is_told_from_slowness() {
     assert!(matches!(&link.down[0], Out::Heartbeat(positions) if positions.len() == 2));
     settle(&mut plane, &mut link, &mut proxy, now);
 
-    // Many chunks, answered slowly: that is progress. No answer at all is not.
+    // Many chunks, acknowledged slowly: that is progress. No acknowledgement at all is not.
     let up = (0..40).map(|index| {
         let key = ResourceKey::new(Kind::Endpoints, format!("big/{index}"));
         Arc::new(Entry::from_body(key, 1, vec![1; 60_000].into()))
@@ -566,7 +566,7 @@ fn without_a_slot_live_goes_on_and_config_waits() {
     settle(&mut plane, &mut link, &mut proxy, now);
 }
 
-/// However many streams say who they are and nothing more, with a slot or without one.
+/// However many streams send a Hello and nothing more, with a slot or without.
 #[test]
 fn who_never_answers_is_sent_what_is_encoded_for_all() {
     let now = shared::clock::now();
@@ -623,7 +623,7 @@ fn a_slot_goes_to_others_while_its_proxy_does_not_answer() {
     settle(&mut plane, &mut link, &mut proxy, later);
 }
 
-/// Seed 58 of the simulator: who lost the slot over CONFIG asked for another in the same breath and kept both.
+/// Seed 58 of the simulator: a stream that lost its slot over CONFIG asked for another at the same time and kept both.
 #[test]
 fn who_loses_a_slot_over_config_asks_again_with_the_next_answer() {
     let now = shared::clock::now();

@@ -1,7 +1,7 @@
-//! Records of the history file: 4 bytes of length (little-endian), then 16 bytes of BLAKE3 over the rest, then the rest:
-//! milliseconds since 1970 (8 bytes), length of the cause (4 bytes), the cause as JSON, an encoded `Batch` of CONFIG whose
-//! `from` is 0 where it replaces everything. A cause that is no JSON is the line alone, as earlier builds wrote it. It says what the
-//! history is of, which builds before that pass over.
+//! Records of the history file: 4 bytes of length (little-endian), then 16 bytes of BLAKE3 over the rest, then the
+//! rest: milliseconds since 1970 (8 bytes), length of the cause (4 bytes), the cause as JSON, an encoded `Batch` of
+//! CONFIG whose `from` is 0 if it replaces everything. A cause that is not JSON is plain text, as earlier builds wrote
+//! it. The cause also names the source of the history, which earlier builds ignore.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -19,25 +19,25 @@ use shared::version::{Root, Seq};
 use crate::origin::Origin;
 use crate::store::history::{Bounds, History, PastVersion};
 
-/// Bytes of a cause at most.
+/// Limit of a cause in bytes.
 const CAUSE_MAX: usize = 4 * 1024;
 
-/// What led to a version.
+/// The cause of a version.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Cause {
     pub(super) line: Arc<str>,
     #[serde(flatten)]
     pub(super) origin: Origin,
-    /// Not said of those that were offered.
+    /// Left out for versions that were offered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     held_back: bool,
-    /// What the history is of. Not said before that is known, nor by earlier builds.
+    /// The source of the history. Missing before that is known, and in records of earlier builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     of: Option<Arc<str>>,
 }
 
 impl Cause {
-    /// A cause as it is written.
+    /// Parses a stored cause.
     pub(super) fn read(text: &[u8]) -> Self {
         let line = || String::from_utf8_lossy(text).into();
         let alone = |_| Self { line: line(), origin: Origin::default(), held_back: false, of: None };
@@ -45,7 +45,7 @@ impl Cause {
     }
 }
 
-/// A version as what differs from the one before; from nothing, it stands for itself.
+/// Encodes a version as the difference from the previous one; from nothing, it is complete in itself.
 pub(super) fn write(before: &Snapshot, version: &PastVersion, of: Option<&Arc<str>>) -> Vec<u8> {
     let delta = Delta::between(before, &version.snapshot);
     let batch = config::Batch {
@@ -61,7 +61,7 @@ pub(super) fn write(before: &Snapshot, version: &PastVersion, of: Option<&Arc<st
     let line = &version.cause[..version.cause.floor_char_boundary(CAUSE_MAX)];
     let (origin, held_back) = (version.origin.clone(), !version.released);
     let cause = Cause { line: line.into(), origin, held_back, of: of.cloned() };
-    // Text keys alone, so there is nothing that JSON lacks.
+    // Only string keys: these can always be encoded.
     let cause = serde_json::to_vec(&cause).unwrap_or_default();
     let time = version.time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut rest = Vec::new();
@@ -86,14 +86,14 @@ pub(super) fn write_all(history: &History, of: Option<&Arc<str>>) -> impl Iterat
     })
 }
 
-/// What is in a file.
+/// The contents of a file.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Versions as far as they go.
+    /// The valid versions.
     pub(super) history: History,
-    /// What they are of, by the newest that says so.
+    /// Their source, from the newest record that has it.
     pub(super) of: Option<Arc<str>>,
-    /// How many bytes at the end are none.
+    /// Bytes at the end that are not valid.
     pub(super) left: usize,
 }
 
@@ -129,7 +129,7 @@ fn read<'a>(mut bytes: &'a [u8], before: &Snapshot) -> Option<Read<'a>> {
     delta.apply(&mut snapshot);
     let root = Root::from_slice(&batch.root_after).filter(|root| *root == snapshot.root())?;
     let version = PastVersion {
-        // A place in the log of a process that is no more: before everything.
+        // A position in the log of a process that has ended: before everything.
         seq: Seq::default(),
         root,
         snapshot,

@@ -19,7 +19,7 @@ fn start(dir: &Path) -> (Store, Published) {
     (store, published)
 }
 
-/// Opens it as soon as the thread of the one before has ended.
+/// Opens it once the thread of the previous one has ended.
 pub(in crate::store) fn reopen(dir: &Path) -> (Journal, History) {
     for _ in 0..10_000 {
         match Journal::open(dir, Bounds::default()) {
@@ -136,7 +136,7 @@ fn records_that_were_changed_are_not_believed() {
     }
 }
 
-/// The first commit of a process is all that there is. What it changed is what differs from the version before.
+/// The first commit of a process contains everything. Its entry has the differences from the previous version.
 #[test]
 fn what_changed_while_no_process_was_there_is_counted_from_the_version_before() {
     let dir = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn what_changed_while_no_process_was_there_is_counted_from_the_version_before() 
     assert_eq!(published.head().history.newest().map(|it| it.changed), Some(1));
 }
 
-/// Whoever comes second would write in between, and neither history could be read any more.
+/// A second writer would write in between, and neither history could be read any more.
 #[test]
 fn one_process_writes_a_history() {
     let dir = tempfile::tempdir().unwrap();
@@ -188,7 +188,7 @@ fn where_there_can_be_no_lock_the_history_is_kept_without() {
     assert_eq!(history.len(), 1);
 }
 
-/// A disk that could not be locked at the start may be well again later, and another process' by then.
+/// A disk that could not be locked at the start may recover later, and be used by another process by then.
 #[test]
 fn a_lock_that_comes_later_is_taken_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
@@ -212,7 +212,7 @@ fn start_of(dir: &Path, of: &str) -> (Store, Published) {
     (store, published)
 }
 
-/// A folder that was copied, or a cluster that was made anew under the same volume.
+/// A copied folder, or a cluster that was recreated with the same volume.
 #[test]
 fn a_history_of_something_else_is_kept_aside_and_never_shown() {
     let dir = tempfile::tempdir().unwrap();
@@ -264,7 +264,7 @@ fn what_it_is_of_may_be_known_late() {
     assert_eq!(causes(&published), ["host 2"]);
 }
 
-/// Builds before this one said nothing of it.
+/// Earlier builds did not store it.
 #[test]
 fn a_history_that_does_not_say_what_it_is_of_is_ones_own() {
     let dir = tempfile::tempdir().unwrap();
@@ -306,7 +306,7 @@ fn versions(dir: &Path) -> usize {
     record::read_all(&fs::read(dir.join(FILE)).unwrap_or_default(), Bounds::default()).history.len()
 }
 
-/// By hand, or by who cleans up: the open file would take everything, and nobody would ever find it.
+/// Deleted by hand or by a cleanup: writes to the open file would succeed and be lost.
 #[test]
 fn a_folder_that_is_removed_or_moved_is_made_again_with_all_that_is_remembered() {
     let outer = tempfile::tempdir().unwrap();
@@ -346,7 +346,7 @@ fn a_file_that_is_removed_alone_is_written_again() {
     stop(store, dir.path(), 3);
 }
 
-/// A full disk, for one: nothing is lost but what could not be written when the process ended.
+/// A full disk, for example: only what could not be written when the process ended is lost.
 #[test]
 fn what_could_not_be_written_comes_with_the_next_version() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What an answer is good for: what keeps a slot, what keeps a stream, and what a divergence leads to.
+//! The effects of acknowledgements: what keeps a slot, what keeps a stream, and what a divergence leads to.
 
 use super::inventory::{asked, cut, entries, inventory, these};
 use super::*;
@@ -54,7 +54,7 @@ fn plane(now: Instant) -> Plane {
     plane
 }
 
-/// A session of a proxy that answers when it is asked, and is in sync.
+/// A session of a proxy that can report its state, and is in sync.
 fn equal(plane: &Plane, now: Instant) -> Session {
     asked(plane, &plane.published.head().live.snapshot.clone(), now).0
 }
@@ -69,7 +69,7 @@ fn the_same_place_with_another_root_is_no_place_to_go_on_from() {
     assert_eq!(live.map(|(_, start, _)| *start), Some(Start::Full));
 }
 
-/// Quiet hours are no silence: the time to answer begins with what is to be answered.
+/// The timeout starts with what must be acknowledged, not in the idle time before.
 #[test]
 fn the_time_to_answer_begins_with_the_first_chunk() {
     let (mut plane, _, mut link, now) = in_sync();
@@ -94,7 +94,7 @@ fn each_batch_that_is_answered_gives_the_next_one_its_time() {
     assert_eq!(link.session.on(Event::Tick, later + PROGRESS).end, Some(End::Stalled));
 }
 
-/// That all chunks are in hand does not say that they are applied.
+/// Having received all chunks does not mean that they are applied.
 #[test]
 fn who_has_all_chunks_still_owes_the_last_answer() {
     let now = shared::clock::now();
@@ -142,7 +142,7 @@ fn how_long_applying_took_is_on_record() {
     assert_eq!(link.session.standing(Lane::Live).apply, Duration::from_micros(7));
 }
 
-/// Saying the same again and again brings nothing further.
+/// Repeating the same acknowledgement is not progress.
 #[test]
 fn a_slot_is_kept_by_news_alone() {
     let now = shared::clock::now();
@@ -165,7 +165,7 @@ fn a_slot_is_asked_for_once_and_by_who_answers_at_once() {
     assert_eq!((actions.slot, sent(&actions, Lane::Live)), (Slot::Want, vec![Mode::Full]), "it has answered");
     plane.commit(Delta::default(), entry(Kind::Endpoints, "a/b", 2), now);
     assert_eq!(session.on(Event::Head(plane.published.head()), now).slot, Slot::Keep);
-    // A difference that is long is as much work as everything.
+    // A long difference is as much work as sending everything.
     let has = these(["a/c".to_owned()]);
     let (mut session, _) = asked(&large(now), &has, now);
     session.on(inventory(has.digests(), Vec::new()), now);
@@ -238,7 +238,7 @@ fn a_proxy_that_is_astray_is_asked_once_nothing_is_on_the_way() {
     assert!(!is_diverged(&second) && asks(&second, Lane::Live), "the same is said once: {second:?}");
     let again = session.on(wrong(Lane::Live, 1, 9), now);
     assert!(!is_diverged(&again) && again.end.is_none(), "{again:?}");
-    // A difference that does not lead there is not found out again: everything is sent.
+    // A difference that does not lead to the state is not determined again: everything is sent.
     let has = these(["a/c".to_owned()]);
     let mut actions = session.on(inventory(has.digests(), Vec::new()), now);
     if let Some(Out::Ask { buckets, .. }) = actions.out.first().cloned() {
@@ -281,7 +281,7 @@ fn who_was_brought_back_begins_anew_and_who_never_is_ends() {
     assert_eq!(ends, [None, None, Some(End::Diverging)]);
 }
 
-/// Nothing of it is told before it is known that it is not older than what the proxy has.
+/// Nothing is sent before it is known that this replica is not behind the proxy.
 #[test]
 fn a_lane_that_is_held_has_no_place_and_wants_no_slot() {
     let now = shared::clock::now();

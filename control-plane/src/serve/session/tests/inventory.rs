@@ -1,4 +1,4 @@
-//! What a proxy is asked, and what it is sent then.
+//! What a proxy is asked, and what it is sent as a result.
 
 use super::*;
 use crate::serve::message::Inventory;
