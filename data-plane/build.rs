@@ -1,4 +1,5 @@
-//! Generates the clients of the stream and of certificates. Their messages are `shared`'s, compiled there once; no installed protoc is needed.
+//! Generates the clients of the stream and of certificates. Their messages are those of `shared`, which compiles them;
+//! no installed protoc is needed.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=../proto");

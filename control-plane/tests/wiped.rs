@@ -1,4 +1,4 @@
-//! No private key of a Secret is left in memory that was freed.
+//! No private key of a Secret remains in freed memory.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! What an edit costs the control thread: it must not grow with the number of hosts.
+//! What an edit costs the control thread. It must not grow with the number of hosts.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What consistent hashing costs: a request for finding its endpoint, and the control thread for a change.
+//! What consistent hashing costs: per request (finding an endpoint) and on the control thread (applying a change).
 
 use std::hint::black_box;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What a request pays for finding its host and its path.
+//! What it costs a request to find its host and path.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use data_plane::table::{Match, TableReader, Writer};
 use shared::entry::Entry;
 use shared::resource::{Host, Path, PathType, Resource, Route};
 
-/// A reader of a table with so many hosts, and so many paths on `h0.example.test`.
+/// A reader of a table with this many hosts, and this many paths on `h0.example.test`.
 fn reader(hosts: usize, paths: usize) -> (Writer, TableReader) {
     let entry = |key: &str, resource: &Resource| Arc::new(Entry::encode(key, resource));
     let path = |number: usize| Path {

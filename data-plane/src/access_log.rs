@@ -1,4 +1,4 @@
-//! The access log: a worker formats lines into a buffer of its own, a thread writes them out.
+//! The access log: each worker formats lines into its own buffer, and one thread writes them out.
 //!
 //! **Invariant:** a worker never waits for the log. When the writer is behind, lines are dropped and counted.
 
@@ -24,19 +24,19 @@ mod kept;
 mod line;
 mod stamp;
 
-/// A worker hands its lines over when there are so many bytes of them, or at its next tick.
+/// A worker hands its lines over when it has this many bytes, or at its next tick.
 const CHUNK: usize = 32 * 1024;
 
-/// Chunks that wait for the writer at most, of all workers together.
+/// Maximum number of chunks queued for the writer, of all workers together.
 const WAITING: usize = 256;
 
-/// How often an idle writer looks whether its file was renamed.
+/// How often an idle writer checks whether the log should be reopened.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// How long the end of the process waits for the last lines: a reader that has stopped reading does not hold it up.
+/// How long the end of the process waits for the last lines: a reader that has stopped reading does not block it.
 const FINISH: Duration = Duration::from_secs(2);
 
-/// Where lines go.
+/// Where lines are written to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Target {
     /// Standard output.
@@ -44,7 +44,7 @@ pub enum Target {
     Stdout,
     /// Nowhere.
     Off,
-    /// The end of a file, made when missing.
+    /// Appended to a file, which is created if missing.
     File(PathBuf),
 }
 
@@ -61,27 +61,27 @@ impl FromStr for Target {
     }
 }
 
-/// The writing end of all workers; gives each its [`Lines`].
+/// The sending end for all workers; gives each its [`Lines`].
 #[derive(Clone, Debug)]
 pub struct Handle {
     chunks: Option<SyncSender<Vec<u8>>>,
 }
 
-/// Has the file opened again by its name, after log rotation gave the old one another.
+/// Has the log file reopened by name, after log rotation has renamed the old one.
 #[derive(Clone, Debug)]
 pub struct Reopen(Arc<AtomicBool>);
 
 impl Reopen {
-    /// Lines go to a file of the old name from the next moment on. Nothing happens where lines go elsewhere.
+    /// From the next moment on, lines go to a file of the original name. Has no effect on other targets.
     pub fn reopen(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// The thread that writes. It ends when every [`Handle`] and [`Lines`] is gone.
+/// The writing thread. It ends when every [`Handle`] and [`Lines`] was dropped.
 #[derive(Debug)]
 pub struct Writer {
-    /// Closed by the thread when it ends.
+    /// Closed when the thread ends.
     ended: Option<Receiver<Infallible>>,
     reopen: Reopen,
 }
@@ -105,7 +105,7 @@ impl Sink {
         }
     }
 
-    /// Opens the file's name anew. Where that fails, lines go on to where they went.
+    /// Reopens the file by name. If that fails, lines continue to go to the old one.
     fn reopen(&mut self) {
         let Self::File { path, .. } = self else { return };
         let (path, shown) = (path.clone(), path.display().to_string());
@@ -119,7 +119,7 @@ impl Sink {
 /// Opens the target and starts its thread.
 ///
 /// # Errors
-/// When the file cannot be opened or the thread not started.
+/// The file cannot be opened or the thread cannot be started.
 pub fn start(target: &Target) -> io::Result<(Handle, Writer)> {
     match target {
         Target::Off => Ok((Handle { chunks: None }, Writer { ended: None, reopen: Reopen(Arc::default()) })),
@@ -131,7 +131,7 @@ pub fn start(target: &Target) -> io::Result<(Handle, Writer)> {
 /// Starts a thread that writes the lines to `sink`.
 ///
 /// # Errors
-/// When the thread cannot be started.
+/// The thread cannot be started.
 pub fn write_to(sink: impl Write + Send + 'static) -> io::Result<(Handle, Writer)> {
     write_into(Sink::Other(Box::new(sink)))
 }
@@ -157,12 +157,12 @@ fn drain(waiting: &Receiver<Vec<u8>>, mut sink: Sink, reopen: &Reopen) {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        // Without lines too: whoever rotated the file may want its space back.
+        // Even without lines: whoever rotated the file may want its space back.
         if reopen.0.swap(false, Ordering::Relaxed) {
             sink.reopen();
         }
         let Some(chunk) = chunk else { continue };
-        // A reader that went, or a full disk: requests are served all the same, and writing is tried again.
+        // If the reader is gone or the disk is full, requests are served all the same, and writing is retried.
         match sink.write(&chunk) {
             Ok(()) => broken = false,
             Err(failure) if !broken => {
@@ -175,12 +175,12 @@ fn drain(waiting: &Receiver<Vec<u8>>, mut sink: Sink, reopen: &Reopen) {
 }
 
 impl Writer {
-    /// For whoever hears of log rotation.
+    /// For the handler of log rotation.
     pub fn reopen(&self) -> Reopen {
         self.reopen.clone()
     }
 
-    /// Waits until everything is written, for two seconds at most. All handles have to be gone.
+    /// Waits until everything is written, for two seconds at most. All handles must have been dropped.
     pub fn finish(self) {
         if !self.finish_within(FINISH) {
             warn!("the access log cannot be written in time; its last lines are lost");
@@ -189,7 +189,7 @@ impl Writer {
 
     fn finish_within(self, limit: Duration) -> bool {
         let Some(ended) = self.ended else { return true };
-        // A panic there has been reported by the thread itself.
+        // A panic in the thread has been reported by the thread itself.
         matches!(ended.recv_timeout(limit), Err(RecvTimeoutError::Disconnected))
     }
 }
@@ -210,35 +210,35 @@ impl Handle {
     }
 }
 
-/// One worker's lines.
+/// The lines of one worker.
 #[derive(Debug)]
 pub struct Lines {
     chunks: Option<SyncSender<Vec<u8>>>,
     metrics: Arc<WorkerMetrics>,
     buffer: Vec<u8>,
-    /// Lines in the buffer.
+    /// Number of lines in the buffer.
     count: u64,
     stamp: stamp::Stamp,
     scratch: Vec<u8>,
     usual: Format,
-    /// What the fleet says in its place.
+    /// The fleet's format, if there is one.
     said: Option<Arc<Format>>,
 }
 
 impl Lines {
-    /// Whether anybody reads them.
+    /// Whether they are written anywhere.
     pub fn wanted(&self) -> bool {
         self.chunks.is_some()
     }
 
-    /// Lines are of this format from now on; `None`: of ingress-nginx' own.
+    /// Sets the format of further lines; `None`: ingress-nginx' default.
     pub fn follow(&mut self, said: Option<&Arc<Format>>) {
         if self.said.as_ref().map(Arc::as_ptr) != said.map(Arc::as_ptr) {
             self.said = said.cloned();
         }
     }
 
-    /// Adds a line: of this format, else of the one that is followed.
+    /// Adds a line in this format, else in the one that was set.
     pub fn write(&mut self, source: &impl Source, format: Option<&Format>) {
         if self.chunks.is_none() {
             return;
@@ -252,7 +252,7 @@ impl Lines {
         }
     }
 
-    /// Hands what there is to the writer.
+    /// Hands the buffered lines to the writer.
     pub fn flush(&mut self) {
         let Some(chunks) = &self.chunks else { return };
         if self.buffer.is_empty() {

@@ -1,7 +1,7 @@
-//! Pages of `--admin` and `--health`: health, metrics, ingress-nginx' management interface, and what a host looks like in the
-//! table.
+//! The pages of `--admin` and `--health`: health, metrics, ingress-nginx' management interface, and a dump of a host
+//! as it is in the table.
 //!
-//! **Invariant:** nothing here changes anything, and no key is ever shown.
+//! **Invariant:** nothing here changes any state, and no private key is ever shown.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ mod management;
 mod process;
 mod text;
 
-/// What the pages are made from.
+/// The data behind the pages.
 #[derive(Clone, Debug)]
 pub(crate) struct ProxyPages {
     registry: Arc<Registry>,
@@ -36,14 +36,14 @@ pub(crate) struct ProxyPages {
     debug: bool,
 }
 
-/// Where the figures of its pages come from.
+/// The sources of metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
-    /// Families of the proxy's own.
+    /// The proxy's own metric families.
     pub(crate) registry: Arc<Registry>,
-    /// What workers count.
+    /// The workers' counters.
     pub(crate) metrics: Metrics,
-    /// What ingress-nginx' families are labelled with.
+    /// The labels of ingress-nginx' metric families.
     pub(crate) labels: Labels,
 }
 
@@ -65,7 +65,7 @@ impl ProxyPages {
         Self { debug: true, ..self }
     }
 
-    /// Why no traffic should come, if it should not.
+    /// Why the proxy is not ready for traffic, if it is not.
     fn not_ready(&self) -> Option<String> {
         if self.drain.phase() > Phase::Serving {
             Some("shutting down".to_owned())
@@ -78,7 +78,7 @@ impl ProxyPages {
         }
     }
 
-    /// Who asks by hand shall see that it is ready by what it remembers.
+    /// Tells humans if it is ready only with state from disk.
     fn ready(&self) -> Page {
         let kept = self.view.borrow().remembered().map(|kept| kept.written);
         let Some(written) = kept else { return Page::health(None) };
@@ -109,7 +109,7 @@ impl Pages for ProxyPages {
         Some(match path {
             "/metrics" => self.metrics(),
             "/readyz" => self.not_ready().map_or_else(|| self.ready(), |why| Page::health(Some(why))),
-            // The process ends when a thread of it fails, so that whoever answers is alive.
+            // The process ends when one of its threads fails, so any response means that it is alive.
             "/healthz" => Page::health(None),
             "/nginx_status" if self.debug => Page::text(StatusCode::OK, self.metrics.stub()),
             "/is-dynamic-lb-initialized" if self.debug => match self.view.borrow().complete {
@@ -130,7 +130,7 @@ impl Pages for ProxyPages {
     }
 }
 
-/// The entry that serves a host; without one, the names of all.
+/// The entry that serves a host; without a name, the names of all.
 fn describe(table: &HostTable, host: Option<&str>) -> Value {
     match host {
         Some(name) => table.host(&name.to_ascii_lowercase()).map_or(Value::Null, |entry| entry_json(entry)),
@@ -142,7 +142,7 @@ fn describe(table: &HostTable, host: Option<&str>) -> Value {
     }
 }
 
-/// Everything about a host that a request may meet.
+/// Everything about a host that is relevant for requests.
 pub(crate) fn entry_json(entry: &HostEntry) -> Value {
     json!({
         "host": entry.name(),

@@ -1,7 +1,7 @@
-//! Cookies that keep a client on its endpoint: their formats and arithmetic, bit for bit ingress-nginx' own
-//! (balancing.md 5.4 to 5.6), so that sessions survive the change of the controller.
+//! Session affinity cookies: formats and arithmetic, identical to ingress-nginx bit for bit, so that sessions survive
+//! the switch from one controller to the other.
 //!
-//! Pure: who is healthy, tried or due for a cookie is asked elsewhere.
+//! Pure functions: which endpoints are healthy, which were already tried and who needs a cookie is decided elsewhere.
 
 use std::fmt::Write as _;
 
@@ -11,43 +11,43 @@ mod set_cookie;
 
 pub use self::set_cookie::{Attributes, SameSite};
 
-/// What a cookie of affinity says: which endpoint, of which backend.
+/// The contents of an affinity cookie: the endpoint, and the backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Token<'a> {
-    /// Leads to an endpoint. Never empty.
+    /// Identifies an endpoint. Never empty.
     pub key: &'a [u8],
-    /// The [`backend_key`] of who issued it; `None` in cookies of old controllers.
+    /// The [`backend_key`] of the backend that issued it; `None` in cookies of old controllers.
     pub backend: Option<&'a [u8]>,
 }
 
 impl<'a> Token<'a> {
-    /// Reads a cookie's value; `None`: it says nothing.
+    /// Parses a cookie's value; `None`: it is empty or invalid.
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let mut parts = value.split(|byte| *byte == b'|');
         let key = parts.next().filter(|key| !key.is_empty())?;
         Some(Self { key, backend: parts.next() })
     }
 
-    /// Whether the backend with this key issued it: then its client stays there, whatever a canary would take.
+    /// Whether the backend with this key issued it: then the client stays there, whatever a canary would take.
     pub fn is_of(&self, backend_key: &str) -> bool {
         self.backend == Some(backend_key.as_bytes())
     }
 }
 
-/// What cookies call a backend, by the backend's name (`namespace-service-port`).
+/// The key of a backend in cookies, computed from its name (`namespace-service-port`).
 pub fn backend_key(name: &str) -> String {
     md5_hex(&[md5_hex(&[name.as_bytes()]).as_bytes(), name.as_bytes()])
 }
 
-/// What cookies of persistent affinity call an endpoint, by the backend's name and `address:port`.
+/// The key of an endpoint in cookies of persistent affinity, computed from the backend's name and `address:port`.
 pub fn endpoint_key(backend: &str, endpoint: &str) -> String {
     md5_hex(&[backend.as_bytes(), endpoint.as_bytes()])
 }
 
-/// A key that nobody had before: what a new client of balanced affinity gets. `seconds` since the epoch, `attempt` from 1.
+/// A unique key for a new client of balanced affinity. `seconds` since the epoch, `attempt` from 1.
 pub fn fresh_key(seconds: f64, attempt: u32, process: u32, random: u32) -> String {
     let seconds = seconds + f64::from(attempt);
-    // Three digits at most, none that says nothing: as Lua writes a number.
+    // At most three decimals without trailing zeros, as Lua formats a number.
     let mut key = format!("{seconds:.3}");
     key.truncate(key.trim_end_matches('0').trim_end_matches('.').len());
     let _ = write!(key, ".{process}.{}", random % 1_000_000);

@@ -1,12 +1,12 @@
-//! Wiring: control thread, service thread, workers. Nothing is decided here.
+//! Wires up the control thread, the service thread and the workers. No decisions are made here.
 //!
 //! ```text
-//! control    one thread: stream, tables, answers; nothing on it blocks
+//! control    one thread: stream, tables, replies; nothing on it blocks
 //! service    one thread: admin and health pages, staples
 //! worker-N   one thread a core: traffic; reads the tables, shares nothing else
 //! ```
 //!
-//! No global state: several may run in one process, as `firth up` and the tests do.
+//! No global state: several data planes may run in one process, as in `firth up` and the tests.
 
 mod disk;
 mod doors;
@@ -48,24 +48,24 @@ use doors::Doors;
 use metrics::{StapleMetrics, TableMetrics};
 use threads::Threads;
 
-/// File descriptors that the process needs beside those of connections.
+/// File descriptors that the process needs besides those of connections.
 const DESCRIPTORS: u64 = 256;
 
-/// Certificates that were shown for the first time and wait to be asked for.
+/// Capacity of the queue of certificates that were used for the first time and need an OCSP response.
 const SHOWN: usize = 1024;
 
-/// Runs until `shutdown` is over, then lets the connections go.
+/// Runs until `shutdown` completes, then drains the connections.
 ///
 /// # Errors
-/// Where the arguments do not fit together, an address is taken, or a thread ends unasked.
+/// The arguments are inconsistent, an address is in use, or a thread ends unexpectedly.
 pub async fn run(args: Args, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     start(args).await?.until(shutdown).await
 }
 
-/// As [`run`], where nobody is asked for these names.
+/// Like [`run`], but these names are known and not looked up.
 ///
 /// # Errors
-/// As [`run`].
+/// As for [`run`].
 pub async fn run_knowing(
     args: Args,
     names: KnownNames,
@@ -74,25 +74,25 @@ pub async fn run_knowing(
     start_knowing(args, names).await?.until(shutdown).await
 }
 
-/// A data plane under way.
+/// A running data plane.
 #[derive(Debug)]
 pub struct Running {
-    /// Where plain HTTP is served.
+    /// The addresses of plain HTTP.
     pub http: Vec<SocketAddr>,
-    /// Where HTTPS is served.
+    /// The addresses of HTTPS.
     pub https: Vec<SocketAddr>,
-    /// Where the admin pages are.
+    /// The address of the admin pages.
     pub admin: Option<SocketAddr>,
-    /// Where the health pages are.
+    /// The address of the health pages.
     pub health: Option<SocketAddr>,
     grace: Duration,
     deadline: Duration,
     drain: Drain,
     metrics: Metrics,
-    /// Ends the control and the service thread.
+    /// Stops the control and the service thread.
     stop: watch::Sender<bool>,
     threads: Threads,
-    /// Ends by itself after the control thread. Not waited for as the others are: its disk may never answer.
+    /// Ends by itself after the control thread. Not joined like the others: its disk may never respond.
     journal: Option<thread::JoinHandle<()>>,
     log: access_log::Writer,
 }
@@ -100,7 +100,7 @@ pub struct Running {
 /// Binds the addresses and starts the threads. Clients can connect when the first configuration is complete.
 ///
 /// # Errors
-/// Where the arguments do not fit together, an address is taken, or a thread cannot be started.
+/// The arguments are inconsistent, an address is in use, or a thread cannot be started.
 pub async fn start(args: Args) -> anyhow::Result<Running> {
     start_knowing(args, KnownNames::default()).await
 }
@@ -156,7 +156,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let journal = Arc::new(Stats::default());
     let Kept { subscription, writer, thread: journal_thread } =
         disk::open(subscription, state_dir, key_dir, &journal).await?;
-    // The standard library reads the limits of the control group, and rounds them down.
+    // The standard library reads the cgroup limits, and rounds them down.
     let workers = workers.or_else(|| available_parallelism().ok()).map_or(1, |count| count.get());
     let bodies = bodies.unwrap_or_else(std::env::temp_dir);
     let budgets = Budgets::of_memory(memory.unwrap_or_else(budget::memory))
@@ -197,12 +197,12 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
         log,
     };
 
-    // The proxy beside which this one stands has tables: until this one has, too, nobody shall meet it.
+    // The old proxy beside this one has tables: until this one has some too, no client may connect to it.
     let (begin, begun) = watch::channel(false);
     let listening = ListenerSet::of(&listeners);
     let serving = (running.http.clone(), running.https.clone());
     let complete = move || {
-        // An error is met again by the worker whose socket it is, and ends the process.
+        // The worker that owns the socket will meet the error again, which ends the process.
         let _ = listening.open();
         clients_may_come.store(true, Ordering::Relaxed);
         begin.send_replace(true);
@@ -216,7 +216,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     running.threads.start("service", stopped, || async move {
         let full: Arc<dyn Pages> = Arc::new(pages.clone().with_debug());
         let plain: Arc<dyn Pages> = Arc::new(pages);
-        // All are for ever: an end is a fault, and ends the thread.
+        // All of them run forever: an end is a fault, and ends the thread.
         tokio::select! {
             () = doors::serve(admin, full) => {}
             () = doors::serve(health, plain) => {}
@@ -244,7 +244,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     Ok(running)
 }
 
-/// What `/metrics` shows beside ingress-nginx' own families.
+/// The metrics of `/metrics` in addition to ingress-nginx' own families.
 fn registry(metrics: &Metrics, of_tables: TableMetrics, staples: &Arc<staple::Stats>) -> Arc<Registry> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(metrics.clone()));
@@ -254,16 +254,16 @@ fn registry(metrics: &Metrics, of_tables: TableMetrics, staples: &Arc<staple::St
 }
 
 impl Running {
-    /// For whoever hears of log rotation.
+    /// For the handler of log rotation.
     pub fn access_log(&self) -> access_log::Reopen {
         self.log.reopen()
     }
 
-    /// Serves until `shutdown` is over, then drains: not ready but accepting, then closing, which ends
-    /// when nothing is open, then over.
+    /// Serves until `shutdown` completes, then drains in phases: not ready but accepting, then closing until no
+    /// connection is open, then over.
     ///
     /// # Errors
-    /// Where a thread ends unasked.
+    /// A thread ends unexpectedly.
     pub async fn until(mut self, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
         let failed = tokio::select! {
             () = shutdown => None,
@@ -271,7 +271,7 @@ impl Running {
         };
         info!(open = self.metrics.open(), "leaving");
         let metrics = self.metrics;
-        // With a part of the process broken nobody is asked to wait.
+        // If a part of the process is broken, there is no grace period.
         let (grace, deadline) = match failed {
             None => (self.grace, self.deadline),
             Some(_) => (Duration::ZERO, Duration::ZERO),
@@ -288,12 +288,12 @@ impl Running {
     }
 }
 
-/// Makes the folder. What is in it is not read or written yet.
+/// Creates the folder. Its contents are not read or written yet.
 fn prepare(dir: &Path) -> io::Result<()> {
     shared::private::folder(dir)
 }
 
-/// Raises the limit of open files as far as it goes. Gives those that connections may have.
+/// Raises the limit of open files as far as possible. Returns the number that connections may use.
 fn descriptors() -> usize {
     let limit = rlimit::increase_nofile_limit(rlimit::INFINITY).unwrap_or(1024);
     let fit = limit.saturating_sub(DESCRIPTORS).max(4);

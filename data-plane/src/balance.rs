@@ -1,7 +1,7 @@
-//! Arithmetic of balancers, ingress-nginx' own to the bit (balancing.md 5.2, 5.3 and 5.7): during a migration its replicas
-//! and ours stand side by side, and agree on every key.
+//! The arithmetic of the load balancers, identical to ingress-nginx bit for bit: during a migration replicas of both
+//! run side by side and must agree on every key.
 //!
-//! Pure: who is to be asked, tried or counted is decided elsewhere.
+//! Pure functions: which endpoints are eligible, already tried or counted is decided elsewhere.
 
 mod health;
 mod latency;

@@ -1,4 +1,5 @@
-//! Bytes to messages and back, without I/O of their own: heads, bodies, paths and hosts, and what is refused of them.
+//! Parses bytes into messages and writes messages as bytes, without I/O: heads, bodies, paths and hosts, and the rules
+//! by which they are refused.
 //!
 //! ```text
 //! error, guard  ◀─ host, path  ◀─ head, fcgi  ◀─ h1, body, frame  ◀─ hpack  ◀─ heads, outgoing, stream

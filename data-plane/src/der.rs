@@ -1,4 +1,5 @@
-//! What of DER (X.690) stands in certificates, in questions about them and in the answers: tags of one byte, known lengths.
+//! The part of DER (X.690) that is needed for certificates, OCSP requests and OCSP responses: one-byte tags, definite
+//! lengths.
 
 /// SEQUENCE.
 pub(crate) const SEQUENCE: u8 = 0x30;
@@ -17,7 +18,7 @@ pub(crate) const TIME: u8 = 0x18;
 /// NULL.
 pub(crate) const NULL: u8 = 0x05;
 
-/// Takes one value after another off the front. Its input is untrusted.
+/// Reads one value after another. The input is untrusted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 
@@ -26,17 +27,17 @@ pub(crate) struct Reader<'a>(&'a [u8]);
 pub(crate) struct Item<'a> {
     pub(crate) tag: u8,
     pub(crate) content: &'a [u8],
-    /// With tag and length: what a signature is over.
+    /// Including tag and length: the bytes that a signature covers.
     pub(crate) whole: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// Of these bytes.
+    /// Reads these bytes.
     pub(crate) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// The next value, whatever it is.
+    /// The next value, of any type.
     pub(crate) fn item(&mut self) -> Option<Item<'a>> {
         let (&[tag, first], rest) = self.0.split_first_chunk::<2>()?;
         let (length, header) = match first {
@@ -58,23 +59,23 @@ impl<'a> Reader<'a> {
         self.0.first() == Some(&tag)
     }
 
-    /// What is still to be read.
+    /// The unread rest.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.0
     }
 
-    /// What the next value holds, which has to have this tag.
+    /// The contents of the next value, which must have this tag.
     pub(crate) fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.item().filter(|item| item.tag == tag).map(|item| item.content)
     }
 
-    /// The same of one that may be missing.
+    /// The same for an optional value.
     pub(crate) fn optional(&mut self, tag: u8) -> Option<&'a [u8]> {
         self.is_next(tag).then(|| self.expect(tag)).flatten()
     }
 }
 
-/// A value with this tag.
+/// Encodes a value with this tag.
 pub(crate) fn write(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     let digits = length.to_be_bytes();

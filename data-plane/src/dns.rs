@@ -1,7 +1,8 @@
-//! Asking the DNS: the servers, the search list and `ndots` of resolv.conf; for each candidate A, then AAAA; the first with
-//! addresses wins. And the file of hosts, for whoever looks there first.
+//! A DNS resolver: uses the servers, the search list and `ndots` of resolv.conf, queries A then AAAA for each
+//! candidate name, and takes the first that has addresses. It also reads the hosts file, for callers that look there
+//! first.
 //!
-//! **Invariant:** who gives up leaves nothing behind: no thread waits for an answer.
+//! **Invariant:** a caller that gives up leaves nothing behind: no thread waits for a response.
 
 use std::cell::Cell;
 use std::fs;
@@ -29,19 +30,19 @@ pub(crate) use hosts::Hosts;
 
 mod hosts;
 
-/// All candidates of a name are asked for within this.
+/// Time limit for all candidates of a name.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
-/// A server that is silent is asked again after this; UDP loses questions.
+/// A silent server is asked again after this time; UDP packets may get lost.
 const REPEAT: Duration = Duration::from_secs(1);
-/// Aliases on the way to an address. An answer may hold thousands.
+/// Maximum length of a CNAME chain. A response may contain thousands.
 const ALIASES: usize = 16;
-/// Whether a file was written is looked at so often, at most.
+/// How often a file is checked for changes, at most.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// What came of asking: an answer, or why there is none.
+/// The result of a lookup, or why there is none.
 pub(crate) type Outcome = Result<Answer, String>;
 
-/// Asks for a name, within [`DEADLINE`].
+/// Resolves a name, within [`DEADLINE`].
 pub(crate) async fn ask(resolver: Result<Rc<Resolver>, Arc<str>>, name: &str) -> Outcome {
     match time::timeout(DEADLINE, resolver.map_err(|reason| reason.to_string())?.ask(name)).await {
         Ok(outcome) => outcome,
@@ -49,7 +50,8 @@ pub(crate) async fn ask(resolver: Result<Rc<Resolver>, Arc<str>>, name: &str) ->
     }
 }
 
-/// The servers that a file names, read again when it is written: laptops move, and a pod may start before its network.
+/// The servers in a configuration file, which is reread when it changes: laptops move, and a pod may start before its
+/// network.
 #[derive(Debug)]
 pub(crate) struct Servers {
     file: Watched,
@@ -57,7 +59,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Those of this machine.
+    /// The servers of this machine.
     pub(crate) fn of_system() -> Self {
         Self::of_file("/etc/resolv.conf".into())
     }
@@ -66,7 +68,7 @@ impl Servers {
         Self { file: Watched::new(file), resolver: Err("no server is known".into()) }
     }
 
-    /// Those of this moment, or why there are none.
+    /// The current servers, or why there are none.
     pub(crate) fn current(&mut self, now: Instant) -> Result<Rc<Resolver>, Arc<str>> {
         if self.file.is_written(now) {
             let read = self.read().map(Rc::new);
@@ -79,7 +81,7 @@ impl Servers {
         let text = self.file.read()?;
         let mut conf = ResolvConf::new();
         for line in text.lines() {
-            // A line that says nothing to us takes nothing from the others.
+            // A line that is not understood does not affect the others.
             if let Err(error) = conf.parse(&mut line.as_bytes()) {
                 warn!(file = %self.file.path.display(), line, %error, "a line is not used");
             }
@@ -89,7 +91,7 @@ impl Servers {
     }
 }
 
-/// A file that somebody else writes.
+/// A file that is maintained by somebody else.
 #[derive(Debug)]
 struct Watched {
     path: PathBuf,
@@ -102,7 +104,7 @@ impl Watched {
         Self { path, looked: None, written: None }
     }
 
-    /// Whether it is to be read: it was written since, or is not there.
+    /// Whether it has to be read: it was changed, or does not exist.
     fn is_written(&mut self, now: Instant) -> bool {
         if self.looked.is_some_and(|looked| now.duration_since(looked) < LOOK) {
             return false;
@@ -114,7 +116,7 @@ impl Watched {
         is_written
     }
 
-    /// What stands there; nothing where there is none.
+    /// Its contents; empty if it does not exist.
     fn read(&self) -> io::Result<String> {
         match fs::read_to_string(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
@@ -123,16 +125,16 @@ impl Watched {
     }
 }
 
-/// The question and its answer, over UDP, or TCP where the answer does not fit.
+/// Queries over UDP, or TCP if the response does not fit.
 type Server = Connection<UdpConnect, RequestMessage<Vec<u8>>>;
 
-/// The servers of one moment, and how names are completed.
+/// The servers at one time, and the rules for completing names.
 #[derive(Debug)]
 pub(crate) struct Resolver {
     servers: Vec<Server>,
-    /// The one that answered last is asked first.
+    /// The server that responded last is asked first.
     first: Cell<usize>,
-    /// How long one of them may be silent.
+    /// Timeout of one server.
     patience: Duration,
     search: Vec<String>,
     ndots: usize,
@@ -145,7 +147,7 @@ impl Resolver {
         let options = &conf.options;
         let mut config = Config::new();
         config.dgram_mut().set_read_timeout(REPEAT.min(options.timeout));
-        // Nothing that a server may not know (EDNS): what does not fit comes over TCP.
+        // Without EDNS, which a server may not support: what does not fit comes over TCP.
         config.dgram_mut().set_udp_payload_size(None);
         let mut tasks = JoinSet::new();
         let servers = conf.servers.iter().map(|server| {
@@ -180,11 +182,11 @@ impl Resolver {
                 }
             }
         }
-        // That some say it is not there does not count while others could not be asked.
+        // Negative responses do not count while other candidates could not be resolved.
         failed.map_or(Ok(Answer::Nothing), Err)
     }
 
-    /// Asks one server after the other until one knows.
+    /// Asks one server after the other until one responds.
     async fn question(&self, name: &str, kind: Rtype) -> Result<Message<Bytes>, String> {
         let name = Name::vec_from_str(name).map_err(|error| error.to_string())?;
         let mut message = MessageBuilder::new_vec();
@@ -211,7 +213,7 @@ impl Resolver {
     }
 }
 
-/// The whole names that a name may stand for, in the order in which they are asked for (resolv.conf(5)).
+/// The full names that a name may stand for, in the order in which they are tried (resolv.conf(5)).
 fn candidates(name: &str, search: &[String], ndots: usize) -> Vec<String> {
     if name.ends_with('.') {
         return vec![name.to_owned()];
@@ -222,7 +224,7 @@ fn candidates(name: &str, search: &[String], ndots: usize) -> Vec<String> {
     all
 }
 
-/// The addresses of the name at the end of the aliases.
+/// The addresses of the name at the end of the CNAME chain.
 pub(crate) fn addresses(message: &[u8]) -> Answer {
     let message = Message::from_slice(message).ok();
     let parts = message.and_then(|it| it.sole_question().ok().zip(it.answer().ok()));
@@ -236,11 +238,11 @@ pub(crate) fn addresses(message: &[u8]) -> Answer {
         let Some(alias) = aliases.find(|alias| alias.owner().name_eq(&name)) else {
             break;
         };
-        // It lives no longer than what led there.
+        // Its TTL is limited by the CNAME records that led there.
         shortest = shortest.min(alias.ttl().into_duration());
         name = *alias.data().cname();
     }
-    // What cannot be read ends the list.
+    // An unreadable record ends the list.
     for record in records.map_while(Result::ok).filter(|record| record.owner().name_eq(&name)) {
         let v4 = record.to_record::<A>().ok().flatten().map(|it| IpAddr::V4(it.data().addr()));
         let v6 = || record.to_record::<Aaaa>().ok().flatten().map(|it| IpAddr::V6(it.data().addr()));

@@ -1,7 +1,7 @@
-//! What must hold for any bytes at all: the bodies of the fuzz targets that the proxy owns.
+//! The bodies of the fuzz targets that the proxy owns: properties that must hold for any bytes at all.
 //!
 //! Each is run by `cargo test` over its corpus and seeded mutations of it, and by libFuzzer for as long as one likes
-//! (`fuzz/`). A body asserts; what it takes is the bytes and nothing else.
+//! (`fuzz/`). A body takes only the bytes, and asserts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub use crate::subscribe::fuzz::stream;
 use crate::table::Writer;
 use crate::table::apply::names::Answer;
 
-/// One request as it came out of the readers.
+/// One request as the parsers returned it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Message {
     method: String,
@@ -34,8 +34,8 @@ struct Message {
     body: Vec<u8>,
 }
 
-/// A connection's bytes: however they are cut, the same requests come out; and what would be sent on for one of them is
-/// read as that one again.
+/// A connection's bytes: however they are split, the same requests are parsed; and what would be sent on for one of
+/// them is parsed as the same request again.
 pub fn requests(data: &[u8]) {
     let whole = read(&[data]);
     let bytewise: Vec<&[u8]> = data.chunks(1).collect();
@@ -54,7 +54,7 @@ pub fn requests(data: &[u8]) {
     }
 }
 
-/// The fields that the writer does not make itself.
+/// The fields that the writer does not generate itself.
 fn sent_on(message: &Message) -> Vec<(Vec<u8>, Vec<u8>)> {
     let own = ["host", "content-length", "transfer-encoding", "connection", "upgrade", "te"];
     let is_own = |name: &[u8]| own.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()));
@@ -122,7 +122,7 @@ fn heads(data: &[u8]) -> Vec<RequestHead> {
     heads
 }
 
-/// A chunked body: however it is cut, the same data comes out, and the same bytes are left behind it.
+/// A chunked body: however it is split, the same data results, and the same bytes are left after it.
 pub fn chunks(data: &[u8]) {
     let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
         let (mut buffer, mut reader) = (BytesMut::new(), BodyReader::new(Framing::Chunked));
@@ -152,7 +152,7 @@ pub fn chunks(data: &[u8]) {
 /// The names and values of a head.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// What an application says over FastCGI: however it is cut, the same answer comes out, and no byte is made.
+/// FastCGI output of an application: however it is split, the same response results, and no byte is invented.
 pub fn fastcgi(data: &[u8]) {
     let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
         let (mut buffer, mut reader) = (BytesMut::new(), CgiReader::new(Limits::response(1024)));
@@ -171,7 +171,7 @@ pub fn fastcgi(data: &[u8]) {
                             continue;
                         }
                         Ok(None) => break,
-                        // Where it was seen depends on how much was there.
+                        // Where the error was noticed depends on how much was available.
                         Err(_) => return (None, Vec::new(), Err(())),
                     }
                 };
@@ -194,9 +194,9 @@ pub fn fastcgi(data: &[u8]) {
     assert!(whole.1.len() <= data.len(), "no byte is made");
 }
 
-/// A raw path: its normal form is normal, and what a backend is sent leads every reader to the route that was chosen.
+/// A raw path: its normal form is normal, and what a backend gets leads every reader to the chosen route.
 pub fn paths(data: &[u8]) {
-    // What no request line can hold never gets here.
+    // Octets that are not allowed in a request line never get here.
     if data.iter().any(|b| *b <= b' ' || *b == 0x7f || *b == b'?' || *b == b'#') {
         return;
     }
@@ -209,7 +209,7 @@ pub fn paths(data: &[u8]) {
     let written = path::re_encode(&path);
     let again = path::normalise(&written).map(|it| it.path.into_owned());
     assert_eq!(again.as_deref(), Ok(&path[..]), "what was written is read as what it was");
-    // Each path a route of its own, and routes as they are in the field: by the first two letters.
+    // Each path its own route, and realistic routes: by the first two letters.
     agree(data, &normal, |path| path.to_vec());
     agree(data, &normal, |path| path.get(..2).map(<[u8]>::to_vec).unwrap_or_default());
 }
@@ -235,7 +235,8 @@ fn agree(raw: &[u8], normal: &path::Normalised<'_>, route: impl Fn(&[u8]) -> Vec
     }
 }
 
-/// Resources of any kind with any bodies: nothing panics, roots are those of what came, and a good neighbour is served.
+/// Resources of any kind with any bodies: nothing panics, roots are computed from what was received, and an unrelated
+/// valid host is served.
 pub fn resources(data: &[u8]) {
     let good = |writer: &Writer| writer.tables().current().host("good.test").is_some();
     let mut writer = Writer::new();
@@ -250,7 +251,7 @@ pub fn resources(data: &[u8]) {
         let kind = Kind::ALL[usize::from(*head) % Kind::ALL.len()];
         let key = ResourceKey::new(kind, ["default", "ns/a/good.test", "ns/a/80", "ns/a"][number % 4]);
         let entry = Arc::new(Entry::from_body(key.clone(), 1, Bytes::copy_from_slice(body)));
-        // Twice, and gone, and back: what it leaves behind may not depend on what was there.
+        // Applied twice, removed, and applied again: the result must not depend on what was there.
         match kind.lane() {
             Lane::Config => {
                 config.insert(Arc::clone(&entry));
@@ -270,8 +271,7 @@ pub fn resources(data: &[u8]) {
     assert!(good(&writer));
 }
 
-/// A journal on disk: what is read of it is the same however much of a damaged end there is, and goes through a journal
-/// again.
+/// A journal on disk: the same state is read whatever follows its intact part, and it can be written and read again.
 pub fn journal(data: &[u8]) {
     let Some((good, root)) = journal::fuzz::newest(data) else { return };
     assert!(good <= data.len());
@@ -280,7 +280,7 @@ pub fn journal(data: &[u8]) {
     assert_eq!(journal::fuzz::newest(&again), Some((again.len(), root)));
 }
 
-/// An answer of a DNS server: what is read of it is no more than what it holds.
+/// A DNS response: the result contains no more than the message does.
 pub fn dns(data: &[u8]) {
     if let Answer::Found { addresses, ttl } = dns::addresses(data) {
         assert!(!addresses.is_empty() && addresses.len() * 4 < data.len());
@@ -288,8 +288,8 @@ pub fn dns(data: &[u8]) {
     }
 }
 
-/// The beginning of a connection that a load balancer brings: however it is cut, the same header is read of it, and no more
-/// of it is waited for than a header may have.
+/// The beginning of a connection with a PROXY header: however it is split, the same header is parsed, and no more
+/// bytes are waited for than a header can have.
 pub fn proxy_protocol(data: &[u8]) {
     let whole = proxy_protocol::parse(data);
     let read = |count: usize| proxy_protocol::parse(&data[..count]);

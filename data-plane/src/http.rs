@@ -1,4 +1,4 @@
-//! HTTP as users speak it: connections, and the way of one request from its head to its answer.
+//! HTTP with clients: connections, and the processing of a request from its head to its response.
 //!
 //! ```text
 //! conn (h1) ─┐                      ┌─▶ upstream (h1)
@@ -6,7 +6,7 @@
 //! h2 ────────┘   one async function └─▶ reply (our own pages)
 //! ```
 //!
-//! **Invariant:** the pipeline knows only our head and body types; which version a client speaks ends at the edge.
+//! **Invariant:** the pipeline knows only our own head and body types, not the HTTP version of the client.
 
 pub(crate) mod conn;
 mod facts;

@@ -1,11 +1,11 @@
-//! The last good state on disk: what the proxy has, so that it can start, and serve, without a control plane.
+//! The last good state on disk, so that the proxy can start, and serve, without a control plane.
 //!
-//! The bytes are made and read without I/O ([`frame`], [`record`], [`replay`]). A thread of its own has the files: it reads
-//! them once ([`load`]), then writes what the control thread leaves in the [`slot`] ([`keeper`]). Why it is written as it is:
-//! `docs/adr/018-the-last-good-state.md`.
+//! The bytes are written and parsed without I/O ([`frame`], [`record`], [`replay`]). A dedicated thread owns the
+//! files: it reads them once ([`load`]), then writes what the control thread leaves in the [`slot`] ([`keeper`]). For
+//! the reasons behind the format see `docs/adr/018-the-last-good-state.md`.
 //!
-//! **Invariants:** nothing that serves, and not the control thread, ever waits for this; no private key is in the journal,
-//! but in a folder in memory ([`keys`]) or nowhere.
+//! **Invariants:** neither a worker nor the control thread ever waits for this; private keys are never in the journal,
+//! only in a folder in memory ([`keys`]) or nowhere.
 
 mod frame;
 #[cfg(any(test, feature = "fuzz"))]
@@ -39,31 +39,31 @@ use keeper::Keeper;
 use keys::Keys;
 use slot::Slot;
 
-/// Takes states to be kept. When it is dropped the last one is written, and the thread ends.
+/// Receives states to be stored. When it is dropped, the last one is written, and the thread ends.
 #[derive(Debug)]
 pub(crate) struct Journal {
     slot: Arc<Slot>,
 }
 
-/// A journal that was started.
+/// A started journal.
 #[derive(Debug)]
 pub(crate) struct Started {
-    /// Takes states.
+    /// Receives states.
     pub(crate) journal: Journal,
-    /// Ends when the disk has answered, which it may never do: whoever waits has a deadline.
+    /// Completes when the disk has responded, which may never happen: the caller needs a time limit.
     pub(crate) answered: oneshot::Receiver<()>,
-    /// Then says what was on it. To make tables of that takes as long as it takes, as it would with a control plane.
+    /// Then returns the loaded state. Building tables of that takes as long as it would with a control plane.
     pub(crate) loaded: oneshot::Receiver<Option<Loaded>>,
     /// The thread.
     pub(crate) thread: thread::JoinHandle<()>,
 }
 
 impl Journal {
-    /// Reads the folder, and keeps there what comes. Nothing of another group, or of a control plane that is not known
-    /// as `here` says, is read.
+    /// Reads the folder, and stores states there. A state of another group, or of a control plane that is not known by
+    /// `here`, is not loaded.
     ///
     /// # Errors
-    /// Where no thread can be started.
+    /// The thread cannot be started.
     pub(crate) fn start(
         dir: PathBuf,
         key_dir: Option<PathBuf>,
@@ -75,7 +75,7 @@ impl Journal {
         let (read, answered) = oneshot::channel::<()>();
         let mut keeper = Keeper::new(dir, key_dir.map(Keys::new), Arc::clone(&slot), stats);
         let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || {
-            // Nobody may be there any more to hear of it.
+            // The receiver may be gone already.
             let _ = sender.send(load::load(&mut keeper, &here, || drop(read)));
             load::done(&keeper);
             if catch_unwind(AssertUnwindSafe(|| keeper.run())).is_err() {
@@ -85,7 +85,7 @@ impl Journal {
         Ok(Started { journal: Self { slot }, answered, loaded, thread })
     }
 
-    /// Keeps a state. One that comes soon after takes its place.
+    /// Stores a state. One that follows soon after replaces it.
     pub(crate) fn keep(&self, state: State) {
         self.slot.put(state);
     }

@@ -1,4 +1,4 @@
-//! Firth's proxy: it applies what the control plane streams, without locks, and serves traffic with it.
+//! Firth's proxy: applies what the control plane streams, without locks, and serves traffic with it.
 //!
 //! ```text
 //! control plane ─▶ subscribe ─▶ table (one pointer store) ─▶ http ─▶ upstream ─▶ endpoints

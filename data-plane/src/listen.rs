@@ -1,8 +1,9 @@
 //! The sockets that clients connect to: one for each worker and address, joined by `SO_REUSEPORT`.
 //!
-//! **Invariant:** all sockets are bound before any worker starts, so that a taken port is a start-up error and never a
-//! proxy that serves on half of its addresses. Nobody can connect before [`ListenerSet::open`]: the kernel would otherwise
-//! give connections to a proxy without tables, beside an old one that has them.
+//! **Invariant:** all sockets are bound before any worker starts, so that a port in use is a start-up error and never
+//! leads to a proxy that serves only some of its addresses. No client can connect before [`ListenerSet::open`]:
+//! otherwise, with an old proxy on the same ports, the kernel would send connections to the new one before it has
+//! tables.
 
 pub mod ports;
 
@@ -15,16 +16,16 @@ use shared::resource::Transport;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Connections that the kernel keeps for us until we accept them.
+/// Length of the kernel's accept queue.
 const BACKLOG: i32 = 4096;
 
-/// A client that was silent for so long is asked by the kernel whether it is still there.
+/// Idle time after which the kernel probes whether a client is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// How long accepting pauses when the process or the machine is out of something.
+/// Pause in accepting when the process or the machine is out of a resource.
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 
-/// What clients speak on a socket.
+/// The protocol of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scheme {
     /// Plain text.
@@ -34,7 +35,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// As it stands in a URL.
+    /// As in a URL.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -42,7 +43,7 @@ impl Scheme {
         }
     }
 
-    /// The port that a URL of it means where it names none.
+    /// The default port of the scheme.
     pub fn usual_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -50,7 +51,7 @@ impl Scheme {
         }
     }
 
-    /// The flag that gives addresses of it.
+    /// The flag for its addresses.
     fn flag(self) -> &'static str {
         match self {
             Self::Http => "--http",
@@ -59,8 +60,8 @@ impl Scheme {
     }
 }
 
-/// The ports by which clients reach what listens here. They are not those of the sockets where something between maps
-/// them, as a Service does.
+/// The ports that clients connect to. They differ from those of the sockets if something in between maps them, as a
+/// Service does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PublicPorts {
     /// Of plain HTTP.
@@ -76,7 +77,7 @@ impl Default for PublicPorts {
 }
 
 impl PublicPorts {
-    /// That of a scheme.
+    /// The port of a scheme.
     pub fn of(self, scheme: Scheme) -> u16 {
         match scheme {
             Scheme::Http => self.http,
@@ -88,49 +89,49 @@ impl PublicPorts {
 /// One worker's socket for one address.
 #[derive(Debug)]
 pub struct Listener {
-    /// What is spoken on it.
+    /// The protocol spoken on it.
     pub scheme: Scheme,
-    /// Where it listens; the port is the kernel's choice where 0 was asked for.
+    /// Its address; the port was chosen by the kernel if 0 was requested.
     pub address: SocketAddr,
     socket: Arc<Socket>,
 }
 
 impl Listener {
-    /// Listens, if nobody has opened it yet, and hands the socket to the runtime of the calling thread.
+    /// Starts listening, if that was not done yet, and registers the socket with the runtime of the calling thread.
     ///
     /// # Errors
-    /// The kernel's, when the address was taken meanwhile or the socket cannot be watched.
+    /// The address was taken meanwhile, or the socket cannot be registered.
     pub fn into_tokio(self) -> io::Result<TcpListener> {
         self.socket.listen(BACKLOG)?;
         TcpListener::from_std(self.socket.try_clone()?.into())
     }
 }
 
-/// All sockets of a process, for whoever decides when clients may come.
+/// All sockets of a process, to start listening on.
 #[derive(Debug)]
 pub struct ListenerSet {
     sockets: Vec<Arc<Socket>>,
 }
 
 impl ListenerSet {
-    /// Those of all workers.
+    /// The sockets of all workers.
     pub fn of(sets: &[Vec<Listener>]) -> Self {
         let sockets = sets.iter().flatten();
         Self { sockets: sockets.map(|listener| Arc::clone(&listener.socket)).collect() }
     }
 
-    /// Lets clients connect: whoever comes before a worker accepts stands in the kernel's queue.
+    /// Lets clients connect: those that come before a worker accepts wait in the kernel's queue.
     ///
     /// # Errors
-    /// The kernel's, when an address was taken meanwhile.
+    /// An address was taken meanwhile.
     pub fn open(self) -> io::Result<()> {
         self.sockets.iter().try_for_each(|socket| socket.listen(BACKLOG))
     }
 }
 
-/// Takes everybody who stands in the queue: they have connected, and would be reset with the socket.
+/// Accepts all connections in the queue: they are established, and would be reset with the socket.
 pub(crate) fn rest(listener: &TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
-    // Asks the kernel: the runtime knows only of those who came before its last look.
+    // Asks the kernel: the runtime knows only of those that arrived before its last poll.
     let raw = SockRef::from(listener);
     let accept = move || -> io::Result<(TcpStream, SocketAddr)> {
         let (socket, address) = raw.accept()?;
@@ -138,7 +139,7 @@ pub(crate) fn rest(listener: &TcpListener) -> impl Iterator<Item = (TcpStream, S
         let address = address.as_socket().ok_or(io::ErrorKind::Unsupported)?;
         Ok((TcpStream::from_std(socket.into())?, address))
     };
-    // More than fit in the queue came later, and may keep coming.
+    // More than the queue's length arrived later, and may keep coming.
     (0..BACKLOG)
         .map(move |_| accept())
         .take_while(|accepted| match accepted {
@@ -148,22 +149,22 @@ pub(crate) fn rest(listener: &TcpListener) -> impl Iterator<Item = (TcpStream, S
         .flatten()
 }
 
-/// An address that cannot be listened on.
+/// An address that cannot be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen on {address} ({flag}): {source}")]
 pub struct BindError {
-    /// The flag that gave it.
+    /// The flag with the address.
     pub flag: &'static str,
-    /// What it gave.
+    /// The given address.
     pub address: SocketAddr,
-    /// What the kernel said.
+    /// The kernel's error.
     pub source: io::Error,
 }
 
-/// Binds every address once for each worker. The outer list has one entry a worker.
+/// Binds every address once for each worker. The outer list has one entry per worker.
 ///
 /// # Errors
-/// The first address that cannot be had.
+/// The first address that cannot be bound.
 pub fn bind(
     http: &[SocketAddr],
     https: &[SocketAddr],
@@ -177,7 +178,7 @@ pub fn bind(
         for set in &mut sets {
             let refused = |source| BindError { flag: scheme.flag(), address: wanted, source };
             let socket = open(address, Transport::Tcp).map_err(refused)?;
-            // With port 0 the first socket's port is everybody's.
+            // With port 0, all sockets get the port of the first one.
             address = socket
                 .local_addr()
                 .and_then(|local| local.as_socket().ok_or_else(|| io::ErrorKind::Unsupported.into()))
@@ -195,10 +196,10 @@ fn open(address: SocketAddr, transport: Transport) -> io::Result<Socket> {
     };
     let socket = Socket::new(Domain::for_address(address), kind, Some(protocol))?;
     if address.ip() == Ipv6Addr::UNSPECIFIED {
-        // `[::]` means both families, whatever net.ipv6.bindv6only says.
+        // `[::]` includes IPv4, whatever net.ipv6.bindv6only says.
         socket.set_only_v6(false)?;
     }
-    // A new process may stand beside the old one while it drains.
+    // A new process may run beside the old one while that drains.
     socket.set_reuse_port(true)?;
     if transport == Transport::Tcp {
         // A restart does not wait for TIME_WAIT.
@@ -212,8 +213,8 @@ fn open(address: SocketAddr, transport: Transport) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// How long to wait after a failed accept: not at all when that one connection was the problem, a moment when the
-/// process is out of file descriptors or memory, so that the loop does not spin.
+/// How long to wait after a failed accept: not at all if only that connection was the problem, a moment if the process
+/// is out of file descriptors or memory, so that the loop does not spin.
 pub fn pause_after(error: &io::Error) -> Option<Duration> {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, TimedOut, WouldBlock};
     match error.kind() {
@@ -267,7 +268,7 @@ mod tests {
         connect().unwrap_err();
         ListenerSet::of(&old).open().unwrap();
         let new = bind(&[address], &[], 1).unwrap();
-        // With both listening half of these would go to the new one.
+        // If both were listening, half of these would go to the new one.
         let clients: [_; 16] = std::array::from_fn(|_| connect().unwrap());
         old[0][0].socket.set_nonblocking(true).unwrap();
         let accepted = std::iter::from_fn(|| old[0][0].socket.accept().ok()).count();
@@ -283,7 +284,7 @@ mod tests {
         let listener = bind(&[any()], &[], 1).unwrap().remove(0).remove(0);
         let address = listener.address;
         let listener = listener.into_tokio().unwrap();
-        // The runtime has not looked at the socket yet, and knows of none of them.
+        // The runtime has not polled the socket yet, and knows of none of them.
         let clients: [_; 8] = std::array::from_fn(|_| std::net::TcpStream::connect(address).unwrap());
         let accepted: Vec<_> = rest(&listener).collect();
         assert_eq!(accepted.len(), clients.len());

@@ -1,4 +1,4 @@
-//! What a worker lends to what runs on its thread: timers, buffers, limits, the date, counters and lines of the log.
+//! What a worker provides to the tasks on its thread: timers, buffers, limits, the date, counters and log lines.
 //!
 //! **Invariant:** a `RefCell` here is borrowed for one call and never across an await.
 
@@ -56,13 +56,13 @@ pub(crate) mod timer;
 pub(crate) mod turns;
 pub(crate) mod verdicts;
 
-/// One worker's own; nothing in it is shared with another thread but the counters, which others read.
+/// The resources of one worker; nothing in it is shared with other threads except the counters, which others read.
 #[derive(Debug)]
 pub(crate) struct Local {
     pub(crate) timers: Rc<Timers>,
     pub(crate) buffers: Buffers,
     pub(crate) pipes: Pipes,
-    /// Of handshakes with clients.
+    /// Turns of handshakes with clients.
     pub(crate) turns: Rc<Turns>,
     pub(crate) limits: Limits,
     pub(crate) quota: Rc<Quota>,
@@ -73,26 +73,26 @@ pub(crate) struct Local {
     pub(crate) verdicts: Verdicts,
     pub(crate) copies: Copies,
     pub(crate) names: names::Names,
-    /// Where its tenants may have it connect to.
+    /// Which addresses tenants may have it connect to.
     pub(crate) reach: Reach,
     pub(crate) refusals: Told,
-    /// Whose backends send clients where only nginx would go.
+    /// Tenants that were logged for responses that only nginx would follow.
     pub(crate) unfollowed: Told,
-    /// Descriptors of connections.
+    /// Budget for descriptors of connections.
     pub(crate) descriptors: Budget,
     pub(crate) reserve: Reserve,
-    /// Sessions of UDP services.
+    /// Budget for sessions of UDP services.
     pub(crate) sessions: Budget,
     pub(crate) date: RefCell<HttpDate>,
     pub(crate) ids: Ids,
     pub(crate) metrics: Arc<WorkerMetrics>,
     pub(crate) log: RefCell<access_log::Lines>,
-    /// Requests by where they belong.
+    /// Request counters by place.
     pub(crate) requests: RefCell<Requests>,
 }
 
 impl Local {
-    /// Of a worker that starts now.
+    /// The resources of a new worker.
     pub(crate) fn new(
         limits: Limits,
         budgets: &Budgets,
@@ -130,12 +130,12 @@ impl Local {
         }
     }
 
-    /// Whether connections have to end after the present request.
+    /// Whether connections have to close after the current request.
     pub(crate) fn closing(&self) -> bool {
         self.timers.phase() >= Phase::Closing
     }
 
-    /// Of no worker: with the default limits, and a log that goes nowhere.
+    /// Without a worker: default limits, and a log that is discarded.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
         let metrics: Arc<WorkerMetrics> = Arc::default();

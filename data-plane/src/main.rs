@@ -23,9 +23,9 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
-    // Private keys are in memory: none of it goes into a core file, or to another process of the same user.
+    // Private keys are in memory: keep them out of core dumps and away from other processes of the same user.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    // Only waits for signals and for threads to end; the work is on threads of its own.
+    // Only waits for signals and for threads to end; the work is done on dedicated threads.
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let (mut signals, mut rotations) = (Signals::new()?, Rotations::new()?);
         let running = app::start(args).await?;

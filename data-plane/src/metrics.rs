@@ -1,6 +1,6 @@
-//! Counters of the request path: each worker writes its own without contention, a scrape adds them up.
+//! Counters of the request path: each worker writes its own without contention, and a scrape adds them up.
 //!
-//! **Invariant:** a counter has one writer, its worker. Readers see each value at some moment, never a torn one.
+//! **Invariant:** a counter has one writer, its worker. Readers see each value as of some moment, never a torn one.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ mod rules;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds, without the cost of an atomic addition: there is one writer.
+    /// Adds without an atomic read-modify-write: there is only one writer.
     pub fn add(&self, more: u64) {
         self.set(self.value().wrapping_add(more));
     }
@@ -42,13 +42,13 @@ impl Counter {
     }
 }
 
-/// Upper bounds of the request time's buckets, in seconds; ingress-nginx' own.
+/// Upper bounds of the request time buckets in seconds, as in ingress-nginx.
 pub const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// Classes of status.
+/// Number of status classes.
 const CLASSES: usize = 5;
 
-/// Counters of one worker. Aligned so that two workers never share a cache line.
+/// The counters of one worker. Aligned so that two workers never share a cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct WorkerMetrics {
@@ -62,7 +62,7 @@ pub struct WorkerMetrics {
     pub accept_errors: Counter,
     /// Connections open now.
     pub open: Counter,
-    /// Those of them that say nothing, and have no task.
+    /// Idle connections among those that have no task.
     pub parked: Counter,
     /// TLS handshakes with clients that succeeded.
     pub handshakes: Counter,
@@ -70,17 +70,17 @@ pub struct WorkerMetrics {
     pub handshakes_resumed: Counter,
     /// TLS handshakes that failed.
     pub handshake_failures: Counter,
-    /// HTTP/2 connections ended because of what their clients did.
+    /// HTTP/2 connections closed because of their clients' behaviour.
     pub sent_away: Counter,
-    /// Panics in connections' tasks. Always 0, or there is a bug.
+    /// Panics in connection tasks. Anything but 0 is a bug.
     pub panics: Counter,
-    /// Answered requests by class of status: `1xx` first.
+    /// Requests with a response, by class of status: `1xx` first.
     pub requests: [Counter; CLASSES],
     /// Requests sent to a backend.
     pub routed: Counter,
     /// Requests refused before routing.
     pub refusals: Counter,
-    /// Requests whose client went before the answer was whole.
+    /// Requests whose client disconnected before the response was complete.
     pub abandoned: Counter,
     /// Bytes of request bodies.
     pub received: Counter,
@@ -88,23 +88,23 @@ pub struct WorkerMetrics {
     pub sent: Counter,
     /// Connections opened to endpoints.
     pub connected: Counter,
-    /// Requests sent over a connection that had served another one before.
+    /// Requests sent over a reused connection.
     pub reused: Counter,
-    /// Requests tried again on another endpoint.
+    /// Requests retried on another endpoint.
     pub retries: Counter,
-    /// Requests that were not tried again, because too many were.
+    /// Requests that were not retried, because too many were.
     pub retries_denied: Counter,
-    /// Endpoints taken out of turn.
+    /// Ejected endpoints.
     pub ejected: Counter,
-    /// Endpoints that came back.
+    /// Endpoints that returned after an ejection.
     pub returned: Counter,
-    /// Copies of requests that were sent.
+    /// Mirrored requests that were sent.
     pub copied: Counter,
-    /// Copies of requests that were not, or not as a whole.
+    /// Mirrored requests that were not sent, or only partially.
     pub copies_lost: Counter,
-    /// Failed tries by kind.
+    /// Failed attempts by kind.
     pub failures: [Counter; Kind::COUNT],
-    /// Request times by bucket; the last one has no bound.
+    /// Request times by bucket; the last one is unbounded.
     pub times: [Counter; BOUNDS.len() + 1],
     /// Sum of all request times, in microseconds.
     pub time_micros: Counter,
@@ -112,18 +112,18 @@ pub struct WorkerMetrics {
     pub log_lines: Counter,
     /// Log lines dropped because the writer was behind.
     pub log_dropped: Counter,
-    /// Requests under way.
+    /// Requests in progress.
     pub busy: Counter,
-    /// Requests that there was no room to count by themselves.
+    /// Requests for which there was no room to count them separately.
     pub overflowed: Counter,
-    /// Requests by where they belong, as others see them.
+    /// The published counts of requests by place.
     sets: ArcSwap<requests::Published>,
-    /// Those of all workers.
+    /// The counters of all workers.
     all: OnceLock<Weak<[Arc<Self>]>>,
 }
 
 impl WorkerMetrics {
-    /// Counts an answered request.
+    /// Counts a request with its response.
     pub(crate) fn answered(&self, status: u16, took: std::time::Duration) {
         let class = usize::from(status / 100).clamp(1, 5) - 1;
         self.requests[class].add(1);
@@ -133,13 +133,13 @@ impl WorkerMetrics {
         self.time_micros.add(took.as_micros() as u64);
     }
 
-    /// The counters of all workers, while there are any but these.
+    /// The counters of all workers, if they are still in use.
     pub fn all(&self) -> Option<Metrics> {
         let workers = self.all.get()?.upgrade()?;
         Some(Metrics { workers })
     }
 
-    /// Counts a try that failed.
+    /// Counts a failed attempt.
     pub(crate) fn failed(&self, kind: Kind) {
         self.failures[kind as usize].add(1);
     }
@@ -152,7 +152,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counters for so many workers, all 0.
+    /// Counters for this many workers, all 0.
     pub fn new(workers: usize) -> Self {
         let workers: Arc<[Arc<WorkerMetrics>]> = (0..workers).map(|_| Arc::default()).collect();
         for worker in &*workers {
@@ -161,38 +161,38 @@ impl Metrics {
         Self { workers }
     }
 
-    /// Those of one worker.
+    /// The counters of one worker.
     pub fn worker(&self, index: usize) -> Arc<WorkerMetrics> {
         Arc::clone(&self.workers[index])
     }
 
-    /// Connections open now, on all workers. The drain is done when there are none.
+    /// Currently open connections of all workers. The drain is done when there are none.
     pub fn open(&self) -> u64 {
         self.sum(|worker| &worker.open)
     }
 
-    /// Connections that say nothing, and have no task.
+    /// Idle connections without a task.
     pub fn parked(&self) -> u64 {
         self.sum(|worker| &worker.parked)
     }
 
-    /// Requests under way.
+    /// Requests in progress.
     pub fn busy(&self) -> u64 {
         self.sum(|worker| &worker.busy)
     }
 
-    /// Connections that came, and those of them that were not turned away.
+    /// Accepted connections, and those of them that were not refused.
     pub fn connections(&self) -> (u64, u64) {
         let accepted = self.sum(|worker| &worker.accepted);
         (accepted, accepted.saturating_sub(self.sum(|worker| &worker.refused)))
     }
 
-    /// Requests that were answered.
+    /// Requests with a response.
     pub fn answered(&self) -> u64 {
         (0..CLASSES).map(|class| self.sum(|worker| &worker.requests[class])).sum()
     }
 
-    /// nginx' page about connections (balancing.md 12).
+    /// nginx' `stub_status` page.
     pub fn stub(&self) -> String {
         let ((accepted, handled), (open, busy)) = (self.connections(), (self.open(), self.busy()));
         let waiting = open.saturating_sub(busy);
@@ -203,7 +203,7 @@ impl Metrics {
         )
     }
 
-    /// A counter, added up.
+    /// The sum of a counter over all workers.
     fn sum(&self, which: impl Fn(&WorkerMetrics) -> &Counter) -> u64 {
         self.workers.iter().map(|worker| which(worker).value()).sum()
     }

@@ -1,9 +1,10 @@
-//! Checks a password against a hash from an htpasswd file: the kinds that nginx and the libc below it know
-//! (annotations.md 6.7).
+//! Checks a password against a hash from an htpasswd file: the hash types that nginx and its libc support (as in
+//! ingress-nginx).
 //!
-//! Pure, and slow by design of the hashes: a caller on a worker asks a thread that may block.
+//! Pure, and slow by design of the hashes: a worker must leave it to a thread that may block.
 //!
-//! **Invariant:** a hash that is not understood, or that would take longer than this build allows, fits no password.
+//! **Invariant:** a hash that is not understood, or that would take longer than this build allows, matches no
+//! password.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,17 +15,17 @@ use subtle::ConstantTimeEq as _;
 mod des_crypt;
 mod md5_crypt;
 
-/// Digits of crypt(3), six bits each.
+/// The base-64 digits of crypt(3).
 const DIGITS: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Highest cost of a bcrypt hash that is computed: 2^14 rounds take about a second. The libc would take any.
+/// Highest bcrypt cost that is computed: 2^14 rounds take about a second. The libc has no limit.
 const BCRYPT_COST: u32 = 14;
 /// Bytes of a SHA-1 digest.
 const SHA1_LENGTH: usize = 20;
-/// Most rounds of a SHA-crypt hash that are computed; 5,000 where the hash says nothing.
+/// Maximum rounds of a SHA-crypt hash that are computed; the default is 5,000.
 const SHA_ROUNDS: u32 = 500_000;
 
-/// What a hash is made by.
+/// The hash function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Bcrypt,
@@ -39,7 +40,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Of a hash; `None` where nothing can fit it.
+    /// The kind of a hash; `None` if no password can match it.
     fn parse(hash: &str) -> Option<Self> {
         let is = |prefix| hash.starts_with(prefix);
         Some(match hash {
@@ -66,17 +67,17 @@ impl Kind {
     }
 }
 
-/// Whether anything can fit a hash: what a file holds beyond that locks its user out.
+/// Whether any password can match a hash: an unknown kind locks its user out.
 pub fn is_known(hash: &str) -> bool {
     Kind::parse(hash).is_some()
 }
 
-/// Whether comparing takes next to no time.
+/// Whether the comparison takes next to no time.
 pub fn is_quick(hash: &str) -> bool {
     matches!(Kind::parse(hash), Some(Kind::Sha1 | Kind::SaltedSha1 | Kind::Plain))
 }
 
-/// Whether `password` is the one that `hash` was made of.
+/// Whether `password` matches `hash`.
 pub fn fits(password: &[u8], hash: &str) -> bool {
     let Some(kind) = Kind::parse(hash) else { return false };
     match kind {
@@ -113,7 +114,7 @@ fn salted_sha1(password: &[u8], encoded: &str) -> bool {
     }
 }
 
-/// In a time that says nothing of where two texts differ.
+/// Constant-time comparison.
 fn same(one: &[u8], other: &[u8]) -> bool {
     one.ct_eq(other).into()
 }

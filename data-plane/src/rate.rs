@@ -1,10 +1,12 @@
-//! Counting clients: requests a second or a minute, requests in progress (annotations.md 6.10), and wrong passwords.
+//! Counts per client: requests per second or minute, requests in progress (as in ingress-nginx), and wrong passwords.
 //!
-//! As ingress-nginx' zones: one table for each limit of an Ingress, of a bounded size, shared by all workers, a proxy's own.
-//! A table is pages of atomics, made when a client first falls into one, and searched a group at a time.
+//! Like ingress-nginx' zones: one table of bounded size per limit and Ingress, shared by all workers of a proxy. A
+//! table consists of pages of atomics that are allocated when a client first needs them, and is searched a group at a
+//! time.
 //!
-//! **Invariant:** no lock and, but for the first visit of a page, no allocation on the way of a request. Who has no room left
-//! is forgotten, the one longest away first, where requests are counted; refused, where connections are.
+//! **Invariant:** no lock and, except for the first use of a page, no allocation on the request path. When there is no
+//! room left, the client that was idle longest is forgotten where requests are counted; where connections are counted,
+//! the new one is refused.
 
 mod connections;
 mod counts;

@@ -1,9 +1,9 @@
-//! The DNS: asks for the names whose addresses are endpoints, again and again, on the control thread.
+//! Resolves the names whose addresses are endpoints, periodically, on the control thread.
 //!
-//! Which name is asked for, and when, is decided in [`names`](crate::table::apply::names); here is what waits. As
-//! with ingress-nginx' own resolver (balancing.md 10), no file of hosts counts.
+//! Which name is resolved, and when, is decided in [`names`](crate::table::apply::names); this module does the
+//! waiting. As in ingress-nginx' resolver, the hosts file is not used.
 //!
-//! **Invariant:** no request waits for it, and a name that is slow holds up no other.
+//! **Invariant:** no request waits for it, and a slow name delays no other name.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -20,18 +20,18 @@ use crate::dns::{self, Outcome, Servers};
 use crate::table::Writer;
 use crate::table::apply::names::Answer;
 
-/// Keeps the names of a [`Writer`] answered.
+/// Keeps the names of a [`Writer`] resolved.
 #[derive(Debug)]
 pub(crate) struct Names {
     servers: RefCell<Servers>,
-    /// The writer may have names to ask for.
+    /// The writer may have names to resolve.
     changed: Notify,
-    /// One was answered.
+    /// A name was resolved.
     answered: Notify,
 }
 
 impl Names {
-    /// By the servers of this machine.
+    /// Uses the DNS servers of this machine.
     pub(crate) fn of_system() -> Self {
         Self::by(Servers::of_system())
     }
@@ -45,7 +45,7 @@ impl Names {
         self.changed.notify_one();
     }
 
-    /// Waits until each name was answered, or failed, once; not longer than `patience`.
+    /// Waits until each name was resolved, or failed, once; not longer than `patience`.
     pub(crate) async fn settled(&self, writer: &RefCell<Writer>, patience: Duration) {
         let all = async {
             while !writer.borrow_mut().names().is_settled() {
@@ -57,7 +57,7 @@ impl Names {
         }
     }
 
-    /// Asks until dropped.
+    /// Resolves names until dropped.
     pub(crate) async fn keep(&self, writer: &RefCell<Writer>) -> Infallible {
         let mut asking = FuturesUnordered::new();
         loop {

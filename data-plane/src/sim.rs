@@ -1,7 +1,7 @@
-//! A proxy's end of the stream without its edges, for the simulator and the load of `integration-tests`: the real session
-//! with the real tables, or without them, and nobody who waits.
+//! A proxy's end of the stream without I/O, for the simulator and the load tests of `integration-tests`: the real
+//! session, with or without the real tables, and nothing that waits.
 //!
-//! **Invariant:** nothing is decided here.
+//! **Invariant:** no decisions are made here.
 
 mod follower;
 
@@ -22,26 +22,26 @@ use crate::table::{Action, Match, Writer};
 
 pub use follower::{Follower, States};
 
-/// One process.
+/// One proxy process.
 #[derive(Debug)]
 pub struct Proxy {
     session: Session,
     writer: Writer,
 }
 
-/// What a proxy does after a message.
+/// The reaction of a proxy to a message.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Said {
-    /// Its answers.
+    /// Its replies.
     pub answers: Vec<ProxyMessage>,
-    /// It ends the stream, for this fault.
+    /// It ends the stream, because of this error.
     pub fault: Option<String>,
-    /// It was asked to go on at another replica, after this.
+    /// It was asked to move to another replica after this delay.
     pub moves: Option<Duration>,
 }
 
 impl Proxy {
-    /// A process that has just started, with nothing.
+    /// A process that has just started, without state.
     pub fn new(id: &str) -> Self {
         let identity = Identity {
             proxy_id: id.to_owned(),
@@ -57,12 +57,12 @@ impl Proxy {
         self.session.hello(&self.writer)
     }
 
-    /// Takes in what came.
+    /// Processes a message.
     pub fn on(&mut self, message: ControlMessage) -> Said {
         said(self.session.on(message, &mut self.writer))
     }
 
-    /// What it has and serves is something else from now on, and nothing tells it: a fault of its own.
+    /// Simulates a fault: its state changes without any message.
     pub fn differ(
         &mut self,
         lane: Lane,
@@ -76,12 +76,12 @@ impl Proxy {
         }
     }
 
-    /// What it has on a lane.
+    /// Its resources on a lane.
     pub fn has(&self, lane: Lane) -> &Snapshot {
         self.writer.has(lane)
     }
 
-    /// What workers look at that is not what it has, all of which is set right.
+    /// Differences between what workers use and what it has, all of which are repaired.
     pub fn audit(&mut self) -> Vec<String> {
         let mut audit = Audit::default();
         let mut faults = Vec::new();
@@ -91,12 +91,12 @@ impl Proxy {
         faults.into_iter().map(|(key, fault)| format!("{key}: {}", fault.as_str())).collect()
     }
 
-    /// How many resources it has and cannot serve.
+    /// Number of its resources that cannot be served.
     pub fn refused(&self, lane: Lane) -> usize {
         self.writer.refused(lane).count()
     }
 
-    /// Where it is on a lane.
+    /// Its position on a lane.
     pub fn seq(&self, lane: Lane) -> Seq {
         self.session.seq(lane)
     }
@@ -106,7 +106,7 @@ impl Proxy {
         self.session.is_complete()
     }
 
-    /// Where a request to the host goes at `/`: the Service's name, and how many endpoints it has. `None`: nowhere.
+    /// Where a request to the host goes for `/`: the Service's name, and its number of endpoints. `None`: nowhere.
     pub fn endpoints_at(&self, host: &str) -> Option<(String, usize)> {
         let table = self.writer.tables().current();
         match table.host(host)?.route(b"/", &shared::pattern::Steps::new()) {

@@ -1,9 +1,9 @@
-//! The keys of session tickets as text, for a Secret or a file, and when they change.
+//! The stored form of session ticket keys, for a Secret or a file, and their rotation.
 //!
-//! The first key seals, all of them open. A rotation seals with what was next and adds another next one, so a proxy has
-//! opened with a key long before anybody seals with it; what sealed until then opens for one period more.
+//! The first key encrypts, all of them decrypt. A rotation promotes the next key and adds a new next one, so proxies
+//! can decrypt with a key long before any proxy encrypts with it; the previous key decrypts for one period more.
 //!
-//! **Invariant:** sans-I/O: the time and the random bytes go in. Nothing of a key is in an error.
+//! **Invariant:** sans-I/O: the time and the random bytes are passed in. No error contains a part of a key.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,48 +16,48 @@ use shared::secret;
 use thiserror::Error;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// The key of a Secret under which the record stands.
+/// The key of the Secret that has the record.
 pub const RECORD: &str = "ticket-keys.json";
 
-/// How long a key seals.
+/// How long a key encrypts.
 pub const PERIOD: Duration = Duration::from_secs(12 * 3600);
 
 /// Bytes of a key.
 const KEY: usize = 32;
-/// Keys in a record at most.
+/// Limit of the keys in a record.
 const MOST: usize = 8;
 
-/// A key that nobody can guess.
+/// Random bytes for a key.
 pub type Random = Zeroizing<[u8; KEY]>;
 
-/// Why a text is no record. Says nothing of what was there.
+/// Why a text is not a record. Does not quote the text.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// Not our JSON.
+    /// Not valid JSON of a record.
     #[error("expected JSON with a time and a list of keys: line {line}, column {column}")]
     Json {
-        /// Where reading ended.
+        /// The line at which parsing failed.
         line: usize,
-        /// Where in the line.
+        /// The column in the line.
         column: usize,
     },
-    /// None, or too many.
+    /// No key, or too many.
     #[error("expected 1 to {MOST} keys, got {0}")]
     Count(usize),
-    /// One of them is none.
+    /// A key is invalid.
     #[error("keys[{0}]: expected base64 of {KEY} bytes")]
     Key(usize),
 }
 
-/// Keys, and since when the first one seals.
+/// The keys, and since when the first one encrypts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Record {
     rotated: u64,
     keys: Vec<Bytes>,
 }
 
-/// Says nothing of the keys.
+/// Does not show the keys.
 impl std::fmt::Debug for Record {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Record")
@@ -81,12 +81,12 @@ impl Drop for Written {
 }
 
 impl Record {
-    /// The first one.
+    /// Creates the first record.
     pub fn create(now: SystemTime, random: impl Fn() -> Random) -> Self {
         Self { rotated: unix(now), keys: vec![key(&random()), key(&random())] }
     }
 
-    /// The next one, where it is time for it. One that is of a time to come is replaced, too: it would never be over.
+    /// The next record, if a rotation is due. One from the future is replaced, too: it would never be due.
     pub fn due(&self, now: SystemTime, random: impl Fn() -> Random) -> Option<Self> {
         let (now, period) = (unix(now), PERIOD.as_secs());
         if self.rotated.abs_diff(now) < period {
@@ -94,7 +94,7 @@ impl Record {
         }
         let mut keys = self.keys.iter().cloned();
         let before = keys.next();
-        // A record of one key has no next one yet.
+        // A record with one key has no next one yet.
         let first = keys.next().unwrap_or_else(|| key(&random()));
         Some(Self {
             rotated: now,
@@ -102,15 +102,15 @@ impl Record {
         })
     }
 
-    /// The first one seals, all of them open.
+    /// The first one encrypts, all of them decrypt.
     pub fn keys(&self) -> &[Bytes] {
         &self.keys
     }
 
-    /// Reads it.
+    /// Parses a record.
     ///
     /// # Errors
-    /// Where it is none.
+    /// If it is invalid.
     pub fn parse(text: &[u8]) -> Result<Self, RecordError> {
         let written: Written = serde_json::from_slice(text)
             .map_err(|error| RecordError::Json { line: error.line(), column: error.column() })?;
@@ -124,11 +124,11 @@ impl Record {
         Ok(Self { rotated: written.rotated, keys: keys.collect::<Result<_, _>>()? })
     }
 
-    /// As it is read.
+    /// Serialises the record.
     pub fn to_text(&self) -> Zeroizing<String> {
         let keys = self.keys.iter().map(|key| STANDARD.encode(key)).collect();
         let written = Written { rotated: self.rotated, keys };
-        // Numbers and text always are JSON.
+        // Numbers and strings can always be serialised.
         Zeroizing::new(serde_json::to_string(&written).unwrap_or_default())
     }
 }

@@ -1,4 +1,4 @@
-//! The record over an API server of a few lines, and in a folder.
+//! The record in a minimal API server, and in a folder.
 
 use std::sync::Mutex;
 use std::time::UNIX_EPOCH;

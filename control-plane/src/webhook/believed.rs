@@ -15,14 +15,14 @@ use tracing::{info, warn};
 use crate::enrol::keeper::Standing;
 use crate::kube::bundle::Bundle;
 
-/// It is looked at so often.
+/// Interval at which it is checked.
 const LOOK: Duration = Duration::from_secs(60);
-/// And so soon after it could not be read or written.
+/// Retry interval after it could not be read or written.
 const RETRY: Duration = Duration::from_secs(5);
-/// Warnings are at least so far apart.
+/// Minimum interval of warnings.
 const WARNINGS: Duration = Duration::from_secs(60);
 
-/// Keeps the configuration's `caBundle`, for ever.
+/// Maintains the configuration's `caBundle`, forever.
 ///
 /// # Errors
 /// Never; the signature fits [`shared::tasks::Supervisor`].
@@ -32,7 +32,7 @@ pub async fn keep(bundle: Bundle, mut authority: watch::Receiver<Standing>) -> R
         let standing = authority.borrow_and_update().clone();
         let roots = standing.ok().map(|it| it.authority.trusted_pem(clock::wall()));
         let wait = match roots {
-            // Its certificates are none yet, either.
+            // Without an authority there are no roots to write yet.
             None => LOOK,
             Some(roots) => match bundle.keep(&roots).await {
                 Ok(is_new) => {

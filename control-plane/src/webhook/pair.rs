@@ -1,6 +1,6 @@
 //! The certificate and key that API servers are shown, read again when their files change.
 //!
-//! **Invariant:** what cannot be read, or does not belong together, leaves what was shown before.
+//! **Invariant:** if the files cannot be read, or do not belong together, the previous pair stays in use.
 
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,37 +16,37 @@ use shared::tls::{self, Credentials, TlsError};
 use thiserror::Error;
 use tracing::{info, warn};
 
-/// Bytes of a file: a chain has a few thousand.
+/// Limit of a file in bytes: a chain has a few thousand.
 const MOST: u64 = 1024 * 1024;
-/// Warnings are at least so far apart.
+/// Minimum interval of warnings.
 const WARNINGS: Duration = Duration::from_secs(60);
 
-/// Why a pair cannot be shown.
+/// Why a pair cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PairError {
-    /// A file.
+    /// A file cannot be read.
     #[error("{}: {error}", .path.display())]
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         error: io::Error,
     },
-    /// Its contents.
+    /// The contents of a file are invalid.
     #[error("{}: {error}", .path.display())]
     NotPem {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong.
         error: PemError,
     },
-    /// Both.
+    /// The two do not belong together.
     #[error("{0}")]
     Unusable(#[from] TlsError),
 }
 
-/// Files, and what was read of them last.
+/// The files, and the pair that was last read.
 #[derive(Debug)]
 pub struct Pair {
     certificate: PathBuf,
@@ -57,12 +57,12 @@ pub struct Pair {
 #[derive(Debug)]
 struct Shown {
     config: Arc<ServerConfig>,
-    /// Which files it is of, or which were found to be of no use after those.
+    /// The stamps of the files of that pair, or of later ones that were found unusable.
     looked_at: [Stamp; 2],
     warning: Seldom,
 }
 
-/// A state of a file. Links are followed: a mounted Secret changes by a link.
+/// Stamp of a file. Links are followed: a mounted Secret changes by a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Stamp {
     file: (u64, u64),
@@ -74,16 +74,16 @@ impl Pair {
     /// Reads both files.
     ///
     /// # Errors
-    /// Where they cannot be read, or do not belong together.
+    /// If they cannot be read, or do not belong together.
     pub fn open(certificate: PathBuf, key: PathBuf) -> Result<Self, PairError> {
-        // Before the contents: what changes meanwhile is read again.
+        // Before the contents: a change in between is read again.
         let looked_at = [stamp(&certificate)?, stamp(&key)?];
         let config = Arc::new(load(&certificate, &key)?);
         let shown = Shown { config, looked_at, warning: Seldom::new(WARNINGS) };
         Ok(Self { certificate, key, shown: Mutex::new(shown) })
     }
 
-    /// What is to be shown now. Looks at the files, on a thread that may block.
+    /// The current pair. Checks the files, on a blocking thread.
     pub(super) async fn newest(self: &Arc<Self>) -> Arc<ServerConfig> {
         let pair = Arc::clone(self);
         let looked = tokio::task::spawn_blocking(move || pair.look()).await;
@@ -106,7 +106,7 @@ impl Pair {
                 (shown.config, shown.looked_at) = (Arc::new(config), now);
             }
             Err((error, now)) => {
-                // One of two may have been written; the other one changes this again.
+                // If only one of the two was replaced, the other one changes the stamps again.
                 shown.looked_at = now.unwrap_or(shown.looked_at);
                 if let Some(before) = shown.warning.now(clock::now()) {
                     warn!(%error, before, "--validating-webhook: the last good certificate is shown");

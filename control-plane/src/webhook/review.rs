@@ -1,6 +1,6 @@
-//! The question and the answer of an API server (admission.k8s.io/v1), as JSON.
+//! The request and response of the webhook (AdmissionReview of admission.k8s.io/v1), as JSON.
 //!
-//! **Invariant:** the answer has the uid of the question, whatever is said.
+//! **Invariant:** the response always has the uid of the request.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::index::Verdict;
 use crate::objects::json::decode;
 use crate::objects::{Ingress, Object, ObjectKind};
 
-/// Warnings that are told, and characters of one: an API server cuts more.
+/// Limits of the warnings, and of the characters of each: an API server truncates more.
 const WARNINGS: usize = 10;
 const LONGEST: usize = 240;
 
-/// A question.
+/// A request.
 #[derive(Debug)]
 pub(super) struct Question {
     uid: String,
-    /// What is asked about; `None`: nothing that anybody could mind.
+    /// The Ingress to review; `None`: nothing that could be refused.
     pub(super) ingress: Option<Result<Arc<Ingress>, String>>,
 }
 
-/// Why bytes are no question.
+/// Why bytes are not a request.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum NoQuestion {
     #[error("expected an AdmissionReview of admission.k8s.io/v1: {0}")]
@@ -63,7 +63,7 @@ struct Kind {
 }
 
 impl Question {
-    /// Reads a question.
+    /// Parses a request.
     pub(super) fn read(body: &[u8]) -> Result<Self, NoQuestion> {
         let malformed = |error: serde_json::Error| NoQuestion::Malformed(error.to_string());
         let Review { api_version, request } = serde_json::from_slice(body).map_err(malformed)?;
@@ -74,9 +74,10 @@ impl Question {
         if (&*group, &*version, &*kind) != ("networking.k8s.io", "v1", "Ingress") {
             return Err(NoQuestion::OtherKind(format!("{kind:?} of {group}/{version}")));
         }
-        // What is taken away hurts nobody, and of what is null there is nothing to say.
+        // Deletions are always admitted, and there is nothing to check about null.
         let object = object.filter(|object| operation != "DELETE" && object.get() != "null");
-        // Nor does what is going, as in the original: who was refused to take the last finalizer off would keep it for ever.
+        // Nor about an object that is being deleted, as in ingress-nginx: if the update that removes its last finalizer
+        // were refused, it would stay forever.
         let object = object.filter(|object| !is_going(object));
         let ingress = object.map(|object| match decode(ObjectKind::Ingress, object.get()) {
             Ok(Object::Ingress(ingress)) => Ok(ingress),
@@ -86,7 +87,7 @@ impl Question {
         Ok(Self { uid, ingress })
     }
 
-    /// The answer to it.
+    /// The response.
     pub(super) fn answer(&self, verdict: &Verdict) -> String {
         let Verdict { refused, warnings } = verdict;
         let mut response = json!({"uid": self.uid, "allowed": refused.is_none()});
@@ -113,7 +114,7 @@ fn is_going(object: &RawValue) -> bool {
     struct Times {
         deletion_timestamp: Option<IgnoredAny>,
     }
-    // What has no metadata is refused with its reason further on.
+    // An object without metadata is refused later, with a reason.
     serde_json::from_str::<Going>(object.get()).is_ok_and(|it| it.metadata.deletion_timestamp.is_some())
 }
 

@@ -9,7 +9,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::*;
 
-/// What a webhook shows, and who believes it. The files are there for as long as the folder is.
+/// A webhook's certificate, and a client that trusts it. The files exist as long as the folder.
 fn certificate() -> (Certificate, TlsConnector, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
@@ -41,8 +41,8 @@ async fn webhook(questions: mpsc::Sender<Question>) -> (SocketAddr, TlsConnector
     (address, tls, tasks)
 }
 
-/// The connections of a webhook without a socket. A clock that is paused goes on by itself where nobody has anything to do:
-/// over a socket that is also while bytes are still in the kernel, and how long that is is the machine's matter.
+/// The connections of a webhook without a socket. A paused clock advances when all tasks are idle: over a socket that
+/// is also the case while bytes are still in the kernel, for a time that depends on the machine.
 struct InMemory {
     certificate: Certificate,
     tls: TlsConnector,
@@ -59,7 +59,7 @@ impl InMemory {
         Self { certificate, tls, desk, tasks: JoinSet::new(), _dir: dir }
     }
 
-    /// One that says nothing yet.
+    /// A connection that has sent nothing yet.
     fn open(&mut self) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(HEAD);
         let (certificate, desk) = (self.certificate.clone(), Arc::clone(&self.desk));
@@ -94,7 +94,7 @@ async fn ask_once(
         body.len()
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    // Who is refused early may not take all of it.
+    // A client that is rejected early may not have sent everything.
     let _ = stream.write_all(body).await;
     let _ = stream.flush().await;
     let mut answer = Vec::new();
@@ -113,7 +113,7 @@ fn question(name: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Refuses whatever is called `bad`.
+/// Refuses every Ingress named `bad`.
 fn judge(mut questions: mpsc::Receiver<Question>, tasks: &mut JoinSet<()>) {
     tasks.spawn(async move {
         while let Some(question) = questions.recv().await {
@@ -169,7 +169,7 @@ async fn a_question_has_so_many_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn what_nobody_can_judge_in_time_passes() {
-    // Nobody reads the questions, or nobody answers them.
+    // The questions are not read, or not answered.
     for held in [false, true] {
         let (asks, questions) = mpsc::channel(1);
         let mut webhook = InMemory::new(asks);
@@ -244,7 +244,7 @@ async fn a_question_under_way_does_not_make_room() {
     assert_eq!(&answer, b"HTTP/1.1 200");
 }
 
-/// Nobody who is slow keeps others from an answer, as long as theirs is no longer than questions are.
+/// A slow client does not prevent others from getting an answer, as long as their requests have ordinary size.
 #[tokio::test(start_paused = true)]
 async fn an_ordinary_question_waits_for_nobody() {
     let (asks, questions) = mpsc::channel(1);

@@ -1,8 +1,8 @@
-//! `reader.rs` and `retire.rs` of the proxy's tables under every interleaving of a writer and its readers, and the averages of
-//! endpoints (`balance/latency.rs`) under that of workers.
+//! Checks the proxy's `reader.rs` and `retire.rs` under every interleaving of a writer and its readers, and the
+//! endpoint averages of `balance/latency.rs` under every interleaving of workers.
 //!
-//! The files are the product's own. What they share memory by (`table/sync.rs`, `balance/sync.rs`) is loom's here, and a table
-//! is a generation that knows who may free it.
+//! The files are the product's own. Their synchronization primitives (`table/sync.rs`, `balance/sync.rs`) are replaced
+//! by loom's, and a table is a generation that knows who may free it.
 //!
 //! `cargo test --manifest-path data-plane/loom/Cargo.toml`
 
@@ -47,7 +47,7 @@ mod tests {
         retired.push(tables.publish(HostTable { generation, owner }));
     }
 
-    /// A writer that publishes twice and collects after each, and a reader that looks and leaves.
+    /// A writer that publishes twice and collects after each, and a reader that loads and is dropped.
     fn race(looks: usize) {
         loom::model(move || {
             let tables = Tables::new();
@@ -84,7 +84,7 @@ mod tests {
             };
             let workers = [observe(1, 100), observe(3, 110)];
             let score = latency.score(at(110));
-            // Nothing yet, or one of them, or both of them, as old as it is or a moment ago.
+            // No sample, one of them, or both, at its current age or a moment ago.
             assert!((0.0..=3.0).contains(&score), "{score}");
             for worker in workers {
                 worker.join().unwrap();
@@ -92,7 +92,7 @@ mod tests {
             let both = 3.0 - 2.0 * (-1.0_f64).exp();
             let known = latency.known().unwrap();
             assert!([1.0, 3.0, both].iter().any(|it| (it - known).abs() < 1e-9), "{known}");
-            // Whoever came to nothing left it to the others.
+            // A worker whose sample was dropped has left the average usable.
             latency.observe(Duration::from_secs(9), at(1_000_000));
             assert!(latency.known().unwrap() > 8.9);
         });
@@ -108,7 +108,7 @@ mod tests {
         race(1);
     }
 
-    /// A worker that comes while the writer is at work.
+    /// A worker that starts while the writer is at work.
     #[test]
     fn a_reader_that_comes_never_frees_a_table() {
         loom::model(|| {
@@ -118,7 +118,7 @@ mod tests {
             let theirs = sync::Arc::clone(&tables);
             let worker = thread::spawn(move || {
                 let mut reader = theirs.reader();
-                // The last look of the process at these tables is the writer's.
+                // The last access of the process to these tables is the writer's.
                 drop(theirs);
                 assert!(reader.load().generation >= 1);
             });

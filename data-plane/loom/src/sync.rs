@@ -1,9 +1,9 @@
-//! loom's stand-in for `table/sync.rs`.
+//! loom's replacement for `table/sync.rs`.
 
 pub(crate) use loom::sync::{Arc, Mutex};
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 
-/// One pointer that is swapped whole. loom knows no pointers with counts: a lock around one is as atomic.
+/// A pointer that is swapped atomically. loom has no reference-counted pointers: a lock around one is equivalent.
 #[derive(Debug, Default)]
 pub(crate) struct ArcSwap<T> {
     current: Mutex<Arc<T>>,
@@ -19,7 +19,7 @@ impl<T> ArcSwap<T> {
     }
 }
 
-/// Keeps what it loaded last; lets go of it when something newer is there.
+/// Caches what it loaded last, and drops it when there is something newer.
 #[derive(Debug)]
 pub(crate) struct Cache<A, T> {
     shared: A,
