@@ -1,8 +1,8 @@
-//! OCSP stapling: fetches the OCSP responses of the certificates in use, in the background, for handshakes to send along
-//! (docs/adr/026-each-proxy-asks.md).
+//! OCSP stapling: fetches the OCSP responses of the certificates in use, in the background, for handshakes to send
+//! along (docs/adr/026-each-proxy-asks.md).
 //!
-//! The first use of a certificate is reported here. From then on its responder is asked periodically, for as long as the certificate is
-//! configured.
+//! The first use of a certificate is reported here. From then on its responder is asked periodically, for as long as
+//! the certificate is configured.
 //!
 //! **Invariant:** no handshake waits for it. It runs on the service thread, not on the control thread.
 
@@ -34,28 +34,28 @@ use ledger::Ledger;
 pub(crate) use places::Places;
 use question::Question;
 
-/// What it did.
+/// Statistics.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
-    /// Certificates that are shown with an answer.
+    /// Certificates that are sent with an OCSP response.
     pub(crate) stapled: AtomicU64,
-    /// Answers that were good.
+    /// Number of valid responses.
     pub(crate) answers: AtomicU64,
-    /// Questions without one.
+    /// Requests without a valid response.
     pub(crate) failures: AtomicU64,
 }
 
-/// A question and what came of it.
+/// A request and its result.
 type Outcome = (Arc<Question>, Result<(Vec<u8>, Good), Failed>);
 
-/// Why a question has no answer that could be shown.
+/// Why a request has no valid response.
 #[derive(Debug)]
 struct Failed {
     is_revoked: bool,
     reason: String,
 }
 
-/// Asks until dropped.
+/// Fetches responses until dropped.
 pub(crate) async fn keep(
     tables: Arc<Tables>,
     mut shown: mpsc::Receiver<Weak<Certified>>,
@@ -80,7 +80,7 @@ pub(crate) async fn keep(
                         ledger.shown(&certified, clock::now());
                     }
                 }
-                // Nobody shakes hands any more.
+                // There are no more handshakes.
                 None => return std::future::pending().await,
             },
             () = until(due) => {}
@@ -127,7 +127,7 @@ fn take_in(ledger: &mut Ledger, (question, outcome): Outcome, stats: &Stats) {
     }
 }
 
-/// A certificate, and what a responder says of it: neither is more than bytes, and nothing that nobody signed is believed.
+/// A certificate and an OCSP response, both arbitrary bytes: nothing unsigned is trusted.
 #[cfg(any(test, feature = "fuzz"))]
 pub fn fuzz(data: &[u8]) {
     let der = rustls_pki_types::CertificateDer::from(data.to_vec());

@@ -1,9 +1,10 @@
-//! The stream from the control plane, on the control thread: connects, feeds the [`Session`], comes back when it ends.
+//! The stream from the control plane, on the control thread: connects, feeds the [`Session`], and reconnects when it
+//! ends.
 //!
-//! Everything that decides is in [`session`]; here is only what waits. What is served does not depend on it: without a
+//! All decisions are made in [`session`]; this module does the waiting. Serving does not depend on it: without a
 //! control plane the tables stay as they are.
 //!
-//! **Invariant:** reading never waits for writing, so the two ends cannot wait for each other.
+//! **Invariant:** reading never waits for writing, so the two ends cannot deadlock.
 
 pub(crate) mod certificate;
 pub(crate) mod session;
@@ -16,7 +17,7 @@ mod replicas;
 mod retry;
 mod throttle;
 
-/// Generated clients; their messages are `shared`'s.
+/// Generated clients; their messages are those of `shared`.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
 mod client {
     tonic::include_proto!("firth.config.v1");
@@ -56,56 +57,56 @@ use retry::{End, Retry};
 use session::{Close, Identity, Session};
 use throttle::LogThrottle;
 
-/// Time to the Welcome.
+/// Time limit for the Welcome.
 const WELCOME: Duration = Duration::from_secs(15);
-/// Old tables are looked through this often.
+/// How often old tables are collected.
 const COLLECT: Duration = Duration::from_millis(200);
-/// Ports that could not be opened are tried again after so many of these times.
+/// Ports that could not be bound are retried after this many of those intervals.
 const OPEN_AGAIN: u32 = 25;
 /// One resource is at most half of it, which no object of an API server reaches.
 const MESSAGE: usize = 2 * shared::entry::MAX_BODY;
-/// How long a proxy that has everything else waits for the names of Services before it serves for the first time.
+/// How long a proxy that has everything else waits for the DNS names of Services before it first serves.
 const NAMES: Duration = Duration::from_secs(2);
-/// The same for one that starts from disk: others serve meanwhile, or nobody does.
+/// The same for one that starts from disk: either others serve meanwhile, or nobody does.
 const NAMES_FROM_DISK: Duration = Duration::from_millis(50);
-/// Answers that wait to be sent before reading pauses.
+/// Number of queued replies at which reading pauses.
 const ANSWERS: usize = 1024;
 
-/// What the subscription has got to, for readiness and metrics.
+/// The state of the subscription, for readiness and metrics.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct View {
-    /// A stream is open and welcome.
+    /// A stream is open and was welcomed.
     pub(crate) connected: bool,
     /// Both lanes were complete once.
     pub(crate) complete: bool,
-    /// Streams that were welcome so far.
+    /// Number of streams that were welcomed so far.
     pub(crate) streams: u64,
-    /// Where the proxy is on CONFIG.
+    /// The position on CONFIG.
     pub(crate) config: Standing,
-    /// Where the proxy is on LIVE.
+    /// The position on LIVE.
     pub(crate) live: Standing,
-    /// Resources that it has and cannot serve.
+    /// Resources that the proxy has but cannot serve.
     pub(crate) refused: u64,
-    /// What is served was on disk, and no control plane has confirmed it yet.
+    /// What is served came from disk, and was not confirmed by a control plane yet.
     kept: Option<Arc<FromDisk>>,
-    /// When CONFIG was changed last, in seconds since 1970.
+    /// Time of the last CONFIG change, in seconds since 1970.
     pub(crate) applied: Option<u64>,
-    /// The end of the proxy's own certificate, in seconds since 1970; 0: it has none.
+    /// Expiry of the proxy's own certificate, in seconds since 1970; 0: it has none.
     pub(crate) certificate_until: u64,
 }
 
-/// Where the proxy is on one lane.
+/// The state of one lane.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Standing {
-    /// Place in the log of the control plane; 0 for none.
+    /// Position in the log of the control plane; 0 for none.
     pub(crate) seq: Seq,
-    /// Digest of what it has.
+    /// Root of the resources.
     pub(crate) root: Root,
-    /// Resources that it has.
+    /// Number of resources.
     pub(crate) resources: u64,
 }
 
-/// A control plane to follow.
+/// The subscription to a control plane.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     replicas: Arc<Replicas>,
@@ -116,7 +117,7 @@ pub(crate) struct Subscription {
     group: String,
     view: watch::Sender<View>,
     throttle: LogThrottle,
-    /// Since when the present stream is welcome.
+    /// Since when the current stream is welcomed.
     welcome: Option<Instant>,
     /// Whether TLS failed on its connection.
     doubt: Option<Doubt>,
@@ -144,7 +145,7 @@ enum Ended {
 }
 
 impl Ended {
-    /// Whether the control plane said that it does not want whoever we are.
+    /// Whether the control plane refused this proxy's identity.
     fn is_about_who(&self) -> bool {
         let Self::Status(status) = self else { return false };
         matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied)
@@ -158,10 +159,11 @@ impl From<tonic::Status> for Ended {
 }
 
 impl Subscription {
-    /// To the control plane at these URLs, each of which may stand for several replicas. `insecure` allows a plain connection; on another one the proxy shows a certificate.
+    /// To the control plane at these URLs, each of which may stand for several replicas. `insecure` allows a plain
+    /// connection; on any other the proxy presents a certificate.
     ///
     /// # Errors
-    /// Where one of them cannot be used.
+    /// One of them cannot be used.
     pub(crate) fn new(
         urls: &[impl AsRef<str>],
         insecure: bool,
@@ -198,7 +200,7 @@ impl Subscription {
         Ok((subscription, watcher))
     }
 
-    /// Keeps what it has in a journal, and goes on from what was loaded of it; its tables are the writer's.
+    /// Stores its state in a journal, and continues from what was loaded of it; the tables are the writer's.
     #[must_use]
     pub(crate) fn keeping(mut self, journal: Journal, loaded: Option<&Loaded>) -> Self {
         if let Some(loaded) = loaded {
@@ -210,14 +212,14 @@ impl Subscription {
         self
     }
 
-    /// Whose state this proxy may start from.
+    /// The binding that a stored state must match.
     pub(crate) fn binding(&self) -> Binding {
         bound(&self.replicas, self.group.clone(), self.certificate.as_ref())
     }
 
     /// Follows the control plane until dropped, and writes the tables. Calls `complete` when both lanes were complete
-    /// for the first time, on disk or from the control plane, and names are answered, before anybody is told. Says goodbye when
-    /// `leaving` takes no more connections.
+    /// for the first time, from disk or from the control plane, and names are resolved, before that is reported. Says
+    /// goodbye when `leaving` accepts no more connections.
     pub(crate) async fn run(
         mut self,
         writer: Writer,
@@ -294,7 +296,7 @@ impl Subscription {
                 Ok(way) => {
                     let from = way.address;
                     let streamed = self.stream(way, writer, names, certificate, &mut leaving, complete).await;
-                    // Who sent this proxy away is about to end.
+                    // A replica that sends this proxy elsewhere is about to end.
                     self.replicas.failed(from);
                     match streamed {
                         Ok(way) => {
@@ -335,7 +337,7 @@ impl Subscription {
         }
     }
 
-    /// A call that a replica takes, with this proxy's Hello.
+    /// A call that a replica accepts, with this proxy's Hello.
     async fn find(&mut self, writer: &RefCell<Writer>, certificate: Option<&Holder>) -> Result<Way, Ended> {
         let (replicas, view, session) = (Arc::clone(&self.replicas), &self.view, &mut self.session);
         let hello = || {
@@ -353,7 +355,7 @@ impl Subscription {
         })
     }
 
-    /// One stream, to its end, or until it goes on elsewhere.
+    /// One stream, to its end, or until it moves elsewhere.
     async fn stream(
         &mut self,
         way: Way,
@@ -381,7 +383,7 @@ impl Subscription {
                             permit.send(answer);
                         }
                     }
-                    // The request's side was dropped: the stream is over, and says why when it is read.
+                    // The request side was dropped: the stream has ended, and reading it gives the reason.
                     Err(_) => pending.clear(),
                 },
                 () = leaving.reached(Phase::Closing), if !is_parting => {
@@ -434,7 +436,7 @@ impl Subscription {
         }
     }
 
-    /// Tells readiness, metrics and the disk.
+    /// Updates readiness, metrics and the journal.
     fn show(&mut self, writer: &Writer, certificate: Option<&Holder>) {
         let known = || bound(&self.replicas, self.group.clone(), certificate);
         self.disk.keep(&self.session, writer, clock::now(), known);
@@ -470,7 +472,7 @@ impl Subscription {
     }
 }
 
-/// By what a control plane is known: its authority, or where it has none its address.
+/// The identity of a control plane: its authority, or its address if it has none.
 fn bound(replicas: &Replicas, group: String, certificate: Option<&Holder>) -> Binding {
     let plain = replicas.urls().iter().filter(|url| url.is_plain);
     let known = plain.map(|url| *blake3::hash(url.endpoint.uri().to_string().as_bytes()).as_bytes());
@@ -478,7 +480,7 @@ fn bound(replicas: &Replicas, group: String, certificate: Option<&Holder>) -> Bi
     Binding { source: None, group, known }
 }
 
-/// Where this proxy goes on, once it was asked to and found that.
+/// The new stream, after the proxy was asked to move and found one.
 async fn elsewhere<F: Future<Output = Way>>(moving: &mut Option<Pin<Box<F>>>) -> Way {
     match moving {
         Some(moving) => moving.await,
@@ -486,7 +488,7 @@ async fn elsewhere<F: Future<Output = Way>>(moving: &mut Option<Pin<Box<F>>>) ->
     }
 }
 
-/// Says what is left to say before the stream is closed, so that the control plane learns why.
+/// Sends the remaining replies before the stream is closed, so that the control plane learns why.
 async fn part(answers: &mpsc::Sender<ProxyMessage>, pending: VecDeque<ProxyMessage>) {
     const FAREWELL: Duration = Duration::from_millis(500);
     let say = async {
@@ -495,7 +497,7 @@ async fn part(answers: &mpsc::Sender<ProxyMessage>, pending: VecDeque<ProxyMessa
                 break;
             }
         }
-        // Taken out of the channel is not yet on the wire, but in the hands of the connection's task.
+        // A reply that was taken out of the channel may still be in the connection's task.
         let _ = answers.reserve_many(answers.max_capacity()).await;
     };
     let _ = time::timeout(FAREWELL, say).await;

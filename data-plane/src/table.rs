@@ -1,4 +1,4 @@
-//! What requests are matched against: hosts with compiled paths, and the cells with endpoints that they point at.
+//! What requests are matched against: hosts with compiled paths, and the cells with endpoints that they refer to.
 //!
 //! The control thread writes through [`Writer`]; workers read through a [`TableReader`] each.
 //!
@@ -6,8 +6,8 @@
 //! Writer ──▶ ArcSwap<HostTable> ──▶ HostEntry ──▶ PathEntry ──▶ Upstream ──▶ BackendCell ──▶ ArcSwap<EndpointSet>
 //! ```
 //!
-//! A change of CONFIG is one pointer store of the host table. A change of endpoints or of a certificate is one store in
-//! the cell that it belongs to, and touches no host.
+//! A change of CONFIG is one pointer store of the host table. A change of endpoints or of a certificate is one store
+//! in its cell, and touches no host.
 //!
 //! **Invariant:** a request sees one host table. Endpoints and certificates may be newer than it, never older.
 
@@ -67,13 +67,13 @@ use proxy_protocol::ProxyProtocol;
 use streams::Streams;
 use ticket_keys::TicketKeysCell;
 
-/// All hosts of one moment: immutable, sharing its structure with the tables before and after it.
+/// All hosts as of one moment: immutable, and sharing structure with earlier and later tables.
 #[derive(Debug, Default)]
 pub struct HostTable {
     generation: u64,
     hosts: Directory,
     aliases: Aliases,
-    /// How many hosts the same name with or without `www.` leads to.
+    /// Number of hosts that also redirect their name with or without `www.`.
     www: usize,
     default_certificate: Option<Arc<CertificateCell>>,
     policy: Arc<Policy>,
@@ -81,22 +81,22 @@ pub struct HostTable {
     ticket_keys: Arc<TicketKeysCell>,
     proxy_protocol: Arc<ProxyProtocol>,
     streams: Arc<Streams>,
-    /// What takes the requests that no other location takes, where the fleet has a default backend.
+    /// The location of requests that no other location takes, if the fleet has a default backend.
     unclaimed: Option<Arc<PathEntry>>,
 }
 
 impl HostTable {
-    /// The entry of a request's host: exact, an exact alias, a wildcard alias, a pattern of an alias or the wildcard one
-    /// label up, else the catch-all (ingress-nginx behaviour, annotations.md 3.6, 6.1). `name` is lower-case, without port
-    /// and trailing dot; one that [`Self::www`] knows is not asked for.
+    /// The entry for a request's host: exact, an exact alias, a wildcard alias, an alias pattern or the wildcard one
+    /// label up, else the catch-all (as in ingress-nginx). `name` is lower-case, without port and trailing dot, and
+    /// not one that [`Self::www`] redirects.
     pub fn host(&self, name: &str) -> Option<&Arc<HostEntry>> {
         let exact = self.hosts.exact(name);
         let found = exact.or_else(|| self.alias_of(name)).or_else(|| self.pattern_of(name));
         found.or_else(|| self.catch_all())
     }
 
-    /// The host that requests for `name` are sent to: the same without `www.`, or with it. A host of this very name comes
-    /// first (ingress-nginx behaviour, annotations.md 6.4).
+    /// The host that requests for `name` are redirected to: the same name without `www.`, or with it. A host of
+    /// exactly this name has precedence (as in ingress-nginx).
     pub fn www(&self, name: &str) -> Option<&Arc<HostEntry>> {
         if self.www == 0 || self.hosts.exact(name).is_some() {
             return None;
@@ -112,37 +112,37 @@ impl HostTable {
         self.hosts.exact(shared::resource::CATCH_ALL)
     }
 
-    /// Whether plain requests for `name` are redirected by default: its host has TLS, or the wildcard host one label up
-    /// has (ingress-nginx behaviour, annotations.md 6.3).
+    /// Whether plain HTTP requests for `name` are redirected by default: its host has TLS, or the wildcard host one
+    /// label up does (as in ingress-nginx).
     pub fn redirects_to_tls(&self, name: &str) -> bool {
         self.with_tls(name).is_some()
     }
 
-    /// The certificate for a server name (lower-case, without trailing dot), `None` where only the proxy's own is left:
-    /// the host's that has TLS, exact else wildcard, else the default one (ingress-nginx behaviour, balancing.md 8). An
-    /// alias and a name that is redirected have their host's only where that covers them (annotations.md 6.1, 6.4).
+    /// The certificate for a server name (lower-case, without trailing dot), or `None` if only the proxy's own is
+    /// left: that of the host with TLS, exact before wildcard, else the default certificate. An alias and a redirected
+    /// name get their host's certificate only if it covers them (as in ingress-nginx).
     pub fn certificate(&self, name: Option<&str>) -> Option<Arc<Certified>> {
         name.and_then(|name| self.with_tls(name))
             .and_then(HostEntry::certificate)
             .or_else(|| self.default_certificate.as_ref()?.certificate())
     }
 
-    /// How requests are treated that no location takes: what the fleet says.
+    /// The fleet's policy, for requests that no location takes.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// What the fleet says of handshakes.
+    /// The fleet's TLS settings for clients.
     pub fn client_tls(&self) -> &Arc<ClientTls> {
         &self.client_tls
     }
 
-    /// The fleet's keys of session tickets, while the proxy has any.
+    /// The fleet's session ticket keys, if the proxy has any.
     pub fn ticket_keys(&self) -> &TicketKeysCell {
         &self.ticket_keys
     }
 
-    /// What it says of load balancers.
+    /// The fleet's PROXY protocol settings.
     pub fn proxy_protocol(&self) -> &Arc<ProxyProtocol> {
         &self.proxy_protocol
     }
@@ -152,7 +152,7 @@ impl HostTable {
         &self.streams
     }
 
-    /// The location of requests that no other takes, while anybody would answer there.
+    /// The location of requests that no other takes, while its backend has endpoints.
     pub fn unclaimed(&self) -> Option<&Arc<PathEntry>> {
         self.default_backend().and(self.unclaimed.as_ref())
     }
@@ -165,7 +165,7 @@ impl HostTable {
         }
     }
 
-    /// Counts the tables that were published; the first has 1, the empty one of the start 0.
+    /// The number of the published table: 1 for the first, 0 for the empty one at the start.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -204,13 +204,13 @@ impl HostTable {
         one.map(Arc::as_ref)
     }
 
-    /// The host of which a name is an alias, patterns aside.
+    /// The host that has `name` as an alias, not considering patterns.
     fn alias_of(&self, name: &str) -> Option<&Arc<HostEntry>> {
         let is_host = |parent: &str| self.hosts.wildcard(parent).is_some();
         self.named(self.aliases.exact(name).or_else(|| self.aliases.widest(name, is_host))?)
     }
 
-    /// The host of the first pattern that a name fits. Wildcard hosts are patterns in the original.
+    /// The host of the first matching pattern. Wildcard hosts are patterns in ingress-nginx.
     fn pattern_of(&self, name: &str) -> Option<&Arc<HostEntry>> {
         let wildcard = self.wildcard_of(name);
         let alias = self.aliases.pattern(name, wildcard.map(|host| host.name()));
@@ -229,7 +229,7 @@ impl HostTable {
     }
 }
 
-/// What a name stands directly below.
+/// The name without its first label.
 fn parent_of(name: &str) -> Option<&str> {
     name.split_once('.').map(|(_, parent)| parent)
 }

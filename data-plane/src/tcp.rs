@@ -1,4 +1,4 @@
-//! TCP as it is: connections to endpoints of which nobody reads what passes.
+//! TCP services: connections relayed to endpoints without looking at the data.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -25,12 +25,12 @@ use crate::table::BackendCell;
 use crate::upstream::dial::dial;
 use crate::upstream::{Tried, Turn, standing};
 
-/// How endpoints are tried.
+/// The limits on attempts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tries {
-    /// How many; 0: each once.
+    /// Maximum number; 0: each endpoint once.
     pub(crate) most: usize,
-    /// After which no other try begins; zero: there is no such time.
+    /// No further attempt begins after this time; zero: unlimited.
     pub(crate) within: Duration,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Reached {
     _descriptor: Held,
 }
 
-/// Connects to an endpoint of a backend, to another one where that fails; each is tried once at most.
+/// Connects to an endpoint of a backend, or to another one if that fails; each is tried at most once.
 pub(crate) async fn reach(
     server: &Server,
     timer: &Timer,
@@ -90,7 +90,7 @@ pub(crate) async fn reach(
     None
 }
 
-/// One more, if need be in place of an idle connection.
+/// Takes a descriptor, if necessary that of an idle connection.
 fn descriptor(server: &Server) -> Option<Held> {
     let descriptors = &server.local.descriptors;
     descriptors.take(1).or_else(|| {
@@ -99,7 +99,7 @@ fn descriptor(server: &Server) -> Option<Held> {
     })
 }
 
-/// Lets a client and an endpoint speak with each other; `input` is what the client has said already.
+/// Relays between a client and an endpoint; `input` is what the client has sent already.
 pub(crate) async fn pass(
     server: &Server,
     timer: &Timer,

@@ -1,6 +1,6 @@
-//! TLS towards clients: the handshake's settings and the choice of the certificate. And towards backends.
+//! TLS towards clients (handshake settings and choice of the certificate) and towards backends.
 //!
-//! **Invariant:** a private key is read on the control thread, once, and never reaches a disk or a log.
+//! **Invariant:** a private key is read once, on the control thread, and never reaches a disk or a log.
 
 pub mod backends;
 pub mod clients;
@@ -24,31 +24,31 @@ use resolver::{Resolver, Shown};
 use sessions::Sessions;
 use tickets::Tickets;
 
-/// Why TLS cannot be offered at all.
+/// Why TLS is not available.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// The provider lacks a protocol version.
     #[error("cannot offer TLS 1.2 and 1.3: {0}")]
     Versions(#[source] rustls::Error),
-    /// The proxy's own ticket keys cannot be made.
+    /// The proxy's own ticket keys cannot be generated.
     #[error("cannot make keys for sessions that clients keep: {0}")]
     Tickets(#[source] rustls::Error),
-    /// The proxy's own certificate cannot be made.
+    /// The proxy's own certificate cannot be generated.
     #[error("cannot make the certificate for names without one: {0}")]
     Own(#[from] own::OwnError),
 }
 
-/// The versions that are spoken.
+/// The supported versions.
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rustls::version::TLS12];
 
-/// HTTP/2, as ALPN calls it.
+/// HTTP/2 in ALPN.
 const HTTP2: &[u8] = b"h2";
 
-/// What is spoken over TLS, the one that is liked most first.
+/// Protocols over TLS, in order of preference.
 const PROTOCOLS: [&[u8]; 2] = [HTTP2, b"http/1.1"];
 
-/// Those of the versions that are asked for.
+/// The enabled versions.
 fn versions(tls12: bool, tls13: bool) -> Vec<&'static SupportedProtocolVersion> {
     let is_asked_for = |it: &&SupportedProtocolVersion| match it.version {
         rustls::ProtocolVersion::TLSv1_3 => tls13,
@@ -57,22 +57,21 @@ fn versions(tls12: bool, tls13: bool) -> Vec<&'static SupportedProtocolVersion> 
     VERSIONS.into_iter().filter(is_asked_for).collect()
 }
 
-/// Default settings of handshakes: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate chosen by
-/// server name.
+/// Default handshake settings: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate chosen by server name.
 ///
-/// Sessions and ticket keys are the process', which all workers share; whether tickets are given is the fleet's to say, see
-/// [`clients`]. Early data is off: it can be replayed.
+/// Sessions and ticket keys are per process and shared by all workers; whether tickets are issued is a fleet setting,
+/// see [`clients`]. Early data is off, because it can be replayed.
 ///
 /// # Errors
-/// Where no certificate can be made for names that have none.
+/// No certificate can be generated for names that have none.
 pub fn server_config(tables: Arc<Tables>) -> Result<ServerConfig, TlsError> {
     server_config_telling(tables, None)
 }
 
-/// The same, where somebody asks what authorities say of the certificates that are shown.
+/// The same, reporting certificates on first use to `shown` for OCSP stapling.
 ///
 /// # Errors
-/// As [`server_config`].
+/// As for [`server_config`].
 pub fn server_config_telling(tables: Arc<Tables>, shown: Option<Shown>) -> Result<ServerConfig, TlsError> {
     let own = own::generate()?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))

@@ -1,8 +1,8 @@
-//! UDP services: datagrams of a client go to an endpoint, and what comes back goes to the client, from the address that it
-//! asked.
+//! UDP services: datagrams of a client go to an endpoint, and replies go to the client, from the address that it had
+//! sent to.
 //!
-//! **Invariant:** a session holds a descriptor and no buffer: a datagram is passed on before anything is waited for, so that
-//! one buffer serves all ports of a worker. Where there are as many sessions as there may be, the oldest makes room.
+//! **Invariant:** a session holds a descriptor but no buffer: a datagram is passed on before anything is awaited, so
+//! one buffer serves all ports of a worker. When the maximum number of sessions is reached, the oldest is closed.
 
 mod datagram;
 
@@ -29,21 +29,21 @@ use crate::table::BackendCell;
 use crate::upstream::{Tried, Turn};
 use datagram::Received;
 
-/// No datagram is longer.
+/// Maximum size of a datagram.
 const DATAGRAM: usize = 64 * 1024;
 
-/// Answers of one session that are passed on before others have a turn.
+/// Maximum number of replies of one session that are passed on before others get a turn.
 const ANSWERS: usize = 32;
 
-/// Where a session comes from, and which of our addresses it asked.
+/// The client's address, and the local address that it sent to.
 type Key = (SocketAddr, Option<IpAddr>);
 
-/// A session that began, and its number: its client may have begun another since.
+/// A started session with its number: the same client may have started another one since.
 type Begun = (Key, u64);
 
 type Sessions = HashMap<Key, Rc<Session>, RandomState>;
 
-/// For one datagram at a time, of any port.
+/// Shared by all ports, for one datagram at a time.
 #[derive(Clone)]
 pub(crate) struct Buffer(Rc<RefCell<Box<[u8]>>>);
 
@@ -60,28 +60,28 @@ pub(crate) struct Port {
     cell: RefCell<Arc<BackendCell>>,
     sessions: RefCell<Sessions>,
     begun: Cell<u64>,
-    /// In the order in which they began; some have ended.
+    /// In the order in which they started; some have ended.
     order: RefCell<VecDeque<Begun>>,
     buffer: Buffer,
 }
 
-/// A client's datagrams, and where they go.
+/// A client's session and its socket to an endpoint.
 struct Session {
     socket: UdpSocket,
     number: u64,
     asked: Cell<u64>,
     answered: Cell<u64>,
-    /// When something passed last, either way.
+    /// Time of the last datagram in either direction.
     heard: Cell<Instant>,
     over: tokio::sync::Notify,
     /// For the log.
     told: session::Session,
-    /// A place among all sessions, and a descriptor.
+    /// A slot among all sessions, and a descriptor.
     _held: (Held, Held),
 }
 
 impl Port {
-    /// Over a socket that is bound.
+    /// With a bound socket.
     ///
     /// # Errors
     /// The kernel's.
@@ -104,15 +104,15 @@ impl Port {
         }))
     }
 
-    /// New sessions go there from now on.
+    /// Sets the backend of new sessions.
     pub(crate) fn lead_to(&self, cell: &Arc<BackendCell>) {
         self.cell.replace(Arc::clone(cell));
     }
 
-    /// Takes datagrams until aborted. No error ends it.
+    /// Receives datagrams until aborted. No error ends it.
     pub(crate) async fn run(self: Rc<Self>) {
         loop {
-            // Lets others have a turn now and then, however many come.
+            // Yields now and then, however many arrive.
             let took = self.socket.async_io(Interest::READABLE, || {
                 let mut buffer = self.buffer.0.borrow_mut();
                 let Received { length, client, asked } = datagram::receive(&self.socket, &mut buffer)?;
@@ -120,14 +120,14 @@ impl Port {
                 Ok(())
             });
             if let Err(error) = took.await {
-                // What a client refused that is gone, for one.
+                // For example an ICMP error from a client that is gone.
                 debug!(%error, "a datagram was not received");
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Sends a client's datagram on. What cannot be sent is lost, as datagrams are.
+    /// Forwards a client's datagram. What cannot be sent is lost, as usual with datagrams.
     fn take(self: &Rc<Self>, key: Key, datagram: &[u8]) {
         let known = self.sessions.borrow().get(&key).map(Rc::clone);
         let Some(session) = known.or_else(|| self.begin(key)) else {
@@ -135,7 +135,7 @@ impl Port {
         };
         session.asked.set(session.asked.get() + 1);
         session.heard.set(self.server.local.timers.now());
-        // Asks the kernel: the runtime has not looked yet whether a new socket takes anything.
+        // Asks the kernel directly: the runtime does not know yet whether a new socket is writable.
         match SockRef::from(&session.socket).send(datagram) {
             Ok(count) => session.told.moves(Moved { up: count as u64, down: 0 }),
             Err(error) => debug!(client = %key.0, %error, "a datagram was not sent on"),
@@ -156,7 +156,7 @@ impl Port {
             self.server.upstreams.borrow_mut().pick(&cell, Turn::Rotation, &mut Tried::default())?;
         self.make_room();
         let Some(held) = self.server.local.sessions.take(1).zip(self.server.local.descriptors.take(1)) else {
-            // Whose datagrams do not fit is heard again when one has ended.
+            // The client's datagrams are accepted again when a session has ended.
             self.end_oldest();
             return None;
         };
@@ -187,7 +187,7 @@ impl Port {
         Some(session)
     }
 
-    /// For the log.
+    /// Its log entry.
     fn told(&self, (peer, at): Key, cell: &BackendCell) -> session::Session {
         let log = self.server.with_table(|table| table.streams().log.clone());
         let port = self.socket.local_addr().map_or(0, |address| address.port());
@@ -196,7 +196,7 @@ impl Port {
         session::Session::new(&self.server.local, log, begun)
     }
 
-    /// Ends the oldest sessions where there are too many, and forgets the order of those that have ended.
+    /// Ends the oldest sessions if there are too many, and drops the order of those that have ended.
     fn make_room(&self) {
         let most = self.server.local.limits.udp_sessions.max(1);
         while self.sessions.borrow().len() >= most {
@@ -219,7 +219,7 @@ impl Port {
         }
     }
 
-    /// Gives an answer to its client. False: the session is over.
+    /// Sends a reply to its client. False: the session has ended.
     fn give(&self, (client, asked): Key, session: &Session) -> bool {
         let mut buffer = self.buffer.0.borrow_mut();
         for _ in 0..ANSWERS {
@@ -260,7 +260,7 @@ impl Drop for Port {
     }
 }
 
-/// Takes the answers of a session to its client, until it is over or nothing has passed for long enough.
+/// Forwards the replies of a session to its client, until it ends or is idle for too long.
 async fn answers(port: Weak<Port>, server: Rc<Server>, key: Key, session: Rc<Session>) {
     let timer = server.local.timers.timer();
     loop {

@@ -1,11 +1,11 @@
-//! Endpoints as one worker sees them: whose turn it is, and which connections to them are idle.
+//! Endpoints as one worker sees them: the balancing state, and the idle connections to them.
 //!
-//! A set that changes costs a request one pointer: who has left it is looked for on ticks, some endpoints at a time, and
-//! the connections that nobody will use are closed there, a few at a time.
+//! A changed endpoint set costs a request one pointer: endpoints that have left are looked for on ticks, some at a
+//! time, and their idle connections are closed there, a few at a time.
 //!
 //! **Invariant:** no connection is handed out to an endpoint that has left its backend, and none that has something to
-//! read: it would be an answer to nobody's question. None is handed out for another manner than its own: what is to go
-//! over TLS never goes in plain, nor over TLS that asked for something else.
+//! read: it would be a response without a request. Nor is one handed out for another manner than its own: what has to
+//! go over TLS never goes in plain text, nor over TLS with other settings.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -46,14 +46,15 @@ pub(crate) mod wire;
 
 pub(crate) use balance::{Tried, Turn};
 
-/// A tick sweeps one part of the backends out of so many: 100,000 of them are not walked ten times a second.
+/// Each tick sweeps one of this many parts of the backends: walking 100,000 of them ten times a second would be too
+/// much.
 const PARTS: usize = 16;
 
-/// Connections that one tick closes: each costs the kernel some microseconds, in which no request goes on.
+/// Connections that one tick closes: each costs some microseconds in the kernel, during which no request is served.
 const CLOSED_A_TICK: usize = 32;
 
-/// Dead connections that a request closes on its way to a live one. More than a request leaves behind, so that they do
-/// not pile up; the rest is left to the ticks.
+/// Dead connections that a request closes while looking for a live one. More than a request leaves behind, so that
+/// they do not accumulate; the rest is left to the ticks.
 const CLOSED_A_TAKE: usize = 2;
 
 /// Endpoints of changed sets that one tick looks at.
@@ -61,21 +62,21 @@ const SEARCHED_A_TICK: usize = 16 * 1024;
 
 /// The backends that one worker has sent requests to.
 pub(crate) struct Upstreams<C = Box<Link>> {
-    /// By id, in the part of its last digits.
+    /// By id, in the part given by its last digits.
     backends: [Backends<C>; PARTS],
-    /// The part that the next sweep is for.
+    /// The part for the next sweep.
     part: usize,
     /// All idle connections.
     order: Order,
-    /// Those that nobody will use; they wait for a tick to close them.
+    /// Connections that will not be used again and wait for a tick to close them.
     closing: VecDeque<C>,
-    /// How many of them are kept, whosever they are.
+    /// Maximum number of idle connections to all endpoints.
     kept: usize,
-    /// How long they are kept.
+    /// Their idle timeout.
     idle: Duration,
-    /// Tries that a hundred requests add to those of before.
+    /// Retries per hundred requests.
     again: u32,
-    /// The ways to speak TLS in which connections were made.
+    /// The TLS settings that connections were made with.
     pub(crate) ways: Ways,
 }
 
@@ -84,12 +85,12 @@ type Backends<C> = HashMap<u64, Backend<C>, RandomState>;
 struct Backend<C> {
     /// Weak: a pool does not keep a backend alive that no table names.
     cell: Weak<BackendCell>,
-    /// The set that `next` counts in, and that idle connections belong to.
+    /// The set that `next` refers to, and that idle connections belong to.
     set: Arc<EndpointSet>,
-    /// Place of the endpoint whose turn it is.
+    /// The index of the next endpoint in rotation.
     next: usize,
     idle: HashMap<(u64, Manner), Idle<C>, RandomState>,
-    /// Tries that may yet follow others.
+    /// The remaining retries.
     allowance: Allowance,
     /// Connections that carry many calls, idle or not.
     shared: HashMap<(u64, Manner), Vec<Rc<Multiplexed>>, RandomState>,
@@ -107,7 +108,7 @@ impl<C> fmt::Debug for Upstreams<C> {
 }
 
 impl<C: Reusable> Upstreams<C> {
-    /// Without any. `kept` is the number of idle connections to all endpoints together, `idle` how long they are kept.
+    /// Without backends. `kept`: maximum number of idle connections to all endpoints; `idle`: their idle timeout.
     pub(crate) fn new(kept: usize, idle: Duration) -> Self {
         Self {
             backends: std::array::from_fn(|_| HashMap::default()),
@@ -121,17 +122,17 @@ impl<C: Reusable> Upstreams<C> {
         }
     }
 
-    /// With so many further tries for a hundred requests.
+    /// With this many retries per hundred requests.
     pub(crate) fn trying_again(self, percent: u32) -> Self {
         Self { again: percent, ..self }
     }
 
-    /// Keeps so many from now on, and so long. What is too much goes with the ticks.
+    /// Changes the limits. Excess connections are closed by the ticks.
     pub(crate) fn keep(&mut self, kept: usize, idle: Duration) {
         (self.kept, self.idle) = (kept, idle);
     }
 
-    /// The endpoint for the next try of a request, `None` when there is none at all.
+    /// The endpoint for the next attempt of a request, `None` if there is none at all.
     pub(crate) fn pick(
         &mut self,
         cell: &Arc<BackendCell>,
@@ -142,7 +143,7 @@ impl<C: Reusable> Upstreams<C> {
         turn.pick(set, next, tried)
     }
 
-    /// The endpoint that `choose` finds in the set of this moment.
+    /// The endpoint that `choose` selects in the current set.
     pub(crate) fn pick_by(
         &mut self,
         cell: &Arc<BackendCell>,
@@ -153,7 +154,8 @@ impl<C: Reusable> Upstreams<C> {
         tried.choose(|tried| choose(set, tried))
     }
 
-    /// A backend that a request is about to try, or to try again: its first try allows others theirs, and whom to leave alone is known.
+    /// The backend for an attempt of a request: a first attempt adds to the retry budget, and ejected endpoints are
+    /// noted in `tried`.
     fn asked(&mut self, cell: &Arc<BackendCell>, tried: &mut Tried) -> &mut Backend<C> {
         let percent = self.again;
         let backend = self.backend(cell);
@@ -164,12 +166,12 @@ impl<C: Reusable> Upstreams<C> {
         backend
     }
 
-    /// Whether a request that an endpoint was given may be given to another one.
+    /// Whether a request that an endpoint received may be retried on another one.
     pub(crate) fn may_ask_again(&mut self, cell: &Arc<BackendCell>, now: Instant) -> bool {
         self.backend(cell).allowance.spend(now)
     }
 
-    /// What this worker knows of a backend, with its endpoints of this moment.
+    /// This worker's state of a backend, with the current endpoints.
     fn backend(&mut self, cell: &Arc<BackendCell>) -> &mut Backend<C> {
         let backends = &mut self.backends[part_of(cell.id)];
         let backend = backends.entry(cell.id).or_insert_with(|| Backend::new(cell));
@@ -177,7 +179,8 @@ impl<C: Reusable> Upstreams<C> {
         backend
     }
 
-    /// An idle connection to an endpoint, the one used last. With `sure` the kernel is asked whether it is still open.
+    /// An idle connection to an endpoint, the most recently used one. With `sure` the kernel is asked whether it is
+    /// still open.
     pub(crate) fn take(
         &mut self,
         cell: &BackendCell,
@@ -186,8 +189,8 @@ impl<C: Reusable> Upstreams<C> {
         sure: bool,
     ) -> Option<C> {
         let backend = self.backends[part_of(cell.id)].get_mut(&cell.id)?;
-        // Made here, for an endpoint that has just been picked: so only those have pools that have not left, or that the
-        // next search will find.
+        // Created here, for an endpoint that has just been chosen: so only endpoints have pools that have not left, or
+        // that the next search will find.
         let pool = backend.idle.entry((endpoint.id, manner)).or_default();
         let mut closed = 0;
         while let Some(mut connection) = pool.take(&mut self.order) {
@@ -202,8 +205,8 @@ impl<C: Reusable> Upstreams<C> {
         None
     }
 
-    /// A connection to an endpoint that takes one more call, with a body or without one, or will soon say whether it does; the fullest one, so that
-    /// others grow idle and go.
+    /// A connection to an endpoint that has room for one more call, with or without a body, or will soon know; the
+    /// fullest one, so that others become idle and are closed.
     pub(crate) fn join(
         &mut self,
         cell: u64,
@@ -228,7 +231,7 @@ impl<C: Reusable> Upstreams<C> {
         found.map(|(it, room)| (Rc::clone(it), room))
     }
 
-    /// Lets other calls join a connection, from when it is open on. Whether it is kept for them.
+    /// Lets other calls share a connection once it is open. Returns whether it is kept for them.
     pub(crate) fn share(
         &mut self,
         cell: u64,
@@ -243,8 +246,8 @@ impl<C: Reusable> Upstreams<C> {
         true
     }
 
-    /// Keeps a connection that has served a request for the next one, unless it is worn out. Where enough are kept, the
-    /// one that was idle longest makes room.
+    /// Keeps a connection that has served a request for reuse, unless it has reached its limits. If there are too
+    /// many, the one that was idle longest is closed.
     pub(crate) fn give(
         &mut self,
         cell: u64,
@@ -259,13 +262,13 @@ impl<C: Reusable> Upstreams<C> {
         let Some(backend) = self.backends[part_of(cell)].get_mut(&cell) else {
             return;
         };
-        // Without a pool its endpoint has left.
+        // Without a pool the endpoint has left.
         let Some(pool) = backend.idle.get_mut(&(endpoint.id, manner)) else {
             return;
         };
         let place = Place { backend: cell, endpoint: endpoint.id, manner };
         pool.give(connection, place, now, &mut self.order);
-        // One for each that is given. Where fewer may be kept than before, the ticks close the rest.
+        // One for each that is returned. If the limit was lowered, the ticks close the rest.
         if self.order.len() > self.kept
             && let Some(place) = self.order.oldest()
         {
@@ -273,8 +276,8 @@ impl<C: Reusable> Upstreams<C> {
         }
     }
 
-    /// Puts aside what nobody will use, and closes some of it. Called on every tick: the turn of a backend comes with its
-    /// part.
+    /// Collects connections that will not be used again, and closes some of them. Called on every tick; each tick
+    /// sweeps one part of the backends.
     pub(crate) fn sweep(&mut self, now: Instant) {
         let Self { order, closing, idle, ways, .. } = self;
         ways.sweep();
@@ -310,8 +313,8 @@ impl<C: Reusable> Upstreams<C> {
         }
     }
 
-    /// Closes what nobody will use and the older half of the idle connections, where files are short. Whether there was
-    /// one.
+    /// Closes unused connections and the older half of the idle ones, when descriptors are short. Returns whether
+    /// there were any.
     pub(crate) fn shed(&mut self) -> bool {
         let before = self.order.len() + self.closing.len();
         self.closing.clear();
@@ -331,7 +334,7 @@ impl<C: Reusable> Upstreams<C> {
         }
     }
 
-    /// Closes the oldest connection of all, which is at this place: in its pool it is the oldest, too.
+    /// Closes the oldest connection of all, which is at this place: it is the oldest of its pool, too.
     fn close_oldest(&mut self, place: Place) {
         let backend = self.backends[part_of(place.backend)].get_mut(&place.backend);
         let pool = backend.and_then(|backend| backend.idle.get_mut(&(place.endpoint, place.manner)));
@@ -351,12 +354,12 @@ impl<C: Reusable> Upstreams<C> {
     }
 }
 
-/// The moment at which endpoints of a backend that are out are left alone, if they are.
+/// The time for avoiding the ejected endpoints of a backend, if they are to be avoided.
 fn avoided(cell: &BackendCell) -> Option<Moment> {
     cell.avoids().then(|| Moment::of(shared::clock::now()))
 }
 
-/// Ids are given one after the other, which spreads them evenly.
+/// Ids are sequential, which spreads them evenly.
 fn part_of(backend: u64) -> usize {
     (backend % PARTS as u64) as usize
 }
@@ -375,7 +378,7 @@ impl<C> Backend<C> {
         }
     }
 
-    /// Looks at the endpoints of this moment.
+    /// Loads the current endpoints.
     fn renew(&mut self, cell: &BackendCell) {
         let now = cell.endpoints();
         if Arc::ptr_eq(&now, &self.set) {
@@ -389,7 +392,7 @@ impl<C> Backend<C> {
         self.changed = true;
     }
 
-    /// Goes on with the search for endpoints that have left, past `look` endpoints at most, and lets go of their pools.
+    /// Continues the search for endpoints that have left, looking at `look` endpoints at most, and drops their pools.
     fn search(&mut self, look: &mut usize, mut close: impl FnMut(&mut Idle<C>)) {
         if self.search.is_none() && std::mem::take(&mut self.changed) {
             let pools = self.idle.keys().chain(self.shared.keys()).map(|(endpoint, _)| *endpoint);
@@ -409,7 +412,7 @@ impl<C> Backend<C> {
             }
             stays
         });
-        // Calls that are on them go on.
+        // Calls on them continue.
         self.shared.retain(|(endpoint, _), all| {
             let stays = !departed.contains(endpoint);
             if !stays {
@@ -419,7 +422,7 @@ impl<C> Backend<C> {
         });
     }
 
-    /// Lets go of connections that were made in a way in which nobody speaks any more. Calls that are on them go on.
+    /// Drops connections with TLS settings that are no longer in use. Calls on them continue.
     fn part_with(&mut self, stays: impl Fn(Manner) -> bool, mut close: impl FnMut(&mut Idle<C>)) {
         self.idle.retain(|(_, manner), pool| {
             let stays = stays(*manner);
@@ -437,7 +440,7 @@ impl<C> Backend<C> {
         });
     }
 
-    /// Closes connections that carry many calls, once these have ended. Whether there was one.
+    /// Closes shared connections once their calls have ended. Returns whether there were any.
     fn close_shared(&mut self, which: impl Fn(&Multiplexed) -> bool) -> bool {
         let mut found = false;
         self.shared.retain(|_, all| {

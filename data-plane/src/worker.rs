@@ -1,7 +1,8 @@
-//! A worker: one thread, one runtime, its own sockets, pools, timers, buffers and counters. Nothing of a request ever
-//! crosses to another thread.
+//! A worker: one thread and one runtime, with its own sockets, pools, timers, buffers and counters. Nothing of a
+//! request ever moves to another thread.
 //!
-//! **Invariant:** a worker never waits for another one or for the control thread; what it reads of them is one pointer.
+//! **Invariant:** a worker never waits for another worker or for the control thread; all it reads from them is one
+//! pointer.
 
 mod lot;
 mod open;
@@ -46,90 +47,90 @@ use open::{Open, Place};
 use pace::Pace;
 use streams::Streams;
 
-/// Idle connections that make room at a time.
+/// Number of idle connections that are closed at a time to make room.
 const SHED: usize = 8;
 
-/// A connection may be without a request for so long before it is ended for its memory: who has just come is about to ask.
+/// Minimum idle time before a connection is closed to free memory: a new client is about to send a request.
 const SETTLED: Duration = Duration::from_secs(1);
 
-/// What a worker is made of.
+/// The configuration of a worker.
 #[derive(Debug)]
 pub struct WorkerConfig {
     /// Its number, for the thread's name.
     pub index: usize,
     /// Its own sockets, from [`listen::bind`].
     pub listeners: Vec<Listener>,
-    /// By which clients reach them.
+    /// The ports that clients use.
     pub ports: PublicPorts,
     /// The tables that it reads.
     pub tables: Arc<Tables>,
     /// Certificates and protocols of its TLS listeners.
     pub tls: Arc<rustls::ServerConfig>,
-    /// Tells it to end.
+    /// Tells it to shut down.
     pub drain: Watcher,
     /// True when there is something to serve; it listens from then on.
     pub begin: watch::Receiver<bool>,
-    /// Where its log lines go.
+    /// Receives its log lines.
     pub access_log: access_log::Handle,
     /// Its counters.
     pub metrics: Arc<WorkerMetrics>,
-    /// Sizes and times.
+    /// Size limits and timeouts.
     pub limits: Limits,
-    /// What it may hold together with the others.
+    /// The budgets that it shares with the others.
     pub budgets: Budgets,
-    /// Names that nobody is asked for.
+    /// Names that are known without lookups.
     pub names: KnownNames,
-    /// Addresses that it connects to because a tenant says so.
+    /// Restrictions on addresses that it connects to on behalf of tenants.
     pub reach: Reach,
 }
 
-/// Starts a worker's thread, which ends when the drain is over or when it closes and nothing is open.
+/// Starts a worker's thread, which ends when the drain is over or when it is closing and no connection is open.
 ///
 /// # Errors
-/// When the thread cannot be started.
+/// The thread cannot be started.
 pub fn spawn(config: WorkerConfig) -> io::Result<thread::JoinHandle<io::Result<()>>> {
     thread::Builder::new().name(format!("worker-{}", config.index)).spawn(move || {
         let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-        // Dropping the runtime cuts every connection that is still open.
+        // Dropping the runtime closes every connection that is still open.
         runtime.block_on(until_broken(|own| serve(config, own)))
     })
 }
 
-/// The thread's own: what its connections use, and how many there are.
+/// The state of the worker: what its connections use, and their number.
 struct Worker {
     index: usize,
     server: Rc<Server>,
     budgets: Budgets,
     lot: Lot,
     open: Cell<usize>,
-    /// Connections that were told to make room and have not ended yet.
+    /// Connections that were told to close for others and have not ended yet.
     ending: Cell<usize>,
-    /// Connections that were let in for those, and have no place yet.
+    /// Connections that were accepted in advance for those, and have no slot yet.
     owed: Cell<usize>,
-    /// Places of connections that have ended, each for one that was let in without.
+    /// Slots of ended connections, each for one that was accepted without a slot.
     paid: RefCell<Vec<Place>>,
 }
 
 impl Worker {
-    /// Whether there is no place for a further connection.
+    /// Whether there is no slot for a further connection.
     fn is_full(&self) -> bool {
         self.budgets.connections.used() >= self.budgets.connections.limit()
     }
 
-    /// So many connections more.
+    /// Changes the number of open connections.
     fn count(&self, more: isize) {
         self.open.set(self.open.get().saturating_add_signed(more));
         self.server.local.metrics.open.set(self.open.get() as u64);
     }
 
-    /// So many connections have no task.
+    /// Updates the number of parked connections.
     fn count_parked(&self) {
         self.server.local.metrics.parked.set(self.lot.count());
     }
 }
 
-/// Works until it is done, or until one of the worker's own tasks panics: without its clock or a listener it would
-/// only look like a worker. Its end ends the process.
+/// Works until it is done, or until one of the worker's own tasks panics: without its clock or a listener it would not
+/// work properly. Its end ends the process.
 async fn until_broken<F: Future<Output = io::Result<()>>>(work: impl FnOnce(Own) -> F) -> io::Result<()> {
     let (own, mut panicked) = mpsc::channel(1);
     tokio::select! {
@@ -139,7 +140,7 @@ async fn until_broken<F: Future<Output = io::Result<()>>>(work: impl FnOnce(Own)
     }
 }
 
-/// Starts a worker's own tasks, and hears of their panics.
+/// Starts a worker's own tasks, and receives their panics.
 #[derive(Clone)]
 struct Own(mpsc::Sender<String>);
 
@@ -148,7 +149,7 @@ impl Own {
         let own = self.0.clone();
         spawn_local(async move {
             if let Err(panic) = isolated(task).await {
-                // The first is enough.
+                // The first panic is enough.
                 let _ = own.try_send(format!("{name} panicked: {panic}"));
             }
         })
@@ -195,7 +196,7 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     let mut accepting = Vec::with_capacity(listeners.len());
     for listener in listeners.into_iter().filter(|_| begun) {
         let (scheme, address) = (listener.scheme, listener.address);
-        // As in ingress-nginx: the port of TLS is told as the one that clients use, that of plain HTTP as it is.
+        // As in ingress-nginx: for TLS the port that clients use is reported, for plain HTTP the actual one.
         let port = match scheme {
             Scheme::Http => LocalPort::from(address.port()),
             Scheme::Https => LocalPort::known_as(address.port(), worker.server.ports.https),
@@ -233,7 +234,8 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves the coarse clock, wakes what is over its time, closes idle upstream connections that nobody may use.
+/// Advances the coarse clock, wakes tasks whose deadline has passed, closes idle upstream connections that cannot be
+/// used.
 async fn tick(server: Rc<Server>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -260,14 +262,14 @@ async fn tick(server: Rc<Server>) {
     }
 }
 
-/// Ends connections that nobody asks anything on, for what they hold of the memory of all.
+/// Closes idle connections to free shared memory.
 fn shed(server: &Server) {
     let shed = server.local.timers.shed(SHED, SETTLED);
     server.local.metrics.shed.add(shed as u64);
     server.upstreams.borrow_mut().shed();
 }
 
-/// What a listener knows of those who come by it.
+/// What a listener knows about its clients.
 #[derive(Clone)]
 struct Entry {
     scheme: Scheme,
@@ -285,12 +287,12 @@ async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, entry: Entry, mut d
             come = next(&worker, &socket) => come,
         };
         if worker.is_full() {
-            // Those that were let in just before have not said yet that they are idle.
+            // Those that were accepted just before have not reported yet that they are idle.
             tokio::task::yield_now().await;
         }
         if pace.take() {
             let begun = shared::clock::now();
-            // Meanwhile the runtime hears of this one, too: whether it has gone again, as who waited for long has.
+            // Meanwhile the runtime polls this one, too, and notices if it was closed again, as after a long wait.
             tokio::task::yield_now().await;
             pace.turned(shared::clock::now().duration_since(begun));
         }
@@ -298,11 +300,12 @@ async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, entry: Entry, mut d
     }
 }
 
-/// The next who comes. While the reserve of descriptors is not full, nobody is taken: those who are there come first.
+/// Accepts the next connection. While the reserve of descriptors is not full, none is accepted: existing connections
+/// have precedence.
 async fn next(worker: &Worker, socket: &TcpListener) -> (TcpStream, SocketAddr) {
     let reserve = &worker.budgets.reserve;
-    // Asked each time that somebody stands in the queue, and not only when waiting for that begins. Where nobody is there,
-    // nobody is kept waiting for.
+    // Checked for each connection in the queue, and not only when waiting begins. If there are no connections, there
+    // is nothing to wait for.
     let is_held = || reserve.is_short() && worker.budgets.connections.used() > 0;
     loop {
         let come = poll_fn(|cx| match is_held() {
@@ -322,14 +325,14 @@ async fn next(worker: &Worker, socket: &TcpListener) -> (TcpStream, SocketAddr) 
     }
 }
 
-/// Makes room where files are short, and waits where there is none to be made.
+/// Makes room when descriptors are short, and waits if that is not possible.
 async fn accept_failed(worker: &Worker, error: &io::Error) {
     worker.server.local.metrics.accept_errors.add(1);
     let Some(pause) = listen::pause_after(error) else {
         return;
     };
     warn!(%error, "accept failed");
-    // Idle connections to endpoints are worth less than a client.
+    // A client has precedence over idle connections to endpoints.
     if !worker.server.upstreams.borrow_mut().shed() {
         tokio::time::sleep(pause).await;
     }
@@ -354,7 +357,7 @@ fn admit_stream(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, to:
     });
 }
 
-/// Gives a connection its task, or closes it when there are too many and none of them is idle.
+/// Gives a connection its task, or closes it if there are too many and none of them is idle.
 fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, entry: &Entry) {
     worker.server.local.metrics.accepted.add(1);
     let Some(open) = Open::new(worker) else {
@@ -368,7 +371,8 @@ fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, entry: &En
     attend(open, conn::serve(server, stream, peer));
 }
 
-/// Gives a connection a task, until its end or until it can be parked. No async block: that would hold the future twice.
+/// Gives a connection a task, until its end or until it can be parked. Not an async block, which would store the
+/// future twice.
 fn attend(open: Open, serving: impl Future<Output = Option<Parked>> + 'static) {
     spawn_local(isolated(serving).map(move |left| match left {
         Ok(None) => drop(open),

@@ -1,21 +1,21 @@
-//! One line in ingress-nginx' default format (controller.md 8).
+//! One log line in ingress-nginx' default format.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// One request, as the log tells it.
+/// A request as it is logged.
 #[derive(Clone, Debug)]
 pub struct Record<'a> {
     /// The client.
     pub client: IpAddr,
-    /// User of a Basic Authorization, checked or not.
+    /// User of a Basic Authorization, verified or not.
     pub user: Option<&'a [u8]>,
-    /// Method, target and version as they came; or the line as it came, and nothing else.
+    /// Method, target and version as received; or the whole unparsable line in the first element.
     pub request: [&'a [u8]; 3],
-    /// Status that was answered.
+    /// Status of the response.
     pub status: u16,
-    /// Bytes of the response's body that were sent.
+    /// Bytes of response body sent.
     pub sent: u64,
     /// Request header Referer.
     pub referer: Option<&'a [u8]>,
@@ -23,32 +23,32 @@ pub struct Record<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// Bytes of the request: head and body.
     pub received: u64,
-    /// From the head to the end of the answer.
+    /// From the head to the end of the response.
     pub took: Duration,
     /// `namespace-service-port`; `-` before a path was found.
     pub upstream: &'a str,
-    /// The canary's, when it was chosen.
+    /// The canary's name, if it was chosen.
     pub alternative: &'a str,
-    /// Endpoints that were asked, in order.
+    /// Endpoints that were tried, in order.
     pub attempts: &'a [Attempt],
     /// X-Request-ID.
     pub request_id: &'a [u8],
 }
 
-/// One endpoint that was asked.
+/// One endpoint that was tried.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     /// Its address.
     pub address: SocketAddr,
-    /// Bytes of body that came from it.
+    /// Bytes of body received from it.
     pub length: u64,
     /// How long it took.
     pub took: Duration,
-    /// Status that it answered, or 502 or 504 when it failed.
+    /// Status of its response, or 502 or 504 if it failed.
     pub status: u16,
 }
 
-/// Appends the line and its end.
+/// Appends the line including its end.
 pub(super) fn line(record: &Record<'_>, time: &str, out: &mut Vec<u8>) {
     let Record {
         client,
@@ -89,7 +89,7 @@ pub(super) fn line(record: &Record<'_>, time: &str, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Values of several tries are separated by a comma; none is a dash.
+/// Values of several attempts are separated by commas; no attempt is a dash.
 fn list(
     attempts: &[Attempt],
     out: &mut Vec<u8>,
@@ -107,7 +107,7 @@ fn list(
     out.push(b' ');
 }
 
-/// nginx' `escape=default`: a client cannot end the quotes or the line.
+/// nginx' `escape=default`: a client cannot terminate the quotes or the line.
 fn escape(value: &[u8], out: &mut Vec<u8>) {
     for &byte in value {
         match byte {
@@ -119,7 +119,7 @@ fn escape(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Seconds with three digits.
+/// Seconds with three decimals.
 struct Seconds(Duration);
 
 impl std::fmt::Display for Seconds {

@@ -1,20 +1,20 @@
-//! What was kept of a request for the line that tells of its end.
+//! The values saved from a request for its log line.
 
 use smallvec::SmallVec;
 
-/// So many bytes are kept of one value; a head has no more.
+/// Maximum number of bytes saved per value; a head is not longer.
 const LONGEST: usize = 64 * 1024;
 
-/// Values in the order of the format's asks, one after another in one buffer. Without memory while there are none.
+/// Values in the order of the format's asks, concatenated in one buffer. No memory is allocated while there are none.
 #[derive(Debug, Default)]
 pub struct Kept {
     bytes: Vec<u8>,
-    /// Where each ends, and whether it is there.
+    /// The end of each, and whether it has a value.
     ends: SmallVec<[(u32, bool); 4]>,
 }
 
 impl Kept {
-    /// Adds the next one: `put` appends it, and says whether it is there.
+    /// Adds the next one: `put` appends it, and returns whether there is a value.
     pub fn put(&mut self, put: impl FnOnce(&mut Vec<u8>) -> bool) {
         let start = self.bytes.len();
         let is_there = put(&mut self.bytes);
@@ -22,23 +22,23 @@ impl Kept {
         self.ends.push((self.bytes.len() as u32, is_there));
     }
 
-    /// Takes back all but so many.
+    /// Keeps only the first `len`.
     pub fn truncate(&mut self, len: usize) {
         self.ends.truncate(len);
         self.bytes.truncate(self.ends.last().map_or(0, |(end, _)| *end as usize));
     }
 
-    /// Number of values so far, those that are not there included.
+    /// Number of entries so far, including those without a value.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether none was asked for.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// One of them. `None`: it is not there, or the request ended before it could be known.
+    /// One of them. `None`: it has no value, or the request ended before it was known.
     pub fn get(&self, place: usize) -> Option<&[u8]> {
         let (end, is_there) = *self.ends.get(place)?;
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before].0);

@@ -1,4 +1,4 @@
-//! A format, compiled: what stands in a line, and what has to be kept of a request before its end.
+//! A compiled log format: the parts of a line, and which values have to be saved before the request ends.
 
 use std::io::Write;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use shared::template::Variable;
 use super::kept::Kept;
 use super::stamp::Stamp;
 
-/// What a line is made of. Immutable, and shared by all workers.
+/// A compiled format. Immutable, and shared by all workers.
 #[derive(Clone, Debug)]
 pub struct Format {
     steps: Box<[Step]>,
@@ -21,36 +21,36 @@ pub struct Format {
 enum Step {
     Text(Box<[u8]>),
     Value(Value),
-    /// What an [`Ask`] gave.
+    /// A saved value, by the index of its [`Ask`].
     Kept(usize),
 }
 
-/// A value that a request's end no longer knows. In order of the moments at which they are known.
+/// A value that is no longer known at the end of a request. Ordered by the time at which it is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ask {
     /// Before the head is changed for a backend.
     OfHead(Variable),
-    /// A field of a backend's answer, before it is changed for the client.
+    /// A header of a backend's response, before it is changed for the client.
     Came(Box<str>),
-    /// A cookie that it sets.
+    /// A cookie set by the backend's response.
     CameCookie(Box<str>),
-    /// Once there is an answer.
+    /// Once there is a response.
     OfAnswer(Variable),
-    /// A field of the answer.
+    /// A header of the final response.
     Sent(Box<str>),
 }
 
-/// The request whose end is logged.
+/// The request that is logged.
 pub trait Source {
-    /// Appends what a value is; `false`: it has none.
+    /// Appends a value; `false`: there is none.
     fn value(&self, value: &Value, out: &mut Vec<u8>) -> bool;
 
-    /// What was kept of it.
+    /// Its saved values.
     fn kept(&self) -> &Kept;
 }
 
 impl Format {
-    /// With values escaped like this.
+    /// Compiles a format with this kind of escaping.
     pub fn new(format: &LogFormat, escape: Escape) -> Self {
         let asked = |piece: &Piece| match piece {
             Piece::Value(value) => Ask::of(value),
@@ -70,12 +70,12 @@ impl Format {
         Self { steps, escape, asks: asks.into() }
     }
 
-    /// What has to be kept of each request, in this order.
+    /// What has to be saved of each request, in this order.
     pub fn asks(&self) -> &[Ask] {
         &self.asks
     }
 
-    /// Appends a line and its end. `scratch` is room for a value that has to be escaped.
+    /// Appends a line including its end. `scratch` is a buffer for values that have to be escaped.
     pub(super) fn line(
         &self,
         source: &impl Source,
@@ -112,12 +112,12 @@ impl Format {
         out.push(b'\n');
     }
 
-    /// Whether a byte of a value is not itself in a line.
+    /// Whether a byte of a value has to be escaped.
     fn escapes(&self, byte: u8) -> bool {
         match self.escape {
             Escape::Default => matches!(byte, b'"' | b'\\' | 0..=0x1f | 0x7f..),
             Escape::Json => matches!(byte, b'"' | b'\\' | 0..=0x1f),
-            // The original writes these too: whoever names a variable that a client may put them into has lines forged.
+            // nginx would write these as they are, so that clients could forge lines through some variables.
             Escape::None => matches!(byte, b'\n' | b'\r'),
         }
     }
@@ -141,7 +141,7 @@ impl Format {
 }
 
 impl Default for Format {
-    /// ingress-nginx' own.
+    /// ingress-nginx' default format.
     fn default() -> Self {
         Self::new(&LogFormat::default(), Escape::Default)
     }
@@ -169,7 +169,7 @@ impl Ask {
     }
 }
 
-/// Appends seconds with three digits.
+/// Appends seconds with three decimals.
 pub fn seconds(time: Duration, out: &mut Vec<u8>) {
     let _ = write!(out, "{}.{:03}", time.as_secs(), time.subsec_millis());
 }

@@ -1,4 +1,4 @@
-//! The time of a log line, made once a second.
+//! The timestamp of log lines, formatted once per second.
 
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,24 +7,24 @@ use jiff::Timestamp;
 
 use super::line::seconds;
 
-/// The texts of the last second that was asked for. In UTC.
+/// The formatted times of the most recent second, in UTC.
 #[derive(Debug, Default)]
 pub(super) struct Stamp {
-    /// Since 1970, of the present line.
+    /// The time of the current line, since 1970.
     now: Duration,
     second: Option<u64>,
     local: Vec<u8>,
     iso: Vec<u8>,
 }
 
-/// How nginx' variables have a time. In UTC.
+/// The time formats of nginx' variables, in UTC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Time {
     /// `$time_local`: `10/Oct/2000:13:55:36 +0000`.
     Local,
     /// `$time_iso8601`: `2000-10-10T13:55:36+00:00`.
     Iso8601,
-    /// `$msec`: seconds since 1970, with three digits of their parts.
+    /// `$msec`: seconds since 1970 with three decimals.
     Msec,
 }
 
@@ -39,13 +39,13 @@ impl Time {
         };
         let second = i64::try_from(since.as_secs()).ok();
         let time = second.and_then(|second| Timestamp::from_second(second).ok()).unwrap_or_default();
-        // Into memory: never fails.
+        // Writing to memory never fails.
         let _ = write!(out, "{}", time.strftime(format));
     }
 }
 
 impl Stamp {
-    /// A line is of this time.
+    /// Sets the time of the next line.
     pub(super) fn set(&mut self, time: SystemTime) {
         self.now = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let second = self.now.as_secs();
@@ -70,7 +70,7 @@ impl Stamp {
         true
     }
 
-    /// Appends the seconds since 1970, with three digits.
+    /// Appends the seconds since 1970 with three decimals.
     pub(super) fn seconds(&self, out: &mut Vec<u8>) -> bool {
         seconds(self.now, out);
         true

@@ -6,7 +6,7 @@ use shared::log_format::{Escape, LogFormat, Value};
 
 use super::*;
 
-/// What was written, shared with the test.
+/// The written lines, shared with the test.
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
 
@@ -28,7 +28,7 @@ impl Write for Sink {
     }
 }
 
-/// A request that says this, whatever it is asked.
+/// A request all of whose values are these bytes.
 struct Says<'a>(&'a [u8], Kept);
 
 impl Source for Says<'_> {
@@ -50,7 +50,7 @@ fn format(text: &str, escape: Escape) -> Format {
     Format::new(&LogFormat::parse(text).unwrap(), escape)
 }
 
-/// The line of one request, without its end.
+/// The log line of one request, without its end.
 fn line(format: &Format, source: &Says<'_>) -> String {
     let text = written(|lines| lines.write(source, Some(format)));
     let line = text.strip_suffix('\n').unwrap();
@@ -86,7 +86,7 @@ fn values_are_escaped_as_nginx_does() {
 fn what_is_missing_is_a_dash_or_nothing() {
     for (escape, shown) in [(Escape::Default, "<->"), (Escape::Json, "<>"), (Escape::None, "<>")] {
         assert_eq!(line(&format("<$geoip2_city>", escape), &says(b"")), shown);
-        // One that is there and empty is itself.
+        // A value that exists but is empty stays empty.
         assert_eq!(line(&format("<$status>", escape), &says(b"")), "<>");
     }
 }
@@ -122,8 +122,8 @@ fn what_is_asked_for_is_kept_in_the_order_of_moments() {
 }
 
 proptest! {
-    /// Whatever a client says and whatever is escaped, a request is one line; where it is escaped, what stands in quotes
-    /// does not end them.
+    /// Whatever a client sends and however it is escaped, a request is one line; if it is escaped, quoted values do
+    /// not end their quotes.
     #[test]
     fn nothing_that_a_client_says_forges_a_line(said in prop::collection::vec(any::<u8>(), 0..40)) {
         for escape in [Escape::Default, Escape::Json, Escape::None] {
@@ -209,7 +209,7 @@ fn a_file_that_was_renamed_is_opened_again() {
     lines(b"two\n");
     is(&old, "one\ntwo\n");
     writer.reopen().reopen();
-    // Without a further line, too.
+    // Also without a further line.
     is(&path, "");
     lines(b"three\n");
     is(&path, "three\n");

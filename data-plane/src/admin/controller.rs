@@ -1,5 +1,5 @@
-//! What ingress-nginx' controller tells of its configuration, told of what this proxy serves (controller.md 11): a scrape of
-//! proxies alone feeds its dashboards.
+//! The metrics that the ingress-nginx controller exports about its configuration, computed from what this proxy
+//! serves. A scrape of the proxies alone is enough for the ingress-nginx dashboards.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,14 +11,14 @@ use crate::metrics::{PREFIX, head, label};
 use crate::subscribe::View;
 use crate::table::{Action, HostTable};
 
-/// Appends all of it.
+/// Appends all of these metrics.
 pub(super) fn append(table: &HostTable, view: &View, (constant, class): (&str, &str), out: &mut String) {
     let mut build = constant.to_owned();
     label(&mut build, "build", VERSION);
     label(&mut build, "release", VERSION);
     label(&mut build, "repository", env!("CARGO_PKG_REPOSITORY"));
     one(out, "build_info", "gauge", "This build", &[(build, 1.0)]);
-    // 48 bits of the version: a number that holds them all.
+    // 48 bits of the version, which an `f64` represents exactly.
     let hash = view.config.root.0.iter().take(6).fold(0.0, |hash, byte| hash * 256.0 + f64::from(*byte));
     let mut plain = |name, kind, help, value| one(out, name, kind, help, &[(constant.to_owned(), value)]);
     plain("config_hash", "gauge", "Version of the configuration, as a number", hash);
@@ -32,7 +32,7 @@ pub(super) fn append(table: &HostTable, view: &View, (constant, class): (&str, &
     orphans(table, constant, out);
 }
 
-/// When the certificates of hosts end, and whose they are. Nothing of their keys.
+/// Expiry and identity of the hosts' certificates. Nothing about their keys.
 fn certificates(table: &HostTable, constant: &str, class: &str, out: &mut String) {
     let (mut ends, mut infos) = (Vec::new(), Vec::new());
     for host in table.iter() {
@@ -72,14 +72,15 @@ fn algorithm(leaf: &X509Certificate<'_>) -> &'static str {
     }
 }
 
-/// What an Ingress lacks of its Services.
+/// What an Ingress lacks.
 #[derive(Clone, Copy, Default)]
 struct Lacks {
     service: bool,
     endpoints: bool,
 }
 
-/// Ingresses of which a Service has no endpoints, or does not exist: what has none is not told to have no endpoints, too.
+/// Ingresses with a Service that has no endpoints or does not exist: a missing one is not also reported as having no
+/// endpoints.
 fn orphans(table: &HostTable, constant: &str, out: &mut String) {
     let mut orphans: BTreeMap<Box<str>, Lacks> = BTreeMap::new();
     for host in table.iter() {

@@ -1,6 +1,6 @@
-//! The management interface that users of ingress-nginx script against, of what this proxy serves (balancing.md 1, 2, 12).
+//! The management interface that users of ingress-nginx write scripts against, for what this proxy serves.
 //!
-//! **Invariant:** it is read-only, for configuration arrives by the stream alone; and no private key is ever shown.
+//! **Invariant:** it is read-only, because configuration arrives only on the stream; and no private key is ever shown.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,15 @@ use shared::resource::{Backend, CATCH_ALL};
 use crate::table::policy::balancing::Balancing;
 use crate::table::{Action, BackendCell, DEFAULT_UPSTREAM, HostTable, Upstream};
 
-/// The page of a path below `/configuration`. As in the original a query is a part of the name, but for certificates.
+/// The page for a path below `/configuration`. As in ingress-nginx, a query is part of the name, except for
+/// certificates.
 pub(super) fn page(table: &HostTable, path: &str, query: Option<&str>) -> Page {
     let refused = |reason: &'static str| Page::text(StatusCode::BAD_REQUEST, reason);
     match (path, query) {
         ("/configuration/backends", None) => {
             Page::json(StatusCode::OK, format!("{}\n", Value::Array(backends(table))))
         }
-        // The original's controller has nothing to say there either.
+        // In ingress-nginx this page is empty as well.
         ("/configuration/general", None) => Page::json(StatusCode::OK, "{}\n"),
         ("/configuration/servers", None) => refused("Only POST requests are allowed!"),
         ("/configuration/certs", query) => match query.and_then(hostname) {
@@ -37,7 +38,7 @@ fn hostname(query: &str) -> Option<&str> {
     query.split('&').find_map(|pair| pair.strip_prefix("hostname=")).filter(|host| !host.is_empty())
 }
 
-/// The certificate of a host by its own name, and its chain. Its key, which the original shows, stays where it is.
+/// The certificate of a host by its exact name, with its chain. Its key, which ingress-nginx shows, is omitted.
 fn certificate(table: &HostTable, host: &str) -> Option<Page> {
     let certified = match host {
         CATCH_ALL => table.certificate(None)?,
@@ -48,17 +49,17 @@ fn certificate(table: &HostTable, host: &str) -> Option<Page> {
     Some(Page::text(StatusCode::OK, pem))
 }
 
-/// What is known of one upstream.
+/// What is known about one upstream.
 #[derive(Default)]
 struct Record<'t> {
     cell: Option<&'t BackendCell>,
     port: Option<&'t str>,
     balancing: Option<&'t Balancing>,
-    /// Paths that give its cookie, by host.
+    /// Paths that issue its affinity cookie, by host.
     locations: BTreeMap<&'t str, Vec<&'t str>>,
-    /// Whether anybody but a main upstream leads here.
+    /// Whether it is a main upstream anywhere, and not only a canary.
     is_main: bool,
-    /// Whether TLS of some host ends there.
+    /// Whether TLS of some host is passed through to it.
     ends_tls: bool,
     /// The main upstream whose affinity it has, as its canary.
     heir_of: Option<&'t str>,
@@ -99,7 +100,7 @@ fn backends(table: &HostTable) -> Vec<Value> {
         }
     }
     let sticky = |record: &Record<'_>| {
-        // Who is main somewhere has what it says itself.
+        // An upstream that is a main one anywhere has its own affinity.
         let main = record.heir_of.filter(|_| !record.is_main).and_then(|name| records.get(name));
         main.map_or_else(|| record.affinity(), Record::affinity)
     };
@@ -108,7 +109,7 @@ fn backends(table: &HostTable) -> Vec<Value> {
         .map(|(name, record)| ((*name).to_owned(), described(name, record, sticky(record))))
         .collect();
     for (name, (of, cell)) in stands_in {
-        // As in the original a copy of what it stands in for.
+        // As in ingress-nginx, a copy of the upstream that it replaces.
         let Some(Value::Object(mut record)) = listed.get(of).cloned() else { continue };
         record.insert("name".into(), name.as_str().into());
         record.insert("endpoints".into(), endpoints(cell).into());
@@ -125,7 +126,7 @@ impl Record<'_> {
     }
 }
 
-/// The fleet's default backend; the proxy's own 404 has the address that it has in the original.
+/// The fleet's default backend; the proxy's own 404 has the same address as in ingress-nginx.
 fn fallback(table: &HostTable) -> Value {
     let endpoints = match table.default_backend() {
         Some(upstream) => endpoints(&upstream.cell),
@@ -150,7 +151,7 @@ fn described(name: &str, record: &Record<'_>, affinity: Value) -> Value {
     });
     let mut json = basic(name, port, &policy);
     json.insert("service".into(), service(said.as_deref()));
-    // A name is told, not what it stands for at the moment.
+    // An external name is shown itself, not its current addresses.
     let external = said.as_ref().and_then(|said| said.external.as_ref());
     let endpoints = match external {
         Some(it) => vec![json!({ "address": it.name.as_str(), "port": it.port.to_string() })],
@@ -172,7 +173,7 @@ fn described(name: &str, record: &Record<'_>, affinity: Value) -> Value {
     json.into()
 }
 
-/// What every record has.
+/// The fields that every record has.
 fn basic(name: &str, port: Value, policy: &BackendPolicy) -> Map<String, Value> {
     let canary = policy.canary.clone().unwrap_or_default();
     let mut hash = Map::new();
@@ -205,7 +206,7 @@ fn basic(name: &str, port: Value, policy: &BackendPolicy) -> Map<String, Value> 
     }
 }
 
-/// Of the Service what the proxy is told.
+/// The parts of the Service that the proxy knows.
 fn service(said: Option<&Backend>) -> Value {
     let mut spec = Map::new();
     if let Some(address) = said.and_then(|said| said.service) {

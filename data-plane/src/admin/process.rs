@@ -1,15 +1,15 @@
-//! What ingress-nginx tells of nginx' processes, told of this one (controller.md 11). Where the machine does not say it,
-//! nothing is.
+//! The metrics that ingress-nginx exports about the nginx processes, for this process. A metric that the system does
+//! not provide is left out.
 
 use std::fmt::Write;
 use std::fs;
 
 use crate::metrics::{Metrics, PREFIX, head};
 
-/// Ticks of a second, as Linux tells programs of them on all its architectures (`USER_HZ`).
+/// Clock ticks per second, as Linux reports them to programs on all architectures (`USER_HZ`).
 const TICKS: f64 = 100.0;
 
-/// Appends connections, requests, and what the process takes.
+/// Appends connections, requests, and the resource usage of the process.
 pub(super) fn append(metrics: &Metrics, constant: &str, out: &mut String) {
     let mut family = |name: &str, kind: &str, help: &str, samples: &[(&str, f64)]| {
         let name = format!("nginx_process_{name}");
@@ -22,7 +22,7 @@ pub(super) fn append(metrics: &Metrics, constant: &str, out: &mut String) {
     };
     let (accepted, handled) = metrics.connections();
     let (open, busy) = (metrics.open(), metrics.busy());
-    // Heads are read by whoever has the connection: nobody is told apart who has begun one.
+    // Heads are read by the connection's task: connections that have received part of one are not distinguished.
     let states = [
         ("active", open as f64),
         ("reading", 0.0),
@@ -45,7 +45,7 @@ pub(super) fn append(metrics: &Metrics, constant: &str, out: &mut String) {
     }
 }
 
-/// What Linux says of this process.
+/// What Linux reports about this process.
 struct Process {
     cpu: f64,
     started: f64,
@@ -57,7 +57,7 @@ struct Process {
 impl Process {
     fn read() -> Option<Self> {
         let stat = fs::read_to_string("/proc/self/stat").ok()?;
-        // Behind the name, which may hold anything: from the third field of proc(5) on.
+        // After the name, which may contain anything: from the third field of proc(5) on.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
         let status = fs::read_to_string("/proc/self/status").ok()?;

@@ -1,10 +1,10 @@
-//! Prometheus' text format, which ingress-nginx' pages have: its counter `nginx_ingress_controller_requests` is no name of
-//! OpenMetrics.
+//! Prometheus' text format, as on ingress-nginx' pages: OpenMetrics would not allow the counter name
+//! `nginx_ingress_controller_requests`.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// A page of OpenMetrics as one of Prometheus' text format: families are named as their samples are.
+/// Converts an OpenMetrics page to Prometheus' text format, in which families have the same names as their samples.
 pub(super) fn classic(page: &str) -> String {
     let kinds: HashMap<&str, &str> =
         page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect();
@@ -24,7 +24,7 @@ pub(super) fn classic(page: &str) -> String {
                 };
                 writeln!(out, "# {what} {name}{suffix} {}", if what == "TYPE" { kind } else { rest })
             }
-            // Units and the end are comments to readers of this format.
+            // Units and the end marker are just comments in this format.
             None if line.starts_with('#') => Ok(()),
             None => writeln!(out, "{line}"),
         };

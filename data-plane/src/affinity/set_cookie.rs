@@ -1,16 +1,16 @@
-//! The `Set-Cookie` of affinity: attributes in the original's order (annotations.md 6.18).
+//! The `Set-Cookie` header of affinity, with its attributes in ingress-nginx' order.
 
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Attributes of the cookie, as annotations say them.
+/// The cookie's attributes, from annotations.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Attributes {
     /// Name of the cookie.
     pub name: String,
-    /// `Path`; `None`: that of the location.
+    /// `Path`; `None`: the location's path.
     pub path: Option<String>,
     /// `Domain`.
     pub domain: Option<String>,
@@ -18,15 +18,15 @@ pub struct Attributes {
     pub expires: Option<i64>,
     /// `Max-Age`.
     pub max_age: Option<i64>,
-    /// `Secure` on every connection; else over TLS alone.
+    /// `Secure` on every connection; otherwise only over TLS.
     pub secure: bool,
     /// `SameSite`.
     pub same_site: Option<SameSite>,
-    /// `SameSite=None` is left out for clients that misread it.
+    /// `SameSite=None` is omitted for clients that misinterpret it.
     pub conditional_none: bool,
 }
 
-/// Which requests of other sites carry the cookie (RFC 6265bis 4.1.2.7).
+/// Which cross-site requests carry the cookie (RFC 6265bis 4.1.2.7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum SameSite {
@@ -36,9 +36,10 @@ pub enum SameSite {
 }
 
 impl Attributes {
-    /// The field's value for a token of `key` and `backend_key`.
+    /// The header value for a token of `key` and `backend_key`.
     ///
-    /// `location` is the declared path, `over_tls` the client's own connection, `now` seconds since the epoch.
+    /// `location` is the declared path, `over_tls` refers to the client's own connection, `now` is in seconds since
+    /// the epoch.
     pub fn render(
         &self,
         (key, backend_key): (&str, &str),
@@ -73,14 +74,15 @@ impl Attributes {
     }
 }
 
-/// As nginx writes dates in cookies: two digits of the year up to 2037.
+/// nginx' format of dates in cookies: two-digit years up to 2037.
 fn cookie_date(seconds: i64) -> String {
     let time = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH).to_zoned(TimeZone::UTC);
     let year = if time.year() > 2037 { "%Y" } else { "%y" };
     time.strftime(&format!("%a, %d-%b-{year} %H:%M:%S GMT")).to_string()
 }
 
-/// Whether a browser knows `SameSite=None`: Chrome before 70, and everything on iOS 12 and Safari of macOS 10.14, do not.
+/// Whether a browser understands `SameSite=None`: Chrome before 70, everything on iOS 12, and Safari on macOS 10.14 do
+/// not.
 fn understands_none(user_agent: &[u8]) -> bool {
     let agent = String::from_utf8_lossy(user_agent);
     let has = |word| agent.contains(word);

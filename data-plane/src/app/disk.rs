@@ -1,4 +1,4 @@
-//! The start from disk: as long as a start may wait for it, and no longer.
+//! Starts from the state on disk, within a time limit.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::journal::{Journal, Started, Stats};
 use crate::subscribe::Subscription;
 use crate::table::Writer;
 
-/// A disk that has not answered by then is started without.
+/// If the disk has not responded by then, the proxy starts without it.
 const LOAD: Duration = Duration::from_secs(5);
-/// On the way out: how long the last state may take.
+/// Time limit for writing the last state at shutdown.
 const LAST: Duration = Duration::from_secs(1);
 
-/// What the threads begin with.
+/// The initial state of the threads.
 pub(super) struct Kept {
     pub(super) subscription: Subscription,
     pub(super) writer: Writer,
     pub(super) thread: Option<JoinHandle<()>>,
 }
 
-/// With what is in the folder, where there is one.
+/// With the contents of the folder, if there is one.
 pub(super) async fn open(
     subscription: Subscription,
     state_dir: Option<PathBuf>,
@@ -38,9 +38,9 @@ pub(super) async fn open(
     let started = Journal::start(dir.clone(), key_dir, subscription.binding(), Arc::clone(stats));
     let Started { journal, answered, loaded, thread } =
         started.context("cannot start the thread of the journal")?;
-    // The sender says nothing; it is dropped.
+    // Completion is signalled by dropping the sender.
     let loaded = if time::timeout(LOAD, answered).await.is_ok() {
-        // Where the thread failed it has said so.
+        // If the thread failed, it has logged that.
         loaded.await.unwrap_or(None)
     } else {
         warn!(dir = %dir.display(), "the disk has not answered for {LOAD:?}: starting without the saved state");

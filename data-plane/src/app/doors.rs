@@ -1,4 +1,5 @@
-//! The addresses of the process: bound first, so that one that is taken ends the start before anything is read.
+//! The listening addresses of the process. They are bound first, so that an address in use makes the start fail before
+//! anything is read.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,9 +10,9 @@ use tracing::error;
 
 use crate::listen::{self, Listener, Scheme};
 
-/// What is bound; nobody is let in yet.
+/// The bound sockets, which do not accept connections yet.
 pub(super) struct Doors {
-    /// Those of each worker.
+    /// The listeners of each worker.
     pub(super) listeners: Vec<Vec<Listener>>,
     pub(super) http: Vec<SocketAddr>,
     pub(super) https: Vec<SocketAddr>,
@@ -20,10 +21,10 @@ pub(super) struct Doors {
 }
 
 impl Doors {
-    /// Binds them, for so many workers.
+    /// Binds them, for this many workers.
     ///
     /// # Errors
-    /// Where an address is taken.
+    /// An address is in use.
     pub(super) fn bind(
         http: &[SocketAddr],
         https: &[SocketAddr],
@@ -44,7 +45,7 @@ impl Doors {
         })
     }
 
-    /// All addresses, which no TCP service may have.
+    /// All addresses, which TCP services must not use.
     pub(super) fn own(&self) -> Vec<SocketAddr> {
         let pages = [&self.admin, &self.health].into_iter().flatten().filter_map(Bound::address);
         self.http.iter().chain(&self.https).copied().chain(pages).collect()
@@ -56,7 +57,7 @@ fn addresses(listeners: &[Vec<Listener>], scheme: Scheme) -> Vec<SocketAddr> {
     first.filter(|it| it.scheme == scheme).map(|it| it.address).collect()
 }
 
-/// Serves pages for ever, on the runtime of the calling thread.
+/// Serves pages forever, on the runtime of the calling thread.
 pub(super) async fn serve(bound: Option<Bound>, pages: Arc<dyn admin::Pages>) {
     let listener = match bound.map(Bound::listen).transpose() {
         Ok(Some(listener)) => listener,

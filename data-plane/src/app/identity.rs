@@ -1,4 +1,4 @@
-//! Who this process says it is.
+//! The identity that this process reports.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use crate::metrics::Labels;
 use crate::subscribe::certificate::{Enrolment, Proof};
 use crate::subscribe::session::Identity;
 
-/// Longest name that the stream allows, in bytes.
+/// Maximum length of a name in the stream, in bytes.
 const LONGEST: usize = 253;
-/// Bytes of what tells processes of one name apart, with its hyphen.
+/// Length of the suffix, with its hyphen, that distinguishes processes of the same name.
 const SUFFIX: usize = 17;
 
 /// The identity of a new process: pod or host name and 64 random bits.
 pub(super) fn of_process(node: Option<String>, zone: String, group: String) -> Identity {
     let host = host_name();
     let pod = env::var("POD_NAME").ok().filter(|name| !name.is_empty());
-    // It stands in the certificate, too.
+    // It also appears in the certificate.
     let name = match identity::fit(pod.as_deref().unwrap_or(&host)) {
         name if name.is_empty() => "unknown".to_owned(),
         name => name.chars().take(LONGEST - SUFFIX).collect(),
@@ -33,7 +33,7 @@ pub(super) fn of_process(node: Option<String>, zone: String, group: String) -> I
     }
 }
 
-/// What ingress-nginx' metrics call the pod: its namespace and name.
+/// The pod's namespace and name, as in ingress-nginx' metrics.
 pub(super) fn labels() -> Labels {
     let said = |name| env::var(name).ok().filter(|text| !text.is_empty());
     Labels {
@@ -42,14 +42,15 @@ pub(super) fn labels() -> Labels {
     }
 }
 
-/// What it shows: a token to join with, or files with that of its account and with whom it is shown to.
+/// The proof of identity: a join token, or files with the service account token and with the roots to verify the
+/// server by.
 pub(super) fn proof(join: Option<JoinToken>, files: Option<(PathBuf, PathBuf)>) -> Option<Proof> {
     let account = files.map(|(token, roots)| Proof::Account { token, roots });
     join.map(Proof::Join).or(account)
 }
 
-/// How it comes to a certificate in which it has its name. Who can always ask for another one keeps it in memory, where
-/// there is a folder for that; a join token serves once.
+/// How it obtains the certificate with its name. A proxy that can always request another one keeps it in memory, if
+/// there is a folder for that; a join token can be used only once.
 pub(super) fn enrolment(
     identity: &Identity,
     proof: Option<Proof>,
@@ -75,7 +76,7 @@ fn host_name() -> String {
     }
 }
 
-/// What of a name the stream allows: printable ASCII without spaces.
+/// The characters of a name that the stream allows: printable ASCII without spaces.
 fn fit(name: &str, longest: usize) -> String {
     name.chars().filter(char::is_ascii_graphic).take(longest).collect()
 }

@@ -1,4 +1,4 @@
-//! The families about tables and the stream.
+//! The metric families about tables and the stream.
 
 use std::fmt::Error;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const COUNTERS: [Plain; 11] = [
     ("firth_tables_published", "Host tables that were put in place", |it| &it.tables_published),
 ];
 
-/// What the control thread did and where it is.
+/// Statistics and state of the control thread.
 #[derive(Debug)]
 pub(super) struct TableMetrics {
     counters: Arc<Counters>,
@@ -135,7 +135,7 @@ impl Collector for TableMetrics {
     }
 }
 
-/// What authorities said of certificates.
+/// Statistics of OCSP stapling.
 #[derive(Debug)]
 pub(super) struct StapleMetrics(pub(super) Arc<staple::Stats>);
 

@@ -1,4 +1,4 @@
-//! A whole data plane in this process, with a control plane that is not there.
+//! A whole data plane in this process, without a control plane.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ fn args(more: &[&str]) -> Args {
     Args::try_parse_from(base.iter().chain(more)).unwrap()
 }
 
-/// Status code of an answer over a connection of its own.
+/// Status code of a response over a new connection.
 fn status(address: SocketAddr, path: &str) -> u16 {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n").unwrap();

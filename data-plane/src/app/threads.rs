@@ -1,6 +1,6 @@
-//! The threads of the process: started with a name, watched, and waited for.
+//! The threads of the process: named, monitored and joined.
 //!
-//! **Invariant:** none ends unseen. One that ends unasked ends the process, and Kubernetes starts it again.
+//! **Invariant:** no thread ends unnoticed. If one ends unexpectedly, the process exits and Kubernetes restarts it.
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,7 @@ use tokio::runtime::{self, LocalOptions};
 use tokio::sync::watch;
 use tokio::time;
 
-/// How often threads are looked at.
+/// How often threads are checked.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// All threads of one data plane.
@@ -22,7 +22,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Starts a thread with a runtime of its own, which ends when `stopped` says so. `work` is called on it.
+    /// Starts a thread with its own runtime, which ends when `stopped` says so. `work` is called on it.
     pub(super) fn start<F: Future>(
         &mut self,
         name: &str,
@@ -44,12 +44,12 @@ impl Threads {
         Ok(())
     }
 
-    /// Watches a thread that was started elsewhere.
+    /// Monitors a thread that was started elsewhere.
     pub(super) fn adopt(&mut self, thread: JoinHandle<io::Result<()>>) {
         self.running.push(thread);
     }
 
-    /// Waits for the first that ends, and says how.
+    /// Waits for the first one to end, and returns the reason.
     pub(super) async fn ended(&mut self) -> String {
         loop {
             if let Some(place) = self.running.iter().position(JoinHandle::is_finished) {
@@ -59,7 +59,7 @@ impl Threads {
         }
     }
 
-    /// Waits for all of them, who have been told to end.
+    /// Waits for all of them, after they were told to end.
     pub(super) async fn join(mut self) -> anyhow::Result<()> {
         const PATIENCE: Duration = Duration::from_secs(5);
         let all = async {

@@ -1,44 +1,44 @@
-//! Whether an endpoint can be reached, as all workers have found out together (docs/adr/024-who-cannot-be-reached.md).
+//! Whether an endpoint can be reached, as observed by all workers together (docs/adr/024-who-cannot-be-reached.md).
 //!
-//! One that failed too often is out: it is given no request, but for one from time to time that finds out how it is. The
-//! first answer brings it back.
+//! An endpoint that failed too often is ejected: it gets no requests, except one from time to time as a probe. The
+//! first response brings it back.
 //!
-//! **Invariant:** of those who want to try one that is out, one does for each time that it is due.
+//! **Invariant:** each time a probe is due, exactly one of the requests that could make it does.
 
 use std::time::Duration;
 
 use super::Moment;
 use super::sync::{AtomicU64, Ordering};
 
-/// How long one is out at first. Twice as long each time that it is found no better.
+/// Initial duration of an ejection. Doubled each time that a probe fails.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// How often that is doubled: 32 s.
+/// Maximum number of doublings: 32 s.
 const DOUBLINGS: u64 = 5;
 
-/// What is known of one endpoint. Where nothing ever failed it is read and never written.
+/// The health of one endpoint. If nothing ever failed it is only read, never written.
 #[derive(Debug, Default)]
 pub struct Health {
-    /// Tries that failed since the last one that did not.
+    /// Number of consecutive failures.
     failures: AtomicU64,
-    /// When a request may try it again, in microseconds as moments are; 0: it is not out.
+    /// When a request may probe it, in microseconds as in [`Moment`]; 0: it is not ejected.
     due: AtomicU64,
-    /// How often it was found no better since it is out.
+    /// Number of failed probes since it was ejected.
     again: AtomicU64,
 }
 
 impl Health {
-    /// Whether it is out, due or not.
+    /// Whether it is ejected, due for a probe or not.
     pub fn is_out(&self) -> bool {
         self.due.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether it is left alone at this moment.
+    /// Whether it should be avoided now.
     pub fn is_avoided(&self, now: Moment) -> bool {
         self.due.load(Ordering::Relaxed) > now.micros()
     }
 
-    /// Whether a request may go there now: it is not out, or this request is the one that finds out.
+    /// Whether a request may use it now: it is not ejected, or this request is the probe.
     pub fn claim(&self, now: Moment) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         if due == 0 {
@@ -54,12 +54,12 @@ impl Health {
         is_mine
     }
 
-    /// A try failed. How many have without one that did not.
+    /// Records a failure. Returns the number of consecutive ones.
     pub fn failed(&self) -> u64 {
         self.failures.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Takes it out. Whether it was in.
+    /// Ejects it. Returns whether it was not ejected before.
     pub fn eject(&self, now: Moment) -> bool {
         let due = now.micros() + wait(0);
         let was_in = self.due.compare_exchange(0, due, Ordering::Relaxed, Ordering::Relaxed).is_ok();
@@ -69,7 +69,7 @@ impl Health {
         was_in
     }
 
-    /// It answered. Whether it was out.
+    /// Records a response. Returns whether it was ejected.
     pub fn answered(&self) -> bool {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
@@ -78,7 +78,7 @@ impl Health {
     }
 }
 
-/// How long it is left alone, in microseconds.
+/// How long it is avoided, in microseconds.
 fn wait(again: u64) -> u64 {
     let first = u64::try_from(FIRST.as_micros()).unwrap_or(u64::MAX);
     first << again.min(DOUBLINGS)

@@ -100,13 +100,13 @@ fn upstreams_are_told_as_the_original_does() {
     assert_eq!(records["ns-gone-80"].get("endpoints"), None);
     assert_eq!(records[DEFAULT_UPSTREAM]["endpoints"], json!([{ "address": "127.0.0.1", "port": "8181" }]));
     assert_eq!(records.len(), 5);
-    // What is said of a Backend alone, and compiled into no table.
+    // A change of the Backend only, which is not compiled into any table.
     let moved = Backend { service: Some("10.96.0.10:80".parse().unwrap()), ..Backend::default() };
     writer.apply_config(vec![entry("ns/plain/http", Resource::Backend(moved))], &[]);
     assert_eq!(self::records(&writer)["ns-plain-http"]["service"]["spec"]["clusterIP"], "10.96.0.10");
 }
 
-/// Paths of one Ingress, and what it says of them.
+/// Paths of one Ingress, with a policy.
 fn with_policy(paths: &[(&str, &str)], policy: LocationPolicy) -> Arc<Entry> {
     let path = |(path, backend): &(&str, &str)| shared::resource::Path {
         path: (*path).into(),
@@ -119,7 +119,8 @@ fn with_policy(paths: &[(&str, &str)], policy: LocationPolicy) -> Arc<Entry> {
     entry("ingress/ns/web/a.test", Resource::Route(route))
 }
 
-/// A canary has the affinity of its main upstream, unless it says that it has none; and aliases have what their host has.
+/// A canary has the affinity of its main upstream unless it has its own setting; aliases have the affinity of their
+/// host.
 #[test]
 fn a_canary_is_told_with_the_affinity_that_it_has() {
     let mut writer = Writer::new();
@@ -158,7 +159,7 @@ fn a_canary_is_told_with_the_affinity_that_it_has() {
     assert_eq!(of("ns-legacy-80")["name"], "");
 }
 
-/// As the original's controller has it: what it resolves to is each proxy's own affair.
+/// As in ingress-nginx' controller: the addresses that it resolves to are each proxy's own affair.
 #[test]
 fn a_name_is_told_as_the_endpoint() {
     let mut writer = Writer::new();
@@ -173,7 +174,7 @@ fn a_name_is_told_as_the_endpoint() {
     assert_eq!(record["endpoints"], json!([{ "address": "far.test", "port": "8443" }]));
 }
 
-/// Once it has endpoints, a record of its own with all else of what it stands in for.
+/// Once it has endpoints, it has a record of its own with all other fields of the upstream that it replaces.
 #[test]
 fn who_answers_for_errors_is_told() {
     let mut writer = Writer::new();
