@@ -1,58 +1,57 @@
-//! How long an endpoint takes, as ingress-nginx reckons it: an average that forgets by time (balancing.md 5.7).
+//! The latency of an endpoint as ingress-nginx computes it: a moving average with exponential decay over time (EWMA).
 //!
-//! Workers share one for each endpoint. Whoever has something to add takes it for that moment, and who finds it taken adds
-//! nothing, as in the original; to read it takes nothing.
+//! All workers share one average per endpoint. A worker locks it briefly to add a sample, and drops the sample if it
+//! is already locked, as ingress-nginx does. Reading takes no lock.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::sync::{AtomicU64, Ordering};
 
-/// Seconds after which what was known counts for the e-th part.
+/// Time constant of the average in seconds: an old value counts 1/e after this time.
 const DECAY: f64 = 10.0;
 
-/// Set in the time of the last change while somebody makes another one.
+/// Set in `touched` while a thread makes a change.
 const TAKEN: u64 = 1 << 63;
 
 /// The average of one endpoint.
 #[derive(Debug, Default)]
 pub struct Latency {
-    /// Seconds, the bits of an `f64`.
+    /// Seconds, as the bits of an `f64`.
     ewma: AtomicU64,
-    /// When it was changed last; 0: nothing is known.
+    /// Time of the last change; 0: no value yet.
     touched: AtomicU64,
 }
 
-/// A time, in microseconds. Never 0.
+/// A time in microseconds. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Moment(u64);
 
 impl Moment {
-    /// The same time. All begins with the first one that anybody names.
+    /// Converts a time. The origin is the first time that anybody converts.
     pub fn of(instant: Instant) -> Self {
         static ORIGIN: OnceLock<Instant> = OnceLock::new();
         Self::after_origin(instant.saturating_duration_since(*ORIGIN.get_or_init(|| instant)))
     }
 
-    /// So long after all began.
+    /// This long after the origin.
     pub fn after_origin(elapsed: Duration) -> Self {
         Self(u64::try_from(elapsed.as_micros()).map_or(TAKEN - 1, |micros| (micros + 1).min(TAKEN - 1)))
     }
 
-    /// Microseconds since all began. Never 0.
+    /// Microseconds since the origin. Never 0.
     pub(super) fn micros(self) -> u64 {
         self.0
     }
 
-    /// Seconds since; 0 where the clock went back.
+    /// Seconds since `before`; 0 if the clock went backwards.
     fn since(self, before: u64) -> f64 {
         Duration::from_micros(self.0.saturating_sub(before)).as_secs_f64()
     }
 }
 
 impl Latency {
-    /// What speaks against asking it now, in seconds: the average, less for each second that nothing was heard. 0 where
-    /// nothing is known.
+    /// The score in seconds: the average, decayed by the time since the last sample. 0 if there is no value.
     pub fn score(&self, now: Moment) -> f64 {
         match self.touched.load(Ordering::Acquire) & !TAKEN {
             0 => 0.0,
@@ -60,13 +59,13 @@ impl Latency {
         }
     }
 
-    /// The average as it was when it was changed last; `None` where nothing is known.
+    /// The average at the time of its last change; `None` if there is no value.
     pub fn known(&self) -> Option<f64> {
         let is_known = self.touched.load(Ordering::Acquire) & !TAKEN != 0;
         is_known.then(|| self.average())
     }
 
-    /// A request took so long.
+    /// Adds a sample.
     pub fn observe(&self, took: Duration, now: Moment) {
         let took = took.as_secs_f64();
         self.change(now, |before| match before {
@@ -75,12 +74,12 @@ impl Latency {
         });
     }
 
-    /// Begins with what is known of others, where nothing is known yet.
+    /// Sets the initial value, if there is none yet.
     pub fn lend(&self, average: f64, now: Moment) {
         self.change(now, |before| before.map_or(average, |(own, _)| own));
     }
 
-    /// `make` gets the average and the seconds since it was changed.
+    /// `make` gets the average and the seconds since its last change.
     fn change(&self, now: Moment, make: impl FnOnce(Option<(f64, f64)>) -> f64) {
         let before = self.touched.load(Ordering::Relaxed);
         let taken = before | TAKEN;

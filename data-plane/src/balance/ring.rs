@@ -1,42 +1,42 @@
-//! A consistent hash: 160 points for each member, chained through CRC-32 (balancing.md 5.2).
+//! A consistent hash ring with 160 points per member, chained through CRC-32 (as in ingress-nginx).
 //!
-//! A ring is made once and changed afterwards: the points stand in buckets by their first bits, and a change copies those
-//! that it has points in. Of 100,000 members that is about a millisecond for one that comes or goes, where making the
-//! ring anew takes a second (`benches/balance.rs`).
+//! A ring is built once and then updated: its points are in buckets by their first bits, and a change copies only the
+//! buckets that it has points in. With 100,000 members, adding or removing one takes about a millisecond; rebuilding
+//! the ring takes a second (`benches/balance.rs`).
 //!
-//! **Invariant:** what a key leads to depends on the set of members alone, however the ring came to have them.
+//! **Invariant:** the member for a key depends only on the set of members, not on the order of changes that led to it.
 
 use std::sync::Arc;
 
 use imbl::Vector;
 
-/// Points that each member has.
+/// Number of points per member.
 const POINTS: usize = 160;
 
-/// What stands on a ring.
+/// A member of a ring.
 pub trait Member: Clone {
-    /// By which members of one ring are told apart, and who comes first of those that have the same point.
+    /// The identity of a member within a ring, which also orders members with the same point.
     type Order: Ord;
 
     /// See [`Self::Order`].
     fn order(&self) -> Self::Order;
 
-    /// What its points are made of.
+    /// The text that its points are derived from.
     fn name(&self) -> String;
 }
 
-/// Members on a circle of hashes. Immutable, and shares with the ring that it was made of what is the same.
+/// Members on a circle of hashes. Immutable, and shares unchanged parts with the ring that it was derived from.
 #[derive(Clone, Debug)]
 pub struct Ring<T: Clone> {
-    /// As many as a power of two; ascending, and each of them in itself.
+    /// Their number is a power of two; in ascending order, as are the points in each.
     buckets: Box<[Arc<[Point]>]>,
-    /// By the number that points have of them; `None` for a number that is free.
+    /// By the number that points refer to; `None` for a free number.
     members: Vector<Option<T>>,
     free: Vec<u32>,
     points: usize,
 }
 
-/// A hash, and the number of the member that it belongs to in the lower half: one comparison.
+/// A hash, with the number of its member in the lower half: compared at once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Point(u64);
 
@@ -62,12 +62,12 @@ impl<T: Clone> Default for Ring<T> {
 }
 
 impl<T: Member> Ring<T> {
-    /// Of members with different names, in any order.
+    /// A ring of members with different names, in any order.
     pub fn new(members: impl IntoIterator<Item = T>) -> Self {
         Self::default().changed([], members)
     }
 
-    /// The same without members that it has, and then with others that it has not.
+    /// The same without the members `left`, and with the members `come`.
     pub fn changed(&self, left: impl IntoIterator<Item = T>, come: impl IntoIterator<Item = T>) -> Self {
         let mut members = self.members.clone();
         let mut free = self.free.clone();
@@ -92,14 +92,14 @@ impl<T: Member> Ring<T> {
         fresh.sort_unstable();
         let points = self.points + fresh.len() - gone.len();
         let count = count_of_buckets(points);
-        // A few times too many or too few do no harm, and are seldom put right.
+        // A factor of a few does no harm, and so is seldom corrected.
         let fits = (self.buckets.len() / 4..=self.buckets.len() * 4).contains(&count);
         let mut buckets = if fits { self.buckets.clone() } else { self.spread(count) };
         change(&mut buckets, &gone, &fresh);
         Self { buckets, members, free, points }
     }
 
-    /// Who a key of this hash leads to; `None` where there is nobody.
+    /// The member for a key with this hash; `None` if the ring is empty.
     pub fn find(&self, hash: u32) -> Option<&T> {
         let (bucket, place) = self.place(hash)?;
         let bucket = &self.buckets[bucket][place..];
@@ -107,7 +107,7 @@ impl<T: Member> Ring<T> {
         same.filter_map(|point| self.member(*point)).min_by_key(|member| member.order())
     }
 
-    /// From there on all around, point by point: whoever has more points is met more often.
+    /// From there on around the whole ring, point by point: a member with more points occurs more often.
     pub fn walk(&self, hash: u32) -> impl Iterator<Item = &T> {
         let start = self.place(hash);
         let from = start.into_iter().flat_map(move |(bucket, place)| {
@@ -119,14 +119,14 @@ impl<T: Member> Ring<T> {
         from.filter_map(|point| self.member(*point))
     }
 
-    /// Where the first point at or after a hash is.
+    /// The position of the first point at or after a hash.
     fn place(&self, hash: u32) -> Option<(usize, usize)> {
         let own = bucket_of(hash, self.buckets.len());
         let place = self.buckets[own].partition_point(|point| point.hash() < hash);
         if place < self.buckets[own].len() {
             return Some((own, place));
         }
-        // All its points are before the hash only where all around was gone.
+        // If all its points are before the hash, it is reached again after going around.
         let around = (own + 1..self.buckets.len()).chain(0..=own);
         around.into_iter().find(|at| !self.buckets[*at].is_empty()).map(|at| (at, 0))
     }
@@ -144,7 +144,7 @@ impl<T: Member> Ring<T> {
         same.find(is_its).and_then(|point| u32::try_from(point.member()).ok())
     }
 
-    /// The same points in so many buckets.
+    /// The same points in this many buckets.
     fn spread(&self, count: usize) -> Box<[Arc<[Point]>]> {
         let points: Vec<Point> = self.buckets.iter().flat_map(|bucket| bucket.iter().copied()).collect();
         let mut rest = &points[..];
@@ -170,7 +170,7 @@ fn hashes(name: &str) -> [u32; POINTS] {
     })
 }
 
-/// A change copies all pointers to buckets and the points of up to 160 of them: so it costs least.
+/// A change copies all bucket pointers and up to 160 buckets of points: this number minimises the cost.
 fn count_of_buckets(points: usize) -> usize {
     (points.isqrt() * 4).next_power_of_two().clamp(1, 1 << 20)
 }
@@ -180,7 +180,7 @@ fn bucket_of(hash: u32, count: usize) -> usize {
     ((u64::from(hash) * count as u64) >> 32) as usize
 }
 
-/// Takes points out of buckets and puts others in; both ascend.
+/// Removes points from buckets and inserts others; both in ascending order.
 fn change(buckets: &mut [Arc<[Point]>], mut gone: &[Point], mut fresh: &[Point]) {
     let count = buckets.len();
     let first = |points: &[Point]| points.first().map(|point| bucket_of(point.hash(), count));
@@ -194,7 +194,8 @@ fn change(buckets: &mut [Arc<[Point]>], mut gone: &[Point], mut fresh: &[Point])
     }
 }
 
-/// One bucket without some of its points and with others; all ascend. What is between those is copied as it lies there.
+/// One bucket without some of its points and with others; all in ascending order. Unchanged ranges are copied as a
+/// whole.
 fn merge(old: &[Point], mut gone: &[Point], mut fresh: &[Point]) -> Vec<Point> {
     let mut points = Vec::with_capacity(old.len() + fresh.len() - gone.len());
     let mut rest = old;
@@ -205,7 +206,7 @@ fn merge(old: &[Point], mut gone: &[Point], mut fresh: &[Point]) -> Vec<Point> {
     };
     loop {
         match (gone.split_first(), fresh.split_first()) {
-            // What goes, first: a member may come again under the number of its predecessor.
+            // Removals first: a new member may reuse the number of its predecessor.
             (Some((out, others)), new) if new.is_none_or(|(new, _)| out <= new) => {
                 copy_until(*out, &mut points, 1);
                 gone = others;

@@ -1,4 +1,4 @@
-//! What workers share averages by. `data-plane/loom` has another of the same names, under which every interleaving of
-//! [`super::latency`] is tried.
+//! The synchronization primitives of the averages. `data-plane/loom` has replacements of the same names to test every
+//! interleaving of [`super::latency`].
 
 pub(super) use std::sync::atomic::{AtomicU64, Ordering};

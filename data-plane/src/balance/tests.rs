@@ -23,7 +23,7 @@ fn what_is_observed_counts_by_the_time_that_went_by() {
     for (average, ago, took, expected) in [
         (0.3, 5.0, 0.12, 0.22917551874827402),
         (0.2, 0.0, 5.0, 0.2),
-        // The clock went back.
+        // The clock went backwards.
         (1.0, -3.0, 5.0, 1.0),
     ] {
         let latency = known(average, ago);

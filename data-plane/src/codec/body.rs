@@ -1,4 +1,4 @@
-//! Pieces of a request's body, whoever they come from.
+//! The pieces of a request body, from any source.
 
 use std::task::{Context, Poll};
 
@@ -10,22 +10,22 @@ use super::error::ProxyError;
 /// Pieces of a body in order.
 pub(crate) type Pieces = SmallVec<[Bytes; 4]>;
 
-/// Pieces that fit in so many bytes are put together.
+/// Pieces are joined up to this total size in bytes.
 pub(crate) const JOINED: usize = 4 * 1024;
 
-/// Puts small pieces together, so that a client's tiny chunks are neither kept nor written one by one.
+/// Joins small pieces, so that a client's tiny chunks are neither stored nor written one by one.
 ///
-/// **Invariant:** of the pieces that come out, two neighbours are together longer than [`JOINED`].
+/// **Invariant:** any two neighbouring output pieces are together longer than [`JOINED`].
 #[derive(Debug, Default)]
 pub(crate) struct Joining {
-    /// A piece as it came; it is only copied when another one joins it.
+    /// An original piece; it is only copied when another one joins it.
     first: Bytes,
-    /// Pieces that were joined. Empty while `first` is not.
+    /// Joined pieces. Empty while `first` is not.
     several: BytesMut,
 }
 
 impl Joining {
-    /// Adds a piece; gives what came before when the two are too long for one.
+    /// Adds a piece; returns the previous one if both together are too long.
     pub(crate) fn push(&mut self, piece: Bytes) -> Option<Bytes> {
         let held = self.first.len() + self.several.len();
         if held > 0 && held + piece.len() <= JOINED {
@@ -46,38 +46,39 @@ impl Joining {
         self.first.is_empty() && self.several.is_empty()
     }
 
-    /// Whether nothing could join what is left.
+    /// Whether the rest is too long for anything to join it.
     pub(crate) fn is_large(&self) -> bool {
         self.first.len() > JOINED
     }
 
-    /// What is left.
+    /// Returns the rest.
     pub(crate) fn rest(&mut self) -> Option<Bytes> {
         if !self.first.is_empty() {
             return Some(std::mem::take(&mut self.first));
         }
-        // Nearly every request has none at all.
+        // Nearly every request has none.
         if self.several.is_empty() { None } else { Some(self.several.split().freeze()) }
     }
 }
 
-/// The body of a request as a client sends it.
+/// The body of a request from a client.
 pub(crate) trait RequestBody {
     /// The next piece, never empty; `None` at the end, and again after it.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>>;
 
-    /// From here on no more than so many bytes at a time are of use. What has come already is given all the same.
+    /// From here on at most this many bytes are useful at a time. Data that has already arrived is returned all the
+    /// same.
     fn wants(&mut self, _: usize) {}
 
-    /// Ready when the client has gone, asked after the end of the body.
+    /// Ready when the client has disconnected; called after the end of the body.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Ready when its client takes answers, as far as is known: until then none is read for it.
+    /// Ready when the client accepts responses, as far as known: until then none is read for it.
     fn poll_room(&mut self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
 
-    /// The body apart from the connection that it comes over, where it can be read while the client is answered.
+    /// Separates the body from its connection, if it can be read while the response is written.
     fn detach(&mut self) -> Option<Box<dyn RequestBody>> {
         None
     }
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Joined or not, the bytes are the same, and no two neighbours could have been one.
+        /// The bytes are the same whether joined or not, and no two neighbours could have been joined.
         #[test]
         fn joined_in_order(lengths in prop::collection::vec(1_usize..3 * JOINED / 2, 0..40)) {
             let mut joining = Joining::default();

@@ -1,49 +1,49 @@
-//! What goes wrong between a client and an endpoint: whose fault it is, which status it answers, whether another
-//! endpoint may be asked.
+//! What can fail between a client and an endpoint: which side is at fault, the status for the client, and whether
+//! another endpoint may be tried.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// What went wrong. The name is the label of the metric.
+/// The cause of a failure. The name is the label of the metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// The client's body is longer than it may be.
+    /// The client's body exceeds the limit.
     BodyTooLarge,
-    /// There is no memory left for it.
+    /// There is no memory for it.
     NoRoom,
-    /// The client's body cannot be put into a file, or be read from it.
+    /// The client's body cannot be written to a file, or read from it.
     NoDisk,
-    /// The endpoints have all left since the request was routed.
+    /// All endpoints have left since the request was routed.
     NoEndpoints,
-    /// The endpoint refused the connection, or there is no way to it.
+    /// The endpoint refused the connection, or is unroutable.
     ConnectFailed,
     /// The endpoint did not accept in time.
     ConnectTimeout,
-    /// The endpoint closed or reset the connection before its answer was whole.
+    /// The endpoint closed or reset the connection before its response was complete.
     Closed,
     /// The endpoint stopped reading the request.
     SendTimeout,
-    /// The endpoint said nothing for too long.
+    /// The endpoint sent nothing for too long.
     ReadTimeout,
-    /// What the endpoint sent is no response.
+    /// The endpoint sent something that is not a response.
     InvalidHead,
-    /// The framing of the response's body is broken.
+    /// The framing of the response body is invalid.
     InvalidBody,
-    /// The client went.
+    /// The client disconnected.
     ClientGone,
     /// The client stopped sending its request.
     ClientTimeout,
-    /// The framing of the request's body is broken.
+    /// The framing of the request body is invalid.
     ClientBody,
-    /// The request took longer than any may.
+    /// The request exceeded its total time limit.
     OutOfTime,
-    /// What is said of its location, filled in for it, comes to more than it may.
+    /// A template of its location expands to too much.
     Overlong,
 }
 
-/// What failed, in nginx' words: the condition under which another endpoint may be asked (balancing.md 7).
+/// The kind of failure in nginx' terms: the conditions of `proxy_next_upstream`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Condition {
     /// `error`
@@ -55,10 +55,10 @@ pub(crate) enum Condition {
 }
 
 impl Kind {
-    /// How many there are.
+    /// Number of kinds.
     pub(crate) const COUNT: usize = Self::ALL.len();
 
-    /// All of them, in the order of their numbers.
+    /// All kinds, in numerical order.
     pub(crate) const ALL: [Self; 16] = [
         Self::BodyTooLarge,
         Self::NoRoom,
@@ -78,7 +78,7 @@ impl Kind {
         Self::Overlong,
     ];
 
-    /// The status that the client gets; 499, which nobody gets, stands in the log where the client went.
+    /// The status for the client; 499, which is never sent, is logged if the client disconnected.
     pub(crate) fn status(self) -> u16 {
         match self {
             Self::BodyTooLarge => 413,
@@ -140,23 +140,23 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A request that failed on its way.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind}")]
 pub(crate) struct ProxyError {
-    /// What went wrong.
+    /// The kind of failure.
     pub(crate) kind: Kind,
-    /// What it came from, where there is something to say.
+    /// The underlying error, if there is one.
     pub(crate) source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl ProxyError {
-    /// A failure that came from another one.
+    /// A failure with an underlying error.
     pub(crate) fn of(kind: Kind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, source: Some(source.into()) }
     }
 
-    /// The same, for a request whose own time may be over: then that is why nobody was waited for, and no endpoint's fault.
+    /// The same, for a request whose total time may be over: in that case this is the cause, and not the endpoint.
     pub(crate) fn within(self, is_over: bool) -> Self {
         match self.kind {
             Kind::ConnectTimeout | Kind::SendTimeout | Kind::ReadTimeout if is_over => Kind::OutOfTime.into(),
@@ -164,8 +164,8 @@ impl ProxyError {
         }
     }
 
-    /// Whether this machine has no way to the endpoint's address, as to those of a family that it does not speak. It says so
-    /// at once, and nothing was sent.
+    /// Whether the endpoint's address is unroutable, for example because the machine does not have its address family.
+    /// That error is immediate, and nothing was sent.
     pub(crate) fn is_no_way(&self) -> bool {
         let error = self.source.as_deref().and_then(|source| source.downcast_ref::<io::Error>());
         let is_unspoken =
@@ -178,7 +178,7 @@ impl ProxyError {
             })
     }
 
-    /// Whether this machine had nothing left to connect with.
+    /// Whether the machine has run out of resources for connections.
     pub(crate) fn is_shortage(&self) -> bool {
         use rustix::io::Errno;
         let error = self.source.as_deref().and_then(|source| source.downcast_ref::<io::Error>());

@@ -1,20 +1,20 @@
-//! FastCGI (its specification, version 1.0), as far as a responder is asked one thing over a connection of its own:
-//! parameters and a body to records, and records to what the application says.
+//! FastCGI (specification version 1.0) for one request per connection to a responder: turns parameters and a body into
+//! records, and records into the application's output.
 //!
-//! **Invariant:** what comes out does not depend on how the bytes were cut, and of a record nothing is held but where it
-//! ends. What an application writes to its standard error goes nowhere.
+//! **Invariant:** the output does not depend on how the bytes were split, and of a record only its remaining length is
+//! kept. What an application writes to its standard error is discarded.
 
 use bytes::{Buf, Bytes, BytesMut};
 use thiserror::Error;
 
-/// Most bytes of content that a record has.
+/// Maximum content length of a record in bytes.
 pub(crate) const MOST: usize = 65_535;
 
-/// The end of what an application reads on its standard input.
+/// The end of an application's standard input.
 pub(crate) const STDIN_END: &[u8] = &header(STDIN, 0);
 
 const VERSION: u8 = 1;
-/// The request's number; 0 is the connection's own.
+/// The request id; 0 is for the connection itself.
 const REQUEST: u8 = 1;
 const HEADER: usize = 8;
 
@@ -25,7 +25,7 @@ const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;
 
-/// Bytes of what ends a request, and the one of them that says how.
+/// Length of the END_REQUEST body, and the position of the protocol status in it.
 const END_BODY: usize = 8;
 const PROTOCOL_STATUS: usize = 4;
 
@@ -35,12 +35,12 @@ const fn header(kind: u8, length: u16) -> [u8; HEADER] {
     [VERSION, kind, 0, REQUEST, high, low, 0, 0]
 }
 
-/// The header of a record of standard input with so many bytes, [`MOST`] at most.
+/// The header of a STDIN record with this many bytes, at most [`MOST`].
 pub(crate) fn stdin(length: usize) -> [u8; HEADER] {
     header(STDIN, u16::try_from(length).unwrap_or(u16::MAX))
 }
 
-/// Writes the beginning of a request: to a responder, over a connection that ends with it.
+/// Writes BEGIN_REQUEST: to a responder, over a connection that ends with the request.
 pub(crate) fn begin(out: &mut Vec<u8>) {
     out.extend_from_slice(&header(BEGIN_REQUEST, HEADER as u16));
     out.extend_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);
@@ -51,7 +51,7 @@ pub(crate) fn begin(out: &mut Vec<u8>) {
 pub(crate) struct Params(Vec<u8>);
 
 impl Params {
-    /// One more.
+    /// Adds a parameter.
     pub(crate) fn push(&mut self, name: &[u8], value: &[u8]) {
         for text in [name, value] {
             match u8::try_from(text.len()) {
@@ -66,7 +66,7 @@ impl Params {
         self.0.extend_from_slice(value);
     }
 
-    /// Writes them, in as many records as it takes, and their end.
+    /// Writes them in as many records as needed, and their end.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         for part in self.0.chunks(MOST) {
             out.extend_from_slice(&header(PARAMS, part.len() as u16));
@@ -76,34 +76,34 @@ impl Params {
     }
 }
 
-/// What an application said.
+/// Output of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Output {
-    /// Nothing more without more bytes.
+    /// More bytes are needed.
     Need,
-    /// So much of its standard output, at least one byte.
+    /// Part of its standard output, at least one byte.
     Data(Bytes),
-    /// It is done.
+    /// The request has ended.
     End,
 }
 
-/// Why what an application says is not taken.
+/// Why an application's output is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub(crate) enum RecordError {
-    /// It is no FastCGI, or of another version.
+    /// Not FastCGI, or another version.
     #[error("expected FastCGI 1, got version {0}")]
     Version(u8),
-    /// A record of no kind that an application sends.
+    /// A record type that applications do not send.
     #[error("expected output or the end of the request, got a record of kind {0}")]
     Kind(u8),
-    /// It answers another request.
+    /// It is for another request id.
     #[error("expected request 1, got {0}")]
     Request(u16),
-    /// What ends the request is not eight bytes long.
+    /// The END_REQUEST body is not eight bytes long.
     #[error("expected an end of 8 bytes, got {0}")]
     End(u16),
-    /// It says that it has not done what it was asked to.
+    /// The application has refused the request.
     #[error("the application refused the request with status {0}")]
     Refused(u8),
 }
@@ -111,7 +111,7 @@ pub(crate) enum RecordError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Header,
-    /// So much content is left, and padding behind it.
+    /// The remaining content length, and the padding after it.
     Content {
         kind: u8,
         left: u16,
@@ -121,7 +121,7 @@ enum State {
     Over,
 }
 
-/// Reads what an application says off the front of a connection's buffer.
+/// Parses an application's records from a connection's buffer.
 #[derive(Debug, Clone)]
 pub(crate) struct Records {
     state: State,
@@ -134,15 +134,15 @@ impl Default for Records {
 }
 
 impl Records {
-    /// Whether the application is done.
+    /// Whether the request has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.state == State::Over
     }
 
-    /// Takes what comes next.
+    /// Parses the next output.
     ///
     /// # Errors
-    /// What is wrong with a record; nothing that follows it means anything.
+    /// A record is invalid; nothing after it can be interpreted.
     pub(crate) fn next(&mut self, buffer: &mut BytesMut) -> Result<Output, RecordError> {
         loop {
             match self.state {
@@ -187,7 +187,7 @@ impl Records {
     }
 }
 
-/// What a header announces.
+/// Parses a record header.
 fn content(header: &[u8]) -> Result<State, RecordError> {
     let [version, kind, id, id_low, length, length_low, padding, _] = *header else {
         return Ok(State::Header);
@@ -222,7 +222,7 @@ mod tests {
         record
     }
 
-    /// What comes out, and how it ends.
+    /// The output, and how it ends.
     fn read(pieces: &[&[u8]]) -> (Vec<u8>, Result<bool, RecordError>) {
         let (mut buffer, mut records, mut out) = (BytesMut::new(), Records::default(), Vec::new());
         for piece in pieces {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut, the same comes out.
+        /// The output does not depend on how the bytes are split.
         #[test]
         fn the_cut_does_not_show(
             records in prop::collection::vec((select(), prop::collection::vec(any::<u8>(), 0..40), 0_u8..9), 0..8),

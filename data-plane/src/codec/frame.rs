@@ -1,14 +1,14 @@
-//! Frames of HTTP/2 as they pass: their headers, found in bytes that are cut anyhow.
+//! Finds HTTP/2 frame headers in a byte stream.
 //!
-//! **Invariant:** however the bytes are cut, the same frames are seen.
+//! **Invariant:** however the bytes are split, the same frames are seen.
 
 /// Length of a frame's header.
 pub(crate) const HEADER: usize = 9;
 
-/// Length of what a client says before its first frame (RFC 9113 section 3.4).
+/// Length of the client's connection preface (RFC 9113 section 3.4).
 pub(crate) const PREFACE: u64 = 24;
 
-/// What a frame is, as far as anybody here asks.
+/// The type of a frame, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Data,
@@ -32,13 +32,13 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Whether it carries nothing, and does not end its stream either.
+    /// Whether it carries no data and does not end its stream.
     pub(crate) fn is_empty(&self) -> bool {
         const END_STREAM: u8 = 1;
         self.length == 0 && !(self.flags & END_STREAM != 0 && matches!(self.kind, Kind::Data))
     }
 
-    /// Whether it is a part of a body, and takes more to keep than it carries.
+    /// Whether it is DATA that takes more memory to store than it carries.
     pub(crate) fn is_small(&self) -> bool {
         const SMALL: u32 = 256;
         self.kind == Kind::Data && self.length < SMALL
@@ -60,14 +60,14 @@ impl Frame {
     }
 }
 
-/// A place in a stream of frames, of each of which so many bytes behind the header are looked at, too.
+/// A position in a stream of frames. Of each payload the first `FIRST` bytes are reported, too.
 #[derive(Debug)]
 pub(crate) struct Cursor<const FIRST: usize> {
     /// Bytes until the next header.
     skip: u64,
     header: [u8; HEADER],
     first: [u8; FIRST],
-    /// Bytes of these that are here.
+    /// How many of these bytes have been received.
     have: usize,
 }
 
@@ -78,12 +78,13 @@ impl<const FIRST: usize> Default for Cursor<FIRST> {
 }
 
 impl<const FIRST: usize> Cursor<FIRST> {
-    /// Where a client begins.
+    /// At the beginning of a client's stream.
     pub(crate) fn of_client() -> Self {
         Self { skip: PREFACE, ..Self::default() }
     }
 
-    /// Goes past some bytes, and tells of each frame whose header is whole and what it begins with, zeros where it is shorter.
+    /// Consumes bytes, and reports each frame whose header is complete, with the first bytes of its payload (zeros if
+    /// it is shorter).
     pub(crate) fn pass(&mut self, mut bytes: &[u8], mut seen: impl FnMut(Frame, [u8; FIRST])) {
         while !bytes.is_empty() {
             if self.skip > 0 {

@@ -1,23 +1,23 @@
-//! What is refused before anything is routed: the rules, their limits, and the status each breach is answered with.
+//! What is refused before routing: the rules, their limits, and the status for each violation.
 //!
-//! The readers of [`super::h1`] and the constructor of [`super::head::RequestHead`] hold to them, with the rules on
-//! start lines and framing that stand beside the heads; the pipeline sees only heads that passed. The rules are
-//! security.md 5.1, with ingress-nginx' answers.
+//! The readers in [`super::h1`] and the constructor of [`super::head::RequestHead`] enforce them, together with the
+//! rules for start lines and framing next to the heads. The pipeline sees only heads that passed. The statuses are
+//! those of ingress-nginx.
 //!
-//! **Invariant:** a head that passed has one framing, at most one Host, and no octet in a line that a later
-//! reader could take for the end of it.
+//! **Invariant:** a head that passed has one framing, at most one Host, and no octet in a line that a later reader
+//! could take for a line end.
 
 use thiserror::Error;
 
-/// The most fields that a head can ever have; [`Limits::fields`] may ask for fewer.
+/// The maximum number of fields in any head; [`Limits::fields`] may be lower.
 pub(crate) const MAX_FIELDS: usize = 256;
 
 /// How large a message head may be. Sizes are in bytes and count the line's CRLF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// The first line. ingress-nginx: `large-client-header-buffers 4 8k`, a longer one is answered 414.
+    /// The first line. ingress-nginx: `large-client-header-buffers 4 8k`, with a 414 for a longer one.
     pub(crate) start_line: usize,
-    /// One field line. ingress-nginx answers a longer one 400.
+    /// One field line. ingress-nginx responds with 400 to a longer one.
     pub(crate) field_line: usize,
     /// The whole head with its empty line.
     pub(crate) head: usize,
@@ -26,23 +26,23 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// What clients may send by default: nginx' four large buffers, of which a line fills one at most, and its first one.
+    /// The default for requests: nginx' four large buffers, each for at most one line, plus its first buffer.
     pub(crate) const REQUEST: Self =
         Self { start_line: 8 << 10, field_line: 8 << 10, head: 33 << 10, fields: 100 };
 
-    /// What backends may send by default: only the whole head is bounded, a single field may fill it.
+    /// The default for responses: only the whole head is limited, and a single field may fill it.
     pub(crate) const RESPONSE: Self =
         Self { start_line: 64 << 10, field_line: 64 << 10, head: 64 << 10, fields: MAX_FIELDS };
 
-    /// What a backend may send whose head may have so many bytes.
+    /// Limits for a response whose head may have this many bytes.
     pub(crate) fn response(head: usize) -> Self {
         Self { start_line: head, field_line: head, head, ..Self::RESPONSE }
     }
 }
 
-/// Why a message head cannot be taken.
+/// Why a message head is refused.
 ///
-/// On the client's side [`HeadError::status`] says what to answer; on the backend's side every one is a 502.
+/// For clients [`HeadError::status`] is the status; for backends each is a 502.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub(crate) enum HeadError {
@@ -79,7 +79,7 @@ pub(crate) enum HeadError {
     /// Content-Length is not one decimal number below 2^63, or is repeated.
     #[error("expected one decimal Content-Length")]
     ContentLength,
-    /// Transfer-Encoding stands beside Content-Length, is repeated, or is used in HTTP/1.0.
+    /// Transfer-Encoding is combined with Content-Length, repeated, or used in HTTP/1.0.
     #[error("the framing of the message is ambiguous")]
     Framing,
     /// A transfer coding other than `chunked`.
@@ -88,26 +88,26 @@ pub(crate) enum HeadError {
     /// A status code outside 100 to 999.
     #[error("the status code is not one of three digits from 100")]
     Status,
-    /// An application's records are none of FastCGI, or end before its head does.
+    /// An application's records are not valid FastCGI, or end before the end of the head.
     #[error("expected the head of an answer in records of FastCGI")]
     Record,
 }
 
 impl HeadError {
-    /// The status that a client is answered with, before its connection is closed.
+    /// The status for the client, whose connection is closed afterwards.
     pub(crate) fn status(self) -> u16 {
         match self {
             Self::Method => 405,
             Self::StartLineTooLong => 414,
             Self::TransferCoding => 501,
             Self::Version => 505,
-            // ingress-nginx answers oversized heads with a 400 page as well (its internal 494).
+            // ingress-nginx responds with a 400 page to oversized heads as well (its internal 494).
             _ => 400,
         }
     }
 }
 
-/// Whether the octet may stand in a token (RFC 9110 section 5.6.2).
+/// Whether the octet is allowed in a token (RFC 9110 section 5.6.2).
 pub(crate) fn is_token(b: u8) -> bool {
     TOKEN[usize::from(b)]
 }
@@ -117,13 +117,13 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|&b| is_token(b))
 }
 
-/// Whether the octet may stand in a field value: no control but HTAB (RFC 9110 section 5.5).
+/// Whether the octet is allowed in a field value: no control except HTAB (RFC 9110 section 5.5).
 pub(crate) fn is_value_octet(b: u8) -> bool {
     b == b'\t' || (b >= b' ' && b != 0x7f)
 }
 
-/// Whether this is a field value: eight octets are looked at at a time, the last eight once more, for nearly no value has a
-/// control.
+/// Whether this is a valid field value. Checks eight octets at a time, the last eight overlapping, because hardly any
+/// value has a control octet.
 pub(crate) fn is_value(value: &[u8]) -> bool {
     let is_clear = match value.last_chunk() {
         Some(last) => !value.as_chunks().0.iter().chain([last]).any(may_have_control),
@@ -132,21 +132,21 @@ pub(crate) fn is_value(value: &[u8]) -> bool {
     is_clear || value.iter().all(|&b| is_value_octet(b))
 }
 
-/// Whether one of the octets is a control; sometimes though none is, never the other way round.
+/// Whether one of the octets is a control. May return false positives, but no false negatives.
 fn may_have_control(octets: &[u8; 8]) -> bool {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
     let word = u64::from_ne_bytes(*octets);
     let without_del = word ^ (0x7f * EACH);
-    // The top bit of an octet is set that was less than what is taken from it.
+    // Sets the top bit of each octet that was smaller than what was subtracted.
     let below_space = word.wrapping_sub(0x20 * EACH) & !word;
     let del = without_del.wrapping_sub(EACH) & !without_del;
     (below_space | del) & (0x80 * EACH) != 0
 }
 
-/// Whether nginx passes a field of this name on: letters, digits and dashes alone.
+/// Whether nginx passes on a field of this name: only letters, digits and dashes.
 ///
-/// ingress-nginx behaviour (configmap.md 1.2, `ignore-invalid-headers`, `enable-underscores-in-headers`): others
-/// are dropped and the request goes on, so that no backend takes `X_Forwarded_For` for the real one.
+/// As in ingress-nginx (`ignore-invalid-headers`, `enable-underscores-in-headers`): other fields are dropped and the
+/// request continues, so that no backend confuses `X_Forwarded_For` with the real one.
 pub(crate) fn is_plain_name(name: &[u8]) -> bool {
     name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
 }

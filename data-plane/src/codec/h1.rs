@@ -5,11 +5,11 @@
 //! write_request  write_response   head  -> bytes       BodyWriter   pieces of body -> bytes
 //! ```
 //!
-//! Readers take from the front of a `BytesMut` what they understood and leave the rest: a body, the next message,
-//! a tunnel's bytes. They return `None` or `Need` when more bytes are wanted.
+//! Readers consume what they understood from the front of a `BytesMut` and leave the rest: a body, the next message,
+//! the bytes of a tunnel. They return `None` or `Need` when they need more bytes.
 //!
-//! **Invariant:** what comes out does not depend on how the bytes were cut; and nothing is written that RFC 9112's
-//! grammar, read strictly, would not take.
+//! **Invariant:** the output does not depend on how the bytes were split, and nothing is written that violates a
+//! strict reading of the grammar of RFC 9112.
 
 mod body;
 mod cgi;

@@ -1,10 +1,10 @@
-//! Message heads: what the pipeline reads, edits and sends on, the same for HTTP/1.1 and HTTP/2.
+//! Message heads that the pipeline reads, edits and sends on, the same for HTTP/1.1 and HTTP/2.
 //!
-//! A head is the bytes as they came and a table of spans over them ([`Fields`]); edits lie on top, so that a head
-//! which is passed on is copied in a few runs and keeps the case and order of its names.
+//! A head is the original bytes and a table of spans over them ([`Fields`]). Edits are kept on top, so a head that is
+//! passed on is copied in a few runs and keeps the case and order of its names.
 //!
-//! **Invariant:** a head was checked by [`super::guard`] when it was made; nothing connection-bound of it is left
-//! to be passed on by mistake.
+//! **Invariant:** a head was checked by [`super::guard`] when it was created, and contains nothing connection-specific
+//! that could be passed on by mistake.
 
 mod fields;
 mod framing;
@@ -36,7 +36,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    /// As it stands in an access log: `HTTP/1.1`, `HTTP/2.0`.
+    /// As shown in an access log: `HTTP/1.1`, `HTTP/2.0`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
@@ -46,7 +46,7 @@ impl Version {
     }
 }
 
-/// The methods that something here treats differently; [`RequestHead::method_name`] has every method's text.
+/// The methods that are treated differently somewhere; [`RequestHead::method_name`] has the text of any method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Method {
     /// GET
@@ -84,7 +84,7 @@ impl Method {
         }
     }
 
-    /// Its text; none of [`Self::Other`].
+    /// Its text; `None` for [`Self::Other`].
     fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::Get => "GET",
@@ -99,28 +99,28 @@ impl Method {
         })
     }
 
-    /// Whether ingress-nginx sends such a request to a second backend after the first may have seen it
+    /// Whether ingress-nginx sends such a request to a second backend after the first may have received it
     /// (`proxy_next_upstream` without `non_idempotent`: all but POST, LOCK and PATCH).
     pub(crate) fn is_retriable(self) -> bool {
         !matches!(self, Self::Post | Self::Lock | Self::Patch)
     }
 }
 
-/// How the end of a message body is found (RFC 9112 section 6).
+/// How the end of a message body is determined (RFC 9112 section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// There is no body.
     None,
-    /// So many bytes. Zero of them is said in so many words: `Content-Length: 0`.
+    /// A number of bytes. Zero is declared explicitly: `Content-Length: 0`.
     Length(u64),
     /// The chunked coding, or an HTTP/2 stream without a declared length.
     Chunked,
-    /// All until the peer closes; responses only.
+    /// Everything until the peer closes; responses only.
     UntilClose,
 }
 
 impl Framing {
-    /// Whether no byte of body follows.
+    /// Whether there are no body bytes.
     pub(crate) fn is_empty(self) -> bool {
         matches!(self, Self::None | Self::Length(0))
     }

@@ -30,7 +30,7 @@ impl Member for u32 {
     }
 }
 
-/// As the algorithm is written down, without anything that makes it quick.
+/// The algorithm as specified, without optimisations.
 fn slow(members: &BTreeSet<u32>) -> impl Fn(u32) -> Option<u32> {
     let mut points: Vec<(u32, u32)> = Vec::new();
     for member in members {
@@ -82,7 +82,7 @@ fn a_new_member_takes_its_share_and_nothing_else_moves() {
 
 #[test]
 fn members_with_the_same_point_are_told_apart() {
-    // Two members that differ in name alone have no point in common here; so they are given one.
+    // Two different members have no point in common here, so they are given one.
     let mut ring = Ring::new([7u32, 3]);
     change(&mut ring.buckets, &[], &[Point::new(1, 0), Point::new(1, 1)]);
     assert_eq!(ring.find(1), Some(&3), "whatever their numbers");
@@ -110,7 +110,8 @@ fn a_change_of_many_touches_few_buckets() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// However members come and go, keys lead where the whole set says, and a walk meets them all from there on.
+    /// However members are added and removed, keys map as for the whole set, and a walk meets all members from there
+    /// on.
     #[test]
     fn as_if_made_anew(
         steps in prop::collection::vec(prop::collection::btree_set(0..40_u32, 0..12), 1..8),

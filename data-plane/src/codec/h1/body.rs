@@ -1,4 +1,4 @@
-//! Bytes to pieces of body, for each way in which a body ends.
+//! Reads body pieces from bytes, for each kind of body framing.
 
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
@@ -7,37 +7,37 @@ use super::chunk::Chunks;
 use crate::codec::fcgi::{Output, Records};
 use crate::codec::head::Framing;
 
-/// What a [`BodyReader`] found in the buffer.
+/// The next result of a [`BodyReader`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// Nothing more without more bytes.
+    /// More bytes are needed.
     Need,
-    /// A piece of the body, at least one byte long, sharing the buffer's memory.
+    /// A piece of the body, at least one byte, sharing the buffer's memory.
     Data(Bytes),
-    /// The body is over; what follows in the buffer is another message's.
+    /// The end of the body; what follows in the buffer belongs to another message.
     End,
 }
 
-/// Why a body cannot be read to its end. A client's is answered 400; the connection is closed in any case.
+/// Why a body cannot be read to its end. A client gets a 400; the connection is closed in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub(crate) enum BodyError {
     /// A chunk's size, extension or end is malformed.
     #[error("a chunk is malformed")]
     Chunk,
-    /// The chunks together are larger than 2^63 bytes.
+    /// The total size of the chunks exceeds 2^63 bytes.
     #[error("the chunks are too large")]
     ChunkTooLarge,
     /// A trailer line is malformed, or there are too many.
     #[error("a trailer is malformed or too long")]
     Trailer,
-    /// An application's records are none of FastCGI.
+    /// An application's records are not valid FastCGI.
     #[error("a record of FastCGI is malformed, or refuses the request")]
     Record,
     /// The peer closed before the end.
     #[error("the peer closed before the end of the body")]
     Truncated,
-    /// More was to be written than the head had declared, or less.
+    /// More or less was to be written than the head had declared.
     #[error("the body is not as long as its head declared")]
     Length,
 }
@@ -47,25 +47,25 @@ enum State {
     Left(u64),
     Chunks(Chunks),
     UntilClose,
-    /// Boxed: all other bodies have room for it.
+    /// Boxed, because all other kinds of bodies would have to reserve the room.
     Output(Box<Said>),
     Closed,
 }
 
-/// The body of what an application says.
+/// The body of an application's output.
 #[derive(Debug, Clone)]
 struct Said {
-    /// What was read behind the head.
+    /// Data that was read together with the head.
     begun: Bytes,
-    /// In which the rest comes.
+    /// The records with the rest.
     records: Records,
-    /// Bytes that are left of the length that the head declared, if it did.
+    /// Remaining bytes of the declared length, if there is one.
     left: Option<u64>,
 }
 
 impl Said {
-    /// As nginx: what is said beyond the length is read, so that the application comes to its end, and goes nowhere. PHP
-    /// scripts do so by the newline behind their last tag.
+    /// As in nginx: output beyond the declared length is read, so that the application can finish, and discarded. PHP
+    /// scripts produce that by a newline after their closing tag.
     fn next(&mut self, buffer: &mut BytesMut) -> Result<Body, BodyError> {
         loop {
             let mut data = match std::mem::take(&mut self.begun) {
@@ -87,14 +87,14 @@ impl Said {
     }
 }
 
-/// Reads one body off the front of a connection's buffer.
+/// Reads one body from a connection's buffer.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyReader {
     state: State,
 }
 
 impl BodyReader {
-    /// A reader behind a head with that framing.
+    /// A reader for a body with this framing.
     pub(crate) fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::None => State::Left(0),
@@ -122,10 +122,10 @@ impl BodyReader {
         Self { state: State::Output(Box::new(Said { begun, records, left })) }
     }
 
-    /// Takes the next piece off the front of the buffer.
+    /// Takes the next piece from the buffer.
     ///
     /// # Errors
-    /// What is wrong with the chunked coding.
+    /// The chunked coding is invalid.
     pub(crate) fn next(&mut self, buffer: &mut BytesMut) -> Result<Body, BodyError> {
         match &mut self.state {
             State::Left(0) | State::Closed => Ok(Body::End),
@@ -141,7 +141,7 @@ impl BodyReader {
         }
     }
 
-    /// Bytes that are left, where nothing stands between them or behind them: all of them are the body's.
+    /// Remaining bytes, if they are all contiguous body data without framing in between or after.
     pub(crate) fn plain(&self) -> Option<u64> {
         match self.state {
             State::Left(left) => Some(left),
@@ -149,24 +149,25 @@ impl BodyReader {
         }
     }
 
-    /// Hears that so many bytes of a [plain](Self::plain) body went another way than through a buffer.
+    /// Accounts for bytes of a [plain](Self::plain) body that did not go through a buffer.
     pub(crate) fn skip(&mut self, count: usize) {
         if let State::Left(left) = &mut self.state {
             *left = left.saturating_sub(count as u64);
         }
     }
 
-    /// Hears that the peer has closed, once the buffer is empty or says `Need`: the end of a body without a length.
+    /// Handles the peer's close, when the buffer is empty or the result was `Need`: the end of a body without a
+    /// length.
     ///
     /// # Errors
-    /// [`BodyError::Truncated`] when the body has another end, and has not reached it.
+    /// [`BodyError::Truncated`] if the body has another kind of end that was not reached.
     pub(crate) fn close(&mut self) -> Result<(), BodyError> {
         match &self.state {
             State::UntilClose => {
                 self.state = State::Closed;
                 Ok(())
             }
-            // Nothing is missing: as nginx, which does not ask for more of an application.
+            // Nothing is missing: as nginx, which does not wait for more from an application.
             State::Output(said) if said.left == Some(0) => {
                 self.state = State::Closed;
                 Ok(())
@@ -176,7 +177,7 @@ impl BodyReader {
         }
     }
 
-    /// Whether the body is over. A chunked one is when its last line has been read by [`BodyReader::next`].
+    /// Whether the body has ended. A chunked body has when [`BodyReader::next`] has read its last line.
     pub(crate) fn is_done(&self) -> bool {
         match &self.state {
             State::Left(left) => *left == 0,

@@ -1,7 +1,7 @@
-//! The answers of applications that speak CGI (RFC 3875 section 6) over FastCGI, as answers of HTTP.
+//! Converts CGI responses (RFC 3875 section 6) received over FastCGI into HTTP responses.
 //!
-//! **Invariant:** what an application says of its answer's framing is its length and nothing else; the head is written
-//! anew and read as strictly as any other.
+//! **Invariant:** of the framing that an application declares only the length is used; the head is rewritten and
+//! parsed as strictly as any other.
 
 use bytes::{BufMut, BytesMut};
 
@@ -11,32 +11,32 @@ use crate::codec::fcgi::{Output, Records};
 use crate::codec::guard::{HeadError, Limits};
 use crate::codec::head::ResponseHead;
 
-/// Fields that are about a connection of HTTP, of which an application has none.
+/// Fields about an HTTP connection, which an application does not have.
 const LEFT_OUT: [&[u8]; 6] =
     [b"status", b"transfer-encoding", b"connection", b"keep-alive", b"upgrade", b"trailer"];
 
-/// Reads the head of an application's answer.
+/// Parses the head of an application's response.
 #[derive(Debug, Clone)]
 pub(crate) struct CgiReader {
     limits: Limits,
     records: Records,
     head: BytesMut,
-    /// Where the line begins that is not over yet.
+    /// Start of the incomplete line.
     line: usize,
-    /// Bytes of it that were looked at.
+    /// Bytes of it that were scanned.
     seen: usize,
 }
 
 impl CgiReader {
-    /// At the start of an answer.
+    /// At the start of a response.
     pub(crate) fn new(limits: Limits) -> Self {
         Self { limits, records: Records::default(), head: BytesMut::new(), line: 0, seen: 0 }
     }
 
-    /// Takes from the front of the buffer what belongs to the head; gives it, and what reads the body behind it.
+    /// Takes the head from the front of the buffer; returns it, and a reader for the body.
     ///
     /// # Errors
-    /// What is wrong with the head, or with the records that it comes in.
+    /// The head or its records are invalid.
     pub(crate) fn feed(
         &mut self,
         buffer: &mut BytesMut,
@@ -68,7 +68,7 @@ impl CgiReader {
         }
     }
 
-    /// Where the body begins: behind the first empty line.
+    /// The start of the body: after the first empty line.
     fn end(&mut self) -> Option<usize> {
         while let Some(found) = memchr::memchr(b'\n', &self.head[self.seen..]) {
             let end = self.seen + found;
@@ -83,7 +83,7 @@ impl CgiReader {
     }
 }
 
-/// The head as HTTP has it.
+/// Converts the head to HTTP.
 fn http(head: &[u8]) -> Result<BytesMut, HeadError> {
     let mut status: Option<&[u8]> = None;
     let mut moved = false;
@@ -105,7 +105,7 @@ fn http(head: &[u8]) -> Result<BytesMut, HeadError> {
             fields.put_slice(b"\r\n");
         }
     }
-    // Who redirects needs not say so (RFC 3875 section 6.2.3), as in nginx.
+    // A redirect need not have a status (RFC 3875 section 6.2.3), as in nginx.
     let status = status.unwrap_or(if moved { b"302" } else { b"200" });
     let is_status = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit);
     if !status.get(..3).is_some_and(is_status) || status.get(3).is_some_and(u8::is_ascii_digit) {
@@ -195,7 +195,7 @@ mod tests {
         ] {
             let whole = answer(output);
             let head = output.find('h').unwrap();
-            // A record for each byte, and one for the head and one for the body.
+            // One record per byte, or one for the head and one for the body.
             let mut bytes: Vec<u8> = output.bytes().flat_map(|byte| record(6, &[byte])).collect();
             bytes.extend(record(3, &[0; 8]));
             let two = [answer(&output[..head])[..head + 8].to_vec(), answer(&output[head..])].concat();
@@ -206,7 +206,7 @@ mod tests {
                 }
             }
         }
-        // Who closes with nothing missing has answered.
+        // An application that closes with nothing missing has completed its response.
         for (output, is_whole) in
             [("Content-Length: 2\r\n\r\nok\n", true), ("Content-Length: 3\r\n\r\nok", false)]
         {

@@ -10,24 +10,24 @@ use memchr::memchr;
 use super::body::{Body, BodyError};
 use crate::codec::guard::{is_name, is_token, is_value_octet};
 
-/// The longest line of a chunk's size and extensions, its CRLF included.
+/// Maximum length of the line with a chunk's size and extensions, including CRLF.
 pub(super) const MAX_SIZE_LINE: usize = 256;
-/// The most bytes of extensions in one body; more is an attempt to make a small body costly.
+/// Maximum total bytes of extensions in one body; more is an attempt to make a small body costly.
 pub(super) const MAX_EXTENSIONS: usize = 16 << 10;
-/// The most bytes of all trailer lines together.
+/// Maximum total bytes of all trailer lines.
 pub(super) const MAX_TRAILERS: usize = 8 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Before a line of size and extensions.
+    /// Before a line with size and extensions.
     Size,
-    /// Within data of which so many bytes are missing.
+    /// Within chunk data; the number of missing bytes.
     Data(u64),
-    /// Before the CRLF that ends data.
+    /// Before the CRLF after chunk data.
     DataEnd,
     /// Before a trailer line or the empty line.
     Trailer,
-    /// Behind the empty line.
+    /// After the empty line.
     Done,
 }
 
@@ -35,7 +35,7 @@ enum State {
 #[derive(Debug, Clone)]
 pub(super) struct Chunks {
     state: State,
-    /// Bytes of data announced so far: more than 2^63 are refused.
+    /// Total bytes announced so far: more than 2^63 are refused.
     total: u64,
     extensions: usize,
     trailers: usize,
@@ -58,7 +58,7 @@ impl Chunks {
         self.state == State::Done
     }
 
-    /// Takes the next piece of data off the buffer.
+    /// Takes the next piece of data from the buffer.
     ///
     /// # Errors
     /// [`BodyError::Chunk`], [`BodyError::ChunkTooLarge`] or [`BodyError::Trailer`].
@@ -110,7 +110,7 @@ impl Chunks {
         }
     }
 
-    /// Reads a line of size and extensions.
+    /// Parses a line with size and extensions.
     fn size(&mut self, line: &[u8]) -> Result<u64, BodyError> {
         let digits = line.iter().take_while(|b| b.is_ascii_hexdigit()).count();
         if digits == 0 || digits > 16 {
@@ -134,7 +134,7 @@ impl Chunks {
     }
 }
 
-/// Takes a line off the buffer, without its CRLF; at most `limit` bytes of it with the CRLF.
+/// Takes a line from the buffer, without its CRLF; at most `limit` bytes including the CRLF.
 fn line(buffer: &mut BytesMut, limit: usize, error: BodyError) -> Result<Option<Bytes>, BodyError> {
     let window = &buffer[..buffer.len().min(limit)];
     let Some(lf) = memchr(b'\n', window) else {
@@ -174,13 +174,13 @@ fn blank(text: &[u8]) -> &[u8] {
     &text[length..]
 }
 
-/// What stands behind a token; none if none stands here.
+/// The text after a token; `None` if there is no token.
 fn token(text: &[u8]) -> Option<&[u8]> {
     let length = text.iter().take_while(|&&b| is_token(b)).count();
     (length > 0).then(|| &text[length..])
 }
 
-/// What stands behind a quoted-string (RFC 9110 section 5.6.4).
+/// The text after a quoted-string (RFC 9110 section 5.6.4).
 fn quoted(text: &[u8]) -> Option<&[u8]> {
     let mut at = 1;
     loop {
@@ -192,7 +192,7 @@ fn quoted(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Trailers follow the grammar of fields; folding begins with a blank, which no name does.
+/// Trailers follow the grammar of fields; folded lines begin with whitespace, which no name does.
 fn check_trailer(line: &[u8]) -> Result<(), BodyError> {
     let colon = memchr(b':', line).ok_or(BodyError::Trailer)?;
     if is_name(&line[..colon]) { Ok(()) } else { Err(BodyError::Trailer) }

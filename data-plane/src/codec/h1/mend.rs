@@ -1,17 +1,19 @@
-//! Heads of backends that are odd, and harm nobody: nginx takes them, and backends that send them are at work today.
+//! Repairs response heads with harmless defects: nginx accepts them, and there are backends in production that send
+//! them.
 //!
-//! A line that ends in LF alone, a line without a colon, a control octet in a value. They are never passed on: the head is
-//! written anew, line by line, and then read as strictly as any other. What could be read in two ways stays refused
-//! (docs/adr says why for each): a bare CR, a NUL, a folded line, space before a colon, and anything odd about the framing.
+//! These are a line that ends in LF alone, a line without a colon, and a control octet in a value. They are never
+//! passed on: the head is rewritten line by line and then parsed as strictly as any other. What could be read in two
+//! ways is still refused (docs/adr gives the reason for each): a bare CR, a NUL, a folded line, a space before the
+//! colon, and any defect in the framing.
 
 use bytes::{BufMut, BytesMut};
 
 use crate::codec::guard;
 
-/// Fields that say where an answer ends, and with it where the next one begins.
+/// Fields that determine where a response ends, and so where the next one begins.
 const FRAMING: [&[u8]; 2] = [b"content-length", b"transfer-encoding"];
 
-/// The same head without what is odd about it; `None` where that would be a guess.
+/// The same head without its defects; `None` if that would require guessing.
 pub(super) fn mend(head: &[u8]) -> Option<BytesMut> {
     let mut mended = BytesMut::with_capacity(head.len() + 64);
     for (number, line) in head.split(|byte| *byte == b'\n').enumerate() {

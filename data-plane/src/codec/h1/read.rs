@@ -1,4 +1,4 @@
-//! Bytes to heads: `httparse` for the grammar, strictly, and the guard for the meaning.
+//! Parses heads: `httparse` checks the grammar, strictly, and the guard the meaning.
 
 use std::mem::MaybeUninit;
 
@@ -11,7 +11,7 @@ use crate::codec::head::{
     Fields, Known, RequestHead, RequestParts, ResponseHead, ResponseParts, Span, Version,
 };
 
-/// Reads request heads off a connection, one after another.
+/// Parses the request heads of a connection, one after another.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestReader {
     limits: Limits,
@@ -24,12 +24,12 @@ impl RequestReader {
         Self { limits, scan: Scan::default() }
     }
 
-    /// Takes the next request head off the front of the buffer; `None` when it is not complete.
+    /// Takes the next request head from the buffer; `None` if it is incomplete.
     ///
-    /// Call it again with the same buffer once that has grown. What stands behind the head stays in the buffer.
+    /// Call it again with the same buffer when that has more data. What follows the head stays in the buffer.
     ///
     /// # Errors
-    /// What is wrong with the head. Its bytes are left in the buffer, and the connection cannot be read on: answer
+    /// The head is invalid. Its bytes stay in the buffer, and the connection cannot be used any further: respond with
     /// [`HeadError::status`] and close.
     pub(crate) fn feed(&mut self, buffer: &mut BytesMut) -> Result<Option<Box<RequestHead>>, HeadError> {
         let empty = self.scan.leading(buffer)?;
@@ -50,7 +50,7 @@ impl RequestReader {
         head.fields.stand_in(buffer.split_to(length).freeze(), length - 2);
         self.scan = Scan::default();
         if let Err(error) = head.judge(&parts) {
-            // Who refuses it tells what it was.
+            // Put back, because the caller logs the refused bytes.
             let behind = buffer.split();
             buffer.extend_from_slice(head.fields.bytes());
             buffer.unsplit(behind);
@@ -60,7 +60,7 @@ impl RequestReader {
     }
 }
 
-/// Reads response heads off a backend's connection: those of interim responses, too.
+/// Parses the response heads of a backend's connection, including interim responses.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseReader {
     limits: Limits,
@@ -73,13 +73,13 @@ impl ResponseReader {
         Self { limits, scan: Scan::default() }
     }
 
-    /// Takes the next response head off the front of the buffer; `None` when it is not complete.
+    /// Takes the next response head from the buffer; `None` if it is incomplete.
     ///
-    /// `to_head` says whether the request was a HEAD, whose response has no body whatever it declares. After an
-    /// interim response ([`ResponseHead::is_interim`]) call it again for the next one; the caller counts them.
+    /// `to_head`: the request was a HEAD, whose response has no body whatever it declares. After an interim response
+    /// ([`ResponseHead::is_interim`]) call it again for the next one; the caller limits their number.
     ///
     /// # Errors
-    /// What is wrong with the head; the connection cannot be used again.
+    /// The head is invalid; the connection cannot be used again.
     pub(crate) fn feed(
         &mut self,
         buffer: &mut BytesMut,
@@ -214,7 +214,7 @@ fn grammar(error: httparse::Error) -> HeadError {
         httparse::Error::NewLine => HeadError::LineEnd,
         httparse::Error::TooManyHeaders => HeadError::TooManyFields,
         httparse::Error::Status => HeadError::Status,
-        // The scan has told the versions apart already: what is left is a malformed line.
+        // The scan has already checked the version: this is another kind of malformed line.
         httparse::Error::Token | httparse::Error::Version => HeadError::StartLine,
     }
 }
@@ -227,15 +227,15 @@ fn version(minor: Option<u8>) -> Result<Version, HeadError> {
     }
 }
 
-/// Where a part that `httparse` found stands in the bytes it was given.
+/// The position of a part that `httparse` found in its input.
 fn place(bytes: &[u8], part: &[u8]) -> (usize, usize) {
     ((part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize), part.len())
 }
 
-/// Puts in where the fields stand.
+/// Stores the positions of the fields.
 ///
 /// # Errors
-/// [`HeadError::HeadTooLong`] for a name that no [`Span`] can hold.
+/// [`HeadError::HeadTooLong`] for a name that is too long for a [`Span`].
 fn spans(
     bytes: &[u8],
     found: &[httparse::Header<'_>],
@@ -245,7 +245,7 @@ fn spans(
     fields.begin();
     for field in found {
         let (name, name_len) = place(bytes, field.name.as_bytes());
-        // An empty value may point anywhere; its place is then right behind the name.
+        // The slice of an empty value may point anywhere; its position is then right after the name.
         let (value, value_len) = match field.value {
             [] => (name + name_len, 0),
             value => place(bytes, value),
@@ -255,7 +255,7 @@ fn spans(
             name: name as u32,
             name_len: u16::try_from(name_len).map_err(|_| HeadError::HeadTooLong)?,
             known,
-            // Names that nginx drops from requests are never seen, as if they had not been sent.
+            // Fields that nginx drops from requests because of their names are ignored, as if they had not been sent.
             dropped: side == Side::Request && known == Known::Other && !is_plain_name(field.name.as_bytes()),
             value: value as u32,
             value_len: value_len as u32,

@@ -1,30 +1,30 @@
-//! Finds the end of a head, byte for byte once, however slowly the bytes come; and refuses early what can be.
+//! Finds the end of a head. Each byte is looked at once, however slowly they arrive, and what can be refused early is.
 
 use memchr::memchr;
 
 use crate::codec::guard::{HeadError, Limits, is_token};
 
-/// Empty lines before a request that are skipped (RFC 9112 section 2.2); no client sends more.
+/// Maximum number of empty lines before a request that are skipped (RFC 9112 section 2.2); no client sends more.
 pub(super) const MAX_EMPTY_LINES: usize = 4;
 
-/// Who sends the head that is looked for.
+/// The sender of the head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Request,
     Response,
 }
 
-/// How far a head has been looked through.
+/// The state of scanning a head.
 ///
-/// **Invariant:** no byte is looked at twice for its line's end, so a client that sends single bytes costs no more
-/// than one that sends all at once.
+/// **Invariant:** no byte is scanned twice for a line end, so a client that sends single bytes costs no more than one
+/// that sends everything at once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scan {
-    /// Up to where the buffer holds no line end that was not seen.
+    /// All line ends before this position were seen.
     seen: usize,
-    /// Where the line begins that is not complete yet.
+    /// Start of the incomplete line.
     line: usize,
-    /// Complete lines.
+    /// Number of complete lines.
     lines: usize,
     /// Whether a line ended in LF alone.
     pub(super) bare: bool,
@@ -60,10 +60,11 @@ impl Scan {
         }
     }
 
-    /// Looks on; returns the length of the head once its empty line is there.
+    /// Continues scanning; returns the length of the head once its empty line was received.
     ///
     /// # Errors
-    /// Whatever can be said before the head is complete: a line that is too long, ends wrongly, or is no start line.
+    /// What can be detected before the head is complete: a line that is too long or ends wrongly, or an invalid start
+    /// line.
     pub(super) fn advance(
         &mut self,
         buffer: &[u8],
@@ -71,7 +72,7 @@ impl Scan {
         limits: &Limits,
     ) -> Result<Option<usize>, HeadError> {
         if self.seen == 0 && side == Side::Request && buffer == b"\r" {
-            // Half of an empty line: only its other half tells.
+            // Half of an empty line: the other half decides.
             return Ok(None);
         }
         if self.lines == 0 {
@@ -83,7 +84,7 @@ impl Scan {
             let line = &buffer[self.line..lf];
             let line = match line.strip_suffix(b"\r") {
                 Some(line) => line,
-                // A backend may: its head is mended.
+                // A backend may do that: its head is repaired.
                 None if side == Side::Response => {
                     self.bare = true;
                     line
@@ -108,7 +109,7 @@ impl Scan {
         Ok(None)
     }
 
-    /// Checks the line that reaches to `end`, and the head so far.
+    /// Checks the length of the line up to `end`, and of the head so far.
     fn check_length(&self, end: usize, limits: &Limits) -> Result<(), HeadError> {
         let length = end - self.line;
         if self.lines == 0 && length > limits.start_line {
@@ -121,7 +122,8 @@ impl Scan {
     }
 }
 
-/// Refuses at the first bytes what can never become a head: a TLS hello on a plain port, another protocol's banner.
+/// Refuses at the first bytes what can never become a head: a TLS ClientHello on a plain port, or another protocol's
+/// banner.
 fn begins_well(buffer: &[u8], side: Side) -> Result<(), HeadError> {
     let well = match side {
         Side::Request => buffer.first().is_none_or(|&b| is_token(b)),
@@ -134,7 +136,7 @@ fn begins_well(buffer: &[u8], side: Side) -> Result<(), HeadError> {
     if well { Ok(()) } else { Err(HeadError::StartLine) }
 }
 
-/// Tells a version that is not spoken (505) from a line that is none of HTTP's (400).
+/// Distinguishes an unsupported version (505) from a line that is not HTTP (400).
 fn check_version(line: &[u8]) -> Result<(), HeadError> {
     match line.rsplit(|&b| b == b' ').next().unwrap_or_default() {
         b"HTTP/1.1" | b"HTTP/1.0" => Ok(()),

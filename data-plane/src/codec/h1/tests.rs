@@ -1,4 +1,4 @@
-//! The codec against itself (however the bytes are cut), against a slow parser, and against hostile input.
+//! Tests the codec against itself (with the bytes split anywhere), against a slow parser, and with hostile input.
 
 mod cuts;
 mod hostile;
@@ -14,7 +14,7 @@ use super::{Body, BodyReader, RequestReader, ResponseReader};
 use crate::codec::guard::Limits;
 use crate::codec::head::RequestHead;
 
-/// A request as it came out of the readers, in comparable form.
+/// A parsed request in comparable form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) method: String,
@@ -36,7 +36,7 @@ fn seen(head: &RequestHead, body: Vec<u8>) -> Seen {
     }
 }
 
-/// Reads all requests of a connection whose bytes arrive in the given pieces; then how it ended.
+/// Reads all requests of a connection whose bytes arrive in the given pieces; also returns how it ended.
 pub(super) fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Seen>, String) {
     let mut buffer = BytesMut::new();
     let mut reader = RequestReader::new(Limits::REQUEST);
@@ -81,10 +81,10 @@ pub(super) fn requests<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<S
     (out, end)
 }
 
-/// Status, fields, body, and the number of bytes behind it.
+/// Status, fields, body, and the number of bytes after it.
 pub(super) type Answer = (u16, Vec<(String, String)>, Vec<u8>, usize);
 
-/// Reads one response; `Ok` when it is whole.
+/// Reads one response; `Ok` if it is complete.
 pub(super) fn response<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     to_head: bool,

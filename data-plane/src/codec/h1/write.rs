@@ -1,7 +1,7 @@
-//! Heads and pieces of body to bytes.
+//! Writes heads and body pieces as bytes.
 //!
-//! **Invariant:** framing is written from the decision that was made when the message was read, never from its
-//! fields: exactly one of Content-Length and Transfer-Encoding, or none; one Host; one Connection or none.
+//! **Invariant:** the framing written is the one decided when the message was read, never taken from its fields:
+//! either Content-Length or Transfer-Encoding or neither; one Host; at most one Connection.
 
 use bytes::BufMut;
 
@@ -9,20 +9,20 @@ use super::body::BodyError;
 use crate::codec::fcgi;
 use crate::codec::head::{Framing, Known, RequestHead, ResponseHead, Version, put_field};
 
-/// Writes the interim response that lets a client send its body.
+/// Writes the interim response that asks a client for its body.
 pub(crate) fn write_continue(out: &mut impl BufMut) {
     out.put_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
 }
 
-/// Writes the head of a request to a backend, in HTTP/1.1, and says how its body is to be written.
+/// Writes the head of an HTTP/1.1 request to a backend, and returns how its body is to be written.
 ///
-/// - `target`: in origin-form; octets that no request line can hold are percent-encoded here.
-/// - `host`: what the backend gets as Host; a client that named none gets it an empty one.
-/// - `framing`: how the body will be sent; what the client used does not matter. A request is never sent
-///   [`Framing::UntilClose`]: it is taken as chunked.
+/// - `target`: in origin-form; octets that are not allowed in a request line are percent-encoded here.
+/// - `host`: the Host header for the backend; empty if the client sent none.
+/// - `framing`: how the body will be sent, independent of what the client used. A request is never sent as
+///   [`Framing::UntilClose`]: that is treated as chunked.
 ///
-/// Upgrade is asked for as ingress-nginx does, `Connection: upgrade`, when [`RequestHead::upgrade`] has a protocol;
-/// otherwise the connection is kept, and Connection not sent unless [`RequestHead::connection`] says what.
+/// Upgrade is requested as ingress-nginx does, with `Connection: upgrade`, if [`RequestHead::upgrade`] has a protocol;
+/// otherwise the connection is kept alive, and Connection is only sent if [`RequestHead::connection`] is set.
 pub(crate) fn write_request(
     out: &mut impl BufMut,
     head: &RequestHead,
@@ -51,19 +51,19 @@ pub(crate) fn write_request(
     BodyWriter::new(framing)
 }
 
-/// What a response has to fit: the request that it answers.
+/// The properties of a request that its response depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Client {
-    /// The version that the client speaks: HTTP/1.0 knows no chunks.
+    /// The version that the client speaks: HTTP/1.0 has no chunked coding.
     pub(crate) version: Version,
-    /// Whether it asked HEAD, and gets no body.
+    /// Whether the request was a HEAD, whose response has no body.
     pub(crate) to_head: bool,
     /// Whether the connection is to be kept after this response.
     pub(crate) keep_alive: bool,
 }
 
 impl Client {
-    /// The client that sent this request.
+    /// The properties of this request.
     pub(crate) fn of(request: &RequestHead) -> Self {
         Self {
             version: request.version,
@@ -73,10 +73,10 @@ impl Client {
     }
 }
 
-/// Writes the head of a response to a client, and says how its body is to be written and whether the connection
-/// can be kept afterwards: not if the client cannot, or if the body ends with the connection.
+/// Writes the head of a response to a client, and returns how its body is to be written and whether the connection can
+/// be kept alive: not if the client cannot, or if the body ends with the connection.
 ///
-/// A 101 names its protocol again; that is only right if the client asked for it.
+/// For a 101 the protocol is written; that is only correct if the client asked for it.
 pub(crate) fn write_response(
     out: &mut impl BufMut,
     head: &ResponseHead,
@@ -87,7 +87,7 @@ pub(crate) fn write_response(
         _ if bodiless => Framing::None,
         Framing::Chunked | Framing::UntilClose if client.version == Version::Http10 => Framing::UntilClose,
         Framing::UntilClose => Framing::Chunked,
-        // Without a length a client of HTTP/1.1 waits for the end of the connection.
+        // Without a length an HTTP/1.1 client would wait for the end of the connection.
         Framing::None if !client.to_head => Framing::Length(0),
         framing => framing,
     };
@@ -146,7 +146,7 @@ fn put_target(out: &mut impl BufMut, target: &[u8]) {
         out.put_slice(target);
         return;
     }
-    // No target that passed the guard comes here; a rewritten one might.
+    // A target that passed the guard contains none of these; a rewritten one might.
     for &b in target {
         if b > b' ' && b != 0x7f {
             out.put_u8(b);
@@ -170,7 +170,7 @@ fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
     }
 }
 
-/// The bytes that go before a piece of body: a chunk's size, or nothing.
+/// The framing around a body piece: a chunk's size, or nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame {
     text: [u8; 18],
@@ -211,15 +211,15 @@ impl Frame {
     }
 }
 
-/// Frames the body of one message as its head announced it.
+/// Writes the framing of one message body as its head announced it.
 ///
-/// Gives only the bytes around each piece, so that the piece itself can go out by writev without a copy.
+/// Returns only the bytes around each piece, so that the piece itself can be written by writev without a copy.
 #[derive(Debug, Clone)]
 pub(crate) struct BodyWriter {
     pub(super) framing: Framing,
-    /// What may still be written, when the length is known.
+    /// Remaining bytes, if the length is known.
     left: u64,
-    /// Whether each piece is a record of FastCGI.
+    /// Whether each piece is a FastCGI record.
     records: bool,
 }
 
@@ -232,30 +232,30 @@ impl BodyWriter {
         Self { framing, left, records: false }
     }
 
-    /// For what an application reads on its standard input.
+    /// For the standard input of a FastCGI application.
     pub(crate) fn records() -> Self {
         Self { framing: Framing::UntilClose, left: 0, records: true }
     }
 
-    /// How long a piece may be.
+    /// The maximum length of a piece.
     pub(crate) fn most(&self) -> usize {
         if self.records { fcgi::MOST } else { usize::MAX }
     }
 
-    /// Whether the message has no body: whatever the other side sends as one is not passed on.
+    /// Whether the message has no body: whatever the other side sends as one is dropped.
     pub(crate) fn is_bodiless(&self) -> bool {
         self.framing == Framing::None
     }
 
-    /// Whether nothing goes around the pieces.
+    /// Whether pieces are written without framing.
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self.framing, Framing::Length(_)) && !self.records
     }
 
-    /// What goes around a piece of so many bytes. An empty piece is no piece: nothing is sent for it.
+    /// The framing around a piece of this length. Empty pieces are not sent.
     ///
     /// # Errors
-    /// [`BodyError::Length`] when the head announced less; nothing of the piece may be sent then.
+    /// [`BodyError::Length`] if the head announced less; then nothing of the piece may be sent.
     pub(crate) fn frame(&mut self, length: usize) -> Result<Frame, BodyError> {
         match self.framing {
             _ if length == 0 => Ok(Frame::NONE),
@@ -269,10 +269,10 @@ impl BodyWriter {
         }
     }
 
-    /// What goes behind the last piece.
+    /// What follows the last piece.
     ///
     /// # Errors
-    /// [`BodyError::Length`] when the head announced more: the connection must be closed, so that the peer can tell.
+    /// [`BodyError::Length`] if the head announced more: the connection must be closed, so that the peer notices.
     pub(crate) fn end(&self) -> Result<&'static [u8], BodyError> {
         match self.framing {
             _ if self.records => Ok(fcgi::STDIN_END),

@@ -1,4 +1,4 @@
-//! The fields of a head: bytes as they came, spans over them, and edits laid on top.
+//! The fields of a head: the original bytes, spans over them, and edits on top.
 
 use std::iter::Enumerate;
 
@@ -38,43 +38,43 @@ impl Span {
     }
 }
 
-/// The fields of a message, in order: those that came and were not removed, then those added.
+/// The fields of a message, in order: the original ones that were not removed, then those added.
 ///
-/// Reading costs no allocation, removing sets a bit, adding writes a line of text.
+/// Reading needs no allocation, removing sets a bit, adding writes a line of text.
 ///
-/// **Invariant:** the spans are in order, do not overlap, and the line of each ends where the next one's begins.
+/// **Invariant:** the spans are in order, do not overlap, and each line ends where the next one begins.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fields {
     bytes: Bytes,
-    /// Those of `bytes`, then those of `own`.
+    /// Spans of `bytes`, then spans of `own`.
     spans: SmallVec<[Span; 32]>,
-    /// How many of them are of `bytes`.
+    /// Number of spans of `bytes`.
     came: usize,
-    /// Where the last field line ends that came, its CRLF included.
+    /// End of the last original field line, including CRLF.
     end: u32,
-    /// The lines of fields that were not in the message: put in by the proxy.
+    /// The lines of fields that the proxy added.
     own: Vec<u8>,
-    /// A bit for each known name that some field has, or had: most questions are about fields that are not there.
+    /// A bit for each known name that some field has or had: most lookups are for fields that do not exist.
     present: u128,
 }
 
 impl Fields {
-    /// Begins anew: with the spans of a head whose bytes are to follow by [`Self::stand_in`]. They are written where they
-    /// stay, for they are most of a head, and each move of one would be a copy.
+    /// Starts anew: the spans of a head come first, and its bytes follow with [`Self::stand_in`]. They are written in
+    /// place, because they are most of a head, and moving them would be a copy.
     pub(crate) fn begin(&mut self) {
         self.spans.clear();
         self.own.clear();
         (self.came, self.present) = (0, 0);
     }
 
-    /// The next span. None comes once a field was added.
+    /// Adds the next span. Not allowed once a field was added.
     pub(crate) fn put_span(&mut self, span: Span) {
         self.present |= span.known.bit();
         self.spans.push(span);
         self.came = self.spans.len();
     }
 
-    /// How many there are.
+    /// Number of spans.
     pub(crate) fn spans(&self) -> usize {
         self.spans.len()
     }
@@ -89,12 +89,12 @@ impl Fields {
         (self.bytes, self.end) = (bytes, end as u32);
     }
 
-    /// The bytes that the spans point into.
+    /// The bytes that the spans refer to.
     pub(crate) fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// Name as sent and value of every field.
+    /// Original name and value of every field.
     pub(crate) fn iter(&self) -> Iter<'_> {
         Iter(self.entries())
     }
@@ -115,7 +115,7 @@ impl Fields {
         Values { fields: self, spans: spans.iter().enumerate(), name }
     }
 
-    /// Whether any of the known names of a mask is there, or was.
+    /// Whether any of the known names in a mask exists, or existed.
     pub(crate) fn may_have_any(&self, mask: u128) -> bool {
         self.present & mask != 0
     }
@@ -124,7 +124,7 @@ impl Fields {
         name.known().is_none_or(|known| self.present & known.bit() != 0)
     }
 
-    /// The value of the first field of that name, sharing the head's memory where it came with it.
+    /// The value of the first field of that name, sharing the head's memory if it is an original one.
     pub(crate) fn get_bytes(&self, name: impl FieldName) -> Option<Bytes> {
         if !self.may_have(name) {
             return None;
@@ -136,7 +136,7 @@ impl Fields {
         Some(self.bytes.slice(span.value as usize..(span.value + span.value_len) as usize))
     }
 
-    /// Whether the field of a span is there, and of that name.
+    /// Whether the field of a span exists, and has that name.
     fn is(&self, name: impl FieldName, place: usize, span: &Span) -> bool {
         let is_name = match name.known() {
             Some(known) => span.known == known,
@@ -145,12 +145,12 @@ impl Fields {
         is_name && !span.dropped
     }
 
-    /// What the span of this place is of.
+    /// The text that the span at this index refers to.
     fn text(&self, place: usize) -> &[u8] {
         if place < self.came { &self.bytes } else { &self.own }
     }
 
-    /// All values of that name, joined by `, ` (RFC 9110 section 5.3); none when there is no such field.
+    /// All values of that name, joined by `, ` (RFC 9110 section 5.3); `None` if there is no such field.
     pub(crate) fn joined(&self, name: impl FieldName) -> Option<Bytes> {
         if !self.may_have(name) {
             return None;
@@ -176,14 +176,14 @@ impl Fields {
         }
     }
 
-    /// Removes all fields of the known names of a mask.
+    /// Removes all fields of the known names in a mask.
     pub(crate) fn remove_any(&mut self, mask: u128) {
         if self.may_have_any(mask) {
             self.spans.iter_mut().for_each(|span| span.dropped |= span.known.is_in(mask));
         }
     }
 
-    /// Removes all fields for which the closure (tag, name as sent) says no.
+    /// Removes all fields for which the closure (tag, original name) returns false.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Known, &[u8]) -> bool) {
         let (came, own) = self.spans.split_at_mut(self.came);
         for (spans, bytes) in [(came, &self.bytes[..]), (own, &self.own[..])] {
@@ -193,7 +193,7 @@ impl Fields {
         }
     }
 
-    /// Keeps the first bytes of the head and copies of the fields that came of these known names, and lets all else go.
+    /// Keeps the first bytes of the head and copies of the original fields with these known names, and frees the rest.
     pub(crate) fn keep(&mut self, first: usize, names: u128) {
         let mut kept = BytesMut::from(&self.bytes[..first]);
         self.present = 0;
@@ -213,7 +213,7 @@ impl Fields {
         self.stand_in(kept.freeze(), end);
     }
 
-    /// Takes back the fields that were dropped for their names alone, where the closure says yes to the name.
+    /// Restores fields that were dropped only for their names, if the closure returns true for the name.
     pub(crate) fn restore(&mut self, take: impl Fn(&[u8]) -> bool) {
         let came = &mut self.spans[..self.came];
         for span in came.iter_mut().filter(|span| span.dropped && span.known == Known::Other) {
@@ -224,8 +224,8 @@ impl Fields {
 
     /// Adds a field after all others.
     ///
-    /// A value can never end its line: controls in it become spaces (RFC 9110 section 5.5), and a field whose
-    /// name is no token is left out.
+    /// A value can never end its line: controls in it become spaces (RFC 9110 section 5.5), and a field whose name is
+    /// not a token is omitted.
     pub(crate) fn append(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let name = name.as_ref();
         if !guard::is_name(name) {
@@ -235,7 +235,7 @@ impl Fields {
         self.push(Known::of(name), name, value.as_ref());
     }
 
-    /// [`Self::append`] for a known name, which needs no look at it.
+    /// [`Self::append`] for a known name, which needs no validation.
     pub(crate) fn add(&mut self, name: Known, value: impl AsRef<[u8]>) {
         debug_assert!(name != Known::Other, "a known name has a text");
         self.push(name, name.as_ref(), value.as_ref());
@@ -250,7 +250,7 @@ impl Fields {
         }
     }
 
-    /// Replaces all fields of that name by one, or by none where its value is empty: nginx sends none such.
+    /// Replaces all fields of that name by one, or by none if the value is empty: nginx sends no empty fields.
     pub(crate) fn replace(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let (name, value) = (name.as_ref(), value.as_ref());
         self.remove(name);
@@ -291,14 +291,14 @@ impl Fields {
 
     /// Writes every field line but those whose tag `skip` names.
     ///
-    /// Lines that lie side by side are copied in one run.
+    /// Adjacent lines are copied in one run.
     pub(crate) fn write(&self, out: &mut impl BufMut, skip: impl Fn(Known) -> bool) {
         let (came, own) = self.spans.split_at(self.came);
         write_lines(out, came, &self.bytes[..self.end as usize], &skip);
         write_lines(out, own, &self.own, &skip);
     }
 
-    /// Tag, name as sent and value of every field.
+    /// Tag, original name and value of every field.
     pub(crate) fn entries(&self) -> Entries<'_> {
         let (came, own) = self.spans.split_at(self.came);
         Entries { bytes: &self.bytes, spans: came.iter(), own: (&self.own, own) }
@@ -308,12 +308,12 @@ impl Fields {
 /// Tag, name as sent, and value.
 type Entry<'a> = (Known, &'a [u8], &'a [u8]);
 
-/// Iterates all that was kept, then all that was added.
+/// Iterates over the original fields that remain, then those added.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Entries<'a> {
     bytes: &'a [u8],
     spans: std::slice::Iter<'a, Span>,
-    /// What comes after these.
+    /// The added fields.
     own: (&'a [u8], &'a [Span]),
 }
 
@@ -334,7 +334,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Iterates name as sent and value: [`Fields::iter`].
+/// Iterates over original names and values: [`Fields::iter`].
 #[derive(Debug, Clone)]
 pub(crate) struct Iter<'a>(Entries<'a>);
 
@@ -355,7 +355,7 @@ impl<'a> IntoIterator for &'a Fields {
     }
 }
 
-/// Iterates the values of one name: [`Fields::all`].
+/// Iterates over the values of one name: [`Fields::all`].
 #[derive(Debug, Clone)]
 pub(crate) struct Values<'a, N> {
     fields: &'a Fields,

@@ -1,11 +1,11 @@
-//! How long a message's body is, from nothing but what is unmistakable.
+//! Determines the length of a message body, accepting only unambiguous framing.
 
 use super::fields::Fields;
 use super::name::Known;
 use super::{Framing, Version};
 use crate::codec::guard::HeadError;
 
-/// Decides how long the body of an HTTP/1 request is, from nothing but what is unmistakable (RFC 9112 section 6.3).
+/// Determines the body length of an HTTP/1 request, accepting only unambiguous framing (RFC 9112 section 6.3).
 ///
 /// # Errors
 /// [`HeadError::Framing`], [`HeadError::TransferCoding`] or [`HeadError::ContentLength`].
@@ -20,10 +20,10 @@ pub(crate) fn request_framing(version: Version, fields: &Fields) -> Result<Frami
     })
 }
 
-/// Reads Content-Length.
+/// Parses Content-Length.
 ///
 /// # Errors
-/// [`HeadError::ContentLength`] when it is repeated, even with the same value, or is not `1*DIGIT` below 2^63.
+/// [`HeadError::ContentLength`] if it is repeated, even with the same value, or is not `1*DIGIT` below 2^63.
 pub(crate) fn content_length(fields: &Fields) -> Result<Option<u64>, HeadError> {
     let mut values = fields.all(Known::ContentLength);
     let Some(value) = values.next() else {
@@ -35,7 +35,7 @@ pub(crate) fn content_length(fields: &Fields) -> Result<Option<u64>, HeadError> 
     decimal(value).map(Some).ok_or(HeadError::ContentLength)
 }
 
-/// Whether the one transfer coding `chunked` is used.
+/// Whether the single transfer coding `chunked` is used.
 ///
 /// # Errors
 /// [`HeadError::TransferCoding`] for another coding; [`HeadError::Framing`] for a second Transfer-Encoding line.
@@ -47,11 +47,11 @@ pub(crate) fn transfer_coding(fields: &Fields) -> Result<bool, HeadError> {
     if values.next().is_some() {
         return Err(HeadError::Framing);
     }
-    // A list, even `chunked, chunked`, is a coding that some reader takes otherwise: only the bare word passes.
+    // A list, even `chunked, chunked`, would be read differently by some servers: only the bare word is accepted.
     if value.eq_ignore_ascii_case(b"chunked") { Ok(true) } else { Err(HeadError::TransferCoding) }
 }
 
-/// A decimal number below 2^63 in at most 19 digits; leading zeros within those are allowed.
+/// A decimal number below 2^63 with at most 19 digits, including leading zeros.
 fn decimal(value: &[u8]) -> Option<u64> {
     if value.is_empty() || value.len() > 19 {
         return None;

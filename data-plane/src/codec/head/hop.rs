@@ -1,4 +1,4 @@
-//! What speaks to the next hop only: the options of `Connection`, and `Upgrade`.
+//! Hop-by-hop information: the options of `Connection`, and `Upgrade`.
 
 use bytes::Bytes;
 
@@ -6,23 +6,23 @@ use super::fields::Fields;
 use super::name::Known;
 use crate::codec::guard::{self, HeadError};
 
-/// More options than any client has use for; each is looked for among all fields.
+/// More options than any client needs; each is looked up among all fields.
 pub(crate) const MAX_OPTIONS: usize = 32;
 
-/// What the options of `Connection` say.
+/// The options of `Connection`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
 }
 
-/// Reads `Connection` and removes what is bound to this connection: hop-by-hop fields, and those that it names.
+/// Parses `Connection` and removes connection-specific fields: hop-by-hop fields, and those that it names.
 ///
-/// A field that the proxy or the backend relies on ([`Known::is_protected`]) cannot be removed by naming it:
-/// `Connection: X-Forwarded-For` is an attack (security.md 2).
+/// A field that the proxy or the backend relies on ([`Known::is_protected`]) cannot be removed this way: `Connection:
+/// X-Forwarded-For` is an attack.
 ///
 /// # Errors
-/// [`HeadError::Field`] when there are more options than [`MAX_OPTIONS`].
+/// [`HeadError::Field`] if there are more options than [`MAX_OPTIONS`].
 pub(crate) fn strip(fields: &mut Fields) -> Result<Options, HeadError> {
     let mut options = Options::default();
     if !fields.may_have_any(Known::HOP_BY_HOP) {
@@ -57,33 +57,34 @@ pub(crate) fn strip(fields: &mut Fields) -> Result<Options, HeadError> {
     Ok(options)
 }
 
-/// The protocols of `Upgrade` that may be asked of a backend.
+/// The protocols of `Upgrade` that may be requested from a backend.
 ///
-/// As in ingress-nginx any protocol passes (controller.md 9), whether `Connection` names the field or not. HTTP/2
-/// does not, in any spelling: a backend that takes it would speak past every rule of the proxy (security.md 2).
+/// As in ingress-nginx any protocol passes, whether `Connection` names the field or not. HTTP/2 does not, in any
+/// spelling: a backend that accepts it would bypass all rules of the proxy.
 pub(crate) fn upgrade(fields: &Fields) -> Option<Bytes> {
     let value = fields.joined(Known::Upgrade)?;
     let is_asked = list(&value).next().is_some();
     (is_asked && list(&value).all(may_be_asked)).then_some(value)
 }
 
-/// `name ["/" version]` (RFC 9110 section 7.8), and no HTTP.
+/// `name ["/" version]` (RFC 9110 section 7.8), and not HTTP.
 fn may_be_asked(protocol: &[u8]) -> bool {
     let mut parts = protocol.splitn(2, |&b| b == b'/');
     let name = parts.next().unwrap_or_default();
     let version = parts.next();
-    // By how it begins: `h2c-14` and `HTTP2` are HTTP, too, and no other protocol's name begins so.
+    // Compared by prefix: `h2c-14` and `HTTP2` are HTTP, too, and no other protocol's name begins that way.
     let begins = |http: &&[u8]| name.get(..http.len()).is_some_and(|start| start.eq_ignore_ascii_case(http));
     let is_http = [&b"h2"[..], b"h3", b"http"].iter().any(begins);
     guard::is_name(name) && version.is_none_or(guard::is_name) && !is_http
 }
 
-/// Whether a backend that switches to these protocols was asked for them. One that names none has taken what it was asked.
+/// Whether a backend that switches to these protocols was asked for them. If it names none, it has accepted what was
+/// requested.
 pub(crate) fn was_asked(asked: &[u8], given: &[u8]) -> bool {
     list(given).all(|protocol| list(asked).any(|asked| asked.eq_ignore_ascii_case(protocol)))
 }
 
-/// The elements of a comma-separated list, empty ones left out (RFC 9110 section 5.6.1).
+/// The elements of a comma-separated list, without empty ones (RFC 9110 section 5.6.1).
 fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&b| b == b',').map(<[u8]>::trim_ascii).filter(|element| !element.is_empty())
 }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Feeds the pieces; the data, and whether the body ended.
+/// Feeds the pieces; returns the data, and whether the body ended.
 fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, bool), BodyError> {
     let mut chunks = Chunks::new();
     let mut buffer = BytesMut::new();
@@ -33,7 +33,7 @@ fn sizes_fit_or_are_refused() {
     assert_eq!(decode(&[b"0000000000000001\r\na\r\n0\r\n\r\n"]), Ok((b"a".to_vec(), true)));
     assert_eq!(decode(&[b"00000000000000001\r\n"]), Err(BodyError::Chunk));
     assert_eq!(decode(&[b"8000000000000000\r\n"]), Err(BodyError::ChunkTooLarge));
-    // Alone each would do; together they are more than a length can say.
+    // Each alone would be accepted; together they exceed the maximum length.
     let mut chunks = Chunks::new();
     chunks.total = i64::MAX as u64;
     assert_eq!(chunks.next(&mut BytesMut::from(&b"1\r\na"[..])), Err(BodyError::ChunkTooLarge));

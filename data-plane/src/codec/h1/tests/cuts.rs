@@ -1,4 +1,4 @@
-//! What comes out does not depend on how the bytes were cut.
+//! The output does not depend on how the bytes were split.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Inputs that are known from attacks, and what each is refused as.
+//! Inputs known from attacks, and the rule that refuses each.
 
 use bytes::BytesMut;
 
@@ -148,7 +148,7 @@ fn sizes_are_bounded() {
     ] {
         assert_eq!(outcome(&head, ""), expected, "{} bytes", head.len());
     }
-    // Neither has an end in sight: both are refused once they are over their limit.
+    // Neither has an end: both are refused once they exceed their limit.
     assert_eq!(requests([format!("GET /{long}").as_bytes()]).1, "StartLineTooLong");
     assert_eq!(requests([format!("GET / HTTP/1.1\r\nX: {long}").as_bytes()]).1, "HeadTooLong");
     let chunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked";
@@ -175,7 +175,7 @@ fn a_refusal_has_nginx_status() {
     }
 }
 
-/// Who refuses a head tells the log what it was.
+/// The log shows the head that was refused.
 #[test]
 fn what_is_refused_is_left_where_it_was() {
     for bytes in [

@@ -1,4 +1,4 @@
-//! Random requests, most of them nearly right.
+//! Random requests, most of them almost valid.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -89,7 +89,7 @@ pub(super) fn request() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The bytes of a connection: a few requests behind one another.
+/// The bytes of a connection: a few requests in a row.
 pub(super) fn connection() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(request(), 1..4).prop_map(|all| all.concat())
 }

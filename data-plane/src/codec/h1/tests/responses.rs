@@ -1,4 +1,4 @@
-//! What backends may answer, and what they may not.
+//! Which responses of backends are accepted, and which are not.
 
 use super::response;
 use crate::codec::guard::Limits;

@@ -1,4 +1,4 @@
-//! Every size that a message has on its way in, to the byte.
+//! Every size limit of an incoming message, to the byte.
 
 use super::requests;
 use crate::codec::guard::{HeadError, Limits};
@@ -12,12 +12,12 @@ fn end(bytes: &str) -> String {
     if seen.is_empty() { end } else { "passed".to_owned() }
 }
 
-/// A line of so many bytes, its CRLF included.
+/// A line of this many bytes, including CRLF.
 fn line(begin: &str, finish: &str, bytes: usize) -> String {
     format!("{begin}{}{finish}\r\n", "a".repeat(bytes - begin.len() - finish.len() - 2))
 }
 
-/// What fits passes, one byte (or one thing) more is refused.
+/// The maximum passes; one byte (or item) more is refused.
 fn ends_at(most: usize, refused: &str, message: impl Fn(usize) -> String) {
     assert_eq!(end(&message(most)), "passed", "{most}");
     assert_eq!(end(&message(most + 1)), refused, "{most} and one");
@@ -37,7 +37,7 @@ fn heads_have_their_sizes_to_the_byte() {
         let rest = bytes - begin.len() - long.len() - 2;
         format!("{begin}{long}{}\r\n", line("X: ", "", rest))
     });
-    // With the Host.
+    // Including Host.
     ends_at(fields, "TooManyFields", |number| format!("{begin}{}\r\n", "X: 1\r\n".repeat(number - 1)));
     ends_at(MAX_EMPTY_LINES, "StartLine", |number| format!("{}{begin}\r\n", "\r\n".repeat(number)));
     ends_at(MAX_OPTIONS, "Field", |number| {
@@ -50,17 +50,17 @@ fn chunks_have_their_sizes_to_the_byte() {
     let begin = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
     ends_at(MAX_SIZE_LINE, "Chunk", |bytes| format!("{begin}{}a\r\n0\r\n\r\n", line("1;", "", bytes)));
     ends_at(MAX_EXTENSIONS, "Chunk", |bytes| {
-        // What stands behind the digit counts.
+        // Everything after the digit counts.
         let chunk = |bytes| format!("{}a\r\n", line("1;", "", bytes + 3));
         format!("{begin}{}{}0\r\n\r\n", chunk(128).repeat(bytes / 128 - 1), chunk(128 + bytes % 128))
     });
     ends_at(MAX_TRAILERS, "Trailer", |bytes| {
-        // With the empty line.
+        // Including the empty line.
         format!("{begin}0\r\n{}{}\r\n", line("T: ", "", 4096), line("T: ", "", bytes - 4096 - 2))
     });
 }
 
-/// However short they are: by reference to what was said before, a field of HTTP/2 costs its sender a byte.
+/// However short they are: a reference to an earlier HTTP/2 field costs its sender one byte.
 #[test]
 fn a_head_of_http2_has_a_hundred_fields() {
     let outcome = |number: usize| {
@@ -68,13 +68,13 @@ fn a_head_of_http2_has_a_hundred_fields() {
         RequestHead::from_h2("GET", b"/", Some(b"a"), fields, true, Limits::REQUEST)
             .map(|head| head.fields.iter().count())
     };
-    // With the Host.
+    // Including Host.
     assert_eq!(outcome(99), Ok(100));
     assert_eq!(outcome(100), Err(HeadError::TooManyFields));
     assert_eq!(outcome(1_000), Err(HeadError::TooManyFields));
 }
 
-/// A name of 60 kB would go into every log line, key and question that says which host was asked for.
+/// A host name of 60 kB would end up in every log line, key and auth request.
 #[test]
 fn the_authority_of_http_2_is_a_line_of_http_1() {
     let most = Limits::REQUEST.field_line - "host: ".len();

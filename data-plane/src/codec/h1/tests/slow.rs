@@ -1,4 +1,4 @@
-//! A second reader of requests, slow and obvious, that shares no code with the codec.
+//! A second, slow and simple request parser that shares no code with the codec.
 
 use std::collections::HashSet;
 
@@ -36,7 +36,7 @@ fn is_host(host: &str) -> bool {
     !name.is_empty() && name_is_fine && port.parse::<u16>().is_ok()
 }
 
-/// What one whole request says; none when it must be refused or is not complete.
+/// Parses one complete request; `None` if it must be refused or is incomplete.
 fn read(bytes: &[u8]) -> Option<Seen> {
     let whole: String = bytes.iter().map(|&b| char::from(b)).collect();
     let (head, rest) = whole.split_once("\r\n\r\n")?;

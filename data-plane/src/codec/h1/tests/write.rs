@@ -1,4 +1,4 @@
-//! What is written, and that it reads back as what it was.
+//! What is written reads back as the same message.
 
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
