@@ -1,23 +1,24 @@
-//! What a peer sends over HTTP/2, on its way to h2: the blocks of fields in it are read, and mended where h2 would end the
-//! connection for one (see [`hpack`](super::hpack)). A frame of a block is held until it is whole, which h2 waits for itself; and those of
-//! a field that is cut into several until all of it is here.
+//! Inspects what a peer sends over HTTP/2 before h2 gets it: field blocks are read, and repaired where h2 would close
+//! the whole connection for a single field (see [`hpack`](super::hpack)). A HEADERS or CONTINUATION frame is held
+//! until it is complete (h2 would wait for that anyway), and the frames that a single field is split over until the
+//! field is complete.
 //!
-//! **Invariant:** however the bytes are cut, the same ones go on, and the same is told of them.
+//! **Invariant:** however the bytes are split, the same bytes are passed on and the same defects reported.
 
 use std::ops::Range;
 
 use super::frame::{Frame, HEADER, Kind, PREFACE};
 use super::hpack::{Fault, Fields, Found, Outcome, Target};
 
-/// The longest payload that h2 takes.
+/// The longest payload that h2 accepts.
 const LONGEST: u32 = 16_384;
 
-/// Where a frame says of which kind it is, and a kind that nobody knows and everybody passes over (RFC 9113 section 4.1).
+/// The position of a frame's type, and an unknown type, which every peer ignores (RFC 9113 section 4.1).
 const KIND: usize = 3;
 const UNKNOWN: u8 = 0xf0;
 
-/// How many lists of fields may be held of one that comes in several frames, and what counts as one at least: about as much as h2
-/// takes.
+/// How many header lists may be held of one that is split over several frames, and the minimum size of a list: about
+/// as much as h2 accepts.
 const LISTS: usize = 2;
 const LIST: u32 = 64 * 1024;
 
@@ -26,71 +27,71 @@ const END_HEADERS: u8 = 0x04;
 const PADDED: u8 = 0x08;
 const PRIORITY: u8 = 0x20;
 
-/// What is seen on the way, before it goes on.
+/// What is reported before it is passed on.
 #[derive(Debug)]
 pub(crate) enum Seen {
     Frame(Frame),
     Block(Block),
 }
 
-/// A block of fields that is whole: a head, or trailers.
+/// A complete field block: a head, or trailers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Block {
     pub(crate) stream: u32,
-    /// Why it is no part of a message.
+    /// Why it is malformed.
     pub(crate) fault: Option<Fault>,
     /// Whether it has a pseudo-field.
     pub(crate) pseudo: bool,
-    /// Its target, where h2 has another one in its place.
+    /// Its target, if h2 was given another one.
     pub(crate) target: Option<Target>,
 }
 
-/// A peer's bytes as they come.
+/// The received bytes of a peer.
 #[derive(Debug)]
 pub(crate) struct Heads {
     looking: Looking,
-    /// What waits for more to come.
+    /// Bytes that wait for more.
     held: Vec<u8>,
-    /// Bytes at its begin that go on now, and that have.
+    /// Bytes at its start that can be passed on, and those that have been.
     ready: usize,
     gone: usize,
-    /// How much may be held.
+    /// The maximum number of bytes that may be held.
     most: usize,
 }
 
-/// How far it was looked at.
+/// The state of the inspection.
 #[derive(Debug)]
 struct Looking {
     fields: Fields,
     /// Bytes until the next frame.
     skip: u64,
-    /// Where that is in what is looked at, as are all places here.
+    /// The position of that frame; all positions here are relative to the inspected bytes.
     at: usize,
-    /// Whether the frame there was told of.
+    /// Whether the frame there was reported.
     is_told: bool,
     open: Option<Open>,
     is_broken: bool,
 }
 
-/// A block whose end is not here.
+/// An incomplete block.
 #[derive(Debug, Default)]
 struct Open {
     stream: u32,
     found: Found,
-    /// The parts of a field that is cut, if one is.
+    /// The parts of a split field, if there is one.
     cut: Vec<Range<usize>>,
-    /// The frame that it begins in.
+    /// The frame in which it begins.
     from: usize,
-    /// Bytes that it lacks at least.
+    /// The minimum number of bytes that it lacks.
     lacks: usize,
 }
 
-/// What cannot be looked at.
+/// Input that cannot be parsed.
 struct Broken;
 
 impl Heads {
-    /// What a client sends, which says something before its first frame, or an endpoint. `list` is the size
-    /// of a list of fields that h2 is told.
+    /// For bytes of a client, which begin with a preface, or of an endpoint. `list` is the maximum header list size
+    /// that h2 was given.
     pub(crate) fn new(is_client: bool, list: u32) -> Self {
         let looking = Looking {
             fields: Fields::default(),
@@ -104,7 +105,8 @@ impl Heads {
         Self { looking, held: Vec::new(), ready: 0, gone: 0, most }
     }
 
-    /// Takes what came. So much of it goes on now; the rest is held, or nothing goes on any more.
+    /// Processes received bytes. Returns how many can be passed on now; the rest is held, or nothing is passed on any
+    /// more.
     pub(crate) fn pass(&mut self, bytes: &mut [u8], seen: impl FnMut(Seen)) -> usize {
         if self.is_broken() {
             return 0;
@@ -133,12 +135,12 @@ impl Heads {
         }
     }
 
-    /// What was held and goes on now, before anything else is read.
+    /// Held bytes that can be passed on now, before anything else is read.
     pub(crate) fn ready(&self) -> &[u8] {
         &self.held[self.gone..self.ready]
     }
 
-    /// So much of that has gone on.
+    /// Records that this many of them were passed on.
     pub(crate) fn went(&mut self, bytes: usize) {
         self.gone += bytes;
         if self.gone < self.ready {
@@ -151,14 +153,15 @@ impl Heads {
         }
     }
 
-    /// Whether there was something that h2 ends a connection for, or that cannot be looked at. Nothing goes on behind it.
+    /// Whether there was something that h2 closes a connection for, or that cannot be parsed. Nothing after it is
+    /// passed on.
     pub(crate) fn is_broken(&self) -> bool {
         self.looking.is_broken
     }
 }
 
 impl Looking {
-    /// Looks at what is new behind what was held. Gives how much goes on; places are counted from there on.
+    /// Inspects what is new after the held bytes. Returns how much can be passed on; positions are relative to that.
     fn look(&mut self, bytes: &mut [u8], mut seen: impl FnMut(Seen)) -> usize {
         loop {
             let some = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len() - self.at);
@@ -177,7 +180,8 @@ impl Looking {
                     && frame.flags & PADDED == 0
                     && frame.stream > 0
                 {
-                    // It says nothing, and h2 ends a connection that has had a hundred of them. Who floods is found by others.
+                    // An empty frame, of which h2 tolerates only a hundred per connection. Floods are detected
+                    // elsewhere.
                     bytes[self.at + KIND] = UNKNOWN;
                 }
                 self.skip = whole as u64;
@@ -185,7 +189,7 @@ impl Looking {
                 continue;
             }
             let end = self.at + whole;
-            // Of one that is too long h2 takes the header alone.
+            // Of an oversized frame h2 reads only the header.
             if frame.length <= LONGEST {
                 if end > bytes.len() {
                     break;
@@ -211,7 +215,7 @@ impl Looking {
         on
     }
 
-    /// A frame of a block that is whole. Gives the block with its last one.
+    /// Processes a complete frame of a block. Returns the block with its last frame.
     fn part(&mut self, frame: Frame, bytes: &mut [u8]) -> Result<Option<Block>, Broken> {
         let begin = self.at + HEADER;
         let mut part = begin..begin + frame.length as usize;
@@ -240,7 +244,7 @@ impl Looking {
         }
     }
 
-    /// Reads what a frame has of its block, behind what was cut before.
+    /// Reads a frame's part of its block, after what was split before.
     fn read(&mut self, open: &mut Open, bytes: &mut [u8], part: Range<usize>) -> Result<(), Broken> {
         if open.cut.is_empty() {
             match self.fields.read(&mut bytes[part.clone()], &mut open.found) {
@@ -265,7 +269,7 @@ impl Looking {
         }
         match outcome {
             Outcome::Whole => open.cut.clear(),
-            // It is the same one still.
+            // Still the same field.
             Outcome::Cut(0, lacks) => open.lacks = lacks,
             Outcome::Cut(at, lacks) => open.cut(self.at, part.end - (joined.len() - at)..part.end, lacks),
             Outcome::Broken => return Err(Broken),
@@ -275,7 +279,7 @@ impl Looking {
 }
 
 impl Open {
-    /// A field is cut, which begins with this part in the frame at a place.
+    /// A field is split; it begins with this part, in the frame at `from`.
     fn cut(&mut self, from: usize, part: Range<usize>, lacks: usize) {
         self.cut.clear();
         self.cut.push(part);
@@ -283,9 +287,9 @@ impl Open {
     }
 }
 
-/// Where the fields stand in the payload of HEADERS (RFC 9113 section 6.2), and whether what stands before them makes the message
-/// malformed: a stream that depends on itself. h2 resets that one, too, but then has not read its fields, and what it takes later
-/// fields for is none of theirs.
+/// The range of the fields in a HEADERS payload (RFC 9113 section 6.2), and whether what precedes them makes the
+/// message malformed: a stream that depends on itself. h2 would reset that one, too, but without reading its fields,
+/// and would then misinterpret later references to them.
 fn fields(frame: Frame, payload: &mut [u8]) -> Result<(Range<usize>, Option<Fault>), Broken> {
     let (mut begin, mut end, mut fault) = (0, payload.len(), None);
     if frame.flags & PADDED != 0 {

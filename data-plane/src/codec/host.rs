@@ -1,4 +1,4 @@
-//! The host that a request is for: checked, and in the form in which hosts are looked up.
+//! The host of a request: validated, and in the form used for lookups.
 
 use std::net::Ipv6Addr;
 
@@ -6,27 +6,27 @@ use bytes::Bytes;
 
 use super::guard::HeadError;
 
-/// A valid `Host` or `:authority` (RFC 9110 section 7.2): what the client wrote, and the name in it.
+/// A valid `Host` or `:authority` (RFC 9110 section 7.2): the original text, and the name in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host {
     raw: Bytes,
-    /// The name is what the raw text begins with, up to here...
+    /// The name is the beginning of the original text, up to here...
     name_len: usize,
-    /// ...unless it had capitals: then it is this.
+    /// ...unless that has capitals: then it is this.
     folded: Option<Box<str>>,
 }
 
 impl Host {
-    /// The host of an HTTP/1.0 request that names none: only the catch-all serves it.
+    /// The host of an HTTP/1.0 request without one: only the catch-all serves it.
     pub(crate) fn none() -> Self {
         Self { raw: Bytes::new(), name_len: 0, folded: None }
     }
 
-    /// Checks a host with an optional port.
+    /// Validates a host with an optional port.
     ///
-    /// A name is made of what RFC 3986 section 3.2.2 allows in a reg-name, without the comma that joins two
-    /// Hosts; an address in brackets must be IPv6. As in nginx a name cannot be empty or hold `..`, and one
-    /// trailing dot does not count.
+    /// A name may contain what RFC 3986 section 3.2.2 allows in a reg-name, except the comma, which would join two
+    /// Hosts; an address in brackets must be IPv6. As in nginx, a name cannot be empty or contain `..`, and one
+    /// trailing dot is ignored.
     ///
     /// # Errors
     /// [`HeadError::Host`] for anything else: userinfo, a port above 65535, a path, octets outside ASCII.
@@ -60,7 +60,7 @@ impl Host {
         Ok(Self { raw, name_len: name_end, folded })
     }
 
-    /// As the client wrote it, the port included: what the backend gets as Host. Empty when there was none.
+    /// The original text including the port: the Host header for the backend. Empty if there was none.
     pub(crate) fn raw(&self) -> &[u8] {
         &self.raw
     }
@@ -70,17 +70,17 @@ impl Host {
         self.raw.clone()
     }
 
-    /// The name alone: in lower case, without port, brackets kept, one trailing dot gone. Empty when there was none.
+    /// The name alone: in lower case, without port and trailing dot, with brackets. Empty if there was none.
     pub(crate) fn name(&self) -> &str {
         match &self.folded {
             Some(name) => name,
-            // A valid name is ASCII, so this never falls back; the check is cheaper than a copy of the name.
+            // A valid name is ASCII, so this never falls back; the check is cheaper than storing a copy of the name.
             None => std::str::from_utf8(&self.raw[..self.name_len]).unwrap_or_default(),
         }
     }
 }
 
-/// Where an IP literal ends, its bracket included.
+/// The end of an IP literal, including its bracket.
 fn bracketed(raw: &[u8]) -> Result<usize, HeadError> {
     let close = raw.iter().position(|&b| b == b']').ok_or(HeadError::Host)?;
     let address = std::str::from_utf8(&raw[1..close]).map_err(|_| HeadError::Host)?;
@@ -89,7 +89,7 @@ fn bracketed(raw: &[u8]) -> Result<usize, HeadError> {
 }
 
 fn check_port(digits: &[u8]) -> Result<(), HeadError> {
-    // Leading zeros would let one port have many spellings.
+    // Leading zeros would allow several spellings of one port.
     if digits.len() > 5 || !digits.iter().all(u8::is_ascii_digit) {
         return Err(HeadError::Host);
     }
@@ -100,7 +100,7 @@ fn check_port(digits: &[u8]) -> Result<(), HeadError> {
 /// Whether the name has capitals.
 ///
 /// # Errors
-/// [`HeadError::Host`] when it is no name.
+/// [`HeadError::Host`] if it is not a valid name.
 fn check_name(name: &[u8]) -> Result<bool, HeadError> {
     let (mut seen, mut previous) = (0, 0);
     for &b in name {
@@ -119,7 +119,7 @@ fn escapes_well(name: &[u8]) -> bool {
     parts.all(|part| part.get(..2).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)))
 }
 
-/// What an octet is in a name, a bit each: never allowed, not after its like, not without what follows, of two cases.
+/// Properties of an octet in a name, as bits: never allowed, not allowed twice in a row, and so on.
 const BAD: u8 = 1;
 const DOT: u8 = 2;
 const PERCENT: u8 = 4;

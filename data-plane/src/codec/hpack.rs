@@ -1,13 +1,15 @@
-//! Fields of HTTP/2 before h2 reads them (RFC 7541): what it would end a connection for is made harmless, and told.
+//! Checks HTTP/2 header fields (RFC 7541) before h2 reads them: a field that h2 would close the connection for is
+//! overwritten, and reported.
 //!
-//! A malformed message is an error of its stream (RFC 9113 section 8.1.1). h2 has errors of a connection for names and values
-//! that are none, since it keeps what it reads in a table that later messages refer to. So each is looked at here. One
-//! that is none is written over where it stands by another one: of as many octets, since the block is not moved, and of as many
-//! when it is decoded, since the sizes in the table say what is dropped from it. h2 then has a message that is well-formed, and
-//! a table like that of its peer; whoever is handed that message is told that it is not what was sent.
+//! A malformed message is a stream error (RFC 9113 section 8.1.1). But h2 raises a connection error for invalid names
+//! and values, since it keeps what it reads in a table that later messages refer to. So each field is checked here. An
+//! invalid one is overwritten in place by a valid one of the same encoded length, because the block is not moved, and
+//! of the same decoded length, because the sizes in the table determine what is evicted. h2 then has a well-formed
+//! message and the same table as its peer; whoever handles the message is told that it is not what was sent.
 //!
-//! A target that h2 does not take is none of these: HTTP/1.1 takes more than the type that h2 makes of it. It is written over, too, and
-//! kept beside the block and with its entry in the table, for who is handed the request to judge.
+//! A target that h2 does not accept is a separate case: HTTP/1.1 allows more than the type that h2 parses it into. It
+//! is overwritten too, and the original is kept beside the block and with its table entry, for the handler of the
+//! request to judge.
 //!
 //! Which pseudo-fields there are, and where, is looked at as well (RFC 9113 section 8.3): h2 forgets what it saw of that in a frame
 //! whose last field is cut.
@@ -15,7 +17,8 @@
 //! Where there is nothing of both lengths the text stays, and h2 ends the connection: an empty name, and text in Huffman's
 //! code of which nearly all is controls (more than 15 bits an octet of a name, more than 28 of a value).
 //!
-//! **Invariant:** a block without such a field is not changed, and a field that refers to one is told like it.
+//! **Invariant:** a block without such a field is not changed, and a reference to a replaced field is reported like
+//! the field itself.
 
 use std::sync::Arc;
 
@@ -32,35 +35,36 @@ pub(crate) mod model;
 mod octets;
 mod table;
 
-/// The longest name that h2 takes.
+/// The longest name that h2 accepts.
 const LONGEST_NAME: usize = 65_535;
 
-/// The most octets of a number (RFC 7541 section 5.1); h2 takes no more.
+/// The maximum number of octets of an integer (RFC 7541 section 5.1); h2 accepts no more.
 const NUMBER: usize = 5;
 
-/// A name as long as those of the pseudo-fields that not every length of a value suits, and which any suits: plain, in Huffman's
-/// code (that of the others is as long, too), and its number, which is one of the pseudo-fields' up to this one.
+/// A replacement for the names of pseudo-header fields that do not allow values of every length: this one does, and has
+/// the same length. Plain, Huffman-coded (the codes of the others are as long, too), and its table index; indexes up to
+/// `LAST_PSEUDO` are those of pseudo-header fields.
 const SCHEME: &[u8; 7] = b":scheme";
 const SCHEME_CODED: [u8; 5] = [0xb8, 0x82, 0x4e, 0x5a, 0x4b];
 const SCHEME_NUMBER: u8 = 6;
 const LAST_PSEUDO: usize = 14;
 
-/// Letters of names, which may stand in values of pseudo-fields, too.
+/// Letters of replacement names, which are also allowed in values of pseudo-header fields.
 const NAME_LETTERS: huffman::Letters = b"abx*!+#~^`";
-/// Letters of targets that h2 takes, with what stands before them.
+/// Letters of replacement targets that h2 accepts, with what precedes them.
 const TARGET_LETTERS: huffman::Letters = b"ab:*!+~}{\\";
 const VALUE_LETTERS: huffman::Letters = b"abx*!+#~^`\\\x80\x99\x81\x87\x8e\xc7\xc0\xcb\xf9";
 
-/// What is wrong with a message, the worst last.
+/// What is wrong with a message, in ascending order of severity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Fault {
-    /// What follows its body is malformed.
+    /// Its trailers are malformed.
     Trailers,
-    /// It is malformed.
+    /// The message is malformed.
     Malformed,
 }
 
-/// What fields there were.
+/// What was found in a block.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Found {
     /// One whose name or value is none, or a pseudo-field that is there twice or behind other fields.
@@ -76,9 +80,9 @@ pub(super) struct Found {
 pub(super) enum Outcome {
     /// To its end.
     Whole,
-    /// To this place. What stands there lacks so many octets at least.
+    /// Up to this position. What is there lacks at least this many octets.
     Cut(usize, usize),
-    /// It is no block, or not mended.
+    /// It cannot be parsed, or not be repaired.
     Broken,
 }
 
@@ -94,7 +98,7 @@ impl Found {
         self.fault = self.fault.max(is_bad.then_some(Fault::Malformed));
         self.names |= entry.name.bit();
         if let Some(target) = &entry.target {
-            // Of two, h2 resets the stream.
+            // If there are two, h2 resets the stream.
             self.target = Some(Arc::clone(target));
         }
     }
@@ -106,35 +110,35 @@ enum Stop {
     Broken,
 }
 
-/// The fields that one side of a connection sends.
+/// The decoder state for the fields of one direction.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     table: Table,
 }
 
-/// A string (RFC 7541 section 5.2).
+/// A string literal (RFC 7541 section 5.2).
 #[derive(Clone, Copy, Debug)]
 struct Text {
     is_huffman: bool,
-    /// Where it begins, with its length.
+    /// Where it begins, including its length.
     at: usize,
     begin: usize,
     end: usize,
 }
 
-/// A field that is spelled out.
+/// A literal field representation.
 struct Literal {
     /// Where it begins.
     at: usize,
     is_kept: bool,
-    /// The number of its name, if that has one.
+    /// The index of its name, if that is indexed.
     number: usize,
     name: Option<Text>,
     value: Text,
 }
 
 impl Fields {
-    /// Reads a block, or the part of it that is here, and mends it.
+    /// Reads a block, or the received part of it, and repairs it.
     pub(super) fn read(&mut self, block: &mut [u8], found: &mut Found) -> Outcome {
         let mut at = 0;
         while at < block.len() {
@@ -147,7 +151,8 @@ impl Fields {
         Outcome::Whole
     }
 
-    /// Reads what begins at a place, which is a field or a new size (RFC 7541 section 6); gives where the next one begins.
+    /// Reads the representation at a position, which is a field or a table size update (RFC 7541 section 6); returns
+    /// the position of the next one.
     fn field(&mut self, block: &mut [u8], at: usize, found: &mut Found) -> Result<usize, Stop> {
         let (bits, is_kept) = match block[at] {
             0x80.. => {
@@ -175,7 +180,7 @@ impl Fields {
         Ok(value.end)
     }
 
-    /// Says what a field is that is spelled out, and how long its value; mends it if it is none.
+    /// Classifies a literal field and returns the length of its value; repairs it if it is invalid.
     fn judge(&self, block: &mut [u8], literal: &Literal) -> Result<(Entry, usize), Stop> {
         let mut entry = match literal.name {
             Some(text) => name(block, text, literal.is_kept)?,
@@ -193,7 +198,7 @@ impl Fields {
             _ => entry.is_bad = true,
         }
         if entry.name == Name::Status || octets == 0 {
-            // No other value is of that length.
+            // There is no valid value of that length for this name.
             literal.rename(block)?;
             (entry.name, entry.has_bad_name) = (Name::Scheme, true);
         }
@@ -207,7 +212,7 @@ impl Fields {
     }
 }
 
-/// What a name is that is spelled out. One that is none becomes a field's.
+/// Classifies a literal name. An invalid one is replaced.
 fn name(block: &mut [u8], text: Text, is_kept: bool) -> Result<Entry, Stop> {
     let (length, classes) = text.measure(block, NAME).ok_or(Stop::Broken)?;
     let mut entry = Entry { name: Name::Field, length, has_bad_name: false, is_bad: false, target: None };
@@ -224,7 +229,7 @@ fn name(block: &mut [u8], text: Text, is_kept: bool) -> Result<Entry, Stop> {
 }
 
 impl Literal {
-    /// Gives it a name of the same length that takes any value.
+    /// Replaces its name by one of the same length that allows any value.
     fn rename(&self, block: &mut [u8]) -> Result<(), Stop> {
         match self.name {
             None if self.number <= LAST_PSEUDO => block[self.at] = block[self.at] & 0xf0 | SCHEME_NUMBER,
@@ -241,7 +246,7 @@ impl Text {
         &block[self.begin..self.end]
     }
 
-    /// How many octets it has, and what all of them are of that which is asked; `None` where it is no text.
+    /// Its number of octets, and which of the requested properties all of them have; `None` if it is not a valid text.
     fn measure(&self, block: &[u8], asked: Classes) -> Option<(usize, Classes)> {
         let text = self.of(block);
         let classes = match self.is_huffman {
@@ -252,7 +257,7 @@ impl Text {
         Some((text.len(), classes))
     }
 
-    /// Whether it is a value that such a name may have for h2.
+    /// Whether h2 accepts it as a value of such a name.
     fn suits(&self, block: &[u8], name: Name, octets: usize, classes: Classes) -> bool {
         match name {
             Name::Field => octets == 0 || classes & VALUE != 0,
@@ -262,7 +267,7 @@ impl Text {
                 let mut is = |least| matches!(text.next(), Some(octet) if (least..=b'9').contains(&octet));
                 octets == 3 && is(b'1') && is(b'0') && is(b'0')
             }
-            // h2 resets the stream of an empty one.
+            // h2 resets the stream for an empty one.
             Name::Path => octets == 0 || self.is_target(block, classes),
             Name::Authority | Name::Scheme | Name::Protocol => {
                 classes & ASCII != 0 || std::str::from_utf8(&self.octets(block).collect::<Vec<_>>()).is_ok()
@@ -270,7 +275,7 @@ impl Text {
         }
     }
 
-    /// Whether h2 makes a target of it.
+    /// Whether h2 accepts it as a target.
     fn is_target(&self, block: &[u8], classes: Classes) -> bool {
         if classes & TARGET != 0 && self.octets(block).next() == Some(b'/') {
             return true;
@@ -279,12 +284,12 @@ impl Text {
         std::str::from_utf8(&text).is_ok() && PathAndQuery::try_from(&text[..]).is_ok()
     }
 
-    /// What it says as a target. One ends where a fragment begins, as those do that h2 takes.
+    /// Its value as a target. It ends where a fragment begins, as with those that h2 accepts.
     fn target(&self, block: &[u8]) -> Target {
         Arc::new(self.octets(block).take_while(|octet| *octet != b'#').collect())
     }
 
-    /// The pseudo-field that it names.
+    /// The pseudo-header field with this name.
     fn pseudo(&self, block: &[u8]) -> Option<Name> {
         let mut name = [0; b":authority".len() + 1];
         let mut octets = 0;
@@ -301,7 +306,8 @@ impl Text {
         huffman::octets(coded).chain(plain.iter().copied())
     }
 
-    /// Writes as many octets over it. What is not kept in a table may have others, where there are not as many.
+    /// Overwrites it with the same number of octets. If it is not stored in the table, the number may differ if
+    /// necessary.
     fn write(
         &self,
         block: &mut [u8],
@@ -326,7 +332,7 @@ impl Text {
     }
 }
 
-/// A number (RFC 7541 section 5.1) in so many bits of its first octet, and where the next thing begins.
+/// An integer (RFC 7541 section 5.1) with a prefix of this many bits, and the position after it.
 fn number(block: &[u8], at: usize, bits: u32) -> Result<(usize, usize), Stop> {
     let first = *block.get(at).ok_or(Stop::Lacks(1))?;
     let most = (1 << bits) - 1;
@@ -344,7 +350,7 @@ fn number(block: &[u8], at: usize, bits: u32) -> Result<(usize, usize), Stop> {
     Err(Stop::Broken)
 }
 
-/// The string that begins at a place.
+/// The string literal at a position.
 fn text(block: &[u8], at: usize) -> Result<Text, Stop> {
     let (length, begin) = number(block, at, 7)?;
     let is_huffman = block[at] & 0x80 != 0;

@@ -1,4 +1,5 @@
-//! What is about to be written: a head, pieces of body, the framing between them; as few system calls as it takes.
+//! The output queue of a connection: a head, body pieces and the framing between them, written with as few system
+//! calls as possible.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,10 +11,10 @@ use tokio::io::AsyncWrite;
 
 use super::h1::Frame;
 
-/// Pieces that one call hands to the kernel.
+/// Maximum number of slices per system call.
 const SLICES: usize = 16;
 
-/// Bytes that wait before more are added.
+/// Bytes that may be queued before no more are added.
 const FULL: u64 = 64 * 1024;
 
 #[derive(Debug)]
@@ -33,25 +34,25 @@ impl Piece {
     }
 }
 
-/// Bytes on their way out, in order.
+/// A queue of bytes to be written, in order.
 #[derive(Debug)]
 pub(crate) struct Outgoing<'a> {
-    /// Goes first.
+    /// Written first.
     head: &'a [u8],
     pieces: SmallVec<[Piece; 8]>,
-    /// Pieces that are written.
+    /// Number of pieces that were written.
     done: usize,
-    /// Bytes of the next piece that are written.
+    /// Bytes of the next piece that were written.
     offset: usize,
-    /// Whether the transport may hold what we wrote.
+    /// Whether the transport may still buffer what was written.
     unflushed: bool,
-    /// Bytes that were to be written so far, the head's included.
+    /// Total bytes queued so far, including the head.
     pushed: u64,
     written: u64,
 }
 
 impl<'a> Outgoing<'a> {
-    /// Begins with a head, which may be empty.
+    /// Starts with a head, which may be empty.
     pub(crate) fn new(head: &'a [u8]) -> Self {
         Self {
             head,
@@ -64,7 +65,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// Adds a piece of body between what its framing puts around it.
+    /// Adds a body piece with its framing.
     pub(crate) fn push(&mut self, frame: Frame, data: Bytes) {
         if !frame.before().is_empty() {
             self.pieces.push(Piece::Before(frame));
@@ -74,7 +75,7 @@ impl<'a> Outgoing<'a> {
         self.push_static(frame.after());
     }
 
-    /// Adds a text of ours.
+    /// Adds a constant text.
     pub(crate) fn push_static(&mut self, text: &'static [u8]) {
         if !text.is_empty() {
             self.pushed += text.len() as u64;
@@ -82,17 +83,17 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// Whether nothing is left to write.
+    /// Whether everything was written.
     pub(crate) fn is_empty(&self) -> bool {
         self.head.is_empty() && self.done == self.pieces.len() && !self.unflushed
     }
 
-    /// Whether so much is waiting that it should be written before more is added.
+    /// Whether so much is queued that it should be written before more is added.
     pub(crate) fn is_full(&self) -> bool {
         self.pieces.len() - self.done + 3 > SLICES || self.pushed - self.written >= FULL
     }
 
-    /// Bytes that the transport has taken.
+    /// Bytes that the transport has accepted.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
@@ -120,7 +121,7 @@ impl<'a> Outgoing<'a> {
             self.advance(count);
         }
         if self.unflushed {
-            // TLS keeps records that the socket did not take.
+            // TLS buffers records that the socket did not accept.
             ready!(Pin::new(stream).poll_flush(cx))?;
             self.unflushed = false;
         }
@@ -151,7 +152,7 @@ impl<'a> Outgoing<'a> {
             let left = piece.bytes().len() - self.offset;
             if count < left {
                 self.offset += count;
-                // A sink that never takes all of it must not make the list grow.
+                // A slow receiver must not make the list grow.
                 if self.done >= SLICES {
                     self.pieces.drain(..self.done);
                     self.done = 0;
@@ -160,7 +161,7 @@ impl<'a> Outgoing<'a> {
             }
             count -= left;
             self.offset = 0;
-            // Lets go of the body's memory, so that its buffer can be used again.
+            // Frees the piece's memory, so that its buffer can be reused.
             self.pieces[self.done] = Piece::Static(b"");
             self.done += 1;
         }
@@ -179,7 +180,7 @@ mod tests {
     use crate::codec::h1::{BodyWriter, Client, write_response};
     use crate::codec::head::{Framing, ResponseHead, Version};
 
-    /// Takes so many bytes a call, as often as it is told.
+    /// Accepts this many bytes per call, as often as it is told to.
     struct Narrow {
         width: usize,
         calls: usize,
@@ -228,7 +229,7 @@ mod tests {
         write_response(&mut Vec::new(), &head, client).0
     }
 
-    /// A transport that takes less than it is given holds back what is not written, and nothing else.
+    /// If a transport accepts less than it is given, only what was not written stays in memory.
     #[test]
     fn what_is_written_is_let_go() {
         const PIECE: usize = 4 * 1024;
@@ -254,7 +255,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the transport takes at a time, it gets the same bytes.
+        /// However much the transport accepts at a time, it gets the same bytes.
         #[test]
         fn in_order_and_whole(
             head in prop::collection::vec(any::<u8>(), 0..40),

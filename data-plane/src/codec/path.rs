@@ -1,11 +1,11 @@
-//! The path of a request as routes see it: nginx' normal form, and what other readers would make of the same bytes.
+//! The path of a request as routes see it: nginx' normal form, and how other servers would read the same bytes.
 //!
-//! annotations.md 3.3: matching works on the decoded path, with dot segments and repeated slashes removed, while
-//! the backend gets the target as it was sent. That is safe only while the backend reads the same path into the
-//! raw target as we do. [`forward`] decides it (security.md 2, the dual-reading rule).
+//! Matching works on the decoded path, with dot segments and repeated slashes removed, while the backend gets the
+//! target as it was sent (as in ingress-nginx). That is safe only while the backend reads the same path from the raw
+//! target as the proxy does. [`forward`] decides that (the dual-reading rule).
 //!
-//! **Invariant:** the fast path gives what the slow one would; only targets with one of `%`, `//`, `/.`, `;` or
-//! `\` take the slow one.
+//! **Invariant:** the fast path gives the same result as the slow one; only targets that contain `%`, `//`, `/.`, `;`
+//! or `\` take the slow one.
 
 mod climb;
 mod normal;
@@ -22,16 +22,16 @@ pub(crate) use normal::normalise;
 pub(crate) use reading::readings;
 pub(crate) use reading::{Verdict, forward};
 
-/// A path in the form in which routes are matched.
+/// A path in the form in which it is matched against routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Normalised<'a> {
     /// Decoded once, without dot segments and repeated slashes.
     pub(crate) path: Cow<'a, [u8]>,
-    /// Whether another reader could take the raw path for another one: then [`forward`] must be asked.
+    /// Whether another server could read the raw path differently: then [`forward`] must be called.
     pub(crate) suspicious: bool,
 }
 
-/// Why a path has no normal form. Each is answered 400, as by nginx.
+/// Why a path has no normal form. Each gets a 400, as in nginx.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub(crate) enum PathError {
@@ -49,10 +49,10 @@ pub(crate) enum PathError {
     AboveRoot,
 }
 
-/// Writes a normal path as the path of a target.
+/// Encodes a normal path as the path of a target.
 ///
-/// Encodes what nginx encodes when it sends a changed URI: all that is not printable ASCII, space, and the printable
-/// octets that would end a path or are no part of a URI: `" # % < > ? \ ^ `` ` `` { | }`.
+/// Encodes what nginx encodes when it sends a changed URI: everything that is not printable ASCII, space, and the
+/// printable octets that would end a path or are not allowed in a URI: `" # % < > ? \ ^ `` ` `` { | }`.
 pub(crate) fn re_encode(path: &[u8]) -> Vec<u8> {
     let mut target = Vec::with_capacity(path.len() + 16);
     for &b in path {
@@ -66,7 +66,7 @@ pub(crate) fn re_encode(path: &[u8]) -> Vec<u8> {
     target
 }
 
-/// Percent-encodes all that is not unreserved (RFC 3986 2.3), to stand in a query.
+/// Percent-encodes everything that is not unreserved (RFC 3986 2.3), for use in a query.
 pub(crate) fn escape(text: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in text {
@@ -78,7 +78,7 @@ pub(crate) fn escape(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether an octet may stand in a target's path as it is.
+/// Whether an octet may appear unencoded in a target's path.
 fn is_plain(b: u8) -> bool {
     PLAIN[usize::from(b)]
 }

@@ -1,13 +1,13 @@
-//! The field names that the proxy itself acts on, recognised in one pass while a head is read.
+//! The field names that the proxy itself uses, recognised in one pass while a head is read.
 
 macro_rules! known {
     ($($variant:ident = $text:literal,)*) => {
-        /// A field name that something here acts on. Every other name is [`Known::Other`].
+        /// A field name that the proxy itself uses. Every other name is [`Known::Other`].
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub(crate) enum Known {
             $(#[doc = concat!("`", $text, "`")] $variant,)*
-            /// A name that nothing here acts on.
+            /// Any other name.
             Other,
         }
 
@@ -110,7 +110,7 @@ known! {
 }
 
 impl Known {
-    /// Recognises a name, which is a token, in any case: its length and first letter leave few comparisons, or none.
+    /// Recognises a name, which is a token, ignoring case: its length and first letter leave few comparisons, or none.
     pub(crate) fn of(name: &[u8]) -> Self {
         let first = name.first().map_or(0, u8::to_ascii_lowercase);
         let candidates: &[Self] = match (name.len(), first) {
@@ -182,7 +182,7 @@ impl Known {
         found.copied().unwrap_or(Self::Other)
     }
 
-    /// This name's bit in a mask of known names; [`Known::Other`] has none.
+    /// This name's bit in masks; [`Known::Other`] has none.
     pub(crate) const fn bit(self) -> u128 {
         match self {
             Self::Other => 0,
@@ -190,7 +190,7 @@ impl Known {
         }
     }
 
-    /// The bits of all names that are hop-by-hop.
+    /// The bits of all hop-by-hop names.
     pub(crate) const HOP_BY_HOP: u128 = Self::Connection.bit()
         | Self::TransferEncoding.bit()
         | Self::Upgrade.bit()
@@ -200,7 +200,7 @@ impl Known {
         | Self::ProxyConnection.bit()
         | Self::Http2Settings.bit();
 
-    /// Whether the writer alone decides about such a field: it is never copied from the head that came in.
+    /// Whether only the writer decides about such a field: it is never copied from the received head.
     pub(crate) fn is_framing(self) -> bool {
         matches!(
             self,
@@ -208,37 +208,38 @@ impl Known {
         )
     }
 
-    /// Whether the field speaks to the next hop only (RFC 9110 section 7.6.1).
+    /// Whether the field is hop-by-hop (RFC 9110 section 7.6.1).
     pub(crate) fn is_hop_by_hop(self) -> bool {
         self.is_in(Self::HOP_BY_HOP)
     }
 
-    /// Whether it is one of those of a mask.
+    /// Whether it is in a mask.
     pub(crate) const fn is_in(self, mask: u128) -> bool {
         self.bit() & mask != 0
     }
 
-    /// Whether `Connection` may not have the field removed: what routing, security or the backend relies on.
+    /// Whether the field cannot be removed by naming it in `Connection`, because routing, security or the backend
+    /// relies on it.
     pub(crate) fn is_protected(self) -> bool {
         self != Self::Other
     }
 }
 
-/// Whether two names are the same in any case: eight octets at a time, for every name of every head is looked at.
+/// Whether two names are equal ignoring case: eight octets at a time, because this runs for every name of every head.
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     let (Some(one_ends), Some(other_ends)) = (one.last_chunk(), other.last_chunk()) else {
         return one.eq_ignore_ascii_case(other);
     };
     let equal = |one: &[u8; 8], other: &[u8; 8]| folded(*one) == folded(*other);
-    // The last eight stand partly in what was looked at, where there are not eight more.
+    // The last eight overlap with those before, if the length is not a multiple of eight.
     let (ones, others) = (one.as_chunks().0, other.as_chunks().0);
     one.len() == other.len()
         && ones.iter().zip(others).all(|(one, other)| equal(one, other))
         && equal(one_ends, other_ends)
 }
 
-/// Whether a token is, in any case, one that is made of lower-case letters, digits and dashes: the octets that the bit of case
-/// makes into these are controls but for the capitals, and no control stands in a token.
+/// Whether a token equals, ignoring case, one that consists of lower-case letters, digits and dashes: apart from
+/// capitals, only controls differ from these octets in just the case bit, and a token contains no controls.
 fn is_spelled(token: &[u8], lower: &[u8]) -> bool {
     const CASE: u64 = u64::from_ne_bytes([b' '; 8]);
     let equal =
@@ -246,7 +247,7 @@ fn is_spelled(token: &[u8], lower: &[u8]) -> bool {
     let (Some(ends), Some(lower_ends)) = (token.last_chunk(), lower.last_chunk()) else {
         return token.eq_ignore_ascii_case(lower);
     };
-    // As below: the last eight may overlap those before.
+    // As below, the last eight may overlap with those before.
     token.len() == lower.len()
         && token.as_chunks().0.iter().zip(lower.as_chunks().0).all(|(one, other)| equal(one, other))
         && equal(ends, lower_ends)
@@ -261,12 +262,13 @@ const fn lower_case<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
     lower
 }
 
-/// Octets without the case of ASCII letters: of each that is from `A` to `Z` the bit of lower case is set.
+/// Octets with ASCII letters folded: for each from `A` to `Z` the lower-case bit is set.
 const fn folded(octets: [u8; 8]) -> u64 {
     const EACH: u64 = u64::from_ne_bytes([1; 8]);
     const TOP: u64 = 0x80 * EACH;
     let word = u64::from_ne_bytes(octets);
-    // Without their top bits, so that no sum reaches the next octet: it is set in those that are at least this.
+    // Without the top bits no sum carries into the next octet: a top bit is set in each octet that is at least this
+    // value.
     let low = word & !TOP;
     let (from_a, past_z) = (low + (0x80 - b'A' as u64) * EACH, low + (0x7f - b'Z' as u64) * EACH);
     word | (from_a & !past_z & !word & TOP) >> 2
@@ -278,12 +280,12 @@ impl AsRef<[u8]> for Known {
     }
 }
 
-/// What a field can be looked up by: a [`Known`] name (one compare a field) or any text, in any case.
+/// A key to look up fields by: a [`Known`] name (one comparison per field) or any text, ignoring case.
 pub(crate) trait FieldName: Copy {
-    /// Whether a field of this tag and name is meant.
+    /// Whether a field with this tag and name matches.
     fn is(self, known: Known, name: &[u8]) -> bool;
 
-    /// The known name that alone can be meant, if that is certain without a look at the fields.
+    /// The only known name that can match, if that is certain without looking at the fields.
     fn known(self) -> Option<Known> {
         None
     }
@@ -299,8 +301,8 @@ impl FieldName for Known {
     }
 }
 
-/// What nginx' variable `$http_...` stands for: fields of this name, and of those that have an underscore for a dash. In lower
-/// case and with dashes.
+/// The fields that nginx' variable `$http_...` refers to: those of this name, and those with underscores for dashes.
+/// In lower case and with dashes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfVariable<'n>(pub(crate) &'n str);
 

@@ -12,47 +12,47 @@ use crate::codec::host::Host;
 
 /// The head of a request that passed the guard.
 ///
-/// Fields that are bound to the connection (RFC 9110 section 7.6.1) or whose names nginx drops are already gone
-/// from [`RequestHead::fields`]; what they said is in the other members. Host and Content-Length are still there to
-/// be looked at; the writer sends its own.
+/// Connection-specific fields (RFC 9110 section 7.6.1) and those whose names nginx drops were already removed from
+/// [`RequestHead::fields`]; their contents are in the other members. Host and Content-Length are still there to be
+/// looked at; the writer sends its own.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestHead {
-    /// The method, if it is one that something here treats differently.
+    /// The method, if it is one that is treated differently somewhere.
     pub(crate) method: Method,
     /// The version that the client speaks.
     pub(crate) version: Version,
     /// How the body ends.
     pub(crate) framing: Framing,
-    /// The host asked for.
+    /// The requested host.
     pub(crate) host: Host,
     /// All fields that may be passed on.
     pub(crate) fields: Fields,
-    /// Whether the client means to send another request on this connection.
+    /// Whether the client may send another request on this connection.
     pub(crate) keep_alive: bool,
-    /// Whether the client waits for `100 Continue` before it sends the body.
+    /// Whether the client waits for `100 Continue` before sending the body.
     pub(crate) expect_continue: bool,
-    /// The value of `Upgrade`, if it may be asked of a backend: never HTTP/2, never with a body.
+    /// The value of `Upgrade`, if it may be requested from a backend: never HTTP/2, never with a body.
     pub(crate) upgrade: Option<Bytes>,
-    /// What a backend is told in `Connection` whatever the client said; then no upgrade is asked for.
+    /// The `Connection` header for backends whatever the client sent; then no upgrade is requested.
     pub(crate) connection: Option<&'static str>,
-    /// Whether a backend is asked in HTTP/1.0.
+    /// Whether the request to a backend uses HTTP/1.0.
     pub(crate) as_http10: bool,
     method_len: usize,
-    /// Where the target stands in the bytes of the head, as it was sent.
+    /// The position of the original target in the bytes of the head.
     raw: Range<usize>,
-    /// Where its origin-form stands, unless that had to be made.
+    /// The position of its origin-form, unless that had to be constructed.
     origin: Range<usize>,
     made: Option<Bytes>,
-    /// What is shown in place of the target.
+    /// The path that is served instead of the target.
     page: Option<Box<[u8]>>,
-    /// The target that backends read as it was judged, where they need not read the one that came so.
+    /// The target with the path that was routed, if backends might read the original one differently.
     cured: Option<Box<[u8]>>,
     path_len: usize,
-    /// Bytes that it took on the wire.
+    /// Bytes on the wire.
     size: usize,
 }
 
-/// What a reader found beside the fields in the bytes of a request head, which begin with method, space and target.
+/// What a parser found besides the fields in the bytes of a request head, which begin with method, space and target.
 pub(crate) struct RequestParts {
     pub(crate) method_len: usize,
     pub(crate) target_len: usize,
@@ -85,16 +85,16 @@ impl Default for RequestHead {
 }
 
 impl RequestHead {
-    /// One that is about to be read: its fields are put in, and then it is judged.
+    /// A head to be filled by a parser: first its fields, then [`Self::judge`].
     pub(crate) fn unread() -> Box<Self> {
-        // Made where it stays: it is large.
+        // Created in place, because it is large.
         Box::default()
     }
 
-    /// Judges what a reader found.
+    /// Validates what a parser found.
     ///
     /// # Errors
-    /// The first rule of the guard that it breaks.
+    /// The first violated rule of the guard.
     pub(crate) fn judge(&mut self, parts: &RequestParts) -> Result<(), HeadError> {
         let RequestParts { method_len, target_len, version } = *parts;
         let fields = &mut self.fields;
@@ -130,16 +130,16 @@ impl RequestHead {
         Ok(())
     }
 
-    /// Makes the head of an HTTP/2 request: `:method`, `:path`, `:authority`, the other fields in order, and whether
-    /// the stream ended with them.
+    /// Creates the head of an HTTP/2 request from `:method`, `:path`, `:authority`, the other fields in order, and
+    /// whether the stream ended with them.
     ///
-    /// A field may be as long as a line of HTTP/1.1, and all of them as a head; `:authority` never longer than is usual, for
-    /// it stands in log lines and keys. `:authority` takes the place of any Host; the crumbs of a cookie become one field
-    /// (RFC 9113 section 8.2.3).
-    /// Everything is checked again (RFC 9113 section 8.2.1), because it goes on as lines of text.
+    /// A field may be as long as a line in HTTP/1.1, and all of them as long as a head; `:authority` has the usual
+    /// fixed limit, because it appears in log lines and keys. `:authority` replaces Host; the crumbs of a cookie are
+    /// joined into one field (RFC 9113 section 8.2.3). Everything is validated again (RFC 9113 section 8.2.1), because
+    /// it is sent on as lines of text.
     ///
     /// # Errors
-    /// The first rule of the guard that it breaks; [`HeadError::Field`] for fields that HTTP/2 does not have.
+    /// The first violated rule of the guard; [`HeadError::Field`] for fields that are not allowed in HTTP/2.
     pub(crate) fn from_h2<'a, F>(
         method: &str,
         path: &[u8],
@@ -177,7 +177,7 @@ impl RequestHead {
                 }
                 Known::Te if value != b"trailers" => return Err(HeadError::Field),
                 Known::Te => lines.push(known, name, value)?,
-                // RFC 9113 8.2.2 does not list these; as from HTTP/1, they end here.
+                // RFC 9113 8.2.2 does not list these; they are dropped, as with HTTP/1.
                 Known::Trailer | Known::Http2Settings => {}
                 known if known.is_hop_by_hop() => return Err(HeadError::Field),
                 _ => lines.push(known, name, value)?,
@@ -203,7 +203,7 @@ impl RequestHead {
         Ok(head)
     }
 
-    /// The method as it was sent.
+    /// The original method.
     pub(crate) fn method_name(&self) -> &str {
         if let Some(name) = self.method.name() {
             return name;
@@ -212,32 +212,32 @@ impl RequestHead {
         std::str::from_utf8(self.method_bytes()).unwrap_or_default()
     }
 
-    /// The same, to be written.
+    /// The same as bytes.
     pub(crate) fn method_bytes(&self) -> &[u8] {
         &self.fields.bytes()[..self.method_len]
     }
 
-    /// The target as it was sent, for the log: a path, an absolute URI, or `*`.
+    /// The original target, for the log: a path, an absolute URI, or `*`.
     pub(crate) fn raw_target(&self) -> &[u8] {
         &self.fields.bytes()[self.raw.clone()]
     }
 
-    /// The target in origin-form, as it was sent, scheme and authority cut off.
+    /// The original target in origin-form, without scheme and authority.
     pub(crate) fn asked_target(&self) -> &[u8] {
         self.made.as_deref().unwrap_or_else(|| &self.fields.bytes()[self.origin.clone()])
     }
 
-    /// Goes on as a request for this path, without a query: nginx' internal redirect.
+    /// Continues as a request for this path, without a query: nginx' internal redirect.
     ///
-    /// Unlike there, `$request_uri` is this path from here on, too: what is told of what the client asked for, an
-    /// application may route by.
+    /// Unlike in nginx, `$request_uri` is this path from here on, too: an application might route by what it is told
+    /// about the original one.
     pub(crate) fn show(&mut self, page: Box<[u8]>) {
         self.path_len = page.len();
         self.page = Some(page);
     }
 
-    /// Goes on with this path, already encoded, in place of its own: nobody behind is told of one that can be taken for
-    /// another. The query stays.
+    /// Continues with this path, already encoded, instead of the original: nothing behind the proxy sees one that
+    /// could be mistaken for another. The query stays.
     pub(crate) fn cure(&mut self, path: &[u8]) {
         let mut target = path.to_vec();
         if let Some(query) = self.query() {
@@ -248,12 +248,12 @@ impl RequestHead {
         self.cured = Some(target.into());
     }
 
-    /// The target as it was sent, or the page that is shown instead, whoever may take that for another one.
+    /// The original target, or the page served instead, even if other readers may interpret it differently.
     pub(crate) fn uncured_target(&self) -> &[u8] {
         self.page.as_deref().unwrap_or_else(|| self.asked_target())
     }
 
-    /// The target in origin-form: path and query as they were sent, or what is served in their place.
+    /// The target in origin-form: the original path and query, or what is served instead.
     pub(crate) fn target(&self) -> &[u8] {
         self.cured.as_deref().unwrap_or_else(|| self.uncured_target())
     }
@@ -263,18 +263,18 @@ impl RequestHead {
         &self.target()[..self.path_len]
     }
 
-    /// The query of the target without its `?`; none if there is no `?`, or nothing behind it, as in nginx.
+    /// The query of the target without `?`; `None` if there is no `?`, or nothing after it, as in nginx.
     pub(crate) fn query(&self) -> Option<&[u8]> {
         self.target().get(self.path_len + 1..).filter(|query| !query.is_empty())
     }
 
-    /// The number of bytes that the head took on the wire.
+    /// The length of the head in bytes on the wire.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 
-    /// Lets go of all but what is asked for after the request was sent: by those who answer, and by the log. Where that is
-    /// little, nothing is.
+    /// Frees everything that is not needed after the request was sent, neither for the response nor for the log. Does
+    /// nothing if that is little.
     pub(crate) fn let_go(&mut self) {
         const LITTLE: usize = 1024;
         const ASKED_FOR: [Known; 7] = [
@@ -291,13 +291,13 @@ impl RequestHead {
         }
         let line = self.raw.end.max(self.origin.end);
         self.fields.keep(line, ASKED_FOR.iter().fold(0, |mask, known| mask | known.bit()));
-        // These shared the bytes of the head.
+        // These shared the memory of the head.
         self.host = Host::parse(Bytes::copy_from_slice(self.host.raw())).unwrap_or_else(|_| Host::none());
         self.upgrade = None;
     }
 }
 
-/// The one Host (RFC 9112 section 3.2); HTTP/1.0 may have none.
+/// The single Host (RFC 9112 section 3.2); optional in HTTP/1.0.
 fn host(version: Version, fields: &Fields) -> Result<Host, HeadError> {
     let mut hosts = fields.all(Known::Host);
     match (hosts.next(), hosts.next()) {
@@ -307,7 +307,7 @@ fn host(version: Version, fields: &Fields) -> Result<Host, HeadError> {
     }
 }
 
-/// Lines of text made of HTTP/2 fields, and the head that they are to be.
+/// HTTP/2 fields as lines of text, and the head under construction.
 struct Lines {
     text: Vec<u8>,
     head: Box<RequestHead>,

@@ -7,10 +7,9 @@ use super::name::Known;
 use super::{Framing, Version, framing, hop};
 use crate::codec::guard::HeadError;
 
-/// The head of a response: a backend's, or one that the proxy makes.
+/// The head of a response: a backend's, or one of the proxy itself.
 ///
-/// Of a backend's, fields that are bound to the connection are already gone; what they said is in the other
-/// members.
+/// In a backend's, connection-specific fields were already removed; their contents are in the other members.
 #[derive(Debug, Clone)]
 pub(crate) struct ResponseHead {
     /// The status code.
@@ -21,14 +20,14 @@ pub(crate) struct ResponseHead {
     pub(crate) declared_length: Option<u64>,
     /// All fields that may be passed on.
     pub(crate) fields: Fields,
-    /// Whether the backend's connection can be used again once the body has ended.
+    /// Whether the backend's connection can be reused after the end of the body.
     pub(crate) keep_alive: bool,
-    /// The value of `Upgrade`, which names the protocol that a 101 switches to.
+    /// The value of `Upgrade`, with the protocol that a 101 switches to.
     pub(crate) upgrade: Option<Bytes>,
     reason: Bytes,
 }
 
-/// What a reader found beside the fields in the bytes of a response head.
+/// What a parser found besides the fields in the bytes of a response head.
 pub(crate) struct ResponseParts {
     pub(crate) status: u16,
     pub(crate) reason: Bytes,
@@ -63,16 +62,16 @@ impl ResponseHead {
         }
     }
 
-    /// One that is about to be read: its fields are put in, and then it is judged.
+    /// A head to be filled by a parser: first its fields, then [`Self::judge`].
     pub(crate) fn unread() -> Box<Self> {
-        // Made where it stays: it is large.
+        // Created in place, because it is large.
         Box::default()
     }
 
-    /// Judges what a reader found; `to_head` says whether HEAD was asked.
+    /// Validates what a parser found; `to_head`: the request was a HEAD.
     ///
     /// # Errors
-    /// The first rule that it breaks: framing that two readers could take differently, above all.
+    /// The first violated rule; most importantly, ambiguous framing.
     pub(crate) fn judge(&mut self, parts: ResponseParts, to_head: bool) -> Result<(), HeadError> {
         let ResponseParts { status, reason, version } = parts;
         let fields = &mut self.fields;
@@ -95,8 +94,7 @@ impl ResponseHead {
         } else {
             length.map_or(Framing::UntilClose, Framing::Length)
         };
-        // The chunked coding does not exist in HTTP/1.0: read it, but never trust that connection again
-        // (RFC 9112 section 6.1).
+        // HTTP/1.0 has no chunked coding: it is read, but the connection is not reused (RFC 9112 section 6.1).
         if framing == Framing::UntilClose || (chunked && version == Version::Http10) {
             keep_alive = false;
         }
@@ -106,7 +104,7 @@ impl ResponseHead {
         Ok(())
     }
 
-    /// Whether this is an interim response, after which another head follows. A 101 is none: HTTP ends with it.
+    /// Whether this is an interim response, after which another head follows. A 101 is not: it ends HTTP.
     pub(crate) fn is_interim(&self) -> bool {
         (100..200).contains(&self.status) && self.status != 101
     }
@@ -117,7 +115,7 @@ impl ResponseHead {
     }
 }
 
-/// The reason phrase that nginx gives a status: in some cases an older one than that of the registry, and for many none.
+/// nginx' reason phrase for a status: sometimes an older one than in the registry, and for many none.
 pub(crate) fn reason(status: u16) -> &'static str {
     match status {
         302 => "Moved Temporarily",

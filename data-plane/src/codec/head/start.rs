@@ -1,14 +1,14 @@
-//! What may stand in a request line: methods that backends may see, and the three forms of a target.
+//! What is allowed in a request line: the methods that backends may see, and the three forms of a target.
 
 use super::Method;
 use crate::codec::guard::HeadError;
 
-/// Refuses methods that no backend may see: TRACE echoes credentials, CONNECT asks for a tunnel.
+/// Refuses methods that backends must not see: TRACE echoes credentials, CONNECT asks for a tunnel.
 ///
-/// Like nginx it takes a method only in capitals, `_` and `-`.
+/// Like nginx, allows only capitals, `_` and `-`.
 ///
 /// # Errors
-/// [`HeadError::Method`] or, when it is no method at all, [`HeadError::StartLine`].
+/// [`HeadError::Method`] or, if it is not a method at all, [`HeadError::StartLine`].
 pub(crate) fn method(name: &[u8]) -> Result<Method, HeadError> {
     if name.is_empty() || !name.iter().all(|b| b.is_ascii_uppercase() || matches!(b, b'_' | b'-')) {
         return Err(HeadError::StartLine);
@@ -19,21 +19,21 @@ pub(crate) fn method(name: &[u8]) -> Result<Method, HeadError> {
     }
 }
 
-/// Where the parts of a request target stand in it.
+/// The form of a request target, with the position of its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     /// `/path?query`
     Origin,
-    /// `http://authority/path?query`: where the authority begins and ends. The path may be empty.
+    /// `http://authority/path?query`: start and end of the authority. The path may be empty.
     Absolute { from: usize, to: usize },
     /// `*`, with OPTIONS only
     Asterisk,
 }
 
-/// Tells the form of a request target (RFC 9112 section 3.2).
+/// Determines the form of a request target (RFC 9112 section 3.2).
 ///
 /// # Errors
-/// [`HeadError::Target`] for any other form, and for octets that a URI cannot have: controls, space, DEL, `#`.
+/// [`HeadError::Target`] for any other form, and for octets that are not allowed in a URI: controls, space, DEL, `#`.
 pub(crate) fn target(method: Method, target: &[u8]) -> Result<Target, HeadError> {
     if target.iter().any(|&b| b <= b' ' || b == 0x7f || b == b'#') {
         return Err(HeadError::Target);

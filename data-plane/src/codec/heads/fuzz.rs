@@ -1,17 +1,17 @@
-//! What a peer sends over HTTP/2, however it is cut, and held against a slow reader.
+//! Compares the inspection of HTTP/2 input, split anywhere, with a slow reader.
 
 use super::*;
 use crate::codec::hpack::model::{Model, is_valid};
 
 const LIST: u32 = 32 * 1024;
 
-/// A frame as it is sent.
+/// Encodes a frame.
 pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let [_, a, b, c] = (payload.len() as u32).to_be_bytes();
     [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
 }
 
-/// What goes on of bytes that come in parts, and what is told.
+/// What is passed on of bytes that arrive in parts, and what is reported.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(super) struct Passed {
     pub(super) bytes: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Passed {
     pub(super) broken: bool,
 }
 
-/// Passes them as a connection reads them.
+/// Passes them in the way a connection reads them.
 pub(super) fn pass(bytes: &[u8], mut widths: impl Iterator<Item = usize>) -> Passed {
     let (mut heads, mut passed, mut rest) = (Heads::new(false, LIST), Passed::default(), bytes);
     while !rest.is_empty() && !heads.is_broken() {
@@ -43,7 +43,7 @@ pub(super) fn pass(bytes: &[u8], mut widths: impl Iterator<Item = usize>) -> Pas
     passed
 }
 
-/// The blocks that stand in frames.
+/// The field blocks in frames.
 fn blocks(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut blocks, mut open) = (Vec::new(), Vec::new());
     while let Some((header, rest)) = bytes.split_first_chunk() {
@@ -66,7 +66,7 @@ fn blocks(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     blocks
 }
 
-/// Frames, each of two octets that say which and how long, and its payload.
+/// Frames, each encoded as two octets for type and length, and a payload.
 pub fn frames(data: &[u8]) {
     let (mut bytes, mut stream, mut rest) = (Vec::new(), 1, data);
     while let [what, length, behind @ ..] = rest {

@@ -18,7 +18,7 @@ fn whole(bytes: &[u8]) -> Passed {
     whole
 }
 
-/// Blocks that are told of: by stream, whether it is malformed.
+/// The reported blocks: the stream, and whether it is malformed.
 fn told(bytes: &[u8]) -> Vec<(u32, bool)> {
     let passed = whole(bytes);
     assert!(!passed.broken, "{bytes:?}");
@@ -56,7 +56,7 @@ fn what_stands_around_the_fields() {
         assert_eq!(told(&frame(HEADERS, END | flags, 1, &payload)), [(1, true)]);
     }
     assert_eq!(told(&frame(HEADERS, END | PADDED, 1, &[1, 0])), [(1, false)], "nothing but padding");
-    // It depends on itself; its fields are read all the same.
+    // It depends on itself; its fields are read nevertheless.
     let sent = [&[0x80, 0, 0, 5, 16][..], &literal(b"x", b"y", true, false)].concat();
     let passed = whole(&[frame(HEADERS, END | PRIORITY, 5, &sent), frame(HEADERS, END, 7, &[0xbe])].concat());
     assert_eq!(passed.blocks.iter().map(|it| it.fault.is_some()).collect::<Vec<_>>(), [true, false]);
@@ -113,7 +113,7 @@ fn what_h2_ends_a_connection_for_goes_on_and_nothing_behind_it() {
         assert!(passed.broken);
         assert_eq!(passed.bytes, [&data[..], &broken].concat());
     }
-    // Of one that is too long its header is enough.
+    // For an oversized frame the header is enough.
     let (before, long) = (frame(HEADERS, END, 1, &good), frame(HEADERS, END, 3, &[0; 16_385]));
     for width in [20, 50, usize::MAX] {
         let passed = pass(&[&before[..], &long].concat(), std::iter::repeat(width));
@@ -137,7 +137,8 @@ fn no_more_is_held_than_h2_would_take() {
 }
 
 proptest! {
-    /// Blocks cut into frames anyhow, and frames into reads: the same goes on and is told, and it is what a slow reader says.
+    /// With blocks split over frames and frames over reads in any way, the same is passed on and reported, and it
+    /// agrees with the slow reader.
     #[test]
     fn however_the_bytes_are_cut(
         blocks in prop::collection::vec((prop::collection::vec((0..6_u8, any::<bool>(), any::<bool>()), 0..6), prop::collection::vec(0..20_usize, 0..4)), 1..6),
@@ -154,7 +155,7 @@ proptest! {
                 4 => literal(b"x-plain", b"12345", is_kept, is_huffman),
                 _ => named(32, b"a=b", is_kept, is_huffman),
             }).collect();
-            // Whatever is there, the newest one.
+            // The newest entry, whatever it is.
             if model.count() > 61 {
                 block.push(0xbe);
             }

@@ -1,11 +1,12 @@
-//! Huffman's code of HPACK (RFC 7541 appendix B): what a text holds, without making it, and texts of a given length.
+//! HPACK's Huffman code (RFC 7541 appendix B): checks a text without decoding it into memory, and generates texts of a
+//! given length.
 //!
-//! The code is canonical: those of one length follow one another in the order of their octets, and the shorter ones come
-//! first. So the lengths are all that there is to write down.
+//! The code is canonical: codes of one length are consecutive in the order of their octets, and shorter codes come
+//! first. So a list of the lengths describes it completely.
 
 use super::octets::{ALL, CLASSES, Classes};
 
-/// Bits of each octet's code.
+/// Code length in bits of each octet.
 #[rustfmt::skip]
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -29,16 +30,16 @@ const LENGTHS: [u8; 256] = [
 const SHORTEST: u32 = 5;
 const LONGEST: u32 = 30;
 
-/// Bits that are looked up at once.
+/// Number of bits that are looked up at once.
 const STEP: u32 = 12;
 
 /// The codes, in order.
 struct Code {
     /// Octets in the order of their codes.
     order: [u8; 256],
-    /// By length: the place of its first octet in that order.
+    /// By length: the index of its first octet in that order.
     first: [u16; LONGEST as usize + 2],
-    /// By length: where its codes begin and end, as numbers of [`LONGEST`] bits.
+    /// By length: start and end of its codes, as numbers of [`LONGEST`] bits.
     begin: [u32; LONGEST as usize + 1],
     end: [u32; LONGEST as usize + 1],
 }
@@ -67,8 +68,8 @@ const fn code() -> Code {
     code
 }
 
-/// By the next [`STEP`] bits: the one or two octets that they hold whole, as their bits (4), their number (2, from the fifth on)
-/// and what both are (from the ninth on). Zero where there is none.
+/// By the next [`STEP`] bits: the one or two octets that are completely in them, encoded as their total bits (4 bits),
+/// their number (2 bits, from the fifth on) and their common properties (from the ninth on). Zero if there is none.
 static STEPS: [u16; 1 << STEP] = steps();
 
 const fn steps() -> [u16; 1 << STEP] {
@@ -92,7 +93,7 @@ const fn steps() -> [u16; 1 << STEP] {
     steps
 }
 
-/// The octet whose code stands at the top, and how many bits it takes; `None` for the code that ends a text.
+/// The octet whose code is at the top, and its number of bits; `None` for the end-of-string code.
 const fn one(top: u64) -> Option<(u8, u32)> {
     let bits = (top >> (64 - LONGEST)) as u32;
     let mut length = SHORTEST;
@@ -106,7 +107,7 @@ const fn one(top: u64) -> Option<(u8, u32)> {
     None
 }
 
-/// Bits that are taken from the front.
+/// A bit reader.
 struct Bits<'a> {
     left: &'a [u8],
     top: u64,
@@ -118,10 +119,10 @@ impl<'a> Bits<'a> {
         Self { left: bytes, top: 0, have: 0 }
     }
 
-    /// Has more than [`LONGEST`] at the top, or all.
+    /// Makes sure that more than [`LONGEST`] bits, or all of them, are in `top`.
     fn refill(&mut self) {
         if let Some(word) = self.left.first_chunk() {
-            // What does not fit is taken again by the next one, at the same place.
+            // What does not fit is read again next time, into the same position.
             self.top |= u64::from_be_bytes(*word) >> self.have;
             let bytes = (63 - self.have) / 8;
             self.left = &self.left[bytes as usize..];
@@ -142,20 +143,20 @@ impl<'a> Bits<'a> {
         self.have -= bits;
     }
 
-    /// The next octet, where its code is here.
+    /// The next octet, if its code is complete.
     fn one(&mut self) -> Option<u8> {
         let (octet, length) = one(self.top).filter(|(_, length)| *length <= self.have)?;
         self.skip(length);
         Some(octet)
     }
 
-    /// Whether nothing is left but the padding: less than eight bits, all of them set.
+    /// Whether only padding is left: less than eight bits, all of them set.
     fn is_over(&self) -> bool {
         self.have == 0 || self.have < 8 && self.top >> (64 - self.have) == (1 << self.have) - 1
     }
 }
 
-/// How many octets a text has, and what all of them are; `None` where it is none.
+/// The number of octets of a text, and the properties that all of them have; `None` if it is invalid.
 pub(super) fn measure(bytes: &[u8]) -> Option<(usize, Classes)> {
     let (mut bits, mut count, mut classes) = (Bits::new(bytes), 0, ALL);
     loop {
@@ -185,7 +186,7 @@ pub(super) fn measure(bytes: &[u8]) -> Option<(usize, Classes)> {
     Some((count, classes))
 }
 
-/// The octets of a text that [`measure`] takes.
+/// The octets of a text that [`measure`] accepts.
 pub(super) fn octets(bytes: &[u8]) -> impl Iterator<Item = u8> {
     let mut bits = Bits::new(bytes);
     std::iter::from_fn(move || {
@@ -194,16 +195,16 @@ pub(super) fn octets(bytes: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Octets with codes of different lengths, the shortest ones first.
+/// Octets with codes of different lengths, the shortest first.
 pub(super) type Letters = &'static [u8];
 
-/// Writes a text of so many octets over all of `into`, the `first` one and `letters`. Whether there is one: their codes have to
-/// come to as many bits, up to seven of padding.
+/// Writes a text of `count` octets, starting with `first` and continuing with `letters`, that fills `into` exactly.
+/// Returns whether there is one: the codes must add up to that many bits, with at most seven bits of padding.
 pub(super) fn write(into: &mut [u8], count: usize, first: Option<u8>, letters: Letters) -> bool {
     let length = |octet: u8| usize::from(LENGTHS[usize::from(octet)]);
     let Some(room) = (8 * into.len()).checked_sub(first.map_or(0, length)) else { return false };
     let Some(count) = count.checked_sub(usize::from(first.is_some())) else { return false };
-    // Two letters do: the longest one that all may be, and the next one for as many as there is room for.
+    // Two letters are enough: the longest one that fits for all, and the next longer one as often as there is room.
     let Some(place) = letters.iter().rposition(|letter| length(*letter) * count <= room) else {
         return false;
     };

@@ -1,4 +1,4 @@
-//! A slow reader of blocks, written for itself alone: what [`Fields`](super::Fields) is held against.
+//! A slow, independent reader of field blocks that [`Fields`](super::Fields) is compared with.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::LazyLock;
@@ -27,7 +27,7 @@ const STATIC: [&str; 61] = [
 static CODES: LazyLock<HashMap<Vec<bool>, u8>> =
     LazyLock::new(|| (0..=u8::MAX).map(|octet| (super::huffman::code_of(octet), octet)).collect());
 
-/// The fields that one side of a connection sends.
+/// The decoder state for the fields of one direction.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     entries: VecDeque<Field>,
@@ -40,7 +40,7 @@ impl Default for Model {
     }
 }
 
-/// A number in so many bits of the first octet.
+/// An integer with a prefix of this many bits.
 fn number(block: &mut &[u8], bits: u32) -> Option<usize> {
     let (first, mut rest) = block.split_first()?;
     let most = (1 << bits) - 1;
@@ -84,19 +84,19 @@ impl Model {
     fn entry(&self, number: usize) -> Option<Field> {
         let place = number.checked_sub(1)?;
         match STATIC.get(place) {
-            // Nobody looks at these values but for a status.
+            // Only the value of a status matters here.
             Some(&":path") => Some((b":path".to_vec(), b"/".to_vec())),
             Some(name) => Some((name.as_bytes().to_vec(), b"200".to_vec())),
             None => self.entries.get(place - STATIC.len()).cloned(),
         }
     }
 
-    /// How many there are to refer to.
+    /// Number of entries that can be referred to.
     pub(crate) fn count(&self) -> usize {
         STATIC.len() + self.entries.len()
     }
 
-    /// The sizes of the entries, the newest one first.
+    /// The sizes of the entries, the newest first.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         self.entries.iter().map(size).collect()
     }
@@ -107,7 +107,7 @@ impl Model {
         }
     }
 
-    /// The fields of a block; `None` where it is none.
+    /// The fields of a block; `None` if it is invalid.
     pub(crate) fn read(&mut self, mut block: &[u8]) -> Option<Vec<Field>> {
         let mut fields = Vec::new();
         while let Some(first) = block.first() {
@@ -142,7 +142,7 @@ fn size((name, value): &Field) -> usize {
     name.len() + value.len() + 32
 }
 
-/// Whether h2 makes something of it. A target that is none costs its stream alone.
+/// Whether h2 accepts it. An invalid target only affects its stream.
 pub(crate) fn is_valid((name, value): &Field) -> bool {
     match &name[..] {
         b":method" => Method::from_bytes(value).is_ok(),
@@ -152,14 +152,14 @@ pub(crate) fn is_valid((name, value): &Field) -> bool {
     }
 }
 
-/// Whether h2 hands it on as it is.
+/// Whether h2 passes it on unchanged.
 pub(crate) fn is_taken(field: &Field) -> bool {
     let (name, value) = field;
     let is_target = || value.is_empty() || PathAndQuery::try_from(&value[..]).is_ok();
     is_valid(field) && (name != b":path" || is_target())
 }
 
-/// A text in Huffman's code.
+/// Encodes a text with the Huffman code.
 pub(crate) fn coded(text: &[u8]) -> Vec<u8> {
     let bits: Vec<bool> = text.iter().flat_map(|octet| super::huffman::code_of(*octet)).collect();
     let octet =
@@ -167,7 +167,7 @@ pub(crate) fn coded(text: &[u8]) -> Vec<u8> {
     bits.chunks(8).map(octet).collect()
 }
 
-/// A number in the last bits of an octet.
+/// Encodes an integer into the last bits of an octet.
 pub(crate) fn numbered(first: u8, bits: u32, number: usize) -> Vec<u8> {
     let most = (1 << bits) - 1;
     if number < most {
@@ -182,19 +182,19 @@ pub(crate) fn numbered(first: u8, bits: u32, number: usize) -> Vec<u8> {
     octets
 }
 
-/// A string, in Huffman's code or as it is.
+/// A string literal, Huffman-coded or plain.
 pub(crate) fn string(text: &[u8], is_huffman: bool) -> Vec<u8> {
     let (first, text) = if is_huffman { (0x80, coded(text)) } else { (0, text.to_vec()) };
     [numbered(first, 7, text.len()), text].concat()
 }
 
-/// A field that is spelled out, and kept in the table if it `is_kept`.
+/// A literal field, added to the table if it `is_kept`.
 pub(crate) fn literal(name: &[u8], value: &[u8], is_kept: bool, is_huffman: bool) -> Vec<u8> {
     let first = if is_kept { 0x40 } else { 0 };
     [vec![first], string(name, is_huffman), string(value, is_huffman)].concat()
 }
 
-/// One whose name has a number.
+/// A literal field with an indexed name.
 pub(crate) fn named(number: usize, value: &[u8], is_kept: bool, is_huffman: bool) -> Vec<u8> {
     let first = if is_kept { numbered(0x40, 6, number) } else { numbered(0x10, 4, number) };
     [first, string(value, is_huffman)].concat()

@@ -1,18 +1,18 @@
-//! What octets may stand in names and values, as the types say that h2 makes of them.
+//! The octets allowed in names and values, according to the types that h2 parses them into.
 
-/// A set of what an octet, or all of a text, may be.
+/// A set of properties of an octet, or of all octets of a text.
 pub(super) type Classes = u8;
 
-/// Of a field's name: small letters (RFC 9113 section 8.2.1).
+/// Allowed in field names: no capitals (RFC 9113 section 8.2.1).
 pub(super) const NAME: Classes = 1;
-/// Of a field's value: no control but HTAB.
+/// Allowed in field values: no control except HTAB.
 pub(super) const VALUE: Classes = 2;
-/// Of a method.
+/// Allowed in methods.
 pub(super) const METHOD: Classes = 4;
 /// Below 0x80.
 pub(super) const ASCII: Classes = 8;
 
-/// Of a target, wherever in it, as h2 takes one.
+/// Allowed anywhere in a target, according to h2.
 pub(super) const TARGET: Classes = 16;
 
 pub(super) const ALL: Classes = NAME | VALUE | METHOD | ASCII | TARGET;
@@ -28,7 +28,7 @@ const fn classes() -> [Classes; 256] {
         let is_small = matches!(octet, b'0'..=b'9' | b'a'..=b'z')
             || matches!(octet, b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'-' | b'.')
             || matches!(octet, b'^' | b'_' | b'`' | b'|' | b'~');
-        // The `http` crate takes a quotation mark in a name, which RFC 9110 does not.
+        // The `http` crate allows a quotation mark in a name, which RFC 9110 does not.
         if is_small || octet == b'"' {
             classes[at] |= NAME;
         }

@@ -1,14 +1,14 @@
-//! The tables that fields are named in by number (RFC 7541 section 2.3): what their names are, and how long.
+//! The indexing tables (RFC 7541 section 2.3): the names of their entries, and their lengths.
 //!
-//! **Invariant:** the entries are those of h2's table, by number and by size.
+//! **Invariant:** the entries are the same as in h2's table, by index and by size.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes of a table that nobody has agreed on another size for. We do not (RFC 9113 section 6.5.2).
+/// Default table size in bytes, which we do not change (RFC 9113 section 6.5.2).
 const MOST: usize = 4_096;
 
-/// What an entry takes beside its text.
+/// The overhead of an entry in addition to its text.
 const ENTRY: usize = 32;
 
 /// Lengths of the names in the static table (RFC 7541 appendix A).
@@ -18,7 +18,7 @@ const NAMES: [u8; 61] = [
     16,
 ];
 
-/// What a name is, as far as it says what its value may be.
+/// The kind of a name, as far as it determines which values are allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Name {
     Field,
@@ -49,24 +49,24 @@ impl Name {
     }
 }
 
-/// A target that h2 has another one in place of. Behind a thin pointer, for few entries of a table have one.
+/// A target for which h2 was given another one. Behind a thin pointer, because few table entries have one.
 pub(crate) type Target = Arc<Vec<u8>>;
 
-/// An entry, and what was wrong with it as it came.
+/// A table entry, and what was wrong with the original field.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub(super) name: Name,
     /// Octets of the name.
     pub(super) length: usize,
-    /// Whether the name was none.
+    /// Whether the name was invalid.
     pub(super) has_bad_name: bool,
-    /// Whether one of both was none.
+    /// Whether the name or the value was invalid.
     pub(super) is_bad: bool,
-    /// The value as it came, where it is a target that h2 does not take.
+    /// The original value, if it is a target that h2 does not accept.
     pub(super) target: Option<Target>,
 }
 
-/// An entry as it is kept: no number is larger than a table.
+/// An entry as it is stored: no number exceeds the table size.
 #[derive(Debug)]
 struct Row {
     name: Name,
@@ -77,7 +77,7 @@ struct Row {
     target: Option<Target>,
 }
 
-/// The tables of one direction of a connection.
+/// The indexing tables of one direction of a connection.
 #[derive(Debug)]
 pub(super) struct Table {
     /// The newest first.
@@ -93,7 +93,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// What has this number.
+    /// The entry with this index.
     pub(super) fn entry(&self, number: usize) -> Option<Entry> {
         let place = number.checked_sub(1)?;
         let Some(length) = NAMES.get(place) else {
@@ -113,7 +113,7 @@ impl Table {
         Some(Entry { name, length: usize::from(*length), has_bad_name: false, is_bad: false, target: None })
     }
 
-    /// One more, with a value of so many octets. One that is larger than the table empties it, and is not there.
+    /// Adds an entry with a value of this length. One that is larger than the table empties it, and is not stored.
     pub(super) fn insert(&mut self, entry: Entry, value: usize) {
         let size = entry.length + value + ENTRY;
         self.shrink(self.most.saturating_sub(size));
@@ -125,7 +125,7 @@ impl Table {
         }
     }
 
-    /// Changes its size. Whether it may be so large.
+    /// Changes the table size. Returns whether that size is allowed.
     pub(super) fn resize(&mut self, most: usize) -> bool {
         self.most = most.min(MOST);
         self.shrink(self.most);

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::model::{Field, Model, is_in_order, is_taken, is_valid, literal, named, numbered};
 use super::*;
 
-/// Reads a block, and says what is malformed in it. What h2 then has is well-formed, and its table is that of the peer.
+/// Reads a block and returns its faults. What h2 gets must be well-formed, and its table the same as the peer's.
 fn read(fields: &mut Fields, (sent, got): (&mut Model, &mut Model), block: &[u8]) -> (Outcome, Found) {
     let (mut mended, mut found) = (block.to_vec(), Found::default());
     let outcome = fields.read(&mut mended, &mut found);
@@ -66,7 +66,7 @@ fn what_h2_ends_a_connection_for() {
                 let (outcome, found) = read_one(&named(number, value, is_kept, is_huffman));
                 assert_eq!((outcome, found.fault.is_some()), (Outcome::Whole, true), "{number} {value:?}");
             }
-            // Behind it everything is where it was.
+            // The fields after it must be unaffected.
             let several =
                 [literal(b"one", b"1", true, is_huffman), field, literal(b"two", b"2", true, true)].concat();
             assert_eq!(read_one(&several).0, Outcome::Whole);
@@ -125,13 +125,13 @@ fn what_is_left_as_it_is() {
         &[0x00, 0x01, b'a', 0x81, 0xff],
         &[0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
         &literal(b"", b"a", true, false),
-        // Nothing else has two octets in five, and is a name.
+        // There is no other valid name of two octets encoded in five bytes.
         &literal(b"a\n", b"", true, true),
         &literal(b"a", b"\n\r\n\r", true, true),
     ] {
         assert_eq!(read_one(block).0, Outcome::Broken, "{block:?}");
     }
-    // What nobody refers to may have another length.
+    // A field that is not stored in the table may change its length.
     for block in [literal(b"a\n", b"", false, true), literal(b"a", b"\n\r\n\r", false, true)] {
         let (outcome, found) = read_one(&block);
         assert_eq!((outcome, found.fault.is_some()), (Outcome::Whole, true), "{block:?}");
@@ -185,14 +185,14 @@ fn who_refers_to_what_is_none() {
     };
     assert!(is_malformed(&literal(b"X-Up", b"a", true, true)));
     assert!(is_malformed(&named(2, b"G T", true, true)));
-    // The newest one is 62.
+    // The newest entry has index 62.
     assert!(is_malformed(&[0xbe]) && is_malformed(&[0xbf]));
     assert!(!is_malformed(&named(62, b"GET", false, false)), "its name is one");
     assert!(is_malformed(&named(63, b"good", false, false)), "this is not");
     assert!(!is_malformed(&literal(b"x-good", b"good", true, true)));
     assert!(!is_malformed(&[0xbe]));
     assert!(is_malformed(&[0xbf]) && is_malformed(&[0xc0]));
-    // What is dropped is not there any more.
+    // Evicted entries are gone.
     assert!(!is_malformed(&[numbered(0x20, 5, 0), numbered(0x20, 5, 4_096)].concat()));
     assert!(!is_malformed(&literal(b"x-other", b"other", true, true)));
     assert!(!is_malformed(&[0xbe]));
@@ -264,7 +264,7 @@ fn field() -> impl Strategy<Value = (usize, Option<Vec<u8>>, Vec<u8>, u8)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever comes, what h2 has is well-formed, and what is not is told: with itself, and with all that refer to it.
+    /// Whatever arrives, h2 gets well-formed fields, and malformed ones are reported, also for each reference to them.
     #[test]
     fn h2_has_the_table_of_the_peer(blocks in prop::collection::vec(prop::collection::vec(field(), 0..8), 1..12)) {
         let (mut fields, mut sent, mut got) = (Fields::default(), Model::default(), Model::default());
@@ -272,7 +272,7 @@ proptest! {
             let (mut bytes, mut ahead) = (Vec::new(), sent.clone());
             for (number, name, value, how) in block {
                 let number = number % ahead.count() + 1;
-                // A status that is none takes its name along.
+                // An invalid status replaces its name, too.
                 let number = if (8..=14).contains(&number) || number < 4 { 15 } else { number };
                 let (is_kept, is_huffman) = (how & 1 != 0, how & 2 != 0);
                 let field = match name {
@@ -286,7 +286,7 @@ proptest! {
             let truth = sent.clone().read(&bytes).unwrap();
             let (outcome, found) = read(&mut fields, (&mut sent, &mut got), &bytes);
             if outcome == Outcome::Broken {
-                // Text of which nearly all is controls.
+                // A text that consists almost only of control octets.
                 prop_assert!(!truth.iter().all(is_taken));
                 return Ok(());
             }

@@ -1,12 +1,12 @@
-//! Whether anybody reads a step up into a raw path.
+//! Whether any reader would see a `..` step in a raw path.
 
 use super::normal::hex;
 
-/// Whether a segment of the path is `..` to some reader: after up to two rounds of decoding, with or without what follows a
-/// `;`, and with a backslash for a slash.
+/// Whether some reader would see a `..` segment in the path: after up to two rounds of decoding, with or without what
+/// follows a `;`, and with backslashes as slashes.
 ///
-/// Most of what is spelled in two ways is meant: an escaped slash in a name, a `;` with a session. A step up in disguise is
-/// not: it is there to be overlooked.
+/// Most paths with two spellings are legitimate: an escaped slash in a name, a `;` with a session id. A disguised `..`
+/// is not: its purpose is to be overlooked.
 pub(crate) fn climbs(raw: &[u8]) -> bool {
     let once = decoded(raw);
     let twice = decoded(&once);
@@ -16,7 +16,7 @@ pub(crate) fn climbs(raw: &[u8]) -> bool {
     })
 }
 
-/// Decodes what can be.
+/// Decodes all valid escapes.
 fn decoded(path: &[u8]) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(path.len()), path);
     while let Some((&byte, after)) = rest.split_first() {

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 
 use super::{Normalised, PathError};
 
-/// Brings the raw path of a target, without its query, into normal form.
+/// Normalises the raw path of a target, without its query.
 ///
-/// Escapes are decoded once, first: an escaped slash or dot counts like a plain one. Repeated slashes are merged,
-/// then `.` and `..` are resolved. A path without any of them is returned as it is.
+/// Escapes are decoded once, first, so an escaped slash or dot is treated like a plain one. Repeated slashes are
+/// merged, then `.` and `..` are resolved. A path without any of these is returned as it is.
 ///
 /// # Errors
-/// What nginx answers with 400: [`PathError`].
+/// What nginx answers with a 400: [`PathError`].
 pub(crate) fn normalise(raw: &[u8]) -> Result<Normalised<'_>, PathError> {
     if raw.first() != Some(&b'/') {
         return Err(PathError::NotAbsolute);
@@ -21,7 +21,7 @@ pub(crate) fn normalise(raw: &[u8]) -> Result<Normalised<'_>, PathError> {
     Ok(Normalised { path: Cow::Owned(resolve(&decode(raw)?)?), suspicious: true })
 }
 
-/// Whether every reader takes these bytes for the same path: there is no `%`, `;`, `\`, `//` or `/.`.
+/// Whether every server reads these bytes as the same path: they contain no `%`, `;`, `\`, `//` or `/.`.
 fn is_plain(raw: &[u8]) -> bool {
     let mut slash = false;
     raw.iter().all(|&b| {
@@ -69,7 +69,7 @@ pub(super) fn hex(b: u8) -> Option<u8> {
     }
 }
 
-/// Merges slashes and resolves dot segments of a decoded path.
+/// Merges slashes and resolves dot segments in a decoded path.
 fn resolve(path: &[u8]) -> Result<Vec<u8>, PathError> {
     let mut out: Vec<u8> = Vec::with_capacity(path.len());
     // The path begins with a slash, so the first element is empty and not a segment.

@@ -1,4 +1,5 @@
-//! The single steps of which readings of a path consist: one pass over it each, which looks at nothing but what it changes.
+//! The single steps that readings of a path consist of. Each is one pass over the path and looks only at what it
+//! changes.
 
 use memchr::memchr;
 
@@ -9,18 +10,18 @@ fn is_unreserved(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~')
 }
 
-/// An octet that no target may hold as it is has one spelling only: no reader tells `%20` from the space that it
-/// stands for, so decoding it sets no two readers apart.
+/// An octet that must be escaped in a target has only one spelling: no reader distinguishes `%20` from the space that
+/// it stands for, so decoding it creates no difference between readers.
 pub(super) fn decode_unreserved(raw: &[u8]) -> Vec<u8> {
     decode_if(raw, |b| is_unreserved(b) || (b != b'%' && !is_plain(b)))
 }
 
-/// Decodes every escape but those of slashes and backslashes.
+/// Decodes every escape except those of slashes and backslashes.
 pub(super) fn decode_except_slashes(raw: &[u8]) -> Vec<u8> {
     decode_if(raw, |b| !matches!(b, b'/' | b'\\'))
 }
 
-/// Decodes every escape; a `%` that begins none stays, as most backends have it.
+/// Decodes every escape; a `%` that begins none stays, as in most backends.
 pub(super) fn decode_leniently(raw: &[u8]) -> Vec<u8> {
     decode_if(raw, |_| true)
 }
@@ -45,7 +46,7 @@ fn decode_if(raw: &[u8], which: impl Fn(u8) -> bool) -> Vec<u8> {
     path
 }
 
-/// RFC 3986 section 5.2.4: a climb above the root stops there.
+/// RFC 3986 section 5.2.4: `..` at the root is ignored.
 pub(super) fn remove_dots(path: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(path.len() + 1);
     let mut segments = path.strip_prefix(b"/").unwrap_or(path).split(|&b| b == b'/').peekable();
@@ -67,7 +68,7 @@ pub(super) fn remove_dots(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Makes one slash of many.
+/// Merges repeated slashes.
 pub(super) fn merge(path: &[u8]) -> Vec<u8> {
     let mut out = path.to_vec();
     out.dedup_by(|next, before| *next == b'/' && *before == b'/');
@@ -80,7 +81,7 @@ pub(super) fn to_slashes(path: &mut [u8]) {
     }
 }
 
-/// Takes away what follows a `;` in each segment.
+/// Removes what follows a `;` in each segment.
 pub(super) fn cut_parameters(path: &[u8]) -> Vec<u8> {
     let mut out = path.to_vec();
     let mut is_cut = false;

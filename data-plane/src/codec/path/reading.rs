@@ -1,4 +1,4 @@
-//! What other readers make of a raw path, and what to send them so that they agree with the route that was chosen.
+//! How other servers read a raw path, and what to send them so that they agree with the chosen route.
 
 use std::borrow::Cow;
 
@@ -10,75 +10,75 @@ use super::octets::{
 };
 use super::{Normalised, re_encode};
 
-/// Line breaks that a path may have: each is a further way to read it.
+/// Maximum number of line breaks in a path: each is an additional way to read it.
 const BREAKS: usize = 4;
 
-/// Octets that are read of a path in all the ways together, of one that is short.
+/// Maximum total octets of all readings of a short path.
 const AHEAD: usize = 64 * 1024;
 
-/// As many times its length more. Only what has backslashes, parameters and escapes all at once takes more than both, when it
-/// is longer than a KiB and a half, and that is long for nobody's sake but that of who wants it read.
+/// Additional octets as a multiple of the path's length. Only a path with backslashes, parameters and escapes all at
+/// once exceeds both, if it is longer than 1.5 KiB, and such paths have no legitimate use.
 const TIMES: usize = 8;
 
-/// A way in which some backend reads a raw path: what it does, in this order. Backends differ in each step, and real ones
-/// do the steps in more than one order, so nearly every combination is somebody's.
+/// A way in which some backend reads a raw path: the steps that it applies, in this order. Backends differ in each
+/// step, and real ones apply them in different orders, so nearly every combination exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Reading {
     decode: Decode,
     parameters: Parameters,
     backslashes: Backslashes,
-    /// What stands between two slashes at its beginning and the next one is a host: who parses a target as a reference
-    /// (RFC 3986 section 4.2), as `new URL(request.url, base)` of Node does.
+    /// The text between two slashes at the beginning and the next slash is a host: for readers that parse a target as
+    /// a URI reference (RFC 3986 section 4.2), like Node's `new URL(request.url, base)`.
     host: bool,
-    /// Repeated slashes are one.
+    /// Repeated slashes are merged.
     merge: bool,
-    /// Dot segments are removed; a climb above the root stops there.
+    /// Dot segments are removed; `..` at the root is ignored.
     dots: bool,
 }
 
 /// Which escapes are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Decode {
-    /// Letters, digits and `-._~`, and what can be spelled in no other way (`%20`, `%C3`).
+    /// Letters, digits and `-._~`, and what has no other spelling (`%20`, `%C3`).
     Unreserved,
-    /// All but slashes and backslashes.
+    /// All except slashes and backslashes.
     ExceptSlashes,
     /// All.
     All,
-    /// All, and then again.
+    /// All, twice.
     Twice,
 }
 
-/// What becomes of a `;` and what follows it in its segment.
+/// How a `;` and what follows it in its segment are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Parameters {
-    /// It is part of the segment.
+    /// As part of the segment.
     Kept,
-    /// It is cut up to the next slash after so many rounds of decoding. After none: Tomcat, where an escaped slash goes
+    /// Cut up to the next slash after this many rounds of decoding. After none: Tomcat, where an escaped slash is cut
     /// with the rest; after the first of two: a filter in front of a framework.
     CutAfter(usize),
 }
 
-/// Whether a backslash is a slash.
+/// Whether a backslash is treated as a slash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Backslashes {
-    /// It is not.
+    /// Never.
     Kept,
-    /// Where it is written so, and not where it is escaped: URL parsers.
+    /// If it is written literally, but not if it is escaped: URL parsers.
     Written,
-    /// Before parameters are cut, and again in what is decoded after.
+    /// Before parameters are cut, and again in what is decoded later.
     Always,
     /// After parameters were cut: Tomcat.
     Last,
 }
 
 impl Decode {
-    /// How often a path is decoded.
+    /// Number of decoding rounds.
     fn rounds(self) -> usize {
         1 + usize::from(self == Self::Twice)
     }
 
-    /// The first round. That of who decodes twice is that of who decodes all.
+    /// The first round. It is the same for decoding all escapes once or twice.
     fn once(self, path: &[u8]) -> Vec<u8> {
         match self {
             Self::Unreserved => decode_unreserved(path),
@@ -87,7 +87,7 @@ impl Decode {
         }
     }
 
-    /// Number of its first round among those.
+    /// The index of its first round among these.
     fn place(self) -> usize {
         match self {
             Self::Unreserved => 0,
@@ -98,8 +98,8 @@ impl Decode {
 }
 
 impl Reading {
-    /// Whether it agrees with nginx' once it is sent the normal form. nginx does not read backslashes, parameters or
-    /// double escapes, so its normal form still holds them.
+    /// Whether it agrees with nginx when it gets the normal form. nginx does not interpret backslashes, parameters or
+    /// double escapes, so its normal form still contains them.
     fn is_curable(self) -> bool {
         self.decode != Decode::Twice
             && self.parameters == Parameters::Kept
@@ -107,11 +107,12 @@ impl Reading {
     }
 }
 
-/// What all kinds of readers make of a raw path, each path once of those that a normal form cures and once of the others.
-/// Readings that no path of this kind can set apart are left out: a path without a backslash is read alike by those who
-/// differ in backslashes only. `None`: there are more than anybody needs.
+/// The distinct paths that all kinds of readers see in a raw path, separately for readings that a normal form cures
+/// and for the others. Readings that cannot differ for this path are skipped: a path without a backslash is read alike
+/// by those who differ only in backslashes. `None`: there are more than any legitimate path has.
 ///
-/// **Invariant:** bounded work: at most 60 times all of it is read, and at most [`AHEAD`] and [`TIMES`] of it together.
+/// **Invariant:** bounded work: the path is read at most 60 times, and at most [`AHEAD`] plus [`TIMES`] its length in
+/// total.
 pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
     let once = decode_leniently(raw);
     let every = decode_leniently(&once);
@@ -134,25 +135,25 @@ pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
         }
     }
     for (backslashes, rest) in behind_host(raw) {
-        // To who parses references `;` is a letter.
+        // For parsers of URI references `;` is an ordinary character.
         found.add(&mut Begun::new(rest), (true, Parameters::Kept, backslashes))?;
     }
     Some(found.paths)
 }
 
-/// Readings so far.
+/// The readings found so far.
 #[derive(Default)]
 struct Found {
     paths: Vec<(Reading, Vec<u8>)>,
-    /// Paths as readers see their segments, and whether they are cured.
+    /// Paths as the readers see their segments, and whether the normal form cures them.
     known: Vec<(bool, Vec<u8>)>,
-    /// Octets that may be read yet.
+    /// Octets that may still be read.
     left: usize,
 }
 
 impl Found {
-    /// Adds what readers of one manner make of a path, however they decode it: of all of it, or of what is behind a host.
-    /// `None`: it is too much.
+    /// Adds what a group of readers makes of a path, for each kind of decoding: of the whole path, or of what follows
+    /// a host. `None`: the work exceeds the bound.
     fn add(
         &mut self,
         begun: &mut Begun<'_>,
@@ -181,13 +182,13 @@ impl Found {
     }
 }
 
-/// What those take for the path who take what follows two slashes for a host: it ends at a slash, and where a backslash is
-/// one (URL parsers of browsers, and of Node) at that, too.
+/// The path for readers that take what follows two slashes for a host: it ends at a slash, or, where a backslash is
+/// one (URL parsers of browsers and of Node), also at a backslash.
 fn behind_host(raw: &[u8]) -> impl Iterator<Item = (Backslashes, &[u8])> {
     let behind = |is_slash: fn(&u8) -> bool| {
         let host = raw.iter().position(|byte| !is_slash(byte)).unwrap_or(raw.len());
         let end = raw[host..].iter().position(is_slash);
-        // Without a path it is that of the root.
+        // Without a path it is the root.
         (host > 1).then(|| end.map_or(&b"/"[..], |end| &raw[host + end..]))
     };
     let kept = behind(|byte| *byte == b'/').map(|rest| (Backslashes::Kept, rest));
@@ -195,10 +196,10 @@ fn behind_host(raw: &[u8]) -> impl Iterator<Item = (Backslashes, &[u8])> {
     kept.into_iter().chain(written.filter(|_| raw.contains(&b'\\')))
 }
 
-/// A raw path, with what it is after the first round of decoding, which many readers have in common.
+/// A raw path, with the results of the first round of decoding, which many readers share.
 struct Begun<'a> {
     raw: &'a [u8],
-    /// By who decodes, whether backslashes are slashes before, and whether parameters are cut before.
+    /// By kind of decoding, whether backslashes were converted before, and whether parameters were cut before.
     once: [Option<Vec<u8>>; 12],
 }
 
@@ -248,7 +249,7 @@ fn segments(
     path
 }
 
-/// Adds the paths that its segments stand for, with slashes merged and not.
+/// Adds the paths that its segments stand for, with and without merged slashes.
 fn resolve(reading: Reading, path: &[u8], found: &mut Vec<(Reading, Vec<u8>)>) {
     let merged = merge(path);
     let mergeable = merged.len() != path.len();
@@ -261,29 +262,30 @@ fn resolve(reading: Reading, path: &[u8], found: &mut Vec<(Reading, Vec<u8>)>) {
             found.push((Reading { merge: true, dots: true, ..reading }, late));
         }
         found.push((Reading { dots: true, ..reading }, resolved));
-        // WSGI and its like match what was decoded as it is. Who reads more into a path than that resolves dots as well.
+        // WSGI and similar match the decoded path as it is. Readers that interpret more than that also resolve dot
+        // segments.
         if reading.is_curable() {
             found.push((reading, path.to_vec()));
         }
     }
 }
 
-/// Which target a backend is to be sent.
+/// The target to send to a backend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The target as the client sent it, as nginx does.
+    /// The original target, as nginx does.
     Raw,
-    /// This path in place of the client's, with the client's query: some reader would have taken the raw path for
+    /// This path instead of the client's, with the client's query: some reader would have taken the raw path for
     /// another route's.
     Normal(Vec<u8>),
-    /// None: some reader would take any spelling for another route's. The answer is 400.
+    /// None: some reader would take any spelling for another route's. The response is 400.
     Refuse,
 }
 
-/// Applies the dual-reading rule of security.md 2 to a path that was normalised from `raw`.
+/// Applies the dual-reading rule to a path that was normalised from `raw`.
 ///
-/// `route` tells which route and policy a path has; it is called only for readings that differ from the normal
-/// form, and not at all for a path that is not suspicious.
+/// `route` returns the route and policy of a path; it is called only for readings that differ from the normal form,
+/// and not at all for a path that is not suspicious.
 pub(crate) fn forward<R: PartialEq>(
     raw: &[u8],
     normalised: &Normalised<'_>,
@@ -300,7 +302,7 @@ pub(crate) fn forward<R: PartialEq>(
         }
     };
     let leads_elsewhere = |before: &[u8]| {
-        // A segment that is none of dots may be one without what follows the line break.
+        // A segment that is not a dot segment may become one without what follows the line break.
         strays(before)
             || readings(&re_encode(before)).is_none_or(|read| read.iter().any(|(_, path)| strays(path)))
     };
@@ -323,15 +325,16 @@ pub(crate) fn forward<R: PartialEq>(
         return Verdict::Raw;
     }
     let target = re_encode(&normalised.path);
-    // What was harmless in the raw path need not be in the normal one: `/a\b/../c` and `/a\../b` change places.
+    // A reading that is harmless for the raw path need not be for the normal one: `/a\b/../c` and `/a\../b` change
+    // places.
     if readings(&target).is_none_or(|read| read.iter().any(|(_, path)| strays(path))) {
         return Verdict::Refuse;
     }
     Verdict::Normal(target)
 }
 
-/// What patterns see that stop at a line break: to them `.` is none, so `/(.*)` takes what stands before, and the rest of the
-/// path is lost in a rewrite here or at a backend. `None`: more of them than anybody needs.
+/// What is matched by patterns that stop at a line break: `.` does not match one, so `/(.*)` captures only what
+/// precedes it, and the rest of the path is lost in a rewrite here or at a backend. `None`: there are too many.
 fn before_breaks(path: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let is_few = memchr::memchr_iter(b'\n', path).nth(BREAKS).is_none();
     is_few.then(|| memchr::memchr_iter(b'\n', path).map(|end| &path[..end]))

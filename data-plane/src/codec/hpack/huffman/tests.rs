@@ -26,7 +26,7 @@ fn as_in_the_appendix() {
         assert_eq!(read(bytes).as_deref(), Some(text));
         assert_eq!(coded(text), bytes);
     }
-    // All ones are not the code of an octet, and those of 30 bits come before.
+    // All ones is not the code of an octet; the 30-bit codes precede it.
     assert_eq!(CODE.end[30], 0x3fff_ffff);
     for (octet, code, length) in
         [(0_u8, 0x1ff8, 13), (b'\n', 0x3fff_fffc, 30), (0xff, 0x03ff_ffee, 26), (0xf9, 0x0fff_fffe, 28)]
