@@ -1,7 +1,8 @@
-//! The header that a load balancer puts before a connection, to tell whose it is: the PROXY protocol, versions 1 and 2
-//! (proxy-protocol.txt of HAProxy). What nginx takes is taken, and nothing else.
+//! The header with the client's address that a load balancer sends at the start of a connection: the PROXY protocol,
+//! versions 1 and 2 (proxy-protocol.txt of HAProxy). Accepts exactly what nginx accepts.
 //!
-//! **Invariant:** no header is longer than [`LONGEST`], and of one that is none no more is looked at than it takes to see that.
+//! **Invariant:** no header is longer than [`LONGEST`], and input that is not a header is examined only as far as
+//! needed to see that.
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,32 +11,32 @@ use std::str::FromStr;
 use shared::template::OfConnection;
 use thiserror::Error;
 
-/// A line of version 1, its end included (proxy-protocol.txt 2.1).
+/// Maximum length of a version 1 line, including its end (proxy-protocol.txt 2.1).
 const LINE: usize = 107;
 
-/// A header of version 2 with all that may hang on it. nginx takes as much.
+/// Maximum length of a version 2 header with all extensions, as in nginx.
 pub(crate) const LONGEST: usize = 4096;
 
-/// What version 2 begins with.
+/// The beginning of version 2.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// What version 1 begins with.
+/// The beginning of version 1.
 const WORD: &[u8] = b"PROXY ";
 
-/// Both ends of a connection, as they were told.
+/// Both ends of a connection, according to a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ends {
     /// The client.
     pub(crate) source: SocketAddr,
-    /// Where it connected to.
+    /// The address that the client connected to.
     pub(crate) destination: SocketAddr,
 }
 
 impl Ends {
-    /// Appends one of nginx' variables of them; `false`: it is none.
+    /// Appends the value of an nginx variable about them; `false`: `what` is another variable.
     pub(crate) fn tell(&self, what: OfConnection, out: &mut Vec<u8>) -> bool {
         let Self { source, destination } = self;
-        // Into memory: never fails.
+        // Writing to memory never fails.
         let _ = match what {
             OfConnection::ToldAddr => write!(out, "{}", source.ip()),
             OfConnection::ToldPort => write!(out, "{}", source.port()),
@@ -47,39 +48,39 @@ impl Ends {
     }
 }
 
-/// A header.
+/// A parsed header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
-    /// Its bytes.
+    /// Its length in bytes.
     pub(crate) length: usize,
-    /// `None`: it tells nothing, as that of a health check.
+    /// `None`: it contains no addresses, like that of a health check.
     pub(crate) ends: Option<Ends>,
 }
 
-/// Why bytes are no header.
+/// Why bytes are not a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub(crate) enum NoHeader {
-    /// They begin otherwise.
+    /// They begin differently.
     #[error("expected a PROXY header, got something else")]
     Other,
-    /// A line of version 1 that does not end.
+    /// A version 1 line without an end.
     #[error("a PROXY line is longer than {LINE} bytes")]
     LongLine,
-    /// A line of version 1 that is none.
+    /// A malformed version 1 line.
     #[error("expected PROXY, TCP4, TCP6 or UNKNOWN, two addresses and two ports, got another line")]
     Line,
-    /// Of a version that nobody knows.
+    /// An unknown version.
     #[error("expected version 2 of the binary PROXY header, got another one")]
     Version,
-    /// Too much hangs on it.
+    /// The header is too long.
     #[error("a PROXY header is longer than {LONGEST} bytes")]
     Long,
-    /// Its addresses are cut.
+    /// Its addresses are truncated.
     #[error("a PROXY header is shorter than its addresses")]
     Short,
 }
 
-/// Reads a header at the beginning of a connection; `None`: there may be one, and more of it has to come.
+/// Parses a header at the beginning of a connection; `None`: there may be one, but more bytes are needed.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Header>, NoHeader> {
     let is_begun = |whole: &[u8]| bytes.iter().zip(whole).all(|(byte, expected)| byte == expected);
     if is_begun(SIGNATURE) {
@@ -97,7 +98,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Header>, NoHeader> {
     Ok(Some(Header { length: end + 2, ends: text(words)? }))
 }
 
-/// What stands behind the first word of version 1. Of what is unknown the rest of the line is not looked at.
+/// Parses what follows the first word of version 1. For an unknown protocol the rest of the line is ignored.
 fn text(line: &str) -> Result<Option<Ends>, NoHeader> {
     let mut words = line.split(' ');
     let family = words.next();
@@ -122,13 +123,13 @@ fn ip<A: FromStr + Into<IpAddr>>(word: &str) -> Result<IpAddr, NoHeader> {
     word.parse::<A>().map(Into::into).map_err(|_| NoHeader::Line)
 }
 
-/// Digits alone, where `parse` would take a sign.
+/// Digits only; `parse` would accept a sign.
 fn port(word: &str) -> Result<u16, NoHeader> {
     let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
     word.parse().ok().filter(|_| is_number).ok_or(NoHeader::Line)
 }
 
-/// Version 2, behind its signature (proxy-protocol.txt 2.2).
+/// Parses version 2 after its signature (proxy-protocol.txt 2.2).
 fn binary(bytes: &[u8]) -> Result<Option<Header>, NoHeader> {
     let Some([version, family, high, low]) = bytes.get(SIGNATURE.len()..SIGNATURE.len() + 4) else {
         return Ok(None);
@@ -144,7 +145,7 @@ fn binary(bytes: &[u8]) -> Result<Option<Header>, NoHeader> {
     let Some(body) = bytes.get(start..length) else {
         return Ok(None);
     };
-    // The command is PROXY, the transport a stream; a balancer that asks for itself says LOCAL, and is who it is.
+    // The command is PROXY and the transport a stream; a balancer that connects on its own behalf uses LOCAL.
     let is_told = version & 0x0f == 1 && family & 0x0f == 1;
     let ends = match family >> 4 {
         1 if is_told => Some(ends::<4>(body)?),
@@ -154,7 +155,7 @@ fn binary(bytes: &[u8]) -> Result<Option<Header>, NoHeader> {
     Ok(Some(Header { length, ends }))
 }
 
-/// Two addresses of so many bytes, and two ports.
+/// Two addresses of this size, and two ports.
 fn ends<const N: usize>(body: &[u8]) -> Result<Ends, NoHeader>
 where
     IpAddr: From<[u8; N]>,
@@ -167,7 +168,7 @@ where
     Ok(Ends { source: at(source, from), destination: at(destination, to) })
 }
 
-/// The line of version 1 that tells these ends. Where one is IPv4 and the other is not, both are told as IPv6.
+/// The version 1 line for these ends. If only one is IPv4, both are written as IPv6.
 pub(crate) fn line(ends: Ends) -> String {
     let canonical = |it: SocketAddr| SocketAddr::new(it.ip().to_canonical(), it.port());
     let (source, destination) = (canonical(ends.source), canonical(ends.destination));

@@ -1,4 +1,4 @@
-//! Byte streams to clients, plain or in TLS, and reading from them into buffers.
+//! Byte streams to clients, plain or TLS, and reading from them into buffers.
 
 use std::any::Any;
 use std::future::Future;
@@ -17,21 +17,21 @@ pub(crate) use socket::Socket;
 mod gathered;
 mod socket;
 
-/// Room that a buffer has when it is taken, in bytes.
+/// Initial capacity of a buffer in bytes.
 pub(crate) const ROOM: usize = 16 * 1024;
 
-/// A buffer that was filled to the brim is given this much room the next time, in bytes.
+/// Capacity in bytes for the next read if the last one filled the buffer.
 pub(crate) const LARGE: usize = 64 * 1024;
 
-/// A connection whose TLS ends here. It has a place of its own: each await may hold a copy of what it owns.
+/// A connection whose TLS is terminated here. Boxed, because each await may hold a copy of what it owns.
 pub(crate) type Tls = Box<TlsStream<Gathered<Prefixed<Socket>>>>;
 
 /// A connection to a client: plain or TLS.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
-    /// The socket itself, where its bytes are those of the connection.
+    /// The socket itself, if its bytes are those of the connection.
     fn socket(&self) -> Option<&TcpStream>;
 
-    /// What TLS stands on.
+    /// The stream below TLS.
     fn below_tls(&mut self) -> Option<&mut Gathered<Prefixed<Socket>>>;
 }
 
@@ -46,22 +46,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
     }
 }
 
-/// Reads more into a buffer that has room. Gives the number of bytes, 0 at the end of the stream.
+/// Reads more into a buffer that has room. Returns the number of bytes, 0 at the end of the stream.
 pub(crate) fn poll_fill<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut impl BufMut,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
-    // The future keeps nothing between polls, so dropping it loses nothing.
+    // The future keeps no state between polls, so dropping it loses nothing.
     match ready!(pin!(stream.read_buf(buffer)).poll(cx)) {
-        // A TLS peer that goes without saying so; to HTTP it is the end like any other.
+        // A TLS peer that closed without close_notify; for HTTP that is an ordinary end of stream.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(0)),
         outcome => Poll::Ready(outcome),
     }
 }
 
-/// Makes sure that a read is worth its system call. What is left of a buffer is used first: a head at its front is still
-/// referred to, so more room would be new memory.
+/// Makes sure that a read is worth its system call. The rest of a buffer is used first: a head at its front is still
+/// referenced, so more capacity would be a new allocation.
 pub(crate) fn make_room(buffer: &mut BytesMut) {
     const ENOUGH: usize = ROOM / 8;
     if buffer.capacity() - buffer.len() < ENOUGH {
@@ -69,8 +69,8 @@ pub(crate) fn make_room(buffer: &mut BytesMut) {
     }
 }
 
-/// Ready when a client has gone while it waits for an answer. What it says meanwhile is its next request: that is read
-/// ahead, but no more than a buffer of it.
+/// Ready when a client disconnects while it waits for a response. Meanwhile it may send its next request: up to one
+/// buffer of that is read ahead.
 ///
 /// As nginx does, a client that closes its half of the connection is taken for gone. One that only ends its half of TLS is not:
 /// it has asked its last, and waits (RFC 8446 section 6.1).
@@ -106,12 +106,12 @@ pub(crate) struct Prefixed<S> {
 }
 
 impl<S> Prefixed<S> {
-    /// Gives `prefix` first, then what the stream has.
+    /// Returns `prefix` first, then what the stream has.
     pub(crate) fn new(prefix: BytesMut, stream: S) -> Self {
         Self { prefix, stream }
     }
 
-    /// The stream.
+    /// The underlying stream.
     pub(crate) fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Who asks for something slow and goes on talking has no more in memory than a buffer of it.
+    /// A client that requests something slow and keeps sending holds no more memory than one buffer.
     #[tokio::test]
     async fn what_is_said_while_an_answer_is_awaited_is_read_up_to_a_buffer() {
         let (mut near, mut far) = duplex(1 << 20);

@@ -1,4 +1,4 @@
-//! The file of hosts (hosts(5)).
+//! The hosts file (hosts(5)).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::Watched;
 
-/// Addresses by name, read again when the file is written.
+/// Addresses by name, reread when the file changes.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     file: Watched,
@@ -15,7 +15,7 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
-    /// Those of this machine.
+    /// The hosts file of this machine.
     pub(crate) fn of_system() -> Self {
         Self::of_file("/etc/hosts".into())
     }
@@ -24,7 +24,7 @@ impl Hosts {
         Self { file: Watched::new(file), names: HashMap::new() }
     }
 
-    /// The addresses of a name; `None`: it does not stand there. `localhost` is loopback, whatever else does (RFC 6761).
+    /// The addresses of a name; `None`: not in the file. `localhost` is always loopback (RFC 6761).
     pub(crate) fn addresses(&mut self, name: &str, now: Instant) -> Option<Vec<IpAddr>> {
         if self.file.is_written(now)
             && let Ok(text) = self.file.read()
@@ -42,7 +42,7 @@ fn read(text: &str) -> HashMap<Box<str>, Vec<IpAddr>> {
     for line in text.lines() {
         let line = line.split_once('#').map_or(line, |(line, _)| line);
         let mut words = line.split_ascii_whitespace();
-        // What cannot be read takes nothing from the others; a zone of IPv6 is none that could be asked.
+        // An unreadable line does not affect the others; an IPv6 address with a zone is not supported.
         let Some(address) = words.next().and_then(|word| word.parse().ok()) else { continue };
         for name in words {
             let addresses = names.entry(name.to_ascii_lowercase().into()).or_default();

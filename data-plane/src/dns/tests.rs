@@ -1,4 +1,4 @@
-//! Against a DNS server of real sockets that does as it is told.
+//! Tests against a scripted DNS server on real sockets.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,25 +13,25 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// What the server says to a question.
+/// The server's response to a query.
 #[derive(Clone, Debug)]
 pub(crate) enum Says {
     Addresses(Vec<IpAddr>, u32),
-    /// Another name, whose addresses follow.
+    /// A CNAME, followed by its addresses.
     Alias(&'static str, u32),
     Code(Rcode),
-    /// Nothing at all.
+    /// No response.
     Silence,
 }
 
-/// By name, without the dot at its end. What is not there does not exist.
+/// By name, without a trailing dot. Other names do not exist.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
     says: HashMap<String, Says>,
-    /// UDP answers are cut.
+    /// UDP responses are truncated.
     truncates: bool,
     asked: Vec<(String, Rtype)>,
 }
@@ -50,7 +50,7 @@ impl Script {
         self.say(name, Says::Addresses(addresses, ttl));
     }
 
-    /// How often it was asked for a name.
+    /// How often a name was queried.
     pub(crate) fn asked(&self, name: &str) -> usize {
         self.with(|it| it.asked.iter().filter(|(asked, _)| asked == name).count())
     }
@@ -93,7 +93,7 @@ impl Script {
     }
 }
 
-/// A server on one port of UDP and TCP.
+/// A server on one port, over UDP and TCP.
 pub(crate) struct Dns {
     pub(crate) script: Script,
     port: u16,
@@ -140,12 +140,12 @@ impl Dns {
         Self { script, port, tasks }
     }
 
-    /// Who asks it, with this search list.
+    /// A resolver that uses it, with this search list.
     fn resolver(&self, search: &[&str], ndots: usize) -> Resolver {
         resolver(&[self.port], search, ndots)
     }
 
-    /// It alone, for the whole test.
+    /// Only this server, for the whole test.
     pub(crate) fn servers(&self) -> Servers {
         let looked = Some(clock::now() + Duration::from_secs(3600));
         let file = Watched { looked, ..Watched::new("/nonexistent".into()) };
@@ -153,7 +153,7 @@ impl Dns {
     }
 }
 
-/// Who asks the servers at these ports of loopback.
+/// A resolver that uses the servers at these loopback ports.
 fn resolver(ports: &[u16], search: &[&str], ndots: usize) -> Resolver {
     let mut conf = ResolvConf::new();
     for port in ports {
@@ -238,7 +238,7 @@ async fn a_failure_is_told_from_a_name_that_does_not_exist() {
     assert!(resolver.ask("a.test").await.is_err());
     dns.script.say("a.test", Says::Code(Rcode::REFUSED));
     assert!(resolver.ask("a.test").await.is_err());
-    // One of the candidates could not be asked, the last one is not there.
+    // One of the candidates could not be resolved, the last one does not exist.
     dns.script.say("b.test.cluster.test", Says::Silence);
     assert!(resolver.ask("b.test").await.is_err());
     assert!(dns.script.asked("b.test") > 0);

@@ -1,4 +1,4 @@
-//! One connection of a client: TLS where it is spoken, then HTTP/1.1 or HTTP/2.
+//! One client connection: TLS if configured, then HTTP/1.1 or HTTP/2.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -39,29 +39,30 @@ mod parked;
 mod session;
 mod silent;
 
-/// The record of a fatal alert `unrecognized_name` (RFC 6066 section 3), before anything is agreed on.
+/// The TLS record of a fatal alert `unrecognized_name` (RFC 6066 section 3), sent before anything is negotiated.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
-/// What a handshake holds until it is over: the hello, what is signed, the certificates on their way.
+/// Memory of a handshake in progress: the ClientHello, signatures, the certificates being sent.
 const HANDSHAKE: usize = 32 * 1024;
 
-/// A connection, and what was read of it.
+/// A connection and the bytes already read from it.
 type Begun = (TcpStream, BytesMut);
 
-/// What the first bytes on a port of TLS came to.
+/// The result of reading the first bytes on a TLS port.
 enum Shaken {
-    /// TLS, which ends here.
+    /// TLS, terminated here.
     Here(Tls, Asked),
-    /// TLS, which ends at a backend.
+    /// TLS, passed through to a backend.
     At(Begun, Arc<BackendCell>),
-    /// No TLS.
+    /// Not TLS.
     Plain(Begun),
 }
 
-/// Serves a connection to its end, or until it is silent: then it may wait without a task.
+/// Serves a connection to its end, or until it is idle: then it may be parked without a task.
 ///
-/// The future of an idle connection is what the process holds most of. So nothing but a plain connection stands in it, all
-/// else is boxed, and it is no async fn, which would hold its arguments beside what becomes of them.
+/// The futures of idle connections make up most of the process' memory. So this one holds only a plain connection and
+/// boxes everything else, and it is not an async fn, which would store its arguments in addition to what they are
+/// turned into.
 pub(crate) fn serve(
     server: Rc<Server>,
     stream: TcpStream,
@@ -79,7 +80,7 @@ pub(crate) fn serve(
     }
 }
 
-/// A connection that begins with what its load balancer says of it.
+/// A connection that begins with a PROXY header.
 async fn behind_a_balancer(server: Rc<Server>, stream: TcpStream, peer: Peer) -> Option<Parked> {
     let (begun, peer) = told(&server, (stream, BytesMut::new()), peer).await?;
     match peer.scheme() {
@@ -92,7 +93,7 @@ async fn behind_a_balancer(server: Rc<Server>, stream: TcpStream, peer: Peer) ->
     }
 }
 
-/// A connection whose load balancer says whose it is; `None`: it does not.
+/// Reads the PROXY header of a connection; `None`: there is none.
 async fn told(server: &Server, (mut stream, mut input): Begun, peer: Peer) -> Option<(Begun, Peer)> {
     let said = server.with_table(|table| Arc::clone(table.proxy_protocol()));
     let local = &server.local;
@@ -113,13 +114,13 @@ async fn told(server: &Server, (mut stream, mut input): Begun, peer: Peer) -> Op
     None
 }
 
-/// What was begun as HTTP/1.1, and is HTTP/2 by prior knowledge (RFC 9113 section 3.3).
+/// Continues a connection that began as HTTP/1.1 as HTTP/2 by prior knowledge (RFC 9113 section 3.3).
 async fn http2(session: Session<Socket>) -> Option<Box<h2::Serving<Socket>>> {
     let (server, peer, stream, begun) = session.into_parts();
     h2::serve(server, peer, stream, begun).await
 }
 
-/// TLS; the client's choice by ALPN tells.
+/// Serves a TLS connection, with the protocol that was negotiated by ALPN.
 async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) -> Option<Parked> {
     let timer = server.local.timers.timer();
     timer.idle(true);
@@ -161,7 +162,7 @@ async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) -> Option<Parked> 
     }
 }
 
-/// Finds out what a client of TLS is after, and shakes hands where it is us.
+/// Reads the ClientHello, and does the handshake if TLS is terminated here.
 async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Shaken> {
     let buffers = &server.local.buffers;
     let (accepted, length) = match hello::read(buffers, &mut stream, &mut input).await? {
@@ -181,7 +182,7 @@ async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Sh
     let share = server.local.quota.open(HANDSHAKE);
     let _share = share.ok_or_else(|| io::Error::other("too much is held for clients"))?;
     let config = server.handshakes().config(&asked.terms).map_err(io::Error::other)?;
-    // A client may have said more than its hello: early data, which is not taken.
+    // A client may have sent more than its ClientHello: early data, which is not accepted.
     let rest = match input.len() > length {
         true => input.split_off(length),
         false => BytesMut::new(),
@@ -193,22 +194,22 @@ async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Sh
         Ok(mut stream) => {
             let (below, session) = stream.get_mut();
             below.at_once();
-            // The client waits for the end of a handshake of TLS 1.2. That of 1.3 ended with the client: what we have said
-            // since are sessions to be resumed, which go out with the first answer.
+            // In TLS 1.2 the client waits for our last handshake message. A TLS 1.3 handshake ends with the client's
+            // message: what we have written since are session tickets, which are sent with the first response.
             if session.protocol_version() != Some(ProtocolVersion::TLSv1_3) {
                 stream.flush().await?;
             }
             Ok(Shaken::Here(Box::new(stream), asked))
         }
         Err((error, mut below)) => {
-            // It is told why.
+            // Lets the client receive the alert.
             below.let_go();
             Err(error)
         }
     }
 }
 
-/// Computes for a handshake when it is its turn.
+/// Computes a handshake when it is its turn.
 async fn in_turns<F: Future>(turns: &Rc<Turns>, handshake: F) -> F::Output {
     let (mut handshake, mut waiting) = (pin!(handshake), turns.join());
     poll_fn(|cx| {
@@ -221,7 +222,8 @@ async fn in_turns<F: Future>(turns: &Rc<Turns>, handshake: F) -> F::Output {
     .await
 }
 
-/// Ends a turn: who yields goes on after everything that was ready, and after the runtime has asked the kernel what else is.
+/// Ends a turn: a task that yields continues after all ready tasks, and after the runtime has polled the kernel for
+/// more.
 async fn end(turns: Rc<Turns>) {
     yield_now().await;
     turns.end();

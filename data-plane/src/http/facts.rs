@@ -8,7 +8,7 @@ use super::peer::Peer;
 use crate::listen::Scheme;
 use crate::tls::negotiated::Negotiated;
 
-/// Appends what a connection tells; `false`: nothing.
+/// Appends the value of a connection variable; `false`: it has none.
 pub(super) fn append(peer: &Peer, what: OfConnection, out: &mut Vec<u8>) -> bool {
     let tls = peer.negotiated();
     match what {
@@ -36,8 +36,8 @@ pub(super) fn append(peer: &Peer, what: OfConnection, out: &mut Vec<u8>) -> bool
     }
 }
 
-/// Appends what a connection tells to a host. A certificate that was shown to another one says nothing to this: who judged it
-/// there may be nobody here.
+/// Appends the value of a connection variable for a host. A certificate that was presented to another host is left
+/// out, because its authority may mean nothing to this one.
 pub(super) fn append_for(peer: &Peer, host: &str, what: OfConnection, out: &mut Vec<u8>) {
     match what {
         OfConnection::OfCertificate(what) if peer.negotiated().is_some_and(|tls| !tls.is_of(host)) => {
@@ -64,6 +64,6 @@ fn text(text: &str, out: &mut Vec<u8>) -> bool {
 }
 
 fn number(number: u64, out: &mut Vec<u8>) -> bool {
-    // Into memory: never fails.
+    // Writing to memory never fails.
     write!(out, "{number}").is_ok()
 }

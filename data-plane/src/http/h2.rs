@@ -1,7 +1,7 @@
-//! HTTP/2 from clients: h2 speaks it, and each stream becomes the head and the body that the pipeline knows.
+//! HTTP/2 from clients: h2 speaks the protocol, and each stream becomes the head and body types of the pipeline.
 //!
-//! h2 itself and not hyper around it: what is held and what moves is seen by stream here, and a stream can be refused, or a
-//! connection sent away, with the reason that its client understands.
+//! h2 is used directly, without hyper: that shows per stream what is buffered and what makes progress, and a stream
+//! can be refused, or a connection closed, with a reason that the client understands.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -36,38 +36,39 @@ mod stream;
 mod streams;
 mod wire;
 
-/// Requests at once on a connection (configmap.md 1.5, http2-max-concurrent-streams).
+/// Maximum number of concurrent streams of a connection (`http2-max-concurrent-streams`).
 const STREAMS: u32 = 128;
-/// Requests that a client may begin that was told goodbye: as many as it may have on their way, twice. It has heard it once it
-/// answers the question that comes with it, and who does not would go on for ever.
+/// Requests that a client may start after GOAWAY: twice as many as it may have in flight. It has seen the GOAWAY once
+/// it answers the PING that comes with it; a client that never does would go on forever.
 const AFTER_GOODBYE: usize = 2 * STREAMS as usize;
-/// Size of a header list, in bytes, where nobody says how long a head may be.
+/// Size of a header list in bytes, if no head size is configured.
 const HEADER_LIST: u32 = 32 * 1024;
-/// Streams that were reset before they were served; more end the connection (CVE-2023-44487).
+/// Maximum number of streams that were reset before they were served; more end the connection (CVE-2023-44487).
 const PENDING_RESETS: usize = 20;
-/// Streams that we had to reset because of the client's own errors (CVE-2025-8671).
+/// Maximum number of streams that we had to reset because of the client's errors (CVE-2025-8671).
 const CAUSED_RESETS: usize = 128;
-/// Bytes of request body that a client may send ahead, a stream and a connection.
+/// Bytes of request body that a client may send ahead, per stream and per connection.
 const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 512 * 1024;
-/// Bytes of response body that wait for the connection, a stream.
+/// Bytes of response body per stream that may wait for the connection.
 const SEND_BUFFER: usize = 32 * 1024;
-/// What a field costs beside its text (RFC 9113 section 6.5.2).
+/// The overhead of a field in addition to its text (RFC 9113 section 6.5.2).
 const FIELD: usize = 32;
 
-/// Serves a connection to its end, or until it is silent and can wait without a task. `begun` is what was read of it already.
+/// Serves a connection to its end, or until it is idle and can be parked. `begun` are the bytes that were already
+/// read.
 pub(crate) async fn serve<S: Stream>(
     server: Rc<Server>,
     peer: Peer,
     stream: S,
     begun: BytesMut,
 ) -> Option<Box<Serving<S>>> {
-    // In a place of its own, for it is large and soon over.
+    // Boxed separately, because it is large and soon finished.
     let serving = Box::pin(begin(server, peer, stream, begun)).await?;
     serving.run().await
 }
 
-/// Says hello; `None` where the client does not.
+/// Does the HTTP/2 handshake; `None` if the client fails to.
 async fn begin<S: Stream>(
     server: Rc<Server>,
     peer: Peer,
@@ -87,7 +88,7 @@ async fn begin<S: Stream>(
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(SEND_BUFFER)
-        // Those that are small are counted before it sees them, and cost nobody the connection.
+        // Small frames are counted before h2 sees them, and cost nobody the connection.
         .data_frame_budget(UNCOUNTED);
     let stream = Rc::new(RefCell::new(Prefixed::new(begun, stream)));
     let handshake = builder.handshake(Watched::new(Rc::clone(&stream), Rc::clone(&wire)));
@@ -115,55 +116,55 @@ async fn begin<S: Stream>(
 /// Why a connection has no task any more.
 enum Left {
     Ended,
-    /// It is without a request, and its client says nothing.
+    /// It has no request, and the client is idle.
     Silent,
 }
 
-/// Size of a header list that has a head as long as it may be. A change counts for new connections.
+/// The header list size that allows the largest permitted head. Changes apply to new connections.
 fn header_list(head: Option<HeadLimits>) -> u32 {
     head.map_or(HEADER_LIST, |head| u32::try_from(head.head).unwrap_or(u32::MAX).max(HEADER_LIST))
 }
 
-/// What a connection waits for, if there is a limit to it.
+/// What a connection currently waits for, if there is a timeout for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Waits {
-    /// For endpoints, or for what a stream has its own limit for.
+    /// For endpoints, or for something with a timeout of its own.
     Nothing,
     /// For a request.
     Request,
-    /// For the client to close after it was told that we leave.
+    /// For the client to close after GOAWAY.
     Goodbye,
-    /// For the client to take what it was sent, so many bytes so far (nginx' send_timeout).
+    /// For the client to read what was sent; the number of bytes so far (nginx' `send_timeout`).
     Reader(u64),
 }
 
-/// A connection that has begun.
+/// An established connection.
 pub(crate) struct Serving<S> {
     server: Rc<Server>,
     peer: Rc<Peer>,
     connection: Connection<Watched<S>, Bytes>,
-    /// What it reads and writes.
+    /// The underlying stream.
     stream: Rc<RefCell<Prefixed<S>>>,
     streams: Rc<Streams>,
-    /// Requests that do not fit beside those under way, in order.
+    /// Requests that do not fit beside those in progress, in order.
     waiting: VecDeque<Waiting>,
     wire: Rc<Wire>,
     timer: Timer,
     waits: Waits,
-    /// So far.
+    /// Number of requests so far.
     requests: usize,
     leaving: bool,
-    /// Requests that were begun since its client was told so.
+    /// Requests since GOAWAY was sent.
     since: usize,
     sent_away: bool,
-    /// It was without a request for so long that its client has read all answers.
+    /// It was without a request for so long that the client must have read all responses.
     is_clean: bool,
 }
 
-/// A request, and its body if it has one.
+/// A request, and its body if there is one.
 type Begun = Request<Option<Incoming>>;
 
-/// A request that waits for others to end. What h2 holds of it is little: long fields are shared.
+/// A request that waits for others to end. h2 holds little for it: long fields are shared.
 struct Waiting {
     request: Begun,
     respond: SendResponse<Bytes>,
@@ -173,7 +174,7 @@ struct Waiting {
 }
 
 impl<S: Stream> Serving<S> {
-    /// Serves it on, after it was silent, as [`serve`] does.
+    /// Continues to serve it after it was parked, like [`serve`].
     pub(crate) async fn again(self: Box<Self>) -> Option<Box<Self>> {
         self.timer.arm(SILENCE);
         self.run().await
@@ -183,7 +184,7 @@ impl<S: Stream> Serving<S> {
         loop {
             let mut left = poll_fn(|cx| self.poll(cx)).await;
             if matches!(left, Ok(Left::Silent)) {
-                // h2 keeps the waker of who asked it last, and with it the whole task.
+                // h2 keeps the waker of its last caller, and with it the whole task.
                 match self.poll(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(again) => left = again,
                     Poll::Pending => continue,
@@ -203,12 +204,12 @@ impl<S: Stream> Serving<S> {
         }
     }
 
-    /// What is done with its stream while it has no task.
+    /// Accesses its stream while it has no task.
     pub(crate) fn with_stream<R>(&self, act: impl FnOnce(&mut S) -> R) -> R {
         act(self.stream.borrow_mut().get_mut())
     }
 
-    /// Closes after the last answer. Its client has not read all of that, most likely, and says how far it is.
+    /// Closes after the last response. The client has probably not read all of it, and reports its progress.
     async fn close(self: Box<Self>) {
         let Self { server, connection, stream, wire, timer, waits, sent_away, is_clean, .. } = *self;
         drop(connection);
@@ -227,7 +228,7 @@ impl<S: Stream> Serving<S> {
         }
     }
 
-    /// Its times.
+    /// Its timeouts.
     pub(crate) fn timer(&self) -> &Timer {
         &self.timer
     }
@@ -263,7 +264,7 @@ impl<S: Stream> Serving<S> {
         }
     }
 
-    /// Begins to go where there is a reason; then the connection has something to say.
+    /// Starts a graceful shutdown if there is a reason; then the connection has something to send.
     fn has_to_go(&mut self) -> bool {
         if let Some(abuse) = self.wire.abuse()
             && !self.sent_away
@@ -281,7 +282,7 @@ impl<S: Stream> Serving<S> {
         false
     }
 
-    /// Tells the client to use another connection from now on (GOAWAY); its streams end in peace.
+    /// Tells the client to use another connection (GOAWAY); current streams finish.
     fn leave(&mut self) {
         if !self.leaving {
             self.leaving = true;
@@ -289,7 +290,7 @@ impl<S: Stream> Serving<S> {
         }
     }
 
-    /// Sets the clock for what the connection waits for now.
+    /// Sets the timer for what the connection waits for now.
     fn wait(&mut self) {
         let limits = &self.server.local.limits;
         self.streams.took(self.wire.sent(), self.wire.stuck_at().is_some());
@@ -297,7 +298,7 @@ impl<S: Stream> Serving<S> {
             Some(sent) => (Waits::Reader(sent), Some(limits.client_send)),
             None if self.streams.count() > 0 && !self.sent_away => (Waits::Nothing, None),
             None if self.leaving => (Waits::Goodbye, Some(limits.linger)),
-            // A new one is waited for in any case.
+            // A new connection always waits for its first request.
             None => {
                 let said = self.server.clients().idle.filter(|_| self.requests > 0);
                 (Waits::Request, Some(said.unwrap_or(limits.idle)))
@@ -319,7 +320,7 @@ impl<S: Stream> Serving<S> {
         }
     }
 
-    /// Begins a request, lets it wait for room, or refuses it in a way that says that nothing was done.
+    /// Starts a request, queues it, or refuses it in a way that says that it was not processed.
     fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let local = Rc::clone(&self.server.local);
         let size = stream::size(&request);
@@ -348,7 +349,7 @@ impl<S: Stream> Serving<S> {
         }
     }
 
-    /// Bytes of heads that wait.
+    /// Bytes of queued heads.
     fn queued(&self) -> u64 {
         self.waiting.iter().map(|waiting| waiting.kept.reckoned).sum()
     }
@@ -357,7 +358,7 @@ impl<S: Stream> Serving<S> {
         self.streams.fits(size, self.wire.received(), self.server.local.quota.level())
     }
 
-    /// Begins what waited, where there is room for it now.
+    /// Starts queued requests if there is room now.
     fn resume(&mut self, cx: &mut Context<'_>) {
         self.waiting.retain_mut(|waiting| waiting.respond.poll_reset(cx).is_pending());
         while let Some(Waiting { request, mut respond, size, _share, .. }) = self.next_that_fits() {
@@ -381,12 +382,12 @@ impl<S: Stream> Serving<S> {
         respond.send_reset(Reason::REFUSED_STREAM);
     }
 
-    /// Gives a request its task.
+    /// Starts the task of a request.
     fn begin(&self, counted: Counted, request: Begun, respond: SendResponse<Bytes>) {
         let (server, peer, wire) = (Rc::clone(&self.server), Rc::clone(&self.peer), Rc::clone(&self.wire));
         let metrics = Arc::clone(&server.local.metrics);
         let counted = Rc::new(counted);
-        // Boxed: a task's future is moved when it begins and copied over when it ends, and this one is large.
+        // Boxed: a task's future is moved when it starts and copied when it ends, and this one is large.
         let serving = Box::pin(async move {
             isolated(stream::serve((&server, &peer, &wire), &counted, request, respond)).await
         });

@@ -90,7 +90,7 @@ fn a_declared_path_that_has_to_be_escaped_is_reached() {
     }
 }
 
-/// Routes `/public` and below apart from all else.
+/// Separates `/public` and below from everything else.
 fn route(path: &[u8]) -> bool {
     path == b"/public" || path.starts_with(b"/public/")
 }
@@ -115,11 +115,11 @@ fn a_backend_reads_the_route_that_was_chosen() {
         ("/public/../admin", normal("/admin")),
         ("/public/%2e%2e/admin", normal("/admin")),
         ("/public/..%2fadmin%3f", normal("/admin%3F")),
-        // Who decodes and leaves dots where they are (WSGI) would see `/public/../admin`.
+        // A reader that decodes without resolving dots (WSGI) would see `/public/../admin`.
         ("/public%2f..%2fadmin", normal("/admin")),
         ("/public%2fx", normal("/public/x")),
         ("//public/x", normal("/public/x")),
-        // Who parses a target as a reference takes `a.test` for a host.
+        // A reader that parses a target as a URI reference takes `a.test` for a host.
         ("//a.test/public/x", normal("/a.test/public/x")),
         ("///a.test:80/public", normal("/a.test:80/public")),
         ("//public/a.test/x", normal("/public/a.test/x")),
@@ -137,7 +137,7 @@ fn a_backend_reads_the_route_that_was_chosen() {
         ("/public%252fx", Err(())),
         // Decoded, cut and decoded again: `/%2f;%2fa/public`, `/%2f/public`, `/public`.
         ("/%252f%3b%252fa/public", Err(())),
-        // A slash where the backslash is written so, and none where it is escaped: `/A\\a/..//public`.
+        // Literal backslashes as slashes, but not escaped ones: `/A\\a/..//public`.
         ("/%41%5ca/..\\%2Fpublic", Err(())),
         ("/public/.;/../admin", Err(())),
         ("/public;x=1/../admin", Ok(None)),
@@ -145,7 +145,7 @@ fn a_backend_reads_the_route_that_was_chosen() {
         ("/public%0ax", Err(())),
         ("/public%0a", Err(())),
         ("/%70ublic%0A/../x", Ok(None)),
-        // And what stands before it is read by the backend.
+        // And the backend reads what precedes it.
         ("/public/..%0a", Err(())),
         ("/public/%2e%2e%0ax", Err(())),
         ("/public/..%0a/x", Err(())),
@@ -158,39 +158,40 @@ fn a_backend_reads_the_route_that_was_chosen() {
         ("/public/%0a%0a%0a%0a%0a", Err(())),
         ("/public;x/y", Err(())),
         ("/public/../../admin", Err(())),
-        // Harmless as it came; in the normal form, `/public/..\x`, a backslash that is a slash would lead out.
+        // Harmless as received; in the normal form `/public/..\x`, a backslash read as a slash would lead out.
         ("/./public/a\\b/../..\\x", Err(())),
     ] {
         assert_eq!(verdict(raw), expected, "{raw}");
     }
 }
 
-/// `/public` is restricted here, and everything goes to one backend: no reading of what passes as open leads to it.
+/// `/public` is restricted here, and everything goes to one backend: no reading of a path that passes as unrestricted
+/// may lead to it.
 #[test]
 fn no_reading_leads_to_a_restricted_path() {
     for raw in [
-        // Tomcat cuts parameters up to the next slash as it came, and decodes what is left.
+        // Tomcat cuts parameters up to the next literal slash, and decodes the rest.
         "/public;%2f../secret",
         "/public;x%2F..%2f../secret",
         "/public/;%2f..%2f../secret",
         "/x/..;/public;%2f../secret",
         "/public%3b%2f../secret",
-        // The same where a backslash is a slash, before or after.
+        // The same with backslashes as slashes, before or after.
         "/public;%5c../secret",
         "/public;\\../secret",
         "/public\\;%2f../secret",
         "/x\\..\\public;%2f../secret",
-        // Without merging slashes a climb takes the empty segment away, and no more.
+        // Without merged slashes, `..` removes only the empty segment.
         "/public;/;/%2e/..",
         "/public;/;/../secret",
         "/public;//%2e%2e/secret",
         "/public//;/..;/../secret",
         "/public/%2f;x/../../secret",
         "/public/x;%2f/../../secret",
-        // Escaped slashes that stay escaped, beside parameters that are cut.
+        // Escaped slashes that stay escaped, next to parameters that are cut.
         "/public;x/..%2fsecret",
         "/public%3bx%2f../secret",
-        // Dots that nobody resolves.
+        // Dots that are not resolved.
         "/public%2f..%2fsecret",
         "/public%2f%2e%2e%2fsecret",
         // What follows two slashes is a host.
@@ -203,10 +204,10 @@ fn no_reading_leads_to_a_restricted_path() {
         "//x\\y/public/secret",
         "/\\/host/public",
         "//host/..;/public/secret",
-        // Merged after dots were resolved.
+        // Slashes merged after dots were resolved.
         "//public;//../secret",
         "//public;/\\../secret",
-        // Twice decoded.
+        // Decoded twice.
         "/public;%252f../secret",
         "/public%253b%252f../secret",
     ] {
@@ -224,7 +225,8 @@ fn no_reading_leads_to_a_restricted_path() {
     assert_eq!(verdict("/public;/;/%2e/.."), Err(()));
 }
 
-/// What backends read, written down apart from the code under test: Tomcat, Jetty, Spring and Node by their own steps.
+/// How backends read paths, implemented independently of the code under test: Tomcat, Jetty, Spring and Node with
+/// their own steps.
 fn others(raw: &[u8]) -> Vec<Vec<u8>> {
     let text = |bytes: &[u8]| bytes.iter().map(|b| char::from(*b)).collect::<String>();
     let raw = text(raw);
@@ -252,7 +254,7 @@ fn others(raw: &[u8]) -> Vec<Vec<u8>> {
         }
         format!("/{}", kept.join("/"))
     };
-    // `new URL(target, base).pathname`: a slash more or less before the host makes no difference.
+    // `new URL(target, base).pathname`: the number of slashes before the host makes no difference.
     let of_url = |target: &str| {
         let target = target.replace('\\', "/");
         match target.strip_prefix("//") {
@@ -263,7 +265,7 @@ fn others(raw: &[u8]) -> Vec<Vec<u8>> {
         }
     };
     let dotted = |path: &str| path.replace("%2e", ".").replace("%2E", ".");
-    // Likewise of RFC 3986, where a backslash is a letter.
+    // The same for RFC 3986, where a backslash is an ordinary character.
     let of_reference = |target: &str| match target.strip_prefix("//") {
         Some(rest) => rest.trim_start_matches('/').split_once('/').map_or("", |(_, path)| path).to_owned(),
         None => target[1..].to_owned(),
@@ -301,7 +303,7 @@ fn others(raw: &[u8]) -> Vec<Vec<u8>> {
     read.into_iter().map(|path| path.chars().map(|c| c as u8).collect()).collect()
 }
 
-/// nginx' state machine, written down as one reads it: slash by slash, each octet decoded when it is met.
+/// nginx' state machine in a simple form: slash by slash, decoding each octet when it is met.
 fn slow(raw: &[u8]) -> Option<Vec<u8>> {
     let mut decoded = Vec::new();
     let mut at = 0;
@@ -319,7 +321,7 @@ fn slow(raw: &[u8]) -> Option<Vec<u8>> {
         }
     }
     let mut path = decoded.strip_prefix(b"/").map(|_| decoded.clone())?;
-    // Rewrite by rewrite, until nothing is left to be rewritten.
+    // Rewritten until nothing is left to rewrite.
     loop {
         let find = |pattern: &[u8]| path.windows(pattern.len()).position(|window| window == pattern);
         if let Some(at) = find(b"//") {

@@ -64,7 +64,7 @@ fn a_line_and_a_header_have_their_sizes_to_the_byte() {
     assert_eq!(parse(&line(LINE)[..LINE - 1]), Ok(None));
     let most = LONGEST - SIGNATURE.len() - 4;
     assert_eq!(parse(&version_2(0x20, 0, &vec![0; most])).unwrap().unwrap().length, 4096);
-    // Nobody waits for what is too much.
+    // An oversized header is not waited for.
     let begun = version_2(0x20, 0, &vec![0; most + 1]);
     assert_eq!(parse(&begun[..16]), Err(NoHeader::Long));
 }
@@ -80,7 +80,7 @@ fn version_2_tells_both_ends() {
     (ipv6[15], ipv6[31], ipv6[33], ipv6[35]) = (7, 8, 1, 2);
     let header = parse(&version_2(0x21, 0x21, &ipv6)).unwrap().unwrap();
     assert_eq!(header.ends, told("[::7]:1", "[::8]:2"));
-    // LOCAL, datagrams, sockets of a file system, and what nobody knows: the peer is who it is.
+    // LOCAL, datagrams, UNIX sockets, and unknown families: the peer's own address is used.
     for (version, family) in [(0x20, 0x11), (0x21, 0x12), (0x21, 0x31), (0x21, 0x00), (0x2f, 0x11)] {
         let header = Header { length: 28, ends: None };
         assert_eq!(parse(&version_2(version, family, &IPV4)), Ok(Some(header)), "{version:x} {family:x}");
@@ -91,7 +91,7 @@ fn version_2_tells_both_ends() {
 }
 
 proptest! {
-    /// However a header is cut, it is waited for, and then read as the whole.
+    /// A header that arrives in parts is waited for, and then parsed like the whole.
     #[test]
     fn a_cut_header_is_waited_for(source: SocketAddr, destination: SocketAddr, after in prop::collection::vec(any::<u8>(), 0..20)) {
         let plain = |it: SocketAddr| SocketAddr::new(it.ip(), it.port());

@@ -1,4 +1,4 @@
-//! A stream whose writer may have more to say: what it writes meanwhile waits for that, and goes out together with it.
+//! A stream that holds back what is written while its writer may have more, and sends it all together.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,66 +8,67 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::ROOM;
 
-/// Slices that are written with one call, what waited among them.
+/// Maximum number of slices per system call, including those held back.
 const SLICES: usize = 16;
 
-/// A stream, and what was written and is not on its way.
+/// A stream, and data that was written but held back.
 ///
-/// **Invariant:** whoever lets something wait sends it or something behind it, or shuts down: nothing waits for a reader.
+/// **Invariant:** whoever holds data back also sends it, or writes more, or shuts down: held data never waits for a
+/// reader.
 #[derive(Debug)]
 pub(crate) struct Gathered<S> {
     stream: S,
     held: Vec<u8>,
     until: Until,
-    /// The transport is closed next: it need not be told of an end before.
+    /// The transport is closed next, so its sending side need not be shut down first.
     closes: bool,
 }
 
-/// For what it is that bytes wait which are written.
+/// What held-back data waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Until {
     /// For nothing.
     Now,
-    /// For a read that has to wait: the other side has something to answer.
+    /// For a read that would block: then the peer has to respond first.
     Silence,
-    /// For the end, which follows.
+    /// For the shutdown, which follows.
     End,
 }
 
 impl<S> Gathered<S> {
-    /// One whose writer and reader take turns: all that is written between two reads goes out at once.
+    /// For a writer and reader that take turns: everything written between two reads is sent at once.
     pub(crate) fn in_turns(stream: S) -> Self {
         Self { stream, held: Vec::new(), until: Until::Silence, closes: false }
     }
 
-    /// Whoever wrote in turns does so no more. What waits still goes out with what is written next.
+    /// Stops taking turns. Held data is sent together with the next write.
     pub(crate) fn at_once(&mut self) {
         self.until = Until::Now;
     }
 
-    /// What is written from here on is the last of it.
+    /// What is written from here on is the last before the shutdown.
     pub(crate) fn ends(&mut self) {
         self.until = Until::End;
     }
 
-    /// Shutting down is followed by closing the transport.
+    /// Shutting down will be followed by closing the transport.
     pub(crate) fn closes(&mut self) {
         self.closes = true;
     }
 
-    /// Whether something waits.
+    /// Whether data is held back.
     pub(crate) fn is_holding(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// The stream.
+    /// The underlying stream.
     pub(crate) fn get_mut(&mut self) -> &mut S {
         &mut self.stream
     }
 }
 
 impl<S: AsyncWrite + Unpin> Gathered<S> {
-    /// Sends what waits, as far as that goes without waiting.
+    /// Sends held data, as far as possible without waiting.
     pub(crate) fn let_go(&mut self) {
         let _ = self.poll_held(&mut Context::from_waker(Waker::noop()));
     }
@@ -79,7 +80,7 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
         Poll::Ready(Ok(()))
     }
 
-    /// Writes what waits and some of what comes behind it. Gives how much of the latter.
+    /// Writes held data and some of what follows. Returns how much of the latter.
     fn poll_with_held(&mut self, more: &[IoSlice<'_>], cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut slices = [IoSlice::new(&[]); SLICES];
         slices[0] = IoSlice::new(&self.held);
@@ -171,7 +172,7 @@ mod tests {
 
     use super::*;
 
-    /// What has come by now.
+    /// What was received so far.
     fn come(other: &mut tokio::io::DuplexStream) -> Vec<u8> {
         let mut all = vec![0; 64 * 1024];
         let count = other.read(&mut all).now_or_never().map_or(0, Result::unwrap);

@@ -1,4 +1,4 @@
-//! The socket of a client's connection, which the runtime need not know while nothing is done with it.
+//! The socket of a client connection, which is registered with the runtime only while it is in use.
 
 use std::io::{self, ErrorKind, IoSlice, Read as _};
 use std::mem;
@@ -9,26 +9,25 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A socket to be read and written. One that the runtime does not know becomes known to it when something has to be waited
-/// for.
+/// A socket that is registered with the runtime only when something has to be waited for.
 #[derive(Debug)]
 pub(crate) struct Socket(State);
 
 #[derive(Debug)]
 enum State {
-    /// The runtime says when there is something to read.
+    /// Registered with the runtime.
     Known(TcpStream),
-    /// Nobody does, or somebody else.
+    /// Not registered, or polled by someone else.
     Unknown(std::net::TcpStream),
-    /// It was lost between the two: the kernel has no room for what watches it.
+    /// Lost in transition: the kernel could not register it.
     Lost,
 }
 
 impl Socket {
-    /// Without the runtime. Gives what somebody else can watch.
+    /// Deregisters it from the runtime. Returns what another poller can watch.
     ///
     /// # Errors
-    /// When the runtime does not let go of it: the socket is lost.
+    /// It could not be deregistered: the socket is lost.
     pub(crate) fn forget(&mut self) -> io::Result<BorrowedFd<'_>> {
         self.0 = match mem::replace(&mut self.0, State::Lost) {
             State::Known(stream) => State::Unknown(stream.into_std()?),
@@ -40,7 +39,7 @@ impl Socket {
         }
     }
 
-    /// The same as a socket of the standard library.
+    /// Converts it into a socket of the standard library.
     ///
     /// # Errors
     /// As [`Self::forget`].
@@ -52,7 +51,7 @@ impl Socket {
         }
     }
 
-    /// That of the runtime, where it knows it.
+    /// The runtime's socket, if it is registered.
     pub(crate) fn as_known(&self) -> Option<&TcpStream> {
         match &self.0 {
             State::Known(stream) => Some(stream),
@@ -80,14 +79,15 @@ impl From<TcpStream> for Socket {
 }
 
 impl From<std::net::TcpStream> for Socket {
-    /// One that does not block.
+    /// A non-blocking socket.
     fn from(stream: std::net::TcpStream) -> Self {
         Self(State::Unknown(stream))
     }
 }
 
 impl AsyncRead for Socket {
-    /// Of an unknown socket the kernel is asked first: what came is read at once, and not when the runtime has heard of it.
+    /// If it is not registered, the kernel is asked first: available data is read at once, without waiting for the
+    /// runtime.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if let State::Unknown(stream) = &this.0 {
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// A socket that the runtime does not know, and its client.
+    /// An unregistered socket, and its client.
     fn unknown() -> (Socket, Client) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = Client::connect(listener.local_addr().unwrap()).unwrap();
@@ -155,7 +155,7 @@ mod tests {
     async fn what_came_is_read_at_once() {
         let (mut socket, mut client) = unknown();
         client.write_all(b"here").unwrap();
-        // Beyond the runtime, which never gets a turn here.
+        // Without the runtime, which never gets a turn here.
         let mut some = [0; 8];
         let mut read = ReadBuf::new(&mut some);
         let mut cx = Context::from_waker(std::task::Waker::noop());

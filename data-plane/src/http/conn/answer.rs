@@ -1,4 +1,5 @@
-//! Writing an answer to an HTTP/1.1 client: head and first piece in one go, then piece by piece at the client's pace.
+//! Writes a response to an HTTP/1.1 client: the head and the first body piece together, then piece by piece at the
+//! client's pace.
 
 use std::future::poll_fn;
 use std::io;
@@ -21,21 +22,21 @@ use crate::local::stint::{STINT, poll_others};
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
 
-/// What becomes of the connection.
+/// What happens to the connection after a response.
 pub(super) enum After {
     /// It may serve another request.
     Keep,
     /// It has to be closed.
     Close,
-    /// It speaks another protocol with this endpoint from here on.
+    /// It becomes a tunnel to this endpoint.
     Tunnel(Box<Link>),
 }
 
-/// Writes an answer.
+/// Writes a response.
 ///
 /// # Errors
-/// When the client goes or stops reading, or the backend's body breaks off: then the connection has to be cut without an
-/// end that could be taken for the answer's.
+/// The client disconnects or stops reading, or the backend's body breaks off: then the connection must be cut without
+/// anything that could be taken for the end of the response.
 pub(super) async fn write<S: Stream>(
     local: &Local,
     timer: &Timer,
@@ -80,20 +81,20 @@ pub(super) async fn write<S: Stream>(
 }
 
 struct Answer<'a> {
-    /// The connection is closed after it.
+    /// The connection is closed after this response.
     is_last: bool,
     out: Outgoing<'a>,
     writer: BodyWriter,
     ended: bool,
-    /// How long the backend may take for the next piece.
+    /// Read timeout for the backend's next piece.
     read: Duration,
-    /// What is in hand while the client does not take it.
+    /// The quota share of data that the client has not taken yet.
     untaken: Option<Share>,
-    /// How much of that is ours and stands in no other buffer: the head, and a page.
+    /// How much of that is in our own memory and no other buffer: the head, and our own pages.
     own: usize,
-    /// What a long body goes through. What is in it comes before what is still to be gathered, and after `out`.
+    /// The pipe of a long body. Its contents come after `out`, and before anything that is still to be gathered.
     pipe: Option<Pipe>,
-    /// Bytes that went through it.
+    /// Bytes that went through the pipe.
     piped: u64,
 }
 
@@ -109,14 +110,14 @@ impl Answer<'_> {
     ) -> Poll<Result<(), ProxyError>> {
         let begun = self.written();
         loop {
-            // All that is there without waiting goes out with one call.
+            // Everything that is available without waiting goes out with one call.
             let (hungry, broken) = match self.gather(body, info) {
                 Ok(hungry) => (hungry, None),
                 Err(error) => (false, Some(error)),
             };
             if !(self.out.is_empty() && self.in_pipe() == 0) {
                 let before = self.written();
-                // All of it, which TLS says the end after: that goes out with it.
+                // The response is complete, so the TLS close_notify is sent together with it.
                 if self.is_last
                     && self.ended
                     && before == 0
@@ -132,7 +133,7 @@ impl Answer<'_> {
                     Poll::Ready(Err(error)) => {
                         return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error)));
                     }
-                    // The client was told what came before the break, or will never know.
+                    // The client got what came before the break, or never will.
                     Poll::Pending if broken.is_some() => {}
                     Poll::Pending => {
                         let begins = self.untaken.is_none();
@@ -140,11 +141,11 @@ impl Answer<'_> {
                             let held = body.held() + self.own + self.in_pipe();
                             self.untaken = Some(local.quota.take(held).ok_or(Kind::NoRoom)?);
                         }
-                        // Until now the clock ran for the backend.
+                        // Until now the timer ran for the backend.
                         if begins || self.written() > before {
                             timer.arm(local.limits.client_send);
                         }
-                        // It may take nothing before it has sent everything.
+                        // The client may read nothing before it has sent its whole request.
                         if !unread.is_over() && unread.poll_gone(stream, input, cx).is_ready() {
                             return Poll::Ready(Err(Kind::ClientGone.into()));
                         }
@@ -179,7 +180,7 @@ impl Answer<'_> {
         self.pipe.as_ref().map_or(0, Pipe::held)
     }
 
-    /// Bytes that the transport has taken.
+    /// Bytes that the transport has accepted.
     fn written(&self) -> u64 {
         self.out.written() + self.piped - self.in_pipe() as u64
     }
@@ -193,8 +194,8 @@ impl Answer<'_> {
         }
     }
 
-    /// Reads more of the body: into the pipe what may go to the client as it is, else for [`Self::gather`] to look at.
-    /// Asked when all is written.
+    /// Reads more of the body: into the pipe if it can be passed on unchanged, else into the buffer for
+    /// [`Self::gather`]. Called when everything is written.
     fn poll_more<S: Stream>(
         &mut self,
         local: &Local,
@@ -232,13 +233,13 @@ impl Answer<'_> {
         body.poll_more(cx)
     }
 
-    /// Takes pieces that are there while there is room for them; says whether more has to be read first.
+    /// Takes available pieces while there is room for them; returns whether more has to be read first.
     fn gather(&mut self, body: &mut ReplyBody, info: &mut RequestInfo) -> Result<bool, ProxyError> {
         let invalid = |error| ProxyError::of(Kind::InvalidBody, error);
         while !self.ended && !self.out.is_full() {
             let is_page = matches!(body, ReplyBody::Page(_));
             match body.buffered()? {
-                // What a backend sends behind the head of an answer that has no body goes nowhere.
+                // What a backend sends after the head of a response without a body is dropped.
                 Some(Some(_)) if self.writer.is_bodiless() => {}
                 Some(Some(piece)) => {
                     info.relayed(piece.len(), body.made_of(piece.len()));

@@ -1,4 +1,4 @@
-//! The body of a request as it comes over an HTTP/1.1 connection.
+//! The body of a request that arrives over an HTTP/1.1 connection.
 
 use std::io;
 use std::pin::Pin;
@@ -17,17 +17,17 @@ pub(super) struct ClientBody<'c, S> {
     stream: &'c mut S,
     input: &'c mut BytesMut,
     reader: BodyReader,
-    /// What of `100 Continue` is still to be written; the client waits for it.
+    /// The part of `100 Continue` that is still to be written; the client waits for it.
     permission: Bytes,
     received: u64,
-    /// Whether the last read filled its room: then there is more, most likely.
+    /// Whether the last read filled its buffer: then there is probably more.
     abounds: bool,
-    /// Bytes that may be read at a time.
+    /// Maximum bytes per read.
     most: usize,
 }
 
 impl<'c, S: Stream> ClientBody<'c, S> {
-    /// The body behind a head.
+    /// The body that follows a head.
     pub(super) fn new(stream: &'c mut S, input: &'c mut BytesMut, head: &RequestHead) -> Self {
         let mut permission = BytesMut::new();
         if head.expect_continue && !head.framing.is_empty() {
@@ -44,7 +44,8 @@ impl<'c, S: Stream> ClientBody<'c, S> {
         }
     }
 
-    /// Reads more: into a large buffer what comes in plenty, once it is there. Who says much and then nothing has none.
+    /// Reads more, into a large buffer if data arrives in volume, and only once it is there: a client that pauses
+    /// after sending much holds no large buffer.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         match S::socket(self.stream).filter(|_| self.abounds) {
             Some(socket) => {
@@ -59,7 +60,7 @@ impl<'c, S: Stream> ClientBody<'c, S> {
         Poll::Ready(Ok(count))
     }
 
-    /// What nobody has read of it.
+    /// The rest of the body that was not read.
     pub(super) fn into_unread(self) -> Unread {
         let Self { input, reader, permission, received, .. } = self;
         let mut unread = Unread { reader, received, uncertain: !permission.is_empty(), broken: false };
@@ -68,38 +69,39 @@ impl<'c, S: Stream> ClientBody<'c, S> {
     }
 }
 
-/// What is left of a request's body when the request is answered: it is read and thrown away.
+/// The unread rest of a request body when the request is answered: it is read and discarded.
 pub(super) struct Unread {
     reader: BodyReader,
     received: u64,
-    /// Whether the client waits for a permission that it will not get: then it may send a body, or its next request.
+    /// Whether the client waits for a `100 Continue` that it will not get: then it may send either the body or its
+    /// next request.
     uncertain: bool,
-    /// Whether its framing is broken.
+    /// Whether its framing is invalid.
     broken: bool,
 }
 
 impl Unread {
-    /// There is no body, or none that could be told from anything else.
+    /// There is no body, or none that can be delimited.
     pub(super) fn nothing() -> Self {
         Self { reader: BodyReader::new(Framing::None), received: 0, uncertain: false, broken: false }
     }
 
-    /// Bytes of body so far.
+    /// Bytes of body received so far.
     pub(super) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Whether the body is over, and what follows is the next request.
+    /// Whether the body is complete, so that the next bytes are the next request.
     pub(super) fn is_over(&self) -> bool {
         self.reader.is_done()
     }
 
-    /// Whether the connection may serve another request, now or when the body ends.
+    /// Whether the connection can serve another request, now or when the body ends.
     pub(super) fn may_end(&self) -> bool {
         self.is_over() || !(self.uncertain || self.broken)
     }
 
-    /// Throws away what is there.
+    /// Discards what is available.
     fn skip(&mut self, input: &mut BytesMut) {
         loop {
             match self.reader.next(input) {
@@ -113,8 +115,8 @@ impl Unread {
         }
     }
 
-    /// Reads once, and throws it away: ready with true when something came, with false when the client has gone or its
-    /// framing is broken. Not to be asked when the body is over.
+    /// Reads and discards once: ready with true when something was received, with false when the client has
+    /// disconnected or its framing is invalid. Must not be called after the end of the body.
     pub(super) fn poll_skip<S: Stream>(
         &mut self,
         stream: &mut S,
@@ -127,8 +129,8 @@ impl Unread {
         Poll::Ready(came && !self.broken)
     }
 
-    /// Reads on while an answer is written: the rest of the body, then a little of what follows. Ready when the client
-    /// has gone.
+    /// Keeps reading while a response is written: the rest of the body, then a little of what follows. Ready when the
+    /// client has disconnected.
     pub(super) fn poll_gone<S: Stream>(
         &mut self,
         stream: &mut S,
@@ -136,7 +138,7 @@ impl Unread {
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         while !self.is_over() {
-            // What it says cannot be told from its next request, and is left where it is.
+            // These bytes may be body or the next request, so they are left in place.
             if !self.may_end() {
                 break;
             }
@@ -153,7 +155,7 @@ impl<S: Stream> RequestBody for ClientBody<'_, S> {
         loop {
             match self.reader.next(self.input) {
                 Ok(Body::Data(piece)) => {
-                    // Who sends without waiting needs no permission.
+                    // A client that sends without waiting needs no `100 Continue`.
                     self.permission = Bytes::new();
                     self.received += piece.len() as u64;
                     return Poll::Ready(Ok(Some(piece)));
@@ -170,7 +172,7 @@ impl<S: Stream> RequestBody for ClientBody<'_, S> {
                 }
                 let _ = self.permission.split_to(count);
                 if self.permission.is_empty() {
-                    // It is short: what TLS may hold back goes out with the first flush that is possible.
+                    // It is short: anything that TLS buffers is sent with the next possible flush.
                     let _ = Pin::new(&mut *self.stream).poll_flush(cx);
                 }
             }

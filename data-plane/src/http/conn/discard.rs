@@ -8,7 +8,7 @@ use crate::http::patience::Patience;
 use crate::local::Local;
 use crate::local::timer::Timer;
 
-/// Reads the rest of a request's body away; whether it ended, so that the connection may go on.
+/// Reads and discards the rest of a request body; returns whether it ended, so that the connection can be reused.
 pub(super) async fn discard<S: Stream>(
     local: &Local,
     timer: &Timer,

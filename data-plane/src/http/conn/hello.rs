@@ -1,4 +1,4 @@
-//! What a client of TLS says first, with its bytes as they came: they may be another's to answer.
+//! The ClientHello of a TLS connection, with its original bytes: with TLS passthrough they are forwarded to a backend.
 
 use std::io;
 
@@ -10,25 +10,25 @@ use tokio::net::TcpStream;
 use crate::local::buffers::Buffers;
 use crate::local::opening;
 
-/// What a client of TLS says first: the type of a record that holds a part of a handshake (RFC 8446 section 5.1).
+/// Record type of a TLS handshake message (RFC 8446 section 5.1), which a ClientHello begins with.
 const TLS_HANDSHAKE: u8 = 22;
 
-/// Bytes until a hello is whole: what the largest record holds. Those of browsers have less than 2 KiB, with keys that
-/// quantum computers do not break.
+/// Maximum size of a ClientHello: what the largest record holds. Those of browsers are below 2 KiB, including
+/// post-quantum key shares.
 const HELLO: usize = 16 * 1024;
 
-/// What a connection to a port of TLS begins with.
+/// How a connection to a TLS port begins.
 pub(super) enum Hello {
-    /// Something else than TLS.
+    /// Not TLS.
     Plain,
-    /// A hello, of so many bytes.
+    /// A ClientHello, and its length in bytes.
     Tls(Box<Accepted>, usize),
 }
 
-/// Reads a client's hello. All that came stays in `input`.
+/// Reads a ClientHello. All received bytes stay in `input`.
 ///
 /// # Errors
-/// The connection's, and TLS': the client is told what is wrong.
+/// An I/O or TLS error; in case of the latter the client is sent an alert.
 pub(super) async fn read(
     buffers: &Buffers,
     stream: &mut TcpStream,

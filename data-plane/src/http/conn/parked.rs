@@ -1,4 +1,4 @@
-//! A connection that says nothing, as it is kept while it has no task.
+//! An idle connection in the form in which it is kept while it has no task.
 
 use std::future::Future;
 use std::io;
@@ -14,8 +14,8 @@ use crate::codec::stream::{Socket, Tls};
 use crate::http::server::Server;
 use crate::local::timer::Timer;
 
-/// A connection that says nothing, of which the runtime knows nothing. Its times run on, and whatever happens to it is for
-/// a task to see: when there is something to read, or it is due, it is served again.
+/// An idle connection that is not registered with the runtime. Its timeouts keep running, and all events are left to a
+/// task: when it becomes readable or a timeout is due, it is served again.
 pub(crate) struct Parked(Kept);
 
 enum Kept {
@@ -25,13 +25,13 @@ enum Kept {
     Http2Tls(Box<h2::Serving<Tls>>),
 }
 
-/// Where the bytes of TLS go.
+/// The socket below TLS.
 fn below(tls: &mut Tls) -> &mut Socket {
     tls.get_mut().0.get_mut().get_mut()
 }
 
 impl Parked {
-    /// What is left of a connection without TLS: it is served on as HTTP/2, or may be parked.
+    /// What remains of a connection without TLS: it continues as HTTP/2, or may be parked.
     pub(super) async fn or_http2(left: Left<Socket>) -> Option<Self> {
         match left {
             Left::Nothing => None,
@@ -49,18 +49,18 @@ impl Parked {
         Self::lost_or(forgotten.map(|()| Kept::Http2(silent)))
     }
 
-    /// What is left of a connection of HTTP/2 over TLS.
+    /// What remains of an HTTP/2 connection over TLS.
     pub(super) fn http2_tls(silent: Option<Box<h2::Serving<Tls>>>) -> Option<Self> {
         let silent = silent?;
         let forgotten = silent.with_stream(|tls| below(tls).forget().map(drop));
         Self::lost_or(forgotten.map(|()| Kept::Http2Tls(silent)))
     }
 
-    /// The same with TLS, where HTTP/2 is not begun as something else.
+    /// The same over TLS, where HTTP/2 never begins as HTTP/1.1.
     pub(super) fn tls(left: Left<Tls>) -> Option<Self> {
         let Left::Silent(session) = left else { return None };
         let mut silent = session.into_silent();
-        // Sessions that it may resume, where it has asked nothing yet.
+        // Sends the session tickets, if there was no request yet.
         silent.stream.get_mut().0.let_go();
         let forgotten = below(&mut silent.stream).forget().map(drop);
         Self::lost_or(forgotten.map(|()| Kept::Tls(silent)))
@@ -79,15 +79,15 @@ impl Parked {
         }
     }
 
-    /// It is without a task from now on. Gives the number by which the timers tell that it is due.
+    /// Parks it without a task. Returns the number by which the timers report that it is due.
     pub(crate) fn park(&self) -> usize {
         self.timer().park()
     }
 
-    /// Does something with its socket, for whoever says when there is something to read.
+    /// Runs `act` on its socket, for the poller that reports readiness.
     ///
     /// # Errors
-    /// What that comes to; when it has none any more.
+    /// The error of `act`, or that there is no socket any more.
     pub(crate) fn with_socket(
         &mut self,
         act: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
@@ -100,7 +100,7 @@ impl Parked {
         }
     }
 
-    /// Serves it on, as [`super::serve`] does.
+    /// Continues to serve it, as [`super::serve`] does.
     pub(crate) fn serve(self, server: Rc<Server>) -> impl Future<Output = Option<Self>> {
         self.timer().unpark();
         async move {

@@ -27,54 +27,54 @@ use crate::http::upgrade;
 use crate::local::timer::{SILENCE, Timer};
 use crate::table::policy::clients::Clients;
 
-/// What a client that knows that we speak HTTP/2 begins with (RFC 9113 section 3.4).
+/// The connection preface of an HTTP/2 client with prior knowledge (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The connection between two requests.
+/// A connection between two requests.
 pub(super) struct Session<S> {
     server: Rc<Server>,
     peer: Peer,
     timer: Timer,
     stream: S,
-    /// What came and is not read yet. Without memory while the connection is idle.
+    /// Received bytes that were not parsed yet. Holds no memory while the connection is idle.
     input: BytesMut,
-    /// Whether the first bytes may be HTTP/2's.
+    /// Whether the first bytes may be HTTP/2.
     sniff: bool,
-    /// Requests so far. Before the first one the connection is new, and not idle.
+    /// Requests so far. Before the first one the connection is new, not idle.
     served: u32,
-    /// Whether plain HTTP is spoken where TLS was expected: every request is answered with nginx' page about it.
+    /// Whether plain HTTP is spoken on a TLS port: every request gets nginx' error page for that.
     misplaced: bool,
-    /// Whether it was silent, and nothing is known to have come since: its times run on.
+    /// Whether it was parked, and nothing is known to have arrived since: its timeouts keep running.
     was_silent: bool,
 }
 
-/// What is left of a connection when its task is over.
+/// What remains of a connection when its task ends.
 pub(super) enum Left<S> {
     Nothing,
-    /// Its client speaks HTTP/2.
+    /// The client speaks HTTP/2.
     Http2(Session<S>),
-    /// Its client says nothing, and nobody has to wait for that here.
+    /// The connection is idle and can be parked.
     Silent(Session<S>),
 }
 
-/// What came next.
+/// The next event of a connection.
 enum Next {
     Request(Box<RequestHead>),
     Refused(HeadError),
     Http2,
     Silence,
-    /// The client is gone, too slow, or idle for too long.
+    /// The client disconnected, was too slow, or was idle for too long.
     End,
 }
 
 impl<S: Stream> Session<S> {
-    /// A connection that nothing was read from. `sniff`: HTTP/2 may be spoken by prior knowledge.
+    /// A new connection. `sniff`: HTTP/2 with prior knowledge is allowed.
     pub(super) fn new(server: Rc<Server>, stream: S, peer: Peer, sniff: bool) -> Self {
         let timer = server.local.timers.timer();
         Self::again(server, Silent { stream, timer, peer, served: 0, sniff, misplaced: false }, false)
     }
 
-    /// One that was silent.
+    /// A connection that was parked.
     pub(super) fn of_silent(server: Rc<Server>, silent: Silent<S>) -> Self {
         Self::again(server, silent, true)
     }
@@ -84,19 +84,19 @@ impl<S: Stream> Session<S> {
         Self { server, peer, timer, stream, input: BytesMut::new(), sniff, served, misplaced, was_silent }
     }
 
-    /// One of which this was read.
+    /// A connection of which these bytes were already read.
     pub(super) fn begun(self, input: BytesMut) -> Self {
         Self { input, ..self }
     }
 
-    /// The same for a client that speaks plain HTTP to a port of TLS.
+    /// The same for a client that speaks plain HTTP on a TLS port.
     pub(super) fn misplaced(self) -> Self {
         Self { misplaced: true, ..self }
     }
 
-    /// Serves until the end, or until the client speaks HTTP/2 or nothing.
+    /// Serves until the end, or until the client switches to HTTP/2 or goes idle.
     ///
-    /// What an idle connection holds is this and what [`Self::begin`] needs; all else is boxed when it begins.
+    /// An idle connection holds this future and what [`Self::begin`] needs; everything else is boxed when it starts.
     #[expect(
         clippy::manual_async_fn,
         reason = "it would hold the session twice: as its argument and as what it works on"
@@ -125,12 +125,12 @@ impl<S: Stream> Session<S> {
         }
     }
 
-    /// What HTTP/2 is spoken with: the stream, what was read of it, and whose it is.
+    /// The parts needed to continue as HTTP/2: the stream, the bytes read from it, and its peer.
     pub(super) fn into_parts(self) -> (Rc<Server>, Peer, S, BytesMut) {
         (self.server, self.peer, self.stream, self.input)
     }
 
-    /// What is kept of a silent one. It is without input.
+    /// The state that is kept of an idle connection. It has no unread input.
     pub(super) fn into_silent(self) -> Silent<S> {
         let Self { stream, timer, peer, served, sniff, misplaced, .. } = self;
         Silent { stream, timer, peer, served, sniff, misplaced }
@@ -152,7 +152,8 @@ impl<S: Stream> Session<S> {
         next
     }
 
-    /// What the bytes so far are, or who reads on: nearly every head comes in one piece.
+    /// Parses the bytes received so far, or returns the reader to continue with: nearly every head arrives in one
+    /// piece.
     fn first_look(&mut self) -> Result<Next, RequestReader> {
         let Clients { head, lacks_http2, .. } = self.server.clients();
         self.sniff &= !lacks_http2;
@@ -160,7 +161,7 @@ impl<S: Stream> Session<S> {
         self.look(&mut reader).ok_or(reader)
     }
 
-    /// What the bytes so far are, if they are enough.
+    /// Parses the bytes received so far, if they are enough.
     fn look(&mut self, reader: &mut RequestReader) -> Option<Next> {
         if self.sniff {
             match preface(&self.input) {
@@ -175,8 +176,8 @@ impl<S: Stream> Session<S> {
         }
     }
 
-    /// Waits for the rest of a head of which something came. From its first byte on it has so long in all, however it
-    /// dribbles in. Until it is whole there is no request.
+    /// Waits for the rest of a partial head. The timeout is for the whole head from its first byte, however slowly it
+    /// arrives. Until the head is complete there is no request.
     async fn rest_of_head(&mut self, mut reader: RequestReader) -> Next {
         let time = self.server.clients().head_time;
         self.timer.arm(time.unwrap_or(self.server.local.limits.head));
@@ -189,7 +190,7 @@ impl<S: Stream> Session<S> {
                     Poll::Ready(Ok(count)) => Poll::Ready(count > 0),
                     Poll::Ready(Err(_)) => Poll::Ready(false),
                     Poll::Pending => {
-                        // Nobody knows for how long.
+                        // This may take any time, so the buffer is shrunk.
                         if !std::mem::replace(&mut is_small, true) {
                             server.local.buffers.shrink(input);
                         }
@@ -198,7 +199,7 @@ impl<S: Stream> Session<S> {
                 }
             });
             if !more.await {
-                // As nginx: closed without an answer.
+                // As nginx: closed without a response.
                 return Next::End;
             }
             if let Some(next) = self.look(&mut reader) {
@@ -207,7 +208,7 @@ impl<S: Stream> Session<S> {
         }
     }
 
-    /// Waits for the first bytes of a request, without a buffer. `None`: they are there.
+    /// Waits for the first bytes of a request, without a buffer. `None`: they have arrived.
     async fn begin(&mut self) -> Option<Next> {
         let Self { server, timer, stream, input, served, was_silent, .. } = self;
         let limits = &server.local.limits;
@@ -238,7 +239,7 @@ impl<S: Stream> Session<S> {
                 if *served > 0 {
                     return Poll::Ready(Some(Next::End));
                 }
-                // A new connection has a request on its way, most likely.
+                // A request on a new connection is probably about to arrive.
                 if !std::mem::replace(&mut last_chance, true) {
                     timer.arm(limits.linger);
                 }
@@ -253,11 +254,11 @@ impl<S: Stream> Session<S> {
         instead
     }
 
-    /// Serves one request; says whether the connection goes on.
+    /// Serves one request; returns whether the connection stays open.
     async fn exchange(&mut self, head: Box<RequestHead>) -> bool {
         let Self { server, peer, timer, stream, input, .. } = self;
         timer.bound(server.local.limits.request);
-        // The head as it is kept and as it is sent on.
+        // For the head as it is stored and as it is sent on.
         let share = server.local.quota.open(REQUEST + 2 * head.size());
         let mut record = RequestRecord::new(&server.local, peer, Some(head));
         record.info.place = self.served;
@@ -328,7 +329,7 @@ impl<S: Stream> Session<S> {
         }
     }
 
-    /// Answers a request that cannot be read, and closes.
+    /// Responds to a request that cannot be parsed, and closes.
     async fn refuse(&mut self, error: HeadError) {
         let Self { server, peer, timer, stream, input, .. } = self;
         debug!(client = %peer.address(), %error, "request refused");
@@ -345,18 +346,19 @@ impl<S: Stream> Session<S> {
         }
     }
 
-    /// Closes after an answer. `clean`: the client has nothing more to say that we know of; else what it still says is
-    /// read for a while, for a closed socket with unread bytes resets the connection, and the answer with it.
+    /// Closes after a response. `clean`: as far as known, the client will send nothing more; otherwise what it still
+    /// sends is read for a while, because closing a socket with unread bytes resets the connection, and the response
+    /// is lost.
     async fn close(&mut self, clean: bool) {
         let Self { server, timer, stream, input, .. } = self;
         let is_clean = clean && input.is_empty();
         if is_clean && S::socket(stream).is_some() {
-            // Its end says it.
+            // The end of the stream is signalled by closing.
             return;
         }
         let limits = &server.local.limits;
         let mut time = limits.linger;
-        // TLS has a word of its own for it.
+        // TLS has its own end of stream (close_notify).
         if let Some(below) = stream.below_tls() {
             if is_clean {
                 below.closes();
@@ -373,14 +375,14 @@ impl<S: Stream> Session<S> {
     }
 }
 
-/// Whether the fleet lets a connection live on that has served so many requests.
+/// Whether the fleet's limits allow a connection to continue after this many requests.
 fn goes_on(server: &Server, served: u32) -> bool {
     let said = server.clients();
     let most = said.requests.unwrap_or(server.local.limits.requests);
     said.keeps() && usize::try_from(served).is_ok_and(|served| served < most)
 }
 
-/// Whether the bytes are HTTP/2's first; `None` while they may become it.
+/// Whether the bytes are the HTTP/2 preface; `None` while they may still become it.
 fn preface(bytes: &[u8]) -> Option<bool> {
     let some = bytes.len().min(PREFACE.len());
     if bytes[..some] != PREFACE[..some] {

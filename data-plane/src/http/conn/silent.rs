@@ -1,9 +1,9 @@
-//! What is kept of a connection of HTTP/1.1 that says nothing.
+//! The state that is kept of an idle HTTP/1.1 connection.
 
 use crate::http::peer::Peer;
 use crate::local::timer::Timer;
 
-/// A connection that says nothing, without what all of its worker share.
+/// An idle connection, without references to what all connections of its worker share.
 pub(super) struct Silent<S> {
     pub(super) stream: S,
     pub(super) timer: Timer,
@@ -14,7 +14,7 @@ pub(super) struct Silent<S> {
 }
 
 impl<S> Silent<S> {
-    /// All but its stream, and its stream.
+    /// Separates the stream from the rest.
     pub(super) fn apart(self) -> (Silent<()>, S) {
         let Self { stream, timer, peer, served, sniff, misplaced } = self;
         (Silent { stream: (), timer, peer, served, sniff, misplaced }, stream)
@@ -22,7 +22,7 @@ impl<S> Silent<S> {
 }
 
 impl Silent<()> {
-    /// With this stream.
+    /// Puts the stream back.
     pub(super) fn with<S>(self, stream: S) -> Silent<S> {
         let Self { stream: (), timer, peer, served, sniff, misplaced } = self;
         Silent { stream, timer, peer, served, sniff, misplaced }

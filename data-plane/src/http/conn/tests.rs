@@ -1,4 +1,4 @@
-//! Every time that a connection may take, with its default, on a clock that moves when it is told to.
+//! Every timeout of a connection, with its default, on a simulated clock.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Fixture {
         }
     }
 
-    /// So long after the beginning.
+    /// Sets the clock to this time after the start.
     fn at(&self, seconds: f64) {
         self.server.local.timers.tick(self.start + Duration::from_secs_f64(seconds));
     }
@@ -57,7 +57,7 @@ impl Fixture {
         Peer::new(([127, 0, 0, 1], 1).into(), scheme, 80)
     }
 
-    /// A connection of plain HTTP, and its client's end. Each time that it is silent it is given another task at once.
+    /// A plain HTTP connection, and its client's end. Whenever it is idle, it is parked and gets a new task at once.
     fn connection(&self) -> (Pin<Box<dyn Future<Output = bool>>>, DuplexStream) {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let server = Rc::clone(&self.server);
@@ -145,7 +145,7 @@ async fn a_tls_handshake_has_ten_seconds_in_all() {
     }
 }
 
-/// HTTP/2 by prior knowledge, and its client's end. As with HTTP/1.1, it is given another task whenever it is silent.
+/// HTTP/2 with prior knowledge, and its client's end. As with HTTP/1.1, it gets a new task whenever it is idle.
 fn http2(fixture: &Fixture) -> (Pin<Box<dyn Future<Output = ()>>>, DuplexStream) {
     let (near, far) = tokio::io::duplex(64 * 1024);
     let server = Rc::clone(&fixture.server);
@@ -170,7 +170,7 @@ async fn a_connection_of_http2_has_the_same_times() {
     let (mut connection, mut client) = http2(&fixture);
     client.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     client.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
-    // When its time without a request is over it is told to go, and has a second for that.
+    // When its idle timeout has passed it gets a GOAWAY, and has a second to close.
     for (at, over) in [(0.0, false), (74.9, false), (75.2, false), (76.1, false), (76.4, true)] {
         fixture.at(at);
         assert_eq!(poll!(&mut connection).is_ready(), over, "{at}");
@@ -180,7 +180,7 @@ async fn a_connection_of_http2_has_the_same_times() {
 #[tokio::test]
 async fn a_client_takes_nothing_for_60_seconds() {
     let fixture = Fixture::new();
-    // A page does not fit.
+    // The response does not fit.
     let (near, mut client) = tokio::io::duplex(REQUEST.len());
     let session = Session::new(Rc::clone(&fixture.server), near, Fixture::peer(Scheme::Http), false);
     let mut connection = Box::pin(session.run());

@@ -1,36 +1,37 @@
-//! What passes over an HTTP/2 connection, counted by the kind of frame: frames in, a judgement out, no I/O.
+//! Counts the frames of an HTTP/2 connection by kind and detects abuse: frames in, a verdict out, no I/O.
 //!
-//! h2 bounds what a connection holds. What it does not see is work that is asked for and leads to nothing: streams that
-//! are reset as soon as somebody was asked for them (CVE-2023-44487, also at a pace), and frames about nothing (PING,
-//! SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA: CVE-2019-9511 to 9518).
+//! h2 bounds the memory of a connection. It does not notice work that is requested in vain: streams that are reset as
+//! soon as a backend was asked (CVE-2023-44487, even at a slow rate), and frames without effect (PING, SETTINGS,
+//! PRIORITY, WINDOW_UPDATE, empty DATA: CVE-2019-9511 to 9518).
 
 use std::time::{Duration, Instant};
 
 use crate::codec::frame::{Cursor, Frame, Kind};
 
-/// So long a count runs; then it begins anew.
+/// Counting period; after it counting starts anew.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Streams of which more than half may not be reset within a period (security.md 2).
+/// From this number of streams per period on, no more than half may be reset.
 const STREAMS: u64 = 200;
 
-/// Frames about nothing that anybody may send within a period, and more for each frame of a head or a body, either way:
-/// a client that takes a large answer has to open its windows. nginx cuts by bytes, at about a million of them.
+/// Frames without effect that a client may send per period, plus some for each frame of a head or body in either
+/// direction: a client that receives a large response has to open its windows. nginx' limit is in bytes, and
+/// corresponds to about a million of them.
 const IDLE_FRAMES: u64 = 1_000;
 const FOR_EACH: u64 = 10;
 
-/// Why a client is sent away.
+/// Why a client is disconnected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Abuse {
-    /// It resets what it asked for.
+    /// It resets the streams that it opens.
     Resets,
-    /// It keeps us busy with nothing.
+    /// It floods the connection with useless frames.
     Flood,
-    /// What it sends cannot be looked at, or its requests are malformed, one after the other.
+    /// Its frames cannot be parsed, or too many of its requests are malformed.
     Malformed,
 }
 
-/// What passed within the present period.
+/// The counts of the current period.
 #[derive(Debug)]
 pub(super) struct Frames {
     written: Cursor<0>,
@@ -42,12 +43,12 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Of a connection that begins now.
+    /// For a new connection.
     pub(super) fn new(now: Instant) -> Self {
         Self { written: Cursor::default(), since: now, started: 0, reset: 0, idle: 0, useful: 0 }
     }
 
-    /// The client has sent this.
+    /// Counts a frame from the client.
     pub(super) fn read(&mut self, frame: Frame, now: Instant) {
         if now.duration_since(self.since) >= PERIOD {
             self.since = now;
@@ -69,7 +70,7 @@ impl Frames {
         }
     }
 
-    /// The client was sent this; the streams that were reset are told.
+    /// Counts bytes sent to the client; reports the streams that were reset.
     pub(super) fn written(&mut self, bytes: &[u8], mut reset: impl FnMut(u32)) {
         let useful = &mut self.useful;
         self.written.pass(bytes, |frame, []| {
@@ -80,14 +81,14 @@ impl Frames {
         });
     }
 
-    /// We have reset a stream for something that the client did or did not do.
+    /// Counts a stream that we reset because of the client's behaviour.
     pub(super) fn reset(&mut self) {
         self.reset += 1;
     }
 
-    /// What the client is sent away for.
+    /// The reason to disconnect the client, if any.
     pub(super) fn abuse(&self) -> Option<Abuse> {
-        // Those that are reset in one period may have begun in the one before.
+        // Streams that are reset in this period may have begun in the previous one.
         let streams = self.started.max(self.reset);
         if streams >= STREAMS && self.reset * 2 > streams {
             return Some(Abuse::Resets);
@@ -137,14 +138,14 @@ mod tests {
     fn who_takes_a_large_answer_may_open_its_windows() {
         let now = shared::clock::now();
         let mut frames = Frames::new(now);
-        // DATA of 16 octets, and then PING.
+        // DATA of 16 octets, then PING.
         let data = [&[0, 0, 16, 0, 0, 0, 0, 0, 1][..], &[0; 16]].concat();
         for _ in 0..100_000 {
             frames.written(&data, |_| {});
             (0..2).for_each(|_| frames.read(frame(Kind::Other, 4), now));
         }
         assert_eq!(frames.abuse(), None);
-        // Answers to its questions open nothing.
+        // Replies to PINGs do not raise the limit.
         let ping = [&[0, 0, 8, 6, 1, 0, 0, 0, 0][..], &[0; 8]].concat();
         let mut frames = Frames::new(now);
         for _ in 0..=IDLE_FRAMES {

@@ -1,8 +1,8 @@
-//! Sending the body of an answer over a stream, at the pace of its client.
+//! Sends a response body over a stream, at the client's pace.
 //!
-//! No more is handed to h2 than the stream's window takes, so that each byte that goes is progress which is seen, and a
-//! client that takes nothing makes us hold one piece. Small pieces that are there together are sent together: h2 keeps a few
-//! hundred bytes for each that it is handed, however small, and a backend may send a byte at a time.
+//! h2 gets no more than fits in the stream's window, so that each byte sent is visible progress and a client that
+//! reads nothing makes us hold only one piece. Small pieces that are available together are sent together: h2 keeps a
+//! few hundred bytes of state for each piece, however small, and a backend may send a byte at a time.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -22,20 +22,20 @@ use crate::local::timer::Timer;
 
 use super::streams::Streams;
 
-/// A piece that has to wait is copied out of its buffer when it is so small, in bytes: the buffer is larger.
+/// A piece up to this size in bytes is copied out of its larger buffer if it has to wait.
 const COPIED: usize = 4 * 1024;
 
-/// Where an answer goes.
+/// The destination of a response.
 pub(super) struct Out {
     pub(super) stream: SendStream<Bytes>,
-    /// Those of its connection.
+    /// The streams of its connection.
     pub(super) streams: Rc<Streams>,
 }
 
-/// Sends a body to its end.
+/// Sends a whole body.
 ///
 /// # Errors
-/// When the client goes or takes nothing for too long, or the backend's body breaks off.
+/// The client disconnects or reads nothing for too long, or the backend's body breaks off.
 pub(super) async fn send(
     (local, timer): (&Local, &Timer),
     read: Duration,
@@ -49,9 +49,9 @@ pub(super) async fn send(
         match found {
             Ok(Some(Some(piece))) => {
                 info.relayed(piece.len(), body.made_of(piece.len()));
-                // What follows says whether this is the end, if it is known by now.
+                // What follows determines whether this is the end, if that is already known.
                 found = body.buffered();
-                // Only a call has something to say behind its last piece.
+                // Only a gRPC call may have trailers after its last piece.
                 let last = matches!(found, Ok(Some(None))) && body.call().is_none();
                 let before = joining.push(piece);
                 let whole = if last || joining.is_large() { joining.rest() } else { None };
@@ -76,7 +76,7 @@ pub(super) async fn send(
             Ok(None) => {
                 let came = at_once(body).await;
                 if !matches!(came, Some(Ok(()))) {
-                    // It goes now: the rest may be long in coming.
+                    // Sent now: the rest may take long to arrive.
                     flush((local, timer), out, body, &mut joining).await?;
                 }
                 came.transpose()?;
@@ -96,7 +96,7 @@ pub(super) async fn send(
     }
 }
 
-/// Sends what was put together.
+/// Sends the joined pieces.
 async fn flush(
     worker: (&Local, &Timer),
     out: &mut Out,
@@ -109,7 +109,7 @@ async fn flush(
     }
 }
 
-/// Sends a piece, as the client takes it; the `last` one ends the stream.
+/// Sends a piece at the client's pace; the `last` one ends the stream.
 async fn pass(
     (local, timer): (&Local, &Timer),
     out: &mut Out,
@@ -126,7 +126,7 @@ async fn pass(
     Ok(())
 }
 
-/// What the backend says after the body.
+/// The backend's trailers.
 async fn trailers(
     timer: &Timer,
     read: Duration,
@@ -143,7 +143,7 @@ async fn trailers(
     outcome
 }
 
-/// Reads more of the body if it is there.
+/// Reads more of the body if it is available.
 async fn at_once(body: &mut ReplyBody) -> Option<Result<(), ProxyError>> {
     poll_fn(|cx| match body.poll_more(cx) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
@@ -174,7 +174,7 @@ async fn more(
     outcome
 }
 
-/// Waits until the client takes some of the piece; gives how much.
+/// Waits until the client accepts part of the piece; returns how much.
 async fn room(
     local: &Local,
     timer: &Timer,
@@ -191,17 +191,17 @@ async fn room(
         *piece = Bytes::copy_from_slice(piece);
         body.rest();
     }
-    // What is in hand stands in a buffer of the endpoint's connection.
+    // The piece is in a buffer of the endpoint's connection.
     let held = piece.len() + body.held();
     let _share = local.quota.take(held).ok_or(Kind::NoRoom)?;
     let _untaken = streams.untaken(held);
     timer.arm(local.limits.client_send);
     let room = poll_fn(|cx| {
-        // A client that waits for its own words to be taken does not wait for ever.
+        // A client that waits for its own data to be read does not wait forever.
         if let Some(call) = body.call() {
             call.drive(cx);
         }
-        // What is handed to h2 while the connection takes nothing is held there.
+        // Data given to h2 while the connection is blocked would be held there.
         let room = match streams.poll_flowing(cx) {
             Poll::Ready(()) if out.capacity() > 0 => Poll::Ready(Some(Ok(out.capacity()))),
             Poll::Ready(()) => out.poll_capacity(cx),
@@ -222,7 +222,7 @@ async fn room(
     room
 }
 
-/// What a stream is reset with, so that its client can tell a broken answer from a whole one.
+/// The error code for resetting a stream, so that its client can tell a broken response from a complete one.
 pub(super) fn reason(kind: Kind) -> Reason {
     match kind {
         Kind::ClientGone | Kind::ClientTimeout => Reason::CANCEL,
@@ -240,7 +240,7 @@ mod tests {
     use crate::http::pipeline::log::RequestRecord;
     use crate::listen::Scheme;
 
-    /// A stream from us to a client that takes ten bytes at a time.
+    /// A stream to a client that reads ten bytes at a time.
     #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
     async fn stream() -> (Out, RecvStream) {
         let (near, far) = tokio::io::duplex(64 * 1024);
@@ -278,7 +278,7 @@ mod tests {
                     local.timers.tick(start + clock);
                     taken.flow_control().release_capacity(piece.len()).unwrap();
                     if stops && total > 100 {
-                        // Ten more bytes are under way; after that it takes none.
+                        // Ten more bytes are in flight; after that the client reads nothing.
                         let _ = taken.data().await;
                         local.timers.tick(start + clock + Duration::from_secs(61));
                         break;

@@ -6,8 +6,8 @@ use proptest::sample::select;
 use super::*;
 use crate::codec::path::normalise;
 
-/// A path as one reader after the other has it, each from its beginning, as [`segments`] would be without what they have in
-/// common.
+/// A path as a single reader sees it, computed from the beginning: what [`segments`] would be without shared
+/// intermediate results.
 fn one_by_one(raw: &[u8], decode: Decode, parameters: Parameters, backslashes: Backslashes) -> Vec<u8> {
     let mut path = raw.to_vec();
     for round in 0..=decode.rounds() {
@@ -27,7 +27,7 @@ fn one_by_one(raw: &[u8], decode: Decode, parameters: Parameters, backslashes: B
     path
 }
 
-/// All readings, and whether a normal form cures them, whatever they cost.
+/// All readings, and whether a normal form cures them, without a limit on the work.
 fn all(raw: &[u8]) -> BTreeSet<(bool, Vec<u8>)> {
     let mut found = Vec::new();
     let mut add = |raw: &[u8], (host, parameters, backslashes)| {
@@ -71,8 +71,8 @@ proptest! {
     fn what_readers_have_in_common_is_read_once_and_nothing_is_left_out(raw in raw_path()) {
         let found = readings(&raw).unwrap().into_iter();
         let found: BTreeSet<_> = found.map(|(reading, path)| (reading.is_curable(), path)).collect();
-        // Those who differ in nothing that the path has are only more of the same. Of what no normal form cures, the same
-        // in a manner that one cures counts: the target is looked at anew.
+        // Readings that cannot differ for this path are duplicates. A reading that no normal form cures may be
+        // represented by an equal one that is cured, because the target is checked again.
         let strict = |all: &BTreeSet<(bool, Vec<u8>)>| -> BTreeSet<Vec<u8>> {
             all.iter().map(|(_, path)| path.clone()).collect()
         };
@@ -85,18 +85,18 @@ proptest! {
     }
 }
 
-/// A path of this length at most, of nothing but this.
+/// A path of at most this length, repeating this part.
 fn repeated(part: &str, length: usize) -> Vec<u8> {
     format!("/{}", part.repeat((length - 1) / part.len())).into_bytes()
 }
 
-/// A path of 8 KiB with all that sets readers apart was read for milliseconds.
+/// Reading an 8 KiB path with everything that readers disagree on used to take milliseconds.
 #[test]
 fn reading_costs_so_much_an_octet() {
     for part in ["a;b\\c%5c/", "%2f;\\", "a;b\\c%255c//../", "//a;b%2f../", "%2e;a%25/", "%25", "/", ";/"] {
         for length in [100, 1_000, 8_000, 64_000, 250_000] {
             let raw = repeated(part, length);
-            // A reading is five paths at most, merged and resolved and both.
+            // A reading consists of at most five paths: merged, resolved, and both.
             let most = 5 * (AHEAD + TIMES * raw.len());
             let read: usize = readings(&raw).into_iter().flatten().map(|(_, path)| path.len()).sum();
             assert!(read <= most, "{part} of {length}: {read}");

@@ -13,13 +13,13 @@ use crate::http::reply::Paced;
 use crate::listen::Scheme;
 use crate::table::policy::pace::Pace;
 
-/// Of a backend that may be silent for a second, to a client that takes a part of the answer and then nothing.
+/// A backend may be silent for a second; the client reads part of the response and then stops.
 #[tokio::test]
 async fn who_takes_nothing_has_its_own_time_and_not_the_backends() {
     const BYTES: usize = 5_000;
     let said = LocationPolicy { limit_rate: Some(1), ..LocationPolicy::default() };
     let pace = Pace::compile(&said).unwrap();
-    // At first all is taken that may go at once; then there is room for that, and not for a byte more.
+    // At first everything that may be sent at once is accepted; afterwards exactly that much, and not a byte more.
     let mut room = 64 * 1024;
     for is_full in [false, true] {
         let local = Rc::new(Local::for_tests());

@@ -6,8 +6,8 @@ use crate::local::Local;
 use crate::table::Writer;
 use crate::tls::backends::Backends;
 
-/// What it takes is written anew for each request, and held by each that is under way: what few requests need (a
-/// handshake with a backend, a body, a call, another who answers for an error) is boxed where it begins.
+/// The size of the future is written anew for each request, and held by each one in progress: what few requests need
+/// (a handshake with a backend, a body, a gRPC call, an error backend) is boxed where it starts.
 #[tokio::test]
 async fn a_request_has_no_room_for_what_few_need() {
     let writer = Writer::new();

@@ -1,4 +1,4 @@
-//! A storm of handshakes beside requests, counted in turns of the loop that both share.
+//! A storm of handshakes next to requests, measured in turns of the event loop that both share.
 
 use std::cell::Cell;
 use std::io::Write as _;
@@ -12,11 +12,11 @@ use super::*;
 
 /// Handshakes that are ready at once.
 const STORM: usize = 2_000;
-/// Kept connections beside them, and requests on each.
+/// Established connections beside them, and requests on each.
 const KEPT: usize = 4;
 const REQUESTS: usize = 100;
 
-/// What a client says first.
+/// A ClientHello.
 fn hello() -> Vec<u8> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
@@ -40,7 +40,7 @@ fn served(server: &Rc<Server>, near: TcpStream, scheme: Scheme) {
     spawn_local(serve(Rc::clone(server), near, peer));
 }
 
-/// Asks and waits for the whole answer.
+/// Sends a request and waits for the whole response.
 async fn ask(client: &mut TcpStream) {
     client.write_all(b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
@@ -57,7 +57,7 @@ async fn ask(client: &mut TcpStream) {
     }
 }
 
-/// Steps of handshakes, and turns of the loop.
+/// Number of handshake steps, and of turns of the event loop.
 type Moment = (u64, u64);
 
 /// When each request of a connection was answered.
@@ -92,7 +92,7 @@ fn requests_are_answered_between_the_handshakes_of_a_storm() {
                 client
             })
             .collect();
-        // Goes on after everything that is ready, each time that the runtime asks the kernel: a turn.
+        // Continues after all ready tasks, each time that the runtime polls the kernel: one turn.
         let turns = Rc::new(Cell::new(0));
         let counted = Rc::clone(&turns);
         let counting = spawn_local(async move {
@@ -113,7 +113,7 @@ fn requests_are_answered_between_the_handshakes_of_a_storm() {
             let answered = connection.await.unwrap();
             for pair in answered.windows(2) {
                 let (steps, turns) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
-                // One step a turn, but for the turn that began before and the one that is not over.
+                // One step per turn, except for the turn that began before and the one that has not ended.
                 assert!(steps <= turns + 2, "{steps} steps of handshakes in {turns} turns");
                 longest = longest.max((steps, turns));
             }
@@ -124,7 +124,7 @@ fn requests_are_answered_between_the_handshakes_of_a_storm() {
             );
         }
         println!("at most {} steps of handshakes, in {} turns, between two answers", longest.0, longest.1);
-        // All of them have their turn.
+        // All of them get their turn.
         while server.local.turns.taken() < STORM as u64 {
             yield_now().await;
         }
@@ -159,7 +159,7 @@ async fn what_handshakes_hold_is_counted_and_refused_where_nothing_is_left() {
             }
             assert_eq!(server.local.metrics.handshake_failures.value(), 1);
             let taken = server.local.turns.taken();
-            // Bytes that others hold.
+            // Bytes held by others.
             let mut others = Vec::new();
             others.extend(std::iter::from_fn(|| quota.open(1 << 20)));
             let (mut client, near) = pair(&listener);

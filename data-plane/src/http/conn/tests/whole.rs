@@ -1,4 +1,4 @@
-//! The time of a whole request, on a clock that moves when it is told to, in front of an endpoint that never ends.
+//! The timeout of a whole request, on a simulated clock, with an endpoint that never finishes.
 
 use std::task::Poll;
 
@@ -11,7 +11,7 @@ use crate::local::{Budgets, Limits};
 use crate::metrics::WorkerMetrics;
 use crate::table::world::{backend, entry, host, route};
 
-/// A proxy whose requests have this time, and the one endpoint that it has.
+/// A proxy with this timeout for requests, and its only endpoint.
 async fn fixture(request: Duration) -> (Fixture, TcpListener) {
     let origin = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = origin.local_addr().unwrap().port();
@@ -41,7 +41,7 @@ async fn fixture(request: Duration) -> (Fixture, TcpListener) {
     (Fixture { server, start, _writer: writer }, origin)
 }
 
-/// What a connection does while its endpoint does something else; whether it is over then.
+/// Runs a connection while its endpoint does something; returns whether the connection has ended.
 async fn beside<T>(
     connection: &mut Pin<Box<dyn Future<Output = bool>>>,
     origin: impl Future<Output = T>,
@@ -59,7 +59,7 @@ async fn beside<T>(
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
 const UPGRADE: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
-/// The endpoint's side of a request, which is answered with this.
+/// The endpoint's side of a request, which gets this response.
 async fn answered(origin: &TcpListener, with: &[u8]) -> TcpStream {
     let (mut stream, _) = origin.accept().await.unwrap();
     let mut asked = Vec::new();
@@ -70,7 +70,7 @@ async fn answered(origin: &TcpListener, with: &[u8]) -> TcpStream {
     stream
 }
 
-/// What a client has got by now.
+/// What a client has received by now.
 async fn got(client: &mut DuplexStream) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     let count = client.read(&mut bytes).await.unwrap();
@@ -78,7 +78,8 @@ async fn got(client: &mut DuplexStream) -> Vec<u8> {
     bytes
 }
 
-/// Moves the clock on, an endpoint's byte each 5 seconds; gives the second after which the connection was over.
+/// Advances the clock while the endpoint sends a byte every 5 seconds; returns the second at which the connection was
+/// closed.
 async fn dribbled(fixture: &Fixture, request: &[u8], answer: &[u8], origin: &TcpListener) -> Option<u32> {
     let (mut connection, mut client) = fixture.connection();
     client.write_all(request).await.unwrap();
