@@ -1,4 +1,5 @@
-//! Lingering close: after an answer, keeps reading from the client for a limited time, so that a TCP reset does not destroy the answer.
+//! Lingering close: after a response, keeps reading from the client for a limited time, so that a TCP reset does not
+//! destroy the response.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -10,7 +11,7 @@ use crate::codec::stream::{Stream, make_room, poll_fill};
 use crate::local::Local;
 use crate::local::timer::Timer;
 
-/// How long a client is read from after its answer: a limit in all, and one between two reads.
+/// How long a client is read from after its response: a total limit, and one between two reads.
 pub(crate) struct Patience<'a> {
     local: &'a Local,
     timer: &'a Timer,
@@ -18,12 +19,12 @@ pub(crate) struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    /// It begins now.
+    /// Starts now.
     pub(crate) fn new(local: &'a Local, timer: &'a Timer) -> Self {
         Self { local, timer, since: local.timers.now() }
     }
 
-    /// Reads more, using `poll`; false at the end, or when the time is up.
+    /// Reads more, using `poll`; false at the end, or on timeout.
     pub(crate) async fn hears(&self, mut poll: impl FnMut(&mut Context<'_>) -> Poll<bool>) -> bool {
         self.arm()
             && poll_fn(|cx| match poll(cx) {
@@ -33,7 +34,7 @@ impl<'a> Patience<'a> {
             .await
     }
 
-    /// Sets the timer for the next read; false when there is to be none.
+    /// Sets the timer for the next read; false if the time is up.
     fn arm(&self) -> bool {
         let limits = &self.local.limits;
         let left = limits.discard.saturating_sub(self.local.timers.now().duration_since(self.since));
@@ -42,8 +43,8 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// Reads away what a client still says that was told the end: a closed socket that hears something resets the connection, and
-/// what the client has not read of its answer is lost with it.
+/// Reads and discards what a client still sends after the end of its response: a closed socket that receives data
+/// resets the connection, and the part of the response that the client has not read is lost.
 pub(crate) async fn hear_out<S: Stream>(
     local: &Local,
     timer: &Timer,

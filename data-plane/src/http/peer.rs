@@ -12,32 +12,32 @@ use crate::codec::proxy_protocol::Ends;
 use crate::listen::Scheme;
 use crate::tls::negotiated::Negotiated;
 
-/// The other end of a client's connection, with the texts that every request needs. A clone is another name for it: requests
-/// keep one for the log.
+/// The peer of a client connection, with the texts that every request needs. A clone is another reference to it:
+/// requests keep one for the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer(Rc<Facts>);
 
 #[derive(Debug)]
 struct Facts {
-    // Not as one: that takes as much again.
+    // Address and port separately: a `SocketAddr` takes twice the memory.
     ip: IpAddr,
     client_port: u16,
     text: AddressText,
     scheme: Scheme,
     port: LocalPort,
-    /// Where it connected to, as far as that is known.
+    /// The local address of the connection, if known.
     local: Option<IpAddr>,
-    /// Its number among the connections of its worker.
+    /// The number of the connection within its worker.
     number: u64,
-    /// It comes by a load balancer that ended its TLS.
+    /// It came through a load balancer that terminated TLS.
     by_tls: bool,
-    /// What a load balancer says of it, believed or not.
+    /// What the PROXY header says about it, trusted or not.
     told: Option<Box<Ends>>,
-    /// What its handshake came to, over TLS.
+    /// The result of the TLS handshake.
     negotiated: Option<Box<Negotiated>>,
 }
 
-/// An address as text, with room for any: those of open connections that say nothing are held, too.
+/// An address as text, in a buffer that fits any: idle connections hold one too, so its size matters.
 #[derive(Clone, Copy, Debug)]
 struct AddressText {
     octets: [u8; 39],
@@ -48,7 +48,7 @@ impl From<IpAddr> for AddressText {
     fn from(address: IpAddr) -> Self {
         let mut octets = [0; 39];
         let mut room = &mut octets[..];
-        // Eight groups of four digits, and what is between them.
+        // Eight groups of four digits, with separators.
         let _ = write!(room, "{address}");
         let length = 39 - room.len() as u8;
         Self { octets, length }
@@ -61,7 +61,7 @@ impl AddressText {
     }
 }
 
-/// A port of ours, with the texts that every request needs: those of one listener share it.
+/// One of our ports, with the texts that every request needs, shared by all connections of a listener.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalPort(Rc<Port>);
 
@@ -69,14 +69,14 @@ pub(crate) struct LocalPort(Rc<Port>);
 struct Port {
     number: u16,
     text: Bytes,
-    /// As clients know it.
+    /// The port that clients connect to.
     public: Bytes,
     /// What backends are told of requests that come by it, plain ones and others.
     arrivals: [OnceCell<Lines>; 2],
 }
 
 impl LocalPort {
-    /// This one, which clients reach by that one.
+    /// A port that clients reach under the number `public`.
     pub(crate) fn known_as(number: u16, public: u16) -> Self {
         let text = |port: u16| Bytes::from(port.to_string());
         let arrivals = Default::default();
@@ -91,7 +91,7 @@ impl From<u16> for LocalPort {
 }
 
 impl Peer {
-    /// A client at `address` that connected to one of our ports. An IPv4 address in IPv6 clothes is an IPv4 address.
+    /// A client at `address` that connected to one of our ports. An IPv4-mapped IPv6 address is treated as IPv4.
     pub(crate) fn new(address: SocketAddr, scheme: Scheme, port: impl Into<LocalPort>) -> Self {
         let ip = address.ip().to_canonical();
         Self(Rc::new(Facts {
@@ -108,7 +108,7 @@ impl Peer {
         }))
     }
 
-    /// Accepted at an address of ours.
+    /// Sets the local address.
     pub(crate) fn at(mut self, local: Option<IpAddr>) -> Self {
         if let Some(facts) = Rc::get_mut(&mut self.0) {
             facts.local = local.map(|it| it.to_canonical());
@@ -116,7 +116,7 @@ impl Peer {
         self
     }
 
-    /// The connection of this number.
+    /// Sets the connection's number.
     pub(crate) fn numbered(mut self, number: u64) -> Self {
         if let Some(facts) = Rc::get_mut(&mut self.0) {
             facts.number = number;
@@ -124,7 +124,7 @@ impl Peer {
         self
     }
 
-    /// As its load balancer tells: who it is, where that is believed, and what it connected to (controller.md 9).
+    /// Applies a PROXY header: the client's address if the peer is trusted, and the destination (as in ingress-nginx).
     pub(crate) fn told(self, ends: Ends, is_believed: bool) -> Self {
         let port = ends.destination.port();
         let address = if is_believed { ends.source } else { self.address() };
@@ -136,17 +136,17 @@ impl Peer {
         told
     }
 
-    /// What a load balancer says of it, whether that is believed or not.
+    /// What the PROXY header says, whether trusted or not.
     pub(crate) fn ends(&self) -> Option<&Ends> {
         self.0.told.as_deref()
     }
 
-    /// What its client speaks, as far as that is known.
+    /// The scheme that the client uses, as far as known.
     pub(crate) fn client_scheme(&self) -> Scheme {
         if self.0.by_tls { Scheme::Https } else { self.0.scheme }
     }
 
-    /// Once its handshake is over. Nobody else has it yet.
+    /// Sets the result of the handshake. Must be called before the peer is shared.
     pub(crate) fn with(mut self, negotiated: Negotiated) -> Self {
         if let Some(facts) = Rc::get_mut(&mut self.0) {
             facts.negotiated = Some(Box::new(negotiated));
@@ -154,17 +154,17 @@ impl Peer {
         self
     }
 
-    /// What its handshake came to.
+    /// The result of the TLS handshake.
     pub(crate) fn negotiated(&self) -> Option<&Negotiated> {
         self.0.negotiated.as_deref()
     }
 
-    /// Where it comes from.
+    /// The client's address.
     pub(crate) fn address(&self) -> SocketAddr {
         SocketAddr::new(self.0.ip, self.0.client_port)
     }
 
-    /// What it speaks.
+    /// The scheme of the connection.
     pub(crate) fn scheme(&self) -> Scheme {
         self.0.scheme
     }
@@ -174,12 +174,12 @@ impl Peer {
         self.0.text.as_bytes()
     }
 
-    /// The address that it connected to, whatever a load balancer tells.
+    /// The local address of the connection, regardless of a PROXY header.
     pub(crate) fn local(&self) -> Option<IpAddr> {
         self.0.local
     }
 
-    /// The port that it connected to.
+    /// The port that the client connected to.
     pub(crate) fn port(&self) -> u16 {
         self.0.port.0.number
     }
@@ -189,17 +189,17 @@ impl Peer {
         self.0.port.0.text.clone()
     }
 
-    /// Its number among the connections of its worker.
+    /// The number of the connection within its worker.
     pub(crate) fn number(&self) -> u64 {
         self.0.number
     }
 
-    /// The port that it knows us by.
+    /// The port that the client knows.
     pub(crate) fn public_port_text(&self) -> Bytes {
         self.0.port.0.public.clone()
     }
 
-    /// The same, to be looked at.
+    /// The same, borrowed.
     pub(crate) fn public_port_bytes(&self) -> &[u8] {
         &self.0.port.0.public
     }

@@ -1,9 +1,9 @@
-//! The way of one request, top to bottom: what ingress-nginx does, in its order (annotations.md 4). A phase is a file.
+//! The processing of one request, in the same order as ingress-nginx. Each phase has its own file.
 //!
-//! `phases` below is the order. The guard has already accepted the head. A phase either continues or answers. Only `locate`
-//! sees a table; what later phases need travels with the [`Exchange`].
+//! `phases` below defines the order. The guard has already accepted the head. A phase either continues or responds.
+//! Only `locate` sees a table; what later phases need travels with the [`Exchange`].
 //!
-//! **Invariant:** every answer passes `respond`, a page of ours as well as a backend's.
+//! **Invariant:** every response passes through `respond`, whether it is our own page or a backend's response.
 
 use std::ops::ControlFlow;
 
@@ -47,14 +47,14 @@ mod size;
 mod trace;
 mod variables;
 
-/// What a phase says: go on, with what it found, or answer with this.
+/// The result of a phase: continue with its result, or respond.
 type Step<T = ()> = ControlFlow<Reply, T>;
 
 /// Answers a request.
 pub(crate) async fn serve<B: RequestBody>(mut exchange: Exchange<'_>, body: &mut B) -> Reply {
     let reply = match isolated(answer(&mut exchange, body)).await {
         Ok(reply) => reply,
-        // It ends this request. How far its body was read is not known, so its connection serves no other.
+        // A panic ends only this request. How far its body was read is unknown, so its connection is not reused.
         Err(panic) => {
             let local = &exchange.call.server.local;
             local.metrics.panics.add(1);
@@ -82,11 +82,11 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     let cell = pick::pick(exchange)?;
     limit::limit(exchange)?;
     access::access(exchange).await?;
-    // Not before: what guards a location guards it on the way to the default backend, too.
+    // Not earlier: what protects a location also protects its default backend.
     let Some(cell) = cell else {
         return ControlFlow::Break(Reply::page(&exchange.call.server.local, 404));
     };
-    // Not before: a canary is chosen by what the client sent.
+    // Not earlier: the canary is chosen by what the client sent.
     forwarded::forwarded(exchange)?;
     if exchange.stands_in {
         errors::tell(exchange, 503);

@@ -33,7 +33,7 @@ use crate::upstream::incoming::Incoming;
 /// The status of a request that should have come on another connection (RFC 9110 section 15.5.20).
 const MISDIRECTED: u16 = 421;
 
-/// Serves a request to its end. A client that is to get no answer, or none that is whole, sees its stream reset.
+/// Serves a request to its end. If the client is to get no response, or an incomplete one, its stream is reset.
 pub(super) async fn serve(
     (server, peer, wire): (&Rc<Server>, &Peer, &Rc<Wire>),
     counted: &Rc<Counted>,
@@ -51,7 +51,7 @@ pub(super) async fn serve(
         Some(Fault::Malformed) => Err(HeadError::Field),
         Some(Fault::Trailers) | None => head(&parts, incoming.is_none(), limits),
     };
-    // The fields stand in the head now.
+    // The fields are in the head now.
     drop(parts);
     let (head, error) = match head {
         Ok(head) => (Some(head), None),
@@ -68,7 +68,7 @@ pub(super) async fn serve(
         Some(error) => {
             wire.forget(stream);
             let mut reply = pipeline::unread(local, error);
-            // As h2 does where it sees it, and nginx (RFC 9113 section 8.1.1).
+            // As h2 does where it notices, and nginx (RFC 9113 section 8.1.1).
             reply.untold = fault.filter(|fault| *fault == Fault::Malformed).map(|_| Kind::ClientBody);
             reply
         }
@@ -82,11 +82,11 @@ pub(super) async fn serve(
                 wire: Rc::clone(wire),
                 local: Rc::clone(local),
             };
-            // Pinned where it stands: each move of so large a future into another is a copy of it that stays.
+            // Pinned in place: moving such a large future leaves a copy of it behind.
             let mut answering = pin!(answer(call, &mut record, received));
             let answered = poll_fn(|cx| match answering.as_mut().poll(cx) {
                 Poll::Ready(reply) => Poll::Ready(Some(reply)),
-                // The client resets the stream: what is done for it is dropped.
+                // The client reset the stream: its processing is dropped.
                 Poll::Pending => respond.poll_reset(cx).map(|_| None),
             });
             answered.await.unwrap_or_else(|| {
@@ -105,7 +105,7 @@ pub(super) async fn serve(
     if reply.head.status == MISDIRECTED && reply.close {
         wire.misdirected();
     }
-    // It was sent, and answered.
+    // The head was sent and answered.
     if let Some(head) = record.head.as_deref_mut() {
         head.let_go();
     }
@@ -115,18 +115,18 @@ pub(super) async fn serve(
     }
 }
 
-/// What a client asked for, where h2 takes no such target.
+/// The original target of a request, if h2 does not accept it.
 #[derive(Clone)]
 struct Asked(Target);
 
-/// Puts that beside a request, where there is one.
+/// Attaches the original target to a request, if there is one.
 pub(super) fn ask<B>(request: &mut Request<B>, target: Option<Target>) {
     if let Some(target) = target {
         request.extensions_mut().insert(Asked(target));
     }
 }
 
-/// Bytes that a head takes.
+/// The size of a head in bytes.
 pub(super) fn size(request: &Request<RecvStream>) -> u64 {
     let uri = request.uri();
     let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
@@ -135,14 +135,14 @@ pub(super) fn size(request: &Request<RecvStream>) -> u64 {
     (target + authority + fields.sum::<usize>() + 4 * FIELD) as u64
 }
 
-/// The head of a request as the pipeline knows it.
+/// Converts a request head into the pipeline's type.
 fn head(parts: &Parts, ended: bool, limits: HeadLimits) -> Result<Box<RequestHead>, HeadError> {
-    // h2 takes an empty scheme, which says nothing.
+    // h2 accepts an empty scheme, which is meaningless.
     if parts.uri.scheme_str() == Some("") {
         return Err(HeadError::Target);
     }
-    // Of a `:path` with a `#` this is what stands before that, where HTTP/1.1 answers 400: h2 makes a `Uri` of it, which cuts
-    // the fragment without a word. What is routed here is what is sent, so nobody reads the rest.
+    // If a `:path` contains `#`, this is the part before it, where HTTP/1.1 responds with 400: h2 parses it into a
+    // `Uri`, which silently drops the fragment. The same target is routed and sent on, so nobody sees the rest.
     let target = match parts.extensions.get() {
         // As over HTTP/1.1 (docs/adr/004-strict-and-odd.md).
         Some(Asked(target)) if std::str::from_utf8(target).is_err() => return Err(HeadError::Target),
@@ -163,7 +163,7 @@ async fn answer(call: Call<'_>, record: &mut RequestRecord, mut body: Received) 
     reply
 }
 
-/// Sends an answer.
+/// Sends a response.
 async fn reply_to(
     (server, timer): (&Rc<Server>, &Timer),
     counted: &Counted,
@@ -178,11 +178,11 @@ async fn reply_to(
     record.info.replied(replied.status, size);
     let bodiless = to_head || matches!(replied.status, 204 | 304) || replied.framing.is_empty();
     let head = response(&replied);
-    // It stands in the buffer that the body is read into.
+    // It is in the buffer that the body is read into.
     drop(replied);
     let gone = |error: h2::Error| ProxyError::of(Kind::ClientGone, error);
     if bodiless {
-        // What a backend sends behind such a head goes nowhere; its connection is used again if there is nothing.
+        // What a backend sends after such a head is dropped; its connection is reused if there is nothing.
         let _ = body.buffered();
         respond.send_response(head, true).map_err(gone)?;
         record.info.completed();
@@ -198,20 +198,21 @@ async fn reply_to(
     sent
 }
 
-/// The head of an answer as h2 knows it.
+/// Converts a response head into h2's type.
 fn response(head: &ResponseHead) -> Response<()> {
     let mut response = Response::new(());
-    // The codec passes 100 to 999, as this type does.
+    // The codec allows 100 to 999, as this type does.
     *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let headers = response.headers_mut();
-    // Once: the map grows from six fields on, and each time all of it is moved.
+    // Reserved once: the map reallocates beyond six fields, moving everything each time.
     headers.reserve(head.fields.entries().count());
     for (known, name, value) in head.fields.entries() {
-        // Framing is ours to say; and names that HTTP/2 cannot spell stay behind.
+        // The framing is ours; names that HTTP/2 cannot express are dropped.
         if known == Known::ContentLength {
             continue;
         }
-        // Each value in a block of its own: the connection's table of fields keeps some long after this head.
+        // Each value is allocated separately, because the HPACK table of the connection keeps some long after this
+        // head.
         if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
             headers.append(name, value);
         }
@@ -222,7 +223,7 @@ fn response(head: &ResponseHead) -> Response<()> {
     response
 }
 
-/// A number as a value: in one block of its length, where the type's own way from numbers takes two.
+/// A number as a header value: allocated once at its exact length, where the type's own conversion allocates twice.
 fn digits(number: u64) -> HeaderValue {
     let mut text = [0; 20];
     let mut rest = &mut text[..];
@@ -231,7 +232,7 @@ fn digits(number: u64) -> HeaderValue {
     HeaderValue::from_bytes(&text[..text.len() - unused]).unwrap_or_else(|_| number.into())
 }
 
-/// The length that the client is told.
+/// The Content-Length for the client.
 fn length(head: &ResponseHead) -> Option<u64> {
     match (head.status, head.framing) {
         (204, _) => None,
@@ -240,12 +241,12 @@ fn length(head: &ResponseHead) -> Option<u64> {
     }
 }
 
-/// The body of a request as h2 gives it. With it goes what is known of its trailers.
+/// The body of a request from h2, with what is known of its trailers.
 struct Received {
     stream: u32,
-    /// `None` where there is none, or somebody else reads it.
+    /// `None` if there is none, or another task reads it.
     incoming: Option<Incoming>,
-    /// Whether somebody else does.
+    /// Whether another task reads it.
     is_detached: bool,
     counted: Rc<Counted>,
     wire: Rc<Wire>,
@@ -272,10 +273,10 @@ impl RequestBody for Received {
                 None if self.wire.fault(self.stream).is_some() => {
                     return Poll::Ready(Err(Kind::ClientBody.into()));
                 }
-                // Trailers of a request end here, as in nginx.
+                // Request trailers are dropped here, as in nginx.
                 None => return Poll::Ready(Ok(None)),
             };
-            // The client may send more, for this was asked for: until then it stands in its window.
+            // The window opens only now: the data is wanted.
             incoming.release(piece.len());
             if !piece.is_empty() {
                 self.counted.receive(piece.len());
@@ -285,7 +286,7 @@ impl RequestBody for Received {
     }
 
     fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        // A stream that is reset is dropped by whoever serves it, and everything of it with it.
+        // A reset stream is dropped by its serving task, together with this.
         Poll::Pending
     }
 
@@ -297,7 +298,7 @@ impl RequestBody for Received {
         if std::mem::replace(&mut self.is_detached, true) {
             return None;
         }
-        // Who takes the body has made its own of the head.
+        // The receiver of the body has its own copy of the head.
         self.counted.forget_head();
         Some(Box::new(Self {
             stream: self.stream,

@@ -1,11 +1,12 @@
-//! What the streams of one HTTP/2 connection hold together (docs/adr/003-budgets.md): heads that have not been answered yet,
-//! and answers that nobody takes.
+//! What the streams of one HTTP/2 connection hold together (docs/adr/003-budgets.md): request heads without a response
+//! yet, and responses that the client does not read.
 //!
-//! A head that another one refers to costs its sender a byte (the HPACK bomb), and an answer behind a closed window nothing.
-//! Both are bounded by what the connection has sent: who says more may have more. Nothing of it is an error of the client:
-//! a request that does not fit waits for one before it, an answer that does not fit stays with its endpoint.
+//! A head that refers to an earlier one costs its sender one byte (the HPACK bomb), and a response behind a closed
+//! window costs it nothing. Both are bounded in proportion to what the connection has sent. Exceeding the bound is not
+//! a client error: a request that does not fit waits for an earlier one to finish, and a response that does not fit is
+//! not read from its endpoint.
 //!
-//! **Invariant:** a connection without requests under way may begin any.
+//! **Invariant:** a connection without requests in progress may start any request.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -17,15 +18,16 @@ use shared::budget::Level;
 use crate::http::pipeline::log::REQUEST;
 use crate::local::quota::{Quota, Share};
 
-/// Bytes of heads that are reckoned beside what the connection has sent.
+/// Bytes of heads that are allowed in addition to what the connection has sent.
 const HEADS: u64 = 16 * 1024;
-/// Bytes of heads for each byte that the connection has sent.
+/// Bytes of heads that are allowed per byte that the connection has sent.
 const HEADS_A_BYTE: u64 = 10;
-/// A head of so many bytes is what requests have, and part of their price.
+/// A head up to this size is ordinary, and included in the price of a request.
 const ORDINARY: u64 = 1024;
-/// What is beyond is there so often: as it is kept, as it is sent on, and while one is made of the other.
+/// The rest exists this many times: as stored, as sent on, and while one is built from the other.
 const COPIES: u64 = 3;
-/// Bytes of heads that may wait beside what the connection has sent; what is beyond is refused, and may be asked again.
+/// Bytes of queued heads that are allowed in addition to what the connection has sent; requests beyond that are
+/// refused, and can be retried.
 const QUEUED: u64 = 128 * 1024;
 /// Bytes of answers that a connection's client has not taken, beyond which no further answer is read. At least one is.
 const UNTAKEN: usize = 64 * 1024;
@@ -39,20 +41,21 @@ const IN_KERNELS: u64 = 16 * 1024 * 1024;
 /// Bytes that a request takes which waits: what h2 keeps of it.
 const WAITING: usize = 2 * 1024;
 
-/// Bytes that h2 keeps for each field of a head, whatever it says: one that refers to another costs its sender one.
+/// What h2 holds for each field of a head, in bytes, whatever its contents: a reference to another field costs its
+/// sender one byte.
 const PLACE: usize = 128;
 
-/// What a head is that waits.
+/// The size of a queued head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
-    /// Bytes that it is reckoned at beside others.
+    /// Bytes that it is charged beside others.
     pub(super) reckoned: u64,
-    /// Bytes of its fields' places.
+    /// Bytes for its fields' entries.
     places: usize,
 }
 
 impl Kept {
-    /// Of a head of this size, with so many fields.
+    /// For a head of this size with this many fields.
     pub(super) fn of(size: u64, fields: usize) -> Self {
         let places = fields.saturating_mul(PLACE);
         Self { reckoned: size.max(places as u64), places }
@@ -63,17 +66,17 @@ impl Kept {
 #[derive(Default)]
 pub(super) struct Streams {
     count: Cell<usize>,
-    /// What their heads are reckoned at.
+    /// What their heads are charged.
     heads: Cell<u64>,
-    /// Bytes of answers in hand.
+    /// Bytes of responses that are held.
     untaken: Cell<usize>,
-    /// The connection, while requests wait there for room.
+    /// The connection's waker, while requests are queued.
     connection: RefCell<Option<Waker>>,
     /// Bytes that the connection has taken.
     taken: Cell<u64>,
     /// Whether it takes none now.
     stuck: Cell<bool>,
-    /// Streams whose endpoints are not read, for others take nothing.
+    /// Streams whose endpoints are not read because the client does not read other responses.
     readers: RefCell<Vec<Waker>>,
 }
 
@@ -84,22 +87,22 @@ impl fmt::Debug for Streams {
 }
 
 impl Streams {
-    /// How many there are.
+    /// Number of streams.
     pub(super) fn count(&self) -> usize {
         self.count.get()
     }
 
-    /// Whether a request with a head of this size may begin on a connection that has sent so many bytes. With little
-    /// memory left for all, nothing is in advance.
+    /// Whether a request with a head of this size may start on a connection that has sent `received` bytes. When
+    /// memory is short, there is no advance.
     pub(super) fn fits(&self, size: u64, received: u64, level: Level) -> bool {
         let ahead = if level == Level::Calm { HEADS } else { 0 };
         let allowed = ahead.saturating_add(HEADS_A_BYTE.saturating_mul(received));
         self.count.get() == 0 || weight(size) == 0 || self.heads.get() + weight(size) <= allowed
     }
 
-    /// One more, if the process may hold it.
+    /// Starts a stream, if the process budget allows it.
     pub(super) fn begin(self: &Rc<Self>, size: u64, quota: &Rc<Quota>) -> Option<Counted> {
-        // As it is kept and as it is sent on; and the task around it.
+        // For the head as stored and as sent on, and its task.
         let share = quota.open(2 * usize::try_from(size).unwrap_or(usize::MAX / 4) + REQUEST)?;
         self.count.set(self.count.get() + 1);
         self.heads.set(self.heads.get() + weight(size));
@@ -107,14 +110,14 @@ impl Streams {
         Some(Counted { streams: Rc::clone(self), weight, received, _share: share })
     }
 
-    /// What a request takes that waits beside others with heads of so many bytes, if it may.
+    /// Queues a request beside others with heads of `beside` bytes, if that is allowed.
     pub(super) fn wait(kept: Kept, beside: u64, received: u64, quota: &Rc<Quota>) -> Option<Share> {
         let fits = beside.saturating_add(kept.reckoned)
             <= QUEUED.saturating_add(HEADS_A_BYTE.saturating_mul(received));
         if fits { quota.open(WAITING.max(kept.places)) } else { None }
     }
 
-    /// The connection is to be woken when a request may begin.
+    /// Has the connection woken when a request may start.
     pub(super) fn wakes(&self, cx: &Context<'_>) {
         *self.connection.borrow_mut() = Some(cx.waker().clone());
     }
@@ -127,7 +130,7 @@ impl Streams {
         }
     }
 
-    /// Ready when a further answer may be read.
+    /// Ready when a further response may be read.
     pub(super) fn poll_room(&self, level: Level, cx: &Context<'_>) -> Poll<()> {
         if self.untaken.get() < self.most(level) {
             return self.poll_flowing(cx);
@@ -160,7 +163,7 @@ impl Streams {
         Poll::Pending
     }
 
-    /// So many bytes of an answer are in hand until this is dropped.
+    /// Charges bytes of a response until the result is dropped.
     pub(super) fn untaken(self: &Rc<Self>, bytes: usize) -> Untaken {
         self.untaken.set(self.untaken.get() + bytes);
         Untaken { streams: Rc::clone(self), bytes }
@@ -178,7 +181,7 @@ impl Streams {
     }
 }
 
-/// What a head is reckoned at.
+/// What a head is charged.
 fn weight(size: u64) -> u64 {
     COPIES * size.saturating_sub(ORDINARY)
 }
@@ -188,28 +191,28 @@ fn weight(size: u64) -> u64 {
 pub(super) struct Counted {
     streams: Rc<Streams>,
     weight: Cell<u64>,
-    /// Bytes of its request's body so far.
+    /// Bytes of its request body so far.
     received: Cell<u64>,
     _share: Share,
 }
 
 impl Counted {
-    /// Those of its connection.
+    /// The streams of its connection.
     pub(super) fn streams(&self) -> &Rc<Streams> {
         &self.streams
     }
 
-    /// A part of its request's body is here.
+    /// Counts received bytes of its request body.
     pub(super) fn receive(&self, bytes: usize) {
         self.received.set(self.received.get() + bytes as u64);
     }
 
-    /// Bytes of its request's body so far.
+    /// Bytes of its request body so far.
     pub(super) fn received(&self) -> u64 {
         self.received.get()
     }
 
-    /// Its head is no longer held.
+    /// Called when its head is no longer held.
     pub(super) fn forget_head(&self) {
         self.streams.release(self.weight.take());
     }
@@ -222,7 +225,7 @@ impl Drop for Counted {
     }
 }
 
-/// A part of an answer that its client does not take.
+/// A part of a response that its client has not read.
 #[derive(Debug)]
 pub(super) struct Untaken {
     streams: Rc<Streams>,
@@ -248,7 +251,7 @@ mod tests {
         Quota::new(Budget::new(1 << 30))
     }
 
-    /// How many of a hundred equal requests run at once on a connection that has sent so much.
+    /// How many of a hundred equal requests run concurrently on a connection that has sent this much.
     fn at_once(size: u64, received: u64, level: Level) -> usize {
         let (streams, quota) = (Rc::<Streams>::default(), quota());
         let mut begun = Vec::new();
@@ -317,8 +320,8 @@ mod tests {
         assert!(Streams::wait(head(u64::MAX), u64::MAX, u64::MAX, &quota).is_some(), "who sent as much");
     }
 
-    /// As many of a hundred as may wait that have so many fields, each a reference of a byte to a short one, and what they are
-    /// reckoned at.
+    /// How many of a hundred requests can be queued with this many fields, each a one-byte reference to a short field,
+    /// and what they are charged.
     fn waiting(fields: usize) -> (usize, u64) {
         let (quota, mut shares, mut beside) = (quota(), Vec::new(), 0);
         for number in 1..=100_u64 {
@@ -341,7 +344,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever begins, is answered and ends: the reckoning is that of those which are there, and comes to nothing.
+        /// Whatever starts, responds and ends: the charges match the streams that exist, and end at zero.
         #[test]
         fn nothing_is_lost(steps in prop::collection::vec((0..3_u8, 0..20_000_u64), 0..100)) {
             let (streams, quota) = (Rc::<Streams>::default(), quota());

@@ -1,4 +1,4 @@
-//! The bytes of an HTTP/2 connection on their way to h2 and from it: counted, and watched for a client that takes none.
+//! The bytes of an HTTP/2 connection between socket and h2: counted, and monitored for a client that stops reading.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -15,7 +15,7 @@ use crate::local::timer::Timers;
 use crate::upstream::inbound::Inbound;
 use crate::upstream::incoming::Inflow;
 
-/// What is known of a connection's bytes.
+/// What is known about a connection's bytes.
 pub(super) struct Wire {
     timers: Rc<Timers>,
     frames: RefCell<Frames>,
@@ -28,7 +28,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Of a connection that begins now, with lists of fields of this size.
+    /// For a new connection, with header lists of this size.
     pub(super) fn new(timers: &Rc<Timers>, list: u32) -> Rc<Self> {
         Rc::new(Self {
             timers: Rc::clone(timers),
@@ -42,33 +42,33 @@ impl Wire {
         })
     }
 
-    /// What the client is to be sent away for.
+    /// The reason to disconnect the client, if any.
     pub(super) fn abuse(&self) -> Option<Abuse> {
         let abuse = self.frames.borrow().abuse();
         abuse.or_else(|| self.inbound.is_over().then_some(Abuse::Malformed))
     }
 
-    /// Why what the client sent on a stream so far is no request, though h2 takes it for one.
+    /// Why the request on a stream is malformed so far, although h2 accepts it.
     pub(super) fn fault(&self, stream: u32) -> Option<Fault> {
         self.inbound.fault(stream)
     }
 
-    /// The target of a request that h2 has another one of.
+    /// The original target of a request for which h2 was given another one.
     pub(super) fn take_target(&self, stream: u32) -> Option<Target> {
         self.inbound.take_target(stream)
     }
 
-    /// Nobody asks that of this stream any more.
+    /// Drops what is known about a stream.
     pub(super) fn forget(&self, stream: u32) {
         self.inbound.forget(stream);
     }
 
-    /// We have reset a stream for something that the client did or did not do.
+    /// Counts a stream that we reset because of the client's behaviour.
     pub(super) fn reset(&self) {
         self.frames.borrow_mut().reset();
     }
 
-    /// A request was answered that should have come on another connection: the client is to make a new one.
+    /// Notes a 421 response: the client should open a new connection.
     pub(super) fn misdirected(&self) {
         self.misdirected.set(true);
     }
@@ -78,17 +78,17 @@ impl Wire {
         self.misdirected.get()
     }
 
-    /// Whether the client has closed its side: it says nothing more.
+    /// Whether the client has closed its side.
     pub(super) fn has_hung_up(&self) -> bool {
         self.hung_up.get()
     }
 
-    /// Bytes that the client has sent.
+    /// Bytes received from the client.
     pub(super) fn received(&self) -> u64 {
         self.inflow.received()
     }
 
-    /// What lies in h2.
+    /// The data inside h2.
     pub(super) fn inflow(&self) -> &Rc<Inflow> {
         &self.inflow
     }
@@ -103,7 +103,7 @@ impl Wire {
         self.stuck.get().then(|| self.sent.get())
     }
 
-    /// Notes how a write went; `slices` are what was to be written.
+    /// Records the result of a write; `slices` is what was to be written.
     fn wrote(&self, outcome: &Poll<io::Result<usize>>, slices: &[&[u8]]) {
         self.stuck.set(outcome.is_pending());
         let Poll::Ready(Ok(count)) = outcome else { return };
@@ -118,15 +118,15 @@ impl Wire {
     }
 }
 
-/// A connection that tells its [`Wire`].
+/// A stream that reports to its [`Wire`].
 pub(super) struct Watched<S> {
-    /// Shared with who may take it from the runtime while nothing is done with it.
+    /// Shared with the code that parks it while it is idle.
     stream: Rc<RefCell<Prefixed<S>>>,
     wire: Rc<Wire>,
 }
 
 impl<S: Stream> Watched<S> {
-    /// Around a stream.
+    /// Wraps a stream.
     pub(super) fn new(stream: Rc<RefCell<Prefixed<S>>>, wire: Rc<Wire>) -> Self {
         Self { stream, wire }
     }
@@ -136,7 +136,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Self { stream, wire } = self.get_mut();
         if wire.abuse().is_some() || wire.inflow.is_full() {
-            // Nothing more is read of it for now; the connection looks at the wire as soon as h2 waits.
+            // Nothing more is read for now; the connection checks the wire as soon as h2 waits.
             return Poll::Pending;
         }
         let before = into.filled().len();
@@ -159,8 +159,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { stream, wire } = self.get_mut();
         let outcome = Pin::new(&mut *stream.borrow_mut()).poll_flush(cx);
-        // TLS may have taken what the socket does not; once that is gone the client takes bytes again, though none are
-        // written until a stream is told so.
+        // TLS may have accepted what the socket does not; once that is flushed the client reads again, even if nothing
+        // is written until a stream learns of it.
         wire.stuck.set(outcome.is_pending());
         outcome
     }

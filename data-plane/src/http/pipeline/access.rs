@@ -1,5 +1,5 @@
-//! Who gets in (ingress-nginx behaviour, annotations.md 4, 6.6, 6.7 and 6.9): addresses, passwords, then whoever else is asked. With `satisfy: any`
-//! one of them is enough; where none is, a 401 comes before a 403, as in nginx.
+//! Access control (as in ingress-nginx): addresses, then passwords, then external authentication. With `satisfy: any`
+//! one of them is enough; if all fail, a 401 has precedence over a 403, as in nginx.
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::table::policy::access::Listed;
 use crate::table::policy::auth::Basic;
 use crate::table::users::UsersCell;
 
-/// A password that was not compared by then is not waited for.
+/// Time limit for a password check.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What one of the rules says of a request.
+/// The result of one access rule for a request.
 pub(super) enum Said {
-    /// It gets in, as far as this rule goes.
+    /// It passes this rule.
     Pass,
-    /// It does not, unless another rule is enough.
+    /// It is refused, unless another rule is sufficient.
     Refuse(Reply),
-    /// It does not, whatever another rule says: nobody knows.
+    /// It fails whatever another rule says: the result could not be determined.
     Fail(Reply),
 }
 
-/// Answers who may not get in. Whatever redirects, and a backend without endpoints, came first.
+/// Refuses requests without access. Redirects and missing endpoints are handled earlier.
 pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location.as_ref().filter(|location| location.is_guarded()).cloned() else {
         exchange.is_let_in = true;
@@ -55,7 +55,7 @@ pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
         }
     }
     if let Some(external) = location.external() {
-        // Boxed: most requests never get here, and all of them have room for what they wait for.
+        // Boxed: most requests never get here, and would have to reserve room for its state.
         match Box::pin(external::ask(exchange, external)).await {
             Said::Pass if any => return enter(exchange, &location),
             Said::Pass => {}
@@ -72,7 +72,7 @@ pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
     }
 }
 
-/// Lets a request in.
+/// Admits a request.
 fn enter(exchange: &mut Exchange<'_>, location: &PathEntry) -> Step {
     take_away(exchange, location);
     external::tell_backend(exchange);
@@ -80,8 +80,8 @@ fn enter(exchange: &mut Exchange<'_>, location: &PathEntry) -> Step {
     Continue(())
 }
 
-/// Takes away what no backend gets from a client: a password that this proxy asks for is none of its business, and what
-/// only who is asked may say is said by nobody else.
+/// Removes what backends must not get from a client: a password that is meant for this proxy, and headers that only
+/// the auth service may set.
 pub(super) fn take_away(exchange: &mut Exchange<'_>, location: &PathEntry) {
     if location.users.is_some() {
         exchange.head.fields.remove(Known::Authorization);
@@ -89,8 +89,8 @@ pub(super) fn take_away(exchange: &mut Exchange<'_>, location: &PathEntry) {
     external::take_away(exchange, location);
 }
 
-/// Sends a client that is answered 401 to where it can sign in, where the location says where. As in nginx the challenge
-/// stays with it.
+/// Redirects a client that would get a 401 to the sign-in page, if the location has one. As in nginx, the challenge
+/// header stays in the response.
 pub(super) fn signin(exchange: &mut Exchange<'_>, location: &PathEntry, reply: Reply) -> Reply {
     let signin = location.external().and_then(|external| external.signin.as_ref());
     let Some(url) = signin.filter(|_| reply.head.status == 401) else { return reply };
@@ -129,7 +129,7 @@ async fn password(exchange: &mut Exchange<'_>, location: &Arc<PathEntry>) -> Sai
     }
 }
 
-/// Likewise, of who has a digest of a password to show.
+/// The same for digest authentication.
 fn digested(exchange: &mut Exchange<'_>, cell: &UsersCell, asked: &Basic, realm: &str) -> Said {
     let local = &exchange.call.server.local;
     let Some(users) = cell.get() else {
@@ -146,7 +146,8 @@ fn digested(exchange: &mut Exchange<'_>, cell: &UsersCell, asked: &Basic, realm:
     match &verdict {
         digest::Verdict::Right(_) => local.tries.right(client, list),
         digest::Verdict::Wrong => local.tries.wrong(client, list, now),
-        // A nonce grows old by itself. To the original that is a wrong try, too, and a browser makes several at once.
+        // Nonces expire on their own. ingress-nginx' module counts that as a failed attempt, but a browser makes
+        // several at once.
         digest::Verdict::Stale | digest::Verdict::Unsaid | digest::Verdict::Unheard => {}
     }
     match verdict {
@@ -154,7 +155,7 @@ fn digested(exchange: &mut Exchange<'_>, cell: &UsersCell, asked: &Basic, realm:
             exchange.proof = Some(proof);
             Said::Pass
         }
-        // Without a challenge, as in the original: there is nothing to be tried.
+        // Without a challenge, as in ingress-nginx' module: there is nothing to try.
         digest::Verdict::Unheard => Said::Refuse(page(exchange, 401)),
         digest::Verdict::Stale | digest::Verdict::Wrong | digest::Verdict::Unsaid => {
             let challenge = digest::challenge(local, &asked.challenge, verdict == digest::Verdict::Stale);

@@ -1,5 +1,4 @@
-//! Clients that stay with an endpoint: what their cookie says, where they go, and the cookie that they are given
-//! (balancing.md 5.4).
+//! Session affinity: reads the client's cookie, selects its endpoint, and issues a new cookie (as in ingress-nginx).
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -16,9 +15,9 @@ use crate::upstream::Tried;
 #[derive(Debug)]
 pub(super) struct Session {
     sticky: Arc<Sticky>,
-    /// What the client's cookie says, as it came.
+    /// The client's cookie, unparsed.
     cookie: Option<Vec<u8>>,
-    /// The key that leads to the endpoint that was drawn last.
+    /// The key of the endpoint that was chosen last.
     issued: Option<String>,
 }
 
@@ -29,13 +28,13 @@ impl Session {
         Self { sticky: Arc::clone(sticky), cookie, issued: None }
     }
 
-    /// Whether the client has a cookie of this very backend.
+    /// Whether the client has a cookie of exactly this backend.
     pub(super) fn is_known(&self) -> bool {
         self.token().is_some_and(|token| token.is_of(&self.sticky.key))
     }
 
-    /// The endpoint for the next try: the client's own, also where it has just failed, unless the rules say
-    /// that it changes then; else one that was not tried, which the client is told of.
+    /// The endpoint for the next attempt: the client's own, even if it has just failed, unless the rules say that it
+    /// changes then; else one that was not tried, for which the client gets a new cookie.
     pub(super) fn endpoint(&mut self, set: &EndpointSet, tried: &Tried) -> Option<Arc<Endpoint>> {
         let own = self.token().and_then(|token| self.sticky.find(set, token.key));
         let changes = !tried.is_empty() && self.sticky.rules.change_on_failure;
@@ -53,7 +52,7 @@ impl Session {
     }
 }
 
-/// Gives the client the cookie of the endpoint that was drawn for it, where its location is one that issues it.
+/// Adds the cookie of the chosen endpoint to the response, if the location issues cookies.
 pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
     let (Some(session), Some(location)) = (&exchange.session, exchange.location.as_deref()) else {
         return;
@@ -72,7 +71,7 @@ pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
     reply.head.fields.append(Known::SetCookie, line);
 }
 
-/// The value of a cookie as the original's library reads it: the name in its case, the last one of several, up to a
+/// The value of a cookie as ingress-nginx' Lua library reads it: case-sensitive name, the last one of several, up to a
 /// space.
 fn cookie<'a>(head: &'a RequestHead, name: &[u8]) -> Option<&'a [u8]> {
     let crumbs = head.fields.all(Known::Cookie).flat_map(|line| line.split(|byte| *byte == b';'));

@@ -1,4 +1,4 @@
-//! Users and passwords of a request (RFC 7617), and whether they are right.
+//! Basic authentication: the user and password of a request (RFC 7617), and whether they are correct.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::local::Local;
 use crate::local::passwords::Verdict;
 use crate::table::users::UsersCell;
 
-/// As nginx: what pads the end may be missing.
+/// As in nginx, padding is optional.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -20,15 +20,15 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// What a request says of who it is.
+/// The credentials of a request.
 pub(super) struct Credentials {
-    /// User and password with a colon between them.
+    /// User and password, separated by a colon.
     pair: Vec<u8>,
     colon: usize,
 }
 
 impl Credentials {
-    /// Those of a request; `None`: none, or none that can be read.
+    /// The credentials of a request; `None`: missing or unreadable.
     pub(super) fn of(head: &RequestHead) -> Option<Self> {
         let value = head.fields.get(Known::Authorization)?;
         let (scheme, credentials) = value.split_at_checked(b"Basic ".len())?;
@@ -49,14 +49,14 @@ impl Credentials {
     }
 }
 
-/// The user that a request names. Nobody need have checked it.
+/// The user that a request names, possibly unverified.
 pub(super) fn user(head: &RequestHead) -> Option<Vec<u8>> {
     let Credentials { mut pair, colon } = Credentials::of(head)?;
     pair.truncate(colon);
     Some(pair)
 }
 
-/// Whether credentials are those of one of the users; `None` where it is not known who they are.
+/// Whether credentials are those of one of the users; `None` if the users are not available.
 pub(super) async fn check(
     local: &Local,
     cell: &UsersCell,

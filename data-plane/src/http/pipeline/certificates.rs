@@ -1,9 +1,11 @@
-//! Certificates of clients: who passes, and what backends are told of them (annotations.md 6.8).
+//! Client certificates: which requests pass, and what backends are told about the certificate (as in ingress-nginx).
 //!
-//! What a connection has shown counts for the host that it was made for, as that was then. For another host that asks for
-//! certificates, and for the same after a change, the client has to come again (RFC 9110 section 15.5.20).
+//! The certificate of a connection is valid for the host that the handshake was made for, with the settings of that
+//! time. For another host that asks for certificates, and after a change of the settings, the client has to reconnect
+//! (RFC 9110 section 15.5.20).
 //!
-//! **Invariant:** the fields `ssl-client-*` that a backend gets are ours; a client's own never pass (`forwarded`).
+//! **Invariant:** the `ssl-client-*` fields that a backend gets are ours; those sent by a client never pass
+//! (`forwarded`).
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -20,33 +22,33 @@ use crate::table::host::HostCertificates;
 use crate::table::policy::certificates::{ErrorPage, Verification};
 use crate::tls::negotiated::{Negotiated, Shown};
 
-/// What is known of a request's client by its certificate.
+/// The result of checking the client certificate of a request.
 #[derive(Debug)]
 pub(super) enum Judged {
-    /// Its host asks for none.
+    /// Its host does not ask for one.
     NotAsked,
-    /// It passes, as far as its connection goes.
+    /// It passes, as far as its connection allows.
     Passes(Box<Passes>),
-    /// It is shown this path of the host instead of what it asked for.
+    /// It gets this path of the host instead of what it requested.
     Page(Box<str>),
-    /// It does not pass.
+    /// It is refused.
     Refused(Refusal),
 }
 
-/// Why a client does not pass.
+/// Why a client is refused.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// It is sent to this URL.
+    /// It is redirected to this URL.
     Elsewhere(Box<str>),
-    /// It has none, or none that is good.
+    /// It has no certificate, or no valid one.
     Certificate(Bad),
-    /// It has one of another name than may pass.
+    /// Its certificate's name is not allowed.
     Name,
-    /// What is asked of it cannot be told.
+    /// The required verification cannot be determined.
     Untold,
-    /// What is asked of it is not known yet.
+    /// The required verification is not available yet.
     Unknown,
-    /// Its connection was made for something else.
+    /// Its connection was made for another host or policy.
     Misdirected,
 }
 
@@ -60,13 +62,13 @@ impl Refusal {
 /// A client that passes.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
-    /// What backends are told.
+    /// The headers for backends.
     told: Vec<(&'static str, Bytes)>,
-    /// It came in plain, where only certificates let in: it may be sent to TLS, and no further.
+    /// It came in plain text, where only certificates give access: it may be redirected to TLS, and nothing else.
     is_blind: bool,
 }
 
-/// Judges the client of a request for a host.
+/// Checks the client certificate of a request for a host.
 pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged {
     let Some(asked) = host.certificates() else {
         return Judged::NotAsked;
@@ -92,7 +94,7 @@ pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged
     {
         return Judged::Refused(Refusal::Misdirected);
     }
-    // Who named no host has shown nothing to this one.
+    // A client that sent no SNI has presented nothing for this host.
     let shown = negotiated.filter(is_for).and_then(|it| it.shown.as_ref());
     let passes = match (policy.verification, shown.map(|it| it.verdict)) {
         (Verification::Off, _) | (_, Some(Ok(()))) => true,
@@ -105,7 +107,7 @@ pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged
     match &policy.error_page {
         _ if passes => {}
         ErrorPage::Url(url) => return Judged::Refused(Refusal::Elsewhere(url.clone())),
-        // The page is behind the same rule of names.
+        // The page is subject to the same name rule.
         ErrorPage::Path(path) if is_bare(head) && lets_in => return Judged::Page(path.clone()),
         ErrorPage::Path(_) | ErrorPage::None => {
             let bad = if shown.is_some() { Bad::Certificate } else { Bad::NoCertificate };
@@ -118,12 +120,12 @@ pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged
     Judged::Passes(Box::new(Passes { told: told(asked, shown), is_blind: false }))
 }
 
-/// Whether a request can be shown another page: nginx makes a GET of it, without what it brings.
+/// Whether a request can get another page instead: nginx turns it into a GET without its body.
 fn is_bare(head: &RequestHead) -> bool {
     matches!(head.method, Method::Get | Method::Head) && head.framing == Framing::None
 }
 
-/// What a backend is told, as nginx' variables have it.
+/// The headers for a backend, with the values of nginx' variables.
 fn told(asked: &HostCertificates, shown: Option<&Shown>) -> Vec<(&'static str, Bytes)> {
     let verify = shown.map_or(Bytes::from_static(b"NONE"), Shown::verify);
     let mut told = vec![("ssl-client-verify", verify)];
@@ -137,7 +139,7 @@ fn told(asked: &HostCertificates, shown: Option<&Shown>) -> Vec<(&'static str, B
     told
 }
 
-/// The answer to who does not pass.
+/// The response for a refused client.
 pub(super) fn answer(refused: &Refusal, local: &Local) -> Reply {
     match refused {
         Refusal::Elsewhere(url) => Reply::redirect(local, 302, url.as_bytes().to_vec()),
@@ -159,7 +161,7 @@ fn unauthorized(local: &Local) -> Reply {
     reply
 }
 
-/// Keeps requests out that came in plain, where only certificates let in: a redirect to TLS is all that they get.
+/// Refuses plain-text requests where only certificates give access: they get at most a redirect to TLS.
 pub(super) fn over_tls(exchange: &Exchange<'_>) -> Step {
     match &exchange.certificate {
         Some(passes) if passes.is_blind => Break(Reply::page(&exchange.call.server.local, 403)),
@@ -167,10 +169,10 @@ pub(super) fn over_tls(exchange: &Exchange<'_>) -> Step {
     }
 }
 
-/// Tells a backend, or who is asked in its place.
+/// Adds the headers for a backend, or for the auth service.
 pub(super) fn tell(passes: Option<&Passes>, fields: &mut Fields) {
     for (name, value) in passes.into_iter().flat_map(|passes| &passes.told) {
-        // As nginx: none without a value.
+        // As in nginx: no header with an empty value.
         if !value.is_empty() {
             fields.append(name, value);
         }

@@ -1,5 +1,5 @@
-//! The client address, host, port and scheme that a trusted peer (a load balancer) reports in headers (controller.md 9, annotations.md
-//! 6.9). Determined before anything else: access rules, redirects and backends use it.
+//! The client address, host, port and scheme that a trusted peer (a load balancer) reports in headers (as in
+//! ingress-nginx). Determined first, because access rules, redirects and backends use them.
 //!
 //! **Invariant:** routing never depends on such a claim: it always uses the request's own Host.
 
@@ -16,20 +16,20 @@ use crate::table::policy::forwarding::{self, Forwarding};
 /// What is trusted about a request. Absent if it equals what the connection says.
 #[derive(Clone, Debug)]
 pub(super) struct Claims {
-    /// Whether the peer is one that is believed whom it stands for.
+    /// Whether the peer is trusted to report its client.
     pub(super) is_believed: bool,
     /// The client.
     pub(super) address: IpAddr,
-    /// As it was named; any word.
+    /// As reported; any text.
     pub(super) scheme: Option<Bytes>,
-    /// Likewise.
+    /// As reported; any text.
     pub(super) port: Option<Bytes>,
-    /// The first of those that were named.
+    /// The first reported host.
     pub(super) host: Option<Host>,
 }
 
 impl Claims {
-    /// Of a request; `None` where nobody is asked.
+    /// The claims of a request; `None` if no peer is trusted.
     pub(super) fn of(head: &RequestHead, peer: &Peer, forwarding: &Forwarding) -> Option<Box<Self>> {
         let believed = forwarding.believed.as_deref()?;
         let fields = &head.fields;
@@ -49,7 +49,7 @@ impl Claims {
     }
 }
 
-/// Whether a client asks without TLS, for all that is believed.
+/// Whether a client uses plain HTTP, according to what is trusted.
 pub(super) fn is_plain(claims: Option<&Claims>, peer: &Peer) -> bool {
     match claims.and_then(|claims| claims.scheme.as_deref()) {
         Some(scheme) => scheme.eq_ignore_ascii_case(b"http"),
@@ -57,7 +57,7 @@ pub(super) fn is_plain(claims: Option<&Claims>, peer: &Peer) -> bool {
     }
 }
 
-/// The addresses that a request names as those that it came by.
+/// The list of addresses in a request's forwarding header.
 pub(super) fn list(head: &RequestHead, forwarding: &Forwarding) -> Option<Bytes> {
     match &forwarding.for_field {
         None => head.fields.joined(Known::XForwardedFor),

@@ -1,4 +1,4 @@
-//! Compressing an answer whose client accepts that (ingress-nginx behaviour, configmap.md 1.6; docs/adr/015).
+//! Compresses a response if the client accepts that (as in ingress-nginx; docs/adr/015).
 
 use shared::budget::Level;
 
@@ -10,8 +10,8 @@ use crate::table::policy::compression::{Answer, Asked, Coding};
 const ENCODING: &str = "Content-Encoding";
 const ETAG: &str = "ETag";
 
-/// Has an answer compressed, where that is asked for and there is memory for it; last of all that is said of its head. Each
-/// answer that would be for other clients says so.
+/// Compresses a response, if that is configured and there is memory for it; the last step that changes its head.
+/// Responses that would differ for other clients get a `Vary` header.
 pub(super) fn compress(exchange: &Exchange<'_>, reply: &mut Reply) {
     let Exchange { call, head, location, .. } = exchange;
     let is_said = location.as_deref().is_none_or(|location| location.policy.compression.is_some());
@@ -43,8 +43,8 @@ pub(super) fn compress(exchange: &Exchange<'_>, reply: &mut Reply) {
     }
 }
 
-/// Whether an answer may be compressed, for whomever. What says that it is not to be changed is not: RFC 9110 section 7.7
-/// asks for that, other than nginx.
+/// Whether a response may be compressed for any client. One with `no-transform` may not: RFC 9110 section 7.7 requires
+/// that, although nginx does not comply.
 fn may_be(reply: &Reply) -> bool {
     let Reply { head, body, .. } = reply;
     let fields = &head.fields;
@@ -55,7 +55,7 @@ fn may_be(reply: &Reply) -> bool {
         && !fields.all(Known::CacheControl).any(|value| has_word(value, b"no-transform"))
 }
 
-/// Tells caches that other clients may get another answer.
+/// Tells caches that the response depends on the client.
 fn vary(fields: &mut Fields) {
     let is_told =
         fields.all(Known::Vary).any(|value| has_word(value, b"accept-encoding") || has_word(value, b"*"));
@@ -64,20 +64,20 @@ fn vary(fields: &mut Fields) {
     }
 }
 
-/// Whether a list has a word, in any case.
+/// Whether a list contains a word, ignoring case.
 fn has_word(list: &[u8], word: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|item| item.trim_ascii().eq_ignore_ascii_case(word))
 }
 
 fn encode(exchange: &Exchange<'_>, reply: &mut Reply, coding: Coding, level: u32) {
     let quota = &exchange.call.server.local.quota;
-    // Where memory is short an answer goes as it is.
+    // When memory is short, the response is not compressed.
     let share = if quota.level() == Level::Calm { quota.take(Coded::cost(coding, level)) } else { None };
     let Some(share) = share else { return };
     let fields = &mut reply.head.fields;
     fields.set(ENCODING, coding.as_str());
     fields.remove("Accept-Ranges");
-    // It is another representation, of the same meaning.
+    // It is another representation with the same meaning.
     match fields.get_bytes(ETAG) {
         Some(tag) if tag.starts_with(b"\"") => fields.set(ETAG, [b"W/", &tag[..]].concat()),
         Some(tag) if !tag.starts_with(b"W/") => fields.remove(ETAG),

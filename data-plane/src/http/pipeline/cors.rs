@@ -1,5 +1,5 @@
-//! Cross-origin requests: preflights are answered here, and every answer of the location says what is allowed
-//! (annotations.md 4, 6.5). What answers in its place does not: a page for an error says what its own backend says.
+//! Cross-origin requests (as in ingress-nginx): preflights are answered here, and every response of the location gets
+//! the CORS headers. An error page of another backend does not: its own backend sets them.
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -10,8 +10,8 @@ use crate::codec::head::{Known, Method};
 use crate::http::reply::Reply;
 use crate::table::policy::cors::Cors;
 
-/// Answers a preflight. Any OPTIONS of an origin that is allowed is one, before redirects, limits and access rules are
-/// looked at; what others ask is the backend's business.
+/// Answers preflights. Any OPTIONS request from an allowed origin is one, before redirects, limits and access rules;
+/// others go to the backend.
 pub(super) fn preflight(exchange: &mut Exchange<'_>) -> Step {
     if exchange.head.method == Method::Options && allowed(exchange).is_some() {
         return Break(Reply::empty(&exchange.call.server.local, 204));
@@ -19,8 +19,8 @@ pub(super) fn preflight(exchange: &mut Exchange<'_>) -> Step {
     Continue(())
 }
 
-/// Puts what is allowed into an answer of the location, in place of what the backend says. A location that is denied says
-/// nothing (annotations.md 1.4).
+/// Sets the CORS headers in a response of the location, replacing the backend's. A denied location sets none (as in
+/// ingress-nginx).
 pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
     if matches!(exchange.voice, Voice::Apart | Voice::Host | Voice::Errors) {
         return;
@@ -41,7 +41,8 @@ pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
     fields.set(Known::AccessControlMaxAge, &cors.max_age);
 }
 
-/// What the request's origin is told, if it is allowed at all. A request with two of them has none that could be.
+/// The CORS settings and the allowed origin, if the request's origin is allowed. A request with two Origin headers has
+/// none.
 fn allowed<'a>(exchange: &'a Exchange<'_>) -> Option<(&'a Cors, Bytes)> {
     let location = exchange.location.as_deref().filter(|location| !location.is_denied())?;
     let cors = location.policy.cors.as_deref()?;

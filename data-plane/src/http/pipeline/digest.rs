@@ -1,5 +1,5 @@
-//! Digests of passwords in requests (RFC 7616, with MD5 and `qop=auth`, as the module that ingress-nginx has built in), and
-//! whether they are right.
+//! Digest authentication (RFC 7616, with MD5 and `qop=auth`, like the module built into ingress-nginx): parses and
+//! checks the digest of a request.
 
 use std::sync::Arc;
 
@@ -11,36 +11,37 @@ use crate::codec::head::{Known, RequestHead};
 use crate::local::Local;
 use crate::table::users::Users;
 
-/// What a request says of who it is.
+/// The digest credentials of a request.
 #[derive(Default)]
 pub(super) struct Answer {
     pub(super) user: String,
     realm: String,
     nonce: String,
     uri: String,
-    /// As it came, for it is part of the digest.
+    /// Unparsed, because it is part of the digest.
     count: String,
     client_nonce: String,
     response: String,
 }
 
-/// What is known of an answer.
+/// The result of checking a digest.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// It is right; what the client is told, so that it knows us too (RFC 7616 section 3.5).
+    /// Correct; with the `Authentication-Info` value that authenticates the server to the client (RFC 7616 section
+    /// 3.5).
     Right(Bytes),
-    /// It is right, but for a nonce that is not taken any more: the client is given another one, and need not ask its user.
+    /// Correct, but the nonce has expired: the client gets a new one, and need not ask its user.
     Stale,
-    /// It is not, which counts.
+    /// Wrong, which counts as a failed attempt.
     Wrong,
-    /// There is none, or none that can be read.
+    /// Missing or unreadable.
     Unsaid,
-    /// Nobody looked: there were too many that are wrong.
+    /// Not checked: there were too many failed attempts.
     Unheard,
 }
 
 impl Answer {
-    /// That of a request; `None`: none, or none that can be read.
+    /// The digest credentials of a request; `None`: missing or unreadable.
     pub(super) fn of(head: &RequestHead) -> Option<Self> {
         let value = str::from_utf8(head.fields.get(Known::Authorization)?).ok()?;
         let (scheme, parameters) = value.split_at_checked("Digest ".len())?;
@@ -69,18 +70,18 @@ impl Answer {
         (qop == "auth" && algorithm.eq_ignore_ascii_case("MD5")).then_some(answer)
     }
 
-    /// Whether it is of a request for this target.
+    /// Whether it was computed for this target.
     ///
-    /// As in ingress-nginx' module: of an absolute URI the part behind the authority counts, and clients on .NET leave the
-    /// query out. The absolute URI itself is what RFC 7616 section 3.4 asks for.
+    /// As in ingress-nginx' module, of an absolute URI only the part after the authority is compared, and clients on
+    /// .NET omit the query. RFC 7616 section 3.4 requires the absolute URI itself.
     fn is_of(&self, head: &RequestHead) -> bool {
-        // What the client asked for, whatever it gets.
+        // The original target, whatever is served for it.
         let asked = head.asked_target();
         let path = asked.split(|byte| *byte == b'?').next().unwrap_or_default();
         [asked, path, head.raw_target()].contains(&self.uri.as_bytes())
     }
 
-    /// Whether it is right for a request; `list` is where the users stand.
+    /// Checks it for a request; `list` identifies the list of users.
     pub(super) fn check(
         &self,
         local: &Local,
@@ -89,7 +90,7 @@ impl Answer {
         head: &RequestHead,
     ) -> Verdict {
         let hash = users.hash(&format!("{}:{realm}", self.user)).filter(|hash| is_digest(hash));
-        // The digest is of this very request: of another one's it proves nothing.
+        // The digest must be for this very request: one for another request proves nothing.
         let (Some(hash), true) = (hash, self.realm == realm && self.is_of(head)) else {
             return Verdict::Wrong;
         };
@@ -116,14 +117,14 @@ impl Answer {
     }
 }
 
-/// What a client is asked, before the nonce and after it.
+/// The challenge, with a new nonce inserted.
 pub(super) fn challenge(local: &Local, beginning: &Bytes, stale: bool) -> Option<Bytes> {
     let nonce = local.nonces.issue(shared::clock::now())?;
     let stale = if stale { ", stale=true" } else { "" };
     Some([&beginning[..], nonce.as_bytes(), b"\"", stale.as_bytes()].concat().into())
 }
 
-/// The first of a list of parameters (RFC 9110 section 11.2) and what follows it; `Some(None)` at the end.
+/// The first parameter of a list (RFC 9110 section 11.2) and the rest; `Some(None)` at the end.
 fn parameter(list: &str) -> Option<Option<(&str, String, &str)>> {
     let list = list.trim_start_matches([' ', '\t', ',']);
     if list.is_empty() {

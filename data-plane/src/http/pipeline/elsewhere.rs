@@ -1,4 +1,5 @@
-//! Connections to URLs from annotations: auth services (`auth-url`) and mirror targets, as opposed to endpoints of Services.
+//! Connections to URLs from annotations: auth services (`auth-url`) and mirror targets, as opposed to endpoints of
+//! Services.
 
 use std::cell::Cell;
 use std::io;
@@ -19,9 +20,9 @@ pub(super) use url::Url;
 
 mod url;
 
-/// Addresses of a name that are tried.
+/// Maximum number of addresses of a name that are tried.
 const ADDRESSES: usize = 3;
-/// Limit for connecting to one of them if there is another one to try.
+/// Time limit for connecting to one of them if there is another one to try.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// A connection that is closed after one exchange.
@@ -35,24 +36,24 @@ pub(super) struct Connection {
 pub(super) struct Word<'w> {
     /// The Ingress, as `namespace/name`.
     pub(super) owner: &'w str,
-    /// What says it: an annotation, or a key of the ConfigMap.
+    /// The annotation or ConfigMap option with the URL.
     pub(super) field: &'static str,
     pub(super) room: Room,
 }
 
-/// Whether idle connections to endpoints make room, where descriptors are short.
+/// Whether idle connections to endpoints are closed when descriptors are short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Room {
-    /// They do: a request waits.
+    /// They are, because a request waits.
     Made,
-    /// They do not.
+    /// They are not.
     Found,
 }
 
 /// Connects to the host of a URL, with TLS if it is https.
 ///
 /// # Errors
-/// Where its host has no address, or none that may be connected to, nobody listens, or there is no descriptor.
+/// Its host has no address or none that is allowed, nothing listens there, or no descriptor is free.
 pub(super) async fn connect(server: &Server, word: Word<'_>, url: &Url) -> io::Result<Connection> {
     let (local, room) = (&server.local, word.room);
     let mut addresses = local.names.resolve(word.owner, &url.host, url.port).await?;
@@ -76,7 +77,7 @@ pub(super) async fn connect(server: &Server, word: Word<'_>, url: &Url) -> io::R
         }
     };
     let unreached = |address| {
-        // That we have no descriptors says nothing of it.
+        // A lack of descriptors says nothing about the address.
         if !is_out.get() {
             local.names.is_unreached(address);
         }
@@ -90,10 +91,10 @@ pub(super) async fn connect(server: &Server, word: Word<'_>, url: &Url) -> io::R
     Ok(Connection { wire, _descriptor: descriptor })
 }
 
-/// Leaves those that a tenant may have this proxy connect to, and tells the log of others.
+/// Keeps the addresses that a tenant may have this proxy connect to, and logs the others.
 ///
 /// # Errors
-/// Where none are left.
+/// None are left.
 fn keep_reachable(local: &Local, word: Word<'_>, addresses: &mut Vec<SocketAddr>) -> io::Result<()> {
     let mut refused = None;
     addresses.retain(|address| {
@@ -112,7 +113,7 @@ fn keep_reachable(local: &Local, word: Word<'_>, addresses: &mut Vec<SocketAddr>
     }
 }
 
-/// What comes of the first address that can be connected to. The last one has as long as the caller waits.
+/// The result for the first address that can be connected to. For the last one there is only the caller's time limit.
 async fn first<T>(
     addresses: &[SocketAddr],
     connect: impl AsyncFn(SocketAddr) -> io::Result<T>,
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!((begun.elapsed(), &*dead.borrow()), (CONNECT, &vec![at(1), at(2)]));
         let error = first(&[at(2)], connect, unreached).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        // The last one is waited for as long as the caller does.
+        // The last one has only the caller's time limit.
         time::timeout(4 * CONNECT, first(&[at(2), at(1)], connect, unreached)).await.unwrap_err();
     }
 }

@@ -1,9 +1,10 @@
-//! Error pages from another backend: for the statuses that a location lists, and when its own backend has no endpoints (annotations.md
-//! 6.14).
+//! Error pages from another backend: for the statuses that a location lists, and when its own backend has no endpoints
+//! (as in ingress-nginx).
 //!
-//! **Invariant:** the error backend's answer is passed on whatever its status is, so there is no loop. The request body is not sent a second
-//! time. The access rules of the location also protect the error page: a client that was not admitted gets no page from the guarded Service,
-//! and its request carries no headers that only admitted clients may send.
+//! **Invariant:** the error backend's response is passed on whatever its status is, so there is no loop. The request
+//! body is not sent a second time. The access rules of the location also protect the error page: a client that was not
+//! admitted gets no page from the guarded Service, and its request carries no headers that only admitted clients may
+//! send.
 
 use std::ops::ControlFlow::Break;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::table::policy::errors::Errors;
 use crate::table::{Action, PathEntry, Upstream};
 use crate::upstream::Turn;
 
-/// The answer that the client gets in place of this one, where another one is asked for.
+/// Replaces a response by an error page, if one is configured for it.
 pub(super) async fn replace<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     body: &mut B,
@@ -40,8 +41,8 @@ pub(super) async fn replace<B: RequestBody>(
         return reply;
     }
     let status = reply.head.status;
-    // In nginx' file a location that is denied has no pages of its own, and inherits the fleet's. So does one that lists none,
-    // unless its server has some: that for clients without a certificate is enough.
+    // In nginx' configuration a denied location has no `error_page` of its own and inherits the fleet's. So does one
+    // that lists none, unless its server has some: the one for clients without a certificate is enough for that.
     if !exchange.has_pages_of_fleet && (location.is_denied() || location.policy.errors.are_fleets) {
         return reply;
     }
@@ -51,7 +52,7 @@ pub(super) async fn replace<B: RequestBody>(
     if !is_replaced(exchange, &location, errors, &reply) {
         return reply;
     }
-    // As nginx: who is to show a password is told which.
+    // As in nginx: with a 401 the client gets the challenge.
     let challenges = reply.head.fields.all(Known::WwwAuthenticate).filter(|_| status == 401);
     let challenges: Vec<_> = challenges.map(Bytes::copy_from_slice).collect();
     drop(reply);
@@ -67,7 +68,8 @@ fn is_backends(reply: &Reply) -> bool {
     matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_))
 }
 
-/// Whether clients that a backend answers so are sent to sign in. In nginx' file that stands before all pages.
+/// Whether this response of a backend redirects clients to the sign-in page. In nginx' configuration that precedes all
+/// error pages.
 fn signs_in(exchange: &Exchange<'_>, location: &PathEntry, reply: &Reply) -> bool {
     reply.head.status == 401
         && location.policy.errors.intercepts
@@ -77,13 +79,13 @@ fn signs_in(exchange: &Exchange<'_>, location: &PathEntry, reply: &Reply) -> boo
         && !send::is_grpc(exchange.head)
 }
 
-/// Whether another answer takes the place of this one.
+/// Whether another response replaces this one.
 fn is_replaced(exchange: &Exchange<'_>, location: &PathEntry, errors: &Errors, reply: &Reply) -> bool {
     let status = reply.head.status;
     if !errors.takes(status) {
         return false;
     }
-    // FastCGI applications answer for themselves, as gRPC's do (annotations.md 6.14).
+    // FastCGI and gRPC responses are not replaced (as in ingress-nginx).
     let passes = errors.passes_backends || !location.policy.spoken.is_http();
     let stays = if is_backends(reply) { passes } else { status < 400 };
     !stays && !send::is_grpc(exchange.head)
@@ -97,12 +99,13 @@ async fn in_place<B: RequestBody>(
 ) -> Reply {
     exchange.voice = Voice::Errors;
     let (server, client) = (exchange.call.server, exchange.client());
-    // In nginx' file the place of a page has what the fleet says of addresses, whatever the location says of them.
+    // In nginx' configuration the error page's location has the fleet's address rules, whatever the original location
+    // has.
     if server.with_table(|table| table.policy().addresses.blocks(client, true)) {
         return Reply::page(&server.local, 403);
     }
-    // Of the two, who is said where the statuses are. One without endpoints counts for nothing in the original: the fleet's
-    // answers then, and without one its 404.
+    // The error backend is configured at the same level as the status list. One without endpoints is ignored in
+    // ingress-nginx: then the fleet's is used, and without one a 404.
     let own = location.errors.clone().filter(|_| !errors.are_fleets);
     let guarded = |it: &Upstream| !exchange.is_let_in && serves(location, &it.cell.key);
     let answers = |it: &Arc<Upstream>| !it.cell.endpoints().list.is_empty() && !guarded(it);
@@ -128,16 +131,16 @@ async fn in_place<B: RequestBody>(
     exchange.info.attempts.redirected();
     exchange.target = Some(b"/".to_vec());
     exchange.head.framing = Framing::None;
-    // Its place is among the endpoints of the location's own; its cookie is issued all the same.
+    // Its endpoint counts among those of the location's backend, whose cookie is issued all the same.
     let session = exchange.session.take();
     exchange.turn = Turn::default();
-    // Boxed: few requests get here, and all of them have room for what they wait for.
+    // Boxed: few requests get here, and all would have to reserve room for its state.
     let reply = Box::pin(send::send(exchange, &mut Nothing(body), &upstream.cell)).await;
     exchange.session = session;
     reply
 }
 
-/// Whether a Backend is one of the Service whose requests a location guards, whichever its port.
+/// Whether a Backend belongs to the Service that a location protects, on any port.
 fn serves(location: &PathEntry, key: &str) -> bool {
     let service = |key: &str| key.rsplit_once('/').map(|(service, _)| service.to_owned());
     let Action::Backend(upstream) = &location.action else { return false };
@@ -145,7 +148,7 @@ fn serves(location: &PathEntry, key: &str) -> bool {
     std::iter::once(&upstream.cell.key).chain(canary).any(|own| service(own) == service(key))
 }
 
-/// Tells who answers for an error what happened, in place of what the client says of that.
+/// Tells the error backend what happened, replacing the client's own headers of these names.
 pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
     let Some(location) = exchange.location.clone() else {
         return;
@@ -179,7 +182,7 @@ pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
     exchange.head.upgrade = None;
 }
 
-/// The body of a request that has been sent already, or was refused: none. Its client is still waited for.
+/// The empty body that replaces one that was already sent or refused. Its client is still watched.
 struct Nothing<'b, B>(&'b mut B);
 
 impl<B: RequestBody> RequestBody for Nothing<'_, B> {

@@ -1,4 +1,4 @@
-//! A request on its way through the phases, and what they have found out about it.
+//! A request in the pipeline, and what the phases have found out about it.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use crate::rate::Permit;
 use crate::table::{PathEntry, Sizes, Timeouts, Upstream};
 use crate::upstream::Turn;
 
-/// Where a request came from, and what it may use.
+/// Where a request came from, and the resources that it may use.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a Rc<Server>,
@@ -34,13 +34,12 @@ pub(crate) struct Call<'a> {
 /// is among what a location says there, be it of the fleet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Voice {
-    /// The location's, all of it.
+    /// All of the location's.
     #[default]
     Location,
-    /// The location's but for what it says across origins: its own rules were not asked yet, or an `if` or a block of a snippet
-    /// answers.
+    /// The location's without CORS: its own rules were not reached yet, or an `if` or a block of a snippet responds.
     Apart,
-    /// That of who sends clients to sign in: what the location says across origins, and the cookies of who was asked.
+    /// Those of a sign-in redirect: the location's CORS headers, and the cookies of the auth service.
     SignIn,
     /// Its host's: the answer came before a location was looked for, or from a block of a snippet of the host.
     Host,
@@ -48,65 +47,65 @@ pub(super) enum Voice {
     Errors,
 }
 
-/// One request. Each phase reads what those before it wrote here, and writes its own.
+/// One request. Each phase reads what earlier ones wrote here, and writes its own results.
 pub(crate) struct Exchange<'a> {
     pub(super) call: Call<'a>,
     pub(super) head: &'a mut RequestHead,
-    /// What takes the request, from `locate` on. It is the log's too, which outlives the phases.
+    /// The location of the request, from `locate` on. It is owned by the log record, which outlives the phases.
     ///
-    /// A request that is the last one to hold a location of an old table frees it: one path's, never a table.
+    /// A request that is the last to hold a location of an old table frees it: that is one path, never a table.
     pub(super) location: &'a mut Option<Arc<PathEntry>>,
     /// The location that it is sent to because it lacks the slash of its path, or that it would have got to: what the answer
     /// says is that one's, as far as its voice goes.
     pub(super) redirecting: Option<Arc<PathEntry>>,
-    /// What the log is told.
+    /// Facts for the log.
     pub(super) info: &'a mut RequestInfo,
-    /// Its place among the requests in progress, where those are limited.
+    /// Its slot among the requests in progress, if those are limited.
     pub(super) permit: &'a mut Option<Permit>,
-    /// Whether nothing that guards its location is left to pass.
+    /// Whether all access rules of its location have been passed.
     pub(super) is_let_in: bool,
-    /// Its user has shown the password that this proxy asks for.
+    /// Its user has presented the password that this proxy requires.
     pub(super) has_password: bool,
-    /// Whether backends' fields are put in.
+    /// Whether the headers for backends have been set.
     pub(super) is_forwarded: bool,
-    /// The fleet's default backend, where it has one that anybody would answer for.
+    /// The fleet's default backend, if it has one with endpoints.
     pub(super) fallback: Option<Arc<Upstream>>,
-    /// Whether another backend answers than the location's, for an error.
+    /// Whether it is answered by an error backend instead of the location's.
     pub(super) stands_in: bool,
-    /// Whether its host has the fleet's pages for errors.
+    /// Whether its host uses the fleet's error pages.
     pub(super) has_pages_of_fleet: bool,
-    /// What its answer says beside what who answers it says.
+    /// Which configured headers its response gets.
     pub(super) voice: Voice,
-    /// What is believed of it, where that is not what its connection says.
+    /// What is trusted about it, if that differs from its connection.
     pub(super) claims: Option<Box<Claims>>,
-    /// The path in its normal form, where that is not the path as it came.
+    /// The normalised path, if it differs from the original one.
     pub(super) normal: Option<Vec<u8>>,
-    /// Path that the backend is sent in place of the request's own, already encoded.
+    /// The path for the backend instead of the request's own, already encoded.
     pub(super) target: Option<Vec<u8>>,
-    /// Whether the host has TLS. Known of plain requests alone, where the location goes by it.
+    /// Whether the host has TLS. Known only for plain requests whose location needs it.
     pub(super) has_tls: bool,
-    /// The client of a backend with affinity, from `pick` on.
+    /// The affinity of the client, from `pick` on.
     pub(super) session: Option<Session>,
-    /// Whether that client is given the cookie of its endpoint.
+    /// Whether that client gets the cookie of its endpoint.
     pub(super) issues_cookie: bool,
-    /// How its endpoint is chosen without one, from `pick` on.
+    /// How the endpoint is chosen without affinity, from `pick` on.
     pub(super) turn: Turn,
-    /// What is known of its client by a certificate.
+    /// The client certificate.
     pub(super) certificate: Option<Box<Passes>>,
-    /// What the client is told that showed a digest of its password.
+    /// The `Authentication-Info` for a client that sent a correct digest.
     pub(super) proof: Option<Bytes>,
-    /// What external authentication said of it.
+    /// The response of external authentication.
     pub(super) verdict: Option<Arc<Verdict>>,
-    /// Its location's, else the worker's.
+    /// The location's, else the worker's.
     pub(super) timeouts: Timeouts,
-    /// Likewise.
+    /// The location's, else the worker's.
     pub(super) sizes: Sizes,
-    /// What it may still spend on patterns.
+    /// The remaining budget for pattern matching.
     pub(super) steps: Steps,
 }
 
 impl<'a> Exchange<'a> {
-    /// A request that nothing is known of but its head; `None` where that could not be read.
+    /// A request of which only the head is known; `None` if that could not be parsed.
     pub(crate) fn new(call: Call<'a>, record: &'a mut RequestRecord) -> Option<Self> {
         let RequestRecord { head, location, info, permit, .. } = record;
         let head = head.as_deref_mut()?;
@@ -141,12 +140,12 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// The address by which rules of access know the client.
+    /// The client's address for access rules.
     pub(super) fn client(&self) -> IpAddr {
         self.claims.as_ref().map_or_else(|| self.call.peer.address().ip(), |claims| claims.address)
     }
 
-    /// Its text.
+    /// The same as text.
     pub(super) fn client_text(&self) -> Cow<'_, [u8]> {
         match &self.claims {
             Some(claims) if claims.address != self.call.peer.address().ip() => {
@@ -156,30 +155,30 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The scheme by which the client asks: any word, where one is believed.
+    /// The scheme that the client uses: any text, if reported by a trusted peer.
     pub(super) fn scheme(&self) -> Bytes {
         let said = self.claims.as_ref().and_then(|claims| claims.scheme.clone());
         said.unwrap_or_else(|| Bytes::from_static(self.call.peer.client_scheme().as_str().as_bytes()))
     }
 
-    /// Whether it asks without TLS.
+    /// Whether it uses plain HTTP.
     pub(super) fn is_plain(&self) -> bool {
         claims::is_plain(self.claims.as_deref(), self.call.peer)
     }
 
-    /// The port that it asks.
+    /// The port that it connected to.
     pub(super) fn port(&self) -> Bytes {
         let said = self.claims.as_ref().and_then(|claims| claims.port.clone());
         said.unwrap_or_else(|| self.call.peer.public_port_text())
     }
 
-    /// The host that it asks for, to be told to others; which host serves it is decided by its own Host alone.
+    /// The host that it asks for, to be told to others; which host serves it depends only on its own Host header.
     pub(super) fn host(&self) -> &Host {
         let said = self.claims.as_ref().and_then(|claims| claims.host.as_ref());
         said.unwrap_or(&self.head.host)
     }
 
-    /// The path by which it is routed: decoded, without dot segments and repeated slashes.
+    /// The path that it is routed by: decoded, without dot segments and repeated slashes.
     pub(super) fn path(&self) -> &[u8] {
         self.normal.as_deref().unwrap_or_else(|| self.head.path())
     }

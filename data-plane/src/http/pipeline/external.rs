@@ -1,7 +1,7 @@
-//! External authentication (ingress-nginx behaviour, annotations.md 6.6): an auth service is asked about each request first.
+//! External authentication (as in ingress-nginx): an auth service is asked about each request first.
 //!
-//! **Invariant:** a request is admitted only by a 2xx of the auth service, fresh or cached. Error pages play no part in it
-//! (CVE-2026-24513).
+//! **Invariant:** a request is admitted only by a 2xx of the auth service, fresh or cached. Error pages play no part
+//! in it (CVE-2026-24513).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,10 +24,11 @@ use self::lifetime::Lifetime;
 mod lifetime;
 mod question;
 
-/// nginx' own limits count here, not the location's.
+/// nginx' default timeouts apply here, not the location's.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks whether a request may get in. What the backend and the client get of the answer is left with the exchange.
+/// Asks the auth service about a request. The parts of its response for the backend and the client are stored in the
+/// exchange.
 pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Said {
     let local = &exchange.call.server.local;
     name(exchange);
@@ -71,8 +72,8 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
     said
 }
 
-/// Takes away of a client's fields those that only who is asked may say. Where nobody was asked, since something else let
-/// the request in or kept it out, there is nothing in place of them.
+/// Removes client headers that only the auth service may set. If it was not asked, because something else admitted or
+/// refused the request, they are not replaced.
 pub(super) fn take_away(exchange: &mut Exchange<'_>, location: &PathEntry) {
     let Some(external) = location.external() else { return };
     let fields = &mut exchange.head.fields;
@@ -82,7 +83,7 @@ pub(super) fn take_away(exchange: &mut Exchange<'_>, location: &PathEntry) {
     }
 }
 
-/// Tells the backend what was answered.
+/// Adds the headers of the auth response for the backend.
 pub(super) fn tell_backend(exchange: &mut Exchange<'_>) {
     let Some(verdict) = &exchange.verdict else { return };
     let fields = &mut exchange.head.fields;
@@ -94,7 +95,7 @@ pub(super) fn tell_backend(exchange: &mut Exchange<'_>) {
     }
 }
 
-/// The cookies of the answer, on what the client gets.
+/// Adds the cookies of the auth response to the client's response.
 pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
     let (Some(verdict), Some(location)) = (&exchange.verdict, exchange.location.as_deref()) else {
         return;
@@ -112,25 +113,25 @@ pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
     }
 }
 
-/// A request that is not answered yet has an id from here on: the one that is asked, and the backend, get the same.
+/// From here on the request has an id, so that the auth service and the backend get the same one.
 fn name(exchange: &mut Exchange<'_>) {
     if exchange.head.fields.get(Known::XRequestId).is_none_or(<[u8]>::is_empty) {
         exchange.head.fields.set(Known::XRequestId, exchange.call.server.local.ids.next());
     }
 }
 
-/// For all that makes a difference: the host, the location, who is asked and how, and the location's own key. `None`
-/// where that has variables of what a client shows, and this one shows nothing: it is like all others that do not, and
-/// what is said of one of them says nothing of the next.
+/// The cache key, covering everything that makes a difference: the host, the location, the auth settings, and the
+/// location's own key. `None` if that contains variables about what the client presents, and this client presents
+/// nothing: it cannot be distinguished from others like it, and the response for one must not be used for the next.
 ///
 /// # Errors
-/// That comes to more than it may.
+/// The key is too long.
 fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Result<Option<Key>, Overlong> {
     let (mut own, mut ends, mut shows, mut is_shown) = (Vec::new(), Vec::new(), false, false);
     cache.key.fill(&mut own, Allowance::USUAL, |variable, out| {
         let before = out.len();
         variables::append(exchange, variable, out);
-        // Or the end of one value could be said as the beginning of the next.
+        // Lengths are included, or the end of one value could pass for the beginning of the next.
         ends.extend_from_slice(&(out.len() as u64).to_le_bytes());
         if variable.is_of_client() {
             shows = true;
@@ -152,7 +153,7 @@ fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Result<Op
     Ok(Some(*hasher.finalize().as_bytes()))
 }
 
-/// What is kept for a request. Of what depends on its fields, what is kept for their values.
+/// The cached response for a request. If it depends on header fields, the one for their values.
 fn known(exchange: &Exchange<'_>, key: &Key) -> Option<Arc<Verdict>> {
     let (verdicts, now) = (&exchange.call.server.local.verdicts, shared::clock::now());
     let found = verdicts.find(key, now)?;
@@ -162,7 +163,8 @@ fn known(exchange: &Exchange<'_>, key: &Key) -> Option<Arc<Verdict>> {
     }
 }
 
-/// Keeps an answer. In place of one that depends on fields of the request, these are kept; it is, for their values.
+/// Caches a response. If it depends on header fields, their names are cached under the key, and the response under
+/// their values.
 fn keep(exchange: &Exchange<'_>, key: Key, until: Instant, verdict: &Arc<Verdict>) {
     let verdicts = &exchange.call.server.local.verdicts;
     let Some(names) = &verdict.varies else { return verdicts.keep(key, until, verdict) };
@@ -171,7 +173,7 @@ fn keep(exchange: &Exchange<'_>, key: Key, until: Instant, verdict: &Arc<Verdict
     verdicts.keep(alike(exchange, &key, names), until, verdict);
 }
 
-/// The key of requests that are alike in these fields.
+/// The key of requests with equal values of these fields.
 fn alike(exchange: &Exchange<'_>, key: &Key, names: &[u8]) -> Key {
     let mut hasher = blake3::Hasher::new_keyed(key);
     let mut part = |text: &[u8]| {
@@ -199,7 +201,7 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
     Ok((verdict(&answer, external), Lifetime::of(&answer.fields, shared::clock::wall())))
 }
 
-/// What counts of an answer. Copied: a part of its head would keep all of it, for as long as this is kept.
+/// The relevant parts of a response. Copied, because a slice of its head would keep all of it in memory.
 fn verdict(answer: &ResponseHead, external: &External) -> Verdict {
     let fields = &answer.fields;
     let copied = |value: Option<Bytes>| value.map(|value| Bytes::copy_from_slice(&value));

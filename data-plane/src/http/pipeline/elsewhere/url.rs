@@ -1,20 +1,20 @@
-//! A URL after its variables were filled in: what a client sent may stand in it.
+//! A URL after expansion of its variables, which means that it may contain text from a client.
 
-/// Where a question or a copy goes.
+/// The destination of an auth request or a mirrored request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::http::pipeline) struct Url {
     pub(in crate::http::pipeline) is_tls: bool,
     /// Without the brackets of an IPv6 address.
     pub(in crate::http::pipeline) host: String,
     pub(in crate::http::pipeline) port: u16,
-    /// Whether it says a path or a query of its own.
+    /// Whether it has its own path or query.
     pub(in crate::http::pipeline) has_target: bool,
     /// Path and query.
     pub(in crate::http::pipeline) target: Vec<u8>,
 }
 
 impl Url {
-    /// Reads one of http or https; `None` where it is none.
+    /// Parses an http or https URL; `None` if it is neither.
     pub(in crate::http::pipeline) fn parse(text: &[u8]) -> Option<Self> {
         let (is_tls, rest) = match (text.strip_prefix(b"http://"), text.strip_prefix(b"https://")) {
             (Some(rest), _) => (false, rest),
@@ -53,7 +53,7 @@ impl Url {
         Some(Self { is_tls, host: host.to_owned(), port, has_target, target })
     }
 
-    /// `Host` of the question or copy: without the port, as in the original.
+    /// The `Host` header: without the port, as in ingress-nginx.
     pub(in crate::http::pipeline) fn host_field(&self) -> String {
         if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() }
     }

@@ -1,27 +1,28 @@
-//! How long an answer may be cached: by the headers that nginx' cache heeds, else as the location says.
+//! How long an auth response may be cached: according to the headers that nginx' cache honours, else as configured for
+//! the location.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::codec::head::{Fields, Known};
 
-/// The longest `Vary` that is looked at.
+/// The longest `Vary` that is evaluated.
 const LONGEST_VARY: usize = 128;
 
-/// What an answer says of that.
+/// What a response says about its lifetime.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lifetime {
-    /// Nothing: its location decides, by its status.
+    /// Nothing: the location decides, by status.
     Unsaid,
-    /// Not at all.
+    /// It must not be cached.
     None,
-    /// For so long, whatever its status.
+    /// For this long, whatever the status.
     For(Duration),
 }
 
 impl Lifetime {
-    /// `X-Accel-Expires` comes before `Cache-Control`, and that before `Expires`.
+    /// `X-Accel-Expires` has precedence over `Cache-Control`, and that over `Expires`.
     pub(super) fn of(fields: &Fields, now: SystemTime) -> Self {
-        // One that sets a cookie is somebody's own: nobody else gets it.
+        // A response that sets a cookie belongs to one client, and is not cached.
         let varies =
             || fields.joined(Known::Vary).is_some_and(|by| by.len() > LONGEST_VARY || by.contains(&b'*'));
         if fields.has(Known::SetCookie) || varies() {
@@ -33,7 +34,7 @@ impl Lifetime {
         accel.or_else(control).or_else(expires).unwrap_or(Self::Unsaid)
     }
 
-    /// That, or what is usual where nothing is said. `None`: it is not kept.
+    /// That, or the default if nothing is said. `None`: it is not cached.
     pub(super) fn or(self, usual: impl FnOnce() -> Option<Duration>) -> Option<Duration> {
         match self {
             Self::Unsaid => usual(),
@@ -43,7 +44,7 @@ impl Lifetime {
     }
 }
 
-/// Seconds, or `@` and a time; what is neither says nothing.
+/// Seconds, or `@` and a time; anything else is ignored.
 fn by_accel(value: &[u8], now: SystemTime) -> Option<Lifetime> {
     match value.strip_prefix(b"@") {
         Some(time) => Some(until(UNIX_EPOCH.checked_add(Duration::from_secs(number(time)?))?, now)),
@@ -51,21 +52,21 @@ fn by_accel(value: &[u8], now: SystemTime) -> Option<Lifetime> {
     }
 }
 
-/// A time that is no number is one that cannot be trusted to be long.
+/// An invalid number means that it is not cached.
 fn by_control(value: &[u8]) -> Option<Lifetime> {
     let value = value.to_ascii_lowercase();
     let has = |word: &[u8]| memchr::memmem::find(&value, word);
     if has(b"no-cache").or_else(|| has(b"no-store")).or_else(|| has(b"private")).is_some() {
         return Some(Lifetime::None);
     }
-    // That of caches which many share is the one that counts.
+    // The value for shared caches has precedence.
     let after = |word: &[u8]| has(word).map(|at| &value[at + word.len()..]);
     let age = after(b"s-maxage=").or_else(|| after(b"max-age="))?;
     let end = age.iter().position(|byte| matches!(byte, b',' | b';' | b' ')).unwrap_or(age.len());
     Some(number(&age[..end]).map_or(Lifetime::None, for_seconds))
 }
 
-/// A date that is none has passed.
+/// An invalid date is in the past.
 fn by_date(value: &[u8], now: SystemTime) -> Lifetime {
     let date = std::str::from_utf8(value).ok().and_then(|text| httpdate::parse_http_date(text).ok());
     date.map_or(Lifetime::None, |date| until(date, now))
@@ -79,7 +80,7 @@ fn until(time: SystemTime, now: SystemTime) -> Lifetime {
     time.duration_since(now).map_or(Lifetime::None, |rest| for_seconds(rest.as_secs()))
 }
 
-/// Digits alone; Rust would take a sign.
+/// Digits only; Rust's parser would accept a sign.
 fn number(text: &[u8]) -> Option<u64> {
     let digits = text.iter().all(u8::is_ascii_digit).then_some(text)?;
     std::str::from_utf8(digits).ok()?.parse().ok()

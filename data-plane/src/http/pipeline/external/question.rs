@@ -1,4 +1,5 @@
-//! The request to the auth service, on a connection of its own: a head without a body, answered by a head.
+//! The request to the auth service, on its own connection: a head without a body, and a response of which only the
+//! head is read.
 
 use std::io;
 
@@ -14,13 +15,13 @@ use crate::http::pipeline::variables::{self, Allowance};
 use crate::http::pipeline::{Call, Exchange, certificates, forwarded};
 use crate::table::policy::external::External;
 
-/// Interim answers before the final one.
+/// Maximum number of interim responses before the final one.
 const INTERIM: usize = 8;
 
-/// What the one who is asked gets: the client's fields, and those that say what it asked for, which nobody can forge.
+/// The auth request: the client's headers, and headers that describe its request and cannot be forged.
 ///
 /// # Errors
-/// What its location says comes to more than it may.
+/// The location's templates expand to too much.
 pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> Result<Vec<u8>, Overlong> {
     let head = &*exchange.head;
     let peer = exchange.call.peer;
@@ -52,7 +53,7 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
     for (name, value) in &external.set_headers {
         let value = variables::filled(value, exchange, allowance, |_| &[])?;
         fields.remove(&**name);
-        // nginx sends no field whose value is empty.
+        // nginx sends no header with an empty value.
         if !value.is_empty() {
             fields.append(&**name, value);
         }
@@ -62,7 +63,7 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
     out.put_u8(b' ');
     for &byte in &url.target {
         match byte {
-            // Nothing that could end the line; what a client wrote stands in it.
+            // Escapes what could end the line: it may contain text from a client.
             0..=b' ' | 0x7f..=0xff => out.put_slice(format!("%{byte:02X}").as_bytes()),
             _ => out.put_u8(byte),
         }
@@ -75,7 +76,8 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
     Ok(out)
 }
 
-/// Whether a client's field does not go to the one who is asked: it is replaced, or speaks of a body that is not sent.
+/// Whether a client's header is not passed to the auth service: it is replaced, or describes the body, which is not
+/// sent.
 fn is_forged(known: Known, name: &[u8]) -> bool {
     let is_certificate = name.get(..11).is_some_and(|start| start.eq_ignore_ascii_case(b"ssl-client-"));
     is_certificate
@@ -95,23 +97,24 @@ fn is_forged(known: Known, name: &[u8]) -> bool {
         )
 }
 
-/// Whether a field asks for less than the whole answer, as who has some of it already does. An answer that is kept is for others,
-/// too: nginx asks for it without.
+/// Whether a header makes a request conditional or partial. A cached response is used for other clients as well: nginx
+/// requests it without these.
 fn is_of_what_it_has(name: &[u8]) -> bool {
     let conditions: [&[u8]; 6] =
         [b"if-match", b"if-modified-since", b"if-none-match", b"if-range", b"if-unmodified-since", b"range"];
     conditions.iter().any(|it| name.eq_ignore_ascii_case(it))
 }
 
-/// Whether a field says what a proxy says of its client. Who is asked takes it for ours, the host that is asked for before
-/// all: of a client that is not believed there is none, where the original passes on what it does not replace.
+/// Whether a header is one with which proxies describe their client. The auth service takes it for ours, the requested
+/// host in particular: those of untrusted clients are removed, whereas ingress-nginx passes on what it does not
+/// replace.
 fn is_of_proxies(name: &[u8]) -> bool {
     let begins =
         |prefix: &[u8]| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
     begins(b"x-forwarded-") || begins(b"x-original-") || name.eq_ignore_ascii_case(b"forwarded")
 }
 
-/// Asks once; nobody is asked again.
+/// Asks once, without retries.
 pub(super) async fn ask(
     call: Call<'_>,
     (word, url): (Word<'_>, &Url),
@@ -138,7 +141,7 @@ async fn exchange_heads(
                 interim += 1;
                 continue;
             }
-            // What follows is not read: the connection ends here.
+            // What follows is not read, because the connection is closed.
             Ok(Some(head)) => return Ok(head),
             Ok(None) => {}
             Err(error) => return Err(io::Error::other(format!("the answer is none: {error}"))),
