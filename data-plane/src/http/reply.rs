@@ -1,6 +1,6 @@
-//! Answers: a backend's, on its way to the client, or one of our own with the page that nginx shows.
+//! Responses: a backend's on its way to the client, or our own with the page that nginx would show.
 //!
-//! Users parse these pages (pitfalls.md 2.47), so they are nginx' to the byte.
+//! Users parse these pages, so they are identical to nginx' to the byte.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,30 +21,30 @@ mod coded;
 mod paced;
 mod relay;
 
-/// An answer that is about to be written.
+/// A response that is about to be written.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) head: Box<ResponseHead>,
     pub(crate) body: ReplyBody,
-    /// Whether the client's connection has to be closed after it.
+    /// Whether the client's connection has to be closed afterwards.
     pub(crate) close: bool,
-    /// Set when the client gets no answer at all: it has gone, or its body was too long in coming (configmap.md 1.2,
-    /// client-body-timeout: closed, with 408 only in the log).
+    /// Set when the client gets no response: it disconnected, or sent its body too slowly (`client-body-timeout`:
+    /// closed, with 408 only in the log).
     pub(crate) untold: Option<Kind>,
     /// How long each piece of its body, or what is said after it, is waited for.
     pub(crate) read: Duration,
 }
 
-/// What is wrong with a request beyond its being bad, with nginx' number.
+/// Request errors for which nginx has its own status numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Bad {
     /// 494.
     TooLarge,
-    /// 495: the client's certificate is none that lets in.
+    /// 495: the client's certificate is not accepted.
     Certificate,
-    /// 496: it has none.
+    /// 496: there is no client certificate.
     NoCertificate,
-    /// 497: plain HTTP on a port of TLS.
+    /// 497: plain HTTP on a TLS port.
     Plain,
 }
 
@@ -59,22 +59,22 @@ impl Bad {
     }
 }
 
-/// What follows the head.
+/// What follows the head of a response.
 #[derive(Debug)]
 pub(crate) enum ReplyBody {
     /// Nothing.
     Empty,
-    /// A page of ours.
+    /// Our own page.
     Page(Bytes),
-    /// What a backend sends.
+    /// A backend's body.
     Relay(Box<Relay>),
-    /// What a backend sends over HTTP/2, while the client may go on sending.
+    /// A backend's body over HTTP/2, while the client may still be sending.
     Call(Box<Call>),
-    /// Any of those before that has a body, compressed.
+    /// One of the above with a body, compressed.
     Coded(Box<Coded>),
-    /// Any of those that has a body, no faster than it may come.
+    /// One of the above with a body, rate limited.
     Paced(Box<Paced>),
-    /// The head is a 101: from here on the two ends speak their own protocol.
+    /// The head is a 101: from here on both ends speak their own protocol.
     Tunnel(Box<Link>),
 }
 
@@ -84,7 +84,7 @@ fn declared(status: u16, body: &[u8]) -> Option<u64> {
 }
 
 impl Reply {
-    /// A page of ours.
+    /// Our own page.
     pub(crate) fn page(local: &Local, status: u16) -> Self {
         let body = page(status);
         let mut head = Box::new(ResponseHead::new(status));
@@ -103,7 +103,7 @@ impl Reply {
         }
     }
 
-    /// A page that leads elsewhere.
+    /// A redirect page.
     pub(crate) fn redirect(local: &Local, status: u16, location: Vec<u8>) -> Self {
         let mut reply = Self::page(local, status);
         reply.head.fields.append(Known::Location, location);
@@ -130,7 +130,7 @@ impl Reply {
         reply
     }
 
-    /// 200 with a text.
+    /// 200 with a text body.
     pub(crate) fn text(local: &Local, text: String) -> Self {
         let mut reply = Self::healthy(local);
         reply.head.framing = Framing::Length(text.len() as u64);
@@ -140,13 +140,13 @@ impl Reply {
         reply
     }
 
-    /// What a snippet says.
+    /// A response of a snippet.
     pub(crate) fn said(local: &Local, status: u16, media_type: Bytes, text: Vec<u8>) -> Self {
         let mut reply = Self::page(local, status);
         reply.head.framing = Framing::Length(text.len() as u64);
         reply.head.declared_length = declared(status, &text);
         reply.head.fields.set(Known::ContentType, media_type);
-        // Neither has a body, whatever is said.
+        // These statuses never have a body.
         reply.body = match status {
             204 | 304 => ReplyBody::Empty,
             _ => ReplyBody::Page(text.into()),
@@ -154,7 +154,7 @@ impl Reply {
         reply
     }
 
-    /// The page for a request that failed. The connection of a client that broke its own request is closed.
+    /// The page for a failed request. If the client is at fault, its connection is closed.
     pub(crate) fn failure(local: &Local, error: &ProxyError) -> Self {
         let status = error.kind.status();
         let mut reply = Self::page(local, status);
@@ -163,14 +163,14 @@ impl Reply {
         reply
     }
 
-    /// The page for a request that there is no memory for: another one may be luckier in a moment.
+    /// The page for a request for which there is no memory: a retry may succeed in a moment.
     pub(crate) fn overloaded(local: &Local) -> Self {
         let mut reply = Self::refusal(local, 503);
         reply.head.fields.append("Retry-After", "1");
         reply
     }
 
-    /// A page of 400 that says why: nginx has statuses of its own for these, which nobody is told.
+    /// A 400 page with a reason: nginx has internal statuses for these, which are not sent.
     pub(crate) fn bad(local: &Local, why: Bad) -> Self {
         let mut reply = Self::page(local, 400);
         let text = why.as_str();
@@ -185,7 +185,7 @@ impl Reply {
         reply
     }
 
-    /// The page for a request that is refused before it is routed. Nothing more is read from its connection.
+    /// The page for a request that is refused before routing. Nothing more is read from its connection.
     pub(crate) fn refusal(local: &Local, status: u16) -> Self {
         let mut reply = Self::page(local, status);
         reply.close = true;
@@ -194,7 +194,7 @@ impl Reply {
 }
 
 impl ReplyBody {
-    /// Bytes of the buffer that what comes from an endpoint stands in.
+    /// Size of the buffer that holds the data from the endpoint.
     pub(crate) fn held(&self) -> usize {
         match self {
             Self::Relay(relay) => relay.held(),
@@ -204,7 +204,7 @@ impl ReplyBody {
         }
     }
 
-    /// Gives that buffer back, if nothing in it is unread.
+    /// Returns that buffer, if nothing in it is unread.
     pub(crate) fn rest(&mut self) {
         match self {
             Self::Relay(relay) => relay.rest(),
@@ -214,7 +214,7 @@ impl ReplyBody {
         }
     }
 
-    /// What can be said without reading from a backend: a piece, or `Some(None)` at the end.
+    /// What is available without reading from a backend: a piece, or `Some(None)` at the end.
     pub(crate) fn buffered(&mut self) -> Result<Option<Option<Bytes>>, ProxyError> {
         match self {
             Self::Relay(relay) => relay.buffered(),
@@ -241,7 +241,7 @@ impl ReplyBody {
         }
     }
 
-    /// The call that it comes from, while the client may go on sending.
+    /// The gRPC call that it comes from, while the client may still be sending.
     pub(crate) fn call(&mut self) -> Option<&mut Call> {
         match self {
             Self::Call(call) => Some(call),
@@ -272,7 +272,7 @@ fn page(status: u16) -> Bytes {
         301 | 303 | 307 | 308 | 400..=599 => reason(status),
         _ => return Bytes::new(),
     };
-    // Statuses that nginx has no name for have no page either.
+    // nginx has no page for statuses without a name.
     if reason.is_empty() {
         return Bytes::new();
     }
@@ -317,7 +317,7 @@ mod tests {
             let expected = format!("<center><h1>{title}</h1></center>");
             assert!(text.windows(expected.len()).any(|part| part == expected.as_bytes()), "{title}");
         }
-        // As nginx: those that it has no name for.
+        // As in nginx: statuses without a name.
         for status in [200, 300, 305, 407, 417, 418, 420, 422, 425, 428, 431, 451, 506, 511, 599] {
             assert!(page(status).is_empty(), "{status}");
         }

@@ -1,4 +1,5 @@
-//! What backends are told about the client (controller.md 9), and what they are not to hear from it.
+//! The headers that tell backends about the client (as in ingress-nginx), and removal of the client's own versions of
+//! them.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow::{Break, Continue};
@@ -15,18 +16,18 @@ use crate::http::peer::{Peer, arrival};
 use crate::table::PathEntry;
 use crate::table::policy::forwarding::{Connection, Forwarding, Names};
 
-/// Tells the backend who asks.
+/// Sets the headers that tell the backend about the client.
 ///
-/// A client's own `X-Forwarded-For` and `-Host` are kept aside as `X-Original-Forwarded-*`, which it cannot forge. What
-/// only a proxy may say (`X-Original-*`, `X-Forwarded-Prefix`, `ssl-client-*`) is removed; `Forwarded` and `Via` pass, as
-/// in ingress-nginx.
+/// A client's own `X-Forwarded-For` and `-Host` are kept as `X-Original-Forwarded-*`, which it cannot forge. Headers
+/// that only a proxy may set (`X-Original-*`, `X-Forwarded-Prefix`, `ssl-client-*`) are removed; `Forwarded` and `Via`
+/// pass, as in ingress-nginx.
 pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location.clone() else {
         return Continue(());
     };
     exchange.is_forwarded = true;
     let forwarding = &location.policy.forwarding;
-    // Filled in from what came.
+    // Expanded from the original request.
     identify(exchange, forwarding.makes_id);
     let allowance = &mut Allowance::default();
     let set =
@@ -42,7 +43,7 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
     tell(exchange, forwarding);
     let fields = &mut exchange.head.fields;
     certificates::tell(exchange.certificate.as_deref(), fields);
-    // nginx sends no field whose value is empty.
+    // nginx sends no header with an empty value.
     if let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) {
         fields.add(Known::XForwardedPrefix, prefix);
     }
@@ -69,7 +70,7 @@ fn filled(
     variables::filled(template, exchange, allowance, |_| b"").map(Bytes::from)
 }
 
-/// Notes the request's id: the client's, else, where one is to be made, a new one.
+/// Records the request's id: the client's, else a new one, if one is to be generated.
 pub(super) fn identify(exchange: &mut Exchange<'_>, makes: bool) {
     if exchange.info.id.is_empty() {
         let said = exchange.head.fields.joined(Known::XRequestId).filter(|id| !id.is_empty());
@@ -78,11 +79,11 @@ pub(super) fn identify(exchange: &mut Exchange<'_>, makes: bool) {
     }
 }
 
-/// Puts what the backend is told in place of what the client said of it.
+/// Replaces the client's headers by ours.
 fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
     let Exchange { call: Call { peer, .. }, claims, head, info, .. } = exchange;
     let (peer, claims) = (*peer, claims.as_deref());
-    // All of it before anything is removed: it may be what the client said.
+    // All values first, before anything is removed: they may refer to the client's headers.
     let client = match claims.filter(|claims| claims.address != peer.address().ip()) {
         Some(claims) => Cow::Owned(claims.address.to_string().into_bytes()),
         None => Cow::Borrowed(peer.address_text()),
@@ -134,8 +135,8 @@ fn add(fields: &mut Fields, said: &[(Known, &[u8])]) {
     }
 }
 
-/// The addresses by which a request came, as those behind us are told: the client's, or, where the `whole` list is asked
-/// for, what came with that of the connection.
+/// The X-Forwarded-For value for backends: the client's address, or, if the `whole` list is configured, the received
+/// list plus the connection's address.
 pub(super) fn addresses<'a>(
     head: &RequestHead,
     claims: Option<&Claims>,
@@ -146,7 +147,7 @@ pub(super) fn addresses<'a>(
     if !whole {
         return Cow::Borrowed(client);
     }
-    // Of a peer that is not believed the list is not continued, but begun.
+    // The list of an untrusted peer is not continued but replaced.
     let is_believed = claims.is_some_and(|claims| claims.is_believed);
     let came = head.fields.joined(Known::XForwardedFor).filter(|list| is_believed && !list.is_empty());
     match came {
@@ -155,22 +156,23 @@ pub(super) fn addresses<'a>(
     }
 }
 
-/// Host of the request to the backend: what its location says, else the host that is asked for.
+/// The Host header of the request to the backend: as configured for the location, else the requested host.
 ///
 /// # Errors
-/// What is said comes to more than a name may.
+/// The configured value is too long for a name.
 pub(super) fn host(exchange: &Exchange<'_>) -> Result<Bytes, ProxyError> {
     let location = exchange.location.as_deref().filter(|_| exchange.voice != Voice::Errors);
     let said = location.and_then(|location| location.policy.forwarding.host.as_ref());
     let said = said.map(|template| filled(template, exchange, &mut Allowance::of_host())).transpose();
     let said = said.map_err(|overlong| ProxyError::of(Kind::Overlong, overlong))?;
-    // A variable may stand for anything.
+    // A variable may have any value.
     let said = said.filter(|host| !host.is_empty() && host.iter().all(u8::is_ascii_graphic));
     Ok(said.unwrap_or_else(|| exchange.host().raw_bytes()))
 }
 
-/// Takes back fields that nginx drops for their names, but none that a backend could take for one that counts: many make
-/// `_` of each character that is no letter or digit. Those that the location says count, too.
+/// Restores headers that nginx would drop for their names, except those that a backend could confuse with a relevant
+/// one: many servers map each character that is not a letter or digit to `_`. Headers that the location sets are
+/// relevant, too.
 pub(super) fn take_back(head: &mut RequestHead, names: Names, location: Option<&PathEntry>) {
     head.fields.restore(|name| {
         let plain = plain(name);
@@ -182,15 +184,15 @@ pub(super) fn take_back(head: &mut RequestHead, names: Names, location: Option<&
     });
 }
 
-/// A name as those write it who have one character for all that are no letters or digits.
+/// A name as servers see it that map all other characters to one.
 fn plain(name: &[u8]) -> Vec<u8> {
     name.iter().map(|b| if b.is_ascii_alphanumeric() { b.to_ascii_lowercase() } else { b'-' }).collect()
 }
 
-/// Drops a client's fields that can be taken for one of this name which is about to be put in.
+/// Drops a client's headers that could be confused with this name, which is about to be added.
 ///
-/// Of fields whose own names are odd only those got here that are like no other ([`take_back`]): there is something to drop
-/// only for a name that is odd itself.
+/// Of headers with unusual names only those got here that resemble no other ([`take_back`]), so there is something to
+/// drop only if the name itself is unusual.
 pub(super) fn drop_alikes(fields: &mut Fields, name: &[u8]) {
     if name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-') {
         return;
@@ -201,8 +203,7 @@ pub(super) fn drop_alikes(fields: &mut Fields, name: &[u8]) {
     }
 }
 
-/// Whether a location says what stands in a field that can be taken for this one: for its backend, or for who is asked
-/// whether the request gets there.
+/// Whether a location sets a header that could be confused with this one, for its backend or for the auth service.
 fn says(location: &PathEntry, name: &[u8]) -> bool {
     let external = location.external();
     let told = external.into_iter().flat_map(|it| it.told.iter().map(|(name, _)| name));
@@ -211,7 +212,7 @@ fn says(location: &PathEntry, name: &[u8]) -> bool {
     own.chain(told).chain(asked).any(|own| plain(own) == name)
 }
 
-/// Whether a client's field of this name is never passed on.
+/// Whether a client's header of this name is never passed on.
 fn is_ours(known: Known, name: &[u8]) -> bool {
     match known {
         Known::XRequestId
@@ -228,7 +229,7 @@ fn is_ours(known: Known, name: &[u8]) -> bool {
         | Known::XOriginalMethod
         | Known::XOriginalForwardedFor
         | Known::XOriginalForwardedHost => true,
-        // Whether the name is one of those that have a number must make no difference.
+        // The result must not depend on whether the name is a [`Known`] one.
         _ => begins(name, b"x-original-") || begins(name, b"ssl-client-"),
     }
 }

@@ -1,4 +1,4 @@
-//! The key by which a request finds its endpoint (ingress-nginx behaviour, balancing.md 6).
+//! The hash key that selects the endpoint of a request (`upstream-hash-by`).
 
 use shared::template::Variable;
 
@@ -8,14 +8,14 @@ use crate::codec::path;
 use crate::table::policy::balancing::Hashing;
 use crate::upstream::Turn;
 
-/// How a request that has this key finds its endpoint. An empty key is one, too.
+/// How a request with this key chooses its endpoint. An empty key is valid, too.
 pub(super) fn turn(exchange: &mut Exchange<'_>, hashing: &Hashing) -> Turn {
     if hashing.asks_id {
         forwarded::identify(exchange, true);
     }
     let buffers = &exchange.call.server.local.buffers;
     let mut key = buffers.text();
-    // What there is no room for makes no difference.
+    // A truncated key is good enough.
     let _ = hashing.key.fill(&mut key, Allowance::USUAL, |variable, key| append(exchange, variable, key));
     let hash = crc32fast::hash(&key);
     buffers.give_text(key);
@@ -25,7 +25,7 @@ pub(super) fn turn(exchange: &mut Exchange<'_>, hashing: &Hashing) -> Turn {
     }
 }
 
-/// What a variable stands for where the endpoint is chosen: after rewriting, and whoever has asked for a password.
+/// The value of a variable at the time the endpoint is chosen: after rewriting and authentication.
 fn append(exchange: &Exchange<'_>, variable: &Variable, key: &mut Vec<u8>) {
     match variable {
         Variable::Uri => match exchange.target.as_deref().map(path::normalise) {

@@ -1,4 +1,4 @@
-//! How many requests a client may make: rates first, then the requests in progress (annotations.md 4, 6.10).
+//! Rate limits per client: request rates first, then the number of requests in progress (as in ingress-nginx).
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::ControlFlow::{Break, Continue};
@@ -9,8 +9,8 @@ use super::variables::{self, Allowance};
 use super::{Exchange, Step, basic};
 use crate::http::reply::Reply;
 
-/// Counts a request, and refuses one that is too many. It counts as in progress until the end of its record: until
-/// the last byte of the answer, or of a tunnel, is through, or the client has gone.
+/// Counts a request, and refuses it if it exceeds a limit. It is in progress until the end of its record: until the
+/// last byte of the response or tunnel was sent, or the client disconnected.
 pub(super) fn limit(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location.as_deref() else {
         return Continue(());
@@ -33,12 +33,12 @@ pub(super) fn limit(exchange: &mut Exchange<'_>) -> Step {
     }
 }
 
-/// What stands for a client in the counts, where others than its address tell it apart; `None`: it shows nothing.
+/// The key of a client in the counters, if it is not the address; `None`: the key is empty.
 fn told_apart(exchange: &Exchange<'_>, key: &Template) -> Option<IpAddr> {
     let mut text = Vec::new();
-    // What there is no room for makes no difference.
+    // A truncated key is good enough.
     let _ = key.fill(&mut text, Allowance::USUAL, |variable, out| match variable {
-        // As nginx: whoever says a name has it, before anybody has looked at the password.
+        // As in nginx, the user name as claimed, before the password is checked.
         Variable::User => out.extend_from_slice(&basic::user(exchange.head).unwrap_or_default()),
         variable => variables::append(exchange, variable, out),
     });

@@ -1,4 +1,4 @@
-//! Which location takes a request: from one table and the request's head, in one go.
+//! Finds the location for a request, from one table and the request's head.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -26,20 +26,20 @@ mod place;
 /// A health check of the proxy itself, on the catch-all host (balancing.md 12). A prefix location in the original.
 const HEALTH: &str = "/healthz";
 
-/// The page about connections, likewise.
+/// The connection status page, likewise.
 const STATUS: &str = "/nginx_status";
 
-/// What a path leads to.
+/// The result of looking up a path.
 enum Found {
     /// A location.
     Location {
         entry: Arc<PathEntry>,
-        /// Path that takes the place of the request's own, already encoded.
+        /// The path for the backend instead of the request's own, already encoded.
         target: Option<Vec<u8>>,
         has_tls: bool,
         issues_cookie: bool,
     },
-    /// The name is another host's with or without `www.`: that host's name, and how its location there redirects.
+    /// The name is another host's with or without `www.`: that host, and how its location redirects.
     Www(Arc<HostEntry>, Arc<Policy>),
     /// Nothing: its User-Agent or Referer is blocked.
     Blocked(Shown),
@@ -47,25 +47,25 @@ enum Found {
     AppRoot(Box<str>, Option<Arc<PathEntry>>),
     /// A location whose path has a slash more, and its URL.
     AddSlash(Arc<PathEntry>, Vec<u8>),
-    /// None: the default backend. The log is spared the catch-all's (controller.md 8).
+    /// None: the default backend. The catch-all's is not logged (as in ingress-nginx).
     DefaultBackend {
         silent: bool,
         entry: Option<Arc<PathEntry>>,
         target: Option<Vec<u8>>,
-        /// There is none, and the client is to get nothing.
+        /// There is none, and the client's address is blocked.
         blocked: bool,
     },
-    /// Two of them, for two readers of the path.
+    /// Two different locations, depending on how the path is read.
     Ambiguous,
-    /// Some, which takes too long to find out: nobody gets past a rule that way.
+    /// Exceeded the matching budget: refused, so that nobody gets past a rule that way.
     Unknown,
     /// Nothing for this client.
     Refused(Refusal, Shown),
     /// The proxy itself is asked how it is; the media type of its answer, where somebody says it.
     HealthCheck(Option<Bytes>),
-    /// It is asked how many connections there are, by somebody who may know it or not.
+    /// The connection status page; whether the client may see it.
     Status(bool),
-    /// Nothing is known of anything yet.
+    /// No table was received yet.
     NoTable,
 }
 
@@ -73,7 +73,7 @@ enum Found {
 pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let server = exchange.call.server;
     let local = &server.local;
-    // Once, before routing: every later step goes by this path.
+    // Normalised once, before routing: all later phases use this path.
     let Ok(Normalised { path, suspicious }) = path::normalise(exchange.head.path()) else {
         exchange.info.unrouted(server);
         local.metrics.refusals.add(1);
@@ -111,7 +111,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             found,
             Found::Location { .. } | Found::AddSlash(..) | Found::DefaultBackend { .. } | Found::AppRoot(..)
         ) {
-            // Nobody was sent to another host: it is the one that was found.
+            // No redirect to another host: these are the snippets of the host that was found.
             answers = ask.host.and_then(|host| host.shortcuts().cloned());
         }
         if !matches!(found, Found::Location { .. } | Found::HealthCheck(_) | Found::Status(_)) {
@@ -171,7 +171,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
             if let Some(answers) = answers {
                 shortcuts::of_host(exchange, &answers)?;
             }
-            // The log knows of none: none of its rules is asked.
+            // The log shows no location, and none of its rules is evaluated.
             exchange.redirecting = Some(entry);
             exchange.voice = Voice::Apart;
             Break(Reply::redirect(local, 301, location))
@@ -216,7 +216,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     }
 }
 
-/// From here on the request is one for this path of its host: no later phase learns what was asked for.
+/// From here on the request is for this path of its host: later phases do not see the original one.
 fn show(exchange: &mut Exchange<'_>, page: Box<str>) {
     exchange.head.show(page.into_boxed_bytes());
     exchange.normal = match path::normalise(exchange.head.path()) {
@@ -225,10 +225,10 @@ fn show(exchange: &mut Exchange<'_>, page: Box<str>) {
     };
 }
 
-/// From here on the request is treated as this location says.
+/// From here on the location's settings apply to the request.
 fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<u8>>) {
     if let Some(target) = target {
-        // It was routed by the normal form, which is not always what its spelling says.
+        // It was routed by the normal form, which may differ from the original spelling.
         if exchange.normal.is_none() {
             exchange.normal = Some(exchange.head.path().to_vec());
         }
@@ -239,27 +239,28 @@ fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<
     *exchange.location = Some(entry);
 }
 
-/// A request, as far as its way depends on it.
+/// The parts of a request that its routing depends on.
 struct Ask<'a> {
     call: Call<'a>,
     client: IpAddr,
-    /// Of the host that is asked for.
+    /// The requested host name.
     name: &'a str,
-    /// The host that requests for the name are sent to, where it is another one's.
+    /// The host that the name redirects to, if there is one.
     www: Option<&'a Arc<HostEntry>>,
-    /// Else the host that it is.
+    /// Otherwise the host itself.
     host: Option<&'a Arc<HostEntry>>,
     is_plain: bool,
     head: &'a RequestHead,
-    /// The path as it came, or that of what is shown in its place.
+    /// The original path, or that of the page shown instead.
     raw: &'a [u8],
     /// The query, likewise.
     query: Option<&'a [u8]>,
-    /// What it may spend on patterns.
+    /// The budget for pattern matching.
     steps: &'a Steps,
 }
 
-/// Finds the location for a client that may ask for it. What is known of who does, and the page that it is shown instead.
+/// Finds the location for a client that may use it. Also returns what is known about the client, and the page that it
+/// gets instead.
 fn admit(
     table: &HostTable,
     ask: &Ask<'_>,
@@ -299,7 +300,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
         };
         return Found::Www(Arc::clone(host), policy);
     }
-    // The catch-all stands in the table.
+    // A catch-all host is always in the table.
     let Some(host) = host else {
         return Found::NoTable;
     };
@@ -312,7 +313,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
     let catch_all = host.name() == shared::resource::CATCH_ALL;
     let answers = &table.policy().answers;
     let health = answers.health.as_deref().unwrap_or(HEALTH);
-    // Prefixes in the original, of which the longer one counts.
+    // Prefixes in ingress-nginx, of which the longer one wins.
     let own = [health, STATUS].into_iter().filter(|own| catch_all && normal.path.starts_with(own.as_bytes()));
     let own = own.max_by_key(|own| own.len());
     if let Some(app_root) = host.app_root().filter(|_| *normal.path == *b"/") {
@@ -345,7 +346,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             let (log, asked) = (&table.policy().log, head.asked_target());
             let logged = if catch_all { log.takes_unclaimed(asked) } else { log.takes(asked) };
             let entry = table.unclaimed().cloned();
-            // Where there is a location, it is behind the list itself.
+            // If there is a location, it checks the list itself.
             let blocked = entry.is_none() && table.policy().addresses.blocks(client, catch_all);
             Found::DefaultBackend { silent: !logged, entry, target, blocked }
         }
@@ -362,7 +363,7 @@ fn redirects(entry: &PathEntry) -> bool {
     entry.policy.redirect.ssl && !entry.stays_plain
 }
 
-/// Whether an Ingress has taken a path of the proxy's own for a backend.
+/// Whether an Ingress has assigned one of the proxy's own paths to a backend.
 fn takes(entry: &PathEntry, own: &str) -> bool {
     entry.declared.starts_with(own) && !matches!(entry.action, Action::DefaultBackend)
 }

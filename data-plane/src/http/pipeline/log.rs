@@ -1,4 +1,4 @@
-//! What the log and the counters are told of a request, once, when it ends, however it ends.
+//! Reports a request to the log and the counters once, when it ends, however it ends.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -27,46 +27,46 @@ mod attempts;
 mod line;
 mod unread;
 
-/// The status of a request whose client went before there was an answer; nginx' own.
+/// The status of a request whose client disconnected before the response, as in nginx.
 const CLIENT_GONE: u16 = 499;
 
-/// Bytes that a request takes beside its head: its task and what stands in it.
+/// Bytes that a request takes in addition to its head: its task and that one's state.
 pub(crate) const REQUEST: usize = 8 * 1024;
 
-/// A request under way. Dropping it is its end.
+/// A request in progress. It ends when this is dropped.
 pub(crate) struct RequestRecord {
     local: Rc<Local>,
     peer: Peer,
-    /// `None` when there was no head that could be read.
+    /// `None` if no head could be parsed.
     pub(crate) head: Option<Box<RequestHead>>,
-    /// Of a head that could not be read.
+    /// A head that could not be parsed.
     unread: Option<Box<Unread>>,
-    /// What takes it, once that is found.
+    /// Its location, once that is found.
     pub(crate) location: Option<Arc<PathEntry>>,
     pub(crate) info: RequestInfo,
     /// Held until the end.
     pub(super) permit: Option<Permit>,
 }
 
-/// Who answers a request of a location (annotations.md 6.14).
+/// Which backend answers a request instead of the location's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum InPlace {
-    /// Its own backend.
+    /// The location's own backend.
     #[default]
     Nobody,
-    /// The Service that it names for errors.
+    /// The location's error backend.
     Errors,
     /// The fleet's default backend.
     DefaultBackend,
 }
 
-/// What is known of a request so far.
+/// What is known about a request so far.
 #[derive(Debug)]
 pub(crate) struct RequestInfo {
     started: Instant,
-    /// 0 before there is an answer.
+    /// 0 before there is a response.
     status: u16,
-    /// Bytes of the answer's body.
+    /// Bytes of response body.
     sent: u64,
     /// Bytes that go around its pieces.
     around: u64,
@@ -74,37 +74,37 @@ pub(crate) struct RequestInfo {
     pub(crate) received: u64,
     /// Whether no location takes it.
     pub(crate) default_backend: bool,
-    /// What it is counted under, where no location takes it.
+    /// Its metric labels, if no location takes it.
     pub(super) unclaimed: Option<Arc<Place>>,
-    /// Whether its host was asked for by an alias.
+    /// Whether its host was requested by an alias.
     pub(super) by_alias: bool,
-    /// Name of the canary, when it was chosen.
+    /// The name of the canary, if it was chosen.
     pub(crate) alternative: Option<Arc<str>>,
-    /// Who has answered for the location's own backend.
+    /// Which backend has answered instead of the location's own.
     pub(super) in_place: InPlace,
-    /// The client, where the peer is believed to stand for one.
+    /// The client, if reported by a trusted peer.
     pub(crate) client: Option<IpAddr>,
-    /// The user that a password was asked for, whom the backend is not told.
+    /// The authenticated user, which the backend is not told.
     pub(crate) user: Option<Vec<u8>>,
     /// X-Request-ID.
     pub(crate) id: Bytes,
-    /// Whether the log is spared it.
+    /// Whether it is not logged.
     pub(crate) silent: bool,
-    /// Endpoints that were asked.
+    /// The endpoints that were tried.
     pub(crate) attempts: Attempts,
     /// Number of the request on its connection, from 1 on.
     pub(crate) place: u32,
-    /// Bytes of the answer's head.
+    /// Bytes of the response head.
     head_sent: u64,
-    /// Whether all of the answer was sent.
+    /// Whether the whole response was sent.
     completed: bool,
-    /// What its line is made of, where that asks for what the end of a request does not know.
+    /// The log format, if it uses values that are no longer known at the end.
     format: Option<Arc<Format>>,
     kept: Kept,
 }
 
-/// The worker logs and counts as the fleet says. The format of its log, where that asks for what the end of a request does
-/// not know.
+/// Applies the fleet's logging and metrics settings to the worker. Returns the log format if it uses values that are
+/// no longer known at the end of a request.
 pub(super) fn follow(local: &Local, policy: &Policy) -> Option<Arc<Format>> {
     local.requests.borrow_mut().follow(policy.counting.as_ref());
     let said = policy.log.format.as_ref();
@@ -113,7 +113,7 @@ pub(super) fn follow(local: &Local, policy: &Policy) -> Option<Arc<Format>> {
 }
 
 impl RequestRecord {
-    /// Begins now.
+    /// Starts now.
     pub(crate) fn new(local: &Rc<Local>, peer: &Peer, head: Option<Box<RequestHead>>) -> Self {
         let now = shared::clock::now();
         local.metrics.busy.add(1);
@@ -151,7 +151,7 @@ impl RequestRecord {
 }
 
 impl RequestRecord {
-    /// Begins with a head that cannot be read; `bytes` are what came of it.
+    /// For a head that cannot be parsed; `bytes` is what was received of it.
     pub(crate) fn refused(local: &Rc<Local>, peer: &Peer, bytes: &[u8]) -> Self {
         let mut record = Self::new(local, peer, None);
         record.unread = Some(Box::new(Unread::of(bytes)));
@@ -165,7 +165,7 @@ impl RequestRecord {
         self.info.client.unwrap_or_else(|| self.peer.address().ip())
     }
 
-    /// `$http2`: as nginx, by whether its connection is encrypted.
+    /// `$http2`: as in nginx, depending on whether the connection is encrypted.
     fn http2(&self) -> &'static [u8] {
         let is_http2 = self.head.as_deref().is_some_and(|head| head.version == Version::Http2);
         match (is_http2, self.peer.scheme()) {
@@ -175,7 +175,7 @@ impl RequestRecord {
         }
     }
 
-    /// Has it counted where it belongs; nowhere before that was known.
+    /// Counts it under its labels, if those were determined.
     fn count(&self, took: Duration) {
         let Self { info, location, head, local, .. } = self;
         let place = info.unclaimed.as_ref().or_else(|| location.as_deref().map(|it| &it.place));
@@ -183,7 +183,7 @@ impl RequestRecord {
             return;
         };
         let micros = |time: Duration| time.as_micros() as u64;
-        // As the original: the times of one endpoint, and of none where several were asked (balancing.md 13).
+        // As in ingress-nginx: the times of a single endpoint, and none if several were tried.
         let [connect, header, response] = match info.attempts.list() {
             [only] => [only.connect, only.header, Some(only.took)].map(|time| time.map(micros)),
             _ => [None; 3],
@@ -197,7 +197,7 @@ impl RequestRecord {
             canary: info.alternative.as_ref(),
             figures,
         };
-        // A panic may have unwound through a count.
+        // A panic may have unwound while this was borrowed.
         if let Ok(mut requests) = local.requests.try_borrow_mut() {
             requests.count(place, &request);
         }
@@ -210,7 +210,7 @@ impl RequestRecord {
 }
 
 impl RequestInfo {
-    /// Nobody looks for its location: the fleet alone says whether its line is written, and how.
+    /// No location is looked up: only the fleet's settings determine whether and how it is logged.
     pub(crate) fn unrouted(&mut self, server: &Server) {
         server.with_table(|table| {
             let policy = table.policy();
@@ -219,24 +219,26 @@ impl RequestInfo {
         });
     }
 
-    /// The client is answered with this status, and a head of so many bytes.
+    /// The client gets this status, and a head of this size.
     pub(crate) fn replied(&mut self, status: u16, head: usize) {
         (self.status, self.head_sent) = (status, head as u64);
     }
 
-    /// The client has the whole answer.
+    /// The client has the whole response.
     pub(crate) fn completed(&mut self) {
         self.completed = true;
     }
 
-    /// The client is not answered. One that has gone is no answered request; one that was too slow has a status.
+    /// The client gets no response. If it disconnected, that is no answered request; if it was too slow, there is a
+    /// status.
     pub(crate) fn untold(&mut self, why: Kind) {
         if why != Kind::ClientGone {
             self.status = why.status();
         }
     }
 
-    /// So many bytes of body go to the client, made of so many that came from an endpoint: fewer where they are compressed.
+    /// Bytes of body sent to the client, and the bytes from the endpoint that they were made of: these differ with
+    /// compression.
     pub(crate) fn relayed(&mut self, sent: usize, came: usize) {
         self.sent += sent as u64;
         self.attempts.relayed(came);
@@ -271,7 +273,7 @@ impl Drop for RequestRecord {
         info.attempts.end(now);
         self.count(took);
         let info = &mut self.info;
-        // A panic may have unwound through a line that was being written.
+        // A panic may have unwound while a line was written.
         let Ok(mut log) = self.local.log.try_borrow_mut() else {
             return;
         };

@@ -1,15 +1,15 @@
-//! The media type of a text that a snippet, or an annotation, answers with: nginx goes by the end of the path, as if it were a
-//! file's.
+//! The media type of a text that a snippet or an annotation responds with. As in nginx, it is determined by the
+//! extension of the path, as if it were a file's.
 
 use bytes::Bytes;
 
 use super::Exchange;
 
-/// Where nobody knows one.
+/// The default of the default.
 const USUAL: &str = "text/html";
 
-/// Of an answer to this request: what its path ends in says it, else what is `said` beside the answer, or by the fleet of all
-/// that nobody knows (configmap.md 1.5, default-type).
+/// The media type of a response: by the extension of the request's path, else `said` with the response, else the
+/// fleet's default (ConfigMap option `default-type`).
 pub(super) fn of(exchange: &Exchange<'_>, said: Option<&Bytes>) -> Bytes {
     if let Some(known) = ending(exchange.path()).and_then(known) {
         return Bytes::from_static(known.as_bytes());
@@ -24,7 +24,7 @@ pub(super) fn of(exchange: &Exchange<'_>, said: Option<&Bytes>) -> Bytes {
     said.unwrap_or(Bytes::from_static(USUAL.as_bytes()))
 }
 
-/// What stands behind the last dot of the last segment, unless the segment begins with that.
+/// The part after the last dot of the last segment, unless the segment begins with that dot.
 fn ending(path: &[u8]) -> Option<&[u8]> {
     let name = memchr::memrchr(b'/', path).map_or(path, |slash| &path[slash + 1..]);
     let dot = memchr::memrchr(b'.', name).filter(|dot| *dot > 0)?;
@@ -36,7 +36,7 @@ fn known(ending: &[u8]) -> Option<&'static str> {
     TYPES.iter().find(|(_, endings)| fits(endings)).map(|(name, _)| *name)
 }
 
-/// The list that comes with nginx (conf/mime.types): media types, and the endings that stand for each.
+/// nginx' own list (conf/mime.types): media types, and the extensions of each.
 const TYPES: &[(&str, &str)] = &[
     ("text/html", "html htm shtml"),
     ("text/css", "css"),

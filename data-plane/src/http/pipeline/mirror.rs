@@ -1,7 +1,7 @@
-//! Mirrored requests, whose answers are ignored (ingress-nginx behaviour, annotations.md 6.15).
+//! Mirrored requests, whose responses are ignored (as in ingress-nginx).
 //!
-//! **Invariant:** a request never waits for its copy, and copies never take resources from requests: they have a budget of their own
-//! ([`crate::local::Copies`]). When it is exhausted, no copy is made, and a counter says so.
+//! **Invariant:** a request never waits for its copy, and copies never take resources from requests: they have a
+//! budget of their own ([`crate::local::Copies`]). When it is exhausted, no copy is made, and a counter says so.
 
 use std::io;
 use std::rc::Rc;
@@ -25,10 +25,10 @@ use crate::table::policy::forwarding::Connection;
 use crate::table::policy::mirror::Mirror;
 use crate::upstream::payload::Payload;
 
-/// A copy that has not ended by then is given up: nginx' own limits, as for who is asked.
+/// Time limit for a copy: nginx' default timeouts, as for the auth service.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of an answer that are read and thrown away; who says more is cut off.
+/// Maximum bytes of a response that are read and discarded; a longer one is cut off.
 const LISTENED: usize = 256 * 1024;
 
 /// The mirror of a request's location.
@@ -37,7 +37,7 @@ pub(super) fn of<'e>(exchange: &'e Exchange<'_>) -> Option<&'e Mirror> {
     location.policy.mirror.as_deref()
 }
 
-/// Sends the location's mirror a copy of what its endpoints are about to get.
+/// Sends the location's mirror a copy of the request that its endpoints are about to get.
 pub(super) fn copy<B: RequestBody>(exchange: &mut Exchange<'_>, payload: &Payload<'_, B>, framing: Framing) {
     let server = Rc::clone(exchange.call.server);
     match prepare(exchange, payload, framing) {
@@ -72,7 +72,7 @@ struct Copy {
     _place: Place,
 }
 
-/// The copy, where there is room for it.
+/// The copy, if there is room for it.
 fn prepare<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     payload: &Payload<'_, B>,
@@ -106,7 +106,7 @@ fn prepare<B: RequestBody>(
     }
     let framing = if with_body { framing } else { Framing::None };
     let text = &mut *exchange.head;
-    // One exchange and no other, in HTTP.
+    // A single HTTP exchange on the connection.
     let (connection, upgrade) = (text.connection.replace(Connection::Close.as_str()), text.upgrade.take());
     let mut head = Vec::with_capacity(size + 256);
     let _ = write_request(&mut head, text, &target, &host, framing);
@@ -124,7 +124,7 @@ impl Copy {
         let wire = &mut connection.wire;
         wire.write_all(&head).await?;
         if let Some(mut body) = body {
-            // It has a length, so there are no frames.
+            // It has a length, so no chunked coding is needed.
             while let Some(piece) =
                 std::future::poll_fn(|cx| body.poll_piece(cx)).await.map_err(io::Error::other)?
             {
@@ -132,7 +132,7 @@ impl Copy {
             }
         }
         wire.flush().await?;
-        // Who is hung up on before it has answered may take its work back.
+        // A server whose client disconnects early may abort its work, so the response is awaited.
         let mut input = BytesMut::with_capacity(4096);
         let mut answer = Answer::Head(ResponseReader::new(Limits::RESPONSE));
         let mut heard = 0;
@@ -147,14 +147,14 @@ impl Copy {
     }
 }
 
-/// An answer, as far as it has come.
+/// The state of reading a response.
 enum Answer {
     Head(ResponseReader),
     Body(BodyReader),
 }
 
 impl Answer {
-    /// Takes what came; whether it was the end.
+    /// Processes received bytes; returns whether the response is complete.
     fn is_over(&mut self, input: &mut BytesMut, to_head: bool) -> io::Result<bool> {
         loop {
             *self = match self {

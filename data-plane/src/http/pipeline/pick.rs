@@ -1,4 +1,4 @@
-//! Which backend takes a request: the location's, or its canary, once for the request (balancing.md 7 and 9).
+//! Chooses the backend of a request: the location's, or its canary, once per request (as in ingress-nginx).
 
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::table::policy::balancing::Balancing;
 use crate::table::{Action, Alternative, BackendCell, PathEntry, Upstream};
 use crate::upstream::Turn;
 
-/// Chooses; `None` is the default backend. Answers where there is nobody to choose.
+/// Chooses the backend; `None` is the default backend. Responds if there is nothing to choose.
 pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>> {
     let local = &exchange.call.server.local;
     let upstream = match exchange.location.as_deref().map(|location| &location.action) {
@@ -60,7 +60,7 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
         (None, None) => (&upstream.cell, main, &upstream.balancing),
     };
     let cell = Arc::clone(cell);
-    // A client that stays with its endpoint is not balanced (balancing.md 4).
+    // Affinity replaces balancing (as in ingress-nginx).
     let balancing = if session.is_some() { Balancing::RoundRobin } else { balancing.clone() };
     exchange.session = session;
     exchange.turn = match balancing {
@@ -101,7 +101,7 @@ fn taken<'a>(
     takes.then_some((alternative, session))
 }
 
-/// The value of a cookie. As nginx' `$cookie_`: the name in any case, the first one that fits.
+/// The value of a cookie. As nginx' `$cookie_`: the name is case-insensitive, and the first match wins.
 pub(super) fn cookie(head: &RequestHead, name: &str) -> Option<Bytes> {
     let lines = head.fields.all(Known::Cookie);
     let mut crumbs = lines.flat_map(|line| line.split(|byte| *byte == b';'));

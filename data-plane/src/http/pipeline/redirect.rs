@@ -1,4 +1,4 @@
-//! Which requests are sent elsewhere, and where to.
+//! Decides which requests are redirected, and where to.
 
 use std::io::Write as _;
 use std::ops::ControlFlow::{Break, Continue};
@@ -10,10 +10,10 @@ use crate::http::reply::Reply;
 use crate::listen::{PublicPorts, Scheme};
 use crate::table::policy::redirect::{Elsewhere, Redirect};
 
-/// What ingress-nginx calls the host of a request that names none.
+/// The host name that ingress-nginx uses for a request without one.
 const NO_HOST: &[u8] = b"_";
 
-/// Sends all requests of a location elsewhere, where it asks for that (annotations.md 4, 5.1).
+/// Redirects all requests of a location, if configured (as in ingress-nginx).
 pub(super) fn elsewhere(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location.as_deref() else {
         return Continue(());
@@ -34,13 +34,13 @@ pub(super) fn elsewhere(exchange: &mut Exchange<'_>) -> Step {
     Break(Reply::redirect(&exchange.call.server.local, *status, url))
 }
 
-/// Whether nginx sends who is answered with this status elsewhere. With another one the URL is the text of the answer, even
-/// where that is a status of redirects.
+/// Whether nginx sends a redirect with this status. With any other one the URL becomes the body of the response, even
+/// if the status is a 3xx.
 pub(super) fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// Sends plain requests to TLS where their location asks for it (ingress-nginx behaviour, annotations.md 6.3).
+/// Redirects plain requests to TLS, if their location is configured so (as in ingress-nginx).
 pub(super) fn to_tls(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location.as_deref() else {
         return Continue(());
@@ -55,8 +55,8 @@ pub(super) fn to_tls(exchange: &mut Exchange<'_>) -> Step {
     Continue(())
 }
 
-/// The answer to a request for "/" of a host with an app root: the connection's scheme and the host as it came, its port
-/// too; the query is dropped (annotations.md 5.1).
+/// The response to a request for "/" of a host with an `app-root`: the connection's scheme and the host as received,
+/// including its port; the query is dropped (as in ingress-nginx).
 pub(super) fn to_app_root(exchange: &Exchange<'_>, app_root: &str) -> Reply {
     let mut url = exchange.call.peer.scheme().as_str().as_bytes().to_vec();
     url.extend_from_slice(b"://");
@@ -65,8 +65,8 @@ pub(super) fn to_app_root(exchange: &Exchange<'_>, app_root: &str) -> Reply {
     Reply::redirect(&exchange.call.server.local, 302, url)
 }
 
-/// The answer to a request for the name of a host with or without `www.`: the scheme, always the port, and the target as it
-/// came, of which one slash at the very end is cut, whatever is said of the redirect to https (annotations.md 6.4).
+/// The redirect between a name with and without `www.`: the scheme, always the port, and the target as received,
+/// without one trailing slash, whatever is configured for the redirect to https (as in ingress-nginx).
 pub(super) fn to_www(exchange: &Exchange<'_>, host: &str, redirect: &Redirect) -> Reply {
     let mut url = exchange.scheme().to_vec();
     url.extend_from_slice(b"://");
@@ -78,10 +78,10 @@ pub(super) fn to_www(exchange: &Exchange<'_>, host: &str, redirect: &Redirect) -
     Reply::redirect(&exchange.call.server.local, redirect.to_tls, url)
 }
 
-/// `Location` of the redirect to TLS (ingress-nginx behaviour, annotations.md 6.3): the host without its port, and the
-/// target as it came, of which one slash at the very end is cut, be it the query's. `port` is the one by which clients
-/// reach TLS: ingress-nginx names its own (flag `--https-port`) where redirects carry ports, and no other anywhere. One
-/// that is not the usual one is named always: without it the redirect leads to where nobody may listen.
+/// `Location` of the redirect to TLS (as in ingress-nginx): the host without its port, and the target as received,
+/// without one trailing slash, even if that is part of the query. `port` is the one by which clients reach TLS:
+/// ingress-nginx includes its own (flag `--https-port`) if redirects carry ports, and none otherwise. Here a
+/// non-standard port is always included: without it the redirect would lead to a port where possibly nothing listens.
 fn https(redirect: &Redirect, port: u16, host: &Host, target: &[u8]) -> Vec<u8> {
     let mut location = b"https://".to_vec();
     location.extend_from_slice(without_port(host.raw()));
@@ -93,8 +93,7 @@ fn https(redirect: &Redirect, port: u16, host: &Host, target: &[u8]) -> Vec<u8> 
     location
 }
 
-/// `Location` of the redirect to a path with the slash that it lacks (annotations.md 3.2), the query kept. `path` is
-/// encoded.
+/// `Location` of the redirect to a path with a trailing slash, keeping the query. `path` is encoded.
 pub(super) fn with_slash(
     call: Call<'_>,
     redirect: &Redirect,
@@ -114,13 +113,13 @@ fn add_slash(mut location: Vec<u8>, query: Option<&[u8]>) -> Vec<u8> {
     location
 }
 
-/// nginx' `Location` for a path of its own.
+/// nginx' `Location` for a path on the same host.
 pub(super) fn on_this_host(call: Call<'_>, redirect: &Redirect, host: &Host, path: &[u8]) -> Vec<u8> {
     by_ports(call.peer, call.server.ports, redirect, host, path)
 }
 
-/// The connection's scheme and the host in lower case, without a port unless the connection's is asked for, or clients use
-/// one that is not the scheme's usual one; the bare path where redirects are relative.
+/// The connection's scheme and the host in lower case, without a port unless the port is configured to be included or
+/// is not the scheme's default; only the path if redirects are relative.
 fn by_ports(peer: &Peer, ports: PublicPorts, redirect: &Redirect, host: &Host, path: &[u8]) -> Vec<u8> {
     if redirect.relative {
         return path.to_vec();
@@ -144,11 +143,11 @@ fn by_ports(peer: &Peer, ports: PublicPorts, redirect: &Redirect, host: &Host, p
 }
 
 fn push_port(location: &mut Vec<u8>, port: u16) {
-    // Into memory: never fails.
+    // Writing to memory never fails.
     let _ = write!(location, ":{port}");
 }
 
-/// A host as it came, without its port. The brackets of an IPv6 address hold colons that are none of a port.
+/// A host as received, without its port. The colons inside the brackets of an IPv6 address do not start a port.
 fn without_port(raw: &[u8]) -> &[u8] {
     if raw.is_empty() {
         return NO_HOST;
@@ -234,7 +233,7 @@ mod tests {
         for (scheme, port, ports, with_port, location) in [
             (Scheme::Http, 9999, usual, false, "http://a.test/foo"),
             (Scheme::Https, 9999, usual, false, "https://a.test/foo"),
-            // As nginx: the port that was connected to.
+            // As in nginx: the port that was connected to.
             (Scheme::Http, 9999, usual, true, "http://a.test:9999/foo"),
             (Scheme::Https, 443, usual, true, "https://a.test/foo"),
             (Scheme::Http, 9999, other, false, "http://a.test:8080/foo"),

@@ -1,5 +1,5 @@
-//! The last look at an answer before it is written: what a backend says to a proxy stays here, every answer is dated, and
-//! gets the headers that somebody said.
+//! The last processing of a response before it is written: removes the backend's headers that are meant for a proxy
+//! (`X-Accel-*`), adds `Date`, and adds the configured headers.
 
 use std::sync::Arc;
 
@@ -18,10 +18,11 @@ use crate::table::PathEntry;
 use crate::table::policy::answers::{Added, Answers, Beside, By, Server};
 use crate::table::policy::pace::Pace;
 
-/// What we call ourselves.
+/// Our `Server` name.
 const OURS: &str = "firth";
 
-/// A backend's fields that are not meant for clients (controller.md 9), and one that old servers made heads longer with.
+/// Headers of backends that are not meant for clients (as in ingress-nginx), and one that old servers used to pad
+/// heads with.
 const FOR_PROXIES: u128 = Known::XAccelRedirect.bit()
     | Known::XAccelExpires.bit()
     | Known::XAccelLimitRate.bit()
@@ -29,7 +30,7 @@ const FOR_PROXIES: u128 = Known::XAccelRedirect.bit()
     | Known::XAccelCharset.bit()
     | Known::XPad.bit();
 
-/// Makes an answer the one that the client gets.
+/// Turns a response into the one that the client gets.
 pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     let server = exchange.call.server;
     log::asked::of_backend(exchange, &reply);
@@ -49,11 +50,12 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     }
     cors::say(exchange, &mut reply);
     if let Some(proof) = exchange.proof.take() {
-        // The proxy's own word (RFC 7616 section 3.5), whatever a backend says.
+        // The proxy's own value (RFC 7616 section 3.5), whatever a backend sends.
         reply.head.fields.replace("Authentication-Info", proof);
     }
     external::tell_client(exchange, &mut reply);
-    // As nginx' filters: by what is said of the answer, and what goes out is what has its pace.
+    // In the order of nginx' filters: compression depends on the headers, and the rate limit applies to what is
+    // actually sent.
     compress::compress(exchange, &mut reply);
     log::asked::of_answer(exchange, &reply);
     if let Some(it) = exchange.location.as_deref().and_then(|location| location.policy.pace) {
@@ -62,12 +64,12 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     reply
 }
 
-/// The location in whose words an answer is.
+/// The location whose headers a response gets.
 fn speaker<'e>(exchange: &'e Exchange<'_>) -> Option<&'e Arc<PathEntry>> {
     exchange.location.as_ref().or(exchange.redirecting.as_ref())
 }
 
-/// Tells the log of an answer that nginx would replace by what lies elsewhere: who has moved here waits for it in vain.
+/// Logs a response with `X-Accel-Redirect`, which nginx would follow: users who migrated here expect that.
 fn tell_of_unfollowed(local: &Local, ingress: &str, reply: &Reply) {
     if reply.head.fields.has(Known::XAccelRedirect) && local.unfollowed.is_news(ingress, clock::now()) {
         warn!(
@@ -77,7 +79,7 @@ fn tell_of_unfollowed(local: &Local, ingress: &str, reply: &Reply) {
     }
 }
 
-/// Has a body go no faster than its location says.
+/// Limits the rate of a body as its location is configured.
 fn pace(local: &Local, pace: Pace, body: &mut ReplyBody) {
     if !matches!(body, ReplyBody::Empty | ReplyBody::Tunnel(_)) {
         let whole = std::mem::replace(body, ReplyBody::Empty);
@@ -85,12 +87,12 @@ fn pace(local: &Local, pace: Pace, body: &mut ReplyBody) {
     }
 }
 
-/// The answer to what is no request. Nothing more is read from its connection.
+/// The response to something that is not a request. Nothing more is read from its connection.
 pub(crate) fn refusal(local: &Local, status: u16) -> Reply {
     unrouted(local, Reply::refusal(local, status))
 }
 
-/// The answer to a head that cannot be taken.
+/// The response to an unacceptable head.
 pub(crate) fn unread(local: &Local, error: HeadError) -> Reply {
     match error {
         HeadError::HeadTooLong => unrouted(local, Reply::bad(local, Bad::TooLarge)),
@@ -98,7 +100,7 @@ pub(crate) fn unread(local: &Local, error: HeadError) -> Reply {
     }
 }
 
-/// The answer to what is not even looked at.
+/// The response to a request that is not routed.
 pub(crate) fn unrouted(local: &Local, mut reply: Reply) -> Reply {
     local.metrics.refusals.add(1);
     finish(local, &Answers::default(), &mut reply);
@@ -118,14 +120,14 @@ fn finish(local: &Local, answers: &Answers, reply: &mut Reply) {
     if answers.server != Server::Unsaid && !fields.has(Known::Server) {
         fields.add(Known::Server, OURS);
     }
-    // As nginx: the date is ours, whatever the backend says.
+    // As in nginx: the date is ours, whatever the backend sends.
     if relayed || !fields.has(Known::Date) {
         fields.remove(Known::Date);
         fields.put(local.date.borrow().line());
     }
 }
 
-/// Adds the configured headers; if they are too long, the answer is replaced by an error.
+/// Adds the configured headers; if they are too long, the response is replaced by an error.
 fn put(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) {
     if let Err(overlong) = say(exchange, answers, reply) {
         *reply = variables::refused(exchange, overlong);
@@ -133,10 +135,10 @@ fn put(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) {
     }
 }
 
-/// Puts in what somebody said, in place of the backend's (annotations.md 4, 6.13).
+/// Adds the configured headers, replacing the backend's (as in ingress-nginx).
 fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Result<(), Overlong> {
     let fields = &mut reply.head.fields;
-    // The connection decides, whatever is believed of the client's.
+    // The connection decides, regardless of forwarded headers.
     if exchange.call.peer.scheme() == Scheme::Https
         && matches!(exchange.voice, Voice::Location | Voice::Apart)
         && let Some(hsts) = &answers.hsts
@@ -147,7 +149,7 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Res
         forwarded::identify(exchange, true);
     }
     let allowance = &mut Allowance::default();
-    // In nginx' file what a location says stands within it, and a location that is denied has nothing but that.
+    // In nginx' configuration these headers are inside the location, and a denied location contains nothing else.
     let is_denied = speaker(exchange).is_some_and(|it| it.is_denied());
     let has_own = matches!(exchange.voice, Voice::Location | Voice::Apart) && !is_denied;
     for Added { header, .. } in answers.added.iter().filter(|it| has_own || it.by == By::All) {
@@ -162,7 +164,7 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Res
     let is_said = |it: &&Beside| it.by == by && exchange.voice != Voice::SignIn && it.is_on(status);
     for Beside { header, .. } in answers.beside.iter().filter(is_said) {
         let value = variables::filled(&header.value, exchange, allowance, |_| b"")?;
-        // As nginx: none without a value.
+        // As in nginx: no header with an empty value.
         if !value.is_empty() {
             fields.append(&header.name, value);
         }

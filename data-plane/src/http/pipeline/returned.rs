@@ -1,4 +1,4 @@
-//! Rewrites redirects and cookies in an endpoint's answer, if the location asks for it.
+//! Rewrites redirects and cookies in an endpoint's response, if the location asks for it.
 
 use super::{Exchange, redirect};
 use crate::codec::head::Known;
@@ -7,7 +7,7 @@ use crate::table::PathEntry;
 
 const REFRESH: &str = "Refresh";
 
-/// Changes an answer of the location's own endpoints; of HTTP alone, as in nginx.
+/// Rewrites a response of the location's own endpoints; only for HTTP, as in nginx.
 pub(super) fn mend(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut Reply) {
     let Some(returned) = location.policy.returned.as_deref() else { return };
     let is_endpoints =
@@ -15,17 +15,17 @@ pub(super) fn mend(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut Re
     if !is_endpoints || !location.policy.spoken.is_http() {
         return;
     }
-    // However many fields there are: all of them have what their request has left.
+    // All fields together share the remaining matching budget of the request.
     let (fields, steps) = (&mut reply.head.fields, &exchange.steps);
     if returned.has_cookies() && fields.has(Known::SetCookie) {
         let mend = |cookie: &[u8]| returned.cookie(cookie, steps).unwrap_or_else(|| cookie.to_vec());
-        // In their order, which clients go by.
+        // In their order, which matters to clients.
         let cookies: Vec<_> = fields.all(Known::SetCookie).map(mend).collect();
         fields.remove(Known::SetCookie);
         cookies.into_iter().for_each(|cookie| fields.add(Known::SetCookie, cookie));
     }
     if let Some(new) = fields.get(Known::Location).and_then(|value| returned.location(value, steps)) {
-        // As where nginx itself redirects: a path alone is told with scheme and host.
+        // As in nginx' own redirects: a path gets a scheme and host.
         let Exchange { call, head, .. } = exchange;
         let new = match new.starts_with(b"/") {
             true => redirect::on_this_host(*call, &location.policy.redirect, &head.host, &new),

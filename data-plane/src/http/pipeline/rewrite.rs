@@ -1,4 +1,4 @@
-//! What a location makes of a request's path (ingress-nginx behaviour, annotations.md 3.5).
+//! Rewrites the path of a request (`rewrite-target`, as in ingress-nginx).
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -10,8 +10,9 @@ use crate::codec::path;
 use crate::http::reply::Reply;
 use crate::table::policy::rewrite::Rewritten;
 
-/// Replaces the path that the backend is sent: all of it, by the target, whose captures are groups of the declared path in
-/// the normal path of the request. The query stays. A target that is a URL is answered by a redirect.
+/// Replaces the whole path that the backend gets by the target, in which captures are groups of the declared path
+/// matched against the normalised path of the request. The query stays. If the target is a URL, the response is a
+/// redirect.
 pub(super) fn rewrite(exchange: &mut Exchange<'_>) -> Step {
     let Some(rewritten) = exchange.location.as_deref().and_then(|location| location.rewritten.as_ref())
     else {
@@ -41,15 +42,15 @@ pub(super) fn rewrite(exchange: &mut Exchange<'_>) -> Step {
     Continue(())
 }
 
-/// Whether a client has put a step up together: `/a(.*)` and `/b/$1` make `/b/../c` of `/a../c`, which was none before. What
-/// the target leads to is looked at by nobody any more (security.md 2: what is stripped after it was normalised).
+/// Whether a client has composed a `..` step: `/a(.*)` and `/b/$1` turn `/a../c` into `/b/../c`, which was not a step
+/// before. The rewritten target is not checked by anything else, since it was normalised before the rewrite.
 fn climbs(rewritten: &Rewritten, text: &[u8], target: &[u8]) -> bool {
-    // Most have nothing that could be one.
+    // Most contain nothing that could become one.
     let may = text.contains(&b'%') || memchr::memmem::find(text, b"..").is_some();
     may && rewritten.target.as_literal().is_none() && path::climbs(target)
 }
 
-/// `X-Forwarded-Prefix` of a request that is rewritten, where its location says one. Its captures are those of the rewrite.
+/// `X-Forwarded-Prefix` of a rewritten request, if configured. Its captures are those of the rewrite.
 pub(super) fn prefix(exchange: &Exchange<'_>, allowance: &mut Allowance) -> Step<Option<Vec<u8>>> {
     let location = exchange.location.as_deref();
     let Some((rewritten, prefix)) = location
@@ -57,14 +58,14 @@ pub(super) fn prefix(exchange: &Exchange<'_>, allowance: &mut Allowance) -> Step
     else {
         return Continue(None);
     };
-    // Most have nothing to be looked for.
+    // Most contain no variables.
     match prefix.as_literal() {
         Some(text) => Continue(Some(text.into())),
         None => filled(exchange, rewritten, prefix, allowance),
     }
 }
 
-/// A template with the groups of a rewrite's pattern; `None` where the path is none of it.
+/// A template filled with the groups of the rewrite's pattern; `None` if the path does not match.
 fn filled(
     exchange: &Exchange<'_>,
     rewritten: &Rewritten,

@@ -1,4 +1,4 @@
-//! Sending a request to an endpoint, and to the next one when that fails (balancing.md 7).
+//! Sends a request to an endpoint, and to the next one if that fails (nginx' `proxy_next_upstream`).
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -32,11 +32,11 @@ use crate::upstream::{Tried, Turn};
 mod fcgi;
 mod grpc;
 
-/// Tries of a request whose number is not limited, where there are fewer endpoints. The original goes on without end or
-/// pause; here every endpoint has been asked by then.
+/// Minimum number of attempts if they are unlimited. ingress-nginx would go on without end or pause; here every
+/// endpoint has been tried by then.
 const UNCOUNTED: usize = 3;
 
-/// Sends a request and gives the answer, or the page that stands for none.
+/// Sends a request and returns the response, or an error page.
 pub(super) async fn send<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     body: &mut B,
@@ -44,11 +44,11 @@ pub(super) async fn send<B: RequestBody>(
 ) -> Reply {
     let local = &exchange.call.server.local;
     let Some(way) = way(exchange) else {
-        // Neither in plain nor with anybody else.
+        // Neither in plain text nor to another endpoint.
         return Reply::page(local, 503);
     };
     if matches!(way.protocol, Protocol::Grpc | Protocol::Grpcs) {
-        // Boxed, so that a request that is no call has no room for one.
+        // Boxed, so that requests that are not gRPC calls need no room for one.
         return Box::pin(grpc::send(exchange, body, cell, way)).await;
     }
     let mut text = local.buffers.text();
@@ -63,14 +63,14 @@ pub(super) async fn send<B: RequestBody>(
     }
 }
 
-/// A connection that its endpoint was told to close is not used again, closed or not.
+/// A connection that its endpoint was told to close is not reused, even if the endpoint leaves it open.
 const CLOSE: &str = Connection::Close.as_str();
 
-/// Endpoints that there is no way to which a request passes by without counting a try: those of one address family, where a
-/// Service has both and this machine speaks one.
+/// Number of unroutable endpoints that a request skips without counting an attempt: those of one address family, if a
+/// Service has both and this machine only one.
 const PASSED_BY: usize = 16;
 
-/// An endpoint and the connection that an answer came over.
+/// The endpoint and the connection of a response.
 struct Reached {
     endpoint: Arc<Endpoint>,
     manner: Manner,
@@ -112,7 +112,7 @@ async fn attempt<B: RequestBody>(
         is_fcgi: protocol == Protocol::Fcgi,
     };
     let idempotent = head.method.is_retriable();
-    // A request that cannot be sent twice asks the kernel first whether a kept connection is still open.
+    // For a request that cannot be sent twice, the kernel is asked first whether a reused connection is still open.
     let once = !idempotent || !payload.is_kept();
     let retries = location.as_deref().map(|location| location.policy.retries).unwrap_or_default();
     let begun = server.local.timers.now();
@@ -122,7 +122,7 @@ async fn attempt<B: RequestBody>(
         tries => tries,
     };
     let mut tried = Tried::default();
-    // Set after a kept connection turned out dead: its endpoint has probably restarted, the others are dead too.
+    // Set after a reused connection turned out dead: its endpoint has probably restarted, so the others are dead too.
     let mut fresh = false;
     let mut passed_by = 0;
     loop {
@@ -131,7 +131,8 @@ async fn attempt<B: RequestBody>(
         }
         let picked = pick(server, cell, (session.as_mut(), *turn), &mut tried);
         let Some(endpoint) = picked else {
-            // A client that changes its endpoint has none left to change to: 502, whatever failed before (balancing.md 7).
+            // A client whose affinity requires another endpoint has none left: 502, whatever failed before (as in
+            // ingress-nginx).
             let kind = if tried.is_empty() { Kind::NoEndpoints } else { Kind::ConnectFailed };
             return Err(kind.into());
         };
@@ -149,7 +150,7 @@ async fn attempt<B: RequestBody>(
                 match upstream::send::send(&server.local, timer, &mut link, &request, &mut payload).await {
                     Ok(answered) => {
                         let status = answered.head.status;
-                        // The last answer is passed on, whatever it is.
+                        // The last response is passed on, whatever it is.
                         let is_listed = retries.after_status(status, !idempotent);
                         if is_listed {
                             standing::passed_over(&server.local, cell, &endpoint, status);
@@ -159,7 +160,7 @@ async fn attempt<B: RequestBody>(
                         if tries > 1 && is_listed && payload.is_kept() && in_time() && may_again(server, cell)
                         {
                             Observation::forget(&mut link.observed);
-                            // What follows this head is not read: the connection ends with it.
+                            // What follows this head is not read: the connection is closed.
                             link.rest(&server.local.buffers);
                             info.attempts.passed_over(status);
                             tries -= 1;
@@ -183,13 +184,13 @@ async fn attempt<B: RequestBody>(
         failed.error = failed.error.within(timer.is_over());
         let kind = failed.error.kind;
         if matches!(kind, Kind::NoRoom | Kind::NoDisk | Kind::OutOfTime) {
-            // The endpoint was not even asked, or has nothing to do with it.
+            // The endpoint was not even asked, or is not to blame.
             Observation::forget(&mut observed);
         }
         server.local.metrics.failed(kind);
         info.attempts.failed(kind.status());
-        // nginx does not count a kept connection that was closed under it as a try, once: a fresh one follows. Nor does
-        // it speak against the endpoint.
+        // nginx does not count it as an attempt, once, when a kept-alive connection was closed under it: a new
+        // connection follows. Nor does it count against the endpoint.
         let dead = reused && kind == Kind::Closed && !failed.answered;
         let no_way = passed_by < PASSED_BY && failed.error.is_no_way();
         passed_by += usize::from(no_way);
@@ -204,7 +205,7 @@ async fn attempt<B: RequestBody>(
         if tries == 0 || !elsewhere || !payload.is_replayable() || !in_time() {
             return Err(failed.error);
         }
-        // What an endpoint was never given cost it nothing.
+        // A request that was not sent cost the endpoint nothing.
         if failed.sent && (!dead || fresh) && !may_again(server, cell) {
             return Err(failed.error);
         }
@@ -214,25 +215,25 @@ async fn attempt<B: RequestBody>(
     }
 }
 
-/// The body as it is sent, and how it is framed.
+/// The body as it is sent, and its framing.
 async fn prepare<'b, B: RequestBody>(
     exchange: &Exchange<'_>,
     body: &'b mut B,
 ) -> Result<(Payload<'b, B>, Framing), ProxyError> {
     let Exchange { call: Call { server, timer, .. }, head, timeouts, .. } = exchange;
     let mut sizes = exchange.sizes;
-    // A copy has the body once there is one.
+    // A mirrored body is buffered first, so that the copy has it.
     sizes.buffering |= mirror::of(exchange).is_some_and(|mirror| mirror.with_body);
-    // These speak both ways at once: who waits for the end of what the client says may wait for ever.
+    // These use both directions at once: waiting for the end of the client's body could last forever.
     sizes.buffering &= head.upgrade.is_none() && !is_grpc(head);
-    // HTTP/1.0 has no chunks, and applications ask for the length of what they are to read.
+    // HTTP/1.0 has no chunked coding, and FastCGI applications expect a length.
     sizes.buffering |= head.as_http10 || protocol(exchange) == Protocol::Fcgi;
     let prepared =
         Payload::prepare(body, head.framing, sizes, timeouts.client_body, &server.local, timer).await;
     prepared.inspect_err(|error| server.local.metrics.failed(error.kind))
 }
 
-/// Whether one more request of a backend may be tried again after an endpoint was given it.
+/// Whether one more request of a backend may be retried after an endpoint received it.
 fn may_again(server: &Server, cell: &Arc<BackendCell>) -> bool {
     let may = server.upstreams.borrow_mut().may_ask_again(cell, server.local.timers.now());
     if !may {
@@ -241,7 +242,7 @@ fn may_again(server: &Server, cell: &Arc<BackendCell>) -> bool {
     may
 }
 
-/// The endpoint for the next try: its client's own where it has one, else whose turn it is.
+/// The endpoint for the next attempt: the client's own if it has affinity, else the balancer's choice.
 fn pick(
     server: &Server,
     cell: &Arc<BackendCell>,
@@ -255,7 +256,7 @@ fn pick(
     }
 }
 
-/// Whether a request is gRPC's, by its content type.
+/// Whether this is a gRPC request, by its content type.
 pub(super) fn is_grpc(head: &RequestHead) -> bool {
     let kind = head.fields.get(Known::ContentType);
     kind.is_some_and(|kind| {
@@ -263,19 +264,19 @@ pub(super) fn is_grpc(head: &RequestHead) -> bool {
     })
 }
 
-/// Whether another endpoint may be asked.
+/// Whether another endpoint may be tried.
 ///
-/// Unless it is asked for, POST, LOCK and PATCH go to a second endpoint only if the kernel took no byte of the request for
-/// the first one: then nobody has acted on it. Once a byte was taken, a connection that ends without an answer says
-/// nothing about whether the request was read, be it a kept connection or a new one.
+/// Unless configured otherwise, POST, LOCK and PATCH go to a second endpoint only if the kernel accepted no byte of
+/// the request for the first one: then it was certainly not processed. Once a byte was accepted, a connection that
+/// ends without a response says nothing about whether the request was read, whether the connection was new or reused.
 fn may_retry(retries: &Retries, failed: &Failed, idempotent: bool) -> bool {
     let condition = failed.error.kind.condition();
     condition.is_some_and(|condition| retries.after(condition, failed.sent && !idempotent))
 }
 
-/// A connection to an endpoint: a kept one, else a new one.
+/// A connection to an endpoint: an idle one, else a new one.
 ///
-/// `once` says that the request cannot be sent twice.
+/// `once`: the request cannot be sent twice.
 async fn link(
     call: Call<'_>,
     limit: Duration,
@@ -291,7 +292,7 @@ async fn link(
         server.local.metrics.reused.add(1);
         return Ok(link);
     }
-    // Idle connections to endpoints are worth less than a request.
+    // A request has precedence over idle connections to endpoints.
     let descriptors = &server.local.descriptors;
     let descriptor = descriptors.take(1).or_else(|| {
         server.upstreams.borrow_mut().shed();
@@ -304,11 +305,12 @@ async fn link(
         Protocol::Https => Some((server.backends(), Over::Http1, way.tls.as_ref())),
         Protocol::Grpcs => Some((server.backends(), Over::Http2, way.tls.as_ref())),
     };
-    // As in nginx the handshake has what the connection leaves of the time, and one that fails is no connection.
+    // As in nginx, the handshake gets what remains of the connect timeout, and a failed handshake is a failed
+    // connection.
     let (address, is_out) = (endpoint.address, Cell::new(false));
     let make_room = || server.upstreams.borrow_mut().shed();
     let dialing = dial(&server.local.reserve, &is_out, || TcpStream::connect(address), make_room);
-    // Boxed, so that a request that is given a kept connection has no room for it.
+    // Boxed, so that requests that get an idle connection need no room for it.
     let connecting = Box::pin(Link::connect((address, dialing), descriptor, way.wear, tls));
     match timer.limit(limit, connecting).await {
         Ok(Ok(link)) => {
@@ -316,21 +318,21 @@ async fn link(
             Ok(Box::new(link))
         }
         Ok(Err(error)) => Err(ProxyError::of(Kind::ConnectFailed, error)),
-        // Nobody was asked.
+        // No endpoint was contacted.
         Err(_) if is_out.get() => Err(Kind::NoRoom.into()),
         Err(_) => Err(Kind::ConnectTimeout.into()),
     }
 }
 
-/// What the location's endpoints are spoken to in.
+/// The protocol of the location's endpoints.
 fn protocol(exchange: &Exchange<'_>) -> Protocol {
-    // Who answers for an error is always spoken to in plain (annotations.md 6.11).
+    // An error backend is always spoken to in plain HTTP (as in ingress-nginx).
     let location = exchange.location.as_deref().filter(|_| !exchange.stands_in);
     let spoken = location.map(|location| location.policy.spoken).unwrap_or_default();
     spoken.with(exchange.call.peer.scheme())
 }
 
-/// How the location's endpoints are spoken to; `None`: over TLS, and it is not known yet how.
+/// How the location's endpoints are spoken to; `None`: over TLS whose settings are not available yet.
 fn way(exchange: &Exchange<'_>) -> Option<Way> {
     let protocol = protocol(exchange);
     let location = exchange.location.as_deref().filter(|_| protocol.is_secure());
@@ -342,7 +344,7 @@ fn way(exchange: &Exchange<'_>) -> Option<Way> {
     Some(Way { protocol, tls, wear: wear.unwrap_or_default() })
 }
 
-/// The target to send where it is not the client's own.
+/// The target to send, if it is not the client's own.
 fn target(exchange: &mut Exchange<'_>) -> Option<Vec<u8>> {
     let mut target = exchange.target.clone()?;
     if let Some(query) = exchange.head.query() {
@@ -352,7 +354,7 @@ fn target(exchange: &mut Exchange<'_>) -> Option<Vec<u8>> {
     Some(target)
 }
 
-/// A backend's answer as a reply.
+/// Converts a backend's response.
 fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
     let Reached { endpoint, manner, link } = reached;
     let Answered { head, body, whole } = answered;

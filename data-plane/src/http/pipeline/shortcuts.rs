@@ -1,4 +1,4 @@
-//! Requests that a snippet of their host, or of their location, answers at once: nginx' rewrite phase (annotations.md 4).
+//! Requests that a snippet of their host or location answers directly: nginx' rewrite phase (as in ingress-nginx).
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -12,10 +12,10 @@ use crate::http::reply::Reply;
 use crate::table::policy::redirect::Redirect;
 use crate::table::policy::shortcuts::{Shortcut, Shortcuts, Test, filled, found as find};
 
-/// What a pattern found last, and where: `$1` to `$9`.
+/// The last match of a pattern and the matched text: `$1` to `$9`.
 type Found = Option<(Groups, Vec<u8>)>;
 
-/// Those of the host: its own, then its blocks.
+/// Direct responses of the host: its own, then those of its blocks.
 pub(super) fn of_host(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
     let voice = std::mem::replace(&mut exchange.voice, Voice::Host);
     before_blocks(exchange, shortcuts)?;
@@ -24,12 +24,12 @@ pub(super) fn of_host(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Ste
     Continue(())
 }
 
-/// Those of the host that stand in no block.
+/// Those of the host outside of blocks.
 pub(super) fn before_blocks(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
     first(exchange, &shortcuts.plain, &None)
 }
 
-/// Those of the location. A block in it is chosen before any of them is asked.
+/// Those of the location. A block in it is chosen before any of them is evaluated.
 pub(super) fn of_location(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location.as_ref().filter(|it| it.policy.shortcuts.is_some()) else {
         return Continue(());
@@ -52,7 +52,7 @@ fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
         };
     step_aside(exchange);
     first(exchange, &block.shortcuts, &Some((groups, exchange.path().to_vec())))?;
-    // nginx looks for a file, and has none.
+    // nginx would look for a file here, and find none.
     Break(Reply::page(&exchange.call.server.local, 404))
 }
 
@@ -84,14 +84,14 @@ fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> 
                 return Break(reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong)));
             }
             Ok(false) => {}
-            // Nobody gets past a rule that way.
+            // Refused, so that nobody gets past a rule that way.
             Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
         }
     }
     Continue(())
 }
 
-/// The target as one who reads it as we do would have sent it.
+/// The target re-encoded from its normalised path.
 fn normal_target(exchange: &Exchange<'_>) -> Vec<u8> {
     let mut target = path::re_encode(exchange.path());
     if let Some(query) = exchange.head.query() {
@@ -130,7 +130,7 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
     let local = &exchange.call.server.local;
     let Some(text) = &shortcut.text else {
         return Ok(match shortcut.status {
-            // nginx says nothing at all.
+            // nginx closes the connection without a response.
             444 => Reply::refusal(local, 444),
             status => Reply::page(local, status),
         });
@@ -144,7 +144,7 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
     }
     let mut place = Vec::new();
     text.fill(&mut place, Allowance::USUAL, |variable, out| match variable {
-        // They are decoded.
+        // Captures are decoded.
         Variable::Capture(number) => out.extend(path::re_encode(group(usize::from(*number)))),
         Variable::Uri => out.extend(path::re_encode(exchange.path())),
         variable => variables::append(exchange, variable, out),
@@ -161,7 +161,7 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
     Ok(Reply::redirect(local, shortcut.status, place))
 }
 
-/// The query goes on, behind one that the text has; none does where the text ends with `?`.
+/// Appends the query, after one that the text contains; not if the text ends with `?`.
 fn add_query(place: &mut Vec<u8>, query: Option<&[u8]>) {
     if place.last() == Some(&b'?') {
         place.pop();
@@ -174,7 +174,7 @@ fn add_query(place: &mut Vec<u8>, query: Option<&[u8]>) {
     place.extend_from_slice(query);
 }
 
-/// What a client said of itself, with nothing in it that ends a line or a field.
+/// Text from a client, without anything that ends a line or a field.
 fn unbroken(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for &byte in text {

@@ -1,5 +1,5 @@
-//! Refuses a body that says that it is too long, before any of it is read (configmap.md 1.2, proxy-body-size). One that
-//! does not say how long it is is counted while it is read.
+//! Refuses a body whose declared length is too long before any of it is read (ConfigMap option `proxy-body-size`). A
+//! body without a declared length is counted while it is read.
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -8,7 +8,7 @@ use crate::codec::error::Kind;
 use crate::codec::head::Framing;
 use crate::http::reply::Reply;
 
-/// As nginx, when the location is found, before anything else is asked of it.
+/// As in nginx, checked as soon as the location is found, before anything else.
 pub(super) fn size(exchange: &mut Exchange<'_>) -> Step {
     match exchange.head.framing {
         Framing::Length(length) if exchange.sizes.exceeded(length) => {

@@ -35,7 +35,7 @@ impl RequestBody for Broken {
     }
 }
 
-/// One that leads all of `a.test` to a Service, where this is said for the fleet.
+/// A server that routes all of `a.test` to a Service, with these fleet settings.
 pub(super) fn server(said: LocationPolicy) -> Rc<Server> {
     let mut writer = Writer::new();
     let settings = Resource::Settings(Settings { defaults: said, ..Settings::default() });
@@ -71,6 +71,6 @@ async fn a_panic_ends_one_request() {
     let reply = serve(exchange, &mut Broken).await;
     assert_eq!((reply.head.status, reply.close), (500, true));
     assert_eq!(metrics.panics.value(), 1);
-    // As every answer.
+    // Like every response.
     assert!(reply.head.fields.has(crate::codec::head::Known::Date));
 }

@@ -1,4 +1,4 @@
-//! Of which trace a request is: `traceparent` and `tracestate` (W3C Trace Context, level 1).
+//! Trace context of a request: `traceparent` and `tracestate` (W3C Trace Context, level 1).
 
 use crate::codec::head::Fields;
 use crate::table::policy::tracing::Tracing;
@@ -6,21 +6,20 @@ use crate::table::policy::tracing::Tracing;
 const PARENT: &str = "traceparent";
 const STATE: &str = "tracestate";
 
-/// Bytes of what a traceparent of version 00 has: version, trace, span, flags.
+/// Length of a version 00 traceparent: version, trace, span, flags.
 const LENGTH: usize = 2 + 1 + 32 + 1 + 16 + 1 + 2;
 
-/// The flag that a trace is recorded.
+/// The sampled flag.
 const SAMPLED: u8 = 1;
 
-/// A span of somebody else.
+/// The parent span of the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Parent {
     trace: u128,
     sampled: bool,
 }
 
-/// Puts in the trace of a request: the client's with a span of ours, where that is to be continued and is one, else one that
-/// begins here.
+/// Sets the trace context of a request: the client's with a new span, if that is trusted and valid, else a new trace.
 pub(super) fn tell(fields: &mut Fields, tracing: &Tracing) {
     let said = fields.joined(PARENT).filter(|_| tracing.trusts).and_then(|text| Parent::read(&text));
     let trace = said.map_or_else(|| some(|| fastrand::u128(..)), |parent| parent.trace);
@@ -29,14 +28,14 @@ pub(super) fn tell(fields: &mut Fields, tracing: &Tracing) {
         _ => tracing.records((trace >> 64) as u64),
     };
     if said.is_none() {
-        // It is of a trace that ends here.
+        // It belongs to a trace that is not continued.
         fields.remove(STATE);
     }
     let span = some(|| u128::from(fastrand::u64(..)));
     fields.set(PARENT, format!("00-{trace:032x}-{span:016x}-{:02x}", u8::from(sampled)));
 }
 
-/// A number that is not 0, which is no id.
+/// A nonzero number, because zero is not a valid id.
 fn some(draw: impl Fn() -> u128) -> u128 {
     loop {
         let id = draw();
@@ -49,7 +48,7 @@ fn some(draw: impl Fn() -> u128) -> u128 {
 impl Parent {
     fn read(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text.trim_ascii()).ok()?;
-        // What a later version says more stands behind a dash.
+        // Later versions may append more after a dash.
         let (known, rest) = text.split_at_checked(LENGTH)?;
         let mut parts = known.split('-');
         let mut next = |digits: usize| {
@@ -77,7 +76,7 @@ mod tests {
 
     const CLIENTS: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-    /// What a backend is told of a request with these fields.
+    /// The trace headers for a backend, for a request with these headers.
     fn told(said: LocationPolicy, fields: &[(&'static str, &'static str)]) -> (String, Option<String>) {
         let mut head = Fields::default();
         fields.iter().for_each(|(name, value)| head.append(*name, *value));

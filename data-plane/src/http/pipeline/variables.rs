@@ -1,4 +1,4 @@
-//! What nginx variables stand for in a request (controller.md 8 and 9).
+//! The values of nginx variables for a request (as in ingress-nginx).
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -14,15 +14,15 @@ use crate::codec::path;
 use crate::http::facts;
 use crate::http::reply::Reply;
 
-/// How many bytes the templates may come to that are filled in together. A template may name what a client says many
-/// times, and neither of them pays for what that makes.
+/// The maximum total length of templates that are expanded together. A template may contain text from a client many
+/// times, and neither its author nor the client pays for the result.
 pub(super) struct Allowance(usize);
 
 impl Allowance {
-    /// For what is part of a head, or a page.
+    /// For what becomes part of a head or a page.
     pub(super) const USUAL: usize = 64 << 10;
 
-    /// For what is looked up by name.
+    /// For host names.
     pub(super) fn of_host() -> Self {
         Self(8 << 10)
     }
@@ -34,10 +34,10 @@ impl Default for Allowance {
     }
 }
 
-/// The text of a template for a request. `capture` gives the groups of the location's pattern.
+/// Expands a template for a request. `capture` returns the groups of the location's pattern.
 ///
 /// # Errors
-/// There is no room for it.
+/// The result is too long.
 pub(super) fn filled<'c>(
     template: &Template,
     exchange: &Exchange<'_>,
@@ -53,14 +53,14 @@ pub(super) fn filled<'c>(
     Ok(out)
 }
 
-/// The answer to a request that there is no room for.
+/// The response to a request whose template expands to too much.
 pub(super) fn refused(exchange: &Exchange<'_>, overlong: Overlong) -> Reply {
     let location = exchange.location.as_deref().map_or("", |it| &*it.declared);
     tracing::debug!(%overlong, location, "what a location says cannot be filled in");
     Reply::failure(&exchange.call.server.local, &Kind::Overlong.into())
 }
 
-/// Appends the value of a variable; nothing for one that the request gives none.
+/// Appends the value of a variable, if it has one for this request.
 pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) {
     let Exchange { call, head, location, info, .. } = exchange;
     let peer = call.peer;
@@ -74,7 +74,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
             );
         }
         Variable::Capture(_) | Variable::Named(_) => {}
-        // Nobody else: what a client says of itself is taken by backends for what was looked at.
+        // Only an authenticated user: backends would take an unverified name for a verified one.
         Variable::User if exchange.has_password => {
             out.extend_from_slice(info.user.as_deref().unwrap_or_default())
         }
@@ -133,7 +133,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
     }
 }
 
-/// The first line of a request, as it came.
+/// The original request line.
 pub(super) fn first_line(head: &RequestHead, out: &mut Vec<u8>) {
     let version = head.version.as_str();
     for part in [head.method_bytes(), b" ", head.raw_target(), b" ", version.as_bytes()] {
@@ -141,13 +141,14 @@ pub(super) fn first_line(head: &RequestHead, out: &mut Vec<u8>) {
     }
 }
 
-/// What stands for the star of a host: the group that ingress-nginx gives the name of such a host.
+/// The part of a name that the wildcard of a host stands for: a capture group of ingress-nginx' pattern for such a
+/// host.
 fn label<'n>(host: &str, name: &'n str) -> &'n str {
     let label = host.strip_prefix('*').and_then(|rest| name.strip_suffix(rest));
     label.filter(|label| !label.contains('.')).unwrap_or_default()
 }
 
-/// The first parameter of that name, as it came. As nginx' `$arg_`: the name in any case.
+/// The first query parameter of that name, undecoded. As nginx' `$arg_`: case-insensitive.
 pub(super) fn argument<'h>(head: &'h RequestHead, name: &str) -> Option<&'h [u8]> {
     let mut pairs = head.query().unwrap_or_default().split(|byte| *byte == b'&');
     pairs.find_map(|pair| {
@@ -156,7 +157,7 @@ pub(super) fn argument<'h>(head: &'h RequestHead, name: &str) -> Option<&'h [u8]
     })
 }
 
-/// What the machine is called, which nobody changes.
+/// The machine's name, assumed not to change.
 pub(super) fn hostname() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {

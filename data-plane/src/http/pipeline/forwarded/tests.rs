@@ -12,7 +12,7 @@ use crate::http::peer::Peer;
 use crate::http::pipeline::log::RequestRecord;
 use crate::listen::Scheme;
 
-/// The head that a backend gets, where this is said for the fleet.
+/// The head that a backend gets with these fleet settings.
 fn sent(said: LocationPolicy, fields: &str) -> Vec<(String, String)> {
     let text = format!("GET /x?y HTTP/1.1\r\nHost: A.test:8080\r\n{fields}\r\n");
     let mut buffer = BytesMut::from(text.as_bytes());
@@ -229,7 +229,7 @@ async fn odd_names_pass_where_that_is_said_but_for_those_of_ours() {
     assert_eq!(passed(all), ["x_mine", "x.dotted"]);
 }
 
-/// nginx spells every field with underscores and in lower case where it looks for one by `$http_...`.
+/// nginx converts every field name to lower case with underscores to look up `$http_...`.
 #[tokio::test]
 async fn variables_stand_for_fields_with_underscores_where_these_pass() {
     let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };

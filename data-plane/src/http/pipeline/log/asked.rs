@@ -1,6 +1,6 @@
 //! Saves values for the log line that are no longer known at the end of a request.
 //!
-//! **Invariant:** if the log format needs nothing of it, nothing is saved, and nothing is allocated.
+//! **Invariant:** if the log format needs no such values, nothing is saved, and nothing is allocated.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::codec::head::{FieldName, Fields, Known, OfVariable};
 use crate::http::pipeline::{Exchange, pick, variables};
 use crate::http::reply::{Reply, ReplyBody};
 
-/// Before the head is changed for a backend: notes the format, and keeps what the head says.
+/// Before the head is changed for a backend: stores the format, and saves values of the head.
 pub(in crate::http::pipeline) fn of_head(exchange: &mut Exchange<'_>, format: Option<Arc<Format>>) {
     exchange.info.format = format;
     keep(exchange, |exchange, ask, out| match ask {
@@ -20,20 +20,20 @@ pub(in crate::http::pipeline) fn of_head(exchange: &mut Exchange<'_>, format: Op
     });
 }
 
-/// Before an answer is changed for the client: keeps what stands in a backend's.
+/// Before a response is changed for the client: saves values of the backend's response.
 pub(in crate::http::pipeline) fn of_backend(exchange: &mut Exchange<'_>, reply: &Reply) {
     let fields = &reply.head.fields;
     let came = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Call(_) | ReplyBody::Tunnel(_));
     keep(exchange, |_, ask, out| match ask {
         Ask::Came(name) => Some(came && field(fields, OfVariable(name), out)),
         Ask::CameCookie(name) => Some(came && cookie(fields, name, out)),
-        // There was no location: what the head says is not known any more.
+        // There was no location, so the values of the head are lost.
         Ask::OfHead(_) => Some(false),
         _ => None,
     });
 }
 
-/// Before the answer is sent: keeps what stands in it, and what is known of the request by now.
+/// Before the response is sent: saves its values, and what is known about the request by now.
 pub(in crate::http::pipeline) fn of_answer(exchange: &mut Exchange<'_>, reply: &Reply) {
     let fields = &reply.head.fields;
     keep(exchange, |exchange, ask, out| match ask {
@@ -49,9 +49,9 @@ pub(in crate::http::pipeline) fn of_answer(exchange: &mut Exchange<'_>, reply: &
     });
 }
 
-/// Keeps the next values for as long as `value` knows them.
+/// Saves the next values, as long as `value` knows them.
 fn keep(exchange: &mut Exchange<'_>, value: impl Fn(&Exchange<'_>, &Ask, &mut Vec<u8>) -> Option<bool>) {
-    // Lent: the format is every worker's, and its count of owners would be contended.
+    // Taken temporarily: the format is shared by all workers, and its reference count would be contended.
     let Some(format) = exchange.info.format.take() else {
         return;
     };
@@ -107,7 +107,7 @@ fn field(fields: &Fields, name: impl FieldName, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// What the first field that sets a cookie of this name gives it, up to the semicolon before its attributes.
+/// The value of the first Set-Cookie with this name, up to the semicolon before its attributes.
 fn cookie(fields: &Fields, name: &str, out: &mut Vec<u8>) -> bool {
     let value = fields.all(Known::SetCookie).find_map(|line| {
         let (said, rest) = line.split_at_checked(name.len())?;

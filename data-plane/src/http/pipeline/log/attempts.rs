@@ -1,4 +1,4 @@
-//! The endpoints that were asked for a request, and how that went.
+//! The endpoints that were tried for a request, and the outcomes.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -7,37 +7,37 @@ use smallvec::SmallVec;
 
 use crate::table::Endpoint;
 
-/// One endpoint that was asked.
+/// One endpoint that was tried.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     pub(super) address: SocketAddr,
     begun: Instant,
     /// Bytes of body that came from it.
     pub(super) length: u64,
-    /// Until there was a connection; none for one that was kept.
+    /// Connect time; none for a reused connection.
     pub(super) connect: Option<Duration>,
-    /// Until the head of its answer.
+    /// Time until the response head.
     pub(super) header: Option<Duration>,
-    /// How long it took in all; 0 while it goes on.
+    /// Total time; 0 while it is in progress.
     pub(super) took: Duration,
-    /// Status that it answered, or 502 or 504 when it failed.
+    /// The status of its response, or 502 or 504 if it failed.
     pub(super) status: u16,
-    /// Whether the location's error backend begins with it: an internal redirect of nginx.
+    /// Whether the error backend starts here, which is an internal redirect in nginx.
     pub(super) stands_in: bool,
 }
 
-/// All of them, in order.
+/// All attempts, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     list: SmallVec<[Attempt; 1]>,
-    /// The next one stands in for those before it.
+    /// The next attempt is the error backend's.
     stands_in: bool,
-    /// Whether the answer is that of the endpoint asked last, and not a page of ours.
+    /// Whether the response is the last endpoint's, and not our own page.
     relaying: bool,
 }
 
 impl Attempts {
-    /// An endpoint is asked.
+    /// An attempt starts.
     pub(crate) fn asked(&mut self, endpoint: &Endpoint) {
         let stands_in = std::mem::take(&mut self.stands_in) && !self.list.is_empty();
         self.list.push(Attempt {
@@ -52,14 +52,14 @@ impl Attempts {
         });
     }
 
-    /// There is a connection to it.
+    /// It is connected.
     pub(crate) fn connected(&mut self, kept: bool) {
         if let Some(attempt) = self.list.last_mut() {
             attempt.connect = Some(if kept { Duration::ZERO } else { attempt.begun.elapsed() });
         }
     }
 
-    /// It has answered, and its answer is the client's.
+    /// It has responded, and its response goes to the client.
     pub(crate) fn answered(&mut self, status: u16) {
         self.relaying = true;
         if let Some(attempt) = self.list.last_mut() {
@@ -68,7 +68,7 @@ impl Attempts {
         }
     }
 
-    /// It has answered, and another one is asked.
+    /// It has responded, and another one is tried.
     pub(crate) fn passed_over(&mut self, status: u16) {
         self.answered(status);
         self.relaying = false;
@@ -77,7 +77,7 @@ impl Attempts {
         }
     }
 
-    /// It has failed, with what stands for that in the log.
+    /// It has failed, with the status for the log.
     pub(crate) fn failed(&mut self, status: u16) {
         self.relaying = false;
         if let Some(attempt) = self.list.last_mut() {
@@ -86,19 +86,19 @@ impl Attempts {
         }
     }
 
-    /// Another backend answers for the error.
+    /// The error backend is next.
     pub(crate) fn redirected(&mut self) {
         (self.stands_in, self.relaying) = (true, false);
     }
 
-    /// So many of its bytes go to the client.
+    /// Counts bytes of it that go to the client.
     pub(crate) fn relayed(&mut self, bytes: usize) {
         if let Some(attempt) = self.list.last_mut().filter(|_| self.relaying) {
             attempt.length += bytes as u64;
         }
     }
 
-    /// The request is over.
+    /// The request has ended.
     pub(super) fn end(&mut self, now: Instant) {
         if let Some(last) = self.list.last_mut().filter(|last| last.took.is_zero()) {
             last.took = now.duration_since(last.begun);

@@ -1,4 +1,4 @@
-//! What the variables of a log line are at the end of a request (controller.md 8).
+//! The values of log variables at the end of a request (as in ingress-nginx).
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -100,7 +100,7 @@ impl Ended<'_> {
     fn of_location(&self, value: &Value, out: &mut Vec<u8>) -> bool {
         let Self { record, .. } = self;
         let location: Option<&PathEntry> = record.location.as_deref();
-        // As the original: what nobody declared of a host is of an Ingress of it, and of no Service.
+        // As in ingress-nginx: a path that was not declared is logged under an Ingress of the host, without a Service.
         let unclaimed = record.info.unclaimed.as_deref().filter(|_| record.info.default_backend);
         let (namespace, name) = match unclaimed {
             Some(place) => place.ingress(),
@@ -164,7 +164,7 @@ fn written(it: &dyn std::fmt::Display, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// A dash stands for a time that was not reached, in a list too.
+/// A dash stands for a time that was not reached, also in a list.
 fn time(time: Option<Duration>, out: &mut Vec<u8>) -> bool {
     match time {
         Some(time) => seconds(time, out),
@@ -173,7 +173,7 @@ fn time(time: Option<Duration>, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Values of several tries are separated by a comma, those before an internal redirect from those after it by a colon.
+/// Values of several attempts are separated by commas; those before and after an internal redirect by a colon.
 fn each(list: &[Attempt], out: &mut Vec<u8>, one: impl Fn(&Attempt, &mut Vec<u8>) -> bool) -> bool {
     for (place, attempt) in list.iter().enumerate() {
         if place > 0 {

@@ -1,12 +1,12 @@
 //! The log line of a request whose head could not be parsed, so that its sender can be found.
 
-/// So much of a line that cannot be read is logged, in bytes.
+/// Maximum bytes of an unparsable line that are logged.
 const LONGEST: usize = 1024;
 
-/// Lines that are looked at.
+/// Maximum number of lines that are searched.
 const LINES: usize = 128;
 
-/// Of a head that could not be read.
+/// What is logged of a head that could not be parsed.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
     pub(super) line: Box<[u8]>,
@@ -15,7 +15,7 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// Of what came of it.
+    /// Built from the received bytes.
     pub(super) fn of(bytes: &[u8]) -> Self {
         let mut lines = bytes.split(|byte| matches!(byte, b'\r' | b'\n'));
         let line = cut(lines.next().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The same in FastCGI: what an application is told of a request (ingress-nginx behaviour, annotations.md 6.11; nginx'
+//! The same over FastCGI: the parameters that an application gets for a request (as in ingress-nginx; nginx'
 //! `fastcgi_params`).
 
 use bytes::Bytes;
@@ -14,16 +14,16 @@ use crate::http::pipeline::variables::{self, Allowance};
 use crate::listen::Scheme;
 use crate::table::policy::fastcgi::FastCgi;
 
-/// nginx' own root, where no application lies; who needs another one says so.
+/// nginx' default root, where no application is; it can be configured.
 const DOCUMENT_ROOT: &str = "/usr/local/nginx/html";
 
-/// What applications look for, to know how paths are told.
+/// Some applications check this to determine how paths are passed.
 const SOFTWARE: &[u8] = b"nginx";
 
-/// Writes what goes before the body; says how that is framed.
+/// Writes what precedes the body; returns the body's framing.
 ///
 /// # Errors
-/// What the location says comes to more than it may.
+/// The location's templates expand to too much.
 pub(super) fn write(
     exchange: &Exchange<'_>,
     host: &Bytes,
@@ -56,7 +56,7 @@ pub(super) fn write(
     Ok(BodyWriter::records())
 }
 
-/// nginx' own list.
+/// nginx' own list of parameters.
 fn usual(exchange: &Exchange<'_>, said: Option<&FastCgi>, framing: Framing, params: &mut Params) {
     let Exchange { head, call, .. } = exchange;
     let length = match framing {
@@ -84,7 +84,7 @@ fn usual(exchange: &Exchange<'_>, said: Option<&FastCgi>, framing: Framing, para
         ("REMOTE_PORT", client_port.as_bytes()),
         ("SERVER_PORT", &port),
         ("SERVER_NAME", head.host.name().as_bytes()),
-        // PHP asks for it.
+        // PHP requires it.
         ("REDIRECT_STATUS", b"200"),
     ];
     for (name, value) in all {
@@ -94,7 +94,7 @@ fn usual(exchange: &Exchange<'_>, said: Option<&FastCgi>, framing: Framing, para
     }
 }
 
-/// The fields that any backend gets, each once.
+/// The headers that any backend gets, without duplicates.
 fn headers(exchange: &Exchange<'_>, host: &Bytes, params: &mut Params) {
     let mut told: Vec<(Vec<u8>, Vec<u8>)> = vec![(b"HTTP_HOST".to_vec(), host.to_vec())];
     for (name, value) in exchange.head.fields.iter() {
@@ -115,13 +115,13 @@ fn headers(exchange: &Exchange<'_>, host: &Bytes, params: &mut Params) {
     told.iter().for_each(|(name, value)| params.push(name, value));
 }
 
-/// The path, decoded, after its rewrite.
+/// The decoded path after rewriting.
 fn uri(exchange: &Exchange<'_>) -> Vec<u8> {
     let rewritten = exchange.target.as_deref().and_then(|target| path::normalise(target).ok());
     rewritten.map_or_else(|| exchange.path().to_vec(), |normal| normal.path.into_owned())
 }
 
-/// The same, completed where it ends in a slash.
+/// The same, with the index appended if it ends in a slash.
 fn script(exchange: &Exchange<'_>, said: Option<&FastCgi>) -> Vec<u8> {
     let mut script = uri(exchange);
     if script.ends_with(b"/")

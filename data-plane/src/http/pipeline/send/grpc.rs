@@ -1,5 +1,5 @@
-//! The same over HTTP/2, for gRPC. Bodies are streamed, so a call is tried elsewhere only where nobody has done anything
-//! about it: a connection failed, as in nginx, or its endpoint says that it has not looked at it.
+//! The same over HTTP/2, for gRPC. Bodies are streamed, so a call is retried elsewhere only if it was certainly not
+//! processed: the connection failed, as in nginx, or the endpoint says that it has not processed it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use crate::upstream::observation::Observation;
 use crate::upstream::payload::Payload;
 use crate::upstream::standing;
 
-/// Sends a request and gives the answer, or the page that stands for none.
+/// Sends a request and returns the response, or an error page.
 pub(super) async fn send<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     body: &mut B,
@@ -59,7 +59,8 @@ async fn attempt<B: RequestBody>(
     let host = forwarded::host(exchange)?;
     let request = request(exchange.head, target.as_deref(), &host, way.protocol)?;
     let ended = exchange.head.framing.is_empty();
-    // A client of HTTP/1.1 is read to its end first: what it sends and what it gets are one connection.
+    // The request of an HTTP/1.1 client is read to its end first, because its request and response share one
+    // connection.
     let body = match body.detach() {
         Some(body) => body,
         None => {
@@ -70,7 +71,7 @@ async fn attempt<B: RequestBody>(
             payload.detach().ok_or(Kind::ClientBody)?
         }
     };
-    // What is sent stands in the request by now; who answers for an error instead is sent the same.
+    // The request now contains what is sent; the head is only needed for an error backend.
     if !may_be_sent_elsewhere(exchange) {
         exchange.head.let_go();
     }
@@ -86,7 +87,7 @@ async fn attempt<B: RequestBody>(
                     if let Some(endpoint) = &asking.endpoint {
                         standing::answered(local, cell, endpoint);
                     }
-                    // What an application answers is passed on (annotations.md 6.14).
+                    // The application's response is passed on (as in ingress-nginx).
                     exchange.head.let_go();
                     exchange.info.attempts.answered(response.status().as_u16());
                     return Ok((Box::new(answer(response, to_head || call.is_over())), call));
@@ -99,27 +100,27 @@ async fn attempt<B: RequestBody>(
     }
 }
 
-/// Whether the error backend of its location may answer in place of its endpoints.
+/// Whether the location's error backend may respond instead of its endpoints.
 fn may_be_sent_elsewhere(exchange: &Exchange<'_>) -> bool {
     let location = exchange.location.as_deref();
     location.is_some_and(|it| !it.policy.errors.is_empty()) && !exchange.stands_in && !is_grpc(exchange.head)
 }
 
-/// Which endpoints a call was tried on, and how often it may be yet.
+/// The endpoints that a call was tried on, and the remaining attempts.
 struct Asking {
     way: Way,
     retries: Retries,
     begun: Instant,
     tries: usize,
     tried: Tried,
-    /// Endpoints that there was no way to.
+    /// Endpoints that were unroutable.
     passed_by: usize,
-    /// The endpoint of the present try.
+    /// The endpoint of the current attempt.
     endpoint: Option<Arc<Endpoint>>,
-    /// The time of the present try.
+    /// The timing of the current attempt.
     observed: Option<Box<Observation>>,
     has_body: bool,
-    /// Set after a shared connection turned out over.
+    /// Set after a shared connection turned out closed.
     fresh: bool,
 }
 
@@ -143,7 +144,7 @@ impl Asking {
         }
     }
 
-    /// A place on a connection to an endpoint, the next one where that fails.
+    /// A place on a connection to an endpoint; tries the next endpoint on failure.
     async fn connect(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -176,7 +177,7 @@ impl Asking {
         }
     }
 
-    /// The body to send once more, where that is allowed.
+    /// The body to send again, if that is allowed.
     fn again(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -187,14 +188,14 @@ impl Asking {
         let Some(body) = untouched else {
             return Err(error.within(exchange.call.timer.is_over()));
         };
-        // As for a kept connection that was closed: once, a new one follows, and that speaks against nobody.
+        // As for a reused connection that was closed: once, a new connection follows, and no endpoint is blamed.
         let counts = !reused || self.fresh;
         self.fresh |= reused;
         self.failed(exchange, cell, error, counts)?;
         Ok(body)
     }
 
-    /// A try has failed of which nobody has done anything. An error where another one may not follow.
+    /// An attempt failed without the request being processed. Returns an error if it must not be retried.
     fn failed(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -228,8 +229,8 @@ impl Asking {
     }
 }
 
-/// A place for a call on a connection to an endpoint: on one that is there and takes a call, with a body or without one as `kept`
-/// says, else on a new one.
+/// A place for a call on a connection to an endpoint: on an existing one with a free place, with or without a body
+/// according to `kept`, else on a new one.
 async fn place(
     call: pipeline::Call<'_>,
     limit: Duration,
@@ -251,7 +252,7 @@ async fn place(
     let link = link(call, limit, cell, (endpoint, way), true, true).await?;
     opening.0.open(*link, &server.local.metrics).await?;
     let place = opening.done();
-    // One that has said nothing by then has the time of an answer, too.
+    // A connection on which nothing was received until then still has the response timeout.
     let _ = call.timer.limit(limit, place.admitted()).await;
     if place.is_held_off() {
         place.spoil();
@@ -260,7 +261,7 @@ async fn place(
     Ok(place)
 }
 
-/// A place on a connection that is there. Who comes while one is being opened waits for that once, and then opens its own.
+/// A place on an existing connection. If one is being opened, this waits for it once, and then opens its own.
 async fn join(
     call: pipeline::Call<'_>,
     limit: Duration,
@@ -277,7 +278,7 @@ async fn join(
             (shared, Room::Now) => return Some(shared.join(true)),
             (shared, Room::Soon) if !waited => {
                 waited = true;
-                // One that takes too long is not waited for; opening another is what is left to try.
+                // Not waited for any longer; opening another one is the remaining option.
                 let _ = call.timer.limit(limit, shared.opened(now)).await;
             }
             _ => return None,
@@ -285,7 +286,8 @@ async fn join(
     }
 }
 
-/// A target that h2 does not take, with the octets escaped that no URI has: as browsers do, and every server reads alike.
+/// A target that h2 does not accept, with octets escaped that are not allowed in a URI, as browsers do and every
+/// server understands.
 fn spelled(target: &[u8]) -> Vec<u8> {
     let is_odd = |octet: &u8| !octet.is_ascii() || b"\"<>`".contains(octet);
     let mut made = Vec::with_capacity(2 * target.len());
@@ -299,7 +301,7 @@ fn spelled(target: &[u8]) -> Vec<u8> {
     made
 }
 
-/// The head of a request as h2 knows it.
+/// Converts a request head into h2's type.
 fn request(
     head: &RequestHead,
     target: Option<&[u8]>,
@@ -327,7 +329,7 @@ fn request(
         }
     }
     if is_grpc(head) {
-        // Without it no server sends its status.
+        // Without it gRPC servers do not send their status.
         fields.insert(header::TE, HeaderValue::from_static("trailers"));
     }
     if let Framing::Length(length) = head.framing {
@@ -336,7 +338,7 @@ fn request(
     Ok(request)
 }
 
-/// The head of an answer as the pipeline knows it; `over`: no body follows.
+/// Converts a response head into the pipeline's type; `over`: there is no body.
 fn answer(response: Response<()>, over: bool) -> ResponseHead {
     let mut head = ResponseHead::new(response.status().as_u16());
     for (name, value) in response.headers() {
