@@ -1,4 +1,4 @@
-//! What the connections of one worker share: what the worker lends them, the tables, the endpoints.
+//! What the connections of one worker share: the worker's resources, the tables, the endpoints.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,13 +13,13 @@ use crate::tls::backends::Backends;
 use crate::tls::clients::Handshakes;
 use crate::upstream::Upstreams;
 
-/// All that serving a connection takes.
+/// Everything that is needed to serve a connection.
 ///
 /// A `RefCell` here is borrowed for one call and never across an await.
 pub(crate) struct Server {
     pub(crate) local: Rc<Local>,
     pub(crate) upstreams: RefCell<Upstreams>,
-    /// What redirects name.
+    /// The ports that redirects use.
     pub(crate) ports: PublicPorts,
     tables: RefCell<TableReader>,
     handshakes: Handshakes,
@@ -27,7 +27,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Without connections.
+    /// A server without connections.
     pub(crate) fn new(
         local: Local,
         tables: &Arc<Tables>,
@@ -47,18 +47,18 @@ impl Server {
         }
     }
 
-    /// Asks the table of this moment; a request asks once. The table cannot leave the closure: were a request to keep
-    /// it, the worker might be the one to free it.
+    /// Calls `ask` with the current table; a request does this once. The table must not leave the closure: if a
+    /// request kept it, the worker might be the one to free it.
     pub(crate) fn with_table<R>(&self, ask: impl FnOnce(&HostTable) -> R) -> R {
         ask(self.tables.borrow_mut().load())
     }
 
-    /// What the fleet says of clients' connections at this moment.
+    /// The fleet's current settings for client connections.
     pub(crate) fn clients(&self) -> Clients {
         self.with_table(|table| table.policy().clients)
     }
 
-    /// Keeps connections to endpoints as the fleet says at this moment.
+    /// Applies the fleet's current keep-alive settings for connections to endpoints.
     pub(crate) fn renew_kept(&self) {
         let Kept { connections, idle, .. } = self.with_table(|table| table.policy().kept);
         let limits = &self.local.limits;
@@ -66,17 +66,17 @@ impl Server {
         self.upstreams.borrow_mut().keep(connections, idle.unwrap_or(limits.upstream_idle));
     }
 
-    /// Lets go of a table that is no longer the newest: a worker without requests would otherwise keep it alive.
+    /// Releases a table that is no longer the newest: a worker without requests would otherwise keep it alive.
     pub(crate) fn renew_table(&self) {
         self.tables.borrow_mut().load();
     }
 
-    /// Settings of handshakes with clients.
+    /// The handshake settings for clients.
     pub(crate) fn handshakes(&self) -> &Handshakes {
         &self.handshakes
     }
 
-    /// Makes TLS connections to backends.
+    /// The TLS connector for backends.
     pub(crate) fn backends(&self) -> &Backends {
         &self.backends
     }

@@ -12,8 +12,8 @@ use crate::local::relay::{End, Moved, relay};
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
 
-/// Copies until both directions are over, one has failed, or nothing has passed in either for the time that nginx gives
-/// (proxy-read-timeout). `rest` is what the client sent behind its request.
+/// Relays until both directions have ended, one has failed, or both were idle for nginx' timeout
+/// (`proxy-read-timeout`). `rest` is what the client sent after its request.
 pub(crate) async fn tunnel<S: Stream>(
     worker: (&Local, &Timer),
     client: &mut S,

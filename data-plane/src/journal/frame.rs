@@ -1,18 +1,18 @@
-//! The bytes of a kept file: a preamble that says what it is, then frames: 4 bytes of length (little-endian), 16 bytes of
-//! digest, the payload. A digest is over the payload and everything before it, so that no frame can be lost, moved or
-//! taken from another file without notice.
+//! The byte format of a journal file: a preamble that identifies it, then frames of 4 bytes length (little-endian), 16
+//! bytes digest, and payload. A digest covers the payload and everything before it, so that no frame can be lost,
+//! moved or taken from another file unnoticed.
 //!
-//! **Invariant:** what is read is what was written, from the beginning on; reading ends where that is no longer so.
+//! **Invariant:** what is read is a prefix of what was written; reading ends where the bytes no longer match.
 
 use bytes::{Buf as _, BufMut as _};
 
-/// Format of what is written. A file of another one is not read.
+/// Version of the file format. A file with another one is not read.
 pub(super) const FORMAT: u32 = 1;
-/// Bytes of the preamble: the name of the file's kind, then the format.
+/// Length of the preamble: the magic number, then the format version.
 pub(super) const PREAMBLE: usize = 12;
 const DIGEST: usize = 16;
 
-/// What a file is.
+/// The magic number of a kind of file.
 pub(super) type Magic = [u8; 8];
 
 /// The beginning of a file.
@@ -23,18 +23,18 @@ pub(super) fn preamble(magic: Magic) -> [u8; PREAMBLE] {
     bytes
 }
 
-/// The format that a file says it has; `None` where it is something else.
+/// The format version of a file; `None` if it is another kind of file.
 pub(super) fn format(magic: Magic, bytes: &[u8]) -> Option<u32> {
     let mut rest = bytes.strip_prefix(&magic)?;
     rest.try_get_u32_le().ok()
 }
 
-/// Digest over a file up to some place.
+/// Running digest of a file up to some position.
 #[derive(Clone, Debug)]
 pub(super) struct Chain([u8; 32]);
 
 impl Chain {
-    /// Behind the preamble.
+    /// Starts after the preamble.
     pub(super) fn new(magic: Magic) -> Self {
         Self(*blake3::hash(&preamble(magic)).as_bytes())
     }
@@ -43,13 +43,13 @@ impl Chain {
     pub(super) fn seal(&mut self, payload: &[u8], out: &mut Vec<u8>) {
         self.0 = self.after(payload);
         out.reserve(payload.len() + 4 + DIGEST);
-        // A payload is a part of a state, which is cut long before.
+        // A payload is part of a state, which is split long before that limit.
         out.put_u32_le(payload.len() as u32);
         out.put_slice(&self.0[..DIGEST]);
         out.put_slice(payload);
     }
 
-    /// Takes a frame off `bytes`: its payload, and what comes after it. `None` where none is whole.
+    /// Takes a frame from `bytes`: returns its payload, and the rest. `None` if there is no complete one.
     pub(super) fn open<'a>(&mut self, mut bytes: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
         let length = bytes.try_get_u32_le().ok()? as usize;
         let (digest, bytes) = bytes.split_at_checked(DIGEST)?;

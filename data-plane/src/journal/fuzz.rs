@@ -1,4 +1,4 @@
-//! For `fuzz`: any bytes as a journal.
+//! For `fuzz`: arbitrary bytes as a journal.
 
 use prost::Message as _;
 use shared::kind::Lane;
@@ -8,7 +8,7 @@ use super::frame::{self, Chain};
 use super::record::{self, Header};
 use super::replay::{MAGIC, replay};
 
-/// Where the newest state ends, and the roots of its lanes.
+/// The end position of the newest state, and the roots of its lanes.
 pub(crate) fn newest(bytes: &[u8]) -> Option<(usize, [Root; 2])> {
     let replayed = replay(bytes).ok()?;
     let roots = Lane::ALL.map(|lane| replayed.state.lane(lane).has.root());

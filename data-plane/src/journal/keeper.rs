@@ -1,6 +1,7 @@
-//! The thread that writes the journal. It may wait for a disk as long as that takes: nobody waits for it.
+//! The thread that writes the journal. It may wait for the disk as long as that takes: nothing waits for it.
 //!
-//! **Invariant:** a disk that is full, read-only, slow or gone costs nothing but the newest state on it. It is tried again.
+//! **Invariant:** a disk that is full, read-only, slow or missing costs only the newest state on it. Writing is
+//! retried.
 
 use std::fs::{self, File};
 use std::io;
@@ -28,11 +29,11 @@ use super::stats::Stats;
 
 /// Name of the journal in its folder.
 pub(super) const FILE: &str = "state";
-/// What comes within this time is one step: the two lanes of one change, and a burst.
+/// States that arrive within this time form one step: the two lanes of one change, and bursts.
 const GATHER: Duration = Duration::from_millis(20);
-/// The disk is told to have what was written so long ago.
+/// Maximum age of written data that was not synced to disk.
 const SYNC: Duration = Duration::from_secs(1);
-/// Between tries.
+/// Delays between retries.
 const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 /// Why the newest state is not on disk.
@@ -44,16 +45,16 @@ enum Unsaved {
     System { path: PathBuf, reason: io::Error },
 }
 
-/// What is on disk, and open.
+/// An open journal file.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) log: Log,
-    /// The state that it ends with.
+    /// The last state in it.
     pub(super) state: State,
     pub(super) records: u64,
 }
 
-/// Writes what comes into the slot.
+/// Writes the states from the slot.
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) dir: PathBuf,
@@ -62,24 +63,24 @@ pub(super) struct Keeper {
     pub(super) stats: Arc<Stats>,
     pub(super) lock: Option<File>,
     pub(super) open: Option<Open>,
-    /// Whose state is on disk, where that is known.
+    /// Which proxy's state is on disk, if known.
     pub(super) bound: Option<Arc<Binding>>,
-    /// Whether what is in the journal's place is worth keeping beside a new one.
+    /// Whether the existing journal is worth keeping beside a new one.
     pub(super) former: Former,
-    /// The file of before is nobody's who may be here: it goes when there is a journal again.
+    /// The previous file belongs to no one who may start here: it is removed when there is a journal again.
     pub(super) stale: bool,
-    /// The state whose secrets are kept.
+    /// The state whose secrets are stored.
     with_keys: Option<State>,
     said: Said,
     said_of_keys: Said,
 }
 
-/// What was complained of last.
+/// The last complaint that was logged.
 #[derive(Debug, Default)]
 struct Said(Option<String>);
 
 impl Keeper {
-    /// Of a folder, with what was found there.
+    /// For a folder, with what was found there.
     pub(super) fn new(dir: PathBuf, keys: Option<Keys>, slot: Arc<Slot>, stats: Arc<Stats>) -> Self {
         Self {
             dir,
@@ -97,7 +98,7 @@ impl Keeper {
         }
     }
 
-    /// Until the slot is closed.
+    /// Runs until the slot is closed.
     pub(super) fn run(mut self) {
         let mut unsaved: Option<Box<State>> = None;
         let mut retry: Option<(Instant, Duration)> = None;
@@ -141,7 +142,7 @@ impl Keeper {
         }
     }
 
-    /// Whether it is on disk now.
+    /// Returns whether it is on disk now.
     fn save(&mut self, state: &State) -> bool {
         match self.write(state) {
             Ok(()) => {
@@ -166,16 +167,16 @@ impl Keeper {
     fn write(&mut self, state: &State) -> Result<(), Unsaved> {
         let path = self.dir.join(FILE);
         let system = |reason| Unsaved::System { path: path.clone(), reason };
-        // What somebody took away takes everything that is written to it, and nobody finds that again.
+        // If somebody has removed the file, writes would succeed and be lost.
         self.lock.take_if(|lock| !lock::is_of(lock, &self.dir));
         self.open.take_if(|open| !open.log.is_at(&path));
         if self.lock.is_none() {
             private::folder(&self.dir).map_err(system)?;
             self.lock = Some(lock::take(&self.dir)?);
-            // Whoever had it may have written since.
+            // The previous owner of the lock may have written since.
             self.open = None;
         }
-        // First: a journal that names what is not kept yet would lack it.
+        // Keys first: otherwise a journal could name keys that are not stored yet.
         self.save_keys(state);
         if self.bound.as_ref().is_some_and(|bound| bound.differs(&state.binding)) {
             info!("the saved state comes from another source than the control plane reads: dropping it");
@@ -190,7 +191,7 @@ impl Keeper {
                 Ok(()) => (open.state, open.records) = (state.clone(), open.records + 1),
                 Err(error) => make_room(&path, error),
             }
-            // What cannot be appended to is written anew.
+            // A file that cannot be appended to is rewritten.
             self.open = Some(open).filter(|open| !open.log.is_broken());
             return appended.map_err(system);
         }
@@ -213,7 +214,7 @@ impl Keeper {
         Ok(Open { log, state: state.clone(), records: 1 })
     }
 
-    /// What becomes of keys is not what becomes of the rest: a host without one is better than none.
+    /// A failure to store keys does not prevent storing the rest: a host without a key is better than no host.
     fn save_keys(&mut self, state: &State) {
         let Some(keys) = &mut self.keys else { return };
         let before = self.with_keys.take();
@@ -236,19 +237,19 @@ impl Keeper {
         }
     }
 
-    /// Gives the state that is to be written again where the disk did not take it.
+    /// Returns the state to be written again if the disk did not accept it.
     fn sync(&mut self) -> Result<(), Box<State>> {
         let Some(open) = &mut self.open else { return Ok(()) };
         let Err(error) = open.log.sync() else { return Ok(()) };
         self.stats.failed();
         self.said.warn(format!("the disk does not take the state, and is asked again: {error}"));
-        // What the kernel has dropped is not written by asking again (fsync(2)): it is written whole.
+        // Data that the kernel has dropped is not written by another fsync(2): the whole state is rewritten.
         Err(self.open.take().map(|open| Box::new(open.state)).unwrap_or_default())
     }
 }
 
 impl Said {
-    /// Says it once, and again when it is something else.
+    /// Logs a complaint once, and again when it changes.
     fn warn(&mut self, what: String) {
         if self.0.as_ref() != Some(&what) {
             warn!("{what}");
@@ -257,7 +258,7 @@ impl Said {
     }
 }
 
-/// The newest state is worth more than the room that the one before it takes.
+/// The newest state is worth more than the space that the previous one takes.
 fn make_room(path: &Path, error: &io::Error) {
     if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
         remove_before(path);

@@ -1,6 +1,7 @@
-//! Private keys for the next start: a folder in memory, which a power cut empties. Nothing of them is written anywhere else.
+//! Private keys for the next start: a folder in memory (tmpfs), which a power loss empties. They are written nowhere
+//! else.
 //!
-//! **Invariant:** a folder is written to only where it was found to be in memory, and its owner's alone.
+//! **Invariant:** a folder is written to only if it was verified to be in memory and accessible only to its owner.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -28,10 +29,10 @@ use super::state::State;
 
 const MAGIC: Magic = *b"firth-ks";
 const FILE: &str = "keys";
-/// What the kernel calls file systems that are in memory (statfs(2)).
+/// The magic numbers of in-memory file systems (statfs(2)).
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Why keys are not kept.
+/// Why keys are not stored.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(super) enum KeysError {
@@ -47,7 +48,7 @@ pub(super) enum KeysError {
     Lock(#[from] LockError),
 }
 
-/// Makes the folder where it is missing, and sees whether keys may be written there.
+/// Creates the folder if it is missing, and checks whether keys may be written there.
 fn check(dir: &Path) -> Result<(), KeysError> {
     let system = |reason: io::Error| KeysError::System { dir: dir.to_owned(), reason };
     private::folder(dir).map_err(system)?;
@@ -61,7 +62,7 @@ fn check(dir: &Path) -> Result<(), KeysError> {
         return Err(KeysError::Open { dir: dir.to_owned(), mode });
     }
     let kind = statfs(dir).map_err(|error| system(error.into()))?.f_type;
-    // The type is signed on some machines, and these numbers fill it.
+    // The type is signed on some platforms, and these numbers use all its bits.
     let is_in_memory = IN_MEMORY.contains(&(u64::from(kind as u32)));
     if is_in_memory { Ok(()) } else { Err(KeysError::OnDisk(dir.to_owned())) }
 }
@@ -78,19 +79,19 @@ impl Keys {
         Self { dir, open: None }
     }
 
-    /// What was kept there. Read wherever it is: whether it may be written is another question.
+    /// The stored secrets. They are read wherever the folder is; whether writing is allowed is checked separately.
     pub(super) fn read(&self) -> HashMap<Version, Arc<Entry>> {
         let path = self.dir.join(FILE);
-        // The whole room at once, since what a vector grows out of is not wiped.
+        // Allocated at full size at once, because memory that a vector outgrows is not wiped.
         let bytes = fs::metadata(&path).ok().filter(fs::Metadata::is_file).and_then(|_| fs::read(&path).ok());
         read(&Zeroizing::new(bytes.unwrap_or_default()))
     }
 
-    /// Keeps the secrets of a state, and where those of the one before were kept only what is new.
+    /// Stores the secrets of a state; only the new ones, if those of the previous state were stored.
     pub(super) fn save(&mut self, before: Option<&State>, state: &State) -> Result<(), KeysError> {
         let saved = self.write(before, state);
         if saved.is_err() {
-            // The next state is written from its beginning on.
+            // The next state is written from the beginning.
             self.open = None;
         }
         saved
@@ -116,7 +117,7 @@ impl Keys {
     }
 }
 
-/// Secrets that are in a state and not in the one before.
+/// Secrets that are in a state and not in the previous one.
 fn secrets_of(before: &State, after: &State) -> Vec<Arc<Entry>> {
     let up = |lane| Delta::between(&before.lane(lane).has, &after.lane(lane).has).up;
     Lane::ALL.into_iter().flat_map(up).filter(|entry| entry.kind().is_secret()).collect()
@@ -125,12 +126,12 @@ fn secrets_of(before: &State, after: &State) -> Vec<Arc<Entry>> {
 fn payload(entry: &Entry) -> Zeroizing<Vec<u8>> {
     let resource = entry.to_wire();
     let mut payload = Zeroizing::new(Vec::with_capacity(resource.encoded_len()));
-    // A vector has room for everything.
+    // Writing to a vector cannot fail.
     let _ = resource.encode(&mut *payload);
     payload
 }
 
-/// As far as it goes. Each is what its version says, or is left out.
+/// Reads as far as possible. Each secret that does not match its version is left out.
 fn read(bytes: &[u8]) -> HashMap<Version, Arc<Entry>> {
     let mut found = HashMap::new();
     if frame::format(MAGIC, bytes) != Some(FORMAT) {
@@ -139,7 +140,7 @@ fn read(bytes: &[u8]) -> HashMap<Version, Arc<Entry>> {
     let (mut chain, mut rest) = (Chain::new(MAGIC), &bytes[PREAMBLE..]);
     while let Some((payload, behind)) = chain.open(rest) {
         rest = behind;
-        // What is cut out of it is a part of the same bytes, and wiped with them.
+        // The slices share the same bytes, and are wiped with them.
         let Ok(resource) = config::Resource::decode(secret::kept(payload)) else { break };
         let Some(kind) = Kind::any_from_wire(resource.kind) else { break };
         let key = ResourceKey::new(kind, resource.key);

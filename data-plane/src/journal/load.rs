@@ -1,6 +1,7 @@
-//! From the files of a folder to tables that can be served.
+//! Loads the files of a folder into tables that can be served.
 //!
-//! **Invariants:** what does not fit together is not served; and no file, whatever is in it, keeps a proxy from starting.
+//! **Invariants:** state that is not consistent is not served; and no file, whatever is in it, prevents a proxy from
+//! starting.
 
 use std::collections::HashMap;
 use std::fs;
@@ -25,34 +26,33 @@ use super::replay::{self, Replayed};
 use super::state::Binding;
 use crate::table::Writer;
 
-/// Bytes of a journal at most. One that is longer is not ours.
+/// Maximum size of a journal. A longer file is not ours.
 const MOST: u64 = 4 << 30;
-/// Starts that may end while the state is read, before it is put aside.
+/// Number of starts that may die while reading the state, before it is set aside.
 const ATTEMPTS: u32 = 3;
-/// Counts those.
+/// The file that counts those.
 const MARK: &str = "loading";
 
-/// What was on disk, as tables.
+/// The state from disk, as tables.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// With everything that is there.
+    /// The tables with everything that was found.
     pub(crate) writer: Writer,
-    /// Where that is in the log of a control plane: CONFIG.
+    /// The position of CONFIG in the log of a control plane.
     pub(crate) config: Option<(Lineage, Seq)>,
-    /// And LIVE; `None` also where something is missing.
+    /// The position of LIVE; `None` also if something is missing.
     pub(crate) live: Option<(Lineage, Seq)>,
     /// When it was written.
     pub(crate) written: SystemTime,
-    /// What was had and is not there.
+    /// Secrets that were not found.
     pub(crate) missing: Missing,
-    /// No other process keeps its state in this folder: none stands beside this one, and has what is missing here.
+    /// No other process uses this folder, so there is no old proxy beside this one that has what is missing.
     pub(crate) alone: bool,
 }
 
-/// Reads what there is, and makes `keeper` go on with it.
-/// `answered` is called when nothing is asked of the disk any more.
+/// Loads the state, and lets `keeper` continue with the file. `answered` is called when no more disk access is needed.
 pub(super) fn load(keeper: &mut Keeper, here: &Binding, answered: impl FnOnce()) -> Option<Loaded> {
-    // Where it cannot be made there is nothing to read, and the first state to be written says why.
+    // If it cannot be created there is nothing to read, and the first write will report the reason.
     let _ = private::folder(&keeper.dir);
     let lock = lock::take(&keeper.dir);
     let alone = !matches!(lock, Err(LockError::Taken { .. }));
@@ -76,20 +76,19 @@ pub(super) fn load(keeper: &mut Keeper, here: &Binding, answered: impl FnOnce())
     }
 }
 
-/// The start did not end in the middle of [`load`].
+/// Called when the start has survived [`load`].
 pub(super) fn done(keeper: &Keeper) {
     if keeper.lock.is_some() {
         let _ = fs::remove_file(keeper.dir.join(MARK));
     }
 }
 
-/// Counts the starts that ended in the middle of reading: what ends a process in a way that cannot be caught would do so
-/// for ever.
+/// Counts the starts that died while reading: a crash that cannot be caught would otherwise repeat forever.
 fn may_try(dir: &Path) -> bool {
     let mark = dir.join(MARK);
     let tried: u32 = fs::read_to_string(&mark).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     if tried < ATTEMPTS {
-        // Where it cannot be written nothing can be counted, and a start without a state is worth less.
+        // If it cannot be written nothing can be counted, but starting with the state is still preferred.
         let _ = fs::write(&mark, (tried + 1).to_string());
         return true;
     }
@@ -109,7 +108,7 @@ fn read(keeper: &mut Keeper, here: &Binding) -> Option<Replayed> {
         keeper.bound = Some(found.state.binding.clone());
         if keeper.lock.is_some() {
             let log = Log::resume(&path, found.chain.clone(), found.good, found.base);
-            // A disk that is read-only can be read.
+            // A read-only disk can still be read.
             keeper.open =
                 log.ok().map(|log| Open { log, state: found.state.clone(), records: found.records });
             keeper.stats.found(found.good, found.records, found.written);
@@ -117,13 +116,13 @@ fn read(keeper: &mut Keeper, here: &Binding) -> Option<Replayed> {
         return Some(found);
     }
     let found = one(&log::before(&path), here)?;
-    // It goes on being the one before until there is a good one again.
+    // It stays the previous file until there is a good one again.
     (keeper.former, keeper.stale) = (Former::Dropped, false);
     keeper.bound = Some(found.state.binding.clone());
     Some(found)
 }
 
-/// The newest state of a file, where it is whole enough to have one, and ours.
+/// The newest state of a file, if it is intact and ours.
 fn one(path: &Path, here: &Binding) -> Option<Replayed> {
     let bytes = match bytes(path) {
         Ok(bytes) => bytes,
@@ -160,7 +159,7 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Applies it anew: what could not be served then may be now, and the other way round.
+/// Applies it anew: what could not be served then may be now, and vice versa.
 fn serve(found: Replayed, bodies: &HashMap<Version, Arc<Entry>>) -> Loaded {
     let Replayed { mut state, written, .. } = found;
     let mut missing = Vec::new();
@@ -168,7 +167,7 @@ fn serve(found: Replayed, bodies: &HashMap<Version, Arc<Entry>>) -> Loaded {
         missing.extend(replay::complete(&mut state, lane, bodies));
     }
     let mut writer = Writer::new();
-    // LIVE first: no table comes before the endpoints that it was made for.
+    // LIVE first: a table is never published before its endpoints.
     for lane in Lane::ALL {
         writer.apply(writer.first(lane, state.lane(lane).has.clone()));
     }

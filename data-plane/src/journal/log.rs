@@ -1,6 +1,6 @@
-//! A kept file: appended to, cut back where an append failed, and written anew beside itself.
+//! A journal file: appended to, truncated after a failed append, and rewritten as a new file beside it.
 //!
-//! **Invariant:** the file under its name is whole up to the last append that was not finished.
+//! **Invariant:** the file under its name is complete up to the last append that did not finish.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write as _};
@@ -11,34 +11,34 @@ use zeroize::Zeroizing;
 
 use super::frame::{self, Chain, Magic};
 
-/// Bytes that a small file may grow by before it is written anew.
+/// Bytes that a small file may grow by before it is rewritten.
 const SPARE: u64 = 64 * 1024;
 
-/// What becomes of a file that another one takes the place of.
+/// What happens to a file that is replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Former {
-    /// It is the one before, from which a start is possible.
+    /// It is kept as the previous one, from which a start is possible.
     Kept,
-    /// Nobody wants it.
+    /// It is deleted.
     Dropped,
 }
 
-/// A file that is open for more.
+/// A file that is open for appending.
 #[derive(Debug)]
 pub(super) struct Log {
     file: File,
     chain: Chain,
     size: u64,
-    /// Bytes when it was written anew.
+    /// Its size when it was last rewritten.
     base: u64,
-    /// Something was written since the disk was last told to have it.
+    /// Something was written since the last sync.
     unsynced: bool,
-    /// There is something behind `size` that could not be cut off: nothing may follow it.
+    /// There is garbage after `size` that could not be truncated: nothing may be appended.
     broken: bool,
 }
 
 impl Log {
-    /// Goes on with a file that was read up to `size`. What is behind that is cut off.
+    /// Continues a file that was read up to `size`. What follows is truncated.
     pub(super) fn resume(path: &Path, chain: Chain, size: u64, base: u64) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(path)?;
         if file.metadata()?.len() != size {
@@ -47,7 +47,7 @@ impl Log {
         Ok(Self { file, chain, size, base, unsynced: false, broken: false })
     }
 
-    /// Writes a file beside the one at `path`, and then in its place: a crash leaves the old one or the new one.
+    /// Writes a new file beside the one at `path`, then renames it: a crash leaves either the old or the new one.
     pub(super) fn anew(
         path: &Path,
         magic: Magic,
@@ -60,12 +60,13 @@ impl Log {
                 fs::rename(path, before(path))?;
             }
             fs::rename(&draft, path)?;
-            // A rename is a change of the folder: without this a power cut may leave neither name.
+            // A rename changes the folder: without this sync a power loss may leave neither name.
             File::open(path.parent().unwrap_or_else(|| Path::new(".")))?.sync_all()?;
             Ok(log)
         });
         if written.is_err() {
-            // On a full disk half a file takes the room that a whole one needs. One that is in place already has no draft.
+            // On a full disk an incomplete file takes the space that a complete one needs. After a successful rename
+            // there is no draft.
             let _ = fs::remove_file(&draft);
         }
         written
@@ -87,13 +88,13 @@ impl Log {
             size += sealed.len() as u64;
         }
         drop(file.into_inner().map_err(io::IntoInnerError::into_error)?);
-        // For appending: a file that failed to be cut back is not written over.
+        // Opened for appending: a file that could not be truncated is not overwritten.
         let file = OpenOptions::new().append(true).open(draft)?;
         file.sync_all()?;
         Ok(Self { file, chain, size, base: size, unsynced: false, broken: false })
     }
 
-    /// Appends frames. Where that fails the file is as before, unless [`Self::is_broken`].
+    /// Appends frames. If that fails, the file is as before, unless [`Self::is_broken`].
     pub(super) fn append(
         &mut self,
         payloads: impl IntoIterator<Item = Zeroizing<Vec<u8>>>,
@@ -113,22 +114,22 @@ impl Log {
         Ok(())
     }
 
-    /// Whether so much was appended that the file is to be written anew.
+    /// Whether so much was appended that the file should be rewritten.
     pub(super) fn is_long(&self) -> bool {
         self.size - self.base > self.base.max(SPARE)
     }
 
-    /// Whether nothing can be appended any more. What was written before is read all the same.
+    /// Whether nothing can be appended any more. What was written before can still be read.
     pub(super) fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Whether it still stands at a path.
+    /// Whether the file is still the one at `path`.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         private::is_at(&self.file, path)
     }
 
-    /// Bytes.
+    /// Size in bytes.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
@@ -138,7 +139,7 @@ impl Log {
         self.unsynced
     }
 
-    /// Waits until the disk has what was written.
+    /// Syncs written data to the disk.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.unsynced) {
             self.file.sync_data()?;
@@ -147,7 +148,7 @@ impl Log {
     }
 }
 
-/// The file that was there before the one at `path` was written anew.
+/// The path of the previous file.
 pub(super) fn before(path: &Path) -> PathBuf {
     with(path, "before")
 }
@@ -157,7 +158,7 @@ fn with(path: &Path, extension: &str) -> PathBuf {
 }
 
 fn seal(chain: &mut Chain, payload: &[u8]) -> Zeroizing<Vec<u8>> {
-    // Room for all of it: what a vector grows out of is not wiped.
+    // Allocated at full size, because memory that a vector outgrows is not wiped.
     let mut sealed = Zeroizing::new(Vec::with_capacity(payload.len() + 64));
     chain.seal(payload, &mut sealed);
     sealed

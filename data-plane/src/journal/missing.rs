@@ -7,36 +7,36 @@ use shared::kind::{Kind, ResourceKey};
 use shared::resource::{Resource, SETTINGS_KEY};
 use shared::snapshot::Snapshot;
 
-/// Names that are said; of the others how many there are.
+/// Number of names that are listed; the others are only counted.
 const SAID: usize = 10;
 
-/// Secrets that were had and could not be kept.
+/// Secrets that the proxy had but could not store.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Missing {
     /// Hosts that lack the key of a certificate.
     hosts: BTreeSet<String>,
-    /// All else, by kind and key.
+    /// All others, by kind and key.
     others: Vec<String>,
     count: usize,
 }
 
 #[cfg(test)]
 impl Missing {
-    /// One secret, whosever.
+    /// One arbitrary secret.
     pub(crate) fn one() -> Self {
         Self { others: vec!["material ns/a".to_owned()], count: 1, ..Self::default() }
     }
 }
 
 impl Missing {
-    /// What these keys mean to a configuration.
+    /// What these missing keys mean for a configuration.
     pub(super) fn of(keys: &[ResourceKey], config: &Snapshot) -> Self {
         let certificates: BTreeSet<&str> =
             keys.iter().filter(|key| key.kind == Kind::Certificate).map(|key| &*key.key).collect();
         let mut hosts = BTreeSet::new();
         let mut named = BTreeSet::new();
         let is_wanted = |kind| kind == Kind::Host || kind == Kind::Settings;
-        // Nothing is read where nothing is missing: there may be a great many hosts.
+        // Nothing is decoded if nothing is missing: there may be very many hosts.
         let entries = config.iter().filter(|entry| !certificates.is_empty() && is_wanted(entry.kind()));
         for entry in entries {
             match Resource::decode(entry.kind(), entry.body.clone()) {
@@ -62,12 +62,12 @@ impl Missing {
         Self { hosts, others: others.map(ToString::to_string).collect(), count: keys.len() }
     }
 
-    /// How many secrets.
+    /// Number of secrets.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether everything is there.
+    /// Whether nothing is missing.
     pub(crate) fn is_nothing(&self) -> bool {
         self.count == 0
     }

@@ -1,5 +1,5 @@
-//! What the frames of a journal say. The first is a [`Header`]; then [`Change`]s: one or more make a step from a state to
-//! the next, and the first step is from nothing.
+//! The contents of journal frames. The first is a [`Header`]; then [`Change`]s, one or more of which form a step from
+//! one state to the next. The first step starts from nothing.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,44 +12,44 @@ use shared::version::{Lineage, Root, Seq, Source};
 
 use super::state::{Binding, Kept, State};
 
-/// Bytes of bodies after which a step goes on in another frame.
+/// Body bytes after which a step continues in another frame.
 const FRAME: usize = 1 << 20;
 
-/// Whose state it is.
+/// Identifies the owner of a state.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Header {
-    /// What the control plane says it reads; empty where it does not say.
+    /// The source that the control plane reads; empty if unknown.
     #[prost(bytes = "bytes", tag = "1")]
     source: Bytes,
     #[prost(string, tag = "2")]
     group: String,
-    /// By what the proxy knew that control plane.
+    /// What the proxy knew that control plane by.
     #[prost(bytes = "bytes", repeated, tag = "3")]
     known: Vec<Bytes>,
 }
 
-/// A step, or a part of one.
+/// A step, or part of one.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Change {
-    /// The step goes on in the next frame.
+    /// The step continues in the next frame.
     #[prost(bool, tag = "1")]
     pub(super) more: bool,
     /// Milliseconds since 1970.
     #[prost(uint64, tag = "2")]
     written: u64,
-    /// Where the step leads.
+    /// The resulting position and root.
     #[prost(message, optional, tag = "3")]
     config: Option<Place>,
     #[prost(message, optional, tag = "4")]
     live: Option<Place>,
-    /// Resources that come. Those with secrets have no body here.
+    /// Added or changed resources. Those with secrets have no body here.
     #[prost(message, repeated, tag = "5")]
     pub(super) up: Vec<config::Resource>,
     #[prost(message, repeated, tag = "6")]
     removed: Vec<config::ResourceKey>,
 }
 
-/// A place on a lane, and what is there.
+/// A position on a lane, and its contents.
 #[derive(Clone, PartialEq, Message)]
 struct Place {
     #[prost(bytes = "bytes", tag = "1")]
@@ -70,7 +70,7 @@ impl Header {
         }
     }
 
-    /// The binding of a frame.
+    /// The binding in a frame.
     pub(super) fn read(payload: &[u8]) -> Option<Binding> {
         let header = Self::decode(payload).ok()?;
         let known = header.known.iter().map(|known| known[..].try_into().ok());
@@ -122,12 +122,12 @@ pub(super) fn step(before: Option<&State>, after: &State, now: SystemTime) -> Ve
 }
 
 impl Change {
-    /// A frame.
+    /// Decodes a frame.
     pub(super) fn read(payload: &[u8]) -> Option<Self> {
         Self::decode(payload).ok()
     }
 
-    /// Where the last frame of a step leads: the root and the position of a lane.
+    /// The result of a step, from its last frame: the root and the position of a lane.
     pub(super) fn place(&self, lane: Lane) -> Option<(Root, Option<(Lineage, Seq)>)> {
         let place = match lane {
             Lane::Config => self.config.as_ref(),
@@ -137,7 +137,7 @@ impl Change {
         Some((Root::from_slice(&place.root)?, lineage.map(|lineage| (lineage, Seq(place.seq)))))
     }
 
-    /// Resources that go.
+    /// Removed resources.
     pub(super) fn removed(&self) -> impl Iterator<Item = Option<ResourceKey>> {
         self.removed.iter().map(|it| Some(ResourceKey::new(Kind::any_from_wire(it.kind)?, it.key.as_str())))
     }

@@ -1,6 +1,6 @@
-//! From the bytes of a journal to the newest state in them.
+//! Recovers the newest state from the bytes of a journal.
 //!
-//! **Invariant:** what comes out is a state that was put in, whole, whatever happened to the bytes since: each frame is
+//! **Invariant:** the result is a complete state that was stored, whatever happened to the bytes since: each frame is
 //! compared with its digest, each body with its version, each lane with its root.
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use super::frame::{self, Chain, FORMAT, Magic, PREAMBLE};
 use super::record::{Change, Header};
 use super::state::State;
 
-/// What a journal begins with.
+/// The magic number of a journal.
 pub(super) const MAGIC: Magic = *b"firth-js";
 
 /// Why a file has no state.
@@ -32,23 +32,23 @@ pub(super) enum NoState {
     Damaged,
 }
 
-/// The newest state of a file, and where that ends.
+/// The newest state of a file, and its end position.
 #[derive(Clone, Debug)]
 pub(super) struct Replayed {
-    /// What was had. Of resources with secrets it has all but the body.
+    /// The resources. Those with secrets lack the body.
     pub(super) state: State,
     pub(super) written: SystemTime,
     /// Digest up to the end of this state.
     pub(super) chain: Chain,
-    /// Bytes up to there.
+    /// Bytes up to the end of this state.
     pub(super) good: u64,
     /// Bytes up to the end of the first state.
     pub(super) base: u64,
-    /// Steps.
+    /// Number of steps.
     pub(super) records: u64,
 }
 
-/// Reads as far as it goes.
+/// Reads as far as possible.
 pub(super) fn replay(bytes: &[u8]) -> Result<Replayed, NoState> {
     match frame::format(MAGIC, bytes) {
         Some(FORMAT) => {}
@@ -85,7 +85,7 @@ pub(super) fn replay(bytes: &[u8]) -> Result<Replayed, NoState> {
     last.ok_or(NoState::Damaged)
 }
 
-/// The state after a step; `None` where it does not lead where it says.
+/// The state after a step; `None` if the result does not match.
 fn follow(before: &State, step: &[Change]) -> Option<(State, SystemTime)> {
     let mut state = before.clone();
     let last = step.last()?;
@@ -114,11 +114,11 @@ fn follow(before: &State, step: &[Change]) -> Option<(State, SystemTime)> {
     Some((state, last.written()))
 }
 
-/// A resource whose bytes are what its version says, or one with a secret that is kept elsewhere.
+/// A resource whose bytes match its version, or one with a secret that is stored elsewhere.
 fn entry(kind: Kind, resource: &config::Resource) -> Option<Arc<Entry>> {
     let version = Version::from_slice(&resource.version)?;
     let key = ResourceKey::new(kind, resource.key.as_str());
-    // A copy of its own, so that it does not hold what it came with.
+    // Copied, so that it does not keep the input alive.
     let entry = Entry::from_body(key, resource.min_schema, Bytes::copy_from_slice(&resource.body));
     if entry.version == version {
         return Some(Arc::new(entry));
@@ -129,11 +129,11 @@ fn entry(kind: Kind, resource: &config::Resource) -> Option<Arc<Entry>> {
 
 /// Whether a resource of a replayed state lacks its body.
 pub(super) fn is_elsewhere(entry: &Entry) -> bool {
-    // One that is whole and empty is put together again from nothing.
+    // One that is complete but empty is later restored from nothing.
     entry.kind().is_secret() && entry.body.is_empty()
 }
 
-/// Puts bodies to the resources of a lane that lack them, and says which are not to be had.
+/// Adds the missing bodies to the resources of a lane, and returns those that are unavailable.
 pub(super) fn complete(
     state: &mut State,
     lane: Lane,
@@ -143,7 +143,7 @@ pub(super) fn complete(
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for entry in kept.has.iter().filter(|entry| is_elsewhere(entry)) {
         match bodies.get(&entry.version) {
-            // `min_schema` stands in no version: what the journal says holds.
+            // `min_schema` is not part of the version: the value in the journal is used.
             Some(whole) => found.push(Arc::new(Entry { min_schema: entry.min_schema, ..(**whole).clone() })),
             None if Version::of(entry.kind(), &entry.key.key, &[]) == entry.version => {}
             None => missing.push(entry.key.clone()),
@@ -151,7 +151,7 @@ pub(super) fn complete(
     }
     kept.has.change(found, missing.iter().cloned());
     if !missing.is_empty() {
-        // Nothing leads from here to anywhere: what is had is no state of any log.
+        // Cannot be resumed: these resources are not a state of any log.
         kept.position = None;
     }
     missing

@@ -1,23 +1,23 @@
-//! Where the control thread leaves the newest state for the thread that writes it. There is no queue: what was not
-//! fetched yet is overtaken.
+//! Where the control thread leaves the newest state for the thread that writes it. There is no queue: a state that was
+//! not fetched yet is replaced.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::state::State;
 
-/// What the thread is woken by.
+/// Why the thread wakes up.
 #[derive(Debug)]
 pub(super) enum Wake {
-    /// A newer state.
+    /// There is a newer state.
     State(Box<State>),
-    /// The time is over.
+    /// The time limit has passed.
     Time,
     /// No other state will come, after this one if there is one.
     Closed(Option<Box<State>>),
 }
 
-/// The place.
+/// The slot for the newest state.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     inside: Mutex<Inside>,
@@ -31,25 +31,25 @@ struct Inside {
 }
 
 impl Slot {
-    /// Leaves a state. Waits for a pointer to be moved, at most.
+    /// Stores a state. At most waits for a pointer to be moved.
     pub(super) fn put(&self, state: State) {
         let former = self.inside().state.replace(Box::new(state));
         self.changed.notify_one();
         drop(former);
     }
 
-    /// Nothing comes any more.
+    /// Closes the slot.
     pub(super) fn close(&self) {
         self.inside().closed = true;
         self.changed.notify_one();
     }
 
-    /// Takes what is there, if anything is.
+    /// Takes the state, if there is one.
     pub(super) fn take(&self) -> Option<Box<State>> {
         self.inside().state.take()
     }
 
-    /// Waits for something, not longer than `patience`.
+    /// Waits for an event, not longer than `patience`.
     pub(super) fn wait(&self, patience: Option<Duration>) -> Wake {
         let idle = |inside: &mut Inside| inside.state.is_none() && !inside.closed;
         let mut inside = match patience {
@@ -69,7 +69,7 @@ impl Slot {
         }
     }
 
-    /// Nobody panics while holding it: pointers are moved.
+    /// Nobody panics while holding the lock: only pointers are moved.
     fn inside(&self) -> MutexGuard<'_, Inside> {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }

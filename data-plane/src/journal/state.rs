@@ -1,4 +1,4 @@
-//! What is kept: everything that the proxy has, where it is on each lane, and whose state that is.
+//! The stored state: all resources of the proxy, its position on each lane, and which proxy it belongs to.
 
 use std::sync::Arc;
 
@@ -6,27 +6,27 @@ use shared::kind::Lane;
 use shared::snapshot::Snapshot;
 use shared::version::{Lineage, Seq, Source};
 
-/// Whose state it is: what a proxy knows of a control plane before it has heard of it, and what it hears.
+/// Identifies the owner of a state: what a proxy knows about a control plane before it connects, and what it is told.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Binding {
-    /// What the control plane reads; `None` where it does not say, or has not been heard.
+    /// The source that the control plane reads; `None` if unknown.
     pub(crate) source: Option<Source>,
     /// The fleet.
     pub(crate) group: String,
-    /// Digests of what the control plane is known by: its authority's roots, or its address where it has none.
+    /// Digests of what identifies the control plane: its authority's roots, or its address if it has none.
     pub(crate) known: Vec<[u8; 32]>,
 }
 
-/// A lane.
+/// One lane.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
-    /// What the proxy has.
+    /// The resources.
     pub(crate) has: Snapshot,
-    /// Place in the log of a control plane.
+    /// Position in the log of a control plane.
     pub(crate) position: Option<(Lineage, Seq)>,
 }
 
-/// Everything, at one moment. Cheap to clone.
+/// The complete state at one moment. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub(crate) binding: Arc<Binding>,
@@ -35,7 +35,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Of a lane.
+    /// The state of a lane.
     pub(crate) fn lane(&self, lane: Lane) -> &Kept {
         match lane {
             Lane::Config => &self.config,
@@ -52,13 +52,13 @@ impl State {
 }
 
 impl Binding {
-    /// Whether what was written under `self` may be served by who knows this much: of the same fleet, from a control
-    /// plane that is known by the same.
+    /// Whether a state written under `self` may be served by a proxy with the binding `here`: of the same fleet, from
+    /// a control plane with a common identity.
     pub(super) fn is_of(&self, here: &Self) -> bool {
         self.group == here.group && self.known.iter().any(|known| here.known.contains(known))
     }
 
-    /// Whether the other one is known to read something else.
+    /// Whether the other one is known to have another source.
     pub(super) fn differs(&self, other: &Self) -> bool {
         self.group != other.group || self.source.zip(other.source).is_some_and(|(one, other)| one != other)
     }

@@ -1,29 +1,29 @@
-//! What the journal did, for metrics.
+//! Statistics of the journal, for metrics.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Written by the journal's thread alone.
+/// Written only by the journal's thread.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     /// Bytes of the journal.
     pub(crate) bytes: AtomicU64,
-    /// Steps in it.
+    /// Number of steps in it.
     pub(crate) records: AtomicU64,
-    /// When something was written last, in seconds since 1970; 0 for never.
+    /// Time of the last write, in seconds since 1970; 0 for never.
     pub(crate) written: AtomicU64,
-    /// States that were written.
+    /// Number of states written.
     pub(crate) states: AtomicU64,
-    /// States that could not be written.
+    /// Number of states that could not be written.
     pub(crate) errors: AtomicU64,
-    /// States whose secrets could not be written.
+    /// Number of states whose secrets could not be written.
     pub(crate) key_errors: AtomicU64,
-    /// The newest state is not on disk, and it is tried again.
+    /// The newest state is not on disk, and writing is being retried.
     pub(crate) failing: AtomicBool,
 }
 
 impl Stats {
-    /// There is a journal.
+    /// Records an existing journal.
     pub(super) fn found(&self, bytes: u64, records: u64, written: SystemTime) {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.records.store(records, Ordering::Relaxed);

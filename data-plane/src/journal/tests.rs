@@ -1,4 +1,4 @@
-//! The journal over real files: what is kept comes back, and what is another's does not.
+//! The journal on real files: stored state is restored, and another proxy's is not.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn state(world: &World, seq: u64, source: u8) -> State {
     State { binding: binding(source), config: kept(&world.config), live: kept(&world.live) }
 }
 
-/// A process that lives as long as this.
+/// A process that lives as long as this value.
 struct Process {
     journal: Option<Journal>,
     loaded: Option<Loaded>,
@@ -61,13 +61,13 @@ impl Process {
         self.journal.as_ref().unwrap().keep(state);
     }
 
-    /// Roots of what was loaded.
+    /// Roots of the loaded state.
     fn roots(&self) -> Option<[shared::version::Root; 2]> {
         self.loaded.as_ref().map(|loaded| Lane::ALL.map(|lane| loaded.writer.root(lane)))
     }
 }
 
-/// In the end what was given last is on disk.
+/// At the end, the last state is on disk.
 impl Drop for Process {
     fn drop(&mut self) {
         drop(self.journal.take());
@@ -96,7 +96,7 @@ fn what_is_kept_is_there_at_the_next_start() {
     let third = Process::start(&dir);
     assert!(!third.loaded.as_ref().unwrap().alone);
     assert_eq!(third.roots(), second.roots());
-    // Only the one that has the lock writes; the other one says so, and nothing is mixed.
+    // Only the process with the lock writes; the other one reports that, and nothing is mixed.
     third.keep(state(&world(&["/third"]), 2, 5));
     second.keep(state(&world(&["/", "/second"]), 2, 5));
     drop(third);
@@ -123,7 +123,7 @@ fn a_journal_is_written_anew_when_it_is_long_and_stays_readable() {
     assert!(dir.path().join("state.before").exists());
     drop(process);
     assert_eq!(Process::start(dir.path()).roots(), roots(&last));
-    // The one before is a state that was, too.
+    // The previous file also contains a valid state.
     fs::write(dir.path().join("state"), "gone").unwrap();
     assert!(Process::start(dir.path()).loaded.is_some());
 }
@@ -140,7 +140,7 @@ fn another_source_replaces_everything() {
     drop(process);
     assert!(!dir.path().join("state.before").exists(), "nothing of the other one is left");
     assert_eq!(Process::start(dir.path()).roots(), roots(&world(&["/other"])));
-    // Known by something else: not even read, and gone as soon as there is something to keep.
+    // Known under another identity: the state is not even read, and is removed as soon as there is something to store.
     let elsewhere = Binding { known: vec![[2; 32]], ..(*binding(6)).clone() };
     let process = Process::knowing(dir.path(), &elsewhere);
     assert!(process.loaded.is_none());
@@ -167,7 +167,7 @@ fn a_state_that_ends_its_process_is_put_aside() {
     assert!(Process::start(dir.path()).loaded.is_none());
 }
 
-/// What is kept of a process that has only this to keep.
+/// Stores a single state, as a short-lived process.
 fn kept_once(dir: &Path, state: State) {
     Process::start(dir).keep(state);
 }
@@ -178,7 +178,7 @@ fn what_is_damaged_takes_no_good_one_s_place() {
     let [file, before] = ["state", "state.before"].map(|name| dir.path().join(name));
     kept_once(dir.path(), state(&world(&["/"]), 1, 5));
     fs::rename(&file, &before).unwrap();
-    // However often: until the one in place is good, the one before it is what a start is possible from.
+    // However often: until the current file is intact, a start is possible from the previous one.
     for path in ["/second", "/third"] {
         fs::write(&file, "damaged").unwrap();
         let process = Process::start(dir.path());
@@ -188,7 +188,7 @@ fn what_is_damaged_takes_no_good_one_s_place() {
     assert_eq!(Process::start(dir.path()).roots(), roots(&world(&["/", "/third"])));
 }
 
-/// Beside a process that holds the folder: what could not be kept is kept at the end, where that is gone.
+/// While another process holds the folder nothing can be stored; at the end, when that is gone, it is.
 #[test]
 fn what_waits_to_be_kept_is_kept_at_the_end() {
     let dir = tempfile::tempdir().unwrap();
@@ -204,7 +204,7 @@ fn what_waits_to_be_kept_is_kept_at_the_end() {
     assert_eq!(Process::start(dir.path()).roots(), roots(&world(&["/second"])));
 }
 
-/// A journal says in one place whose it is: where that changes it is written anew.
+/// The journal identifies its owner in a single place: when that changes, it is rewritten.
 #[test]
 fn a_process_whose_control_plane_has_another_authority_is_known_by_that_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -221,7 +221,8 @@ fn a_process_whose_control_plane_has_another_authority_is_known_by_that_one() {
     assert_eq!(Process::knowing(dir.path(), &by(2)).roots(), roots(&world(&["/"])));
 }
 
-/// By hand, or by who cleans up: the open files would take everything, and the next start would find nothing.
+/// Removed by hand or by a clean-up job: the open files would accept all writes, and the next start would find
+/// nothing.
 #[test]
 fn a_folder_that_is_removed_or_moved_is_made_again() {
     let outer = tempfile::tempdir().unwrap();

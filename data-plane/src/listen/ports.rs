@@ -1,8 +1,9 @@
-//! The ports of TCP and UDP services: bound when the first configuration names them, for all workers at once, while there
-//! are such services.
+//! The ports of TCP and UDP services: bound for all workers at once when a configuration first names them, and for as
+//! long as such services exist.
 //!
-//! **Invariant:** a port that is given away is bound for every worker; one that cannot be had is an error that says why,
-//! and none of it is left open. No more than `MOST` are open, and each has its descriptors from the budget of all.
+//! **Invariant:** a port that is handed out is bound for every worker; one that cannot be bound is an error with a
+//! reason, and none of its sockets stay open. No more than `MOST` are open, and each takes its descriptors from the
+//! common budget.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,22 +17,22 @@ use socket2::{Socket, Type};
 
 use super::{BACKLOG, open};
 
-/// Ports of services that are open at once. Of further ones each is refused.
+/// Maximum number of open service ports. Further ones are refused.
 const MOST: usize = 1024;
 
-/// Where ports are opened.
+/// Opens service ports.
 #[derive(Debug, Default)]
 pub struct Ports {
     address: Option<IpAddr>,
     workers: usize,
-    /// Of the process itself, over TCP.
+    /// The TCP ports of the process itself.
     own: Vec<u16>,
     descriptors: Option<Budget>,
     begun: Arc<AtomicBool>,
     known: HashMap<(Transport, u16), Weak<Port>>,
 }
 
-/// A port, with a socket for each worker. Closed with the last one that has it.
+/// A port, with a socket for each worker. Closed when its last reference is dropped.
 #[derive(Debug)]
 pub struct Port {
     sockets: Box<[Socket]>,
@@ -40,7 +41,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// The socket of a worker, for its runtime. Clients come from now on.
+    /// The socket of a worker, for its runtime. Clients can connect from now on.
     ///
     /// # Errors
     /// The kernel's.
@@ -50,44 +51,45 @@ impl Port {
         socket.try_clone()
     }
 
-    /// Clients of TCP come no longer to this worker, whoever has the port still: the kernel would give them to a queue
-    /// of which nobody takes them.
+    /// Stops accepting TCP clients for this worker, even if the port is still referenced: otherwise the kernel would
+    /// put clients into a queue that nobody accepts from.
     pub fn close(&self, worker: usize) {
         if let Some(socket) = self.sockets.get(worker) {
-            // One that does not listen has nothing to end.
+            // Fails if it does not listen, which is fine.
             let _ = socket.shutdown(Shutdown::Read);
         }
     }
 
-    /// Where it is.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
 impl Ports {
-    /// For so many workers, at an address, at all of the machine without one. `own` are addresses that the process has.
+    /// For this many workers, at an address, or at all addresses. `own` are the addresses in use by the process
+    /// itself.
     pub fn new(address: Option<IpAddr>, workers: usize, own: &[SocketAddr]) -> Self {
         let own = own.iter().map(SocketAddr::port).collect();
         Self { address, workers, own, ..Self::default() }
     }
 
-    /// Sockets are descriptors of this budget.
+    /// Takes the sockets' descriptors from this budget.
     #[must_use]
     pub fn within(self, descriptors: &Budget) -> Self {
         Self { descriptors: Some(descriptors.clone()), ..self }
     }
 
-    /// True once clients may come, for whoever decides that: a port that is taken from then on listens at once, so that
-    /// it does when a proxy says that it has it. Whoever connects before a worker accepts stands in the kernel's queue.
+    /// Set to true once clients may connect: ports that are opened from then on listen at once, so that they do so
+    /// when the proxy reports them. Clients that connect before a worker accepts wait in the kernel's queue.
     pub fn begun(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.begun)
     }
 
-    /// Takes a port; the same one as long as anybody has it.
+    /// Opens a port; the same one as long as it is referenced.
     ///
     /// # Errors
-    /// That the port is taken, or what else the kernel says.
+    /// The port is in use, or another error of the kernel.
     pub fn take(&mut self, transport: Transport, number: u16) -> io::Result<Arc<Port>> {
         let port = self.find(transport, number)?;
         if self.begun.load(Ordering::Relaxed) {
@@ -118,7 +120,7 @@ impl Ports {
             None => self.bind(transport, (Ipv6Addr::UNSPECIFIED, number).into()).or_else(|error| {
                 match error.kind() {
                     io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied => Err(error),
-                    // A machine without IPv6.
+                    // The machine has no IPv6.
                     _ => self.bind(transport, (Ipv4Addr::UNSPECIFIED, number).into()),
                 }
             }),
@@ -149,7 +151,8 @@ mod tests {
 
     use super::*;
 
-    /// A port that nobody is given who does not name it: a socket has it until this process ends, and does not listen.
+    /// A free port that is given only to those who name it: a socket is bound to it until this process ends, and does
+    /// not listen.
     fn free() -> u16 {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.set_reuse_address(true).unwrap();
@@ -171,7 +174,7 @@ mod tests {
             for ip in ["127.0.0.1", "::1"] {
                 TcpStream::connect((ip, number)).unwrap();
             }
-            // Somebody has it still.
+            // It is still referenced.
             (0..2).for_each(|worker| port.close(worker));
             TcpStream::connect(("127.0.0.1", number)).unwrap_err();
             drop(sockets);
@@ -194,7 +197,7 @@ mod tests {
         let _second = ports.take(Transport::Tcp, second).unwrap();
         connect(second).unwrap();
         connect(first).unwrap_err();
-        // Its service went and comes again.
+        // Its service was removed and comes back.
         let _again = ports.take(Transport::Tcp, first).unwrap();
         connect(first).unwrap();
     }

@@ -1,4 +1,4 @@
-//! What the workers of a process may hold together (docs/adr/003-budgets.md).
+//! The memory and descriptor budgets that the workers of a process share (docs/adr/003-budgets.md).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,54 +13,56 @@ use super::spill::Spill;
 use super::verdicts::Verdicts;
 use crate::rate::TryTable;
 
-/// The budgets that all workers draw from.
+/// The budgets that all workers share.
 #[derive(Clone, Debug)]
 pub struct Budgets {
-    /// Bytes held for clients: heads, bodies in hand, answers that were not taken yet.
+    /// Bytes held for clients: heads, body pieces, and responses that were not sent yet.
     pub bytes: Budget,
-    /// Connections of clients.
+    /// Client connections.
     pub connections: Budget,
     /// Descriptors of connections, to clients and to endpoints.
     pub descriptors: Budget,
-    /// Those that nobody has.
+    /// Reserved descriptors.
     pub reserve: Reserve,
     /// Sessions of UDP services.
     pub sessions: Budget,
-    /// Bodies of requests on disk.
+    /// Request bodies on disk.
     pub spill: Spill,
-    /// Passwords that are compared with slow hashes.
+    /// Password checks with slow hashes.
     pub passwords: Passwords,
     /// Nonces of digest authentication.
     pub nonces: Nonces,
-    /// Who was wrong there.
+    /// Failed attempts of digest authentication.
     pub tries: Arc<TryTable>,
-    /// Answers of external authentication.
+    /// Responses of external authentication.
     pub verdicts: Verdicts,
-    /// Copies of requests.
+    /// Mirrored requests.
     pub copies: Copies,
 }
 
-/// The part of the bytes held for clients that bodies may use instead of files.
+/// The divisor for the part of the byte budget that bodies may use instead of files.
 const SPARE: usize = 4;
 
-/// Sessions of UDP services, of all ports and workers: anybody begins one by a datagram, under any address.
+/// Maximum number of UDP sessions, for all ports and workers: anybody can start one with a datagram from any source
+/// address.
 const SESSIONS: usize = 16_384;
 
-/// The part of the descriptors that they may have.
+/// The divisor for the part of the descriptors that they may use.
 const OF_SESSIONS: usize = 8;
 
-/// Connections of clients where nobody says how many.
+/// Default maximum number of client connections.
 const CONNECTIONS: usize = 65_536;
 
 impl Budgets {
-    /// Bodies in files go elsewhere.
+    /// Puts body files into another folder.
     #[must_use]
     pub fn with_spill(self, dir: PathBuf, bytes: usize) -> Self {
         let spare = self.bytes.limit() / SPARE;
         Self { spill: Spill::new(dir, bytes).with_spare(spare), ..self }
     }
 
-    /// Those of a process that may use so much memory. The rest of it is for tables, connections and the allocator.
+    /// Budgets for a process that may use this much memory. The rest of it is for tables, connections and the
+    /// allocator.
     pub fn of_memory(bytes: u64) -> Self {
         let held = usize::try_from(bytes / 2).unwrap_or(usize::MAX);
         Self {
@@ -80,8 +82,8 @@ impl Budgets {
 }
 
 impl Budgets {
-    /// So many connections of clients, below so many descriptors: a quarter of those is kept for connections to
-    /// endpoints, so that a request that was taken can be sent.
+    /// Limits the number of client connections and descriptors: a quarter of the latter is reserved for connections to
+    /// endpoints, so that an accepted request can be sent.
     #[must_use]
     pub fn with_connections(self, connections: usize, descriptors: usize) -> Self {
         let clients = connections.min(descriptors / 4 * 3).max(1);

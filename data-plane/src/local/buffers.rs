@@ -1,5 +1,5 @@
-//! Free lists of a worker: buffers are taken when there is something to read or write, and given back as soon as
-//! nothing is unread or unwritten. An idle connection holds none.
+//! A worker's free lists of buffers: a buffer is taken when there is something to read or write, and returned as soon
+//! as nothing is unread or unwritten. An idle connection holds none.
 
 use std::cell::RefCell;
 
@@ -7,17 +7,17 @@ use bytes::BytesMut;
 
 use crate::codec::stream::ROOM;
 
-/// Buffers and texts kept for the next user; more than that are freed.
+/// Number of buffers and texts kept for reuse; more than that are freed.
 const KEPT: usize = 64;
 
-/// A buffer that grew beyond this is freed instead of kept, in bytes.
+/// A buffer that grew beyond this size in bytes is freed instead of kept.
 const KEPT_ROOM: usize = 64 * 1024;
 
-/// So much unread, in bytes, is held in [`LITTLE_ROOM`] while more of it is waited for. A read into it is worth its system
-/// call ([`make_room`](crate::codec::stream::make_room)).
+/// Up to this much unread data in bytes is moved into a buffer of [`LITTLE_ROOM`] while more is waited for. A read
+/// into it is still worth its system call ([`make_room`](crate::codec::stream::make_room)).
 const LITTLE: usize = 1024;
 
-/// Room for a little, in bytes.
+/// Capacity of a small buffer, in bytes.
 const LITTLE_ROOM: usize = 4 * 1024;
 
 /// The free lists.
@@ -28,7 +28,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Empty ones.
+    /// Without buffers.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -36,12 +36,12 @@ impl Buffers {
     /// An empty buffer with [`ROOM`].
     pub(crate) fn input(&self) -> BytesMut {
         let mut buffer = self.inputs.borrow_mut().pop().unwrap_or_default();
-        // Reclaims the old memory when nothing refers to it any more, else takes new.
+        // Reuses the old memory if nothing refers to it any more, else allocates.
         buffer.reserve(ROOM);
         buffer
     }
 
-    /// Takes back what [`Self::input`] gave. What is unread in it is lost.
+    /// Returns a buffer from [`Self::input`]. Unread data in it is lost.
     pub(crate) fn give_input(&self, mut buffer: BytesMut) {
         buffer.clear();
         let mut free = self.inputs.borrow_mut();
@@ -50,7 +50,7 @@ impl Buffers {
         }
     }
 
-    /// Lets go of the room that a little does not need, where it may stay a little for long.
+    /// Reduces the capacity of a buffer that holds little data, possibly for long.
     pub(crate) fn shrink(&self, buffer: &mut BytesMut) {
         if buffer.len() <= LITTLE && buffer.capacity() > LITTLE_ROOM {
             let mut small = BytesMut::with_capacity(LITTLE_ROOM);
@@ -59,13 +59,13 @@ impl Buffers {
         }
     }
 
-    /// An empty text, for a head that is about to be written.
+    /// An empty text buffer for a head to be written.
     pub(crate) fn text(&self) -> Vec<u8> {
         let kept = self.texts.borrow_mut().pop();
         kept.unwrap_or_else(|| Vec::with_capacity(1024))
     }
 
-    /// Takes back what [`Self::text`] gave.
+    /// Returns a text buffer from [`Self::text`].
     pub(crate) fn give_text(&self, mut text: Vec<u8>) {
         text.clear();
         let mut free = self.texts.borrow_mut();

@@ -1,17 +1,18 @@
-//! How much copies of requests may hold, all workers together: so little that no request lacks anything for them.
+//! The limits on mirrored requests, for all workers together: low enough that no request lacks anything because of
+//! them.
 
 use shared::budget::{Budget, Held};
 
-/// Copies that are under way at most, however many descriptors there are.
+/// Maximum number of concurrent copies, however many descriptors there are.
 const MOST: usize = 1024;
 
-/// Copies have this part of what there is, and requests the rest.
+/// The divisor for the part of the budgets that copies may use.
 const PART: usize = 16;
 
-/// Bytes that bodies of copies have on disk.
+/// Bytes that bodies of copies may use on disk.
 const DISK: usize = 64 << 20;
 
-/// What copies of requests may hold.
+/// The budgets of mirrored requests.
 #[derive(Clone, Debug)]
 pub struct Copies {
     number: Budget,
@@ -19,7 +20,7 @@ pub struct Copies {
     disk: Budget,
 }
 
-/// What one copy holds, until dropped.
+/// The share of one copy, until dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     _number: Held,
@@ -28,24 +29,24 @@ pub(crate) struct Place {
 }
 
 impl Copies {
-    /// A part of so many bytes.
+    /// With a part of this many bytes.
     pub fn of_memory(bytes: usize) -> Self {
         Self { number: Budget::new(MOST), memory: Budget::new(bytes / PART), disk: Budget::new(DISK) }
     }
 
-    /// A part of so many descriptors.
+    /// With a part of this many descriptors.
     #[must_use]
     pub fn with_descriptors(self, descriptors: usize) -> Self {
         Self { number: Budget::new((descriptors / PART).clamp(1, MOST)), ..self }
     }
 
-    /// Room for a copy with so many bytes of memory and of disk, where there is some.
+    /// Reserves room for a copy with these bytes of memory and disk, if there is any.
     pub(crate) fn take(&self, memory: usize, disk: usize) -> Option<Place> {
         let (number, memory) = (self.number.take(1)?, self.memory.take(memory)?);
         Some(Place { _number: number, _memory: memory, _disk: self.disk.take(disk)? })
     }
 
-    /// Copies under way.
+    /// Number of copies in progress.
     pub fn used(&self) -> usize {
         self.number.used()
     }

@@ -1,4 +1,4 @@
-//! `Date` of our own answers, made once a second.
+//! The `Date` header of our own responses, formatted once per second.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ pub(crate) struct HttpDate {
 }
 
 impl HttpDate {
-    /// Moves to a time. A clock before 1970 is no worse a lie than any other of its times.
+    /// Sets the time. A clock before 1970 is treated as 1970.
     pub(crate) fn update(&mut self, time: SystemTime) {
         let time = time.max(UNIX_EPOCH);
         let second = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

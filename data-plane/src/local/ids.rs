@@ -1,17 +1,18 @@
-//! Ids of requests that came without one: 32 lower-case hex digits, as nginx' `$request_id`.
+//! Ids for requests that came without one: 32 lower-case hex digits, like nginx' `$request_id`.
 
 use std::cell::RefCell;
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
 
-/// Digits of an id.
+/// Number of digits of an id.
 const LENGTH: usize = 32;
 
-/// So many share a block of memory, which is used again once none of them is needed: an id costs no allocation of its own.
+/// This many ids share a block of memory, which is reused once none of them is needed: an id costs no allocation of
+/// its own.
 const A_BLOCK: usize = 64;
 
-/// Makes the ids of one worker.
+/// Generates the ids of one worker.
 #[derive(Default)]
 pub(crate) struct Ids(RefCell<BytesMut>);
 
@@ -22,7 +23,7 @@ impl fmt::Debug for Ids {
 }
 
 impl Ids {
-    /// Another one.
+    /// A new id.
     pub(crate) fn next(&self) -> Bytes {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut digits = [0; LENGTH];

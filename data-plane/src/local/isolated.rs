@@ -1,4 +1,4 @@
-//! Tasks whose panic is their own.
+//! Tasks whose panic affects only themselves.
 
 use std::any::Any;
 use std::future::Future;
@@ -6,12 +6,12 @@ use std::panic::AssertUnwindSafe;
 
 use futures::{FutureExt, TryFutureExt};
 
-/// Runs a connection's future; a panic in it is its result, as text.
+/// Runs a connection's future; a panic in it becomes an error with its message.
 ///
-/// What connections share is left whole by a panic: cells are set at once, and a `RefCell`'s guard is given back while
-/// the stack unwinds.
+/// A panic leaves the state that connections share consistent: cells are set at once, and a `RefCell`'s guard is
+/// released while the stack unwinds.
 ///
-/// No async fn: that would hold the future twice, as its argument and as what it awaits.
+/// Not an async fn, which would store the future twice, as its argument and as what it awaits.
 pub(crate) fn isolated<F: Future>(future: F) -> impl Future<Output = Result<F::Output, String>> {
     AssertUnwindSafe(future).catch_unwind().map_err(|panic| message(&*panic))
 }

@@ -1,52 +1,51 @@
-//! The sizes and times that a worker holds connections to; ingress-nginx' defaults where it has them.
+//! The size limits and timeouts of a worker's connections, with ingress-nginx' defaults where it has them.
 
 use std::time::Duration;
 
 use crate::table::{Sizes, Timeouts};
 
-/// Sizes and times. Times are held to within a tenth of a second, never cut short.
+/// Size limits and timeouts. Timeouts are accurate to a tenth of a second, and never early.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// TLS handshake.
     pub handshake: Duration,
-    /// A whole request head, from its first byte.
+    /// Timeout for a whole request head, from its first byte.
     pub head: Duration,
-    /// From one request to the next one's first byte (configmap.md 1.5, keep-alive).
+    /// Time between a request and the first byte of the next one (ConfigMap option `keep-alive`).
     pub idle: Duration,
-    /// Requests that a connection serves (configmap.md 1.5, keep-alive-requests).
+    /// Maximum number of requests per connection (ConfigMap option `keep-alive-requests`).
     pub requests: usize,
-    /// A whole request, from its head to the last byte of its answer; none: without end, as in nginx. What becomes a tunnel
-    /// is no request any more.
+    /// Timeout for a whole request, from its head to the last byte of its response; zero: unlimited, as in nginx. A
+    /// tunnel no longer counts as a request.
     pub request: Duration,
-    /// Between two writes to a client.
+    /// Time between two writes to a client.
     pub client_send: Duration,
-    /// Times and tries of requests whose location has none of its own.
+    /// Timeouts and attempts of requests whose location has none of its own.
     pub timeouts: Timeouts,
-    /// Sizes of requests whose location has none of its own.
+    /// Size limits of requests whose location has none of its own.
     pub sizes: Sizes,
-    /// Bytes a second that the body of a request that is read to its end has to come with, taken over all of it, after
-    /// `body_grace` (security.md 5.2).
+    /// Minimum average rate in bytes per second for a request body that is buffered, after `body_grace`.
     pub body_rate: u64,
     /// How long a body may be slower.
     pub body_grace: Duration,
-    /// Idle connections to endpoints that one worker keeps, to all of them together.
+    /// Idle connections to endpoints that one worker keeps, for all endpoints together.
     pub idle_upstreams: usize,
-    /// How long they are kept (upstream-keepalive-timeout).
+    /// How long they are kept (`upstream-keepalive-timeout`).
     pub upstream_idle: Duration,
-    /// Failures in a row after which an endpoint is left alone for a while; 0: it never is, as in ingress-nginx.
+    /// Number of consecutive failures after which an endpoint is ejected for a while; 0: never, as in ingress-nginx.
     pub eject_after: u32,
-    /// Of a hundred requests, so many may be tried again after an endpoint was given them.
+    /// Percentage of requests that may be retried after an endpoint received them.
     pub retry_budget: u32,
-    /// How long a connection that has to end waits for what is under way: a first request, the end of a handshake of ends.
+    /// How long a connection that has to close waits for what is in progress: a first request, the end of a handshake.
     pub linger: Duration,
-    /// After an answer that came before the end of its request: how long the rest is read and thrown away, so that the
-    /// client sees the answer, and that its connection may go on (nginx' lingering_time).
+    /// After a response that precedes the end of its request: how long the rest is read and discarded, so that the
+    /// client sees the response and its connection can be reused (nginx' `lingering_time`).
     pub discard: Duration,
-    /// Between two reads of it (nginx' lingering_timeout).
+    /// Time between two of these reads (nginx' `lingering_timeout`).
     pub discard_pause: Duration,
-    /// Between two bytes of a connection of which nobody reads what passes (configmap.md 1.10, proxy-stream-timeout).
+    /// Time between two bytes of a TCP service's connection (ConfigMap option `proxy-stream-timeout`).
     pub stream_idle: Duration,
-    /// Sessions of one UDP service on one worker.
+    /// Maximum number of sessions of one UDP service per worker.
     pub udp_sessions: usize,
 }
 
@@ -63,8 +62,8 @@ impl Default for Limits {
             sizes: Sizes::default(),
             body_rate: 240,
             body_grace: Duration::from_secs(30),
-            // Twice what a worker of ingress-nginx keeps (upstream-keepalive-connections): a burst finds its connections
-            // again, and no endpoint sees more than twice as many.
+            // Twice what a worker of ingress-nginx keeps (`upstream-keepalive-connections`): a burst finds its
+            // connections again, and no endpoint sees more than twice as many.
             idle_upstreams: 640,
             upstream_idle: Duration::from_secs(60),
             eject_after: 5,
@@ -82,7 +81,7 @@ impl Default for Limits {
 mod tests {
     use super::*;
 
-    /// A number that is changed by mistake is seen here; one that is added has to be said.
+    /// Detects accidental changes of defaults; a new limit must be added here.
     #[test]
     fn every_limit_has_the_default_that_is_documented() {
         let second = Duration::from_secs;

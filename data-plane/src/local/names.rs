@@ -1,9 +1,11 @@
 //! Resolves names: from the embedding program, the hosts file, then DNS.
 //!
-//! Tenants, and through `$host` their clients, determine which names are looked up. So concurrent lookups are shared fairly between
-//! Ingresses ([`Shares`]), every lookup has a time limit, and the cache evicts entries of the Ingress that has most.
+//! Tenants, and through `$host` their clients, determine which names are looked up. So concurrent lookups are shared
+//! fairly between Ingresses ([`Shares`]), every lookup has a time limit, and the cache evicts entries of the Ingress
+//! that has most.
 //!
-//! **Invariant:** at most one lookup per name, and a bounded number in total; a lookup completes even if everybody stops waiting for it.
+//! **Invariant:** at most one lookup per name, and a bounded number in total; a lookup completes even if everybody
+//! stops waiting for it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -22,35 +24,36 @@ use super::shares::Shares;
 use crate::dns::{self, Hosts, Outcome, Servers};
 use crate::table::apply::names::Answer;
 
-/// Lookups at a time. Below what is sent to one server at a time, so that none waits for another one.
+/// Maximum number of concurrent lookups, below the limit of queries to one server, so that none waits for another.
 const LOOKUPS: usize = 64;
-/// Names that are remembered.
+/// Maximum number of cached names.
 const NAMES: usize = 1024;
-/// How long what was found is used.
+/// How long a result is fresh.
 const FOUND: Duration = Duration::from_secs(5);
-/// It is used for so long more while it is asked for again, and longer while nobody answers.
+/// How long it is used beyond that while it is looked up again, and longer while no server responds.
 const OLD: Duration = Duration::from_secs(60);
-/// An address that could not be reached is tried after others for so long: nginx' `fail_timeout`.
+/// How long an unreachable address is tried after all others: nginx' `fail_timeout`.
 const UNREACHED: Duration = Duration::from_secs(10);
-/// So many of them are known.
+/// Maximum number of unreachable addresses that are remembered.
 const MOST_UNREACHED: usize = 256;
-/// How long nobody asks again for what was not found.
+/// Time before a failed lookup is repeated.
 const MISSING: Duration = Duration::from_secs(1);
 
-/// Addresses by host, in lower case and without a dot at the end, and port.
+/// Addresses by host, in lower case without a trailing dot, and port.
 pub type Addresses = HashMap<Box<str>, HashMap<u16, Vec<SocketAddr>>>;
 
-/// What whoever runs the proxy knows of names that the DNS does not: `firth up`, which plays a cluster. Clones share it.
+/// Names that the embedding program knows and the DNS does not: `firth up`, which simulates a cluster. Clones share
+/// it.
 #[derive(Clone, Debug, Default)]
 pub struct KnownNames(Arc<ArcSwap<Addresses>>);
 
 impl KnownNames {
-    /// Puts these in place of those of before.
+    /// Replaces the names.
     pub fn set(&self, names: Addresses) {
         self.0.store(Arc::new(names));
     }
 
-    /// The addresses of a host, none for one that is known to have none; `None`: others are to be asked.
+    /// The addresses of a host, empty if it is known to have none; `None`: unknown here.
     fn of(&self, host: &str, port: u16) -> Option<Vec<SocketAddr>> {
         let names = self.0.load();
         if names.is_empty() {
@@ -62,21 +65,21 @@ impl KnownNames {
     }
 }
 
-/// One thread's own.
+/// The resolver of one thread.
 #[derive(Debug)]
 pub(crate) struct Names {
     given: KnownNames,
     hosts: RefCell<Hosts>,
     servers: RefCell<Servers>,
     known: RefCell<HashMap<Box<str>, Known>>,
-    /// Until when.
+    /// Unreachable addresses, and until when that is remembered.
     unreached: RefCell<HashMap<SocketAddr, Instant>>,
     shares: Rc<RefCell<Shares>>,
 }
 
 #[derive(Debug)]
 struct Known {
-    /// Whose room it takes.
+    /// The owner whose share of the cache it uses.
     owner: Box<str>,
     name: Rc<Name>,
 }
@@ -92,14 +95,14 @@ struct Name {
 #[derive(Clone, Debug)]
 struct Found {
     addresses: Vec<IpAddr>,
-    /// Nobody asks again before.
+    /// Not looked up again before this time.
     until: Instant,
-    /// They are good enough until then while somebody asks.
+    /// Usable until then while it is looked up again.
     old: Instant,
 }
 
 impl Names {
-    /// That asks nobody for those that are given.
+    /// A resolver that knows `given` without lookups.
     pub(crate) fn new(given: KnownNames) -> Self {
         Self::by(given, Hosts::of_system(), Servers::of_system())
     }
@@ -115,10 +118,10 @@ impl Names {
         }
     }
 
-    /// The addresses of a host, itself where it is one. `owner` (`namespace/..`) is who wants to know.
+    /// The addresses of a host, or the host itself if it is an address. `owner` (`namespace/..`) is on whose behalf.
     ///
     /// # Errors
-    /// Where there are none, or too many names are looked up for this owner.
+    /// There are none, or too many concurrent lookups for this owner.
     pub(crate) async fn resolve(&self, owner: &str, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
         if let Ok(address) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(address, port)]);
@@ -141,7 +144,7 @@ impl Names {
         Ok(addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
     }
 
-    /// Nobody answers there, at this time.
+    /// Marks an address as unreachable now.
     pub(crate) fn is_unreached(&self, address: SocketAddr) {
         let (mut unreached, now) = (self.unreached.borrow_mut(), clock::now());
         if unreached.len() >= MOST_UNREACHED {
@@ -152,7 +155,7 @@ impl Names {
         }
     }
 
-    /// Keeps the order of the others, and of those.
+    /// Moves unreachable addresses to the end, otherwise keeping the order.
     pub(crate) fn put_unreached_last(&self, addresses: &mut [SocketAddr]) {
         let (unreached, now) = (self.unreached.borrow(), clock::now());
         if !unreached.is_empty() {
@@ -179,7 +182,7 @@ impl Names {
         Ok(name.found.borrow().addresses.clone())
     }
 
-    /// Begins a lookup, where the owner has a place for one.
+    /// Starts a lookup, if the owner has a free slot.
     fn begin(&self, owner: &str, host: &str, name: &Rc<Name>) -> bool {
         let Some(lookup) = Lookup::begin(&self.shares, owner, name) else { return false };
         let resolver = self.servers.borrow_mut().current(clock::now());
@@ -202,7 +205,7 @@ impl Names {
     }
 }
 
-/// Forgets the name that nobody has asked for the longest, of the owner who has most of them.
+/// Evicts the least recently used name of the owner with the most names.
 fn make_room(known: &mut HashMap<Box<str>, Known>) {
     let mut owners: HashMap<&str, usize> = HashMap::new();
     for known in known.values() {
@@ -228,7 +231,7 @@ impl Name {
     }
 }
 
-/// A lookup under way, which has its place until dropped.
+/// A lookup in progress, which holds its slot until dropped.
 struct Lookup {
     shares: Rc<RefCell<Shares>>,
     owner: Box<str>,
@@ -244,7 +247,7 @@ impl Lookup {
         })
     }
 
-    /// Takes in what came of it. A failure is no answer: what was found before stays in use.
+    /// Stores the result. A failure is not a result: what was found before stays in use.
     fn end(self, outcome: Outcome) {
         let now = clock::now();
         let mut found = self.name.found.borrow_mut();

@@ -1,8 +1,8 @@
-//! An answer's body that is compressed on its way to its client.
+//! A response body that is compressed on its way to its client.
 //!
-//! **Invariant:** one piece of the backend's is in work at a time, and what comes of it goes before the next one is asked
-//! for; the backend is not read on while the client takes nothing. What has come goes out when nothing more is there, so
-//! that an answer which comes in parts arrives in parts.
+//! **Invariant:** one piece of the backend's body is compressed at a time, and its output is sent before the next
+//! piece is read; the backend is not read while the client does not read. Output is flushed when no more input is
+//! available, so that a response that arrives in parts is delivered in parts.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -17,38 +17,37 @@ use crate::codec::error::{Kind, ProxyError};
 use crate::local::quota::Share;
 use crate::table::policy::compression::Coding;
 
-/// What a body that is being compressed with gzip holds, in bytes: the state of deflate with a window of 32 KiB, and a
-/// buffer.
+/// Memory of a gzip-compressed body in bytes: the deflate state with a 32 KiB window, and a buffer.
 const GZIP: usize = 448 * 1024;
 
-/// The same of brotli, with its window and its tables.
+/// The same for brotli, with its window and tables.
 const BROTLI: usize = 2 * 1024 * 1024;
 
-/// The same above [`USUAL`].
+/// The same above level [`USUAL`].
 const HARD: usize = 7 * 1024 * 1024;
 
-/// Windows of brotli, as a power of two. The tables of the levels above [`USUAL`] are 32 MiB with the small one.
+/// Brotli windows, as powers of two. Above level [`USUAL`] the tables take 32 MiB even with the small one.
 const WINDOW: i32 = 16;
 const HARD_WINDOW: i32 = 18;
 
-/// The level of brotli that ingress-nginx has.
+/// ingress-nginx' default brotli level.
 const USUAL: u32 = 4;
 
-/// The highest level of brotli that is used: above it tables grow to tens of megabytes, and a worker stands still for
-/// tens of milliseconds for each piece.
+/// The highest brotli level that is used: above it tables grow to tens of megabytes, and a worker is blocked for tens
+/// of milliseconds per piece.
 const HIGHEST: u32 = 6;
 
-/// Room for what one piece comes to, in bytes.
+/// Size of the output buffer for one piece, in bytes.
 const ROOM: usize = 4 * 1024;
 
-/// A body that is compressed.
+/// A compressed body.
 pub(crate) struct Coded {
     body: ReplyBody,
-    /// `None` once all is said.
+    /// `None` once all output was produced.
     encoder: Option<Encoder>,
-    /// Whether it has taken something that may not have gone yet.
+    /// Whether it may contain input that was not flushed yet.
     holds: bool,
-    /// Bytes of the body that it has taken and nobody was told of.
+    /// Input bytes that were not reported yet.
     came: usize,
     _share: Share,
 }
@@ -65,7 +64,7 @@ impl fmt::Debug for Coded {
 }
 
 impl Coded {
-    /// Bytes that it holds beside its body's.
+    /// Memory that it holds in addition to its body's.
     pub(crate) fn cost(coding: Coding, level: u32) -> usize {
         match coding {
             Coding::Gzip => GZIP,
@@ -74,27 +73,27 @@ impl Coded {
         }
     }
 
-    /// For as long as its share is there.
+    /// It holds its share of the budget as long as it exists.
     pub(crate) fn new(body: ReplyBody, coding: Coding, level: u32, share: Share) -> Self {
         Self { body, encoder: Some(Encoder::new(coding, level)), holds: false, came: 0, _share: share }
     }
 
-    /// The body itself.
+    /// The uncompressed body.
     pub(super) fn body(&mut self) -> &mut ReplyBody {
         &mut self.body
     }
 
-    /// Likewise.
+    /// The uncompressed body.
     pub(super) fn inner(&self) -> &ReplyBody {
         &self.body
     }
 
-    /// Bytes of the body that were taken since this was asked last.
+    /// Input bytes since the last call.
     pub(super) fn came(&mut self) -> usize {
         std::mem::take(&mut self.came)
     }
 
-    /// What is ready: a piece, or `Some(None)` at the end.
+    /// What is available: a piece, or `Some(None)` at the end.
     pub(super) fn buffered(&mut self) -> Result<Option<Option<Bytes>>, ProxyError> {
         let failed = |error| ProxyError::of(Kind::InvalidBody, error);
         loop {
@@ -135,7 +134,7 @@ impl Encoder {
         }
     }
 
-    /// Takes a piece; what comes out.
+    /// Compresses a piece; returns the output.
     fn push(&mut self, piece: &[u8]) -> io::Result<Vec<u8>> {
         match self {
             Self::Gzip(encoder) => encoder.write_all(piece)?,
@@ -144,7 +143,7 @@ impl Encoder {
         Ok(self.taken())
     }
 
-    /// What lets the client read all that was taken.
+    /// Flushes, so that the client can decode all input so far.
     fn flush(&mut self) -> io::Result<Vec<u8>> {
         match self {
             Self::Gzip(encoder) => encoder.flush()?,

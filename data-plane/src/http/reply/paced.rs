@@ -1,7 +1,7 @@
-//! An answer's body that goes to its client no faster than its location says.
+//! A response body that is sent no faster than its location allows.
 //!
-//! **Invariant:** what may not go yet is one piece; the backend is not read on while it waits, and both it and the buffer that
-//! it stands in are reckoned with what is held for clients.
+//! **Invariant:** at most one piece is held back; the backend is not read meanwhile, and both the piece and its buffer
+//! are counted in the budget for what is held for clients.
 
 use std::fmt;
 use std::rc::Rc;
@@ -17,20 +17,20 @@ use crate::local::quota::{Quota, Share};
 use crate::local::timer::{TICK, Timer, Timers};
 use crate::table::policy::pace::Pace;
 
-/// A body that waits for its time.
+/// A rate-limited body.
 pub(crate) struct Paced {
     body: ReplyBody,
     pace: Pace,
     clock: Rc<Timers>,
     timer: Timer,
-    /// Whether the timer runs.
+    /// Whether the timer is armed.
     waits: bool,
     since: Instant,
     gone: u64,
-    /// What was read and may not go yet.
+    /// A piece that was read but must not be sent yet.
     held: Bytes,
     quota: Rc<Quota>,
-    /// That of the piece, while it waits.
+    /// The budget share of that piece, while it waits.
     share: Option<Share>,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Debug for Paced {
 }
 
 impl Paced {
-    /// From now on.
+    /// The limit starts now.
     pub(crate) fn new(local: &Local, body: ReplyBody, pace: Pace) -> Self {
         let clock = Rc::clone(&local.timers);
         let (timer, since) = (clock.timer(), clock.now());
@@ -60,7 +60,7 @@ impl Paced {
         }
     }
 
-    /// Bytes that nobody has reckoned yet of what is in hand.
+    /// Bytes held that were not charged to the budget yet.
     pub(super) fn held(&self) -> usize {
         match self.share {
             Some(_) => 0,
@@ -68,12 +68,12 @@ impl Paced {
         }
     }
 
-    /// The body itself.
+    /// The underlying body.
     pub(super) fn body(&mut self) -> &mut ReplyBody {
         &mut self.body
     }
 
-    /// What may go now: a piece, or `Some(None)` at the end.
+    /// What may be sent now: a piece, or `Some(None)` at the end.
     pub(super) fn buffered(&mut self) -> Result<Option<Option<Bytes>>, ProxyError> {
         if self.held.is_empty() {
             match self.body.buffered()? {
@@ -93,7 +93,7 @@ impl Paced {
         Ok(Some(Some(piece)))
     }
 
-    /// Waits for the time of what is held, else reads more.
+    /// Waits until the held piece may be sent, else reads more.
     pub(super) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
         if self.held.is_empty() {
             return self.body.poll_more(cx);
@@ -109,13 +109,13 @@ impl Paced {
             ready!(self.timer.poll_elapsed(cx));
             self.waits = false;
         }
-        // Whatever woke us: the next wait sets the timer anew.
+        // Whatever the cause of the wake-up: the next wait sets the timer anew.
         self.waits = false;
         self.timer.disarm();
         Poll::Ready(Ok(()))
     }
 
-    /// Bytes that may go now.
+    /// Bytes that may be sent now.
     fn room(&self) -> usize {
         let elapsed = self.clock.now().duration_since(self.since);
         let room = self.pace.allowed(elapsed).saturating_sub(self.gone);

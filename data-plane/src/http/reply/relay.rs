@@ -1,4 +1,4 @@
-//! The body of a backend's answer, piece by piece; at its end the connection goes back to its pool.
+//! The body of a backend's response, piece by piece; at its end the connection goes back to its pool.
 
 use std::fmt;
 use std::rc::Rc;
@@ -15,19 +15,19 @@ use crate::table::Endpoint;
 use crate::upstream::link::Link;
 use crate::upstream::manner::Manner;
 
-/// So much of a body is worth a pipe, in bytes.
+/// Minimum size in bytes of a body that is sent through a pipe.
 const PASSED: u64 = 128 * 1024;
 
-/// An answer's body that is being read.
+/// A response body that is being read.
 pub(crate) struct Relay {
     server: Rc<Server>,
     reader: BodyReader,
-    /// `None` once the body is over.
+    /// `None` after the end of the body.
     link: Option<Box<Link>>,
     cell: u64,
     endpoint: Arc<Endpoint>,
     manner: Manner,
-    /// Whether the connection may serve another request.
+    /// Whether the connection may be reused.
     reusable: bool,
     /// Bytes that stood around pieces, and were not asked for yet.
     around: usize,
@@ -40,7 +40,7 @@ impl fmt::Debug for Relay {
 }
 
 impl Relay {
-    /// The body that this reads, on this connection.
+    /// A body that is read by `reader` from this connection.
     pub(crate) fn new(
         server: Rc<Server>,
         reader: BodyReader,
@@ -52,7 +52,7 @@ impl Relay {
         Self { server, reader, link: Some(link), cell, endpoint, manner, reusable, around: 0 }
     }
 
-    /// What can be said without reading from the connection: a piece, or `Some(None)` at the end.
+    /// What is available without reading from the connection: a piece, or `Some(None)` at the end.
     pub(crate) fn buffered(&mut self) -> Result<Option<Option<Bytes>>, ProxyError> {
         let Some(link) = &mut self.link else {
             return Ok(Some(None));
@@ -97,14 +97,14 @@ impl Relay {
         Poll::Ready(Err(failed))
     }
 
-    /// Whether what is left of it can go through a pipe, and is so much that this is worth it or has `begun`.
+    /// Whether the rest of it can go through a pipe, and is large enough for that or has already `begun`.
     pub(crate) fn may_pass(&self, begun: bool) -> bool {
         let Some(link) = &self.link else { return false };
         let least = if begun { 1 } else { PASSED };
         link.input.is_empty() && link.stream.socket().is_some() && self.reader.plain() >= Some(least)
     }
 
-    /// Puts more of it into a pipe. What is not in there is still to be read.
+    /// Moves more of it into a pipe. What is not in the pipe remains to be read.
     pub(crate) fn poll_pass(
         &mut self,
         pipe: &mut Pipe,
@@ -134,12 +134,12 @@ impl Relay {
         Poll::Ready(Err(failed))
     }
 
-    /// Bytes of the buffer that it is read into.
+    /// Size of the buffer that it is read into.
     pub(crate) fn held(&self) -> usize {
         self.link.as_ref().map_or(0, |link| link.input.capacity())
     }
 
-    /// Gives that buffer back, if nothing in it is unread.
+    /// Returns that buffer, if nothing in it is unread.
     pub(crate) fn rest(&mut self) {
         if let Some(link) = &mut self.link
             && link.input.is_empty()
@@ -148,8 +148,8 @@ impl Relay {
         }
     }
 
-    /// Gives the connection back, if it is clean: the request was sent whole, the framing was sound, and no byte is
-    /// there that belongs to no answer.
+    /// Returns the connection to the pool if it is clean: the request was sent completely, the framing was valid, and
+    /// there are no excess bytes.
     fn end(&mut self) {
         let Some(mut link) = self.link.take() else { return };
         link.observed = None;

@@ -5,7 +5,7 @@ use shared::resource::Resource;
 use super::*;
 use crate::table::world::{World, certificate, entry, slice};
 
-/// A folder in memory, where this machine has one.
+/// A folder in memory, if this machine has one.
 fn memory() -> Option<tempfile::TempDir> {
     tempfile::tempdir_in("/dev/shm").ok()
 }
@@ -52,7 +52,7 @@ fn keys_come_back_from_memory_and_damaged_ones_do_not() {
 
 #[test]
 fn keys_are_not_written_where_they_stay_or_others_look() {
-    // Beside the sources there is a disk; a machine that builds in memory has none to show.
+    // The source folder is usually on a disk; on a machine that builds in memory this cannot be tested.
     let disk = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     if let Err(error) = Keys::new(disk.path().join("keys")).save(None, &State::default()) {
         assert!(matches!(error, KeysError::OnDisk(_)), "{error}");

@@ -1,4 +1,4 @@
-//! Whatever happens to the bytes: a state that was put in, or none.
+//! Whatever happens to the bytes, the result is a state that was stored, or none.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -35,7 +35,7 @@ fn states(steps: &[crate::table::world::Step]) -> Vec<State> {
     steps.iter().map(state).collect()
 }
 
-/// A journal of them, and where each ends in it.
+/// A journal of these states, and where each one ends.
 fn journal(states: &[State]) -> (Vec<u8>, Vec<usize>) {
     let mut bytes = frame::preamble(MAGIC).to_vec();
     let mut chain = Chain::new(MAGIC);
@@ -97,7 +97,7 @@ proptest! {
         }
     }
 
-    /// What is written on from a place that was read leads on from there.
+    /// Appending after a replayed state continues from that state.
     #[test]
     fn a_journal_goes_on_where_it_ended(steps in steps(12), at in any::<prop::sample::Index>()) {
         let states = states(&steps);
@@ -129,7 +129,7 @@ proptest! {
         let missing = complete(&mut state, Lane::Live, &kept);
         prop_assert!(complete(&mut state, Lane::Config, &kept).is_empty());
         let mut expected = newest.live.has.clone();
-        // The same certificate may be that of several names.
+        // Several names may have the same certificate.
         let expected_missing: Vec<_> =
             secrets.iter().filter(|it| !kept.contains_key(&it.version)).map(|it| it.key.clone()).collect();
         expected.change([], expected_missing.iter().cloned());
