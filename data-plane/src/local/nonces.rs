@@ -1,10 +1,12 @@
-//! Nonces of digest authentication (RFC 7616 section 3.3): given out without a trace, remembered from their first use on.
+//! Nonces of digest authentication (RFC 7616 section 3.3): issued without storing them, and stored from their first
+//! use on.
 //!
-//! A nonce carries its time and a proof that this process made it. So whoever asks and never answers costs nothing, and
-//! memory is held only of who has shown a right digest. Lifetimes are those of the module that ingress-nginx has built in.
-//! Lists of users share what there is: who is on one of them, and uses up nonces, has no room left for itself alone.
+//! A nonce contains its time and a proof that this process made it. So a client that requests nonces and never
+//! responds costs nothing, and memory is used only for clients that have sent a correct digest. Lifetimes are those of
+//! the module built into ingress-nginx. The memory is shared fairly between lists of users: someone on one list who
+//! uses up nonces leaves no room only for the users of that list.
 //!
-//! **Invariant:** no count is taken twice of one nonce, whichever worker is asked.
+//! **Invariant:** no nonce count is accepted twice, whichever worker is asked.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,28 +18,28 @@ use subtle::ConstantTimeEq as _;
 
 use super::shares::Shares;
 
-/// A nonce may wait so long for its first use: `auth_digest_timeout`.
+/// Time for the first use of a nonce: `auth_digest_timeout`.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// It serves so long from then on: `auth_digest_expires`.
+/// Lifetime from then on: `auth_digest_expires`.
 const EXPIRES: Duration = Duration::from_secs(10);
-/// And for so many requests: `auth_digest_replays`.
+/// Maximum number of requests: `auth_digest_replays`.
 const REPLAYS: u32 = 20;
-/// Independent parts of what is remembered, each with its own lock.
+/// Independent parts of the memory, each with its own lock.
 const SHARDS: usize = 16;
-/// Nonces in use of one part.
+/// Nonces in use per part.
 const IN_USE: usize = 1024;
 
-/// Time in milliseconds, then randomness.
+/// Time in milliseconds, then random bytes.
 const OWN: usize = 16;
 const LENGTH: usize = OWN + 16;
 
-/// Gives out nonces and counts their uses. A clone is the same one.
+/// Issues nonces and counts their uses. Clones share the state.
 #[derive(Clone, Default)]
 pub struct Nonces(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// Made up at the first use; `None`: there is no randomness, and nobody gets in.
+    /// Initialised on first use; `None`: no randomness is available, and nobody is admitted.
     made: OnceLock<Option<Made>>,
     used: [Mutex<Part>; SHARDS],
 }
@@ -55,7 +57,7 @@ struct Made {
 
 struct Uses {
     until: Instant,
-    /// A bit for each count.
+    /// One bit for each nonce count.
     counts: u32,
     list: Arc<str>,
 }
@@ -73,7 +75,7 @@ impl fmt::Debug for Nonces {
 }
 
 impl Nonces {
-    /// A new one, of hexadecimal digits; `None` where there is no randomness.
+    /// A new nonce in hexadecimal digits; `None` if no randomness is available.
     pub(crate) fn issue(&self, now: Instant) -> Option<String> {
         let made = self.0.made(now)?;
         let mut own = [0; OWN];
@@ -84,8 +86,8 @@ impl Nonces {
         Some(own.iter().chain(&proof).map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// Whether a nonce may be used with this count: it is one of ours, of now, and was not used with it before. Room for it
-    /// is that of a list of users (`namespace/..`).
+    /// Whether a nonce is valid with this count: it is one of ours, current, and was not used with this count before.
+    /// It takes a slot of a list of users (`namespace/..`).
     pub(crate) fn take(&self, list: &Arc<str>, nonce: &str, count: u32, now: Instant) -> bool {
         let Some((own, issued)) = self.0.own(nonce, now) else { return false };
         let Some(bit) = count.checked_sub(1).filter(|bit| *bit < REPLAYS).map(|bit| 1 << bit) else {
@@ -110,14 +112,14 @@ impl Nonces {
 }
 
 impl Part {
-    /// Takes room for a nonce of a list.
+    /// Reserves a slot for a nonce of a list.
     fn room(&mut self, list: &str, now: Instant) -> bool {
         if self.shares.take(list) {
             return true;
         }
         let Self { used, shares } = self;
         used.retain(|_, uses| {
-            // One that could be used again for the first time is not forgotten.
+            // A nonce that could be used again as if for the first time must not be forgotten.
             let stays = now < uses.until + TIMEOUT;
             if !stays {
                 shares.give(&uses.list);
@@ -137,7 +139,7 @@ impl Shared {
         self.made.get_or_init(make).as_ref()
     }
 
-    /// What a nonce of this process says, and when it was given out.
+    /// The contents of a nonce of this process, and its time of issue.
     fn own(&self, nonce: &str, now: Instant) -> Option<([u8; OWN], Instant)> {
         let made = self.made(now)?;
         if nonce.len() != 2 * LENGTH || !nonce.is_ascii() {
@@ -209,7 +211,7 @@ mod tests {
         assert!(nonces.take(&list(), &nonce, 1, now));
     }
 
-    /// Takes nonces for a list until there was no room for as many as there are.
+    /// Uses nonces for a list until no slots are left.
     fn fill(nonces: &Nonces, list: &Arc<str>, now: Instant) -> Vec<String> {
         let fresh = (0..2 * SHARDS * IN_USE).map(|_| nonces.issue(now).unwrap());
         fresh.filter(|nonce| nonces.take(list, nonce, 1, now)).collect()

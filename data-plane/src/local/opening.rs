@@ -1,7 +1,7 @@
-//! The beginning of a connection, read before anything is agreed on: what a load balancer says of its client, and what a
-//! client says first.
+//! The beginning of a connection, read before any protocol is negotiated: a load balancer's PROXY header, and the
+//! first bytes of the client.
 //!
-//! **Invariant:** a connection on which nothing came holds no buffer.
+//! **Invariant:** a connection on which nothing has arrived holds no buffer.
 
 use std::future::poll_fn;
 use std::io;
@@ -13,10 +13,10 @@ use super::buffers::Buffers;
 use crate::codec::proxy_protocol::{self, Ends};
 use crate::codec::stream::{Stream, make_room, poll_fill};
 
-/// Reads more of a connection.
+/// Reads more from a connection.
 ///
 /// # Errors
-/// The connection's; that it has ended is one.
+/// An I/O error, or the end of the connection.
 pub(crate) async fn more<S: Stream>(
     buffers: &Buffers,
     stream: &mut S,
@@ -42,10 +42,10 @@ pub(crate) async fn more<S: Stream>(
     }
 }
 
-/// Takes the header of a load balancer off: what it tells of its client, if anything.
+/// Reads a PROXY header: returns the addresses in it, if any.
 ///
 /// # Errors
-/// The connection's; that it begins with none is one.
+/// An I/O error, or the connection does not begin with a header.
 pub(crate) async fn header<S: Stream>(
     buffers: &Buffers,
     stream: &mut S,

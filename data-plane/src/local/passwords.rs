@@ -1,11 +1,11 @@
-//! Passwords, compared with hashes that are slow by design: on a few threads of their own, once for each.
+//! Checks passwords against deliberately slow hashes, on a few dedicated threads, once for each password.
 //!
-//! One of all workers. What fits is remembered, so that a client that is logged in costs a digest. What is asked waits in
-//! a queue for each list of users, and the queues take turns: whoever floods one of them with wrong passwords waits
-//! behind himself, and is refused when his is full.
+//! Shared by all workers. A success is remembered, so that a client that is logged in costs only a digest. Checks wait
+//! in one queue per list of users, and the queues take turns: someone who floods one list with wrong passwords delays
+//! only that list, and is refused when its queue is full.
 //!
-//! **Invariant:** neither a password nor a hash is kept; what is remembered is a digest under a key that this process
-//! made up.
+//! **Invariant:** neither a password nor a hash is stored; what is remembered is a digest under a random key of this
+//! process.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -19,35 +19,35 @@ use tokio::sync::oneshot;
 
 use crate::password;
 
-/// Threads that hash: the workers need the cores, too.
+/// Number of hashing threads: the workers need the cores, too.
 const THREADS: usize = 2;
-/// Passwords of one list that wait.
+/// Queue length per list.
 const QUEUE: usize = 64;
-/// Passwords of all lists that wait.
+/// Total length of all queues.
 const QUEUES: usize = 1024;
-/// Requests that wait for one and the same password.
+/// Maximum number of requests that wait for the same password.
 const WAITING: usize = 256;
-/// A thread that has nothing to do for so long ends.
+/// A thread that is idle for this long ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// Independent parts of what is remembered, each with its own lock.
+/// Independent parts of the memory, each with its own lock.
 const SHARDS: usize = 16;
-/// Digests of one half of a part: 32,768 in all, 1 MiB.
+/// Digests in one half of a part: 32,768 in all, 1 MiB.
 const REMEMBERED: usize = 1024;
 
 type Digest = [u8; 32];
 
-/// What is known of a password.
+/// The result of a password check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// It is the user's.
+    /// It is correct.
     Fits,
-    /// It is not.
+    /// It is wrong.
     Wrong,
-    /// Too many are asked about at this time.
+    /// Too many checks are in progress.
     Busy,
 }
 
-/// Compares passwords with hashes. A clone is the same one.
+/// Checks passwords against hashes. Clones share the state.
 #[derive(Clone, Default)]
 pub struct Passwords(Arc<Shared>);
 
@@ -59,14 +59,15 @@ impl fmt::Debug for Passwords {
 
 #[derive(Default)]
 struct Shared {
-    /// Made up at the first use; `None`: there is no randomness, and nothing is remembered.
+    /// Initialised on first use; `None`: no randomness is available, and nothing is remembered.
     key: OnceLock<Option<Digest>>,
     remembered: [Mutex<Halves>; SHARDS],
     work: Mutex<Work>,
     more: Condvar,
 }
 
-/// Digests of what fitted. When the newer half is full it becomes the older one; what is asked for comes back.
+/// Digests of correct passwords. When the newer half is full it becomes the older one; digests that are looked up are
+/// added to it again.
 #[derive(Default)]
 struct Halves {
     newer: HashSet<Digest>,
@@ -79,9 +80,9 @@ struct Work {
     queues: HashMap<Arc<str>, VecDeque<Job>>,
     /// The lists that have a queue, the next one first.
     turns: VecDeque<Arc<str>>,
-    /// In all queues.
+    /// Total length of all queues.
     queued: usize,
-    /// Who waits for what is queued or under way.
+    /// Requests that wait for each check that is queued or running.
     waiting: HashMap<Digest, Vec<oneshot::Sender<bool>>>,
     threads: usize,
     idle: usize,
@@ -94,7 +95,7 @@ struct Job {
 }
 
 impl Passwords {
-    /// Whether a password is that of a user. `list` is whose turn it counts for.
+    /// Whether a password is correct for a user. `list` determines the queue.
     pub(crate) async fn ask(&self, list: &Arc<str>, user: &str, hash: &Arc<str>, password: &[u8]) -> Verdict {
         let verdict = |fits| if fits { Verdict::Fits } else { Verdict::Wrong };
         if !password::is_known(hash) {
@@ -147,10 +148,10 @@ impl Shared {
         is_known
     }
 
-    /// Hashes until there has been nothing to do for a while.
+    /// Runs checks until there was nothing to do for a while.
     fn run(&self) {
         while let Some(job) = self.next() {
-            // A panic costs this answer alone.
+            // A panic affects only this check.
             let fits = catch_unwind(AssertUnwindSafe(|| password::fits(&job.password, &job.hash)));
             let fits = fits.unwrap_or(false);
             if fits {
@@ -162,7 +163,7 @@ impl Shared {
         }
     }
 
-    /// The next that somebody still waits for; `None`: the thread ends.
+    /// The next check that is still wanted; `None`: the thread ends.
     fn next(&self) -> Option<Job> {
         let mut work = lock(&self.work);
         loop {
@@ -191,7 +192,7 @@ impl Halves {
 }
 
 impl Work {
-    /// Takes the next of the list whose turn it is.
+    /// Takes the next check of the list whose turn it is.
     fn pop(&mut self) -> Option<Job> {
         while let Some(list) = self.turns.pop_front() {
             let Some(queue) = self.queues.get_mut(&list) else { continue };
@@ -214,7 +215,7 @@ impl Work {
     }
 }
 
-/// Puts a password into its list's queue; `None` where there is no room.
+/// Queues a check; `None` if there is no room.
 fn submit(shared: &Arc<Shared>, list: &Arc<str>, job: Job) -> Option<oneshot::Receiver<bool>> {
     let (sender, receiver) = oneshot::channel();
     let mut work = lock(&shared.work);
@@ -249,7 +250,7 @@ fn submit(shared: &Arc<Shared>, list: &Arc<str>, job: Job) -> Option<oneshot::Re
     Some(receiver)
 }
 
-/// What is behind it is whole after each change.
+/// The protected state is consistent after each change.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

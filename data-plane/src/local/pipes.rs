@@ -1,7 +1,6 @@
-//! Pipes of the kernel, through which long bodies go from one socket to the next without coming to us: what was received
-//! is sent as it lies (splice(2)).
+//! Kernel pipes that carry long bodies from one socket to another without copying them to user space (splice(2)).
 //!
-//! **Invariant:** a pipe is filled when it is empty alone, and kept for the next body when it is empty alone.
+//! **Invariant:** a pipe is only filled when it is empty, and only kept for the next body when it is empty.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,26 +14,27 @@ use shared::budget::{Budget, Held, Level};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// Bytes that are put in at a time, at most: as long as its client does not take them they stand in memory of the kernel.
+/// Maximum bytes that are moved in at a time: until the client takes them they occupy kernel memory.
 const MOST: usize = 128 * 1024;
 
-/// Pipes that are kept for the next body; each has two descriptors.
+/// Number of pipes kept for reuse; each has two descriptors.
 const KEPT: usize = 8;
 
-/// Bytes that a pipe has room for that is worth it. A user who has many and no privileges (pipe-user-pages-soft) is given some
-/// for two pieces of what was received, whatever their length: they cost more calls than reading and writing.
+/// Minimum capacity in bytes of a useful pipe. An unprivileged user with many pipes (pipe-user-pages-soft) gets some
+/// with only two pages: these cost more calls than reading and writing.
 const LEAST: usize = 64 * 1024;
 
-/// So many who ask have none after one that was too small. Asking the kernel each time would cost more than it may save.
+/// Number of requests without a pipe after one that was too small. Asking the kernel each time could cost more than it
+/// saves.
 const PASSED_OVER: usize = 1_000;
 
-/// Those of a worker that nobody uses.
+/// The unused pipes of a worker.
 pub(crate) struct Pipes {
     descriptors: Budget,
     free: RefCell<Vec<Pipe>>,
-    /// Whether the kernel moves nothing from a socket to a pipe. Not every one that says that it is Linux does.
+    /// Whether the kernel cannot splice from a socket to a pipe. Not every system that claims to be Linux can.
     are_useless: Cell<bool>,
-    /// Who asks is given none, so many times more.
+    /// How many further requests get no pipe.
     passed_over: Cell<usize>,
 }
 
@@ -44,32 +44,32 @@ impl fmt::Debug for Pipes {
     }
 }
 
-/// What was put in goes on its way as it came.
+/// The data in it is passed on unchanged.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     reads: OwnedFd,
     writes: OwnedFd,
     held: usize,
-    /// Whether nothing came of it the last time, or it is new: who hears then that there is something to read is not sure that it
-    /// is to be had this way.
+    /// Whether the last splice yielded nothing, or it is new: then it is uncertain that readable data can be had by
+    /// splicing.
     is_doubted: bool,
     _descriptors: Held,
 }
 
-/// What came of filling a pipe.
+/// The result of filling a pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Filled {
-    /// So many bytes are in it. None: the stream is over.
+    /// It contains this many bytes. Zero: the stream has ended.
     With(usize),
-    /// None are, though there is something to read, it is said. It may be there for who reads it, and for nobody else: sockets
-    /// that a program of the kernel's has joined (sockmap) are such, and urgent data is.
+    /// It is empty although the socket is reported as readable. The data may be available only by reading: for sockets
+    /// in a BPF sockmap, and for urgent data.
     Unsure,
-    /// The kernel cannot do it.
+    /// The kernel does not support it.
     Unable,
 }
 
 impl Pipes {
-    /// Without any. `descriptors` are what connections have, too.
+    /// Without pipes. `descriptors` is shared with connections.
     pub(crate) fn new(descriptors: Budget) -> Self {
         Self {
             descriptors,
@@ -79,7 +79,7 @@ impl Pipes {
         }
     }
 
-    /// An empty one; `None` where there is none and descriptors are not plenty: connections come first.
+    /// An empty pipe; `None` if there is none and descriptors are not plentiful: connections have precedence.
     pub(crate) fn take(&self) -> Option<Pipe> {
         if self.are_useless.get() {
             return None;
@@ -109,7 +109,7 @@ impl Pipes {
         }
     }
 
-    /// Takes back what [`Self::take`] gave. One that is not empty is closed.
+    /// Returns a pipe. One that is not empty is closed.
     pub(crate) fn give(&self, pipe: Pipe) {
         let mut free = self.free.borrow_mut();
         if pipe.held == 0 && free.len() < KEPT {
@@ -117,40 +117,40 @@ impl Pipes {
         }
     }
 
-    /// There are none from now on: the kernel does not know what to do with them.
+    /// Disables pipes, because the kernel does not support splicing.
     pub(crate) fn give_up(&self) {
         self.are_useless.set(true);
     }
 
-    /// Closes those that nobody uses.
+    /// Closes the unused pipes.
     pub(crate) fn shed(&self) {
         self.free.borrow_mut().clear();
     }
 }
 
 impl Pipe {
-    /// Bytes that were put in and are not out yet.
+    /// Bytes that were put in and not taken out yet.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 
-    /// Puts in what a socket has, `most` bytes at most, once all is out that was put in before.
+    /// Moves data from a socket into the empty pipe, at most `most` bytes.
     ///
     /// # Errors
-    /// The socket's.
+    /// The socket's error.
     pub(crate) fn poll_fill(
         &mut self,
         from: &TcpStream,
         most: usize,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<Filled>> {
-        // A full pipe would look like a socket that has nothing.
+        // A full pipe would look like a socket without data.
         debug_assert_eq!(self.held, 0);
         loop {
             ready!(from.poll_read_ready(cx))?;
             let moves = || match splice(from, None, &self.writes, None, most.min(MOST), SpliceFlags::NONBLOCK)
             {
-                // To the runtime there still is something to read.
+                // The runtime still considers the socket readable.
                 Err(Errno::AGAIN) if self.is_doubted => Ok(Filled::Unsure),
                 moved => Ok(Filled::With(moved?)),
             };
@@ -168,10 +168,10 @@ impl Pipe {
         }
     }
 
-    /// Sends all that is in it.
+    /// Sends everything that is in it.
     ///
     /// # Errors
-    /// The socket's.
+    /// The socket's error.
     pub(crate) fn poll_drain(&mut self, to: &TcpStream, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.held > 0 {
             ready!(to.poll_write_ready(cx))?;
@@ -191,7 +191,7 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Whether the kernel does not know how to do it, or a filter of system calls forbids it.
+/// Whether the kernel does not support it, or a system call filter forbids it.
 fn is_unable(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::INVAL | Errno::NOSYS | Errno::PERM))
@@ -229,7 +229,7 @@ mod tests {
                     Filled::With(0) => break,
                     Filled::With(count) => count,
                     Filled::Unsure => {
-                        // All is taken already of what was told.
+                        // Clears the readiness: everything that was reported was read.
                         let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
                         from.try_io(Interest::READABLE, nothing).unwrap_err();
                         continue;
@@ -274,7 +274,7 @@ mod tests {
         let pipes = Pipes::new(descriptors.clone());
         let small = || {
             let (reads, writes) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-            // As the kernel makes them for who has too many.
+            // As the kernel makes them for a user with too many.
             fcntl_setpipe_size(&writes, 2 * 4096)?;
             Ok((reads, writes))
         };

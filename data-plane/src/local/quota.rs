@@ -1,8 +1,9 @@
-//! What one worker has drawn from the byte budget of the process (docs/adr/003-budgets.md), and what its requests hold of it.
+//! What one worker has drawn from the byte budget of the process (docs/adr/003-budgets.md), and how much of it its
+//! requests use.
 //!
-//! It is drawn in large steps, so that a request pays for two additions and no contended atomic.
+//! It draws in large steps, so that a request costs two additions and no contended atomic.
 //!
-//! **Invariant:** what is held is never more than what was drawn.
+//! **Invariant:** usage is never more than what was drawn.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -10,7 +11,7 @@ use std::rc::Rc;
 
 use shared::budget::{Budget, Held, Level};
 
-/// What is drawn and given back at a time, in bytes.
+/// Step size in bytes for drawing and returning.
 const STEP: usize = 256 * 1024;
 
 /// A worker's part of the budget.
@@ -26,7 +27,7 @@ impl fmt::Debug for Quota {
     }
 }
 
-/// Bytes that somebody holds. Dropped, they are free again.
+/// Bytes that are in use until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     quota: Rc<Quota>,
@@ -34,7 +35,7 @@ pub(crate) struct Share {
 }
 
 impl Quota {
-    /// Nothing is drawn yet.
+    /// A quota that has drawn nothing yet.
     pub(crate) fn new(budget: Budget) -> Rc<Self> {
         Rc::new(Self { budget, drawn: RefCell::default(), held: Cell::new(0) })
     }
@@ -44,13 +45,13 @@ impl Quota {
         self.budget.level()
     }
 
-    /// What requests hold of it.
+    /// How much of it requests use.
     #[cfg(test)]
     pub(crate) fn held(&self) -> usize {
         self.held.get()
     }
 
-    /// So much for something new, which is refused where little is left.
+    /// Reserves bytes for something new, which is refused when little is left.
     pub(crate) fn open(self: &Rc<Self>, amount: usize) -> Option<Share> {
         if self.level() == Level::Full {
             return None;
@@ -58,7 +59,7 @@ impl Quota {
         self.take(amount)
     }
 
-    /// So much for something that has begun.
+    /// Reserves bytes for something that has begun.
     pub(crate) fn take(self: &Rc<Self>, amount: usize) -> Option<Share> {
         self.claim(amount).then(|| Share { quota: Rc::clone(self), amount })
     }
@@ -91,19 +92,19 @@ impl Quota {
         } else if let Some(drawn) = &mut *drawn
             && drawn.amount() - held >= 2 * STEP
         {
-            // Less always fits.
+            // Shrinking always succeeds.
             let _ = drawn.resize(held.next_multiple_of(STEP));
         }
     }
 }
 
 impl Share {
-    /// How much it is.
+    /// Its size.
     pub(crate) fn amount(&self) -> usize {
         self.amount
     }
 
-    /// So much more ahead of its use, which is refused where not much is left.
+    /// Reserves more ahead of its use, which is refused when not much is left.
     pub(crate) fn grow(&mut self, amount: usize) -> bool {
         let grown = self.quota.level() == Level::Calm && self.quota.claim(amount);
         if grown {
@@ -112,7 +113,7 @@ impl Share {
         grown
     }
 
-    /// Gives back what is beyond so much.
+    /// Returns everything beyond this amount.
     pub(crate) fn shrink(&mut self, amount: usize) {
         let more = self.amount.saturating_sub(amount);
         self.amount -= more;

@@ -1,7 +1,7 @@
 //! Which addresses a proxy may connect to on behalf of a tenant's annotation, whose URL may contain text from clients.
 //!
-//! **Invariant:** the check is on the address that is about to be connected to, never on a name: a name may resolve differently the next
-//! time.
+//! **Invariant:** the check is on the address that is about to be connected to, never on a name: a name may resolve
+//! differently the next time.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use shared::address::{self, AddressSet};
 
-/// How long until the same Ingress is logged again.
+/// Time until the same Ingress is logged again.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How many Ingresses are logged within that time.
+/// Maximum number of Ingresses that are logged within that time.
 const TOLD: usize = 256;
 
 /// Exceptions: networks that may be connected to although they are loopback, link-local or unassigned.
@@ -20,7 +20,7 @@ const TOLD: usize = 256;
 pub struct Reach(AddressSet);
 
 impl Reach {
-    /// Those of these networks.
+    /// With these networks as exceptions.
     pub fn with(networks: AddressSet) -> Self {
         Self(networks)
     }
@@ -31,12 +31,12 @@ impl Reach {
     }
 }
 
-/// Ingresses of which the log has just been told something: a request must not write a line.
+/// Ingresses that were logged recently: a single request must not produce a log line.
 #[derive(Debug, Default)]
 pub(crate) struct Told(RefCell<HashMap<Box<str>, Instant>>);
 
 impl Told {
-    /// Whether the log has not been told of this one lately, and is to be now.
+    /// Whether this one was not logged recently, and should be now.
     pub(crate) fn is_news(&self, owner: &str, now: Instant) -> bool {
         let mut told = self.0.borrow_mut();
         if told.get(owner).is_some_and(|until| now < *until) {

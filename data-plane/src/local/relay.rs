@@ -1,7 +1,7 @@
-//! Bytes in both directions between two streams, as they come. What one side has said and the other does not take is
-//! reckoned with what is held for clients, and the first side is read no further.
+//! Relays bytes in both directions between two streams. Bytes that one side has sent and the other has not taken are
+//! counted in the budget for what is held for clients, and meanwhile the first side is not read.
 //!
-//! From some bytes on what passes from socket to socket is not read: it goes through a pipe of the kernel's.
+//! After a certain number of bytes, data between two sockets is not read any more: it goes through a kernel pipe.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,17 +19,17 @@ use super::timer::Timer;
 use crate::codec::stream::{ROOM, Stream, poll_fill};
 use bytes::{Buf, BytesMut};
 
-/// Bytes that one direction has moved before it is given a pipe: most never have so many, and who says little is served with
-/// fewer calls by a read and a write.
+/// Bytes after which a direction gets a pipe: most never reach that, and small amounts need fewer calls with read and
+/// write.
 const PLENTY: u64 = 128 * 1024;
 
-/// A stream, and what was read of it already.
+/// A stream, and the bytes that were already read from it.
 pub(crate) struct End<'a, S> {
     pub(crate) stream: &'a mut S,
     pub(crate) input: BytesMut,
 }
 
-/// Bytes that went on.
+/// Numbers of relayed bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Moved {
     /// From the client.
@@ -38,8 +38,8 @@ pub(crate) struct Moved {
     pub(crate) down: u64,
 }
 
-/// Copies until both directions are over, one has failed, or nothing has passed in either for so long. `told` hears as
-/// they go of the bytes that went on since it was told last: a relay may be cut at any moment.
+/// Relays until both directions have ended, one has failed, or both were idle for too long. `told` is called along the
+/// way with the bytes relayed since its last call, because a relay may be cut at any moment.
 ///
 /// # Errors
 /// Why it was cut.
@@ -72,12 +72,12 @@ pub(crate) async fn relay<C: Stream, E: Stream>(
     timer.disarm();
     local.buffers.give_input(up.buffer);
     local.buffers.give_input(down.buffer);
-    // One that is not empty is closed.
+    // A pipe that is not empty is closed.
     [up.pipe, down.pipe].into_iter().flatten().for_each(|pipe| local.pipes.give(pipe));
     outcome
 }
 
-/// What the worker lends a direction.
+/// The worker's resources that a direction uses.
 #[derive(Clone, Copy)]
 struct Lent<'a> {
     buffers: &'a Buffers,
@@ -94,18 +94,18 @@ impl<'a> Lent<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Open,
-    /// The source has finished; what is left goes out, then the sink is told.
+    /// The source has ended; the rest is written, then the sink is shut down.
     Finishing,
     Over,
 }
 
 /// One direction.
 struct Direction {
-    /// Read and not written yet. Without memory when empty.
+    /// Bytes that were read but not written yet. Without memory when empty.
     buffer: BytesMut,
-    /// What passes without being read. Empty while the buffer is not.
+    /// Data that passes without being read. Empty while the buffer is not.
     pipe: Option<Pipe>,
-    /// That of the two, while nobody takes what is in them.
+    /// The budget share of both, while their data is not taken.
     share: Option<Share>,
     state: State,
     unflushed: bool,
@@ -118,7 +118,7 @@ impl Direction {
         Self { buffer, pipe: None, share: None, state: State::Open, unflushed: false, moved: 0 }
     }
 
-    /// Moves what can be moved. Ready when the source has finished and the sink knows.
+    /// Moves what can be moved. Ready when the source has ended and the sink was shut down.
     fn poll<F, T>(
         &mut self,
         from: &mut F,
@@ -206,7 +206,7 @@ impl Direction {
         }
     }
 
-    /// Moves what is there from socket to socket, once; gives whether that was the end. `None`: it has to be read.
+    /// Moves available data from socket to socket, once; returns whether that was the end. `None`: it has to be read.
     fn poll_pass<F: Stream, T: Stream>(
         &mut self,
         from: &F,
@@ -223,7 +223,7 @@ impl Direction {
         if pipe.held() == 0 {
             match pipe.poll_fill(from, usize::MAX, cx) {
                 Poll::Ready(Ok(Filled::With(count))) if count > 0 => {}
-                // Who waits for more has none.
+                // A direction that waits holds no pipe.
                 outcome => {
                     pipes.give(pipe);
                     return match outcome {

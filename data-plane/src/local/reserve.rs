@@ -1,23 +1,23 @@
-//! Descriptors that are held open for nothing: when the process has no others left, a request that was taken is sent with one
-//! of them.
+//! Reserved descriptors: when the process has none left, a request that was accepted is sent with one of them.
 //!
-//! The budget of descriptors is reckoned from the limit at the start; a limit that is lowered under a running process, or
-//! files that nobody reckoned with, are met as an error of the kernel. Whatever is free then would go to whoever asks first:
-//! to clients that come, who are many, and not to the requests of those who are there. So nobody new is taken while one of
-//! these is lent, and what becomes free fills the reserve first.
+//! The descriptor budget is computed from the limit at the start. If the limit is lowered under a running process, or
+//! files are opened that were not budgeted for, the kernel reports an error. Whatever becomes free then would go to
+//! whoever asks first: to the many new clients rather than to the requests of existing ones. So no new connection is
+//! accepted while a reserved descriptor is in use, and what becomes free refills the reserve first.
 //!
-//! **Invariant:** one that is lent is missing before it is closed, so that no other worker takes a client with it.
+//! **Invariant:** a reserved descriptor is marked as missing before it is closed, so that no other worker accepts a
+//! client with it.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Descriptors in reserve, for all workers together.
+/// Number of reserved descriptors, for all workers together.
 const SPARE: usize = 16;
-/// And no more than one of so many that connections may have.
+/// And at most this fraction of those that connections may use.
 const PART: usize = 16;
 
-/// The reserve of a process. A clone is the same one.
+/// The reserve of a process. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Reserve(Arc<Inner>);
 
@@ -26,22 +26,22 @@ struct Inner {
     spare: Mutex<Vec<File>>,
     full: usize,
     missing: AtomicUsize,
-    /// Who waits for a descriptor, and found none in reserve.
+    /// Number of callers that wait for a descriptor and found none in reserve.
     waiting: AtomicUsize,
 }
 
-/// Somebody waits, until this is dropped.
+/// A registered waiting caller, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting(Reserve);
 
 impl Reserve {
-    /// Of a process whose connections may have so many: as many as there are to be had now.
+    /// For a process whose connections may use `descriptors`: as many as are available now.
     pub(crate) fn of(descriptors: usize) -> Self {
         let spare: Vec<_> = (0..SPARE.min(descriptors / PART)).map_while(|_| spare()).collect();
         Self(Arc::new(Inner { full: spare.len(), spare: Mutex::new(spare), ..Inner::default() }))
     }
 
-    /// Whether some are lent.
+    /// Whether some are in use.
     pub(crate) fn is_short(&self) -> bool {
         self.0.missing.load(Ordering::Acquire) > 0
     }
@@ -51,7 +51,7 @@ impl Reserve {
         self.0.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Gives one up, for the caller to open something else. False: there is none.
+    /// Closes one, so that the caller can open something else. False: there is none.
     pub(crate) fn lend(&self) -> bool {
         let mut spare = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let lent = spare.pop();
@@ -59,7 +59,7 @@ impl Reserve {
         lent.is_some()
     }
 
-    /// Takes back what is free.
+    /// Refills the reserve with free descriptors.
     pub(crate) fn fill(&self) {
         let mut held = self.0.spare.lock().unwrap_or_else(PoisonError::into_inner);
         while held.len() < self.0.full
@@ -70,7 +70,7 @@ impl Reserve {
         self.0.missing.store(self.0.full - held.len(), Ordering::Release);
     }
 
-    /// The caller waits.
+    /// Registers the caller as waiting.
     pub(crate) fn wait(&self) -> Waiting {
         self.0.waiting.fetch_add(1, Ordering::Relaxed);
         Waiting(self.clone())

@@ -1,4 +1,4 @@
-//! A session of a TCP or UDP service, for the log: a line at its end, however it ends.
+//! A session of a TCP or UDP service, for the log: one line at its end, however it ends.
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -16,25 +16,25 @@ use super::relay::Moved;
 use crate::access_log::{Format, Kept, Source, seconds};
 use crate::codec::proxy_protocol::Ends;
 
-/// nginx' statuses of sessions.
+/// nginx' status codes of sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Status {
     /// It was served, however it ended.
     Served = 200,
-    /// What the client said first is not what was to come.
+    /// The client's first bytes were not as expected.
     Malformed = 400,
-    /// No endpoint takes it.
+    /// No endpoint could be reached.
     Unreached = 502,
 }
 
-/// What is known of one from the start.
+/// What is known about a session from the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Begun {
     /// `TCP` or `UDP`.
     pub(crate) transport: &'static str,
     /// The peer.
     pub(crate) peer: SocketAddr,
-    /// The address of ours that it came to, as far as that is known.
+    /// The local address of the connection, if known.
     pub(crate) at: Option<IpAddr>,
     /// Our port.
     pub(crate) port: u16,
@@ -42,7 +42,7 @@ pub(crate) struct Begun {
     pub(crate) backend: Arc<str>,
 }
 
-/// A session under way. Dropping it is its end.
+/// A session in progress. It ends when this is dropped.
 pub(crate) struct Session {
     local: Rc<Local>,
     format: Option<Arc<Format>>,
@@ -50,16 +50,16 @@ pub(crate) struct Session {
     at: Instant,
     status: Cell<Status>,
     endpoint: Cell<Option<(SocketAddr, Duration)>>,
-    /// Of whom the peer speaks.
+    /// The client that the peer acts for.
     client: Cell<IpAddr>,
-    /// What it says of its connection, believed or not.
+    /// The contents of the PROXY header, trusted or not.
     told: Cell<Option<Ends>>,
     moved: Cell<Moved>,
     kept: Kept,
 }
 
 impl Session {
-    /// Begins now. Without a format nothing is said of it.
+    /// Starts now. Without a format it is not logged.
     pub(crate) fn new(local: &Rc<Local>, format: Option<Arc<Format>>, begun: Begun) -> Self {
         Self {
             local: Rc::clone(local),
@@ -75,18 +75,18 @@ impl Session {
         }
     }
 
-    /// It is what it is if nothing else is said.
+    /// Sets its status, unless another one follows.
     pub(crate) fn ends(&self, status: Status) {
         self.status.set(status);
     }
 
-    /// An endpoint takes it.
+    /// It is connected to an endpoint.
     pub(crate) fn reached(&self, endpoint: SocketAddr) {
         self.endpoint.set(Some((endpoint, self.took())));
         self.ends(Status::Served);
     }
 
-    /// What its peer says of its connection.
+    /// Records the peer's PROXY header.
     pub(crate) fn told(&self, ends: Ends, is_believed: bool) {
         self.told.set(Some(ends));
         if is_believed {
@@ -94,7 +94,7 @@ impl Session {
         }
     }
 
-    /// So much went on.
+    /// Counts relayed bytes.
     pub(crate) fn moves(&self, more: Moved) {
         let Moved { up, down } = self.moved.get();
         self.moved.set(Moved { up: up + more.up, down: down + more.down });
@@ -119,7 +119,7 @@ impl Source for Session {
         let Moved { up, down } = self.moved.get();
         let client = self.client.get().to_canonical();
         let mut text = String::new();
-        // Writing into a String does not fail.
+        // Writing to a String does not fail.
         let _ = match value {
             Value::Transport => write!(text, "{transport}"),
             Value::Status => write!(text, "{}", self.status.get() as u16),

@@ -1,18 +1,18 @@
-//! Places that many owners share, so that none of them takes the last one from the others.
+//! Limited slots that many owners share, so that none of them takes the last one from the others.
 //!
-//! Each has at most twice what is free, and those of one namespace together at most four times: whoever is alone gets two
-//! thirds of all, and leaves a third to who comes later. Nothing that was taken is taken away for it.
+//! Each owner may have at most twice what is free, and all owners of one namespace together at most four times. So a
+//! single owner gets two thirds, and a third stays free for later ones. Slots that were taken are not revoked.
 //!
-//! **Invariant:** never more than there are, however many owners there are.
+//! **Invariant:** never more slots are taken than there are, however many owners there are.
 
 use std::collections::HashMap;
 
-/// What one owner may have, in parts of what is free.
+/// Multiple of the free slots that one owner may have.
 const OF_OWNER: usize = 2;
-/// And all of its namespace.
+/// Multiple of the free slots that all owners of its namespace may have.
 const OF_NAMESPACE: usize = 4;
 
-/// How many places are taken, and whose they are.
+/// How many slots are taken, and by whom.
 #[derive(Debug)]
 pub(crate) struct Shares {
     free: usize,
@@ -21,12 +21,12 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// That share so many places.
+    /// With this many slots.
     pub(crate) fn new(places: usize) -> Self {
         Self { free: places, held: HashMap::new() }
     }
 
-    /// Takes a place for an owner (`namespace/..`); `false`: it has its share, or there is none left.
+    /// Takes a slot for an owner (`namespace/..`); `false`: it has its share, or none is free.
     pub(crate) fn take(&mut self, owner: &str) -> bool {
         let has_room =
             self.held(owner) < OF_OWNER * self.free && self.held(namespace(owner)) < OF_NAMESPACE * self.free;
@@ -42,7 +42,7 @@ impl Shares {
         has_room
     }
 
-    /// Gives back what an owner took.
+    /// Returns an owner's slot.
     pub(crate) fn give(&mut self, owner: &str) {
         self.free += 1;
         for name in names(owner) {
@@ -63,7 +63,7 @@ fn namespace(owner: &str) -> &str {
     owner.split_once('/').map_or(owner, |(namespace, _)| namespace)
 }
 
-/// What a place counts for.
+/// The names under which a slot is counted.
 fn names(owner: &str) -> impl Iterator<Item = &str> {
     let namespace = namespace(owner);
     std::iter::once(owner).chain((namespace != owner).then_some(namespace))

@@ -1,10 +1,11 @@
-//! Request bodies that do not fit in memory: anonymous temporary files that only their request can open, and that vanish with it.
+//! Request bodies that do not fit in memory: anonymous temporary files that only their request can open, and that
+//! vanish with it.
 //!
-//! While memory is plentiful, a body of ordinary size needs no file: a megabyte through a file costs five times as much as through memory.
-//! No client and no endpoint can tell the difference.
+//! While memory is plentiful, a body of ordinary size needs no file: a megabyte through a file costs five times as
+//! much as through memory. No client and no endpoint can tell the difference.
 //!
-//! Written on a thread that may wait for the disk, in parts that are bounded; read where they are needed, from the memory
-//! that the kernel keeps of what was just written.
+//! Written on a thread that may wait for the disk, in bounded parts; read where they are needed, from the kernel's
+//! page cache.
 
 use std::fs::File;
 use std::io;
@@ -21,50 +22,50 @@ use tracing::warn;
 
 use crate::codec::error::{Kind, ProxyError};
 
-/// Bytes of a file that are read at a time.
+/// Bytes that are read from a file at a time.
 const PART: usize = 16 * 1024;
 
-/// How often the log tells that bodies cannot be kept, at most.
+/// Minimum interval between log messages that bodies cannot be stored.
 const WARNINGS: Duration = Duration::from_secs(10);
 
-/// Where they go, and how much of them there may be.
+/// The folder of the files, and the limits on their total size.
 #[derive(Clone, Debug)]
 pub struct Spill {
     dir: PathBuf,
     budget: Budget,
-    /// Bytes of memory for bodies that would be in files.
+    /// Budget of memory that bodies may use instead of files.
     spare: Budget,
-    /// Of all workers.
+    /// Shared by all workers.
     warning: Arc<Mutex<Seldom>>,
 }
 
 impl Spill {
-    /// Bytes that all files may have together where nobody says so.
+    /// Default for the total size of all files.
     pub const TOTAL: usize = 1 << 30;
 
-    /// Into a folder, so many bytes in all, and none in memory instead.
+    /// In this folder, with this total size, and no memory to use instead.
     pub fn new(dir: PathBuf, bytes: usize) -> Self {
         let warning = Arc::new(Mutex::new(Seldom::new(WARNINGS)));
         Self { dir, budget: Budget::new(bytes), spare: Budget::new(0), warning }
     }
 
-    /// With so many bytes of memory for bodies that would be in files.
+    /// With this much memory that bodies may use instead of files.
     #[must_use]
     pub fn with_spare(self, bytes: usize) -> Self {
         Self { spare: Budget::new(bytes), ..self }
     }
 
-    /// Into a folder, with the default for all.
+    /// In this folder, with the default total size.
     pub fn into_dir(dir: PathBuf) -> Self {
         Self::new(dir, Self::TOTAL)
     }
 
-    /// Bytes that are there now.
+    /// Bytes in use.
     pub fn used(&self) -> usize {
         self.budget.used()
     }
 
-    /// So much more of the memory that stands in for files, where there is plenty of it.
+    /// Reserves more of the memory that replaces files, if it is plentiful.
     pub(crate) fn stretch(&self, held: &mut Option<Held>, more: usize) -> bool {
         if self.spare.level() != Level::Calm {
             return false;
@@ -78,10 +79,10 @@ impl Spill {
         }
     }
 
-    /// A file without bytes.
+    /// An empty file.
     ///
     /// # Errors
-    /// Where the folder cannot be written to.
+    /// The folder is not writable.
     pub(crate) async fn file(&self) -> io::Result<SpillFile> {
         let dir = self.dir.clone();
         let file = blocking(move || nameless(&dir)).await?;
@@ -89,7 +90,7 @@ impl Spill {
         Ok(SpillFile { file: Arc::new(file), held })
     }
 
-    /// Tells the log, now and then, that a body cannot be kept; what becomes of its request.
+    /// Logs from time to time that a body cannot be stored; returns the error for its request.
     pub(crate) fn failed(&self, error: io::Error) -> ProxyError {
         if let Some(missed) = self.is_told() {
             let folder = self.dir.display();
@@ -98,13 +99,13 @@ impl Spill {
         ProxyError::of(Kind::NoDisk, error)
     }
 
-    /// Whether it is time to tell the log, and how often it was not.
+    /// Whether it is time to log, and how many messages were skipped.
     fn is_told(&self) -> Option<u64> {
         self.warning.lock().unwrap_or_else(PoisonError::into_inner).now(clock::now())
     }
 }
 
-/// One body. The file has no name; it is gone with this.
+/// One body. The file has no name, and is deleted when this is dropped.
 #[derive(Debug)]
 pub(crate) struct SpillFile {
     file: Arc<File>,
@@ -112,10 +113,10 @@ pub(crate) struct SpillFile {
 }
 
 impl SpillFile {
-    /// Adds to its end.
+    /// Appends to it.
     ///
     /// # Errors
-    /// Where there is no room for it.
+    /// There is no room for it.
     pub(crate) async fn append(&mut self, pieces: impl IntoIterator<Item = Bytes>) -> io::Result<()> {
         let pieces: Vec<Bytes> = pieces.into_iter().collect();
         let from = self.held.amount();
@@ -135,15 +136,15 @@ impl SpillFile {
         .await
     }
 
-    /// Its bytes.
+    /// Its length in bytes.
     pub(crate) fn length(&self) -> u64 {
         self.held.amount() as u64
     }
 
-    /// The part at a place; `None` at the end.
+    /// The part at this index; `None` at the end.
     ///
     /// # Errors
-    /// The kernel's.
+    /// An I/O error.
     pub(crate) fn part(&self, place: usize) -> io::Result<Option<Bytes>> {
         let from = place.saturating_mul(PART);
         let length = self.held.amount().saturating_sub(from).min(PART);
@@ -156,7 +157,7 @@ impl SpillFile {
     }
 }
 
-/// Somebody may have taken the folder away: it is made anew.
+/// Recreates the folder if somebody has removed it.
 fn nameless(dir: &Path) -> io::Result<File> {
     match tempfile::tempfile_in(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -171,7 +172,7 @@ fn no_more() -> io::Error {
     io::Error::new(io::ErrorKind::StorageFull, "the limit for all buffered bodies is reached (--spill-bytes)")
 }
 
-/// Does what may wait for the disk where nobody else waits for it.
+/// Runs work that may wait for the disk on a thread for that.
 async fn blocking<R: Send + 'static>(work: impl FnOnce() -> io::Result<R> + Send + 'static) -> io::Result<R> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }

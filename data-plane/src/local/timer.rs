@@ -1,13 +1,13 @@
-//! Deadlines of a worker's connections, kept by one coarse tick instead of a timer each.
+//! Deadlines of a worker's connections, checked by one coarse tick instead of a timer each.
 //!
-//! A task has one [`Timer`]. Setting a deadline is two stores: no allocation, no wheel, no system call. The tick looks at
-//! all deadlines, so they are held to within [`TICK`], and never early.
+//! A task has one [`Timer`]. Setting a deadline is two stores: no allocation, no timer wheel, no system call. The tick
+//! checks all deadlines, so they fire within [`TICK`], and never early.
 //!
-//! A connection that waits without a task is *parked*: where its task would be woken, its number is told to whoever asks for
-//! those that are due ([`Timers::poll_due`]).
+//! A connection that waits without a task is *parked*: instead of waking a task, its number is reported by
+//! [`Timers::poll_due`].
 //!
-//! **Invariant:** a task waits for one deadline at a time; limits are not nested. A [bound](Timer::bound) around all of them is
-//! no limit of its own: it brings the others forward.
+//! **Invariant:** a task waits for one deadline at a time; limits are not nested. A [bound](Timer::bound) around them
+//! is not a separate limit: it only makes the others earlier.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -19,24 +19,24 @@ use std::time::{Duration, Instant};
 
 use shared::drain::Phase;
 
-/// How often deadlines are looked at, and how coarse the clock is.
+/// How often deadlines are checked, and the resolution of the clock.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
-/// So long a connection that says nothing has a task that waits for it.
+/// How long an idle connection keeps its task.
 pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 
 /// The deadline of a timer that is not armed.
 const NEVER: u64 = u64::MAX;
 
-/// Something took longer than it may.
+/// The deadline has passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Elapsed;
 
-/// The timers of a worker, its coarse clock, and the phase that it is in.
+/// The timers of a worker, its coarse clock, and its phase.
 pub(crate) struct Timers {
     start: Instant,
     now: Cell<Instant>,
-    /// The same in milliseconds after `start`, as deadlines are.
+    /// The same in milliseconds after `start`, the unit of deadlines.
     millis: Cell<u64>,
     phase: Cell<Phase>,
     slots: RefCell<Vec<Slot>>,
@@ -44,7 +44,7 @@ pub(crate) struct Timers {
     due: RefCell<Due>,
 }
 
-/// The parked whose task would have been woken, and who wants to know.
+/// Parked connections whose task would have been woken, and who is told.
 #[derive(Default)]
 struct Due {
     numbers: Vec<usize>,
@@ -54,13 +54,13 @@ struct Due {
 struct Slot {
     /// Milliseconds after `start`.
     deadline: u64,
-    /// No deadline is later, likewise.
+    /// Upper bound for deadlines, likewise.
     bound: u64,
-    /// Since when its connection has no request, likewise; `NEVER` while it has one.
+    /// Since when its connection has had no request, likewise; `NEVER` while it has one.
     idle: u64,
-    /// Whether it has to make room.
+    /// Whether it has to be closed to make room.
     shed: bool,
-    /// Whether it has no task, and is not among those that are due.
+    /// Whether it has no task, and was not reported as due.
     parked: bool,
     waker: Option<Waker>,
 }
@@ -126,12 +126,13 @@ impl Timers {
         self.now.get()
     }
 
-    /// How far the process is on its way out.
+    /// The shutdown phase of the process.
     pub(crate) fn phase(&self) -> Phase {
         self.phase.get()
     }
 
-    /// Enters a phase and wakes every task, so that the idle ones end. What is parked ends when all do, and not before.
+    /// Enters a phase and wakes every task, so that idle connections are closed. Parked ones are closed in the last
+    /// phase, not before.
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.set(phase);
         let due = &mut *self.due.borrow_mut();
@@ -142,7 +143,7 @@ impl Timers {
         }
     }
 
-    /// Moves the clock and wakes the tasks whose deadline is over.
+    /// Advances the clock and wakes the tasks whose deadline has passed.
     pub(crate) fn tick(&self, now: Instant) {
         let millis = whole_millis(now.duration_since(self.start));
         self.now.set(now);
@@ -155,12 +156,12 @@ impl Timers {
         }
     }
 
-    /// Numbers of connections that were parked, so many at most: they have to have a task again. One that was given a task, or
-    /// ended, since it became due may be among them.
+    /// Numbers of parked connections that need a task again, at most `most`. They may include some that have got a
+    /// task, or ended, since they became due.
     pub(crate) fn poll_due(&self, cx: &mut Context<'_>, most: usize) -> Poll<Vec<usize>> {
         let due = &mut *self.due.borrow_mut();
         if due.numbers.is_empty() {
-            // What many of them took is not needed by few.
+            // Frees the memory that many numbers needed.
             due.numbers.shrink_to(most);
             due.waker = Some(cx.waker().clone());
             return Poll::Pending;
@@ -169,8 +170,8 @@ impl Timers {
         Poll::Ready(due.numbers.split_off(rest))
     }
 
-    /// Ends the connections that have been without a request for longest, so many at most, and none that has been so for
-    /// less than `least`. Gives how many there are.
+    /// Closes the connections that have been idle for longest, at most `count`, and none that has been idle for less
+    /// than `least`. Returns their number.
     pub(crate) fn shed(&self, count: usize, least: Duration) -> usize {
         let mut slots = self.slots.borrow_mut();
         let since = self.millis.get().checked_sub(whole_millis(least));
@@ -190,7 +191,7 @@ impl Timers {
         idle.len()
     }
 
-    /// The moment that is so much later than now, in milliseconds after `start`: not before it.
+    /// The time that is this much later than now, in milliseconds after `start`, rounded up.
     fn after(&self, later: Duration) -> u64 {
         let part = u64::from(later.subsec_nanos().div_ceil(1_000_000));
         later
@@ -206,7 +207,7 @@ fn whole_millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(NEVER - 1)
 }
 
-/// One task's deadline.
+/// The deadline of one task.
 #[derive(Debug)]
 pub(crate) struct Timer {
     timers: Rc<Timers>,
@@ -214,33 +215,33 @@ pub(crate) struct Timer {
 }
 
 impl Timer {
-    /// Sets the deadline; the one before is forgotten.
+    /// Sets the deadline, replacing the previous one.
     pub(crate) fn arm(&self, after: Duration) {
-        // The clock may be a tick behind, and a deadline is never early.
+        // The clock may be a tick behind, and a deadline must not be early.
         let at = self.timers.after(after.saturating_add(TICK));
         let slot = &mut self.timers.slots.borrow_mut()[self.index];
         slot.deadline = at.min(slot.bound);
     }
 
-    /// Sets a deadline within a bound: what follows it, by [`Self::arm`], is no later.
+    /// Sets a deadline and a bound: later deadlines set by [`Self::arm`] are limited by the bound.
     pub(crate) fn arm_within(&self, after: Duration, bound: Duration) {
         let [at, bound] = [after, bound].map(|it| self.timers.after(it.saturating_add(TICK)));
         let slot = &mut self.timers.slots.borrow_mut()[self.index];
         (slot.deadline, slot.bound) = (at.min(bound), bound);
     }
 
-    /// Without a deadline from now on, and without a bound.
+    /// Removes the deadline and the bound.
     pub(crate) fn free(&self) {
         let slot = &mut self.timers.slots.borrow_mut()[self.index];
         (slot.deadline, slot.bound) = (NEVER, NEVER);
     }
 
-    /// Without a deadline from now on.
+    /// Removes the deadline.
     pub(crate) fn disarm(&self) {
         self.timers.slots.borrow_mut()[self.index].deadline = NEVER;
     }
 
-    /// From now on no deadline is set beyond this, however often one is set; no time: as far as one likes.
+    /// Limits all deadlines that are set from now on; zero: unlimited.
     pub(crate) fn bound(&self, after: Duration) {
         self.timers.slots.borrow_mut()[self.index].bound = match after.is_zero() {
             true => NEVER,
@@ -248,18 +249,19 @@ impl Timer {
         };
     }
 
-    /// Whether the bound is reached: nothing that waits succeeds any more.
+    /// Whether the bound has been reached: then all waits fail.
     pub(crate) fn is_over(&self) -> bool {
         self.timers.slots.borrow()[self.index].bound <= self.timers.millis.get()
     }
 
-    /// Whether what waits has to end: it has come to its bound, or has to make room.
+    /// Whether waiting has to stop, because the bound was reached or room is needed.
     pub(crate) fn has_to_end(&self) -> bool {
         let slot = &self.timers.slots.borrow()[self.index];
         slot.shed || slot.bound <= self.timers.millis.get()
     }
 
-    /// The connection goes on without a task, as far as its bound. Gives its number, by which it is told to be due.
+    /// The connection continues without a task, up to its bound. Returns the number by which it will be reported as
+    /// due.
     pub(crate) fn park(&self) -> usize {
         let slot = &mut self.timers.slots.borrow_mut()[self.index];
         (slot.deadline, slot.parked, slot.waker) = (slot.bound, true, None);
@@ -271,13 +273,13 @@ impl Timer {
         self.timers.slots.borrow_mut()[self.index].parked = false;
     }
 
-    /// Says whether the task's connection is without a request: then it may be ended to make room for another one.
+    /// Sets whether the task's connection has no request: then it may be closed to make room for another one.
     pub(crate) fn idle(&self, idle: bool) {
         self.idle_from(idle, Duration::ZERO);
     }
 
-    /// The task's connection has had a request and waits for the next one. If that is about to come, it is not ended: to a
-    /// client that has just been answered the end would be a loss.
+    /// The task's connection has served a request and waits for the next one. It is not closed for a short while,
+    /// because the next request may be about to arrive, and the client would lose it.
     pub(crate) fn rests(&self) {
         self.idle_from(true, 2 * TICK);
     }
@@ -291,7 +293,7 @@ impl Timer {
         }
     }
 
-    /// Ready when the deadline is over; else the task is woken then, and when the worker enters another phase.
+    /// Ready when the deadline has passed; else the task is woken then, and when the worker enters another phase.
     pub(crate) fn poll_elapsed(&self, cx: &mut Context<'_>) -> Poll<Elapsed> {
         let now = self.timers.millis.get();
         let slot = &mut self.timers.slots.borrow_mut()[self.index];
@@ -305,15 +307,15 @@ impl Timer {
         Poll::Pending
     }
 
-    /// Runs a future for at most `limit`.
+    /// Runs a future with a time limit.
     ///
     /// # Errors
-    /// [`Elapsed`], and the future is dropped.
+    /// [`Elapsed`]; the future is dropped.
     pub(crate) async fn limit<F: Future>(&self, limit: Duration, future: F) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
         let mut armed = false;
         poll_fn(|cx| {
-            // What is done at once needs no deadline.
+            // What completes at once needs no deadline.
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 if armed {
                     self.disarm();

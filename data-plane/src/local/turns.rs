@@ -1,27 +1,27 @@
-//! Handshakes take turns. One costs as much as dozens of requests, and in a storm many are ready at once: computed as they come, they would
-//! all be done before the worker gets back to its other connections. So per turn of its event loop a worker computes a limited number of
-//! them, and the others wait in order of arrival.
+//! Handshakes take turns. One costs as much as dozens of requests, and in a storm many are ready at once: computed as
+//! they come, they would all be done before the worker gets back to its other connections. So per turn of its event
+//! loop a worker computes a limited number of them, and the others wait in order of arrival.
 //!
-//! **Invariant:** without I/O and without a clock: the caller says when a turn of the event loop is over. A turn granted to a connection that
-//! goes away passes to the next one.
+//! **Invariant:** without I/O and without a clock: the caller says when a turn of the event loop is over. A turn
+//! granted to a connection that goes away passes to the next one.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// Steps of handshakes in a turn of the worker's loop. A look at the sockets costs a hundredth of a step, so that more of them
-/// would gain nothing.
+/// Handshake steps per turn of the worker's event loop. Polling the sockets costs a hundredth of a step, so a higher
+/// number would gain nothing.
 const STEPS: usize = 1;
 
-/// What there is in a turn, and who waits for it.
+/// The remaining steps of the turn, and the waiting handshakes.
 #[derive(Debug)]
 pub(crate) struct Turns {
     left: Cell<usize>,
     waiting: RefCell<VecDeque<Rc<Slot>>>,
-    /// Steps so far.
+    /// Total steps so far.
     taken: Cell<u64>,
-    /// Whether the end of this turn is awaited.
+    /// Whether somebody waits for the end of this turn.
     is_ending: Cell<bool>,
 }
 
@@ -31,7 +31,7 @@ struct Slot {
     waker: RefCell<Option<Waker>>,
 }
 
-/// A place in the queue of one handshake.
+/// The place of one handshake in the queue.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     turns: Rc<Turns>,
@@ -50,23 +50,23 @@ impl Default for Turns {
 }
 
 impl Turns {
-    /// For a handshake, which waits for nothing yet.
+    /// For a handshake that does not wait yet.
     pub(crate) fn join(self: &Rc<Self>) -> Waiting {
         Waiting { turns: Rc::clone(self), slot: None }
     }
 
-    /// Steps that were taken so far.
+    /// Total steps so far.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> u64 {
         self.taken.get()
     }
 
-    /// Whether somebody has to wait for the end of this turn and call [`Self::end`]. It is said once a turn.
+    /// Whether the caller has to wait for the end of this turn and call [`Self::end`]. True once per turn.
     pub(crate) fn has_to_end(&self) -> bool {
         !self.is_ending.replace(true)
     }
 
-    /// The worker has looked at its sockets.
+    /// The worker has polled its sockets.
     pub(crate) fn end(&self) {
         self.is_ending.set(false);
         self.left.set(0);
@@ -75,11 +75,11 @@ impl Turns {
         }
     }
 
-    /// A step for whoever is next, or for who comes.
+    /// Gives a step to the next handshake in the queue, or to the next caller.
     fn give(&self) {
         let mut waiting = self.waiting.borrow_mut();
         while let Some(slot) = waiting.pop_front() {
-            // Held by the queue alone: its handshake is gone.
+            // Referenced only by the queue: its handshake is gone.
             if Rc::strong_count(&slot) > 1 {
                 slot.is_given.set(true);
                 if let Some(waker) = slot.waker.borrow_mut().take() {
@@ -93,7 +93,7 @@ impl Turns {
 }
 
 impl Waiting {
-    /// Ready once it is this one's turn to take a step.
+    /// Ready when this handshake may take a step.
     pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let turns = &self.turns;
         match &self.slot {
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(woken.0.load(Ordering::Relaxed), 1, "nobody else is woken");
         assert_eq!(ready(&mut all, &mut cx), [2]);
         turns.end();
-        // Given to one that goes before it takes it.
+        // Given to one that goes away before it uses it.
         all[3] = None;
         assert_eq!(ready(&mut all, &mut cx), [4]);
         turns.end();

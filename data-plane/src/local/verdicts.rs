@@ -1,6 +1,6 @@
-//! Answers of external authentication that are used again: one memory of all workers, bounded in bytes.
+//! The cache of external authentication responses, shared by all workers and bounded in bytes.
 //!
-//! **Invariant:** an answer is found only by the digest of all that it was given for.
+//! **Invariant:** a response is found only by the digest of everything that it depends on.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,28 +13,29 @@ use bytes::Bytes;
 const SHARDS: usize = 16;
 /// Bytes of one half of a part: 16 MiB in all.
 const BYTES: usize = 512 * 1024;
-/// Bytes that an answer takes beside its fields: itself, and two places in a table, half of which may be empty.
+/// Bytes per response in addition to its fields: the struct, and two table entries, half of which may be empty.
 const ENTRY: usize = 256;
-/// Bytes that a field takes beside its name and value: its place, and what the allocator and who shares it note of each.
+/// Bytes per field in addition to name and value: its entry, and the bookkeeping of the allocator and of shared
+/// buffers.
 const FIELD: usize = size_of::<(Bytes, Option<Bytes>)>() + 2 * 32;
 
-/// What a request is kept by.
+/// The cache key of a request.
 pub(crate) type Key = [u8; 32];
 
-/// What external authentication said of a request.
+/// A response of external authentication.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) status: u16,
-    /// Those that the location names for its backend, and their values; `None`: the client's is taken away.
+    /// The headers for the backend and their values; `None`: the client's is removed.
     pub(crate) fields: Vec<(Bytes, Option<Bytes>)>,
     pub(crate) challenge: Option<Bytes>,
     pub(crate) cookies: Vec<Bytes>,
-    /// The fields of a request that it depends on, as the answer names them, where it does.
+    /// The header fields of the request that the response depends on, according to its Vary.
     pub(crate) varies: Option<Bytes>,
 }
 
 impl Verdict {
-    /// All that it keeps from being freed: nothing in it is a part of something larger.
+    /// All memory that it holds: no part of it refers to something larger.
     fn size(&self) -> usize {
         let length = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
         let fields = self.fields.iter().map(|(name, value)| FIELD + name.len() + length(value));
@@ -43,7 +44,7 @@ impl Verdict {
     }
 }
 
-/// All that is kept. A clone is the same memory.
+/// The cache. Clones share it.
 #[derive(Clone, Default)]
 pub struct Verdicts(Arc<[Mutex<Halves>; SHARDS]>);
 
@@ -62,14 +63,14 @@ struct Halves {
 }
 
 impl Verdicts {
-    /// What is kept for a key and not too old.
+    /// The cached response for a key, unless it has expired.
     pub(crate) fn find(&self, key: &Key, now: Instant) -> Option<Arc<Verdict>> {
         let halves = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
         let (until, verdict) = halves.newer.get(key).or_else(|| halves.older.get(key))?;
         (now < *until).then(|| Arc::clone(verdict))
     }
 
-    /// Keeps an answer; one that is too long is not kept.
+    /// Caches a response, unless it is too long.
     pub(crate) fn keep(&self, key: Key, until: Instant, verdict: &Arc<Verdict>) {
         let size = verdict.size();
         if size > BYTES / 16 {

@@ -1,4 +1,4 @@
-//! The families that a scrape sees.
+//! The metric families of a scrape.
 
 use std::fmt::Error;
 
@@ -13,7 +13,7 @@ use crate::codec::error::Kind;
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Name, help and place of the plain counters.
+/// Name, help and accessor of a plain counter.
 type Plain = (&'static str, &'static str, fn(&WorkerMetrics) -> &Counter);
 
 const COUNTERS: [Plain; 25] = [

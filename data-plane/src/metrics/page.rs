@@ -1,4 +1,4 @@
-//! Requests as ingress-nginx exports them, in Prometheus' text format.
+//! Request metrics as ingress-nginx exports them, in Prometheus' text format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,17 +7,17 @@ use super::requests::Set;
 use super::rules::{HISTOGRAMS, PREFIX, REQUESTS, Rules, Unit};
 use super::{Metrics, place::Place};
 
-/// Labels of all series that begin like ingress-nginx' own.
+/// Labels of all series, as in ingress-nginx.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Labels {
-    /// `controller_namespace`: where the proxy runs.
+    /// `controller_namespace`: the proxy's namespace.
     pub namespace: String,
-    /// `controller_pod`: what its pod is called.
+    /// `controller_pod`: the name of its pod.
     pub pod: String,
 }
 
 impl Labels {
-    /// As they stand in a series, without braces.
+    /// Formatted for a series, without braces.
     pub fn text(&self, class: &str) -> String {
         let mut text = String::new();
         label(&mut text, "controller_class", class);
@@ -28,13 +28,13 @@ impl Labels {
 }
 
 impl Metrics {
-    /// Appends what was counted of requests by these rules, of places that a table still has.
+    /// Appends the request metrics according to these rules, for places that a table still refers to.
     pub fn requests(&self, rules: &Rules, labels: &Labels, out: &mut String) {
         let constant = labels.text(&rules.class);
         let mut merged: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         for worker in &*self.workers {
             let published = worker.sets.load();
-            // A worker that counts by other rules yet begins anew with its next request.
+            // A worker that still uses other rules starts anew with its next request.
             for set in published.sets.iter().filter(|_| *published.rules == *rules) {
                 let Some(place) = set.place.upgrade() else { continue };
                 let numbers = merged
@@ -111,7 +111,7 @@ pub fn label(out: &mut String, name: &str, value: &str) {
     out.push('"');
 }
 
-/// Appends what is said of a family.
+/// Appends the header of a family.
 pub fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(out, "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {kind}");
 }

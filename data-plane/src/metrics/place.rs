@@ -1,14 +1,15 @@
-//! Where a request belongs, as far as it is counted.
+//! The labels under which a request is counted.
 
 use std::sync::Arc;
 
-/// A declared path, or what of a host nobody declared. The same value survives every table that serves it unchanged in
-/// name, whatever else is said of it; what was counted under it goes with the last table that names it.
+/// A declared path, or the undeclared rest of a host. The same object survives every table that serves it under the
+/// same names; its counts are dropped with the last table that refers to it.
 ///
-/// It stands beside every path of every table: it shares its texts with what is there.
+/// There is one for every path of every table, so it shares its texts with them.
 #[derive(Debug)]
 pub struct Place {
-    /// Key of a Route, `kind/namespace/name/host`; of the host's first for what nobody declared. Or a host that has none.
+    /// Key of a Route, `kind/namespace/name/host`; for undeclared paths that of the host's first Route. Or just the
+    /// host, if it has none.
     route: Arc<str>,
     /// Name of the Service.
     service: Option<Arc<str>>,
@@ -16,25 +17,25 @@ pub struct Place {
     path: Option<Arc<str>>,
 }
 
-/// Host of [`Place`]s that are no host's of their own.
+/// The host of [`Place`]s that belong to no particular host.
 pub const NO_HOST: &str = "_";
 
-/// What stands in every label of what there is no room for. No name in Kubernetes begins so.
+/// The label value for everything there is no room for. No name in Kubernetes begins like that.
 pub(super) const OVERFLOW: &str = "_overflow";
 
 impl Place {
-    /// Of a declared path.
+    /// For a declared path.
     pub fn new(route: &Arc<str>, service: &Arc<str>, path: &Arc<str>) -> Arc<Self> {
         let (service, path) = (Some(Arc::clone(service)), Some(Arc::clone(path)));
         Arc::new(Self { route: Arc::clone(route), service, path })
     }
 
-    /// Of what nobody declared of a host. The original has it belong to an Ingress of the host.
+    /// For the undeclared paths of a host. In ingress-nginx they are counted under an Ingress of the host.
     pub fn of_host(host: &Arc<str>, route: Option<&Arc<str>>) -> Arc<Self> {
         Arc::new(Self { route: Arc::clone(route.unwrap_or(host)), service: None, path: None })
     }
 
-    /// The same of another host.
+    /// The same under another host name.
     pub(super) fn under(&self, host: &str) -> Arc<Self> {
         let route = match self.route.rsplit_once('/') {
             Some((before, _)) => format!("{before}/{host}").into(),
@@ -43,24 +44,24 @@ impl Place {
         Arc::new(Self { route, service: self.service.clone(), path: self.path.clone() })
     }
 
-    /// Of all that there is no room for.
+    /// For everything there is no room for.
     pub(super) fn overflow() -> Arc<Self> {
         let text: Arc<str> = OVERFLOW.into();
         let route = format!("/{OVERFLOW}/{OVERFLOW}/{OVERFLOW}").into();
         Arc::new(Self { route, service: Some(Arc::clone(&text)), path: Some(text) })
     }
 
-    /// `a.test`, `*.a.test`, or `_` for requests of no other.
+    /// `a.test`, `*.a.test`, or `_` for requests of no other host.
     pub fn host(&self) -> &str {
         self.route.rsplit_once('/').map_or(&*self.route, |(_, host)| host)
     }
 
-    /// Whether that is `_`. Asked of every request.
+    /// Whether the host is `_`. Called for every request.
     pub fn has_no_host(&self) -> bool {
         matches!(self.route.as_bytes(), b"_" | [.., b'/', b'_'])
     }
 
-    /// Namespace and name of the Ingress; empty for nobody.
+    /// Namespace and name of the Ingress; empty if there is none.
     pub fn ingress(&self) -> (&str, &str) {
         let owner = self.route.rsplit_once('/').and_then(|(before, _)| before.split_once('/'));
         owner.and_then(|(_, owner)| owner.split_once('/')).unwrap_or_default()
@@ -71,13 +72,13 @@ impl Place {
         self.service.as_deref().unwrap_or_default()
     }
 
-    /// The path as declared; `/` for what nobody declared of a host that somebody has.
+    /// The path as declared; `/` for undeclared paths of a host with Ingresses.
     pub fn path(&self) -> &str {
         let usual = if self.route.contains('/') { "/" } else { "" };
         self.path.as_deref().unwrap_or(usual)
     }
 
-    /// Whether it is that of this Route, or of a host without one.
+    /// Whether it belongs to this Route, or to this host without Routes.
     pub fn is_of(&self, route: &str) -> bool {
         *self.route == *route
     }

@@ -1,10 +1,11 @@
-//! Requests by where they belong, method and status: a worker counts its own, a scrape adds them up.
+//! Requests by place, method and status: each worker counts its own, and a scrape adds them up.
 //!
-//! A worker finds the numbers of a request by the address of its [`Place`], which its table leads to; nothing is locked, and
-//! nothing is made but for the first request of its kind. What it has is published on its tick.
+//! A worker finds the counters of a request by the address of its [`Place`], which the table refers to; nothing is
+//! locked, and allocations happen only for the first request of its kind. The counts are published on the worker's
+//! tick.
 //!
-//! **Invariant:** whatever clients and backends say, a worker has no more than [`SETS`] sets. What there is no room for is
-//! counted all the same, together, and told.
+//! **Invariant:** whatever clients and backends send, a worker has no more than [`SETS`] sets. Requests beyond that
+//! are counted together, and reported as such.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -17,22 +18,22 @@ use super::place::Place;
 use super::rules::{FAMILIES, Rules};
 use super::{Counter, WorkerMetrics};
 
-/// Sets that a worker has at most. Each is some 700 bytes, and some 80 lines of a page.
+/// Maximum number of sets per worker. Each takes some 700 bytes, and some 80 lines of a page.
 pub const SETS: usize = 4096;
 
-/// Of one place.
+/// Maximum number of sets per place.
 const SETS_OF_PLACE: usize = 64;
 
-/// Hosts that nobody has and that are counted by name, where that is asked for.
+/// Maximum number of unknown hosts that are counted by name, if that is configured.
 const NAMES: usize = 256;
 
-/// Places that are counted under one name.
+/// Maximum number of places that are counted under one name.
 const PLACES_OF_NAME: usize = 64;
 
-/// Ticks between two looks for places that are gone.
+/// Ticks between sweeps for places that are gone.
 const SWEEP: u32 = 8;
 
-/// Methods that have a label; the others share [`OTHER`], since clients make them up.
+/// Methods with a label of their own; others share [`OTHER`], because clients can make them up.
 const METHODS: [&str; 16] = [
     "GET",
     "POST",
@@ -52,31 +53,31 @@ const METHODS: [&str; 16] = [
     "MOVE",
 ];
 
-/// Of all other methods.
+/// Label of all other methods.
 const OTHER: &str = "OTHER";
 
 /// What is counted of one request.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// As it came.
+    /// As received.
     pub method: &'a str,
-    /// Host that was asked for, lower-case and without port, where that is not the place's own: it has none, or this is an
-    /// alias of it.
+    /// The requested host, lower-case and without port, if it differs from the place's own: that has none, or this is
+    /// an alias of it.
     pub host: Option<&'a str>,
-    /// Status that was answered.
+    /// Status of the response.
     pub status: u16,
-    /// Name of the canary that took it.
+    /// Name of the canary, if it took the request.
     pub canary: Option<&'a Arc<str>>,
-    /// Microseconds or bytes: the request's time, until a connection, a head, the end of the only endpoint asked; bytes of the
-    /// request, of the answer, and those again as bytes sent.
+    /// In microseconds or bytes: the request's time; the time until connect, response head and end, if only one
+    /// endpoint was tried; bytes of the request, of the response, and the latter again as bytes sent.
     pub figures: [Option<u64>; FAMILIES],
 }
 
-/// What tells the sets of one place apart.
+/// Distinguishes the sets of one place.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Key {
     method: u8,
-    /// Below 10: a class.
+    /// Values below 10 are classes.
     status: u16,
     pub(super) canary: Option<Arc<str>>,
 }
@@ -95,7 +96,7 @@ impl Key {
     }
 }
 
-/// The numbers of one place, method, status and canary on one worker.
+/// The counts of one place, method, status and canary on one worker.
 #[derive(Debug)]
 pub(super) struct Set {
     pub(super) place: Weak<Place>,
@@ -121,41 +122,41 @@ impl Set {
     }
 }
 
-/// A place under another host's name.
+/// A place under another host name.
 #[derive(Debug)]
 struct Named {
     of: Weak<Place>,
     place: Arc<Place>,
 }
 
-/// What a worker lets others see.
+/// What a worker publishes.
 #[derive(Debug, Default)]
 pub(super) struct Published {
     pub(super) rules: Arc<Rules>,
     pub(super) sets: Vec<Arc<Set>>,
 }
 
-/// One worker's sets.
+/// The sets of one worker.
 #[derive(Debug)]
 pub struct Requests {
     metrics: Arc<WorkerMetrics>,
     rules: Arc<Rules>,
-    /// Whether the rules are those that the fleet says.
+    /// Whether the rules are the fleet's.
     is_said: bool,
-    /// By the address of their place, which stays its own as long as a set refers to it.
+    /// By the address of their place, which is not reused as long as a set refers to it.
     sets: HashMap<usize, SmallVec<[Arc<Set>; 2]>, RandomState>,
     len: usize,
-    /// Places as they are counted for names that are not their own host's: aliases, and hosts that nobody has.
+    /// Places counted under names other than their host's own: aliases, and unknown hosts.
     names: HashMap<Box<str>, SmallVec<[Named; 1]>, RandomState>,
-    /// Where all that there is no room for is counted.
+    /// Where everything is counted that there is no room for.
     overflow: Arc<Place>,
-    /// Whether there are sets that nobody sees yet, or that are gone.
+    /// Whether there are sets that were not published yet, or that are gone.
     is_changed: bool,
     ticks: u32,
 }
 
 impl Requests {
-    /// Without sets. They are published among these.
+    /// Without sets. They are published in `metrics`.
     pub fn new(metrics: Arc<WorkerMetrics>) -> Self {
         Self {
             metrics,
@@ -170,7 +171,7 @@ impl Requests {
         }
     }
 
-    /// Counts by these rules from now on; `None`: by the usual ones. By other rules it begins anew.
+    /// Sets the rules; `None`: the defaults. Different rules start counting anew.
     pub fn follow(&mut self, said: Option<&Arc<Rules>>) {
         let is_same = match said {
             Some(said) => self.is_said && Arc::ptr_eq(said, &self.rules),
@@ -194,11 +195,11 @@ impl Requests {
             None => place,
             Some(host) => {
                 let is_undefined = place.has_no_host();
-                // As the original: nobody has that host.
+                // As in ingress-nginx: unknown hosts are not counted.
                 if is_undefined && !self.rules.per_undefined_host {
                     return;
                 }
-                // Of aliases there are as many as somebody has written.
+                // There are only as many aliases as somebody has configured.
                 named = self.named(place, host, if is_undefined { NAMES } else { SETS });
                 &named
             }
@@ -216,7 +217,7 @@ impl Requests {
         self.add(place, key).count(&self.rules, &request.figures);
     }
 
-    /// Lets others see what is new. Called on ticks.
+    /// Publishes what is new. Called on ticks.
     pub fn tick(&mut self) {
         self.ticks = self.ticks.wrapping_add(1);
         if self.ticks.is_multiple_of(SWEEP) {
@@ -243,7 +244,7 @@ impl Requests {
         set
     }
 
-    /// Counts it with all others for which there is no room, by the class of its status.
+    /// Counts it together with all others for which there is no room, by status class.
     fn overflow(&mut self, request: &Request<'_>) {
         if self.metrics.overflowed.value() == 0 {
             warn!(
@@ -260,7 +261,7 @@ impl Requests {
         found.unwrap_or_else(|| self.add(&place, key)).count(&self.rules, &request.figures);
     }
 
-    /// A place under another host's name: the original tells which Ingress takes its requests all the same.
+    /// A place under another host name: ingress-nginx still reports the Ingress that takes the requests.
     fn named(&mut self, of: &Arc<Place>, host: &str, most: usize) -> Arc<Place> {
         let known = self.names.get(host).map_or(&[][..], |named| named);
         if let Some(known) = known.iter().find(|it| Weak::as_ptr(&it.of) == Arc::as_ptr(of)) {

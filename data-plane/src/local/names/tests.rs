@@ -9,7 +9,7 @@ use crate::dns::tests::{Dns, Says};
 
 const OWNER: &str = "shop/web";
 
-/// Asks a server that does as it is told, and knows no hosts.
+/// A resolver that uses a scripted server and no hosts file.
 fn names(dns: &Dns) -> Names {
     Names::by(KnownNames::default(), Hosts::of_file("/nonexistent".into()), dns.servers())
 }
@@ -23,7 +23,7 @@ impl Names {
         Rc::clone(&self.known.borrow()[host].name)
     }
 
-    /// What was found of a name has been used for long enough.
+    /// Ages a cached result.
     fn ages(&self, host: &str, old: Duration) {
         let now = clock::now();
         let name = self.known(host);
@@ -32,7 +32,7 @@ impl Names {
     }
 }
 
-/// Looks until it is so.
+/// Polls until the condition holds.
 async fn until(is_so: impl Fn() -> bool) {
     let looking = async {
         while !is_so() {
@@ -77,7 +77,7 @@ async fn what_is_given_is_believed_before_the_dns() {
     for host in ["localhost", "LocalHost."] {
         assert_eq!(names.resolve(OWNER, host, 9000).await.unwrap(), [auth], "{host}");
     }
-    // Nobody is asked for a port that it does not have: whoever answers there is somebody else.
+    // No lookup for a port that the name does not have: whoever listens there is someone else.
     for port in [1, 80] {
         assert!(names.resolve(OWNER, "localhost", port).await.is_err(), "{port}");
     }
@@ -95,7 +95,7 @@ async fn names_that_nobody_answers_for_hold_up_no_other_ingress() {
             for at in 0..LOOKUPS {
                 let host = format!("x{at}.test");
                 dns.script.say(&host, Says::Silence);
-                // Whoever asked does not wait for it.
+                // The caller does not wait for it.
                 let _ = poll!(pin!(names.resolve("evil/any", &host, 80)));
             }
             let error = names.resolve("evil/any", "another.test", 80).await.unwrap_err();
@@ -104,7 +104,7 @@ async fn names_that_nobody_answers_for_hold_up_no_other_ingress() {
             let mut asking = pin!(names.resolve(OWNER, "auth.test", 80));
             assert!(poll!(&mut asking).is_pending() && names.known("auth.test").is_asked.get(), "at once");
             assert_eq!(asking.await.unwrap(), at(1));
-            // Each of them ends, and its place is free again.
+            // Each of them ends and frees its slot.
             until(|| names.shares.borrow_mut().take("evil/any")).await;
         })
         .await;
@@ -127,11 +127,11 @@ async fn old_addresses_are_used_while_new_ones_are_asked_for() {
             names.ages("auth.test", Duration::ZERO);
             dns.script.addresses("auth.test", &[3], 5);
             assert_eq!(names.resolve(OWNER, "auth.test", 80).await.unwrap(), at(3), "too old");
-            // Nobody answers: what was found stays.
+            // No server responds: the old result stays.
             dns.script.say("auth.test", Says::Silence);
             names.ages("auth.test", Duration::ZERO);
             assert_eq!(names.resolve(OWNER, "auth.test", 80).await.unwrap(), at(3));
-            // That there is nothing is an answer.
+            // An empty result is a result.
             dns.script.say("auth.test", Says::Addresses(vec![], 5));
             names.ages("auth.test", Duration::ZERO);
             assert!(names.resolve(OWNER, "auth.test", 80).await.is_err());

@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use super::*;
 
-/// Of `secret`, with the lowest cost.
+/// Hash of `secret`, with the lowest cost.
 const QUICKEST: &str = "$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
 
 fn list(name: &str) -> Arc<str> {
@@ -23,7 +23,7 @@ async fn what_fits_is_remembered_and_what_does_not_is_not() {
     assert!(passwords.0.remembers(&digest("alice", b"secret")));
     assert!(!passwords.0.remembers(&digest("alice", b"wrong")));
     assert!(!passwords.0.remembers(&digest("alic", b"esecret")), "each part has its length");
-    // No thread is asked: all places of the queue may be taken.
+    // No thread is used: the queue may be full.
     lock(&passwords.0.work).queued = QUEUES;
     assert_eq!(passwords.ask(&list, "alice", &hash, b"secret").await, Verdict::Fits);
     assert_eq!(passwords.ask(&list, "alice", &hash, b"new").await, Verdict::Busy);
@@ -42,7 +42,8 @@ async fn hashes_that_take_no_time_wait_for_nobody() {
     assert_eq!(passwords.ask(&list, "alice", &Arc::from("hunter2"), b"hunter2").await, Verdict::Wrong);
 }
 
-/// A flood on one list is refused from a length on, and a password of another list is compared after one of the flood.
+/// A flood on one list is refused beyond a queue length, and a password of another list is checked after at most one
+/// of the flood.
 #[tokio::test]
 async fn a_flood_stops_no_neighbour() {
     let passwords = Passwords::default();
@@ -76,7 +77,7 @@ async fn one_password_is_compared_once_for_all_who_wait() {
     assert!(lock(&passwords.0.work).threads <= THREADS);
 }
 
-/// Who has gone is not worked for.
+/// Nothing is computed for clients that are gone.
 #[tokio::test]
 async fn what_nobody_waits_for_is_passed_over() {
     let mut work = Work::default();

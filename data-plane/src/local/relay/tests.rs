@@ -29,7 +29,7 @@ async fn one_direction_copies_and_ends() {
     assert_eq!(direction.buffer.capacity(), 0);
 }
 
-/// The runtime counts calls: unbounded, this would move 4 MiB at once.
+/// The runtime's budget counts calls: without a limit this would move 4 MiB at once.
 #[tokio::test]
 async fn a_fast_stream_gives_way() {
     let buffers = Buffers::new();
@@ -86,7 +86,7 @@ async fn pair() -> (TcpStream, TcpStream) {
     (near.unwrap(), far.unwrap().0)
 }
 
-/// Who has its connection turned into a tunnel and is silent from then on holds it no longer than others.
+/// A connection that becomes a tunnel and then stays silent is not held longer than others.
 #[tokio::test]
 async fn a_relay_on_which_nothing_is_ever_said_ends() {
     let local = Rc::new(Local::for_tests());
@@ -101,7 +101,7 @@ async fn a_relay_on_which_nothing_is_ever_said_ends() {
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }
 
-/// As TLS does, a sink may take bytes and wait with them for more.
+/// Like TLS, a sink may accept bytes and hold them back for more.
 #[tokio::test]
 async fn what_a_sink_holds_back_goes_out_when_nothing_follows() {
     let buffers = Buffers::new();
@@ -121,7 +121,7 @@ async fn what_a_sink_holds_back_goes_out_when_nothing_follows() {
     assert_eq!((read.unwrap(), &seen), (5, b"hello"));
 }
 
-/// The same bytes in the same order, where they are read at first and pass unread then, and at a sink that stops.
+/// The same bytes in the same order, first read and then spliced, with a sink that stalls.
 #[tokio::test]
 async fn what_passes_in_plenty_passes_as_it_came() {
     let local = Rc::new(Local::for_tests());

@@ -54,7 +54,7 @@ fn the_longest_idle_make_room() {
     for (second, number) in [3, 1, 4, 0].into_iter().enumerate() {
         timers.tick(start + Duration::from_secs(second as u64));
         connections[number].idle(true);
-        // Said twice, it counts from the first time.
+        // If set twice, the first time counts.
         connections[3].idle(true);
     }
     connections[4].idle(false);
@@ -64,10 +64,10 @@ fn the_longest_idle_make_room() {
     assert_eq!(shed(), [1, 3]);
     assert_eq!((timers.shed(2, Duration::ZERO), shed()), (1, vec![0, 1, 3]));
     assert_eq!(timers.shed(2, Duration::ZERO), 0, "nobody else is idle");
-    // A request that came in time is served.
+    // A request that arrived in time is served.
     connections[0].idle(false);
     assert_eq!(shed(), [1, 3]);
-    // Who was just answered is about to ask again.
+    // A client that just got a response is about to send another request.
     connections[0].rests();
     assert_eq!(timers.shed(2, Duration::ZERO), 0);
     timers.tick(start + Duration::from_secs(4));
@@ -94,13 +94,13 @@ fn what_is_parked_is_due_where_its_task_would_be_woken() {
     timers.tick(start + Duration::from_secs(5));
     assert!(connections.iter().all(polled) && !connections.iter().any(Timer::has_to_end));
     assert_eq!(connections.iter().map(Timer::park).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    // Not what it waited for as a task, but its bound.
+    // Not the deadline of its former task, but its bound.
     timers.tick(start + Duration::from_secs(6));
     assert_eq!(due(&timers, 8), None);
     timers.tick(start + Duration::from_millis(10_200));
     assert_eq!(due(&timers, 8), Some(vec![0]));
     assert!(connections[0].has_to_end());
-    // Told once, and who is longest idle goes first.
+    // Reported once, and the one that has been idle longest is closed first.
     assert_eq!((timers.shed(2, Duration::ZERO), due(&timers, 8)), (2, Some(vec![1])));
     assert!(connections[1].has_to_end() && !connections[2].has_to_end());
     connections[2].unpark();

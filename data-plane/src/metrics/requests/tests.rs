@@ -103,7 +103,7 @@ fn what_is_said_is_exported() {
     let text = page(&metrics, &rules).join("\n");
     assert!(!text.contains("request_duration_seconds") && !text.contains("bytes_sent"));
     assert!(text.contains("response_size_bucket") && text.contains("le=\"200\"} 2"));
-    // By other rules it begins anew.
+    // With other rules counting starts anew.
     assert_eq!(counted(&metrics, &Rules::default()), [""; 0]);
     requests.follow(None);
     requests.tick();
@@ -132,7 +132,7 @@ fn hosts_that_nobody_has_are_counted_where_that_is_asked_for() {
     }
 }
 
-/// An Ingress without a host takes requests for all of them: they are told apart by host, and are its own.
+/// An Ingress without a host takes requests for all hosts: they are distinguished by host, and counted under it.
 #[test]
 fn who_takes_requests_for_hosts_that_nobody_has_is_told() {
     let rules = Arc::new(Rules::new(&Said { per_undefined_host: Some(true), ..Said::default() }));
@@ -201,7 +201,7 @@ fn there_is_room_for_so_many_and_the_rest_is_counted_together() {
 }
 
 proptest! {
-    /// Whatever clients ask for by whatever method of hosts that nobody has: there are so many series and no more.
+    /// Whatever clients request from unknown hosts with any method, the number of series is bounded.
     #[test]
     fn clients_make_no_series(asked in prop::collection::vec(("[A-Z]{1,12}", "[a-z]{1,20}", 100..1000_u16), 0..600)) {
         let rules = Arc::new(Rules::new(&Said { per_undefined_host: Some(true), ..Said::default() }));
