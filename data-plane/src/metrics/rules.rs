@@ -1,11 +1,11 @@
-//! What is exported of requests: which families, labels and buckets.
+//! Which request metrics are exported: families, labels and buckets.
 
-/// How values of a family are counted.
+/// The unit of a histogram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Unit {
     /// Seconds, counted in microseconds.
     Time,
-    /// Bytes of a request or an answer.
+    /// Bytes of a request or a response.
     Length,
     /// Bytes sent.
     Size,
@@ -14,10 +14,10 @@ pub(super) enum Unit {
 /// A histogram: name, help, unit.
 pub(super) type Histogram = (&'static str, &'static str, Unit);
 
-/// How many histograms there are.
+/// Number of histograms.
 pub const FAMILIES: usize = 7;
 
-/// The histograms, in the order of a request's figures (controller.md 11).
+/// The histograms, in the order of a request's figures (as in ingress-nginx).
 pub(super) const HISTOGRAMS: [Histogram; FAMILIES] = [
     ("request_duration_seconds", "From the first byte of a request to the end of its answer", Unit::Time),
     ("connect_duration_seconds", "Until there was a connection to the only endpoint asked", Unit::Time),
@@ -31,7 +31,7 @@ pub(super) const HISTOGRAMS: [Histogram; FAMILIES] = [
 /// Name of the counter.
 pub(super) const REQUESTS: &str = "requests";
 
-/// What all names begin with.
+/// The prefix of all names.
 pub const PREFIX: &str = "nginx_ingress_controller_";
 
 /// `spec.controller` of ingress-nginx' IngressClasses.
@@ -46,30 +46,30 @@ const SIZES: [f64; 7] = [10.0, 100.0, 1e3, 1e4, 1e5, 1e6, 1e7];
 pub struct Rules {
     /// Label `controller_class`.
     pub class: Box<str>,
-    /// Whether there is a label `host`.
+    /// Whether there is a `host` label.
     pub per_host: bool,
-    /// Whether hosts that nobody has are counted by their names.
+    /// Whether unknown hosts are counted by name.
     pub per_undefined_host: bool,
-    /// Whether statuses are classes.
+    /// Whether statuses are counted by class.
     pub status_classes: bool,
     counts_requests: bool,
     histograms: [Option<Bounds>; FAMILIES],
-    /// Numbers of one set.
+    /// Length of a set.
     len: usize,
 }
 
 /// The buckets of one histogram.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Bounds {
-    /// As they are shown.
+    /// As exported.
     pub(super) shown: Box<[f64]>,
-    /// As they are compared: in microseconds or bytes.
+    /// As compared: in microseconds or bytes.
     pub(super) counted: Box<[u64]>,
-    /// Of its first number in a set: the buckets, one without a bound, and the sum.
+    /// The index of its first number in a set: the buckets, one without a bound, and the sum.
     pub(super) at: usize,
 }
 
-/// What is said, to make [`Rules`] of.
+/// The settings that [`Rules`] are made from.
 #[derive(Clone, Debug, Default)]
 pub struct Said<'a> {
     /// See [`Rules::class`].
@@ -80,14 +80,14 @@ pub struct Said<'a> {
     pub per_undefined_host: Option<bool>,
     /// See [`Rules::status_classes`].
     pub status_classes: Option<bool>,
-    /// Upper bounds of times, lengths and sizes, ascending.
+    /// Upper bounds for times, lengths and sizes, ascending.
     pub bounds: [Option<Vec<f64>>; 3],
-    /// Names of families that are left out, with the prefix or without.
+    /// Names of families that are excluded, with or without the prefix.
     pub excluded: &'a [String],
 }
 
 impl Rules {
-    /// Of what is said.
+    /// Compiles the settings.
     pub fn new(said: &Said<'_>) -> Self {
         let is_left_out =
             |name: &str| said.excluded.iter().any(|it| it.strip_prefix(PREFIX).unwrap_or(it) == name);
@@ -119,17 +119,17 @@ impl Rules {
         }
     }
 
-    /// Whether requests are counted as such.
+    /// Whether the counter of requests is exported.
     pub(super) fn counts_requests(&self) -> bool {
         self.counts_requests
     }
 
-    /// The buckets of each histogram that is not left out.
+    /// The buckets of each histogram that is exported.
     pub(super) fn histograms(&self) -> impl Iterator<Item = (usize, &Bounds)> {
         self.histograms.iter().enumerate().filter_map(|(place, bounds)| Some((place, bounds.as_ref()?)))
     }
 
-    /// How many numbers a set has.
+    /// Length of a set.
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -142,7 +142,7 @@ impl Default for Rules {
 }
 
 impl Bounds {
-    /// The place of a value's bucket, and that of the sum.
+    /// The index of a value's bucket, and that of the sum.
     pub(super) fn places(&self, value: u64) -> (usize, usize) {
         let bucket = self.counted.partition_point(|bound| *bound < value);
         (self.at + bucket, self.at + self.counted.len() + 1)

@@ -1,25 +1,25 @@
-//! crypt(3)'s first hash: two digits of salt and eleven of DES, for files that have lived for decades.
+//! The original hash of crypt(3): two characters of salt and eleven of DES output, for files that are decades old.
 //!
-//! A password counts up to its eighth byte, seven bits of each. Bit by bit, as FIPS 46-3 writes it: a login a day does not
-//! need tables.
+//! Only the first eight bytes of a password are used, seven bits of each. Implemented bit by bit, as FIPS 46-3
+//! describes it: occasional logins do not need tables.
 
 use super::DIGITS;
 
 /// Length of a hash, in bytes.
 pub(super) const LENGTH: usize = 13;
-/// Encryptions of a block of zeros.
+/// Number of encryptions of a block of zeros.
 const ITERATIONS: usize = 25;
 
-/// Whether a byte may stand in such a hash.
+/// Whether a byte is allowed in such a hash.
 pub(super) fn is_digit(byte: u8) -> bool {
     DIGITS.contains(&byte)
 }
 
-/// The hash of `password` with the salt that `like` begins with. `like` has at least two bytes.
+/// The hash of `password` with the salt at the beginning of `like`, which has at least two bytes.
 pub(super) fn hash(password: &[u8], like: &[u8]) -> [u8; LENGTH] {
     let mut key = [0u8; 64];
     for (byte, bits) in password.iter().take_while(|byte| **byte != 0).zip(key.chunks_mut(8)) {
-        // The eighth bit of a key's byte is parity; the password's seven stand before it.
+        // The eighth bit of a key byte is parity; the password's seven bits come first.
         for (i, bit) in bits.iter_mut().take(7).enumerate() {
             *bit = byte >> (6 - i) & 1;
         }
@@ -39,7 +39,7 @@ pub(super) fn hash(password: &[u8], like: &[u8]) -> [u8; LENGTH] {
     text
 }
 
-/// The expansion table with those pairs swapped that the salt's bits name.
+/// The expansion table with the pairs swapped that are selected by the salt's bits.
 fn salted(salt: &[u8]) -> [u8; 48] {
     let mut table = E;
     for (digit, byte) in salt.iter().enumerate() {
@@ -96,7 +96,7 @@ fn feistel(right: &[u8; 32], key: &[u8; 48], expansion: &[u8; 48]) -> [u8; 32] {
     permuted(&out, &P)
 }
 
-/// Bits of `from` in the order of a table that counts from one.
+/// Bits of `from` in the order of a table with indexes starting at one.
 fn permuted<const N: usize>(from: &[u8], table: &[u8; N]) -> [u8; N] {
     std::array::from_fn(|i| from[usize::from(table[i]) - 1])
 }

@@ -1,16 +1,16 @@
-//! crypt(3)'s `$1$`, and Apache's `$apr1$`, which differs in its name alone.
+//! crypt(3)'s `$1$`, and Apache's `$apr1$`, which differs only in its name.
 
 use md5::{Digest as _, Md5};
 
 use super::DIGITS;
 
-/// Longest salt, in bytes; more is not looked at.
+/// Maximum length of the salt in bytes; more is ignored.
 const SALT: usize = 8;
 const ROUNDS: usize = 1000;
-/// Which bytes of the digest make four digits, the highest first.
+/// Which bytes of the digest form four digits, the most significant first.
 const GROUPS: [[usize; 3]; 5] = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
 
-/// The hash of `password` with name and salt of `like`, as it would stand in a file.
+/// The hash of `password` with the type and salt of `like`, as it would be in a file.
 pub(super) fn hash(password: &[u8], like: &str) -> String {
     let magic = if like.starts_with("$apr1$") { "$apr1$" } else { "$1$" };
     let salt = like[magic.len()..].split('$').next().unwrap_or_default().as_bytes();
@@ -28,7 +28,7 @@ fn digest(password: &[u8], magic: &[u8], salt: &[u8]) -> [u8; 16] {
     for chunk in password.chunks(inner.len()) {
         outer.update(&inner[..chunk.len()]);
     }
-    // A zero for each bit of the length that is set, the password's first byte for the others.
+    // A zero for each set bit of the length, the password's first byte for the others.
     let mut length = password.len();
     while length > 0 {
         outer.update(if length & 1 == 1 { &[0][..] } else { &password[..1] });

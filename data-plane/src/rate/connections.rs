@@ -1,4 +1,4 @@
-//! Requests in progress, a client's own (nginx' limit_conn; each stream of HTTP/2 counts).
+//! Requests in progress per client (nginx' `limit_conn`; each HTTP/2 stream counts).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::slots::{GROUP, Slots};
 
-/// Clients that are told apart; as many as nginx' 5 MB hold.
+/// Number of clients that are tracked; as many as fit in nginx' 5 MB.
 const CLIENTS: usize = 81_920;
-/// Bits of a slot that count; the others are its client's mark.
+/// Bits of a slot for the count; the others are the client's mark.
 const COUNT_BITS: u32 = 20;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
@@ -18,7 +18,7 @@ pub struct ConnectionTable {
     slots: Slots<Slot>,
 }
 
-/// A client's mark and its count, in one number that changes at once. A count of 0: free.
+/// A client's mark and its count in one atomic number. A count of 0: free.
 #[derive(Debug, Default)]
 struct Slot(AtomicU64);
 
@@ -28,7 +28,7 @@ impl Default for ConnectionTable {
     }
 }
 
-/// A request in progress: counted until it is dropped.
+/// A request in progress: counted until this is dropped.
 #[derive(Debug)]
 pub struct Permit {
     table: Arc<ConnectionTable>,
@@ -37,7 +37,7 @@ pub struct Permit {
 }
 
 impl ConnectionTable {
-    /// Counts a request of `client` as begun; `None` where `limit` are in progress already, or the table has no room.
+    /// Counts a request of `client` as in progress; `None` if `limit` are already, or the table has no room.
     pub fn begin(self: &Arc<Self>, client: IpAddr, limit: u32) -> Option<Permit> {
         let (group, mark) = self.slots.group(client);
         let mark = mark & !COUNT | 1 << COUNT_BITS;

@@ -1,4 +1,4 @@
-//! What is counted of the clients of one Ingress: a table a limit, each made when it is first asked.
+//! The counters of the clients of one Ingress: one table per limit, created on first use.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Without tables, at a moment before all others that it will be asked about.
+    /// Without tables. `now` must precede all later times.
     pub fn new(now: Instant) -> Self {
         Self { since: now, second: OnceLock::new(), minute: OnceLock::new(), connections: OnceLock::new() }
     }
@@ -25,12 +25,12 @@ impl Counts {
         now.saturating_duration_since(self.since)
     }
 
-    /// Requests a second.
+    /// Requests per second.
     pub fn second(&self) -> &RequestTable {
         self.second.get_or_init(RequestTable::default)
     }
 
-    /// Requests a minute.
+    /// Requests per minute.
     pub fn minute(&self) -> &RequestTable {
         self.minute.get_or_init(RequestTable::default)
     }

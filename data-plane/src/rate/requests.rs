@@ -1,4 +1,5 @@
-//! Leaky buckets (nginx' limit_req without delay), each one number: when its client's bucket will be empty.
+//! Leaky buckets (nginx' `limit_req` without delay). Each is one number: the time at which the client's bucket will be
+//! empty.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,20 +7,20 @@ use std::time::Duration;
 
 use super::slots::Slots;
 
-/// Clients that are told apart; as many as nginx' 5 MB hold.
+/// Number of clients that are tracked; as many as fit in nginx' 5 MB.
 const CLIENTS: usize = 40_960;
 
-/// How many requests a client may make.
+/// The rate limit of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
-    /// Time that one request takes to leak away, in microseconds; at least 1.
+    /// Time for one request to leak from the bucket, in microseconds; at least 1.
     interval: u64,
     /// How far ahead a bucket may be filled, in microseconds.
     room: u64,
 }
 
 impl Rate {
-    /// `count` requests in each `period`, and `burst` at once on top of the first.
+    /// `count` requests per `period`, and `burst` at once in addition to the first.
     pub fn new(count: u32, period: Duration, burst: u64) -> Self {
         let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
         let interval = (period / u64::from(count.max(1))).max(1);
@@ -33,11 +34,11 @@ pub struct RequestTable {
     slots: Slots<Bucket>,
 }
 
-/// One client's bucket. A mark of 0: nobody's.
+/// One client's bucket. A mark of 0: free.
 #[derive(Debug, Default)]
 struct Bucket {
     mark: AtomicU64,
-    /// When it is empty, in microseconds of the caller's clock.
+    /// When it will be empty, in microseconds of the caller's clock.
     empty_at: AtomicU64,
 }
 
@@ -48,8 +49,8 @@ impl Default for RequestTable {
 }
 
 impl RequestTable {
-    /// Counts a request of `client`, `now` after a moment that is the same for all calls; false: it is one too many, and
-    /// was not counted.
+    /// Counts a request of `client` at `now`, relative to a fixed time; false: it exceeds the rate, and was not
+    /// counted.
     pub fn admit(&self, client: IpAddr, rate: Rate, now: Duration) -> bool {
         let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX / 2);
         let (group, mark) = self.slots.group(client);
@@ -59,7 +60,7 @@ impl RequestTable {
                 if let Some(longest_away) =
                     group.iter().min_by_key(|bucket| bucket.empty_at.load(Ordering::Relaxed))
                 {
-                    // Two workers may give one client two buckets: the second is forgotten in time, unused.
+                    // Two workers may create two buckets for one client: the second expires unused.
                     longest_away.mark.store(mark, Ordering::Relaxed);
                     longest_away.empty_at.store(now.saturating_add(rate.interval), Ordering::Relaxed);
                 }
@@ -70,7 +71,7 @@ impl RequestTable {
 }
 
 impl RequestTable {
-    /// A request that was counted is not to count after all.
+    /// Undoes the counting of a request.
     pub fn take_back(&self, client: IpAddr, rate: Rate) {
         let (group, mark) = self.slots.group(client);
         if let Some(bucket) = group.iter().find(|bucket| bucket.mark.load(Ordering::Relaxed) == mark) {
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(table.slots.pages(), CLIENTS / 512);
     }
 
-    /// However many come by once: who asks much is not forgotten for them.
+    /// However many clients come once, one with many requests is not forgotten because of them.
     #[test]
     fn who_has_the_fullest_bucket_is_forgotten_last() {
         let table = RequestTable { slots: Slots::new(1) };
@@ -169,7 +170,7 @@ mod tests {
     }
 
     proptest! {
-        /// The same as a bucket that is written down as nginx writes it: an excess that leaks.
+        /// Equals a bucket as nginx implements it: an excess that leaks.
         #[test]
         fn as_the_obvious_bucket(
             count in 1u32..50, burst in 0u64..20, gaps in prop::collection::vec(0u64..400, 1..80),

@@ -1,4 +1,4 @@
-//! Where a client's slot is: pages of groups, each page made when it is first needed.
+//! Finds a client's slot: pages of groups, each page allocated on first use.
 
 use std::hash::{BuildHasher, Hash};
 use std::net::IpAddr;
@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 
 use foldhash::quality::RandomState;
 
-/// Slots that a client may have: a bad neighbour has to share this many to be forgotten early.
+/// Slots that a client may use: to have a client forgotten early, this many others must share its group.
 pub(super) const GROUP: usize = 8;
-/// Groups in a page.
+/// Number of groups per page.
 const GROUPS: usize = 64;
 
 type Page<S> = [[S; GROUP]; GROUPS];
@@ -28,12 +28,12 @@ impl<S: Default> Slots<S> {
         Self { pages: (0..pages).map(|_| OnceLock::new()).collect(), hasher: RandomState::default() }
     }
 
-    /// The group that holds a client, and the client's mark in it, which is never 0.
+    /// The group of a client, and the client's mark in it, which is never 0.
     pub(super) fn group(&self, client: IpAddr) -> (&[S; GROUP], u64) {
         self.group_at(client, ())
     }
 
-    /// Likewise of a client in one of several places, each with slots of its own.
+    /// The same for a client in one of several places, each with its own slots.
     pub(super) fn group_at(&self, client: IpAddr, place: impl Hash) -> (&[S; GROUP], u64) {
         let hash = self.hasher.hash_one((client.to_canonical(), place));
         let low = usize::try_from(hash & u64::from(u32::MAX)).unwrap_or(0);
@@ -43,7 +43,7 @@ impl<S: Default> Slots<S> {
         (&page[group], hash | 1)
     }
 
-    /// Pages that were made.
+    /// Number of pages that were allocated.
     #[cfg(test)]
     pub(super) fn pages(&self) -> usize {
         self.pages.iter().filter(|page| page.get().is_some()).count()

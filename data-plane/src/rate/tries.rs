@@ -1,8 +1,8 @@
-//! Wrong tries of digest authentication: who has made too many is not heard for a while, as in the module that
-//! ingress-nginx has built in.
+//! Failed attempts of digest authentication: a client with too many is locked out for a while, as in the module built
+//! into ingress-nginx.
 //!
-//! There a client is kept out everywhere; here only where it tried, so that nobody behind the same address loses what is
-//! another tenant's.
+//! There a client is locked out everywhere; here only where it tried, so that other clients behind the same address do
+//! not lose access to another tenant's hosts.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,45 +10,46 @@ use std::time::{Duration, Instant};
 
 use super::slots::Slots;
 
-/// Clients that are told apart.
+/// Number of clients that are tracked.
 const CLIENTS: usize = 40_960;
-/// Wrong tries until a client is kept out: `auth_digest_maxtries`.
+/// Failed attempts until a client is locked out: `auth_digest_maxtries`.
 const TRIES: u64 = 5;
-/// A wrong try counts so long, and who made too many is kept out so long from the last one on: `auth_digest_evasion_time`.
+/// How long a failed attempt counts, and how long a client is locked out after its last one:
+/// `auth_digest_evasion_time`.
 const EVASION: Duration = Duration::from_secs(300);
 
-/// Bits of a slot that count; the others are when it ends.
+/// Bits of a slot for the count; the others are the time of expiry.
 const COUNT_BITS: u32 = 3;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
-/// Wrong tries by client and list of users.
+/// Failed attempts by client and list of users.
 #[derive(Debug)]
 pub struct TryTable {
     slots: Slots<Slot>,
     since: Instant,
 }
 
-/// One client's tries at one list. A mark of 0: nobody's.
+/// One client's attempts at one list. A mark of 0: free.
 #[derive(Debug, Default)]
 struct Slot {
     mark: AtomicU64,
-    /// When they are forgotten, in milliseconds of the table's time, and their number. They change at once.
+    /// When they expire, in milliseconds of the table's clock, and their number, in one atomic number.
     tries: AtomicU64,
 }
 
 impl TryTable {
-    /// Without tries, at a moment before all others that it will be asked about.
+    /// Without attempts. `now` must precede all later times.
     pub fn new(now: Instant) -> Self {
         Self { slots: Slots::new(CLIENTS), since: now }
     }
 
-    /// Whether a client is not heard at a list.
+    /// Whether a client is locked out of a list.
     pub fn keeps_out(&self, client: IpAddr, list: &str, now: Instant) -> bool {
         let tries = self.slot(client, list).map_or(0, |slot| slot.tries.load(Ordering::Relaxed));
         tries & COUNT >= TRIES && self.millis(now) < tries >> COUNT_BITS
     }
 
-    /// A client was wrong.
+    /// Records a failed attempt.
     pub fn wrong(&self, client: IpAddr, list: &str, now: Instant) {
         let now = self.millis(now);
         let until = (now + u64::try_from(EVASION.as_millis()).unwrap_or(0)) << COUNT_BITS;
@@ -62,13 +63,13 @@ impl TryTable {
         }
         let (group, mark) = self.slots.group_at(client, list);
         if let Some(longest_away) = group.iter().min_by_key(|slot| slot.tries.load(Ordering::Relaxed)) {
-            // Two workers may give one client two slots: the second is forgotten in time, unused.
+            // Two workers may create two slots for one client: the second expires unused.
             longest_away.mark.store(mark, Ordering::Relaxed);
             longest_away.tries.store(until | 1, Ordering::Relaxed);
         }
     }
 
-    /// A client was right: what it did before is forgotten.
+    /// Records a success: earlier attempts are forgotten.
     pub fn right(&self, client: IpAddr, list: &str) {
         if let Some(slot) = self.slot(client, list) {
             slot.tries.store(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Against a DNS server of real sockets that does as it is told.
+//! Tests against a scripted DNS server on real sockets.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -26,7 +26,7 @@ fn writer(names: &[&str]) -> RefCell<Writer> {
     RefCell::new(writer)
 }
 
-/// The endpoints behind a path, their ids and addresses.
+/// The endpoints of a path, with ids and addresses.
 fn endpoints(writer: &RefCell<Writer>, name: &str) -> Vec<(u64, SocketAddr)> {
     let table = writer.borrow().tables().current();
     let entry = table.host("a.test").unwrap();
@@ -44,7 +44,7 @@ fn last(writer: &RefCell<Writer>, name: &str) -> Vec<u8> {
     endpoints(writer, name).into_iter().map(octet).collect()
 }
 
-/// Looks until it is so.
+/// Polls until the condition holds.
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     let looking = async {
         while !is_so() {
@@ -54,7 +54,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
     time::timeout(Duration::from_secs(20), looking).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
-/// Does this while names are kept.
+/// Runs `doing` while names are kept resolved.
 async fn kept(dns: &Dns, writer: &RefCell<Writer>, doing: impl Future<Output = ()>) {
     let names = Names::by(dns.servers());
     tokio::select! {

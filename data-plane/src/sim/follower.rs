@@ -1,6 +1,6 @@
-//! A proxy without its traffic: the real session, and of the resources no more than what their roots are made of.
+//! A proxy without traffic: the real session, and only as much of the resources as their roots are computed from.
 //!
-//! A thousand of them fit on one machine because those that have the same share it: see [`States`].
+//! A thousand of them fit on one machine, because followers with the same state share it: see [`States`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use super::{Said, said};
 use crate::subscribe::session::{Holdings, Identity, Session};
 use crate::table::apply::Refused;
 
-/// States that are remembered for each lane: what followers have that are not far apart.
+/// Number of states that are remembered for each lane, enough for followers that are close to each other.
 const REMEMBERED: usize = 8;
 
-/// What a follower has.
+/// The resources of a follower.
 #[derive(Debug, Default)]
 struct Bare {
     config: Snapshot,
@@ -95,8 +95,8 @@ impl Holdings for Bare {
     fn settle(&mut self) {}
 }
 
-/// States that followers came to lately, each once in memory. Every follower computes its own roots from bytes in hand;
-/// only then does it take the copy that is there.
+/// Recent states of followers, each stored once. Every follower computes its own roots from the received bytes; only
+/// then does it use the shared copy.
 #[derive(Debug, Default)]
 pub struct States {
     config: VecDeque<(Root, Snapshot)>,
@@ -118,7 +118,7 @@ impl States {
     }
 }
 
-/// One process.
+/// One proxy process.
 #[derive(Debug)]
 pub struct Follower {
     session: Session,
@@ -127,7 +127,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// A process that has just started, with nothing.
+    /// A process that has just started, without state.
     pub fn new(id: &str, node: &str, group: &str) -> Self {
         let identity = Identity {
             proxy_id: id.to_owned(),
@@ -145,7 +145,7 @@ impl Follower {
         self.session.hello(&self.has)
     }
 
-    /// Takes in what came. What it has then, it shares with others who have the same.
+    /// Processes a message, and shares the resulting state with others that have the same.
     pub fn on(&mut self, message: ControlMessage, states: &mut States) -> Said {
         let done = said(self.session.on(message, &mut self.has));
         for lane in [Lane::Config, Lane::Live] {
@@ -163,32 +163,32 @@ impl Follower {
         done
     }
 
-    /// Digest over what it has on a lane.
+    /// The root of a lane.
     pub fn root(&self, lane: Lane) -> Root {
         self.roots[usize::from(lane == Lane::Live)]
     }
 
-    /// How many resources it has on a lane.
+    /// Number of its resources on a lane.
     pub fn count(&self, lane: Lane) -> usize {
         self.has.has(lane).len()
     }
 
-    /// Where it is on a lane.
+    /// Its position on a lane.
     pub fn seq(&self, lane: Lane) -> Seq {
         self.session.seq(lane)
     }
 
-    /// Whether the Welcome of this stream has come.
+    /// Whether the Welcome of this stream has arrived.
     pub fn is_welcome(&self) -> bool {
         self.session.is_welcome()
     }
 
-    /// Whether it has all that it was promised at the beginning of its stream, and was complete once.
+    /// Whether it has reached the position announced at the beginning of its stream, and was complete once.
     pub fn is_in_sync(&self) -> bool {
         self.session.has_arrived()
     }
 
-    /// How long the control plane may be silent; `None` as long as it has not said.
+    /// How long the control plane may be silent; `None` until it has said.
     pub fn silence_limit(&self) -> Option<Duration> {
         self.session.silence_limit()
     }

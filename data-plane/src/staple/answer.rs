@@ -1,7 +1,7 @@
-//! What a responder has said of a certificate, and whether it is to be believed (RFC 6960 section 3.2).
+//! Verifies an OCSP response (RFC 6960 section 3.2).
 //!
-//! **Invariant:** what is shown to clients is signed by the authority of the certificate, or by whom that authority has appointed
-//! directly, is about this very certificate, says that it is good, and is of now.
+//! **Invariant:** a response that is sent to clients is signed by the issuer of the certificate, or by a responder
+//! that the issuer has delegated directly, is about this very certificate, says that it is good, and is current.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 use super::question::{Named, Question, SHA1};
 use crate::der::{BITS, ENUMERATED, INTEGER, OCTETS, OID, Reader, SEQUENCE, TIME};
 
-/// A clock may be so far ahead of ours.
+/// Maximum clock skew in seconds.
 const SKEW: u64 = 300;
-/// What is said without an end is good for so long.
+/// Lifetime of a response without an expiry.
 const ENDLESS: u64 = 3600;
-/// Certificates of responders that are looked at.
+/// Maximum number of responder certificates that are considered.
 const APPOINTED: usize = 3;
 
 /// 1.3.6.1.5.5.7.48.1.1: a basic response.
 const BASIC: [u8; 9] = [0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01, 0x01];
-/// 1.3.6.1.5.5.7.3.9: may sign them.
+/// 1.3.6.1.5.5.7.3.9: OCSP signing.
 const SIGNS: [u8; 8] = [0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x09];
 
-/// `[0]` and `[1]` with something inside.
+/// Constructed context tags `[0]` and `[1]`.
 const FIRST: u8 = 0xa0;
 const SECOND: u8 = 0xa1;
 const GOOD: u8 = 0x80;
 
-/// Why an answer is not shown.
+/// Why a response cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub(super) enum Unusable {
     #[error("the response cannot be parsed")]
@@ -50,31 +50,31 @@ pub(super) enum Unusable {
     Unknown,
 }
 
-/// From when and until when an answer is good, in seconds since 1970.
+/// The validity period of a response, in seconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Good {
     pub(super) since: u64,
     pub(super) until: u64,
 }
 
-/// What one part of an answer says of a certificate.
+/// The part of a response about one certificate.
 struct Single {
     status: u8,
     since: u64,
     until: Option<u64>,
 }
 
-/// Judges an answer to a question.
+/// Verifies the response to a request.
 ///
 /// # Errors
-/// Why it is not to be shown.
+/// Why it cannot be used.
 pub(super) fn judge(der: &[u8], question: &Question, now: u64) -> Result<Good, Unusable> {
     let basic = basic(der)?;
     let mut parts = Reader::new(basic);
     let signed = parts.item().filter(|it| it.tag == SEQUENCE).ok_or(Unusable::Malformed)?;
     let mut signature = || {
         let algorithm = parts.expect(SEQUENCE)?;
-        // Whole bytes, which the first one says.
+        // The first byte must say that there are no unused bits.
         let signature = parts.expect(BITS)?.strip_prefix(&[0])?;
         Some((algorithm, signature))
     };
@@ -96,7 +96,7 @@ pub(super) fn judge(der: &[u8], question: &Question, now: u64) -> Result<Good, U
     }
 }
 
-/// The basic response in a response.
+/// The basic response inside a response.
 fn basic(der: &[u8]) -> Result<&[u8], Unusable> {
     let mut response = Reader::new(Reader::new(der).expect(SEQUENCE).ok_or(Unusable::Malformed)?);
     match response.expect(ENUMERATED).ok_or(Unusable::Malformed)? {
@@ -114,7 +114,7 @@ fn basic(der: &[u8]) -> Result<&[u8], Unusable> {
     inner().ok_or(Unusable::Malformed)
 }
 
-/// What is said of a certificate.
+/// The part about a certificate.
 fn of(said: &[u8], certificate: &Named) -> Result<Single, Unusable> {
     let mut said = Reader::new(said);
     let mut all = || {
@@ -163,7 +163,7 @@ fn time(text: &[u8]) -> Option<u64> {
     u64::try_from(time.timestamp().as_second()).ok()
 }
 
-/// Something with a signature.
+/// A signed message.
 struct Signed<'a> {
     message: &'a [u8],
     algorithm: &'a [u8],
@@ -188,8 +188,8 @@ impl Signed<'_> {
         X509Certificate::from_der(signer).ok().and_then(verifies).is_some()
     }
 
-    /// Whether it was signed with the key of one of these certificates which the authority has itself given out for that, and
-    /// which is good now.
+    /// Whether it was signed with the key of one of these certificates, which must be currently valid and issued by
+    /// the authority itself for that purpose.
     fn is_by_appointed(&self, shown: &[u8], authority: &CertificateDer<'_>, now: u64) -> bool {
         let mut shown = Reader::new(shown);
         let mut looked_at = std::iter::from_fn(|| shown.item()).take(APPOINTED);

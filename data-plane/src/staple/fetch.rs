@@ -1,6 +1,6 @@
-//! Asks a responder once: one connection, one request, one short answer.
+//! Asks an OCSP responder once: one connection, one request, one short response.
 //!
-//! **Invariant:** nobody is followed elsewhere: a redirect is no answer.
+//! **Invariant:** redirects are not followed.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,21 +17,21 @@ use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, ResponseReader};
 use crate::local::names::Names;
 
-/// The host's name is looked up within this.
+/// Time limit for resolving the host.
 const LOOKUP: Duration = Duration::from_secs(2);
-/// Connecting takes so long, and sending; as in the original.
+/// Time limits for connecting and for sending, as in nginx.
 const CONNECT: Duration = Duration::from_secs(1);
 const SEND: Duration = Duration::from_secs(1);
-/// And reading all of the answer.
+/// Time limit for reading the whole response.
 const READ: Duration = Duration::from_secs(2);
-/// Addresses of a host that are tried.
+/// Maximum number of addresses that are tried.
 const ADDRESSES: usize = 2;
-/// The head of an answer, in bytes.
+/// Maximum size of a response head, in bytes.
 const HEAD: usize = 8 * 1024;
-/// The answer itself.
+/// Maximum size of the OCSP response.
 pub(super) const LONGEST: usize = 10 * 1024;
 
-/// Why there is no answer.
+/// Why there is no response.
 #[derive(Debug, Error)]
 pub(super) enum Unanswered {
     #[error("its name has no address")]
@@ -48,7 +48,7 @@ pub(super) enum Unanswered {
     Status(u16),
 }
 
-/// The bytes of an answer.
+/// The bytes of a response.
 ///
 /// # Errors
 /// Why there are none.
@@ -61,7 +61,7 @@ pub(super) async fn fetch(
     let addresses = resolving.await.map_err(|_| Unanswered::Late)?.map_err(|_| Unanswered::Name)?;
     let mut failed = Unanswered::Name;
     for address in addresses.into_iter().take(ADDRESSES) {
-        // Judged as it is connected to: a name that has another address by now is not asked again.
+        // Checked when connecting, on the very address that is used: the name is not resolved again.
         if !places.may(address.ip()) {
             failed = Unanswered::Place(address);
             continue;
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes of an answer like this, which then stays open or ends.
+    /// The result for this response, after which the connection ends or stays open.
     async fn told(answer: &[u8], ends: bool) -> Result<Vec<u8>, String> {
         let (near, mut far) = duplex(64 * 1024);
         far.write_all(answer).await.unwrap();

@@ -1,9 +1,10 @@
 //! The OCSP responses by certificate, which one to fetch next, and when. Without I/O.
 //!
-//! Tenants determine the responders and the number of certificates, so requests in flight and stored responses are shared fairly between
-//! their owners ([`Shares`]).
+//! Tenants determine the responders and the number of certificates, so requests in flight and stored responses are
+//! shared fairly between their owners ([`Shares`]).
 //!
-//! **Invariant:** an expired response is never sent, even if there is no newer one; and no certificate waits for another one's responder.
+//! **Invariant:** an expired response is never sent, even if there is no newer one; and no certificate waits for
+//! another one's responder.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -14,32 +15,32 @@ use super::question::Question;
 use crate::local::shares::Shares;
 use crate::table::certified::Certified;
 
-/// Certificates that are known.
+/// Maximum number of certificates.
 const KNOWN: usize = 16_384;
-/// Answers that are held, in bytes, each with the certificates that are shown with it.
+/// Maximum total size of stored responses in bytes, including the certificates that they are sent with.
 const BYTES: usize = 16 * 1024 * 1024;
-/// Questions at a time.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 16;
-/// Those of them to one responder.
+/// Maximum number of those to one responder.
 const OF_ONE: usize = 4;
-/// Who finds all of them taken looks again after this.
+/// Delay before checking again if all slots are taken.
 const TURN: Duration = Duration::from_secs(1);
-/// Who gave no answer is asked again after this, twice as late each time.
+/// Delay after a failed request, doubled each time.
 const FIRST: Duration = Duration::from_secs(60);
-/// But not later than this. As late at most is asked whether something good still is.
+/// Maximum of that delay. A valid response is refreshed at least this often, too.
 const LAST: Duration = Duration::from_secs(43_200);
 
 type Id = [u8; 32];
 
-/// All certificates that were shown to somebody.
+/// All certificates that were used in handshakes.
 #[derive(Debug)]
 pub(super) struct Ledger {
     known: HashMap<Id, Known>,
-    /// Of those, whose they are.
+    /// Slots of these certificates by owner.
     room: Shares,
-    /// When something is to be done about each: it is asked for, or over.
+    /// When something is due for each: a request, or expiry.
     due: BTreeSet<(Instant, Id)>,
-    /// Questions under way, and whose they are.
+    /// Requests in progress.
     asked: HashMap<Id, Arc<Question>>,
     asking: Shares,
     bytes: usize,
@@ -48,14 +49,14 @@ pub(super) struct Ledger {
 #[derive(Debug)]
 struct Known {
     question: Arc<Question>,
-    /// The same certificate may stand in many Secrets.
+    /// The same certificate may be in many Secrets.
     holders: Vec<Weak<Certified>>,
     held: Option<Held>,
     due: Instant,
     failures: u32,
 }
 
-/// An answer while it is good.
+/// A response while it is valid.
 #[derive(Debug)]
 struct Held {
     der: Vec<u8>,
@@ -77,7 +78,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// A certificate is shown for the first time.
+    /// A certificate is used for the first time.
     pub(super) fn shown(&mut self, certified: &Arc<Certified>, now: Instant) {
         let Some(mut question) = Question::of(&certified.key().cert) else { return };
         question.owner = Arc::clone(certified.owner());
@@ -86,7 +87,7 @@ impl Ledger {
             if !self.room.take(&question.owner) {
                 self.forget_unused();
                 if !self.room.take(&question.owner) {
-                    // With the next handshake it is tried again.
+                    // Retried with the next handshake.
                     return certified.unstaple();
                 }
             }
@@ -114,7 +115,7 @@ impl Ledger {
         }
     }
 
-    /// Does what is due without asking anybody; gives the next question that is.
+    /// Does what is due without I/O; returns the next request that is due.
     pub(super) fn next(&mut self, now: Instant) -> Option<Arc<Question>> {
         while let Some((due, id)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
             let Some(known) = self.known.get_mut(&id) else {
@@ -129,11 +130,11 @@ impl Ledger {
                 continue;
             }
             if self.asked.contains_key(&id) {
-                // Its answer says when the next thing is due.
+                // Its response determines what is due next.
                 self.due.remove(&(due, id));
                 continue;
             }
-            // What is held may be over before there is an answer.
+            // The stored response may expire before there is a new one.
             let over = known.held.as_ref().map(|held| held.until);
             let question = Arc::clone(&known.question);
             if !self.begin(&question) {
@@ -146,13 +147,13 @@ impl Ledger {
         None
     }
 
-    /// A responder has said something good.
+    /// A responder has sent a valid response.
     pub(super) fn answered(&mut self, id: &Id, der: Vec<u8>, good: Good, (now, wall): (Instant, u64)) {
         self.end(id);
         let Some(known) = self.known.get_mut(id) else { return };
         let left = Duration::from_secs(good.until.saturating_sub(wall));
         known.failures = 0;
-        // Half of its time is a good moment for another one: then there is as much left to try again in.
+        // Refreshed at half of its lifetime: then as much is left for retries.
         let half = Duration::from_secs(good.until.saturating_sub(good.since.max(wall)) / 2);
         let again = now + spread(half.clamp(FIRST, LAST)).min(left);
         let bytes = der.len() + known.holders().map(|it| cost(&it, &der)).sum::<usize>();
@@ -166,8 +167,8 @@ impl Ledger {
         self.set(*id, Some(over.map_or(again, |over| over.min(again))));
     }
 
-    /// A responder has said nothing that could be shown. `revoked`: but that what is shown is not good any more. Gives whether that is
-    /// the first time.
+    /// A responder has sent no valid response. `revoked`: it has, but the certificate was revoked. Returns whether
+    /// that is new.
     pub(super) fn failed(&mut self, id: &Id, revoked: bool, now: Instant) -> bool {
         self.end(id);
         let Some(known) = self.known.get_mut(id) else { return false };
@@ -187,23 +188,23 @@ impl Ledger {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// Nobody is to be asked any more, and nothing is shown.
+    /// Stops all requests, and removes all responses.
     pub(super) fn clear(&mut self) {
         for known in self.known.values_mut() {
             known.let_go();
             known.holders().for_each(|it| it.unstaple());
         }
-        // Questions under way keep their places.
+        // Requests in progress keep their slots.
         let Self { asked, asking, .. } = std::mem::take(self);
         (self.asked, self.asking) = (asked, asking);
     }
 
-    /// Certificates with an answer.
+    /// Number of certificates with a response.
     pub(super) fn stapled(&self) -> usize {
         self.known.values().filter(|known| known.held.is_some()).count()
     }
 
-    /// Takes a place for a question, where its responder and its owner may have one.
+    /// Takes a slot for a request, if its responder and owner have one left.
     fn begin(&mut self, question: &Arc<Question>) -> bool {
         let is_same = |other: &&Arc<Question>| other.host.eq_ignore_ascii_case(&question.host);
         let has_place =
@@ -214,7 +215,7 @@ impl Ledger {
         has_place
     }
 
-    /// A question has come to its end.
+    /// A request has ended.
     fn end(&mut self, id: &Id) {
         if let Some(question) = self.asked.remove(id) {
             self.asking.give(&question.owner);
@@ -257,7 +258,7 @@ impl Known {
         self.holders.iter().filter_map(Weak::upgrade)
     }
 
-    /// Shows the certificate without; gives the bytes that were held.
+    /// Removes the certificate's response; returns the bytes that it held.
     fn let_go(&mut self) -> usize {
         let Some(held) = self.held.take() else { return 0 };
         self.holders().for_each(|it| it.staple(None));
@@ -265,12 +266,12 @@ impl Known {
     }
 }
 
-/// What a certificate holds that is shown with an answer: its chain once more.
+/// The memory held by a certificate with a response: its chain is stored once more.
 fn cost(certified: &Certified, answer: &[u8]) -> usize {
     certified.key().cert.iter().map(|der| der.len()).sum::<usize>() + answer.len()
 }
 
-/// A tenth sooner or later, so that a fleet does not ask at once.
+/// Varies a time by a tenth, so that proxies of a fleet do not all ask at once.
 fn spread(time: Duration) -> Duration {
     time.mul_f64(fastrand::f64().mul_add(0.2, 0.9))
 }

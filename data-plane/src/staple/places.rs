@@ -1,11 +1,11 @@
-//! Which addresses an OCSP responder may have. A tenant's certificate names it, but the proxy connects to it, from networks that the
-//! tenant cannot reach.
+//! Which addresses an OCSP responder may have. A tenant's certificate names it, but the proxy connects to it, from
+//! networks that the tenant cannot reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use shared::address::{self, AddressSet};
 
-/// Networks beside the public ones.
+/// Networks that are allowed in addition to public ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places(AddressSet);
 
@@ -15,7 +15,7 @@ impl Places {
         Self(further)
     }
 
-    /// Whether somebody at an address may be asked.
+    /// Whether a responder at this address may be contacted.
     pub(super) fn may(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.contains(address)
@@ -26,7 +26,7 @@ impl Places {
     }
 }
 
-/// What is nobody's own network (IANA's registry of special-purpose addresses).
+/// Addresses that belong to no private or special-purpose network (IANA's registry of special-purpose addresses).
 fn is_public(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     !(address::astray(address.into()).is_some()
@@ -34,14 +34,14 @@ fn is_public(address: Ipv4Addr) -> bool {
         || address.is_documentation()
         || a == 0
         || a >= 240
-        // Between carriers and their customers, and in some clusters.
+        // Shared address space of carriers (CGN), and of some clusters.
         || (a == 100 && (64..128).contains(&b))
         || (a == 198 && (18..20).contains(&b))
         || (a, b, c) == (192, 0, 0)
         || (a, b, c) == (192, 88, 99))
 }
 
-/// Global unicast, less what leads to addresses of IPv4 that are not looked at here.
+/// Global unicast, except for ranges that embed IPv4 addresses, which are not checked here.
 fn is_public6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     let is_global = a & 0xe000 == 0x2000;

@@ -1,5 +1,5 @@
-//! What a responder is asked of a certificate (RFC 6960 section 4.1), and which one that is. A tenant has written the
-//! certificate: nothing in it is more than text until it was read here.
+//! Builds the OCSP request for a certificate (RFC 6960 section 4.1) and finds its responder. The certificate was
+//! written by a tenant: nothing in it is trusted until it was parsed here.
 
 use std::sync::Arc;
 
@@ -10,32 +10,32 @@ use x509_parser::prelude::{FromDer, GeneralName, ParsedExtension, X509Certificat
 
 use crate::der::{INTEGER, NULL, OCTETS, OID, SEQUENCE, write};
 
-/// The longest address of a responder.
+/// Maximum length of a responder URL.
 const ADDRESS: usize = 1024;
 
-/// 1.3.6.1.5.5.7.48.1: where to ask for the status.
+/// 1.3.6.1.5.5.7.48.1: the OCSP access method.
 const OCSP: [u8; 8] = [0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01];
-/// 1.3.14.3.2.26: the one hash that all responders know (RFC 5019 section 2.1.1).
+/// 1.3.14.3.2.26: the one hash that all responders support (RFC 5019 section 2.1.1).
 pub(super) const SHA1: [u8; 5] = [0x2b, 0x0e, 0x03, 0x02, 0x1a];
 
-/// What is asked, and where.
+/// An OCSP request, and where to send it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Question {
-    /// Of the same certificate of the same authority the same.
+    /// The same for the same certificate of the same authority.
     pub(super) id: [u8; 32],
-    /// Whose certificate it is, `namespace/..`.
+    /// The owner of the certificate, `namespace/..`.
     pub(super) owner: Arc<str>,
     /// Without the brackets of an IPv6 address.
     pub(super) host: String,
     pub(super) port: u16,
-    /// The request, head and body.
+    /// The HTTP request, head and body.
     pub(super) text: Vec<u8>,
     pub(super) certificate: Named,
-    /// The authority's certificate.
+    /// The certificate of the issuer.
     pub(super) issuer: CertificateDer<'static>,
 }
 
-/// How OCSP names a certificate.
+/// An OCSP CertID.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Named {
     pub(super) issuer_name: [u8; 20],
@@ -44,8 +44,8 @@ pub(super) struct Named {
 }
 
 impl Question {
-    /// Of the first certificate of a chain; `None` where it says no place to ask that could be asked, or its authority's
-    /// certificate does not come with it.
+    /// For the first certificate of a chain; `None` if it names no usable responder, or its issuer's certificate is
+    /// not included.
     pub(super) fn of(chain: &[CertificateDer<'static>]) -> Option<Self> {
         let (der, rest) = chain.split_first()?;
         let (_, leaf) = X509Certificate::from_der(der).ok()?;
@@ -67,7 +67,7 @@ impl Question {
 
 #[cfg(any(test, feature = "fuzz"))]
 impl Question {
-    /// About any certificate of an authority.
+    /// For an arbitrary certificate of an issuer.
     pub(super) fn about(certificate: Named, issuer: CertificateDer<'static>) -> Self {
         Self {
             id: [0; 32],
@@ -81,7 +81,7 @@ impl Question {
     }
 }
 
-/// Where a certificate says that its status is known.
+/// The responder URLs in a certificate.
 fn places<'a>(leaf: &'a X509Certificate<'_>) -> impl Iterator<Item = &'a str> {
     let said = leaf.extensions().iter().filter_map(|extension| match extension.parsed_extension() {
         ParsedExtension::AuthorityInfoAccess(said) => Some(said),
@@ -95,7 +95,7 @@ fn places<'a>(leaf: &'a X509Certificate<'_>) -> impl Iterator<Item = &'a str> {
     })
 }
 
-/// Host, port and request for a place that can be asked: one of plain HTTP, for what is answered is signed.
+/// Host, port and HTTP request for a usable URL: only plain HTTP, because responses are signed.
 fn request(place: &str, body: &[u8]) -> Option<(String, u16, Vec<u8>)> {
     let place: Uri = Some(place).filter(|place| place.len() <= ADDRESS)?.parse().ok()?;
     let authority = place.authority().filter(|it| !it.as_str().contains('@'))?;
@@ -115,12 +115,12 @@ fn request(place: &str, body: &[u8]) -> Option<(String, u16, Vec<u8>)> {
 }
 
 impl Named {
-    /// Its number, as people write it.
+    /// Its serial number as text.
     pub(super) fn text(&self) -> String {
         self.serial.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// An OCSPRequest for it. Without a nonce, so that responders may answer with what they have signed before.
+    /// An OCSPRequest for it. Without a nonce, so that responders may reply with a pre-signed response.
     fn asked(&self) -> Vec<u8> {
         let hash = write(SEQUENCE, &[write(OID, &SHA1), write(NULL, &[])].concat());
         let parts = [
@@ -129,7 +129,7 @@ impl Named {
             write(OCTETS, &self.issuer_key),
             write(INTEGER, &self.serial),
         ];
-        // A request of a list of requests, each of which names one.
+        // A request containing a list of one single request.
         (0..5).fold(parts.concat(), |inner, _| write(SEQUENCE, &inner))
     }
 }

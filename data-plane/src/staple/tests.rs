@@ -1,4 +1,4 @@
-//! Authorities, certificates and answers for tests.
+//! Certificate authorities, certificates and OCSP responses for tests.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) const NOW: u64 = 1_780_272_000;
 /// 1.2.840.10045.4.3.2: ECDSA with SHA-256.
 const ECDSA: [u8; 8] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
 
-/// Who signs.
+/// A certificate authority.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     key: Vec<u8>,
@@ -40,7 +40,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, pair), key, der }
     }
 
-    /// Somebody with a certificate of this authority.
+    /// A responder with a certificate of this authority.
     pub(super) fn appointing(&self, params: CertificateParams) -> Self {
         let pair = KeyPair::generate().unwrap();
         let der = params.signed_by(&pair, &self.issuer).unwrap().der().to_vec();
@@ -48,12 +48,12 @@ impl Authority {
         Self { issuer: Issuer::new(params, pair), key, der }
     }
 
-    /// A certificate whose status is known at a place.
+    /// A certificate with an OCSP responder URL.
     pub(super) fn certified(&self, place: &str) -> Arc<Certified> {
         self.certified_of("", place)
     }
 
-    /// One of somebody's.
+    /// The same with an owner.
     pub(super) fn certified_of(&self, owner: &str, place: &str) -> Arc<Certified> {
         let (mut params, pair) = (params("leaf"), KeyPair::generate().unwrap());
         let ocsp = [0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01];
@@ -66,7 +66,7 @@ impl Authority {
         Arc::new(Certified::build(&certificate, Some(&chain)).unwrap().of(&owner.into()))
     }
 
-    /// The question about one.
+    /// The OCSP request for one.
     pub(super) fn question(&self) -> Question {
         Question::of(&self.certified("http://ocsp.test/").key().cert).unwrap()
     }
@@ -77,10 +77,10 @@ impl Authority {
     }
 }
 
-/// What is answered.
+/// The contents of an OCSP response.
 pub(super) struct Said<'a> {
     pub(super) about: Named,
-    /// The whole value.
+    /// The whole encoded value.
     pub(super) status: Vec<u8>,
     pub(super) since: &'a str,
     pub(super) until: Option<&'a str>,
@@ -89,7 +89,7 @@ pub(super) struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    /// That the certificate is good, on the day around [`NOW`].
+    /// A response that the certificate is good, on the day around [`NOW`].
     pub(super) fn good(question: &Question, by: &'a Authority) -> Self {
         Self {
             about: question.certificate.clone(),
@@ -101,7 +101,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// The bytes of it.
+    /// The encoded response.
     pub(super) fn response(&self) -> Vec<u8> {
         let sequence = |parts: &[Vec<u8>]| write(SEQUENCE, &parts.concat());
         let hash = sequence(&[write(OID, &SHA1), write(NULL, &[])]);

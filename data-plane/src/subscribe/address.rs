@@ -1,4 +1,4 @@
-//! Where a control plane is.
+//! The address of a control plane.
 
 use std::time::Duration;
 
@@ -10,34 +10,34 @@ const CONNECT: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(5);
 
-/// Why a URL is no control plane.
+/// Why a URL cannot be used for a control plane.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum AddressError {
-    /// It cannot be read.
+    /// It cannot be parsed.
     #[error("expected a URL such as https://firth-control-plane:15010, got {url:?}: {reason}")]
     Malformed {
-        /// What was given.
+        /// The given URL.
         url: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// A plain connection that nobody asked for.
+    /// A plain connection that was not allowed.
     #[error(
         "{0:?} is a plain connection: certificates' keys would cross the network readable; say --insecure to allow it"
     )]
     Plain(String),
-    /// An encrypted one without anything to show.
+    /// An encrypted connection without a proof of identity.
     #[error("{url:?} asks who calls: {reason}")]
     Nobody {
-        /// What was given.
+        /// The given URL.
         url: String,
         /// What is missing.
         reason: String,
     },
 }
 
-/// How a URL is connected to, and whether that is a plain connection, which `insecure` allows.
+/// How to connect to a URL, and whether that is a plain connection, which requires `insecure`.
 pub(super) fn endpoint(url: &str, insecure: bool) -> Result<(Endpoint, bool), AddressError> {
     let malformed = |reason: String| AddressError::Malformed { url: url.to_owned(), reason };
     let is_plain = url.starts_with("http://");

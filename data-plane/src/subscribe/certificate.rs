@@ -1,7 +1,7 @@
-//! The proxy's own certificate: asked for with a proof once, renewed on the stream's connection at half its life, and kept over
-//! restarts where there is a folder for it.
+//! The proxy's own certificate: requested once with a proof of identity, renewed over the stream's connection at half
+//! its lifetime, and kept across restarts if there is a folder for it.
 //!
-//! **Invariant:** a certificate that cannot be renewed is used as long as it is good; what is served never depends on it.
+//! **Invariant:** a certificate that cannot be renewed is used until it expires; serving never depends on it.
 
 mod doubt;
 mod kept;
@@ -35,34 +35,34 @@ use self::doubt::Doubts;
 use super::client::enrolment_client::EnrolmentClient;
 use super::client::identity_client::IdentityClient;
 
-/// Until a certificate is there.
+/// Time limit for obtaining a certificate.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Between tries to renew.
+/// Delays between attempts to renew.
 const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(60));
 
-/// How a proxy comes to its certificate.
+/// How a proxy obtains its certificate.
 #[derive(Debug)]
 pub(crate) struct Enrolment {
-    /// What it shows. `None`: it has to have one.
+    /// The proof of identity. `None`: a stored certificate is required.
     pub(crate) proof: Option<Proof>,
     /// The fleet that it belongs to.
     pub(crate) group: String,
-    /// What it wants to be called.
+    /// The requested name.
     pub(crate) name: String,
-    /// Where the certificate is kept over restarts.
+    /// The folder where the certificate is kept across restarts.
     pub(crate) folder: Option<PathBuf>,
 }
 
-/// What a proxy shows for its first certificate.
+/// What a proxy proves its identity with for its first certificate.
 #[derive(Debug)]
 pub(crate) enum Proof {
-    /// A token that serves once.
+    /// A token that can be used once.
     Join(JoinToken),
-    /// That of a service account, which Kubernetes writes anew now and then.
+    /// A service account token, which Kubernetes rotates.
     Account {
         /// The token's file.
         token: PathBuf,
-        /// That of the roots, PEM: whom it is shown to.
+        /// The file of the roots that the server is verified by, in PEM.
         roots: PathBuf,
     },
 }
@@ -71,27 +71,27 @@ pub(crate) enum Proof {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum CertificateError {
-    /// Nobody answers where certificates are given.
+    /// The certificate service cannot be reached.
     #[error("cannot enrol: {}", chain(.0))]
     Connect(#[from] tonic::transport::Error),
-    /// It was refused.
+    /// The request was refused.
     #[error("no certificate: {}: {}", .0.code(), .0.message())]
     Refused(Box<tonic::Status>),
-    /// No answer.
+    /// There was no response.
     #[error("no certificate: no answer for {0:?}")]
     Silent(Duration),
-    /// None was kept, or one that is over, and there is nothing to show for another one.
+    /// No certificate was stored, or an expired one, and there is no proof to request another one with.
     #[error(
         "there is no valid certificate, and no token to get one with: pass --join with a token from `firth token`"
     )]
     Over,
-    /// An answer that cannot be used.
+    /// An unusable response.
     #[error("the control plane sent a certificate that cannot be used: {0}")]
     Unusable(&'static str),
-    /// A file with what is shown.
+    /// A file with the proof cannot be read.
     #[error("{}: {reason}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
@@ -127,9 +127,9 @@ struct Held {
 pub(super) struct Holder {
     enrolment: Enrolment,
     held: watch::Sender<Option<Arc<Held>>>,
-    /// The connection of the present stream.
+    /// The connection of the current stream.
     channel: watch::Sender<Option<Channel>>,
-    /// The key of the first request, and that request: who asks again has to have the same one.
+    /// The key and contents of the first request: a repeated request must use the same ones.
     first: RefCell<Option<(Bytes, Bytes)>>,
     doubts: RefCell<Doubts>,
 }
@@ -137,19 +137,19 @@ pub(super) struct Holder {
 /// How a stream ended, as far as its certificate is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// It was welcome.
+    /// It was welcomed.
     Welcome,
-    /// The control plane did not want this certificate, or had one that is not believed.
+    /// The control plane refused this certificate, or had one that is not trusted.
     Unwelcome,
-    /// Nothing is known of that: nobody answered, or somebody who had other worries.
+    /// Unknown: there was no response, or an unrelated error.
     Unheard,
 }
 
 impl Holder {
-    /// With what was kept of an earlier run.
+    /// With the certificate stored by an earlier run.
     ///
     /// # Errors
-    /// Where there is nothing, and nothing to ask for it with.
+    /// There is none, and no proof to request one with.
     pub(super) fn new(enrolment: Enrolment) -> Result<Self, CertificateError> {
         let kept = enrolment.folder.as_deref().and_then(|dir| kept::read(dir, &enrolment));
         if kept.is_none() && enrolment.proof.is_none() {
@@ -164,10 +164,10 @@ impl Holder {
         })
     }
 
-    /// What a connection is made with; asks for a certificate where none is good.
+    /// The TLS connector for a connection; requests a certificate if there is no valid one.
     ///
     /// # Errors
-    /// Where none is to be had.
+    /// None can be obtained.
     pub(super) async fn connector(&self, endpoint: &Endpoint) -> Result<Connector, CertificateError> {
         let now = clock::wall();
         let held = self.held.borrow().clone().filter(|held| held.until > now);
@@ -178,10 +178,10 @@ impl Holder {
         Ok(tls::client(&Trust::Roots(held.roots.clone()), Some(&held.credentials))?.into())
     }
 
-    /// A certificate that is good by its dates, or another one in its place where it may be the reason that no stream is
-    /// welcome. Asking is work for the control plane and its API server, and a whole fleet may come to doubt at once.
+    /// A certificate that is valid by its dates, or a new one if it may be the reason that streams are refused.
+    /// Requests are work for the control plane and its API server, and a whole fleet may start to doubt at once.
     async fn assured(&self, held: Arc<Held>, endpoint: &Endpoint, now: SystemTime) -> Arc<Held> {
-        // One that is not good yet: a clock was set back, this one or the one of whoever signed it.
+        // If it is not valid yet, a clock was set back, here or at the signer.
         let is_early = held.from > now + SLACK;
         let is_due = self.doubts.borrow_mut().is_due(is_early, Instant::now());
         if !is_due || self.enrolment.proof.is_none() {
@@ -191,28 +191,28 @@ impl Holder {
             true => warn!("by this clock the certificate is not valid yet: asking for another one"),
             false => warn!("the control plane may be rejecting the certificate: asking for another one"),
         }
-        // The authority may be another one by now. If asking fails, too, it was something else, and the token may have
-        // served: what is held comes to be good when the clock does.
+        // The authority may have changed. If the request fails, too, the cause is something else, and the token may be
+        // used up: the current certificate becomes valid when the clock is right.
         self.enrol(endpoint).await.unwrap_or_else(|error| {
             warn!("the certificate stays as it is: {error}");
             held
         })
     }
 
-    /// The end of the certificate; 0: there is none.
+    /// Expiry of the certificate; 0: there is none.
     pub(super) fn until(&self) -> u64 {
         self.held.borrow().as_ref().map_or(0, |held| clock::unix(held.until))
     }
 
-    /// What it is called in its certificate; whoever gave that may know it by another name than it does itself.
+    /// The proxy's name in its certificate; the issuer may have given another name than requested.
     pub(super) fn name(&self) -> Option<Box<str>> {
         let held = self.held.borrow();
         let leaf = held.as_ref()?.credentials.chain.first()?;
         Identity::of_certificate(leaf).ok().map(|identity| identity.name)
     }
 
-    /// Digests of the roots by which a control plane is known: those that came with the certificate, and those that the
-    /// proof names.
+    /// Digests of the roots that identify a control plane: those that came with the certificate, and those that belong
+    /// to the proof.
     pub(super) fn known(&self) -> Vec<[u8; 32]> {
         let held = self.held.borrow();
         let mut known: Vec<_> = held.iter().flat_map(|held| &held.roots).map(|root| tls::pin(root)).collect();
@@ -229,18 +229,18 @@ impl Holder {
         known
     }
 
-    /// A stream is open on this connection, or none is.
+    /// Sets the connection of the current stream, if there is one.
     pub(super) fn connected(&self, channel: Option<Channel>) {
         self.channel.send_replace(channel);
     }
 
-    /// A stream ended.
+    /// Records that a stream ended.
     pub(super) fn ended(&self, end: End) {
         self.connected(None);
         self.doubts.borrow_mut().note(end, Instant::now());
     }
 
-    /// Renews in time, for ever.
+    /// Renews in time, forever.
     pub(super) async fn keep(&self) -> Infallible {
         let mut held = self.held.subscribe();
         let mut channel = self.channel.subscribe();
@@ -251,7 +251,7 @@ impl Holder {
                 _ = held.changed() => continue,
                 () = at(renew) => {}
             }
-            // On the stream's own connection: it is that one which lasts on.
+            // On the stream's own connection, because that is the one that lasts.
             let Ok(open) = channel.wait_for(Option::is_some).await.map(|open| open.clone()) else { continue };
             let Some(open) = open else { continue };
             match time::timeout(ANSWER, self.renew(open))
@@ -329,10 +329,10 @@ impl Holder {
             roots,
             from: now,
             until: now + life,
-            // A fleet that was started at once does not renew at once.
+            // Proxies that were started together do not all renew at once.
             renew: Instant::now() + life.mul_f64(0.4 + 0.2 * fastrand::f64()),
         };
-        // Before it is used: what cannot be, must not take the place of what can.
+        // Checked before use: an unusable certificate must not replace a usable one.
         tls::client(&Trust::Roots(held.roots.clone()), Some(&held.credentials))?;
         if let Some(folder) = &self.enrolment.folder
             && let Err(error) = kept::write(folder, &held)
@@ -345,7 +345,7 @@ impl Holder {
     }
 }
 
-/// A small file, read each time: who writes it replaces it.
+/// Reads a small file, each time anew, because it may be replaced.
 fn text(path: &Path) -> Result<Zeroizing<String>, CertificateError> {
     let read = std::fs::read_to_string(path);
     let failed =

@@ -1,4 +1,4 @@
-//! What the subscription has to do with the journal: where it starts from, and what it gives to be kept.
+//! The subscription's use of the journal: the state it starts from, and the state it hands over to be stored.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,7 +10,7 @@ use super::session::{Places, Session};
 use crate::journal::{Binding, Journal, Kept, Loaded, Missing, State};
 use crate::table::Writer;
 
-/// By what the control plane is known is looked up again after this: its authority may be replaced.
+/// How often the identity of the control plane is looked up again: its authority may be replaced.
 const LOOK: Duration = Duration::from_secs(60);
 /// How long a proxy without some of its keys waits for the control plane before it serves what it has.
 const WITHOUT_KEYS: Duration = Duration::from_secs(3);
@@ -20,22 +20,22 @@ const WITHOUT_KEYS: Duration = Duration::from_secs(3);
 pub(crate) struct FromDisk {
     /// When it was written.
     pub(crate) written: SystemTime,
-    /// What of it is not there.
+    /// What is missing in it.
     pub(crate) missing: Missing,
 }
 
-/// When a proxy that starts begins to take connections.
+/// When a starting proxy begins to accept connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Opening {
-    /// Everything was on disk.
+    /// Immediately: everything was on disk.
     Now,
-    /// Something is missing, but there is nobody else on this node.
+    /// After a delay: something is missing, but no other proxy is on this node.
     After(Duration),
-    /// There is nothing to serve, or another process beside this one that has more: with the control plane.
+    /// With the control plane: there is nothing to serve, or another process on this node has more.
     WhenComplete,
 }
 
-/// The journal, if there is one, and what it began with.
+/// The journal, if there is one, and the state it began with.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     journal: Option<Journal>,
@@ -46,7 +46,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// With a journal, and what of it was loaded but for the tables.
+    /// With a journal, and what was loaded from it apart from the tables.
     pub(super) fn new(journal: Journal, loaded: Option<&Loaded>) -> Self {
         let start = loaded
             .map(|loaded| Arc::new(FromDisk { written: loaded.written, missing: loaded.missing.clone() }));
@@ -54,12 +54,12 @@ impl Disk {
         Self { journal: Some(journal), start, alone, ..Self::default() }
     }
 
-    /// What was loaded.
+    /// The loaded state.
     pub(super) fn start(&self) -> Option<&Arc<FromDisk>> {
         self.start.as_ref()
     }
 
-    /// When to take connections.
+    /// When to accept connections.
     pub(super) fn opening(&self) -> Opening {
         match &self.start {
             Some(start) if start.missing.is_nothing() => Opening::Now,
@@ -68,7 +68,7 @@ impl Disk {
         }
     }
 
-    /// Gives the journal what there is now, if that is a state to start from and another one than last time.
+    /// Hands the current state to the journal, if a proxy can start from it and it has changed.
     pub(super) fn keep(
         &mut self,
         session: &Session,
@@ -105,7 +105,7 @@ impl Disk {
 }
 
 impl View {
-    /// What was on disk, as long as that is what is served.
+    /// The state from disk, as long as that is what is served.
     pub(crate) fn remembered(&self) -> Option<&FromDisk> {
         self.kept.as_deref()
     }

@@ -1,4 +1,4 @@
-//! Bytes of a control plane: see [`crate::fuzz`].
+//! Arbitrary bytes from a control plane: see [`crate::fuzz`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,25 +16,26 @@ use shared::version::{Lineage, Root};
 use super::session::{Identity, Session};
 use crate::table::Writer;
 
-/// The most that a proxy says about one message, in bytes: what it has of 64 buckets, or its digests.
+/// The longest reply of a proxy in bytes: the contents of 64 buckets, or its digests.
 const SAID: usize = 2 << 20;
 
-/// How what comes is mended, so that more than the first check is reached: a bit each of the first byte.
+/// Which fields are repaired, so that more than the first check is reached: one bit each of the first byte.
 const VERSIONS: u8 = 1;
 const ROOT: u8 = 2;
 const PLACE: u8 = 4;
 const BASE: u8 = 8;
 
-/// Any messages of a control plane: what is served changes only to a state whose root the message names, LIVE besides by
-/// what a chunk adds; one that ends the stream changes nothing, and the next stream can begin.
+/// Arbitrary messages from a control plane: what is served changes only to a state whose root the message names, and
+/// LIVE also by the additions of a chunk; a message that ends the stream changes nothing, and the next stream can
+/// begin.
 ///
 /// # Panics
-/// Where that is not so.
+/// If that does not hold.
 pub fn stream(data: &[u8]) {
     let _ = applied(data);
 }
 
-/// How many whole batches were applied.
+/// Number of complete batches that were applied.
 fn applied(data: &[u8]) -> usize {
     let mut applied = 0;
     let Some((mends, data)) = data.split_first() else { return applied };
@@ -58,7 +59,7 @@ fn applied(data: &[u8]) -> usize {
         }
         let said: usize = actions.say.iter().map(prost::Message::encoded_len).sum();
         assert!(said <= SAID, "{said} bytes were said");
-        // One that leads elsewhere is answered, and nothing is taken of it.
+        // A batch with another result is answered, and nothing of it is applied.
         let is_there = |(lane, named): (Lane, Option<Root>)| named == Some(writer.root(lane));
         applied += usize::from(actions.close.is_none() && came.is_some_and(is_there));
         if actions.close.is_some() {
@@ -70,7 +71,7 @@ fn applied(data: &[u8]) -> usize {
     applied
 }
 
-/// A stream that begins, with a control plane that would send everything.
+/// Begins a stream, with a control plane that would send everything.
 fn open(session: &mut Session, writer: &mut Writer) {
     let hello = session.hello(writer);
     assert!(hello.encoded_len() <= 64 << 10, "a Hello that no control plane reads");
@@ -85,7 +86,7 @@ fn open(session: &mut Session, writer: &mut Writer) {
     assert_eq!(actions.close, None, "a good Welcome after anything");
 }
 
-/// Two bytes of length before each; the last is what is left.
+/// Splits the input: two bytes of length before each piece; the last one is the rest.
 fn pieces(mut data: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (length, rest) = data.split_first_chunk()?;
@@ -99,7 +100,7 @@ fn roots(writer: &Writer) -> BTreeMap<Lane, Root> {
     Lane::ALL.into_iter().map(|lane| (lane, writer.root(lane))).collect()
 }
 
-/// The lane of a batch, and where it says that it leads, if this is its last chunk.
+/// The lane of a batch, and the announced root if this is its last chunk.
 fn batch(message: &ControlMessage) -> Option<(Lane, Option<Root>)> {
     match &message.message {
         Some(Control::Batch(batch)) => {
@@ -110,10 +111,10 @@ fn batch(message: &ControlMessage) -> Option<(Lane, Option<Root>)> {
     }
 }
 
-/// What an honest control plane would say instead, so far as it is asked for.
+/// Repairs messages as an honest control plane would have sent them, in the requested fields.
 struct Honest {
     mends: u8,
-    /// Where the batch that has begun on a lane leads.
+    /// The resulting roots of the batches that have begun.
     leads_to: BTreeMap<Lane, Root>,
 }
 
@@ -164,7 +165,7 @@ fn entry(resource: &Resource) -> Option<Entry> {
     Some(Entry::from_body(key, resource.min_schema, Bytes::clone(&resource.body)))
 }
 
-/// The root of what a proxy is to have after a batch that begins here.
+/// The root that a proxy should have after a batch that begins here.
 fn leads_to(lane: Lane, first: &Batch, coming: &[ControlMessage], writer: &Writer) -> Root {
     let replaces = first.from == 0 && first.base.is_empty();
     let mut next = if replaces { Snapshot::default() } else { writer.has(lane).clone() };

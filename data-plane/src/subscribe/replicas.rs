@@ -1,9 +1,10 @@
-//! The replicas of the control plane: where they are, which of them is tried first, and a call on one that takes it.
+//! The replicas of the control plane: their addresses, the order in which they are tried, and the connection to one
+//! that accepts.
 //!
-//! All addresses of all names are tried before a try has failed, in an order of this proxy's own, so that a fleet spreads
-//! over the replicas. Names are looked up again each time.
+//! All addresses of all names are tried before an attempt counts as failed, in an order specific to this proxy, so
+//! that a fleet spreads over the replicas. Names are resolved again each time.
 //!
-//! **Invariant:** whoever failed a short while ago is tried after all others, and tried all the same: it may be the only one.
+//! **Invariant:** a replica that failed recently is tried after all others, but is tried: it may be the only one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,16 +28,16 @@ use super::certificate::Holder;
 use super::client::config_stream_client::ConfigStreamClient;
 use super::{Ended, MESSAGE, WELCOME};
 
-/// A replica has so long to take a call while there are others to try.
+/// Time for a replica to accept a call while there are others to try.
 const SHORT: Duration = Duration::from_secs(2);
-/// A name has so long to be looked up.
+/// Time limit for resolving a name.
 const LOOKUP: Duration = Duration::from_secs(2);
-/// Who failed is tried last for so long.
+/// How long a replica that failed is tried last.
 const FAILED: Duration = Duration::from_secs(30);
-/// Delays between tries to go elsewhere, while the stream goes on.
+/// Delays between attempts to move elsewhere, while the stream continues.
 const ELSEWHERE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
-/// One of the URLs that a proxy was given.
+/// One of the configured URLs.
 #[derive(Debug)]
 pub(super) struct Url {
     pub(super) endpoint: Endpoint,
@@ -44,23 +45,23 @@ pub(super) struct Url {
     pub(super) is_plain: bool,
 }
 
-/// All of them.
+/// All replicas.
 #[derive(Debug)]
 pub(super) struct Replicas {
     urls: Vec<Url>,
     known: Mutex<Known>,
 }
 
-/// What was found out of them.
+/// What is known about them.
 #[derive(Debug)]
 struct Known {
-    /// The addresses of each URL when it was looked up last.
+    /// The addresses of each URL at the last lookup.
     found: Vec<Vec<SocketAddr>>,
-    /// Who failed, and when.
+    /// Addresses that failed, and when.
     failed: HashMap<SocketAddr, Instant>,
 }
 
-/// A call that a replica has taken.
+/// A call that a replica has accepted.
 #[derive(Debug)]
 pub(super) struct Way {
     pub(super) address: SocketAddr,
@@ -68,15 +69,15 @@ pub(super) struct Way {
     pub(super) doubt: Option<Doubt>,
     pub(super) answers: mpsc::Sender<ProxyMessage>,
     pub(super) inbound: Streaming<ControlMessage>,
-    /// The Hello was said.
+    /// Whether Hello was sent.
     pub(super) greeted: bool,
 }
 
-/// No replica takes a call.
+/// No replica accepts a call.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) ended: Ended,
-    /// TLS itself failed on the way.
+    /// Whether TLS itself failed.
     pub(super) is_doubted: bool,
 }
 
@@ -96,17 +97,17 @@ impl Replicas {
         &self.urls
     }
 
-    /// Whoever is there is tried last for a while.
+    /// Has the replica at this address tried last for a while.
     pub(super) fn failed(&self, address: SocketAddr) {
         self.known().failed.insert(address, clock::now());
     }
 
-    /// Whoever is there serves.
+    /// The replica at this address works.
     pub(super) fn serves(&self, address: SocketAddr) {
         self.known().failed.remove(&address);
     }
 
-    /// A call that one of them takes. `hello` is said with it; without one whoever takes it waits for that. Whoever is at
+    /// A call that one of them accepts. `hello` is sent with it; without one the replica waits for it. The one at
     /// `left` is tried last.
     pub(super) async fn open(
         &self,
@@ -118,13 +119,14 @@ impl Replicas {
         let mut places = self.known().places(looked, left, clock::now())?;
         let mut worst: Option<Failed> = None;
         while let Some((url, address)) = places.pop() {
-            // The last one may be slow: there is nobody else.
+            // The last one may be slow: there is no alternative.
             let limit = if places.is_empty() { WELCOME } else { SHORT };
             match self.try_one(&self.urls[url], address, certificate, &mut hello, limit).await {
                 Ok(way) => return Ok(way),
                 Err(failed) => {
                     self.failed(address);
-                    // What one of them says about who this proxy is says more than that another one is not there.
+                    // An error about this proxy's identity is more informative than that another replica is
+                    // unreachable.
                     if worst.as_ref().is_none_or(|worst| !worst.is_doubted && !worst.ended.is_about_who()) {
                         worst = Some(failed);
                     }
@@ -134,7 +136,7 @@ impl Replicas {
         Err(worst.unwrap_or_else(|| nowhere("no name of it has an address").into()))
     }
 
-    /// The same, elsewhere than at `left` where there is anywhere else, after a while, and again until there is.
+    /// The same, elsewhere than at `left` if there is another address, after a delay, and repeatedly until there is.
     pub(super) async fn elsewhere(
         self: Arc<Self>,
         certificate: Option<&Holder>,
@@ -173,7 +175,7 @@ impl Replicas {
             let (answers, outbound) = mpsc::channel(16);
             let hello = hello();
             let greeted = hello.is_some();
-            // It goes with the request: a control plane may wait for it before it answers at all.
+            // Sent with the request: a control plane may wait for it before it responds at all.
             hello.into_iter().for_each(|hello| _ = answers.try_send(hello));
             let mut client = ConfigStreamClient::new(channel.clone()).max_decoding_message_size(MESSAGE);
             let inbound = client.connect(ReceiverStream::new(outbound)).await?.into_inner();
@@ -186,7 +188,7 @@ impl Replicas {
         })
     }
 
-    /// The addresses of each URL; `None`: nobody says.
+    /// The addresses of each URL, or why they are unknown.
     async fn look(&self) -> Vec<Result<Vec<SocketAddr>, String>> {
         futures::future::join_all(self.urls.iter().map(|url| {
             let uri = url.endpoint.uri();
@@ -219,7 +221,7 @@ impl fmt::Display for Replicas {
 }
 
 impl Known {
-    /// What is to be tried, the first one last. A name that nobody looks up has the addresses that it had.
+    /// The addresses to try, in reverse order. A name that cannot be resolved keeps its old addresses.
     fn places(
         &mut self,
         looked: Vec<Result<Vec<SocketAddr>, String>>,
@@ -239,11 +241,12 @@ impl Known {
         if places.is_empty() {
             return Err(nowhere(why.as_deref().unwrap_or("no name of it has an address")));
         }
-        // Two names may stand for one address.
+        // Two names may have the same address.
         places.sort_unstable_by_key(|(url, address)| (*address, *url));
         places.dedup_by_key(|(_, address)| *address);
         fastrand::shuffle(&mut places);
-        // Popped from the end: those of whom nothing bad is known, then whoever failed longest ago, then who sent this proxy away.
+        // Popped from the end: first those without failures, then the one that failed longest ago, last the one that
+        // sent this proxy away.
         places.sort_by_key(|(_, address)| {
             let failed = self.failed.get(address);
             std::cmp::Reverse((Some(*address) == left, failed.copied()))

@@ -1,30 +1,30 @@
-//! When to connect again after a stream has ended.
+//! When to reconnect after a stream has ended.
 //!
-//! **Invariant:** only a stream that held begins the delays anew. A control plane that welcomes and then fails is not called
-//! by a thousand proxies twenty times a second, each time for everything.
+//! **Invariant:** only a stream that lasted resets the backoff. A control plane that accepts streams and then fails is
+//! not called by a thousand proxies twenty times a second, with a full sync each time.
 
 use std::time::Duration;
 
 use shared::backoff::Backoff;
 
-/// Delays between tries to connect: the least, and the longest. However long nobody answered, changes are there within
-/// 5 s of the moment from which somebody does (`docs/adr/035-who-is-back-is-found-soon.md`).
+/// Minimum and maximum delay between connection attempts. However long there was no control plane, changes arrive
+/// within 5 s of the moment that one responds (`docs/adr/035-who-is-back-is-found-soon.md`).
 const FAILED: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(3));
-/// The same after a state that was wrong: what follows is a full sync, which is dear.
+/// The same after a wrong state: a full sync follows, which is expensive.
 const WRONG: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// A control plane that asks to come back later is believed up to this delay.
+/// Maximum delay that a control plane can ask for.
 const ASKED: Duration = Duration::from_secs(60);
-/// A stream that was welcome for so long has held.
+/// A stream that was welcomed for this long has lasted.
 const HELD: Duration = Duration::from_secs(10);
 
 /// How a stream ended, as far as the next one is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// It could not be had, or broke.
+    /// It could not be opened, or broke.
     Failed,
-    /// What it brought was wrong.
+    /// Its contents were wrong.
     Wrong,
-    /// The control plane asked to come back after this.
+    /// The control plane asked to reconnect after this delay.
     Asked(Duration),
 }
 
@@ -42,7 +42,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// The delay after a stream that was welcome for `held`, if it was.
+    /// The delay after a stream that was welcomed for `held`, if it was.
     pub(super) fn after(&mut self, end: End, held: Option<Duration>) -> Duration {
         if held.is_some_and(|held| held >= HELD) {
             self.failed.reset();
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn who_welcomes_and_fails_is_called_ever_more_seldom() {
-        // Below 100 ms, 200 ms, .. 3 s: ten of them take at least 10 x 50 ms and on average about 9 s.
+        // Delays of up to 100 ms, 200 ms, .. 3 s: ten of them take at least 10 x 50 ms and on average about 9 s.
         let sums: Vec<_> = (0..50).map(|_| ten(End::Failed, BRIEFLY)).collect();
         let mean = sums.iter().sum::<Duration>() / 50;
         assert!(mean > Duration::from_secs(6), "{mean:?}");

@@ -38,7 +38,7 @@ fn the_authority_and_whom_it_appoints_are_believed() {
         (&nobody, vec![&responder.der[..]], Err(Unusable::Signature)),
         (&other, vec![&other.der[..]], Err(Unusable::Signature)),
         (&former, vec![&former.der[..]], Err(Unusable::Signature)),
-        // So many are looked at.
+        // The maximum number that is considered.
         (
             &responder,
             vec![&nobody.der[..], &nobody.der, &nobody.der, &responder.der],
@@ -84,7 +84,7 @@ fn it_is_of_now() {
     assert_eq!(judged(midnight, noon, NOW - SKEW), Ok(UNTIL));
     assert_eq!(judged(midnight, noon, NOW - SKEW - 1), Err(Unusable::Time));
     assert_eq!(judged(midnight, Some(midnight), NOW - 1), Err(Unusable::Time));
-    // Where nobody says until when.
+    // If no expiry is given.
     assert_eq!(judged(midnight, None, NOW + ENDLESS - 1), Ok(NOW + ENDLESS));
     assert_eq!(judged(midnight, None, NOW + ENDLESS), Err(Unusable::Time));
 }

@@ -10,7 +10,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Good from an hour ago on, for so many hours more.
+/// Valid since an hour ago, for this many hours more.
 fn good(hours: u64) -> Good {
     Good { since: WALL - HOUR, until: WALL + hours * HOUR }
 }
@@ -19,7 +19,7 @@ fn stapled(certified: &Certified) -> Option<Vec<u8>> {
     certified.shown().ocsp.clone()
 }
 
-/// A ledger that was told of one certificate, and the question about it.
+/// A ledger with one certificate, and its request.
 fn told(start: Instant) -> (Ledger, Arc<Certified>, Id) {
     let mut ledger = Ledger::default();
     let certified = Authority::new("authority").certified(PLACE);
@@ -39,7 +39,7 @@ fn what_is_good_is_shown_asked_for_at_half_time_and_gone_when_it_is_over() {
     assert_eq!(stapled(&certified), Some(b"one".to_vec()));
     let again = ledger.wake().unwrap().duration_since(start);
     assert!(again >= seconds(5 * HOUR * 9 / 10) && again <= seconds(5 * HOUR * 11 / 10), "{again:?}");
-    // Nobody says anything newer.
+    // There is no newer response.
     let now = start + seconds(6 * HOUR);
     assert_eq!(ledger.next(now).unwrap().id, id);
     assert!(ledger.failed(&id, false, now), "the first time");
@@ -61,7 +61,7 @@ fn an_answer_that_comes_while_it_is_over_or_asked_for_is_taken() {
     ledger.answered(&id, b"one".to_vec(), good(1), (start, WALL));
     let now = ledger.wake().unwrap();
     ledger.next(now).unwrap();
-    // It is over before the next one has come.
+    // It expires before the next one has arrived.
     assert_eq!(ledger.wake(), Some(start + seconds(HOUR)));
     assert!(ledger.next(start + seconds(HOUR)).is_none());
     assert_eq!(stapled(&certified), None);
@@ -102,7 +102,7 @@ fn the_same_certificate_is_asked_for_once_and_forgotten_with_the_last_who_has_it
     let start = Instant::now();
     let (mut ledger, certified, id) = told(start);
     ledger.answered(&id, b"one".to_vec(), good(10), (start, WALL));
-    // As after a change of its Secret, or in another one.
+    // As after a change of its Secret, or in another Secret.
     ledger.shown(&certified, start);
     assert!(ledger.next(start).is_none());
     assert_eq!(ledger.known.len(), 1);
@@ -135,7 +135,7 @@ fn so_many_are_asked_at_once_and_so_much_is_held() {
     assert_eq!(ledger.asked.len(), AT_ONCE - 3);
 }
 
-/// How many of these are asked about at once.
+/// How many of these are requested at once.
 fn asked(certified: &[Arc<Certified>]) -> usize {
     let (start, mut ledger) = (Instant::now(), Ledger::default());
     certified.iter().for_each(|it| ledger.shown(it, start));

@@ -1,10 +1,11 @@
 //! Decides whether the certificate may be the reason that no stream succeeds, and when to request another one.
 //!
-//! A control plane that is down, starting or overloaded says nothing about certificates. If that counted as a reason, a proxy would request
-//! a certificate before each attempt, and each request makes the control plane check a token with the API server: a fleet that lost its
-//! control plane for a minute would bring the next one down.
+//! A control plane that is down, starting or overloaded says nothing about certificates. If that counted as a reason,
+//! a proxy would request a certificate before each attempt, and each request makes the control plane check a token
+//! with the API server: a fleet that lost its control plane for a minute would bring the next one down.
 //!
-//! **Invariant:** sans-I/O; requests of several proxies are spread out, and repeated failures make them less and less frequent.
+//! **Invariant:** sans-I/O; requests of several proxies are spread out, and repeated failures make them less and less
+//! frequent.
 
 use std::time::Duration;
 
@@ -13,16 +14,16 @@ use tokio::time::Instant;
 
 use super::End;
 
-/// Streams that were not welcome for reasons of certificates, after which this one is doubted.
+/// Number of streams refused because of certificates after which this one is doubted.
 const DOUBT: u32 = 2;
-/// Until it is asked for another one: the first time, and at most.
+/// Delay before another one is requested: the first time, and at most.
 const ASK: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
 
-/// What speaks against the certificate.
+/// The evidence against the certificate.
 #[derive(Debug)]
 pub(super) struct Doubts {
     failures: u32,
-    /// Not to be asked before.
+    /// No request before this time.
     ask: Option<Instant>,
     backoff: Backoff,
 }
@@ -34,7 +35,7 @@ impl Default for Doubts {
 }
 
 impl Doubts {
-    /// A stream ended.
+    /// Records that a stream ended.
     pub(super) fn note(&mut self, end: End, now: Instant) {
         match end {
             End::Welcome => *self = Self::default(),
@@ -48,8 +49,8 @@ impl Doubts {
         }
     }
 
-    /// Whether to ask for another certificate now; that counts as done. `is_early`: this one is not good yet, which is no
-    /// matter of what anybody said.
+    /// Whether to request another certificate now, which is then considered done. `is_early`: this one is not valid
+    /// yet, whatever the control plane said.
     pub(super) fn is_due(&mut self, is_early: bool, now: Instant) -> bool {
         let is_doubtful = is_early || self.failures >= DOUBT;
         if !is_doubtful || self.ask.is_some_and(|ask| now < ask) {
@@ -64,7 +65,7 @@ impl Doubts {
 mod tests {
     use super::*;
 
-    /// How often somebody asks in an hour of trying every second, and when first.
+    /// Number of requests in an hour of connecting every second, and the time of the first one.
     fn asked(end: End, is_early: bool) -> (usize, Option<u64>) {
         let (mut doubts, start) = (Doubts::default(), Instant::now());
         let (mut count, mut first) = (0, None);

@@ -1,6 +1,6 @@
-//! The certificate in a file: its key, it, the root that signed it, and the roots that are believed, as PEM.
+//! The certificate on disk: its key, the certificate, the root that signed it, and the trusted roots, as PEM.
 //!
-//! **Invariant:** the file is its owner's alone, and whole or not there.
+//! **Invariant:** the file is readable only by its owner, and either complete or absent.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -17,10 +17,10 @@ use zeroize::Zeroizing;
 use super::{Enrolment, Held};
 
 const FILE: &str = "certificate.pem";
-/// Bytes of the file at most.
+/// Maximum size of the file.
 const FILE_MAX: u64 = 256 * 1024;
 
-/// What was kept, where it is good for this proxy. What is not is said, and left where it is.
+/// The stored certificate, if it is valid for this proxy. An invalid one is logged, and left in place.
 pub(super) fn read(folder: &Path, enrolment: &Enrolment) -> Option<Held> {
     let path = folder.join(FILE);
     let mut text = Zeroizing::new(Vec::new());
@@ -41,7 +41,7 @@ pub(super) fn read(folder: &Path, enrolment: &Enrolment) -> Option<Held> {
     }
 }
 
-/// Keeps it.
+/// Stores it.
 pub(super) fn write(folder: &Path, held: &Held) -> io::Result<()> {
     private::folder(folder)?;
     let mut text = pem::write("PRIVATE KEY", &held.credentials.key);
@@ -71,7 +71,7 @@ fn parse(text: &[u8], enrolment: &Enrolment, now: SystemTime) -> Result<Held, St
         return Err("its time is over".to_owned());
     }
     let half = from + until.duration_since(from).unwrap_or_default() / 2;
-    // Where it is not good yet some clock is wrong: half its life by this one may be too late, or never.
+    // If it is not valid yet, some clock is wrong: half its lifetime by this clock may be too late, or never.
     let is_early = from > now + SLACK;
     let left = if is_early { Duration::ZERO } else { half.duration_since(now).unwrap_or_default() };
     Ok(Held { credentials: Credentials { chain, key }, roots, from, until, renew: Instant::now() + left })

@@ -1,4 +1,4 @@
-//! What is kept of a certificate. Enrolment itself is tested with both planes.
+//! Storing a certificate. Enrolment itself is tested with both planes.
 
 use std::cell::Cell;
 
@@ -7,7 +7,7 @@ use shared::secret;
 
 use super::*;
 
-/// A certificate of an authority of its own, in the words of an answer, and its key.
+/// A certificate of a new authority, as a response, and its key.
 fn issued(uri: &str) -> (Issued, Bytes) {
     issued_from(uri, SystemTime::UNIX_EPOCH)
 }
@@ -55,7 +55,7 @@ async fn a_restart_goes_on_with_the_certificate_of_the_process_before() {
     assert!(error.to_string().contains("firth token"), "{error}");
 }
 
-/// Whether somebody who was started again with this certificate asks for another one before it is used.
+/// Whether a proxy restarted with this certificate requests another one before using it.
 async fn asks_first(from: SystemTime) -> bool {
     let dir = tempfile::tempdir().unwrap();
     let (answer, key) = issued_from("spiffe://firth/default/proxy/edge", from);
@@ -67,14 +67,14 @@ async fn asks_first(from: SystemTime) -> bool {
     let asked = Cell::new(false);
     let answers = async {
         loop {
-            // Who asks gets no answer.
+            // The request gets no response.
             drop(listener.accept().await.unwrap());
             asked.set(true);
         }
     };
     tokio::select! {
         connector = holder.connector(&endpoint) => {
-            // What is held is used if nothing else is to be had.
+            // The current certificate is used if no other can be obtained.
             connector.unwrap();
         }
         () = answers => {}

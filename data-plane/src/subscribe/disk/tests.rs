@@ -31,7 +31,7 @@ fn loaded(started: &mut Started) -> Option<Loaded> {
     }
 }
 
-/// A session that has everything, which is nothing; welcome if it is told so.
+/// A session that has everything (an empty state); welcomed if `welcome`.
 fn session(writer: &mut Writer, welcome: bool) -> Session {
     let mut session = Session::new(Identity::default(), shared::clock::now);
     for lane in Lane::ALL {
@@ -81,7 +81,7 @@ fn a_state_is_given_once_and_again_under_another_name() {
     let mut disk = Disk::new(journal, None);
     let mut writer = Writer::new();
     let now = shared::clock::now();
-    // Nobody has said that this is what there is.
+    // No control plane has confirmed this state.
     let silent = session(&mut writer, false);
     disk.keep(&silent, &writer, now, || panic!("nothing is asked"));
 
@@ -94,7 +94,7 @@ fn a_state_is_given_once_and_again_under_another_name() {
     };
     disk.keep(&session, &writer, now, || binding(1));
     written(1);
-    // By what a control plane is known is asked once in a while, not with each change.
+    // The identity of the control plane is looked up once in a while, not with each change.
     disk.keep(&session, &writer, now + LOOK / 2, || panic!("it is known"));
     disk.keep(&session, &writer, now + LOOK, || binding(1));
     disk.keep(&session, &writer, now + 2 * LOOK, || binding(2));
@@ -108,7 +108,7 @@ fn a_state_is_given_once_and_again_under_another_name() {
     assert_eq!((disk.opening(), found.config), (Opening::Now, Some((LINEAGE, Seq(1)))));
     drop(disk);
     again.thread.join().unwrap();
-    // What was written says whose it is: the source came with the Welcome.
+    // The stored state identifies its owner: the source came with the Welcome.
     let mut stranger = Journal::start(dir.path().to_owned(), None, binding(9), Arc::default()).unwrap();
     assert!(loaded(&mut stranger).is_none());
     drop(stranger.journal);
