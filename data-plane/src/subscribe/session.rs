@@ -1,12 +1,12 @@
-//! The proxy's end of the stream as a state machine: messages in, answers out. The mirror of the control plane's
+//! The proxy's end of the stream as a state machine: messages in, replies out. The counterpart of the control plane's
 //! session.
 //!
-//! It lives longer than a stream: where the proxy is on each lane stays known when a stream ends, and the next one
-//! resumes from there. What it has is kept by [`Holdings`]: the tables' writer.
+//! It outlives a stream: the position on each lane is kept when a stream ends, and the next one resumes from there.
+//! The resources are stored in [`Holdings`]: the writer of the tables.
 //!
-//! **Invariants:** what came is applied only after its bytes were hashed; the root of what the proxy would have after a
-//! batch is computed from them and compared before anything of it is served. Where it is another one the control plane is told
-//! what this proxy has, and sends what differs on the same stream; what is served stays meanwhile.
+//! **Invariants:** received resources are applied only after their bytes were hashed; the root that the proxy would
+//! have after a batch is computed from them and compared before any of it is served. If it differs, the control plane
+//! is told what this proxy has, and sends the difference on the same stream; meanwhile what is served stays the same.
 
 mod batch;
 mod holdings;
@@ -30,10 +30,10 @@ use batch::Staged;
 
 pub(crate) use holdings::Holdings;
 
-/// The ability to say what it has bucket by bucket.
+/// The capability to report what it has by bucket.
 const INVENTORY: &str = "inventory";
 
-/// Who this proxy says it is.
+/// The identity that this proxy reports.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Identity {
     /// Pod or host name and 64 random bits.
@@ -46,11 +46,11 @@ pub(crate) struct Identity {
     pub(crate) group: String,
 }
 
-/// Why a stream is to be ended by this side.
+/// Why this side ends a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub(crate) enum Close {
-    /// Everything came, and is not what it was said to be. The lane is asked for in full next time.
+    /// The complete batch does not have the announced root. The lane is requested in full next time.
     #[error("lane {}: expected root {expected}, got {actual}", lane.as_str())]
     Diverged {
         /// Which lane.
@@ -60,63 +60,63 @@ pub(crate) enum Close {
         /// The root of what the proxy has.
         actual: Root,
     },
-    /// A chunk came that is not what its digest or a version in it says. The lane is asked for in full next time.
+    /// A chunk does not match its digest or one of its versions. The lane is requested in full next time.
     #[error("lane {}: a chunk of the batch to {to} came corrupt", lane.as_str())]
     Corrupt {
         /// Which lane.
         lane: Lane,
-        /// Where the batch leads.
+        /// The position that the batch leads to.
         to: Seq,
     },
-    /// The control plane does not keep to the protocol.
+    /// The control plane violates the protocol.
     #[error("protocol: {0}")]
     Protocol(String),
 }
 
-/// What is to be done after a message: say these, then perhaps go elsewhere, or close.
+/// What to do after a message: send replies, then possibly move elsewhere, or close.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Actions {
-    /// Answers, in order.
+    /// Replies, in order.
     pub(crate) say: Vec<config::ProxyMessage>,
-    /// The control plane asks to connect to another replica of it, not before this delay, and says why.
+    /// The control plane asks to connect to another replica, not before this delay, for this reason.
     pub(crate) moves: Option<(Duration, String)>,
-    /// The stream ends.
+    /// The stream has to be closed.
     pub(crate) close: Option<Close>,
 }
 
-/// Where the proxy is on one lane.
+/// The state of one lane.
 #[derive(Debug, Default)]
 struct LaneState {
-    /// Place in a log. `None`: nothing to resume from.
+    /// Position in a log. `None`: nothing to resume from.
     position: Option<(Lineage, Seq)>,
-    /// A state of this lane was complete once.
+    /// The lane was complete once.
     complete: bool,
-    /// That was on disk, and no control plane has said yet that it still holds.
+    /// The state came from disk, and was not confirmed by a control plane yet.
     kept: bool,
-    /// Something is applied of a batch that went on from there and did not come to its end.
+    /// A batch from that position was applied partially and did not end.
     torn: bool,
-    /// Where the control plane's log was at the beginning of this stream, until that is reached.
+    /// The position of the control plane's log at the beginning of this stream, until that is reached.
     target: Option<Seq>,
-    /// A batch whose last chunk has not come.
+    /// A batch whose last chunk has not arrived.
     staged: Option<Staged>,
-    /// A batch did not lead where it says, and the control plane was told. Until it sends what differs, what it sends from a place
-    /// in the log applies to something else.
+    /// A batch did not have the announced result, and the control plane was told. Until it sends the difference,
+    /// batches from a position in the log apply to another state.
     astray: bool,
 }
 
 impl LaneState {
-    /// Place in the log; 0 for none.
+    /// Position in the log; 0 for none.
     fn seq(&self) -> Seq {
         self.position.map_or(Seq(0), |(_, seq)| seq)
     }
 
-    /// Whether it is as far as the control plane was when the stream began.
+    /// Whether it has reached the position that the control plane had when the stream began.
     fn has_arrived(&self) -> bool {
         self.position.is_some() && self.target.is_none()
     }
 }
 
-/// Where a proxy is on both lanes.
+/// The positions on both lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Places {
     /// On CONFIG.
@@ -130,25 +130,25 @@ pub(crate) struct Places {
 pub(crate) struct Session {
     identity: Identity,
     clock: fn() -> Instant,
-    /// With what this proxy takes over from its own last stream.
+    /// For taking over the position of this proxy's own last stream.
     claim: Option<Claim>,
-    /// The compile revision of whoever served it last.
+    /// The compile revision of the control plane that served it last.
     compiled: u32,
-    /// The control-plane process at the other end, from its Welcome on.
+    /// The control-plane process at the other end, once its Welcome has arrived.
     lineage: Option<Lineage>,
     heartbeat: Duration,
-    /// What the control plane reads, where it says so.
+    /// The source that the control plane reads, if known.
     source: Option<Source>,
     config: LaneState,
     live: LaneState,
-    /// A full sync of LIVE is applied, and the CONFIG that belongs to it not yet.
+    /// A full sync of LIVE was applied, but not the CONFIG that belongs to it.
     unsettled: bool,
-    /// What this proxy would have, were what came of a CONFIG batch before its stream broke applied: see [`batch`].
+    /// The state with the received part of an interrupted CONFIG batch: see [`batch`].
     begun: Option<Snapshot>,
 }
 
 impl Session {
-    /// Of a proxy that never connected. The clock measures how long applying takes.
+    /// For a proxy that was never connected. The clock measures how long applying takes.
     pub(crate) fn new(identity: Identity, clock: fn() -> Instant) -> Self {
         Self {
             identity,
@@ -165,12 +165,12 @@ impl Session {
         }
     }
 
-    /// A lane goes on from what was on disk. `complete`: all of it was there.
+    /// A lane continues from the state on disk. `complete`: all of it was there.
     pub(crate) fn resume(&mut self, lane: Lane, position: Option<(Lineage, Seq)>, complete: bool) {
         *self.lane_mut(lane) = LaneState { position, complete, kept: true, ..LaneState::default() };
     }
 
-    /// Begins a stream: the first message to say.
+    /// Begins a stream: returns the first message to send.
     pub(crate) fn hello(&mut self, writer: &impl Holdings) -> config::ProxyMessage {
         self.lineage = None;
         let mut resume = Vec::new();
@@ -179,7 +179,7 @@ impl Session {
             let has_begun = lane == Lane::Config && self.begun.is_some();
             let state = self.lane_mut(lane);
             (state.target, state.astray) = (None, false);
-            // What it has counts without a place in a log too: an inventory finds out what differs.
+            // Resources without a position in a log are useful too: an inventory finds the difference.
             if state.position.is_none() && writer.has(lane).is_empty() && !has_begun {
                 continue;
             }
@@ -207,7 +207,7 @@ impl Session {
         }))
     }
 
-    /// Takes the name that its certificate says, and keeps the number that tells processes of one name apart.
+    /// Uses the name from its certificate, keeping the number that distinguishes processes of one name.
     pub(crate) fn called(&mut self, name: &str) {
         let id = &mut self.identity.proxy_id;
         if let Some((before, number)) = id.rsplit_once('-')
@@ -217,7 +217,7 @@ impl Session {
         }
     }
 
-    /// Takes in what the control plane says.
+    /// Processes a message from the control plane.
     pub(crate) fn on(&mut self, message: config::ControlMessage, writer: &mut impl Holdings) -> Actions {
         let mut actions = Actions::default();
         if let Err(close) = self.step(message, writer, &mut actions) {
@@ -230,7 +230,7 @@ impl Session {
         actions
     }
 
-    /// Whether the Welcome of this stream has come.
+    /// Whether the Welcome of this stream has arrived.
     pub(crate) fn is_welcome(&self) -> bool {
         self.lineage.is_some()
     }
@@ -240,24 +240,25 @@ impl Session {
         self.config.complete && self.live.complete
     }
 
-    /// Whether both lanes are complete, and as far as the control plane was when this stream began.
+    /// Whether both lanes are complete, and have reached the control plane's positions at the beginning of this
+    /// stream.
     #[cfg(feature = "sim")]
     pub(crate) fn has_arrived(&self) -> bool {
         self.is_welcome() && self.is_complete() && self.config.has_arrived() && self.live.has_arrived()
     }
 
-    /// Whether what is served was on disk, and not confirmed since.
+    /// Whether what is served came from disk and was not confirmed since.
     pub(crate) fn is_kept(&self) -> bool {
         self.config.kept || self.live.kept
     }
 
-    /// What the control plane reads, where it has said so.
+    /// The source that the control plane reads, if known.
     pub(crate) fn source(&self) -> Option<Source> {
         self.source
     }
 
-    /// Where both lanes are, at moments when what the proxy has is a state that it can start from: nothing is half
-    /// applied, and the lanes belong together.
+    /// The positions on both lanes, if a proxy can start from the current state: nothing is partially applied, and the
+    /// lanes belong together.
     pub(crate) fn places(&self) -> Option<Places> {
         let staged = self.config.staged.is_some() || self.live.staged.is_some();
         let is_between = staged || self.live.torn || self.unsettled;
@@ -267,13 +268,13 @@ impl Session {
         Some(Places { config: self.config.position?, live: self.live.position? })
     }
 
-    /// How long the control plane may be silent; `None` as long as it has not said.
+    /// How long the control plane may be silent; `None` until it has said.
     pub(crate) fn silence_limit(&self) -> Option<Duration> {
         let heartbeat = (self.is_welcome() && !self.heartbeat.is_zero()).then_some(self.heartbeat)?;
         Some(heartbeat.saturating_mul(3).max(Duration::from_secs(10)))
     }
 
-    /// Where the proxy is on a lane; 0 for nowhere.
+    /// The position on a lane; 0 for none.
     pub(crate) fn seq(&self, lane: Lane) -> Seq {
         self.lane(lane).seq()
     }
@@ -287,7 +288,7 @@ impl Session {
         match (message.message, self.is_welcome()) {
             (Some(Control::Welcome(welcome)), false) => self.on_welcome(&welcome, writer),
             (Some(Control::Welcome(_)), true) => Err(protocol("expected one welcome a stream, got a second")),
-            // The stream goes on until there is another one, or the control plane ends it.
+            // The stream continues until there is another one, or the control plane ends it.
             (Some(Control::Redirect(redirect)), _) => {
                 actions.moves = Some((Duration::from_millis(redirect.after_ms.into()), redirect.reason));
                 Ok(())
@@ -295,7 +296,7 @@ impl Session {
             (_, false) => Err(protocol("expected a welcome first, got another message")),
             (Some(Control::Batch(batch)), true) => self.on_batch(batch, writer, actions),
             (Some(Control::Heartbeat(heartbeat)), true) => self.on_heartbeat(&heartbeat, writer, actions),
-            // What a later revision may say and does not need an answer.
+            // Messages of a later revision that need no reply.
             (None, true) => Ok(()),
             (Some(Control::InventoryRequest(request)), true) => {
                 let lane = wire::lane(request.lane)?;
@@ -332,16 +333,16 @@ impl Session {
                     let Some((_, ours)) = resumed else {
                         return Err(protocol("a lane goes on from a cursor that this proxy does not have"));
                     };
-                    // An earlier state of the same process, which nobody takes back.
+                    // An earlier state of the same process, whose log never goes back.
                     (state.complete, state.kept) = (true, false);
                     state.target = (ours < seq).then_some(seq);
                 }
-                // What comes first is a batch that replaces all, or one that an inventory was made for.
+                // First comes a batch that replaces everything, or one based on an inventory.
                 Mode::Full | Mode::Wait | Mode::Inventory => {
                     state.position = None;
                     state.target = Some(seq);
                     if lane == Lane::Live {
-                        // What the last one lacked, the coming one may bring.
+                        // The next sync may bring what the last one lacked.
                         self.unsettled = false;
                     }
                 }
@@ -359,7 +360,7 @@ impl Session {
         self.lineage = Some(lineage);
         self.compiled = welcome.compile_revision;
         self.source = Source::from_slice(&welcome.source);
-        // One of an earlier control plane has none.
+        // An older control plane sends none.
         self.claim = welcome.claim[..].try_into().ok().map(Claim);
         self.heartbeat = Duration::from_millis(welcome.heartbeat_ms.into());
         self.settle(writer);
@@ -385,8 +386,8 @@ impl Session {
         Ok(())
     }
 
-    /// Once the CONFIG that belongs to a full sync of LIVE is applied, what that sync lacked goes out of use. Not while LIVE
-    /// is behind: what it lacked may be on its way again, for a CONFIG that is what it was before.
+    /// Once the CONFIG that belongs to a full sync of LIVE is applied, what that sync lacked goes out of use. Not
+    /// while LIVE is behind: missing resources may be on their way again, for a CONFIG that has changed back.
     fn settle(&mut self, writer: &mut impl Holdings) {
         if self.unsettled && self.config.has_arrived() && self.live.has_arrived() {
             self.unsettled = false;

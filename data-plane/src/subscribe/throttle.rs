@@ -1,4 +1,4 @@
-//! How often the log says that there is no control plane: at once, then rarely.
+//! Limits how often the log says that there is no control plane: at once, then rarely.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};
@@ -7,21 +7,21 @@ use tracing::warn;
 
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// When the log was last told.
+/// Time of the last log message.
 #[derive(Debug, Default)]
 pub(super) struct LogThrottle {
     last: Option<Instant>,
 }
 
 impl LogThrottle {
-    /// Logs a failed try, unless one was logged a short while ago.
+    /// Logs a failed attempt, unless one was logged recently.
     pub(super) fn say(&mut self, control_plane: impl Display, reason: impl Display, now: Instant) {
         if self.due(now) {
             warn!(%control_plane, %reason, "no connection to the control plane; retrying");
         }
     }
 
-    /// It works again: the next failure is news.
+    /// The connection works again: the next failure is logged at once.
     pub(super) fn over(&mut self) {
         self.last = None;
     }

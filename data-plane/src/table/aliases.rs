@@ -1,9 +1,9 @@
-//! More names of hosts: server-alias, found in nginx' order (ingress-nginx behaviour, annotations.md 3.6, 6.1).
+//! Aliases of hosts (`server-alias`), matched in nginx' order (as in ingress-nginx).
 //!
-//! Persistent: a clone is a few reference counts, and a host's aliases cost what they are. An alias leads to the name of
-//! its host, so that a host is compiled again without touching them.
+//! A persistent data structure: a clone costs a few reference counts, and a change costs only the host's own aliases.
+//! An alias refers to its host by name, so recompiling the host does not touch its aliases.
 //!
-//! **Invariant:** of the hosts that claim one alias the smallest name has it, whatever came first.
+//! **Invariant:** if several hosts claim one alias, the smallest name gets it, whichever came first.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,8 +11,7 @@ use std::sync::Arc;
 use imbl::{HashMap, OrdMap, OrdSet};
 use shared::pattern::{Pattern, Steps};
 
-/// The longest name of a host (RFC 1035 section 2.3.4). Longer ones are nobody's alias: a search takes a look for each
-/// label.
+/// The longest host name (RFC 1035 section 2.3.4). Longer ones match no alias: a search takes a lookup per label.
 const LONGEST: usize = 253;
 
 /// The aliases of one host.
@@ -21,15 +20,15 @@ pub struct Names {
     /// Names, `*.x` and `x.*`.
     plain: BTreeSet<Arc<str>>,
     patterns: Arc<[Pattern]>,
-    /// The texts of those.
+    /// The source texts of `patterns`.
     texts: Vec<String>,
 }
 
 impl Names {
-    /// Out of a host's policy.
+    /// Compiles a host's aliases.
     ///
     /// # Errors
-    /// A pattern that is none.
+    /// A pattern that cannot be compiled.
     pub fn compile(said: &[String]) -> Result<Self, String> {
         let (patterns, plain): (Vec<_>, Vec<_>) = said.iter().partition(|alias| alias.starts_with('~'));
         let texts: Vec<String> = patterns.into_iter().cloned().collect();
@@ -44,28 +43,28 @@ impl Names {
 }
 
 impl Names {
-    /// As they were said: names first, then patterns.
+    /// The configured texts: names first, then patterns.
     pub fn said(&self) -> impl Iterator<Item = &str> {
         self.plain.iter().map(|name| &**name).chain(self.texts.iter().map(String::as_str))
     }
 
-    /// Whether one of them is this, to the letter.
+    /// Whether one of them is exactly this text.
     pub fn has(&self, text: &str) -> bool {
         self.plain.contains(text)
     }
 }
 
-/// Steps that the patterns of one host may take for a name: usual ones take a hundred.
+/// Steps that the patterns of one host may take for a name: common ones take a hundred.
 const OF_HOST: u32 = 20_000;
 
 /// The aliases of all hosts.
 #[derive(Clone, Debug, Default)]
 pub struct Aliases {
-    /// Who claims `a.test`.
+    /// The hosts that claim `a.test`.
     exact: HashMap<Arc<str>, Claims>,
-    /// Who claims `*.x`, by `x`.
+    /// The hosts that claim `*.x`, by `x`.
     below: HashMap<Arc<str>, Claims>,
-    /// Who claims `x.*`, by `x`.
+    /// The hosts that claim `x.*`, by `x`.
     above: HashMap<Arc<str>, Claims>,
     /// By host.
     patterns: OrdMap<Arc<str>, Arc<[Pattern]>>,
@@ -75,7 +74,7 @@ pub struct Aliases {
 type Claims = OrdSet<Arc<str>>;
 
 impl Aliases {
-    /// A host has these aliases from now on, in place of those before.
+    /// Replaces the aliases of a host.
     pub fn replace(&mut self, host: &Arc<str>, before: &Names, now: &Names) {
         for alias in before.plain.difference(&now.plain) {
             let (map, text) = self.of_kind(alias);
@@ -107,10 +106,10 @@ impl Aliases {
         first(&self.below, parent)
     }
 
-    /// The host of the longest `*.x`, else of the longest `x.*`, that the name fits. A wildcard of which `is_host` knows
-    /// better is no alias (annotations.md 6.1); it is asked for the `x` of `*.x`.
+    /// The host of the longest matching `*.x`, else of the longest matching `x.*`. A wildcard for which `is_host`
+    /// returns true belongs to a host and is no alias (as in ingress-nginx); `is_host` gets the `x` of `*.x`.
     pub fn widest(&self, name: &str, is_host: impl Fn(&str) -> bool) -> Option<&Arc<str>> {
-        // Most fleets have none: then nobody looks for the parts of a name.
+        // Most fleets have none, and then the labels need not be searched.
         if name.len() > LONGEST || (self.below.is_empty() && self.above.is_empty()) {
             return None;
         }
@@ -125,17 +124,17 @@ impl Aliases {
         below().or_else(above)
     }
 
-    /// The host of the first pattern that the name fits, among hosts before `end`. In the order of hosts, as nginx' file
-    /// has them; wildcard hosts are patterns there, too.
+    /// The host of the first pattern that the name matches, among hosts before `end`, in the order of hosts as in
+    /// nginx' configuration, where wildcard hosts are patterns as well.
     pub fn pattern(&self, name: &str, end: Option<&str>) -> Option<&Arc<str>> {
         if name.len() > LONGEST {
             return None;
         }
         let hosts = self.patterns.iter().take_while(|(host, _)| end.is_none_or(|end| ***host < *end));
-        // One that takes too long fits nothing, which only one that repeats what is long does.
+        // A pattern that runs out of steps does not match. Only one that repeats something long does.
         let fits =
             |pattern: &Pattern, steps: &Steps| pattern.is_match(name.as_bytes(), steps).unwrap_or(false);
-        // Each host has its own steps: what one says keeps nobody from another.
+        // Each host has its own steps, so no tenant's pattern affects another's.
         let any = |patterns: &[Pattern], steps: &Steps| patterns.iter().any(|pattern| fits(pattern, steps));
         let mut found = hosts.filter(|(_, patterns)| any(patterns, &Steps::of(OF_HOST)));
         found.next().map(|(host, _)| host)
@@ -154,7 +153,7 @@ fn first<'a>(map: &'a HashMap<Arc<str>, Claims>, text: &str) -> Option<&'a Arc<s
     map.get(text)?.get_min()
 }
 
-/// What is left of a name, a label less each time.
+/// The remainders of a name, one label shorter each time.
 fn ends<'a>(name: &'a str, less: impl Fn(&'a str) -> Option<&'a str>) -> impl Iterator<Item = &'a str> {
     std::iter::successors(less(name), move |rest| less(rest))
 }

@@ -1,10 +1,10 @@
-//! The writer of the tables: what this proxy has, what of it can be served, and the tables made of that.
+//! The writer of the tables: what this proxy has, what of it can be served, and the tables built from that.
 //!
-//! Lives on the control thread. CONFIG changes come whole and end in one pointer store; LIVE changes are applied as
-//! they come, each in its own cell.
+//! Runs on the control thread. CONFIG changes arrive as a whole and end in one pointer store; LIVE changes are applied
+//! as they arrive, each in its own cell.
 //!
-//! **Invariant:** an edit costs what it touches. An endpoint change rebuilds no host, a host change no other host
-//! ([`Counters`] tell, and tests assert it).
+//! **Invariant:** an edit costs only what it touches. An endpoint change rebuilds no host, and a host change rebuilds
+//! no other host ([`Counters`] count that, and tests assert it).
 
 mod audit;
 mod build;
@@ -61,7 +61,7 @@ pub use audit::{Audit, Fault};
 pub use candidate::Candidate;
 pub use refusal::{Code, Refused};
 
-/// What the writer did, for metrics and for tests of what an edit may cost.
+/// Statistics of the writer, for metrics and for tests of what an edit may cost.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Hosts that were compiled.
@@ -72,38 +72,38 @@ pub struct Counters {
     pub routes_compiled: AtomicU64,
     /// Paths that were compiled.
     pub paths_compiled: AtomicU64,
-    /// Cells whose endpoints were put together, changed or not.
+    /// Cells whose endpoints were joined, changed or not.
     pub cells_filled: AtomicU64,
-    /// Addresses that were looked at for that.
+    /// Addresses that were processed for that.
     pub endpoints_joined: AtomicU64,
-    /// Sets of endpoints that were put into a cell.
+    /// Endpoint sets that were stored in a cell.
     pub cells_updated: AtomicU64,
-    /// Certificates that were put into a cell.
+    /// Certificates that were stored in a cell.
     pub certificates_updated: AtomicU64,
-    /// Host tables that were put in place.
+    /// Host tables that were published.
     pub tables_published: AtomicU64,
-    /// Old tables that wait for a reader to leave them.
+    /// Old tables that a reader still uses.
     pub tables_retired: AtomicU64,
-    /// Resources that this proxy has and cannot serve.
+    /// Resources that this proxy has but cannot serve.
     pub refused: AtomicU64,
-    /// Resources, paths and endpoints that were compared with what workers look at.
+    /// Resources, paths and endpoints that were compared with what workers use.
     pub audited: AtomicU64,
-    /// What differed, and was set right.
+    /// Differences that were found and repaired.
     pub audit_faults: AtomicU64,
 }
 
-/// Why a resource leaves what the proxy has.
+/// Why a resource is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Leave {
-    /// The object is no more: out of use at once.
+    /// The object was deleted: it goes out of use at once.
     Gone,
-    /// Nothing refers to it any longer: stays in use until no table names it.
+    /// Nothing refers to it any more: it stays in use until no table names it.
     Unreferred,
-    /// A full sync lacks it: stays in use until that sync's CONFIG is applied, see [`Writer::settle`].
+    /// Missing in a full sync: it stays in use until that sync's CONFIG is applied, see [`Writer::settle`].
     Absent,
 }
 
-/// Owns what a proxy has and serves, and makes its tables.
+/// Owns the proxy's resources, and builds the tables that are served.
 #[derive(Debug)]
 pub struct Writer {
     tables: Arc<Tables>,
@@ -114,12 +114,12 @@ pub struct Writer {
     proxy_protocol: Arc<ProxyProtocol>,
     streams: Arc<Streams>,
     ports: Ports,
-    /// Services whose port could not be opened.
+    /// Services whose port could not be bound.
     unopened: BTreeMap<ResourceKey, Arc<Entry>>,
     unclaimed: Option<Arc<PathEntry>>,
     generation: u64,
     retired: Retired,
-    /// The table from which on nobody needs the secrets that the last full sync lacked.
+    /// The first table that does not need the secrets that the last full sync lacked.
     settles: Option<u64>,
     config: Config,
     cells: Cells,
@@ -127,7 +127,7 @@ pub struct Writer {
     materials: Materials,
     policies: Policies,
     upstreams: Upstreams,
-    /// By host, as the newest table has them.
+    /// By host, as in the newest table.
     compiled: HashMap<Arc<str>, CompiledHost>,
     has_config: Snapshot,
     has_live: Snapshot,
@@ -142,7 +142,7 @@ impl Default for Writer {
 }
 
 impl Writer {
-    /// Of a proxy that has nothing.
+    /// A writer without resources.
     pub fn new() -> Self {
         let counters = Arc::new(Counters::default());
         Self {
@@ -173,17 +173,17 @@ impl Writer {
         }
     }
 
-    /// The tables that it writes.
+    /// The tables that it publishes.
     pub fn tables(&self) -> &Arc<Tables> {
         &self.tables
     }
 
-    /// What it did so far.
+    /// Its statistics.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// What this proxy has on a lane, refused resources included.
+    /// All resources of a lane, refused ones included.
     pub fn has(&self, lane: Lane) -> &Snapshot {
         match lane {
             Lane::Config => &self.has_config,
@@ -191,18 +191,18 @@ impl Writer {
         }
     }
 
-    /// Digest over [`Self::has`].
+    /// The Merkle root over [`Self::has`].
     pub fn root(&self, lane: Lane) -> Root {
         self.has(lane).root()
     }
 
-    /// What it has on a lane and cannot serve, by kind and key.
+    /// The resources of a lane that cannot be served, by kind and key.
     pub fn refused(&self, lane: Lane) -> impl Iterator<Item = (&ResourceKey, &Refused)> {
         self.refused.iter().filter(move |(key, _)| key.kind.lane() == lane)
     }
 
-    /// Applies a change that was verified: CONFIG in one step, resources go, resources come, one table is published;
-    /// LIVE each in its cell.
+    /// Applies a verified change: a CONFIG change as one step (removals, additions, then one published table), a LIVE
+    /// change cell by cell.
     pub fn apply(&mut self, candidate: Candidate) {
         match candidate.change {
             Change::Config { up, removed } => {
@@ -216,31 +216,31 @@ impl Writer {
         }
     }
 
-    /// Applies a change of the CONFIG lane, unverified: for tests and benches, which have no root to compare.
+    /// Applies an unverified change of the CONFIG lane, for tests and benches, which have no root to compare.
     pub fn apply_config(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
         self.apply(self.config_after(up, removed.to_vec()));
     }
 
-    /// Makes CONFIG exactly what `up` says, unverified.
+    /// Makes the CONFIG lane exactly `up`, unverified.
     pub fn replace_config(&mut self, up: Vec<Arc<Entry>>) {
         self.apply(self.config_of(up));
     }
 
-    /// Applies a change of the LIVE lane, unverified.
+    /// Applies an unverified change of the LIVE lane.
     pub fn apply_live(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
         self.apply(self.live_after(up, removed));
     }
 
-    /// The CONFIG that belongs to the last full sync of LIVE is applied: what that sync lacked is out of use, with the last
-    /// reader of a table from before.
+    /// Called when the CONFIG of the last full sync is applied: what was missing in the LIVE part of that sync goes
+    /// out of use when the last reader has left older tables.
     pub fn settle(&mut self) {
         self.cells.settle();
         self.settles = Some(self.generation);
         self.collect();
     }
 
-    /// Drops old tables that no reader looks at any more, and what only they named. Cheap when there is nothing to do;
-    /// called after each change and on a tick.
+    /// Drops old tables that no reader uses any more, and what only they referred to. Cheap when there is nothing to
+    /// do; called after each change and on a tick.
     pub fn collect(&mut self) {
         self.retired.collect(&self.tables);
         self.counters.tables_retired.store(self.retired.len() as u64, Ordering::Relaxed);
@@ -254,13 +254,13 @@ impl Writer {
         self.materials.sweep();
     }
 
-    /// The names whose addresses are endpoints, to be asked for.
+    /// The names to resolve whose addresses are endpoints.
     pub fn names(&mut self) -> &mut Names {
         self.cells.names()
     }
 
-    /// Takes in what came of asking for a name: its backends have other endpoints now, or go on with those that they had.
-    /// Whether it is to be told that the name has begun, or ceased, to have no good answer.
+    /// Processes the result of resolving a name: its backends get new endpoints, or keep the old ones. Returns whether
+    /// to log that the name started, or stopped, having no valid response.
     pub fn answered(&mut self, name: &str, answer: Answer, now: Instant) -> bool {
         self.cells.answered(name, answer, now)
     }
@@ -292,7 +292,7 @@ impl Writer {
                 _ => {}
             }
         }
-        // Chains first: a certificate of the same chunk is then complete at once.
+        // Chains first, so that a certificate in the same chunk is complete at once.
         let (chains, others): (Vec<_>, Vec<_>) =
             up.into_iter().partition(|entry| entry.kind() == Kind::Chain);
         for entry in chains.into_iter().chain(others) {
@@ -320,12 +320,12 @@ impl Writer {
                 }
             }
             Err(()) if entry.kind() == Kind::Material => self.materials.forget(key),
-            // `admit` gives resources of the entry's kind, and these are the kinds of this lane.
+            // `admit` returns resources of the entry's kind, and these are the kinds of this lane.
             Ok(_) | Err(_) => {}
         }
     }
 
-    /// Reads a resource that the proxy has now; where it cannot be served, notes why.
+    /// Decodes a resource that the proxy now has; if it cannot be served, records why.
     fn admit(&mut self, entry: &Entry) -> Result<Resource, ()> {
         match refusal::read(entry) {
             Ok(resource) => {
@@ -353,14 +353,14 @@ impl Writer {
         self.counters.refused.store(self.refused.len() as u64, Ordering::Relaxed);
     }
 
-    /// Compiles the hosts that changed and puts the table of now in place, if there is anything new in it.
+    /// Compiles the hosts that changed and publishes a new table, if there is anything new in it.
     fn publish(&mut self) {
         let stale = self.refused.iter().filter(|(_, it)| it.serving_last_good);
         self.config.release_kept(stale.map(|(key, _)| key));
         let touched = self.config.take_touched();
-        // Cells first: a table never comes before the endpoints that it was made for.
+        // Cells first: a table is never published before its endpoints.
         for backend in &touched.backends {
-            // One that is gone keeps its endpoints until the last table that names it is.
+            // A deleted backend keeps its endpoints until the last table that names it is gone.
             if let Some((_, it)) = self.config.backend(backend) {
                 let defaults = &self.config.settings().backend_defaults;
                 self.cells.set_source(backend, Source::of(it, defaults));
@@ -377,7 +377,7 @@ impl Writer {
             self.counters.hosts_visited.fetch_add(1, Ordering::Relaxed);
             self.rebuild(&name, host);
         }
-        // A Backend that no table has any more is not let go of by the hosts that name it still.
+        // The cell of a deleted Backend is kept while hosts still refer to it.
         let left = touched.backends.into_iter();
         self.cells.release(left.filter(|key| self.config.backend(key).is_none()));
         if touched.default_certificate {
@@ -414,13 +414,14 @@ impl Writer {
         self.collect();
     }
 
-    /// What holds where no location does. Defaults that cannot be served make all locations answer 503.
+    /// The policy that applies outside all locations. If the defaults cannot be served, all locations respond with
+    /// 503.
     fn fleet_policy(&mut self) -> Arc<Policy> {
         let defaults = &self.config.settings().defaults;
         self.policies.of(defaults, &LocationPolicy::default()).unwrap_or_default()
     }
 
-    /// What holds before there is a request. Settings that cannot be served were refused when they came.
+    /// Settings that apply before there is a request. Those that cannot be served were refused on arrival.
     fn renew_connections(&mut self) {
         let said = &self.config.settings().defaults;
         let tls = ClientTls::compile(said).unwrap_or_default();
@@ -430,7 +431,7 @@ impl Writer {
         self.proxy_protocol = Arc::new(ProxyProtocol::compile(said).unwrap_or_default());
     }
 
-    /// A host that was compiled may have other names than before.
+    /// A recompiled host may have other aliases than before.
     fn rename(&mut self, name: &Arc<str>, before: Option<&HostEntry>) {
         let now = self.hosts.named(name).map(Arc::as_ref);
         let counts = |host: Option<&HostEntry>| usize::from(host.is_some_and(HostEntry::has_www));

@@ -1,12 +1,13 @@
-//! Batches: chunks are checked, CONFIG is staged until its last one, additions of LIVE are applied as they come.
+//! Applies batches: chunks are checked, CONFIG is staged until its last chunk, and additions to LIVE are applied as
+//! they arrive.
 //!
-//! **Invariant:** what is served changes only by what was verified: each chunk against its own digest, each resource
-//! against its version, and what the proxy would have after the last chunk against the root that it was told. What
-//! leaves, and the last chunk, waits for that.
+//! **Invariant:** only verified data changes what is served: each chunk is checked against its own digest, each
+//! resource against its version, and the state after the last chunk against the root that was announced. Removals, and
+//! the last chunk, wait for that.
 //!
-//! A batch that begins at no place in the log may be a whole lane, and the stream may break in the middle, again and again.
-//! What came of LIVE is applied; what came of CONFIG is put aside, and counts as there where an inventory asks what is
-//! left to be sent. So each stream brings it further, however short it is.
+//! A batch without a start position in the log may be a whole lane, and the stream may break in the middle,
+//! repeatedly. What arrived of LIVE is applied; what arrived of CONFIG is set aside, and is reported as present when
+//! an inventory asks what is left to be sent. So each stream makes progress, however short it is.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,41 +25,41 @@ use super::wire;
 use super::{Actions, Close, Holdings, Session, protocol};
 use crate::table::apply::Code;
 
-/// Resources of a batch that came corrupt and are told of, at most.
+/// Maximum number of corrupt resources of a batch that are reported.
 const CORRUPT: usize = 256;
 
-/// A batch on its way.
+/// A batch in progress.
 #[derive(Debug)]
 pub(super) struct Staged {
     from: Seq,
     to: Seq,
     root_after: Root,
-    /// What it applies to, where that is no place in the log.
+    /// The root that it applies to, if that is not a position in the log.
     base: Option<Root>,
     chunks: u32,
-    /// It applies to something that this proxy does not have: nothing is taken of it.
+    /// It applies to a state that this proxy does not have: nothing of it is used.
     stray: bool,
-    /// CONFIG until its last chunk; of LIVE what came last, the chunks before are applied.
+    /// CONFIG: everything until the last chunk; LIVE: the last chunk, because earlier ones were applied.
     up: Vec<Arc<Entry>>,
-    /// Nothing leaves before the root of all is known to be right.
+    /// Removals wait until the final root was verified.
     removed: Vec<Removal>,
-    /// LIVE only, where it replaces everything: what it brought.
+    /// Only for LIVE, if it replaces everything: the keys that it contained.
     brought: HashSet<ResourceKey>,
 }
 
 impl Staged {
-    /// Whether it replaces all that the proxy has.
+    /// Whether it replaces everything that the proxy has.
     pub(super) fn replaces(&self) -> bool {
         self.is_anew() && self.base.is_none()
     }
 
-    /// Whether it begins at no place in the log: cut short, it leaves the proxy at none.
+    /// Whether it has no start position in the log: if it is interrupted, the proxy has no position either.
     pub(super) fn is_anew(&self) -> bool {
         self.from == Seq::default()
     }
 }
 
-/// What a chunk brings.
+/// The contents of a chunk.
 #[derive(Default)]
 struct Chunk {
     up: Vec<Arc<Entry>>,
@@ -95,7 +96,7 @@ impl Session {
         staged.removed.append(&mut chunk.removed);
         if more {
             if lane == Lane::Live {
-                // Each was hashed by itself, and an addition takes nothing from anybody.
+                // Each was hashed by itself, and additions harm nothing.
                 let change = writer.live_after(std::mem::take(&mut staged.up), &[]);
                 writer.apply(change);
                 self.live.torn = true;
@@ -118,7 +119,7 @@ impl Session {
         finished
     }
 
-    /// The batch that a chunk belongs to: the one that is open, or a new one that begins where this proxy is.
+    /// The batch that a chunk belongs to: the current one, or a new one that begins at this proxy's position.
     fn staged(&mut self, lane: Lane, batch: &config::Batch, actual: Root) -> Result<Staged, Close> {
         let (from, to) = (Seq(batch.from), Seq(batch.to));
         let root_after = wire::root(&batch.root_after)?;
@@ -166,8 +167,8 @@ impl Session {
         })
     }
 
-    /// What this proxy has, with what came of a batch that was cut: what an inventory tells, and what is sent after one
-    /// applies to.
+    /// What this proxy has, including the received part of an interrupted batch: this is what an inventory reports,
+    /// and what the following batch applies to.
     pub(super) fn there<'a>(&'a self, lane: Lane, writer: &'a impl Holdings) -> &'a Snapshot {
         match (lane, &self.begun) {
             (Lane::Config, Some(begun)) => begun,
@@ -175,8 +176,8 @@ impl Session {
         }
     }
 
-    /// The stream is over. A batch that went on from a place in the log is sent again from there. Of one that did not, what
-    /// came of LIVE is applied, and so the proxy is at no place any more; what came of CONFIG is put aside.
+    /// Called at the end of a stream. A batch from a position in the log is sent again from there. Of any other, what
+    /// arrived of LIVE is applied, so the proxy has no position any more; what arrived of CONFIG is set aside.
     pub(super) fn put_aside(&mut self, lane: Lane, writer: &impl Holdings) {
         let Some(cut) = self.lane_mut(lane).staged.take().filter(Staged::is_anew) else {
             return;
@@ -192,7 +193,7 @@ impl Session {
         }
     }
 
-    /// All chunks are there: what the proxy would have is compared with what it was told, and only then served.
+    /// All chunks have arrived: compares the resulting root with the announced one, and only then serves it.
     fn finish<H: Holdings>(&mut self, lane: Lane, staged: Staged, writer: &mut H) -> Result<(), Close> {
         let (replaces, anew) = (staged.replaces(), staged.is_anew());
         let Staged { to, root_after: expected, up, removed, brought, .. } = staged;
@@ -228,7 +229,8 @@ impl Session {
         Ok(())
     }
 
-    /// A batch is over of which nothing was taken. The answer says what this proxy has instead, or that it has all of it.
+    /// A batch has ended of which nothing was used. The reply says what this proxy has instead, or that it has all of
+    /// it.
     fn pass(&mut self, lane: Lane, staged: &Staged, writer: &impl Holdings) {
         if writer.root(lane) != staged.root_after {
             return self.lose(lane);
@@ -239,14 +241,14 @@ impl Session {
         (state.astray, state.torn) = (false, false);
     }
 
-    /// This proxy is at no place in the log: what it has is something else.
+    /// This proxy has no position in the log any more: its state is another one.
     fn lose(&mut self, lane: Lane) {
         let state = self.lane_mut(lane);
         (state.position, state.astray) = (None, true);
     }
 }
 
-/// Checks what a chunk brings: kinds of its lane, and versions that are the hash of what came.
+/// Validates a chunk: its kinds must belong to the lane, and its versions must be the hashes of the bytes.
 fn read(lane: Lane, batch: config::Batch) -> Result<Chunk, Close> {
     let mut chunk = Chunk::default();
     for resource in batch.up {
@@ -272,7 +274,7 @@ fn read(lane: Lane, batch: config::Batch) -> Result<Chunk, Close> {
     Ok(chunk)
 }
 
-/// Kinds of a later schema included: what cannot be served is had all the same.
+/// Including kinds of a later schema: what cannot be served is stored all the same.
 fn kind(kind: i32) -> Result<Kind, Close> {
     Kind::any_from_wire(kind).ok_or_else(|| protocol(format!("expected a kind, got {kind}")))
 }

@@ -1,4 +1,5 @@
-//! The interface between a session and the store of its resources: the tables of a real proxy, or the bare resources in load tests.
+//! The interface between a session and the store of its resources: the tables of a real proxy, or the bare resources
+//! in load tests.
 
 use std::sync::Arc;
 
@@ -11,45 +12,45 @@ use shared::version::Root;
 use crate::table::Writer;
 use crate::table::apply::{Candidate, Refused};
 
-/// What a proxy has. A change is made ready first, and made only where its root is the one that was told.
+/// The resources of a proxy. A change is prepared first, and applied only if its root is the announced one.
 pub(crate) trait Holdings {
-    /// A change that is not made yet.
+    /// A prepared change.
     type Change;
 
-    /// All of a lane.
+    /// All resources of a lane.
     fn has(&self, lane: Lane) -> &Snapshot;
 
-    /// What cannot be served of it, by kind and key.
+    /// Its resources that cannot be served, by kind and key.
     fn refused(&self, lane: Lane) -> impl Iterator<Item = (&ResourceKey, &Refused)>;
 
-    /// CONFIG is exactly this.
+    /// Replaces CONFIG by exactly these resources.
     fn config_of(&self, up: Vec<Arc<Entry>>) -> Self::Change;
 
-    /// CONFIG is exactly what comes of a change of this set.
+    /// Replaces CONFIG by this set with a change applied.
     fn config_from(&self, set: Snapshot, up: Vec<Arc<Entry>>, removed: Vec<Removal>) -> Self::Change;
 
     /// A change of CONFIG.
     fn config_after(&self, up: Vec<Arc<Entry>>, removed: Vec<Removal>) -> Self::Change;
 
-    /// The last of a full sync of LIVE.
+    /// The end of a full sync of LIVE.
     fn live_of(&self, up: Vec<Arc<Entry>>, brought: impl Fn(&ResourceKey) -> bool) -> Self::Change;
 
-    /// A difference of LIVE that an inventory brought.
+    /// A difference of LIVE computed from an inventory.
     fn live_differing(&self, up: Vec<Arc<Entry>>, removed: &[Removal]) -> Self::Change;
 
     /// A change of LIVE.
     fn live_after(&self, up: Vec<Arc<Entry>>, removed: &[Removal]) -> Self::Change;
 
-    /// The root that a change leads to.
+    /// The root after a change.
     fn leads_to(change: &Self::Change) -> Root;
 
-    /// Makes a change.
+    /// Applies a change.
     fn apply(&mut self, change: Self::Change);
 
-    /// The CONFIG that belongs to the last full sync of LIVE is applied.
+    /// Called when the CONFIG that belongs to the last full sync of LIVE is applied.
     fn settle(&mut self);
 
-    /// Digest over what it has.
+    /// The Merkle root of a lane.
     fn root(&self, lane: Lane) -> Root {
         self.has(lane).root()
     }

@@ -1,4 +1,4 @@
-//! What this proxy has, bucket by bucket, for a control plane that wants to send what differs and no more.
+//! What this proxy has, by bucket, for a control plane that wants to send only the difference.
 
 use shared::kind::Lane;
 use shared::proto::config;
@@ -7,12 +7,12 @@ use shared::snapshot::{BUCKETS, Snapshot};
 
 use super::{Close, protocol, wire};
 
-/// Entries of an answer at most: what a control plane takes.
+/// Maximum number of entries in a reply, as accepted by a control plane.
 const ENTRIES: usize = 4_096;
-/// Bytes of them at most, by estimate; a control plane takes messages of 256 KiB.
+/// Maximum estimated size of them in bytes; a control plane accepts messages of 256 KiB.
 const TEXT: usize = 192 * 1024;
 
-/// The digests of all buckets where none is named, else what is in those that are.
+/// The digests of all buckets if none is requested, else the contents of the requested ones.
 pub(super) fn answer(
     request: &config::InventoryRequest,
     lane: Lane,
@@ -28,7 +28,7 @@ pub(super) fn answer(
     })))
 }
 
-/// `None`: they are more than a message may have.
+/// `None`: more than a message may have.
 fn entries(
     has: &Snapshot,
     lane: Lane,
@@ -41,7 +41,7 @@ fn entries(
             protocol(format!("lane {}: expected a bucket below {BUCKETS}, got {bucket}", lane.as_str()))
         })?;
         for entry in has.bucket(bucket) {
-            // With tags, lengths, kind and version.
+            // Including tags, lengths, kind and version.
             size += entry.key.key.len() + 28;
             if entries.len() == ENTRIES || size > TEXT {
                 return Ok(None);
@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// A control plane ends the stream of who sends more, and asked for fewer buckets it gets it all.
+    /// A control plane closes the stream if a reply is larger, and by asking for fewer buckets it gets everything.
     #[test]
     fn an_answer_has_so_many_entries_and_bytes() {
         let has = |count: usize, key: usize| {

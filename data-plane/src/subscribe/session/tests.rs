@@ -1,4 +1,5 @@
-//! The session against a simulated control plane: any commits, any chunks, any cuts; and what breaks the protocol.
+//! The session against a simulated control plane: any commits, chunks and interruptions; and violations of the
+//! protocol.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ struct Model {
     lineage: Lineage,
     config: Log,
     live: Log,
-    /// States of earlier processes have other numbers: the log of a new process begins above zero.
+    /// Earlier processes had other sequence numbers: the log of a new process begins above zero.
     base: u64,
     stream: Option<Stream>,
 }
@@ -39,7 +40,7 @@ struct Model {
 #[derive(Default)]
 struct Stream {
     queue: VecDeque<Control>,
-    /// Sent up to here, LIVE and CONFIG; `None`: a full sync is due.
+    /// Positions sent so far; `None`: a full sync is due.
     live: Option<u64>,
     config: Option<u64>,
 }
@@ -119,7 +120,7 @@ impl Model {
         self.stream = Some(stream);
     }
 
-    /// What the proxy gets next; batches are cut into chunks of `size` changes. LIVE goes first.
+    /// The next message for the proxy; batches are split into chunks of `size` changes. LIVE goes first.
     fn next(&mut self, size: usize) -> Option<Control> {
         let mut stream = self.stream.take()?;
         if stream.queue.is_empty() {
@@ -206,7 +207,7 @@ impl Proxy {
         actions
     }
 
-    /// What breaks the protocol has no answer.
+    /// Violations of the protocol get no reply.
     fn hear_anything(&mut self, message: Control) -> Actions {
         let actions = self.session.on(config::ControlMessage { message: Some(message) }, &mut self.writer);
         self.kept = Kept::of(self).or_else(|| self.kept.take());
@@ -220,7 +221,7 @@ impl Proxy {
         actions
     }
 
-    /// Takes in everything that is to come.
+    /// Processes everything that is to come.
     fn catch_up(&mut self, model: &mut Model) {
         loop {
             let message = model.next(3).unwrap();
@@ -247,7 +248,7 @@ enum Event {
     Deliver(usize),
     Cut,
     Restart,
-    /// The proxy ends, and begins again with what it kept.
+    /// The proxy ends, and starts again with its stored state.
     Reborn,
 }
 
@@ -258,7 +259,8 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever is committed, cut and resumed: in the end the proxy has and serves what the control plane says.
+    /// Whatever is committed, interrupted and resumed: in the end the proxy has and serves what the control plane
+    /// says.
     #[test]
     fn any_stream_ends_at_the_source(
         steps in steps(40),
@@ -274,7 +276,7 @@ proptest! {
             match event {
                 Event::Deliver(size) => {
                     let message = model.next(*size).unwrap();
-                    // A heartbeat of a model that has sent everything fits, so nothing is ever closed.
+                    // A heartbeat of a model that has sent everything matches, so the stream is never closed.
                     prop_assert_eq!(proxy.hear(message).close, None);
                 }
                 Event::Cut => proxy.connect(&mut model),
@@ -294,7 +296,7 @@ proptest! {
     }
 }
 
-/// A model with a host and a proxy that has it.
+/// A model with a host and a proxy in sync with it.
 fn in_sync() -> (Model, Proxy) {
     let mut model = Model::new();
     model.world.live.extend([slice("ns/e", "ns/s", &[1])]);
@@ -310,7 +312,8 @@ fn in_sync() -> (Model, Proxy) {
     (model, proxy)
 }
 
-/// A state comes back between two streams: of what a full sync lacked, the cursor brings what CONFIG never ceased to name.
+/// A state changes back between two streams: the cursor brings back endpoints that a full sync lacked and that CONFIG
+/// never ceased to name.
 #[test]
 fn endpoints_stay_while_live_is_on_its_way_back() {
     let (mut model, mut proxy) = in_sync();
@@ -346,7 +349,7 @@ fn endpoints_stay_while_live_is_on_its_way_back() {
     proxy.check(&model);
 }
 
-/// What an inventory request is answered with, and the answer of a batch that is made of it.
+/// The reply to an inventory request, and the batch that is made from it.
 #[test]
 fn only_what_differs_is_sent_after_an_inventory() {
     let (model, mut proxy) = in_sync();
@@ -423,7 +426,7 @@ fn resumes_in_sync_and_by_cursor() {
     proxy.check(&model);
 }
 
-/// A place in a log says what a proxy has only where nothing of what came after it was applied.
+/// A position in a log describes a proxy's state only if nothing after it was applied.
 #[test]
 fn who_was_cut_in_the_middle_of_a_batch_says_so_until_it_is_at_a_place_again() {
     let (mut model, mut proxy) = in_sync();
@@ -507,7 +510,7 @@ fn a_full_sync_that_failed_takes_nothing_out_of_use() {
     assert_eq!(dump(&proxy.writer.tables().current()), before);
     proxy.connect(&mut model);
     assert_eq!(modes(&model), [Mode::Full, Mode::InSync]);
-    // The welcome, and nothing yet of what it promises.
+    // Only the Welcome, and nothing yet of what it announces.
     assert_eq!(proxy.hear(model.next(9).unwrap()).close, None);
     assert_eq!(dump(&proxy.writer.tables().current()), before, "serves on");
     proxy.catch_up(&mut model);
@@ -538,7 +541,7 @@ fn refusals_are_told_with_every_answer() {
 #[test]
 fn kinds_of_a_later_schema_are_kept_and_refused() {
     let (mut model, mut proxy) = in_sync();
-    // One before and one after the kinds that are known: the order within a bucket is that of the numbers.
+    // One before and one after the known kinds: the order within a bucket is by number.
     for (number, lane, log) in [(9, Lane::Config, 0), (77, Lane::Live, 1)] {
         let kind = Kind::any_from_wire(number).unwrap();
         let mut delta = Delta::default();
@@ -615,7 +618,7 @@ fn what_breaks_the_protocol_ends_the_stream() {
         cut(Control::Welcome(config::Welcome::default())),
         "expected one welcome a stream, got a second"
     );
-    // The place that this proxy has is in the log of another process.
+    // The position of this proxy belongs to the log of another process.
     let start = config::LaneStart { lane: 1, mode: Mode::Cursor.into(), seq: 1 };
     let lineage = Lineage::random().to_bytes();
     let welcome = config::Welcome { lineage, lanes: vec![start], ..config::Welcome::default() };

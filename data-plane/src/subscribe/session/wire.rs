@@ -1,4 +1,4 @@
-//! Between the words of the session and the messages of `firth.config.v1`.
+//! Converts between the types of the session and the messages of `firth.config.v1`.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use shared::version::{Root, Seq};
 use super::{Close, Holdings, protocol};
 use crate::table::apply::Code;
 
-/// Refusals that are told of by name, at most (design, section 3: past it each object's state is unknown).
+/// Maximum number of refusals that are listed; beyond that the state of each object is unknown.
 const REFUSALS: usize = 256;
-/// Bytes of a refusal's reason, at most.
+/// Maximum length of a refusal's reason in bytes.
 const REASON: usize = 1024;
-/// Bytes of refusals of one lane in an answer. A control plane keeps 32 KiB, and takes messages of 256 KiB.
+/// Maximum bytes of refusals of one lane in a reply. A control plane stores 32 KiB, and accepts messages of 256 KiB.
 const ACK_TEXT: usize = 64 * 1024;
-/// The same in a Hello, which may have 64 KiB in all.
+/// The same for a Hello, which may have 64 KiB in total.
 pub(super) const HELLO_TEXT: usize = 24 * 1024;
 
 pub(super) fn message(message: FromProxy) -> config::ProxyMessage {
@@ -31,7 +31,7 @@ pub(super) fn root(root: &[u8]) -> Result<Root, Close> {
     Root::from_slice(root).ok_or_else(|| protocol(format!("expected a root of 16 bytes, got {}", root.len())))
 }
 
-/// Where the proxy is on a lane, and what it cannot serve there.
+/// The position on a lane, and what cannot be served there.
 pub(super) fn ack(
     lane: Lane,
     seq: Seq,
@@ -52,8 +52,8 @@ pub(super) fn ack(
     }))
 }
 
-/// What the proxy cannot serve on a lane, by kind and key, and how many that are in all. What came corrupt is first.
-/// `most` bytes of them are told.
+/// The resources of a lane that cannot be served, by kind and key, and their total number. Corrupt ones come first. At
+/// most `most` bytes of them are listed.
 pub(super) fn refusals(
     writer: &impl Holdings,
     lane: Lane,
@@ -62,7 +62,7 @@ pub(super) fn refusals(
 ) -> (Vec<config::Refusal>, u32) {
     let mut size = 0;
     let mut fits = |refusal: &config::Refusal| {
-        // With tags, lengths, version and code.
+        // Including tags, lengths, version and code.
         size += refusal.key.len() + refusal.reason.len() + 48;
         size <= most
     };
@@ -88,7 +88,7 @@ pub(super) fn refusals(
     (told, u32::try_from(total).unwrap_or(u32::MAX))
 }
 
-/// The refusal of a resource that the proxy does not even have.
+/// The refusal of a resource that the proxy does not even store.
 pub(super) fn refusal_of(resource: &config::Resource, why: Code, reason: &str) -> config::Refusal {
     config::Refusal {
         kind: resource.kind,

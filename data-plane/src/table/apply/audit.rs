@@ -1,10 +1,10 @@
-//! What workers look at, compared with what this proxy has, a few resources at a time, and set right where it differs.
+//! Compares what workers use with what this proxy has, a few resources at a time, and repairs differences.
 //!
-//! The root that a proxy acknowledges is over the versions of what it has. This looks behind them: at the bytes, at what was
-//! read out of those, and at the host table and the cells that the workers have in hand now. Not compared are Materials, of
-//! which other things are made, and what stands in the table once for all hosts.
+//! The root that a proxy acknowledges covers only versions. The audit checks what is behind them: the bytes, the
+//! values decoded from those, and the host table and cells that the workers use now. Not compared are Materials, from
+//! which other objects are built, and parts of the table that exist once for all hosts.
 //!
-//! **Invariant:** where nothing is wrong nothing is changed, and a step looks at no more than about [`RESOURCES`].
+//! **Invariant:** if nothing is wrong, nothing is changed, and a step looks at no more than about [`RESOURCES`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,24 +21,24 @@ use super::refusal::route_parts;
 use crate::table::host::{HostEntry, PathEntry};
 use shared::few::Few;
 
-/// Buckets that are looked at in a step, at most: where there is little, all of it is seen in 128 steps.
+/// Maximum number of buckets per step: if there are few resources, everything is covered in 128 steps.
 const LOT: u16 = 8;
-/// Resources, paths and endpoints after which no other bucket is begun.
+/// After this many resources, paths and endpoints a step begins no further bucket.
 const RESOURCES: usize = 256;
 
-/// What is otherwise than it should be.
+/// What the audit found to be wrong.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fault {
-    /// Its bytes are not those of its version: they changed in memory.
+    /// The bytes do not match the version: they changed in memory.
     Bytes,
-    /// What was read out of the bytes is not what they say.
+    /// The decoded value does not match the bytes.
     Read,
-    /// Workers look at something else than what was made of it.
+    /// Workers use something else than what was built from it.
     Live,
 }
 
 impl Fault {
-    /// In words.
+    /// A description.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Bytes => "its bytes are not those of its version",
@@ -48,15 +48,15 @@ impl Fault {
     }
 }
 
-/// Goes round.
+/// The position of the audit, which goes round.
 #[derive(Debug, Default)]
 pub struct Audit {
     next: u16,
 }
 
 impl Audit {
-    /// Looks at the next few resources, and sets right what is wrong. Bytes that changed are no longer had, which the next
-    /// heartbeat shows the control plane; what was read out of them before is served on.
+    /// Checks the next few resources, and repairs what is wrong. Corrupted bytes are removed from the stored state,
+    /// which the next heartbeat shows to the control plane; the value decoded from them earlier is still served.
     pub fn step(&mut self, writer: &mut Writer) -> Vec<(ResourceKey, Fault)> {
         let (mut faults, mut looked) = (Vec::new(), 0);
         for _ in 0..LOT {
@@ -82,13 +82,13 @@ impl Audit {
 }
 
 impl Writer {
-    /// What is wrong with a resource that this proxy has, if anything. Adds what else was looked at.
+    /// What is wrong with a stored resource, if anything. Adds the number of other objects checked to `looked`.
     fn examine(&self, entry: &Entry, looked: &mut usize) -> Option<Fault> {
         let key = &entry.key;
         if Version::of(key.kind, &key.key, &entry.body) != entry.version {
             return Some(Fault::Bytes);
         }
-        // Of those an older version is served, or none.
+        // For these an older version is served, or none.
         if self.refused.contains_key(key) {
             return None;
         }
@@ -136,7 +136,7 @@ impl Writer {
         made == found
     }
 
-    /// Hosts that workers find and nothing says any more.
+    /// Hosts that workers find but no resource declares.
     fn strays(&self) -> Vec<Arc<str>> {
         let table = self.tables.current();
         if table.hosts.len() == self.config.hosts.len() {
@@ -155,7 +155,7 @@ impl Writer {
         };
         for lane in Lane::ALL {
             if self.has(lane).iter().any(|entry| corrupt(&entry)) {
-                // Anew: with a key that changed, too, nothing is found any more where it was.
+                // Rebuilt, because with a changed key nothing can be found in its old place.
                 let mut has = Snapshot::default();
                 has.extend(self.has(lane).iter().filter(|entry| !corrupt(entry)).cloned());
                 match lane {
@@ -185,7 +185,7 @@ impl Writer {
     }
 }
 
-/// The entries of its paths.
+/// The entries of a host's paths.
 fn paths(host: &HostEntry) -> HashSet<*const PathEntry> {
     host.paths().iter().map(|declared| Arc::as_ptr(&declared.entry)).collect()
 }

@@ -1,4 +1,4 @@
-//! From typed resources to one compiled Route, and to the host that it stands on.
+//! Compiles typed resources into one Route and the host that it belongs to.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -32,12 +32,12 @@ struct Built {
     uses: BTreeSet<Arc<str>>,
 }
 
-/// What all paths of a Route have in common.
+/// What all paths of a Route share.
 struct Common {
     key: Arc<str>,
     owner: Arc<str>,
     policy: Arc<Policy>,
-    /// Why they answer 503, if they do.
+    /// Why they respond with 503, if they do.
     denied: Option<Arc<str>>,
     /// Whether their host can be served.
     has_host: bool,
@@ -47,7 +47,7 @@ struct Common {
 }
 
 impl Writer {
-    /// Makes of a host what has to be made anew.
+    /// Rebuilds the parts of a host that were touched.
     pub(super) fn rebuild(&mut self, name: &Arc<str>, touched: TouchedHost) {
         let TouchedHost { frame, whole, routes } = touched;
         let before = self.hosts.named(name).cloned();
@@ -91,7 +91,7 @@ impl Writer {
         self.rename(name, before.as_deref());
     }
 
-    /// There is no such host any more.
+    /// Removes a host that no longer exists.
     pub(super) fn demolish(&mut self, name: &Arc<str>, before: Option<&HostEntry>) {
         self.hosts.remove(name);
         for key in self.compiled.remove(name).unwrap_or_default().keys() {
@@ -100,7 +100,7 @@ impl Writer {
         self.rename(name, before);
     }
 
-    /// A host without what its Routes say; its names are those of the entry before it, where one is given.
+    /// A host without its Routes; aliases are taken from the previous entry if one is given.
     fn frame(
         &mut self,
         name: &Arc<str>,
@@ -119,7 +119,7 @@ impl Writer {
             return entry.with_names(same.names().cloned(), same.has_www());
         }
         let policy = host.map(|host| &host.policy);
-        // One that does not compile was refused when it came.
+        // Aliases that do not compile were refused on arrival.
         let said = policy.and_then(|policy| policy.aliases.as_ref());
         let names = said.and_then(|said| Names::compile(&said.values).ok()).map(Arc::new);
         let asked = policy.and_then(|policy| policy.client_certificates.as_ref());
@@ -136,7 +136,7 @@ impl Writer {
         entry.with_names(names, policy.is_some_and(|policy| policy.www == Some(true)))
     }
 
-    /// Compiles a Route. A path of which nothing changed keeps the entry that it has in `before`.
+    /// Compiles a Route. An unchanged path keeps its entry from `before`.
     fn build(
         &mut self,
         key: &Arc<str>,
@@ -159,14 +159,14 @@ impl Writer {
         let errors = route.policy.default_backend.as_deref().and_then(|key| upstream(self, key));
         let common = self.common(key, &route, host, errors);
         let old = before.into_iter().flat_map(|before| before.source.paths.iter().zip(&before.entries));
-        // The first of those that say the same.
+        // Of equal ones, the first.
         let mut kept: HashMap<(&str, PathType), (&Path, &Arc<PathEntry>)> = HashMap::new();
         for (path, entry) in old {
             kept.entry((&path.path, path.kind)).or_insert((path, entry));
         }
         let mut entries = Vec::with_capacity(route.paths.len());
         for path in &*route.paths {
-            // Asked for in any case: a path that is denied now must be compiled again when its backend comes.
+            // Looked up in any case, so that a path that is denied now is recompiled when its backend arrives.
             let proxied = path.backend.as_deref().map(|backend| upstream(self, backend));
             let old = kept.get(&(path.path.as_str(), path.kind));
             let same = old.filter(|(old, entry)| *old == path && common.is_of(entry, proxied.as_ref()));
@@ -186,7 +186,8 @@ impl Writer {
         errors: Option<Arc<Upstream>>,
     ) -> Common {
         let owner = route_parts(key).map_or(&**key, |parts| parts.owner).into();
-        // One of which the parts compile and the whole does not is no case today; it would never be served without it.
+        // Currently impossible: a policy whose parts compile but whose merge does not. If it ever happens, the path is
+        // not served without its policy.
         let (policy, failed) = match self.policies.of(&self.config.settings().defaults, &route.policy) {
             Ok(policy) => (policy, None),
             Err(reason) => (Arc::default(), Some(reason)),
@@ -199,12 +200,12 @@ impl Writer {
         Common { key: Arc::clone(key), owner, policy, denied, has_host, counts, errors, backend_tls }
     }
 
-    /// How endpoints are spoken to over TLS: as the location says, else as its host does.
+    /// TLS settings towards endpoints: the location's, else its host's.
     fn backend_tls(&mut self, policy: &Policy, host: Option<&Host>) -> Option<Arc<MaterialCell<BackendTls>>> {
         if let Some(said) = &policy.backend_tls {
             return Some(self.materials.backend_tls(said));
         }
-        // One that does not compile was refused when it came.
+        // Settings that do not compile were refused on arrival.
         let said = Said::compile(host?.policy.backend_tls.as_ref()).ok()?;
         said.map(|said| self.materials.backend_tls(&said))
     }
@@ -227,13 +228,13 @@ impl Writer {
             (None, _, Some(None)) => Action::Unavailable,
             (None, _, Some(Some(upstream))) => Action::Backend(upstream),
         };
-        // The control plane has looked at it: this is for one that has not.
+        // The control plane has checked this; it is for one that has not.
         let (action, rewritten) = match policy.rewrite.of(&path.path, path.kind) {
             Ok(rewritten) => (action, rewritten),
             Err(error) => (Action::Denied(format!("{}: {error}", path.path).into()), None),
         };
         let asks_groups = matches!(&action, Action::Backend(upstream) if upstream.asks_groups());
-        // One that is no pattern has no groups.
+        // A path that is not a pattern has no capture groups.
         let is_grouped = asks_groups && rewritten.is_none() && !is_literal(&path.path);
         let grouped = is_grouped.then(|| Pattern::path(&path.path).ok()).flatten();
         let upstream_name = match &action {
@@ -246,7 +247,7 @@ impl Writer {
         let basic = policy.auth.basic.as_ref().filter(|_| !asks_nobody);
         let users = basic.map(|basic| self.materials.users(&basic.users));
         let (declared, service): (Arc<str>, Arc<str>) = (path.path.as_str().into(), service.into());
-        // The same as before, so that what was counted goes on.
+        // The same as before, so that its counters continue.
         let place = place.filter(|place| place.service() == &*service).cloned();
         let place = place.unwrap_or_else(|| Place::new(&common.key, &service, &declared));
         PathEntry {
@@ -271,7 +272,7 @@ impl Writer {
         }
     }
 
-    /// Why the paths of a Route answer 503, if they do: what restricts them is not enforced yet.
+    /// Why the paths of a Route respond with 503, if they do: one of their restrictions cannot be enforced yet.
     fn denial(&self, route: &KeptRoute, host: Option<&Host>) -> Option<Arc<str>> {
         let Settings { guards, .. } = self.config.settings();
         if self.config.settings_unreadable() {
@@ -286,7 +287,7 @@ impl Writer {
 }
 
 impl Common {
-    /// Whether an entry of the same path, made before, is what would be made now.
+    /// Whether an existing entry of the same path equals the one that would be built now.
     fn is_of(&self, entry: &PathEntry, proxied: Option<&Option<Arc<Upstream>>>) -> bool {
         let same_action = match (&entry.action, proxied) {
             (Action::Backend(before), Some(Some(now))) => Arc::ptr_eq(before, now),

@@ -1,6 +1,7 @@
-//! What this proxy would have after a change, to be compared with what it was told before anything of it is served.
+//! The state that this proxy would have after a change, to be compared with the announced root before any of it is
+//! served.
 //!
-//! **Invariant:** making one changes nothing that is had or served; dropping it leaves no trace.
+//! **Invariant:** creating one changes nothing that is stored or served; dropping it leaves no trace.
 
 use std::sync::Arc;
 
@@ -12,14 +13,14 @@ use shared::version::Root;
 
 use super::{Leave, Writer};
 
-/// A change that is not applied yet, and the state that it leads to.
+/// A change that is not applied yet, and the resulting state.
 #[derive(Debug)]
 pub struct Candidate {
     pub(super) has: Snapshot,
     pub(super) change: Change,
 }
 
-/// What applying it means.
+/// The steps of applying it.
 #[derive(Debug)]
 pub(super) enum Change {
     Config { up: Vec<Arc<Entry>>, removed: Vec<Removal> },
@@ -27,7 +28,7 @@ pub(super) enum Change {
 }
 
 impl Candidate {
-    /// Digest over everything that the proxy would have, computed from the bytes in hand.
+    /// The Merkle root of everything that the proxy would have, computed from the received bytes.
     pub fn root(&self) -> Root {
         self.has.root()
     }
@@ -41,19 +42,19 @@ impl Writer {
         Candidate { has, change: Change::Config { up, removed } }
     }
 
-    /// CONFIG is exactly this.
+    /// Replaces CONFIG by exactly these resources.
     pub fn config_of(&self, up: Vec<Arc<Entry>>) -> Candidate {
         self.config_from(Snapshot::default(), up, Vec::new())
     }
 
-    /// CONFIG is exactly what comes of a change of this set.
+    /// Replaces CONFIG by this set with a change applied.
     pub fn config_from(&self, mut has: Snapshot, up: Vec<Arc<Entry>>, removed: Vec<Removal>) -> Candidate {
         has.change(up, removed.into_iter().map(|removal| removal.key));
         let Delta { up, removed } = Delta::between(self.has(Lane::Config), &has);
         Candidate { has, change: Change::Config { up, removed } }
     }
 
-    /// All of a lane, of one that has nothing yet: a set that was put together, and hashed, elsewhere.
+    /// Fills an empty lane with a set that was assembled and hashed elsewhere.
     pub fn first(&self, lane: Lane, has: Snapshot) -> Candidate {
         debug_assert!(self.has(lane).is_empty(), "nothing is taken out of what there is");
         let up = has.iter().cloned().collect();
@@ -64,7 +65,7 @@ impl Writer {
         Candidate { has, change }
     }
 
-    /// A change of LIVE: resources, and removals that were said.
+    /// A change of LIVE: resources, and explicit removals.
     pub fn live_after(&self, up: Vec<Arc<Entry>>, removed: &[Removal]) -> Candidate {
         let leave = |removal: &Removal| match removal.gone {
             true => Leave::Gone,
@@ -74,7 +75,7 @@ impl Writer {
         self.live(up, removed)
     }
 
-    /// A difference of LIVE that an inventory brought: what it takes away may be what a full sync lacks, see
+    /// A difference of LIVE computed from an inventory: what it removes may be what a full sync lacks, see
     /// [`Self::live_of`].
     pub fn live_differing(&self, up: Vec<Arc<Entry>>, removed: &[Removal]) -> Candidate {
         let leave = |removal: &Removal| match removal.gone {
@@ -85,8 +86,8 @@ impl Writer {
         self.live(up, removed)
     }
 
-    /// The last of a full sync of LIVE: what this proxy has and the sync did not bring is no longer had, but stays in
-    /// use until [`Writer::settle`].
+    /// The end of a full sync of LIVE: resources that the sync did not contain are removed from the stored state, but
+    /// stay in use until [`Writer::settle`].
     pub fn live_of(&self, up: Vec<Arc<Entry>>, brought: impl Fn(&ResourceKey) -> bool) -> Candidate {
         let lacks = self.has(Lane::Live).iter().map(|entry| &entry.key).filter(|key| !brought(key));
         let removed = lacks.map(|key| (key.clone(), Leave::Absent)).collect();

@@ -1,5 +1,5 @@
-//! Endpoints by backend: slices of Services, joined by port rules into the cells that tables name, or the addresses of
-//! names.
+//! Endpoints by backend: the EndpointSlices of Services, joined by port rules into the cells that tables refer to, or
+//! the addresses of DNS names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -17,11 +17,11 @@ use super::{Counters, Leave};
 use crate::table::cell::BackendCell;
 use crate::table::endpoints::{Endpoint, EndpointSet, List};
 
-/// Endpoints of a backend up to which a change of one puts all together anew: it is done sooner than the books that spare
-/// it are kept, and costs no memory.
+/// Up to this number of endpoints, a change rejoins all of them: that is faster than maintaining the incremental
+/// structure, and needs no memory.
 const LARGE: usize = if cfg!(test) { 6 } else { 1024 };
 
-/// All slices and all cells.
+/// All EndpointSlices and all cells.
 #[derive(Debug)]
 pub(super) struct Cells {
     counters: Arc<Counters>,
@@ -32,36 +32,36 @@ pub(super) struct Cells {
     /// By key of the Backend.
     cells: HashMap<Arc<str>, Interned>,
     by_service: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// Slices that changed, by the Services whose cells have to be filled again.
+    /// Changed slices, by the Services whose cells have to be refilled.
     dirty: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// Cells that a table named which is or will be gone.
+    /// Cells that a table named which is gone, or soon will be.
     leaving: BTreeSet<Arc<str>>,
-    /// Slices that a full sync lacked.
+    /// Slices that were missing in a full sync.
     absent: BTreeSet<Arc<str>>,
-    /// The names that cells are filled with.
+    /// The DNS names of cells.
     names: Names,
-    /// Sets that were replaced. A worker may have one until it looks again, and is not to be the one who frees it.
+    /// Replaced sets. A worker may use one until it reloads, and should not be the one to free it.
     retired: Vec<Arc<EndpointSet>>,
 }
 
 #[derive(Debug)]
 struct Slice {
     endpoints: Endpoints,
-    /// Not had any more, in use until no table names its Service.
+    /// Removed from the stored state, but in use until no table names its Service.
     lingering: bool,
 }
 
 #[derive(Debug)]
 struct Interned {
-    /// Tables own the cell: it goes with the last one that names it.
+    /// Tables own the cell: it is freed with the last one that names it.
     cell: Weak<BackendCell>,
     source: Source,
     service: Arc<str>,
-    /// Where it has more endpoints than may be put together again and again.
+    /// The incremental structure, if it has too many endpoints to rejoin them for each change.
     large: Option<Large>,
 }
 
-/// Slices, and what each of them says now.
+/// Slices with their current addresses.
 type Said = Vec<(Arc<str>, Vec<SocketAddr>)>;
 
 impl Cells {
@@ -86,13 +86,14 @@ impl Cells {
         self.service_of.contains_key(key)
     }
 
-    /// Whether this is what is known of a slice.
+    /// Whether a slice is stored with exactly these contents.
     pub(super) fn says(&self, key: &Arc<str>, endpoints: &Endpoints) -> bool {
         let slices = self.service_of.get(key).and_then(|service| self.slices.get(service));
         slices.and_then(|slices| slices.get(key)).is_some_and(|slice| slice.endpoints == *endpoints)
     }
 
-    /// Whether workers find in the cells of a slice's Service what its slices say. Adds what was looked at.
+    /// Whether workers see in the cells of a slice's Service what its slices contain. Adds the number of objects
+    /// checked to `looked`.
     pub(super) fn is_live(&self, key: &Arc<str>, looked: &mut usize) -> bool {
         let Some(service) = self.service_of.get(key) else { return false };
         let slices = self.slices.get(service);
@@ -109,7 +110,7 @@ impl Cells {
         })
     }
 
-    /// The cells of a slice's Service are put together from all of its slices the next time.
+    /// Has the cells of a slice's Service rejoined from all slices next time.
     pub(super) fn forget_books(&mut self, key: &str) {
         let backends = self.service_of.get(key).and_then(|service| self.by_service.get(service));
         for backend in backends.into_iter().flatten() {
@@ -119,7 +120,7 @@ impl Cells {
         }
     }
 
-    /// Takes a slice into use with the next [`Self::flush`].
+    /// Uses a slice from the next [`Self::flush`] on.
     pub(super) fn put(&mut self, key: &Arc<str>, endpoints: Endpoints) {
         let service: Arc<str> = endpoints.service.as_str().into();
         if self.service_of.get(key).is_some_and(|before| *before != service) {
@@ -133,7 +134,7 @@ impl Cells {
         self.dirty.entry(service).or_default().insert(Arc::clone(key));
     }
 
-    /// A slice leaves what the proxy has.
+    /// Removes a slice.
     pub(super) fn remove(&mut self, key: &Arc<str>, leave: Leave) {
         let in_use = self.service_of.get(key).is_some_and(|service| self.by_service.contains_key(service));
         if leave == Leave::Gone || !in_use {
@@ -149,8 +150,8 @@ impl Cells {
         }
     }
 
-    /// Slices that a full sync lacked go out of use. Those of a Service that only older tables name are in use for as long as
-    /// one of those is: a request that has found its way by it is about to ask for an endpoint.
+    /// Slices that were missing in a full sync go out of use. Those of a Service that only older tables name stay
+    /// until these tables are gone: a request that was routed by one is about to choose an endpoint.
     pub(super) fn settle(&mut self) {
         for key in std::mem::take(&mut self.absent) {
             if !self.is_leaving(&key) {
@@ -160,13 +161,13 @@ impl Cells {
         self.flush();
     }
 
-    /// Whether older tables name a slice's Service, and the newest does not.
+    /// Whether older tables name a slice's Service, but not the newest.
     fn is_leaving(&self, slice: &Arc<str>) -> bool {
         let backends = self.service_of.get(slice).and_then(|service| self.by_service.get(service));
         backends.is_some_and(|backends| backends.iter().all(|backend| self.leaving.contains(backend)))
     }
 
-    /// Fills the cells of Services whose slices changed.
+    /// Refills the cells of Services whose slices changed.
     pub(super) fn flush(&mut self) {
         for (service, slices) in std::mem::take(&mut self.dirty) {
             for backend in self.by_service.get(&service).cloned().unwrap_or_default() {
@@ -175,7 +176,7 @@ impl Cells {
         }
     }
 
-    /// The cell of a Backend, filled. The same one as long as a table names it.
+    /// The filled cell of a Backend. It is the same object as long as a table names it.
     pub(super) fn cell(&mut self, backend: &Arc<str>, source: Source) -> Arc<BackendCell> {
         self.leaving.remove(backend);
         if let Some(cell) = self.cells.get(backend).and_then(|interned| interned.cell.upgrade()) {
@@ -195,8 +196,8 @@ impl Cells {
         cell
     }
 
-    /// A Backend has its endpoints from here from now on. Those of a name come when somebody has answered, and until then
-    /// it keeps what it has.
+    /// Changes the source of a Backend's endpoints. Those of a DNS name arrive when it is resolved; until then the old
+    /// ones stay.
     pub(super) fn set_source(&mut self, backend: &Arc<str>, source: Source) {
         let Some(interned) = self.cells.get_mut(backend).filter(|it| it.source != source) else {
             return;
@@ -212,19 +213,19 @@ impl Cells {
         self.fill(backend);
     }
 
-    /// What is said of a Backend that has a cell, for pages that tell people.
+    /// Stores the Backend resource in its cell, for admin pages.
     pub(super) fn describe(&self, backend: &Arc<str>, said: &Arc<Backend>) {
         if let Some(cell) = self.cells.get(backend).and_then(|interned| interned.cell.upgrade()) {
             cell.describe(Arc::clone(said));
         }
     }
 
-    /// The names to ask for.
+    /// The names to resolve.
     pub(super) fn names(&mut self) -> &mut Names {
         &mut self.names
     }
 
-    /// Somebody has answered for a name, or nobody has. Whether that is to be told.
+    /// Processes the result of resolving a name. Returns whether to log it.
     pub(super) fn answered(&mut self, name: &str, answer: Answer, now: Instant) -> bool {
         let learnt = self.names.answered(name, answer, now);
         for backend in learnt.users {
@@ -233,14 +234,14 @@ impl Cells {
         learnt.turned
     }
 
-    /// Backends that the newest table does not name: their cells may be free soon.
+    /// Backends that the newest table does not name: their cells may soon be freed.
     pub(super) fn release(&mut self, backends: impl IntoIterator<Item = Arc<str>>) {
         self.leaving.extend(backends);
     }
 
-    /// Forgets the cells that no table names any more, and what was kept for them alone; and the sets that nobody has.
+    /// Drops the cells that no table names any more, and what was stored only for them; and the sets that nobody uses.
     pub(super) fn sweep(&mut self) {
-        // One that was replaced is given to nobody any more: who is the last to have it stays the last.
+        // A replaced set is not handed out again, so its last owner stays the last.
         self.retired.retain(|set| Arc::strong_count(set) > 1);
         let free = |key: &Arc<str>| self.cells.get(key).is_none_or(|it| it.cell.strong_count() == 0);
         let leaving = std::mem::take(&mut self.leaving).into_iter();
@@ -294,7 +295,8 @@ impl Cells {
         self.dirty.entry(service).or_default().insert(Arc::clone(key));
     }
 
-    /// Puts what all slices or its name say into a cell, if that differs from what it has. Endpoints that stay are the same ones.
+    /// Fills a cell from all its slices or its name, if that makes a difference. Endpoints that stay keep their
+    /// objects.
     fn fill(&mut self, backend: &str) {
         let Some(interned) = self.cells.get_mut(backend) else {
             return;
@@ -332,7 +334,7 @@ impl Cells {
         }
     }
 
-    /// The same, where only these slices say something else than before.
+    /// The same, if only these slices changed.
     fn refill(&mut self, backend: &str, slices: &BTreeSet<Arc<str>>) {
         let Some(interned) = self.cells.get_mut(backend) else {
             return;
@@ -354,20 +356,20 @@ impl Cells {
         self.store(backend, &cell, list);
     }
 
-    /// Puts endpoints in place of others.
+    /// Replaces the endpoints of a cell.
     fn store(&mut self, backend: &str, cell: &BackendCell, list: Option<List>) {
         let Some(list) = list else {
             return;
         };
         let set = EndpointSet::new(list);
-        // Here, and not by the first request that asks.
+        // Built here, and not by the first request that needs it.
         set.lookup.prepare_as(&cell.endpoints(), &set.list, &name_of(backend));
         self.retired.push(cell.store(set));
         self.counters.cells_updated.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Makes endpoints under ids that were never used.
+/// Creates endpoints with ids that were never used.
 fn identify(last_id: &mut u64) -> impl FnMut(SocketAddr) -> Arc<Endpoint> {
     |address| {
         *last_id += 1;
@@ -375,7 +377,7 @@ fn identify(last_id: &mut u64) -> impl FnMut(SocketAddr) -> Arc<Endpoint> {
     }
 }
 
-/// What slices say of a Service port; nothing where they are gone.
+/// The addresses that slices give for a Service port; empty for removed slices.
 fn said<'a>(
     rule: &PortRule,
     slices: Option<&BTreeMap<Arc<str>, Slice>>,
@@ -385,7 +387,7 @@ fn said<'a>(
     keys.map(|key| (Arc::clone(key), addresses(key).unwrap_or_default())).collect()
 }
 
-/// Addresses slice by slice, each once; `None` where that is what there was.
+/// Addresses slice by slice, without duplicates; `None` if they equal the previous ones.
 fn join(said: Said, before: &List, mut new: impl FnMut(SocketAddr) -> Arc<Endpoint>) -> Option<List> {
     let mut seen = HashSet::new();
     let known: HashMap<SocketAddr, &Arc<Endpoint>> = before.iter().map(|it| (it.address, it)).collect();

@@ -1,6 +1,6 @@
-//! What the Routes of each host were compiled to, so that one of them is changed alone.
+//! The compiled Routes of each host, so that one of them can be changed alone.
 //!
-//! **Invariant:** of a host the newest table has exactly what stands here.
+//! **Invariant:** the newest table has of a host exactly what is stored here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::table::paths::{Declared, Router};
 use crate::table::patterns::Patterns;
 use shared::few::Few;
 
-/// A Route and what became of it.
+/// A Route and its compiled form.
 #[derive(Debug)]
 pub(super) struct CompiledRoute {
     pub(super) source: Arc<KeptRoute>,
@@ -20,7 +20,7 @@ pub(super) struct CompiledRoute {
 }
 
 impl CompiledRoute {
-    /// Its paths; of those that say the same, the first.
+    /// Its paths; of equal ones, the first.
     fn declared(&self) -> impl Iterator<Item = Declared> {
         let mut seen = BTreeSet::new();
         self.all().filter(move |it| seen.insert((it.kind, Arc::clone(&it.entry.declared))))
@@ -31,37 +31,37 @@ impl CompiledRoute {
         paths.map(|(path, entry)| Declared { kind: path.kind, entry: Arc::clone(entry) })
     }
 
-    /// The longest of its paths, of one length the greatest, and where it sends requests for "/".
+    /// Its longest path (of equal length, the greatest) and its redirect target for "/".
     fn app_root(&self) -> Option<(&str, &str)> {
-        // They have one policy.
+        // All of them share one policy.
         let path = self.entries.first()?.policy.redirect.app_root.as_deref()?;
         let texts = self.entries.iter().map(|entry| &*entry.declared);
         Some((texts.max_by_key(|text| (text.len(), *text))?, path))
     }
 }
 
-/// One host.
+/// The compiled Routes of one host.
 #[derive(Debug, Default)]
 pub(super) struct CompiledHost {
     /// By key.
     routes: Few<Arc<str>, CompiledRoute>,
-    /// By the length and text of the longest path of a Route that says where requests for "/" are sent, and its key: the
-    /// last one is the first of nginx' list of locations (annotations.md 2.4, 3.1).
+    /// By length and text of the longest path of a Route with an `app-root`, and the Route's key: the last entry is
+    /// the first in nginx' list of locations (as in ingress-nginx).
     app_roots: BTreeMap<(usize, Box<str>, Arc<str>), Box<str>>,
 }
 
 impl CompiledHost {
-    /// What became of a Route.
+    /// The compiled form of a Route.
     pub(super) fn route(&self, key: &str) -> Option<&CompiledRoute> {
         self.routes.get(key)
     }
 
-    /// The Routes that it was compiled of.
+    /// The Routes that it was compiled from.
     pub(super) fn keys(&self) -> impl Iterator<Item = &Arc<str>> {
         self.routes.keys()
     }
 
-    /// A Route became this, or nothing; `router` is changed where that differs from before.
+    /// Sets or removes the compiled form of a Route; updates `router` where that makes a difference.
     pub(super) fn set(&mut self, key: &Arc<str>, now: Option<CompiledRoute>, router: Option<&mut Router>) {
         if let Some((text, path)) = now.as_ref().and_then(CompiledRoute::app_root) {
             self.app_roots.insert((text.len(), text.into(), Arc::clone(key)), path.into());
@@ -92,12 +92,12 @@ impl CompiledHost {
         }
     }
 
-    /// The Routes that it was compiled of, as they were then.
+    /// The Routes that it was compiled from, as they were then.
     pub(super) fn sources(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<KeptRoute>)> {
         self.routes.iter().map(|(key, route)| (key, &route.source))
     }
 
-    /// The entries of its paths, as a host finds them that routes in this way.
+    /// The entries of its paths that are reachable with this kind of routing.
     pub(super) fn paths(&self, by: &Routing) -> HashSet<*const PathEntry> {
         let routes = self.routes.values();
         let entry = |declared: Declared| Arc::as_ptr(&declared.entry);
@@ -120,7 +120,7 @@ impl CompiledHost {
         Routing::Patterns(Arc::new(Patterns::new(declared)))
     }
 
-    /// Where requests for "/" are sent.
+    /// The redirect target for "/".
     pub(super) fn app_root(&self) -> Option<&str> {
         self.app_roots.last_key_value().map(|(_, path)| &**path)
     }

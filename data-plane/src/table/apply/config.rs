@@ -1,4 +1,4 @@
-//! What can be served of the CONFIG lane, typed, and which hosts a change of it touches.
+//! The part of the CONFIG lane that can be served, typed, and which hosts a change to it touches.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::mem;
@@ -19,53 +19,53 @@ use shared::few::Few;
 pub(super) struct Config {
     settings: Settings,
     settings_known: bool,
-    /// Settings are there and no version of them can be read: restrictions may stand in them.
+    /// Settings exist but no version of them can be read: they may contain restrictions.
     settings_unreadable: bool,
-    /// `None`: there, and no version of it can be served.
+    /// `None`: it exists, but no version of it can be served.
     pub(super) hosts: HashMap<Arc<str>, Option<Arc<Host>>>,
     /// By host, then by key.
     pub(super) routes: HashMap<Arc<str>, Few<Arc<str>, Arc<KeptRoute>>>,
-    /// What Hosts and Routes say.
+    /// Deduplicated policies of Hosts and Routes.
     of_hosts: Sayings<Host>,
     of_routes: Sayings<LocationPolicy>,
-    /// One is another pointer when anything of it changes.
+    /// Any change replaces the pointer.
     pub(super) backends: HashMap<Arc<str>, Arc<Backend>>,
-    /// Not had any more, and named by the last good version of something that is: see [`Self::backend`].
+    /// Removed Backends that the last good version of a refused resource still names: see [`Self::backend`].
     kept: HashMap<Arc<str>, Arc<Backend>>,
-    /// Routes by the Backends that they name, whether these exist or not; canaries included.
+    /// Routes by the Backends that they name, whether those exist or not, including canaries.
     users: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// The other way round, sorted.
+    /// The inverse, sorted.
     uses: HashMap<Arc<str>, Box<[Arc<str>]>>,
     /// TCP and UDP services by the key of their Listener, with their ports.
     pub(super) services: BTreeMap<Arc<str>, (Arc<StreamService>, Arc<Port>)>,
     touched: Touched,
 }
 
-/// What has to be made anew.
+/// What has to be rebuilt.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
-    /// Hosts to compile, and what of them.
+    /// Hosts to compile, and which parts of them.
     pub(super) hosts: BTreeMap<Arc<str>, TouchedHost>,
-    /// Backends whose endpoints may be found otherwise.
+    /// Backends whose endpoint source may have changed.
     pub(super) backends: BTreeSet<Arc<str>>,
-    /// Another policy lies under those of all Routes.
+    /// The defaults under the policies of all Routes changed.
     pub(super) defaults: bool,
-    /// Another Secret has the default certificate.
+    /// Another Secret holds the default certificate.
     pub(super) default_certificate: bool,
-    /// Requests that nobody takes have another backend, or it came or went.
+    /// The default backend changed, appeared or disappeared.
     pub(super) default_backend: bool,
-    /// A TCP or UDP service came, changed or went.
+    /// A TCP or UDP service was added, changed or removed.
     pub(super) streams: bool,
 }
 
-/// What of a host has to be made anew.
+/// The parts of a host that have to be rebuilt.
 #[derive(Debug, Default)]
 pub(super) struct TouchedHost {
-    /// Its names and certificates.
+    /// Its aliases and certificates.
     pub(super) frame: bool,
     /// All its Routes.
     pub(super) whole: bool,
-    /// These, whether they are there or not.
+    /// These Routes, whether they exist or not.
     pub(super) routes: BTreeSet<Arc<str>>,
 }
 
@@ -87,12 +87,12 @@ impl Config {
         &self.settings
     }
 
-    /// Whether restrictions may be asked for that nobody can read.
+    /// Whether there may be restrictions that could not be read.
     pub(super) fn settings_unreadable(&self) -> bool {
         self.settings_unreadable
     }
 
-    /// What changed since the last call.
+    /// The changes since the last call.
     pub(super) fn take_touched(&mut self) -> Touched {
         mem::take(&mut self.touched)
     }
@@ -111,7 +111,7 @@ impl Config {
         }
     }
 
-    /// Serves this version from now on.
+    /// Serves this version.
     pub(super) fn put(&mut self, key: &Arc<str>, resource: Resource) {
         match resource {
             Resource::Settings(settings) => {
@@ -127,7 +127,7 @@ impl Config {
                 self.set_route(key, Some(route));
             }
             Resource::Backend(backend) => self.set_backend(key, Some(Arc::new(backend))),
-            // Services come by [`Self::serve`], with their ports; all else is bound by flags.
+            // Services come through [`Self::serve`], with their ports; other listeners are bound by flags.
             Resource::Listener(_)
             | Resource::Endpoints(_)
             | Resource::Certificate(_)
@@ -136,18 +136,18 @@ impl Config {
         }
     }
 
-    /// Serves a TCP or UDP service from now on.
+    /// Serves a TCP or UDP service.
     pub(super) fn serve(&mut self, key: &Arc<str>, service: StreamService, port: Arc<Port>) {
         self.touched.streams = true;
         self.services.insert(Arc::clone(key), (Arc::new(service), port));
     }
 
-    /// The version that came cannot be served: the one before it stays, if there is one.
+    /// The new version cannot be served: the previous one stays, if there is one.
     pub(super) fn refuse(&mut self, key: &ResourceKey) {
         match key.kind {
             Kind::Host if !self.hosts.contains_key(&key.key) => self.set_host(&key.key, Some(None)),
             Kind::Settings if !self.settings_known => self.set_settings(Settings::default(), true),
-            // It is had again, and this is its last good version.
+            // It exists again, and this is its last good version.
             Kind::Backend => {
                 if let Some(kept) = self.kept.remove(&key.key) {
                     self.set_backend(&key.key, Some(kept));
@@ -157,15 +157,15 @@ impl Config {
         }
     }
 
-    /// A Backend that is had, or one that only something of the past names: a Route of which the newest version cannot
-    /// be served goes on with the Backends that it had.
+    /// A Backend that is stored, or that only a last good version names: a Route whose newest version cannot be served
+    /// continues with its old Backends.
     pub(super) fn backend(&self, key: &str) -> Option<(&Arc<str>, &Arc<Backend>)> {
         let had = self.backends.get_key_value(key);
         had.or_else(|| self.kept.get_key_value(key))
     }
 
-    /// Lets go of the Backends that no last good version names. `stale` are the resources that such a version is served
-    /// of. Called after all changes of a batch.
+    /// Drops the removed Backends that no last good version names. `stale` are the resources that are served in such a
+    /// version. Called after all changes of a batch.
     pub(super) fn release_kept<'a>(&mut self, stale: impl Iterator<Item = &'a ResourceKey>) {
         if self.kept.is_empty() {
             return;
@@ -197,7 +197,7 @@ impl Config {
         self.touched.backends.extend(unnamed);
     }
 
-    /// Serves it no longer. `gone`: nor does anything that names it.
+    /// Stops serving it. `gone`: everything that names it was removed, too.
     pub(super) fn remove(&mut self, key: &ResourceKey, gone: bool) {
         match key.kind {
             Kind::Settings => {
@@ -219,20 +219,20 @@ impl Config {
         }
     }
 
-    /// Whether this is what is served of a Route.
+    /// Whether this is the served version of a Route.
     pub(super) fn says(&self, key: &Arc<str>, route: &Route) -> bool {
         let kept = host_of(key).and_then(|host| self.routes.get(host)).and_then(|routes| routes.get(key));
         let Route { paths, denied, policy } = route;
         kept.is_some_and(|kept| *kept.paths == **paths && kept.denied == *denied && *kept.policy == *policy)
     }
 
-    /// All of a host is to be compiled again.
+    /// Marks a whole host for recompilation.
     pub(super) fn touch(&mut self, host: &Arc<str>) {
         let touched = self.touched.host(host);
         (touched.frame, touched.whole) = (true, true);
     }
 
-    /// Notes which Backends a compiled Route names; gives those that none names any longer.
+    /// Records which Backends a compiled Route names; returns those that are no longer named by any.
     pub(super) fn set_uses(&mut self, route: &Arc<str>, now: BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
         let before = match now.is_empty() {
             true => self.uses.remove(route),
@@ -324,7 +324,8 @@ impl Config {
         if old == backend.as_ref() {
             return;
         }
-        // Where endpoints come from lives in the cell. All else, and whether it exists, is compiled into hosts.
+        // The source of endpoints is in the cell. Everything else, and whether the Backend exists, is compiled into
+        // hosts.
         let compiled_in = match (old, &backend) {
             (Some(old), Some(new)) => {
                 let Backend { port: _, external: _, service: _, without_service: _, alternatives, policy } =
@@ -345,7 +346,7 @@ impl Config {
         };
     }
 
-    /// The Routes that name a Backend are to be compiled.
+    /// Marks the Routes that name a Backend for recompilation.
     fn touch_users(&mut self, backend: &str) {
         for route in self.users.get(backend).into_iter().flatten() {
             self.touched.route(route);
@@ -353,7 +354,7 @@ impl Config {
     }
 }
 
-/// What of a host its paths depend on: all that is not known to be of no matter to them.
+/// The part of a Host that its paths depend on: everything that is not known to be irrelevant for them.
 fn of_paths(host: &Host) -> Host {
     let of_paths = host.policy.clone();
     let policy = HostPolicy {
@@ -369,13 +370,13 @@ fn of_paths(host: &Host) -> Host {
     Host { tls: None, denied: host.denied.clone(), policy }
 }
 
-/// The Routes for which other defaults make a difference: one that sets whatever changed is left alone.
+/// The Routes that changed defaults affect: one that sets all changed fields itself is skipped.
 fn changed_by<'a>(
     old: &LocationPolicy,
     new: &LocationPolicy,
     routes: &'a HashMap<Arc<str>, Few<Arc<str>, Arc<KeptRoute>>>,
 ) -> impl Iterator<Item = &'a Arc<str>> {
-    // Few things are said, by many.
+    // There are few distinct policies, each used by many.
     let mut known: HashMap<&LocationPolicy, bool> = HashMap::new();
     let mut differs = move |policy| {
         *known.entry(policy).or_insert_with(|| effective(old, policy) != effective(new, policy))

@@ -1,6 +1,6 @@
-//! A stream that lies: each flipped bit, each wrong field of a batch, and a full sync that was cut.
+//! A faulty stream: any flipped bit, any wrong field of a batch, and an interrupted full sync.
 //!
-//! What a proxy serves may be what it was before, and after the stream was mended what the control plane says.
+//! The proxy must serve its previous state or, after the stream was repaired, what the control plane says.
 
 use shared::delta::Removal;
 use shared::resource::{Host, Resource, Route};
@@ -8,13 +8,14 @@ use tonic_prost::prost::Message as _;
 
 use super::*;
 
-/// Everything a client could tell, and everything that could be lost.
+/// Everything that a client could observe, and everything that could be lost.
 fn state(proxy: &Proxy) -> (std::collections::BTreeMap<String, String>, Root, Root) {
     let table = proxy.writer.tables().current();
     (dump(&table), proxy.writer.root(Lane::Live), proxy.writer.root(Lane::Config))
 }
 
-/// A proxy in sync, and a control plane that has one commit of a lane for it: two resources come or change, one goes.
+/// A proxy in sync, and a control plane with one more commit on a lane: two resources are added or changed, one is
+/// removed.
 fn one_commit_behind(lane: Lane) -> (Model, Proxy) {
     let (mut model, _) = in_sync();
     model.world.live.extend([slice("ns/e2", "ns/s2", &[2]), slice("ns/e9", "ns/s2", &[9])]);
@@ -47,14 +48,14 @@ fn one_commit_behind(lane: Lane) -> (Model, Proxy) {
     (model, proxy)
 }
 
-/// What the model sends next, as it stands on the wire.
+/// The encoded next message of the model.
 fn on_the_wire(model: &mut Model, size: usize) -> Vec<u8> {
     let message = model.next(size).unwrap();
     assert!(matches!(message, Control::Batch(_)));
     config::ControlMessage { message: Some(message) }.encode_to_vec()
 }
 
-/// Flips each bit of what a control plane sends at a certain point, each time for another proxy at the same point.
+/// Flips each bit of the next message, each time for another proxy in the same state.
 fn every_bit(size: usize, point: impl Fn() -> (Model, Proxy)) {
     let length = on_the_wire(&mut point().0, size).len();
     let mut heard = 0;
@@ -63,7 +64,7 @@ fn every_bit(size: usize, point: impl Fn() -> (Model, Proxy)) {
         let before = state(&proxy);
         let mut bytes = on_the_wire(&mut model, size);
         bytes[bit / 8] ^= 1 << (bit % 8);
-        // What does not decode ends the stream in the transport.
+        // A message that cannot be decoded ends the stream in the transport.
         if let Ok(message) = config::ControlMessage::decode(&*bytes) {
             heard += 1;
             proxy.session.on(message, &mut proxy.writer);
@@ -105,7 +106,7 @@ fn every_flipped_bit_of_a_full_sync_leaves_what_is_served() {
     }
 }
 
-/// All that the model sends next, as one chunk.
+/// The model's next batch as one chunk.
 fn whole_batch(model: &mut Model) -> config::Batch {
     let mut whole = config::Batch::default();
     loop {
@@ -119,7 +120,7 @@ fn whole_batch(model: &mut Model) -> config::Batch {
     }
 }
 
-/// A batch that was made wrong, not damaged on its way: its digest fits.
+/// A batch with wrong contents but a correct digest, so not damaged in transit.
 fn lie(lane: Lane, change: impl Fn(&mut config::Batch)) -> Option<Close> {
     let (mut model, mut proxy) = one_commit_behind(lane);
     let before = state(&proxy);
@@ -139,7 +140,7 @@ fn a_batch_that_lies_is_not_applied() {
     for lane in Lane::ALL {
         let close = lie(lane, |batch| batch.from = 0);
         assert!(matches!(close, Some(Close::Diverged { lane: at, .. }) if at == lane), "{close:?}");
-        // The answer says what this proxy has, and what differs comes on the same stream.
+        // The reply says what this proxy has, and the difference comes on the same stream.
         let diverged = |close: Option<Close>| assert_eq!(close, None);
         diverged(lie(lane, |batch| batch.root_after = Root([7; 16]).to_bytes()));
         diverged(lie(lane, |batch| batch.up.truncate(1)));
@@ -150,7 +151,7 @@ fn a_batch_that_lies_is_not_applied() {
     }
 }
 
-/// Batches that were under way are answered, and nothing of them is taken; one that an inventory was made for sets it right.
+/// Batches in flight are answered without being applied; one based on an inventory repairs the state.
 #[test]
 fn what_follows_a_batch_that_leads_elsewhere_waits_for_what_differs() {
     for lane in Lane::ALL {
@@ -182,7 +183,7 @@ fn what_follows_a_batch_that_leads_elsewhere_waits_for_what_differs() {
         if lane == Lane::Config {
             assert_eq!((state(&proxy), proxy.writer.root(lane)), (before, has), "it serves on");
         }
-        // What differs, as an inventory would say.
+        // The difference, as an inventory would show it.
         let ours = proxy.writer.has(lane).clone();
         let delta = Delta::between(&ours, model.world.lane(lane));
         let mends = config::Batch {
@@ -196,7 +197,7 @@ fn what_follows_a_batch_that_leads_elsewhere_waits_for_what_differs() {
         assert_eq!(proxy.hear(Control::Batch(sealed(mends))).close, None);
         assert_eq!(proxy.session.seq(lane), Seq(to + 1));
         assert_eq!(proxy.writer.root(lane), model.world.lane(lane).root());
-        // It is at a place in the log again: what goes on from there is taken.
+        // It has a position in the log again: batches from there are applied.
         let entry = if lane == Lane::Live { slice("ns/e5", "ns/s", &[5]) } else { host("e.test", None) };
         let mut world = model.world.lane(lane).clone();
         let (up, root_after) = (vec![entry.to_wire()], {
@@ -231,7 +232,7 @@ fn an_unsealed_batch_is_not_applied() {
 fn a_live_batch_removes_nothing_before_its_last_chunk() {
     let (mut model, mut proxy) = one_commit_behind(Lane::Live);
     let before = state(&proxy).0;
-    // The model says what goes first.
+    // The model sends removals first.
     let first = model.next(1).unwrap();
     assert!(matches!(&first, Control::Batch(batch) if batch.more && !batch.removed.is_empty()));
     assert_eq!(proxy.hear(first).close, None);
@@ -243,7 +244,7 @@ fn a_live_batch_removes_nothing_before_its_last_chunk() {
 #[test]
 fn a_full_sync_of_live_that_was_cut_has_no_place_in_a_log() {
     let (mut model, mut proxy) = one_commit_behind(Lane::Live);
-    // On the same stream, after a cursor: the log forgot what this proxy lacks.
+    // On the same stream, after a cursor: the log no longer contains what this proxy lacks.
     if let Some(stream) = &mut model.stream {
         stream.live = None;
     }
@@ -279,7 +280,7 @@ fn a_config_batch_that_was_cut_is_forgotten() {
     proxy.check(&model);
 }
 
-/// What a batch is was said with its first chunk.
+/// The first chunk determines the kind of a batch.
 #[test]
 fn a_batch_ends_as_what_it_began_as() {
     let others: [fn(&mut config::Batch); 4] = [
@@ -306,7 +307,7 @@ fn in_the_middle_of_a_batch_a_heartbeat_shows_nothing() {
     let (mut model, mut proxy) = one_commit_behind(Lane::Live);
     let Control::Heartbeat(mut heartbeat) = model.heartbeat() else { panic!("no heartbeat") };
     heartbeat.lanes.iter_mut().for_each(|place| place.seq = proxy.session.seq(Lane::Live).0);
-    // The removal is first, and waits; then comes what changes.
+    // The removal comes first, and waits; then the changes.
     for _ in 0..2 {
         assert_eq!(proxy.hear(model.next(1).unwrap()).close, None);
     }
@@ -315,7 +316,7 @@ fn in_the_middle_of_a_batch_a_heartbeat_shows_nothing() {
     proxy.check(&model);
 }
 
-/// Else a stream that is cut again and again brings a proxy that begins no further.
+/// Otherwise a stream that is interrupted again and again would never get a starting proxy any further.
 #[test]
 fn what_came_of_the_first_configuration_is_told_though_none_of_it_is_served() {
     let (mut model, _) = in_sync();
@@ -337,13 +338,13 @@ fn what_came_of_the_first_configuration_is_told_though_none_of_it_is_served() {
     assert_eq!(proxy.session.there(Lane::Config, &proxy.writer).len(), 1);
 }
 
-/// A process that starts from disk would serve the hosts of before with the endpoints of after.
+/// A process started from disk would serve the old hosts with the new endpoints.
 #[test]
 fn a_full_sync_of_live_is_not_for_the_disk_before_its_configuration() {
     let (mut model, mut proxy) = one_commit_behind(Lane::Config);
     model.world.live.remove(&ResourceKey::new(Kind::Endpoints, "ns/e2"));
     proxy.connect(&mut model);
-    // The log of LIVE has forgotten what this proxy lacks.
+    // The log of LIVE no longer contains what this proxy lacks.
     let stream = model.stream.as_mut().unwrap();
     let Some(Control::Welcome(welcome)) = stream.queue.front_mut() else { panic!("no welcome") };
     (welcome.lanes[0].mode, stream.live) = (Mode::Full.into(), None);

@@ -1,11 +1,11 @@
-//! A proxy that starts with what was on disk.
+//! A proxy that starts with state from disk.
 
 use shared::snapshot::Snapshot;
 use shared::version::Source;
 
 use super::*;
 
-/// What a proxy keeps at moments when it may.
+/// What a proxy stores at times when it may.
 pub(super) struct Kept {
     places: Places,
     config: Snapshot,
@@ -21,7 +21,7 @@ impl Kept {
 }
 
 impl Proxy {
-    /// Another process with what this one kept.
+    /// Another process with the stored state of this one.
     pub(super) fn reborn(self) -> Self {
         self.reborn_with(true)
     }

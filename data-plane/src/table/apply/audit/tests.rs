@@ -1,4 +1,4 @@
-//! Whatever led to a state, nothing is wrong with it; and whatever is changed by a fault is found and set right.
+//! The audit finds nothing wrong however a state was reached, and finds and repairs whatever a fault changes.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use super::*;
 use crate::table::HostTable;
 use crate::table::world::{World, backend, dump, host, route, slice, steps};
 
-/// All that comes of one round.
+/// The findings of one full round.
 fn round(writer: &mut Writer) -> Vec<(ResourceKey, Fault)> {
     let mut audit = Audit::default();
     let mut faults = audit.step(writer);
@@ -18,7 +18,7 @@ fn round(writer: &mut Writer) -> Vec<(ResourceKey, Fault)> {
     faults
 }
 
-/// Two hosts with a backend each.
+/// Two hosts with one backend each.
 fn writer() -> Writer {
     let mut writer = Writer::new();
     writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1]), slice("ns/e2", "ns/s2", &[2])], &[]);
@@ -33,7 +33,7 @@ fn writer() -> Writer {
     writer
 }
 
-/// A fault of the proxy's own is found once, under these keys, and then all is as it was.
+/// A fault is found once, under these keys, and then everything is as before.
 fn mends(what: &str, keys: &[&str], fault: Fault, harm: impl FnOnce(&mut Writer)) {
     let mut writer = writer();
     let whole = dump(&writer.tables().current());
@@ -48,7 +48,7 @@ fn mends(what: &str, keys: &[&str], fault: Fault, harm: impl FnOnce(&mut Writer)
     assert_eq!(writer.counters().audit_faults.load(Ordering::Relaxed), keys.len() as u64);
 }
 
-/// Workers are given this table.
+/// Publishes a modified table to the workers.
 fn publish(writer: &Writer, change: impl FnOnce(&mut HostTable)) {
     let now = writer.tables.current();
     let mut table = HostTable {
@@ -156,7 +156,7 @@ fn a_step_looks_at_few_of_many() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Whatever led to a state, by whatever removals, nothing is found and nothing changed.
+    /// However a state was reached, with whatever removals, nothing is found and nothing changed.
     #[test]
     fn nothing_is_wrong_with_what_came_the_usual_way(steps in steps(60), kinds in prop::collection::vec(any::<bool>(), 60)) {
         let mut world = World::default();
