@@ -1,4 +1,4 @@
-//! TLS to endpoints, ready for use: the policy, bound to one version of the Material.
+//! TLS to endpoints, ready for use: the policy, bound to one version of its Material.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::material::next_id;
 use super::policy::backend_tls::Said;
 use super::trust::{Trust, TrustError};
 
-/// Why a Material is of no use. Says nothing of the key itself.
+/// Why a Material cannot be used. Never contains the key itself.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum IdentityError {
@@ -25,7 +25,7 @@ pub enum IdentityError {
     Own(#[from] CertifiedError),
 }
 
-/// A Material, read once.
+/// A parsed Material.
 #[derive(Clone, Debug)]
 pub struct Identity {
     source: BackendIdentity,
@@ -34,10 +34,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Reads it.
+    /// Parses it.
     ///
     /// # Errors
-    /// Where an authority, the certificate or its key cannot be used.
+    /// An authority, the certificate or its key cannot be used.
     pub fn new(source: BackendIdentity) -> Result<Self, IdentityError> {
         let trust = source.authorities.as_ref().map(Trust::new).transpose()?.map(Arc::new);
         if source.certificates.is_empty() {
@@ -51,27 +51,28 @@ impl Identity {
         Ok(Self { source, trust, own: Some(Arc::new(own)) })
     }
 
-    /// Whether another one says the same.
+    /// Whether both come from the same source.
     pub fn is(&self, other: &Self) -> bool {
         self.source == other.source
     }
 }
 
-/// One way to speak TLS with endpoints. Immutable; what changes is another one.
+/// One set of TLS settings towards endpoints. Immutable; a change creates a new one.
 #[derive(Debug)]
 pub struct BackendTls {
-    /// Of this one alone, ever: connections that were made in one way are never used in another.
+    /// Unique and never reused: a connection made with one set is never used with another.
     pub id: u64,
-    /// What is asked of connections.
+    /// The configured settings.
     pub said: Said,
-    /// By whom certificates must be signed, and with how many others between; `None`: any certificate does.
+    /// Trusted authorities and the number of intermediates allowed; `None`: any certificate is accepted.
     pub verified: Option<(Arc<Trust>, usize)>,
-    /// The certificate that is shown where one is asked for.
+    /// The client certificate, if the endpoint asks for one.
     pub own: Option<Arc<CertifiedKey>>,
 }
 
 impl BackendTls {
-    /// With this version of the Material. `None` where something is to be verified and there is nothing to do it by.
+    /// Binds the settings to a version of the Material. `None` if verification is required and there are no
+    /// authorities.
     pub fn new(said: &Said, identity: &Identity) -> Option<Self> {
         let mut said = said.clone();
         let verified = match (said.verified, &identity.trust) {
@@ -79,7 +80,7 @@ impl BackendTls {
             (Some(_), None) => return None,
             (Some(depth), Some(trust)) => Some((Arc::clone(trust), depth)),
         };
-        // Without authorities the original does not look at the rest of the Secret, nor at what is said of versions.
+        // Without authorities ingress-nginx ignores the rest of the Secret, and the configured TLS versions.
         let own = identity.own.clone().filter(|_| identity.trust.is_some());
         if identity.trust.is_none() {
             (said.tls12, said.tls13, said.ciphers) = (true, true, Box::default());

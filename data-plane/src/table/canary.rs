@@ -1,10 +1,10 @@
-//! Which requests a canary takes: ingress-nginx behaviour, balancing.md 9, steps 5 to 7, as a pure function.
+//! Which requests go to a canary, as in ingress-nginx (its `balancer.lua`), as a pure function.
 
 use shared::pattern::{Pattern, Steps};
 use shared::policy::Canary;
 use tracing::warn;
 
-/// A canary's policy, ready to be asked.
+/// A compiled canary policy.
 #[derive(Debug)]
 pub struct CompiledCanary {
     header: Option<Header>,
@@ -23,13 +23,13 @@ struct Header {
 enum Rule {
     Value(Box<[u8]>),
     Pattern(Pattern),
-    /// A pattern that does not compile: whoever sends the header gets the main backend.
+    /// A pattern that does not compile: requests with the header go to the main backend.
     Faulty,
     Words,
 }
 
 impl CompiledCanary {
-    /// Compiles a policy. A faulty pattern sends requests with the header to the main backend, as the original does.
+    /// Compiles a policy. With a faulty pattern, requests with the header go to the main backend, as in ingress-nginx.
     pub fn new(canary: &Canary) -> Self {
         let Canary { header, header_value, header_pattern, cookie, weight, weight_total } = canary;
         let rule = || {
@@ -41,7 +41,7 @@ impl CompiledCanary {
                 Rule::Words
             }
         };
-        // The original reads the variable `$http_...`, which spells every field with underscores in lower case.
+        // ingress-nginx reads the variable `$http_...`, in which every field name is lower-case with underscores.
         let name = || header.replace('_', "-").to_ascii_lowercase().into();
         Self {
             header: (!header.is_empty()).then(|| Header { name: name(), rule: rule() }),
@@ -53,8 +53,9 @@ impl CompiledCanary {
 
     /// Whether a request goes to the canary.
     ///
-    /// `header` gives the value of a field by its lower-case name, the values of several joined by `, `; `cookie` that
-    /// of a cookie; `random` is uniform over all of `u64`. Whoever cannot be judged within `steps` gets the main backend.
+    /// `header` returns the value of a field by its lower-case name, several values joined by `, `; `cookie` that of a
+    /// cookie; `random` is uniform over all of `u64`. A request that cannot be decided within `steps` goes to the main
+    /// backend.
     pub fn decide<H: AsRef<[u8]>, C: AsRef<[u8]>>(
         &self,
         header: impl FnOnce(&str) -> Option<H>,
@@ -156,7 +157,7 @@ mod tests {
         }
     }
 
-    /// All patterns that a request is compared with have their steps together.
+    /// All patterns that a request is compared with share its steps.
     #[test]
     fn who_cannot_be_judged_in_time_gets_the_main_backend() {
         let canary = CompiledCanary::new(&by_header("", "(a|b)*c$"));

@@ -1,7 +1,7 @@
-//! What changes without the host table: the endpoints of a backend, the certificate of a Secret.
+//! What changes without a new host table: the endpoints of a backend, the certificate of a Secret.
 //!
-//! The control thread stores, workers load. A cell is interned by the key of what it stands for and never replaced
-//! while a table names it, so that entries which were not rebuilt see what is new.
+//! The control thread stores, workers load. A cell is interned by the key of its resource and never replaced while a
+//! table refers to it, so that entries that were not rebuilt see new values.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,67 +16,67 @@ use crate::balance::Moment;
 /// The endpoints of one backend.
 #[derive(Debug)]
 pub struct BackendCell {
-    /// Never used again, for pools and counters of workers.
+    /// Never reused; pools and counters of workers refer to it.
     pub id: u64,
     /// Key of the Backend: `namespace/service/port`.
     pub key: Arc<str>,
     endpoints: ArcSwap<EndpointSet>,
-    /// How many of them are out.
+    /// How many of the endpoints are ejected.
     out: AtomicUsize,
-    /// How often that has changed.
+    /// How often `out` has changed.
     turns: AtomicU64,
-    /// What it was made of, for pages that tell people.
+    /// The Backend that it was built from, for admin pages.
     said: ArcSwapOption<Backend>,
 }
 
 impl BackendCell {
-    /// Without endpoints.
+    /// A cell without endpoints.
     pub fn new(id: u64, key: Arc<str>) -> Self {
         let endpoints = ArcSwap::from_pointee(EndpointSet::default());
         let (out, turns) = Default::default();
         Self { id, key, endpoints, out, turns, said: ArcSwapOption::empty() }
     }
 
-    /// The endpoints now. The guard must not be held across an await.
+    /// The current endpoints. The guard must not be held across an await.
     pub fn endpoints(&self) -> Guard<Arc<EndpointSet>> {
         self.endpoints.load()
     }
 
-    /// What the original calls its Service where that answers for another one's errors (annotations.md 6.14).
+    /// The name that ingress-nginx gives to its Service when that serves as another one's error backend.
     pub fn name_in_place(&self) -> String {
         let mut parts = self.key.splitn(3, '/');
         let (namespace, service) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         format!("custom-default-backend-{namespace}-{service}")
     }
 
-    /// What is said of the Backend.
+    /// The Backend resource.
     pub fn said(&self) -> Option<Arc<Backend>> {
         self.said.load_full()
     }
 
-    /// Notes that. For the control thread.
+    /// Stores the Backend resource. For the control thread.
     pub(in crate::table) fn describe(&self, said: Arc<Backend>) {
         self.said.store(Some(said));
     }
 
-    /// Puts endpoints in place of those it had, which are given back. For the control thread, and for tests without one.
+    /// Replaces the endpoints and returns the old ones. For the control thread, and for tests without one.
     pub fn store(&self, endpoints: EndpointSet) -> Arc<EndpointSet> {
         let before = self.endpoints.swap(Arc::new(endpoints));
-        // Those who left are out no more.
+        // Removed endpoints are not ejected any more.
         if self.out.load(Ordering::Relaxed) != 0 {
             self.count_out();
         }
         before
     }
 
-    /// Whether endpoints that are out are left alone: as long as they are no more than half of all. Beyond that the others
-    /// could not bear what there is to do, and what fails is probably not an endpoint.
+    /// Whether ejected endpoints are avoided: as long as they are no more than half of all. Beyond that the others
+    /// could not bear the load, and the cause is probably not an endpoint.
     pub fn avoids(&self) -> bool {
         let out = self.out.load(Ordering::Relaxed);
         out != 0 && out * 2 <= self.endpoints().list.len()
     }
 
-    /// Takes an endpoint out that has failed, where not too many are. Whether this was who did it.
+    /// Ejects a failed endpoint, unless too many are. Returns whether this call ejected it.
     pub fn eject(&self, endpoint: &Endpoint, now: Moment) -> bool {
         let fits = (self.out.load(Ordering::Relaxed) + 1) * 2 <= self.endpoints().list.len();
         let ejected = fits && endpoint.health.eject(now);
@@ -86,7 +86,7 @@ impl BackendCell {
         ejected
     }
 
-    /// An endpoint has answered. Whether it was out until now.
+    /// Records a response of an endpoint. Returns whether it was ejected until now.
     pub fn answered(&self, endpoint: &Endpoint) -> bool {
         let is_back = endpoint.health.answered();
         if is_back {
@@ -95,8 +95,8 @@ impl BackendCell {
         is_back
     }
 
-    /// Counts those that are out. Seldom: it looks at all of them. Whoever changes something meanwhile has it counted once
-    /// more, so that the last number is right.
+    /// Counts the ejected endpoints. Called rarely, because it looks at all of them. A concurrent change triggers
+    /// another count, so that the last number is right.
     fn count_out(&self) {
         let mut turn = self.turns.fetch_add(1, Ordering::AcqRel) + 1;
         loop {
@@ -120,17 +120,17 @@ pub struct CertificateCell {
 }
 
 impl CertificateCell {
-    /// Without certificate.
+    /// A cell without a certificate.
     pub fn new(key: Arc<str>) -> Self {
         Self { key, certificate: ArcSwapOption::empty() }
     }
 
-    /// The certificate now.
+    /// The current certificate.
     pub fn certificate(&self) -> Option<Arc<Certified>> {
         self.certificate.load_full()
     }
 
-    /// Puts a certificate in place of the one it had.
+    /// Replaces the certificate.
     pub(crate) fn store(&self, certificate: Option<Arc<Certified>>) {
         self.certificate.store(certificate);
     }

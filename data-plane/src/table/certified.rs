@@ -1,4 +1,4 @@
-//! A certificate with its key, read once and ready for handshakes.
+//! A certificate with its key, parsed once and ready for handshakes.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::version1::readable;
 
-/// Why a certificate cannot be shown. Says nothing of the key itself.
+/// Why a certificate cannot be used. Never contains the key itself.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum CertifiedError {
@@ -35,21 +35,21 @@ pub enum CertifiedError {
 /// A certificate, its chain, its key, and the names that it covers.
 #[derive(Debug)]
 pub struct Certified {
-    /// Where it stands, `namespace/..`.
+    /// The resource that it belongs to, `namespace/..`.
     owner: Arc<str>,
     key: Arc<CertifiedKey>,
     names: Vec<String>,
-    /// The same with what its authority says of it, while that is known and good.
+    /// The same with an OCSP response, while a valid one is known.
     stapled: ArcSwapOption<CertifiedKey>,
-    /// Whether it was shown, and who asks for that was told.
+    /// Whether it was used in a handshake, and the OCSP fetcher was told.
     is_told: AtomicBool,
 }
 
 impl Certified {
-    /// Reads leaf and key. Without its chain the leaf is shown alone.
+    /// Parses leaf and key. Without a chain only the leaf is sent.
     ///
     /// # Errors
-    /// Where the key or the leaf cannot be used, or one does not belong to the other.
+    /// The key or the leaf cannot be used, or they do not belong together.
     pub fn build(certificate: &Certificate, chain: Option<&Chain>) -> Result<Self, CertifiedError> {
         let key = PrivateKeyDer::try_from(&*certificate.key).map_err(|_| CertifiedError::KeyForm)?;
         let key = any_supported_type(&key).map_err(|_| CertifiedError::KeyKind)?;
@@ -66,28 +66,28 @@ impl Certified {
         })
     }
 
-    /// Whose it is: a key, `namespace/..`.
+    /// Sets its owner: a key, `namespace/..`.
     #[must_use]
     pub fn of(self, owner: &Arc<str>) -> Self {
         Self { owner: Arc::clone(owner), ..self }
     }
 
-    /// Whose it is; empty where nobody says.
+    /// Its owner; empty if not set.
     pub fn owner(&self) -> &Arc<str> {
         &self.owner
     }
 
-    /// For the handshake.
+    /// The certificate for the handshake.
     pub fn key(&self) -> &Arc<CertifiedKey> {
         &self.key
     }
 
-    /// The same, with what its authority says of it where that is known.
+    /// The same, with an OCSP response if there is one.
     pub fn shown(&self) -> Arc<CertifiedKey> {
         self.stapled.load_full().unwrap_or_else(|| Arc::clone(&self.key))
     }
 
-    /// It is shown with this from now on (an OCSP response, DER); `None`: without.
+    /// Sets the OCSP response (DER) to send with it; `None`: none.
     pub fn staple(&self, said: Option<&[u8]>) {
         let key = &self.key;
         let with = |said: &[u8]| CertifiedKey {
@@ -98,23 +98,23 @@ impl Certified {
         self.stapled.store(said.map(with).map(Arc::new));
     }
 
-    /// Whether it is shown for the first time, since [`Self::unstaple`].
+    /// Whether this is its first use since [`Self::unstaple`].
     pub fn is_first_shown(&self) -> bool {
         !self.is_told.load(Ordering::Relaxed) && !self.is_told.swap(true, Ordering::Relaxed)
     }
 
-    /// It is shown without, and to be told anew.
+    /// Removes its OCSP response, and reports its next use as the first.
     pub fn unstaple(&self) {
         self.staple(None);
         self.is_told.store(false, Ordering::Relaxed);
     }
 
-    /// Whether it is good for a host.
+    /// Whether it covers a host.
     pub fn covers(&self, host: &str) -> bool {
         pem::covers(&self.names, host)
     }
 
-    /// The names that it is good for.
+    /// The names that it covers.
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -143,7 +143,7 @@ mod tests {
     use crate::table::backend_tls::{Identity, IdentityError};
     use crate::table::world;
 
-    /// What `openssl x509 -req` makes where nobody asks for extensions.
+    /// What `openssl x509 -req` makes if no extensions are given.
     #[test]
     fn a_certificate_of_version_1_is_shown_with_its_own_key_alone() {
         let mut own = world::certificate(&["a.test"]);

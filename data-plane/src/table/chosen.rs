@@ -14,16 +14,16 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// Its endpoints.
     pub cell: Arc<BackendCell>,
-    /// How clients stay with one of them.
+    /// Its session affinity, if configured.
     pub sticky: Option<Arc<Sticky>>,
-    /// How they are chosen for clients that do not.
+    /// How endpoints are chosen for clients without affinity.
     pub balancing: Balancing,
     /// The canary that may take its requests.
     pub alternative: Option<Arc<Alternative>>,
 }
 
 impl Upstream {
-    /// Whether groups of a path decide on the endpoint.
+    /// Whether capture groups of a path decide on the endpoint.
     pub fn asks_groups(&self) -> bool {
         let other = self.alternative.as_ref();
         self.balancing.asks_groups() || other.is_some_and(|it| it.balancing.asks_groups())
@@ -37,10 +37,10 @@ pub struct Alternative {
     pub name: Arc<str>,
     /// Its endpoints.
     pub cell: Arc<BackendCell>,
-    /// How clients stay with one of them.
+    /// Its session affinity, if configured.
     pub sticky: Option<Arc<Sticky>>,
-    /// How they are chosen for clients that do not.
+    /// How endpoints are chosen for clients without affinity.
     pub balancing: Balancing,
-    /// Which requests it takes; none without it.
+    /// Which requests it takes; without it, none.
     pub canary: Option<CompiledCanary>,
 }

@@ -9,14 +9,15 @@ use super::material::next_id;
 use super::policy::certificates::Said;
 use super::trust::{Purpose, Trust, Untrusted};
 
-/// One way to judge clients. Immutable; what changes is another one.
+/// One client verification policy. Immutable; a change creates a new one.
 #[derive(Debug)]
 pub struct ClientAuth {
-    /// Of this one alone, ever: neither a connection nor a session of one is another's.
+    /// Unique and never reused: connections and sessions of one policy are not valid for another.
     pub id: u64,
-    /// The same on every proxy that judges so, and of no other way: what sessions that clients keep are bound to.
+    /// The same on every proxy with the same policy, and different for any other: sessions that clients keep are bound
+    /// to it.
     pub digest: [u8; 16],
-    /// The authorities, whose names clients are told.
+    /// The authorities, whose names are sent to clients.
     pub trust: Arc<Trust>,
     /// Whether clients are asked for certificates.
     pub asks: bool,
@@ -24,22 +25,22 @@ pub struct ClientAuth {
 }
 
 impl ClientAuth {
-    /// With this version of the Material.
+    /// Binds the policy to this version of the Material.
     pub fn new(said: &Said, trust: &Arc<Trust>, source: &Authorities) -> Self {
         let digest = digest(said, source);
         Self { id: next_id(), digest, trust: Arc::clone(trust), asks: said.asks, depth: said.depth }
     }
 
-    /// Whether a client's certificate is good now.
+    /// Whether a client's certificate is currently valid.
     ///
     /// # Errors
-    /// Why not.
+    /// Why it is not.
     pub fn verify(&self, leaf: &CertificateDer<'_>, rest: &[CertificateDer<'_>]) -> Result<(), Untrusted> {
         self.trust.verify(leaf, rest, self.depth, Purpose::Client, UnixTime::now())
     }
 }
 
-/// Of all that a client is judged by.
+/// Digest of everything that determines the verification.
 fn digest(Said { authorities: _, asks, depth }: &Said, source: &Authorities) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key("firth 2026 session of a way to judge clients");
     hasher.update(&[u8::from(*asks)]).update(&(*depth as u64).to_be_bytes());

@@ -1,10 +1,10 @@
-//! What is spoken with clients over TLS, before there is a request (configmap.md 1.3, 1.5).
+//! TLS settings for client connections that apply before there is a request (as in ingress-nginx).
 
 use shared::policy::{LocationPolicy, NumberList};
 
 use super::policy::Refused;
 
-/// What the fleet says of handshakes with clients. Two that say the same are the same.
+/// The fleet's TLS settings for clients. Equal values are interchangeable.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ClientTls {
     /// HTTP/2 is offered.
@@ -13,28 +13,28 @@ pub struct ClientTls {
     pub tls12: bool,
     /// TLS 1.3 is spoken.
     pub tls13: bool,
-    /// Suites of TLS 1.2 by their numbers, the one that is liked most first; empty: all.
+    /// TLS 1.2 cipher suites by number, in order of preference; empty: all.
     pub ciphers: Box<[u16]>,
-    /// Groups of the key exchange by their numbers, likewise.
+    /// Key exchange groups by number, likewise.
     pub groups: Box<[u16]>,
-    /// Handshakes for names of no host are turned away.
+    /// Handshakes for unknown server names are rejected.
     pub rejects_unknown: bool,
-    /// Sessions are remembered.
+    /// Sessions are stored in the proxy's cache.
     pub remembers: bool,
-    /// Clients keep their sessions themselves.
+    /// Clients store their sessions themselves (tickets).
     pub tickets: bool,
-    /// Seconds for which a session may be resumed.
+    /// Seconds for which a session can be resumed.
     pub session_time: u32,
-    /// Certificates are shown with what their authority says of them.
+    /// OCSP responses are stapled to certificates.
     pub staples: bool,
 }
 
-/// For how long sessions are resumed that are not remembered: nginx' own default, as ingress-nginx says the time only together
-/// with the cache (its nginx.tmpl).
+/// How long sessions can be resumed that are not cached: nginx' own default, because ingress-nginx sets the time only
+/// together with the cache (its `nginx.tmpl`).
 const FORGOTTEN: u32 = 300;
 
-/// Suites of TLS 1.2 where nobody lists any, in ingress-nginx' order (configmap.md 1.3, ssl-ciphers), which is the one that
-/// counts: the shorter keys of AES first.
+/// TLS 1.2 cipher suites if none are configured, in ingress-nginx' order (ConfigMap option `ssl-ciphers`), which is
+/// the order of preference: shorter AES keys first.
 const USUAL: [u16; 6] = [0xc02b, 0xc02f, 0xc02c, 0xc030, 0xcca9, 0xcca8];
 
 impl Default for ClientTls {
@@ -58,7 +58,7 @@ impl ClientTls {
     /// Compiles the policy.
     ///
     /// # Errors
-    /// Where a field cannot be served as it is said.
+    /// A field has a value that is not supported.
     pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         let usual = Self::default();
         let (tls12, tls13) = versions(said.ssl_protocols.as_ref())?;
@@ -79,10 +79,10 @@ impl ClientTls {
     }
 }
 
-/// The suites of a list, where there is one.
+/// The cipher suites of a list, if there is one.
 ///
 /// # Errors
-/// Where a number is none of a suite.
+/// A number that is not a cipher suite.
 pub fn ciphers(said: Option<&NumberList>) -> Result<Option<Box<[u16]>>, Refused> {
     numbers("ssl_ciphers", said)
 }

@@ -1,10 +1,10 @@
-//! Hosts by name: a directory of fixed shape over the hash of the name, 64 x 64 leaves.
+//! Hosts by name: a directory of fixed shape over the hash of the name, with 64 x 64 leaves.
 //!
-//! Persistent: a change copies one leaf and the two levels above it, about 2 kB, however many hosts there are. Against
-//! a general persistent map it takes a ninth of the memory and reads a third faster at 100,000 hosts
-//! (`benches/lookup.rs`).
+//! Persistent: a change copies one leaf and the two levels above it, about 2 kB, however many hosts there are.
+//! Compared with a general persistent map it takes a ninth of the memory, and reads are a third faster at 100,000
+//! hosts (`benches/lookup.rs`).
 //!
-//! **Invariant:** an exact and a wildcard host of the same parent never meet: they hash and compare apart.
+//! **Invariant:** an exact and a wildcard host of the same parent never collide: they hash and compare differently.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::host::HostEntry;
 
 const FAN_OUT: usize = 64;
 
-/// Tag (the upper half of the hash) and entry; the name stands in the entry.
+/// Tag (the upper half of the hash) and entry; the name is in the entry.
 type Leaf = Arc<[(u32, Arc<HostEntry>)]>;
 type Middle = [Option<Leaf>; FAN_OUT];
 
-/// A persistent set of hosts, one for each name. A clone is one reference count.
+/// A persistent set of hosts, one per name. A clone is one reference count.
 #[derive(Clone)]
 pub struct Directory {
-    // Names come from tenants: a seed of the process keeps them from choosing their leaf.
+    // Names come from tenants: the per-process seed prevents them from choosing their leaf.
     hasher: RandomState,
     root: Arc<[Option<Arc<Middle>>; FAN_OUT]>,
     len: usize,
@@ -35,7 +35,7 @@ impl Default for Directory {
 }
 
 impl Directory {
-    /// The host of exactly this name. A wildcard is not found by it.
+    /// The host of exactly this name. Does not find wildcards.
     pub fn exact(&self, name: &str) -> Option<&Arc<HostEntry>> {
         self.find(Name { wildcard: false, text: name })
     }
@@ -50,7 +50,7 @@ impl Directory {
         self.find(Name::of(name))
     }
 
-    /// Puts a host in, in place of the one with its name.
+    /// Inserts a host, replacing one of the same name.
     pub fn insert(&mut self, entry: Arc<HostEntry>) {
         let name = Name::of(entry.name());
         let place = self.place(name);
@@ -64,7 +64,7 @@ impl Directory {
         self.len = self.len + after - before;
     }
 
-    /// Takes a host out by its name as its resource spells it (`*.` for a wildcard).
+    /// Removes a host by its resource name (`*.` for a wildcard).
     pub fn remove(&mut self, name: &str) {
         let name = Name::of(name);
         if self.find(name).is_none() {
@@ -101,7 +101,7 @@ impl Directory {
         hit.map(|(_, entry)| entry)
     }
 
-    /// The leaf of a place, on a path of its own.
+    /// The leaf at a place, with the nodes above it made unique.
     fn leaf_mut(&mut self, place: Place) -> &mut Option<Leaf> {
         let middle = Arc::make_mut(&mut self.root)[place.first]
             .get_or_insert_with(|| Arc::new([const { None }; FAN_OUT]));
@@ -127,7 +127,7 @@ struct Place {
     tag: u32,
 }
 
-/// A name as it is hashed: without the `*.` of a wildcard, so that a lookup needs no memory of its own.
+/// A name as it is hashed: without the `*.` of a wildcard, so that a lookup needs no allocation.
 #[derive(Clone, Copy, Hash)]
 struct Name<'a> {
     wildcard: bool,
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The directory does what a map does, and a clone does not see what comes after it.
+        /// The directory behaves like a map, and a clone does not see later changes.
         #[test]
         fn like_a_map(steps in prop::collection::vec((any::<bool>(), 0_u32..200), 0..300)) {
             let mut directory = Directory::default();

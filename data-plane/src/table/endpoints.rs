@@ -1,7 +1,7 @@
-//! Where requests for a backend may go.
+//! The set of endpoints of a backend.
 //!
-//! A set is replaced as a whole and seldom large. Where it is, it comes in runs, one an EndpointSlice: another set that
-//! differs in one slice shares all others with it.
+//! A set is replaced as a whole and is usually small. A large one consists of runs, one per EndpointSlice: a new set
+//! that differs in one slice shares all others with the old one.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -11,88 +11,89 @@ use std::sync::Arc;
 use super::lookup::{Lookup, Subsets};
 use crate::balance::{Health, Latency, Ring};
 
-/// Throws before the open endpoints of a list are counted.
+/// Random tries before the available endpoints of a list are counted.
 const THROWS: usize = 8;
 
-/// Where requests for a backend may go; immutable.
+/// The endpoints of a backend; immutable.
 #[derive(Debug, Default)]
 pub struct EndpointSet {
-    /// In the order of slices by key, then as the slice lists them; no address twice.
+    /// In the order of slices by key, then as listed in the slice, without duplicate addresses.
     pub list: List,
-    /// For balancers that ask for more than the list.
+    /// Additional structures for balancers.
     pub(super) lookup: Lookup,
 }
 
 impl EndpointSet {
-    /// Of these endpoints, none of which has an address of another.
+    /// A set of these endpoints, which must have distinct addresses.
     pub fn new(list: List) -> Self {
         Self { list, lookup: Lookup::default() }
     }
 
-    /// A consistent hash of all of them.
+    /// A consistent hash ring of all of them.
     pub fn ring(&self) -> &Ring<Arc<Endpoint>> {
         self.lookup.ring(&self.list)
     }
 
-    /// All of them in groups: of this size, or of that for which the set was made, where it is newer than who asks.
+    /// All of them in groups of `size`, or of the size that the set was built with, if it is newer than the caller's
+    /// configuration.
     pub fn subsets(&self, size: usize) -> &Subsets {
         self.lookup.subsets(&self.list, size)
     }
 
-    /// Has all that come after it be measured.
+    /// Has the latency of later sets initialised from known endpoints.
     pub(super) fn measure(&self) {
         self.lookup.measure();
     }
 
-    /// The same with groups of this size, where it has others. Made here where it has none.
+    /// The same set with groups of this size, if it has others. Builds them in place if it has none.
     pub(super) fn regrouped(&self, size: usize) -> Option<Self> {
         let lookup = self.lookup.regrouped(&self.list, size)?;
         Some(Self { list: self.list.clone(), lookup })
     }
 }
 
-/// One address and port of one backend. The same value survives every update of its set that keeps the address, and
-/// what is known about it at run time with it.
+/// One address and port of one backend. The same object survives every update of its set that keeps the address,
+/// together with its run-time state.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// Never used again in this process.
+    /// Never reused in this process.
     pub id: u64,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
-    /// How long it takes, where a balancer goes by that.
+    /// Its latency, if a balancer uses that.
     pub latency: Latency,
-    /// Whether it can be reached.
+    /// Its passive health.
     pub health: Health,
 }
 
 impl Endpoint {
-    /// A new endpoint under an id that no other has.
+    /// A new endpoint with a unique id.
     pub fn new(id: u64, address: SocketAddr) -> Self {
         Self { id, address, latency: Latency::default(), health: Health::default() }
     }
 }
 
-/// Endpoints in order, by place.
+/// An ordered, indexable list of endpoints.
 #[derive(Clone, Debug)]
 pub struct List(Kept);
 
-/// Endpoints that stand together in memory.
+/// Endpoints that are contiguous in memory.
 pub type Run = Arc<[Arc<Endpoint>]>;
 
-/// What is different about one list after another.
+/// The difference between two lists.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Endpoints that the first one has, and the second has not.
+    /// Endpoints that only the first list has.
     pub(super) left: Vec<Arc<Endpoint>>,
-    /// The other way round.
+    /// Endpoints that only the second list has.
     pub(super) came: Vec<Arc<Endpoint>>,
 }
 
 #[derive(Clone, Debug)]
 enum Kept {
-    /// Few: one step from a place to its endpoint.
+    /// Few endpoints: one indexing step.
     Flat(Box<[Arc<Endpoint>]>),
-    /// Many: the place at which each run begins, and the run. None is empty.
+    /// Many endpoints: runs with the index of their first endpoint. No run is empty.
     Runs { runs: Box<[(usize, Run)]>, len: usize },
 }
 
@@ -109,7 +110,7 @@ impl FromIterator<Arc<Endpoint>> for List {
 }
 
 impl List {
-    /// Of runs that are shared with other lists.
+    /// A list of runs that are shared with other lists.
     pub fn of_runs(runs: impl IntoIterator<Item = Run>) -> Self {
         let mut len = 0;
         let place = |run: Run| {
@@ -134,12 +135,12 @@ impl List {
         self.len() == 0
     }
 
-    /// The endpoint at a place.
+    /// The endpoint at an index.
     pub fn get(&self, place: usize) -> Option<&Arc<Endpoint>> {
         self.rest(place).first()
     }
 
-    /// Endpoints from a place on: all that stand together in memory, none past the end.
+    /// The endpoints from an index on that are contiguous in memory; empty past the end.
     pub fn rest(&self, place: usize) -> &[Arc<Endpoint>] {
         match &self.0 {
             Kept::Flat(endpoints) => endpoints.get(place..).unwrap_or_default(),
@@ -151,8 +152,8 @@ impl List {
         }
     }
 
-    /// The place of one of those that are open, each as likely as the others; `None` where none is. Most are open, so most
-    /// often the first throw hits one, however many there are.
+    /// A random index among the available endpoints, uniformly distributed; `None` if none is available. Most are, so
+    /// usually the first try succeeds, however many there are.
     pub fn draw(&self, is_open: impl Fn(&Arc<Endpoint>) -> bool) -> Option<usize> {
         let is_open = |place: &usize| is_open(&self[*place]);
         if self.is_empty() {
@@ -165,7 +166,7 @@ impl List {
         })
     }
 
-    /// What is different about the list that takes the place of this one. Runs that both have are not looked into.
+    /// The difference to the list that replaces this one. Shared runs are skipped.
     pub(super) fn changes(&self, after: &Self) -> Changes {
         let known = |list: &Self| list.runs().map(<[_]>::as_ptr).collect::<HashSet<_>>();
         let (ours, theirs) = (known(self), known(after));
@@ -179,7 +180,7 @@ impl List {
         }
     }
 
-    /// Endpoints that stand together in memory, and those after them, to the end.
+    /// All contiguous parts, in order.
     fn runs(&self) -> impl Iterator<Item = &[Arc<Endpoint>]> {
         let mut place = 0;
         std::iter::from_fn(move || {
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However a list is kept, it is read the same.
+        /// A list reads the same however it is stored.
         #[test]
         fn runs_read_as_one(sizes in prop::collection::vec(0..4_usize, 0..8)) {
             let mut id = 0;
@@ -235,7 +236,7 @@ mod tests {
             }
         }
 
-        /// Lists that share runs, or endpoints of runs that differ, are told apart by endpoints alone.
+        /// The difference of lists depends only on their endpoints, whether they share runs or not.
         #[test]
         fn changes_are_those_of_sets(
             before in prop::collection::vec(0..6_usize, 0..5),
@@ -243,7 +244,7 @@ mod tests {
         ) {
             let endpoint = |id| Arc::new(Endpoint::new(id, SocketAddr::from(([10, 0, 0, 1], 80))));
             let endpoints: Vec<_> = (0..18).map(endpoint).collect();
-            // Run n has endpoints n * 3 to n * 3 + 2; in another version of it the last one is missing.
+            // Run n has endpoints n * 3 to n * 3 + 2; its other version lacks the last one.
             let run = |of: &usize| -> Run { endpoints[of * 3..of * 3 + 3].into() };
             let shared: Vec<Run> = (0..6).map(|of| run(&of)).collect();
             let unique = |mut list: Vec<usize>| { list.sort_unstable(); list.dedup(); list };

@@ -1,4 +1,4 @@
-//! What is counted of clients, by Ingress: the same tables as long as a path of the Ingress is limited, whatever else
+//! The client counters of each Ingress: they stay the same as long as a path of the Ingress is limited, whatever else
 //! changes.
 
 use std::collections::HashMap;
@@ -6,16 +6,16 @@ use std::sync::{Arc, Weak};
 
 use crate::rate::Counts;
 
-/// The counts that tables name, by `kind/namespace/name` of the object.
+/// The counters that tables refer to, by `kind/namespace/name` of the object.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     known: HashMap<Box<str>, Weak<Counts>>,
-    /// Those that no table names any more are looked for when there are this many.
+    /// Size at which unused entries are removed.
     sweep_at: usize,
 }
 
 impl Counted {
-    /// Those of an object.
+    /// The counters of an object.
     pub(super) fn of(&mut self, object: &str) -> Arc<Counts> {
         if let Some(counts) = self.known.get(object).and_then(Weak::upgrade) {
             return counts;

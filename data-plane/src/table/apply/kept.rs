@@ -10,7 +10,7 @@ use foldhash::quality::RandomState;
 use shared::policy::LocationPolicy;
 use shared::resource::{Denial, Path, Route};
 
-/// A Route.
+/// A stored Route.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct KeptRoute {
     pub(super) paths: Box<[Path]>,
@@ -19,18 +19,18 @@ pub(super) struct KeptRoute {
 }
 
 impl KeptRoute {
-    /// A Route, to be kept.
+    /// Stores a Route.
     pub(super) fn new(route: Route, sayings: &mut Sayings<LocationPolicy>) -> Arc<Self> {
         let Route { paths, denied, policy } = route;
         Arc::new(Self { paths: paths.into(), denied, policy: sayings.one(policy) })
     }
 }
 
-/// What many say.
+/// Deduplicated values.
 #[derive(Debug)]
 pub(super) struct Sayings<T> {
     said: HashSet<Arc<T>, RandomState>,
-    /// Those that nobody says any more are looked for when there are this many.
+    /// Size at which unused values are removed.
     sweep_at: usize,
 }
 
@@ -41,7 +41,7 @@ impl<T> Default for Sayings<T> {
 }
 
 impl<T: Eq + Hash> Sayings<T> {
-    /// The one of which the same is said.
+    /// The shared value that equals this one.
     pub(super) fn one(&mut self, said: T) -> Arc<T> {
         if let Some(known) = self.said.get(&said) {
             return Arc::clone(known);

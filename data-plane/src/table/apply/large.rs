@@ -1,7 +1,7 @@
-//! The endpoints of one backend that has many: what one slice says differently costs that slice, and a step for each other
-//! one.
+//! The endpoints of one backend that has many: a change of one slice costs that slice, and one step for each other
+//! slice.
 //!
-//! **Invariant:** its set is what joining all slices anew would give, the same endpoints included.
+//! **Invariant:** its set equals the result of joining all slices anew, including the identity of unchanged endpoints.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -9,25 +9,25 @@ use std::sync::Arc;
 
 use crate::table::endpoints::{Endpoint, List, Run};
 
-/// What slices say of one backend.
+/// The addresses of one backend's slices.
 #[derive(Debug, Default)]
 pub(super) struct Large {
-    /// What each slice says, itself without repetitions.
+    /// The addresses of each slice, without duplicates.
     said: HashMap<Arc<str>, Box<[SocketAddr]>>,
     members: HashMap<SocketAddr, Member>,
-    /// The endpoints of each slice that no slice before it has.
+    /// The endpoints of each slice that no earlier slice has.
     runs: BTreeMap<Arc<str>, Run>,
 }
 
 #[derive(Debug)]
 struct Member {
     endpoint: Arc<Endpoint>,
-    /// The slices that have it, by key; the first one's run has it.
+    /// The slices that contain it, by key; it is in the run of the first.
     slices: Vec<Arc<str>>,
 }
 
 impl Large {
-    /// Out of slices and the endpoints that there were.
+    /// Built from slices and the existing endpoints.
     pub(super) fn new(
         slices: Vec<(Arc<str>, Vec<SocketAddr>)>,
         known: &List,
@@ -41,8 +41,8 @@ impl Large {
         large
     }
 
-    /// These slices say something else now; one that is gone says nothing. The number of addresses that were looked at, and
-    /// whether the set is another one.
+    /// Updates these slices; a removed one is empty. Returns the number of addresses processed, and whether the set
+    /// changed.
     pub(super) fn change(
         &mut self,
         slices: Vec<(Arc<str>, Vec<SocketAddr>)>,
@@ -52,7 +52,7 @@ impl Large {
         let mut runs = BTreeSet::new();
         let mut left = Vec::new();
         let mut looked = 0;
-        // What comes before what goes: an endpoint that moves from one slice to another stays the same one.
+        // Additions before removals, so that an endpoint that moves between slices keeps its object.
         for (key, mut addresses) in slices {
             seen.clear();
             addresses.retain(|address| seen.insert(*address));
@@ -103,7 +103,7 @@ impl Large {
         let member = self.members.entry(address).or_insert_with(member);
         if let Err(place) = member.slices.binary_search(key) {
             if place == 0 {
-                // Another slice's run had it.
+                // It was in another slice's run.
                 runs.extend(member.slices.first().cloned());
             }
             member.slices.insert(place, Arc::clone(key));
@@ -123,7 +123,7 @@ impl Large {
         }
     }
 
-    /// Puts the run of a slice together; whether it is another one.
+    /// Rebuilds the run of a slice. Returns whether it changed.
     fn run(&mut self, key: Arc<str>) -> bool {
         let said = self.said.get(&key).map(|said| &**said).unwrap_or_default();
         let own = |address| {
@@ -164,8 +164,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
-        /// Whatever slices say one after the other, some at once, the list is that of all of them, and who stays is the
-        /// same one.
+        /// After any sequence of slice changes, some of them simultaneous, the list equals a full join, and endpoints
+        /// that stay keep their objects.
         #[test]
         fn as_if_joined_anew(
             changes in prop::collection::vec(

@@ -1,7 +1,8 @@
-//! What Secrets give for other uses than as certificates, by key: users, authorities, identities, each made into what
-//! tables name, in cells of its own.
+//! What Secrets provide other than server certificates, by key: users, authorities, client identities, each compiled
+//! into what tables refer to, in cells of their own.
 //!
-//! **Invariant:** a version that cannot be read ends the one before it: whoever was taken off a list stays off it.
+//! **Invariant:** a version that cannot be read invalidates the one before it: a user who was removed from a list
+//! stays removed.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
@@ -19,16 +20,17 @@ use crate::table::ticket_keys::{TicketKeys, TicketKeysCell};
 use crate::table::trust::Trust;
 use crate::table::users::{Users, UsersCell};
 
-/// What is made of Materials, by what is said of their use.
+/// What a Material is compiled into, depending on its use.
 trait Made: Sized + Debug {
-    /// A Material, read.
+    /// The parsed Material.
     type Of: Debug;
-    /// What is said of its use.
+    /// The settings of its use.
     type Said: Clone + PartialEq + Debug;
 
     fn make(of: &Self::Of, said: &Self::Said) -> Option<Arc<Self>>;
 
-    /// Whether what was made of one may stay for the other: what hangs on it, as open connections do, stays then, too.
+    /// Whether the compiled value may stay when the Material changes from one to the other. What depends on it, such
+    /// as open connections, then stays too.
     fn is_same(_: &Self::Of, _: &Self::Of) -> bool {
         false
     }
@@ -69,7 +71,7 @@ impl Made for ClientAuth {
     }
 }
 
-/// Authorities, read.
+/// Parsed authorities.
 #[derive(Debug)]
 struct Authorities {
     source: resource::Authorities,
@@ -82,12 +84,13 @@ pub(super) struct Materials {
     users: Kept<Users>,
     identities: Kept<BackendTls>,
     authorities: Kept<ClientAuth>,
-    /// The fleet's, whoever names them. Without them a proxy has its own, so that nothing keeps them once they left.
+    /// The fleet's ticket keys, whatever they are called. Without them a proxy uses its own, so they are not kept
+    /// after their removal.
     ticket_keys: Arc<TicketKeysCell>,
 }
 
 impl Materials {
-    /// In use from now on; what it was before is not, whatever comes of it.
+    /// Uses a Material from now on. The previous version is dropped even if this one is unusable.
     ///
     /// # Errors
     /// Why it cannot be used.
@@ -121,7 +124,7 @@ impl Materials {
         read
     }
 
-    /// It leaves what the proxy has.
+    /// Removes a Material.
     pub(super) fn remove(&mut self, key: &Arc<str>, leave: Leave) {
         let Self { users, identities, authorities, ticket_keys: _ } = self;
         users.remove(key, leave);
@@ -130,7 +133,7 @@ impl Materials {
         self.set_ticket_keys(key, None);
     }
 
-    /// Nothing of it counts any more.
+    /// Drops everything that was compiled from it.
     pub(super) fn forget(&mut self, key: &Arc<str>) {
         let Self { users, identities, authorities, ticket_keys: _ } = self;
         users.forget(key);
@@ -139,7 +142,7 @@ impl Materials {
         self.set_ticket_keys(key, None);
     }
 
-    /// Those that a full sync lacked are out of use.
+    /// Drops those that were missing in a full sync.
     pub(super) fn settle(&mut self) {
         let Self { users, identities, authorities, ticket_keys: _ } = self;
         users.settle();
@@ -147,7 +150,7 @@ impl Materials {
         authorities.settle();
     }
 
-    /// Forgets what no table names any more.
+    /// Drops what no table refers to any more.
     pub(super) fn sweep(&mut self) {
         let Self { users, identities, authorities, ticket_keys: _ } = self;
         users.sweep();
@@ -155,7 +158,7 @@ impl Materials {
         authorities.sweep();
     }
 
-    /// The fleet's keys of session tickets, the same cell for all tables.
+    /// The fleet's session ticket keys, in the same cell for all tables.
     pub(super) fn ticket_keys(&self) -> &Arc<TicketKeysCell> {
         &self.ticket_keys
     }
@@ -171,12 +174,12 @@ impl Materials {
         self.users.cell(key, &())
     }
 
-    /// By whom clients are judged.
+    /// The client verification policy.
     pub(super) fn client_auth(&mut self, said: &certificates::Said) -> Arc<MaterialCell<ClientAuth>> {
         self.authorities.cell(&said.authorities, said)
     }
 
-    /// How endpoints are spoken to.
+    /// TLS settings towards endpoints.
     pub(super) fn backend_tls(&mut self, said: &Said) -> Arc<MaterialCell<BackendTls>> {
         self.identities.cell(&said.material, said)
     }
@@ -186,13 +189,13 @@ impl Materials {
 #[derive(Debug)]
 struct Kept<T: Made> {
     known: HashMap<Arc<str>, T::Of>,
-    /// One for each way in which a Material is used, few of each.
+    /// One cell per distinct use of a Material; there are few of each.
     cells: HashMap<Arc<str>, Vec<Cell<T>>>,
-    /// Keys are looked through for such as no table names any more when there are this many.
+    /// Size at which unused keys are removed.
     sweep_at: usize,
-    /// Left what the proxy has while a path named them.
+    /// Removed while a path still named them.
     lingering: BTreeSet<Arc<str>>,
-    /// Those of them that a full sync lacked.
+    /// Those of them that were missing in a full sync.
     absent: BTreeSet<Arc<str>>,
 }
 
@@ -215,7 +218,7 @@ impl<T: Made> Default for Kept<T> {
 }
 
 impl<T: Made> Kept<T> {
-    /// It is this from now on, or of another use, or of none.
+    /// Sets its parsed value, or removes it if it is for another use or unusable.
     fn set(&mut self, key: &Arc<str>, of: Option<T::Of>) {
         let Some(of) = of else {
             return self.forget(key);
@@ -261,7 +264,7 @@ impl<T: Made> Kept<T> {
         }
     }
 
-    /// The cell of a Material, filled. The same one as long as a table names it.
+    /// The filled cell of a Material. It is the same object as long as a table refers to it.
     fn cell(&mut self, key: &str, said: &T::Said) -> Arc<MaterialCell<T>> {
         let there = self.cells.get(key).into_iter().flatten().find(|it| it.said == *said);
         if let Some(cell) = there.and_then(|it| it.cell.upgrade()) {

@@ -1,53 +1,54 @@
-//! Names whose addresses are endpoints: which of them is to be asked for, and when again.
+//! Names whose addresses are endpoints: which one to resolve, and when again.
 //!
-//! A core without I/O: [`Names::next`] says what to ask, [`Names::answered`] takes in what came of it. The original asks
-//! every second through a cache that keeps an answer for its time to live (balancing.md 10).
+//! A state machine without I/O: [`Names::next`] says what to resolve, [`Names::answered`] takes the result.
+//! ingress-nginx asks every second, through a cache that keeps a response for its TTL.
 //!
-//! **Invariant:** a name keeps the addresses of its last answer until an answer says otherwise, and a failure is none.
-//! Names that fail never take all the places of those that do not.
+//! **Invariant:** a name keeps the addresses of its last response until another response replaces them; a failure does
+//! not. Names that fail never take all the slots of those that do not.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Addresses of one name that are used: the lowest, so that the same ones are, whatever the order of an answer.
+/// Maximum number of addresses used per name: the lowest ones, so that the choice does not depend on the order in a
+/// response.
 pub const MOST_ADDRESSES: usize = 1024;
-/// An answer is used for so long at least, whatever it says. As often as the original looks.
+/// Minimum time for which a response is used, whatever its TTL: the interval of ingress-nginx' lookups.
 const SOONEST: Duration = Duration::from_secs(1);
-/// And for so long at most.
+/// Maximum time for which a response is used.
 const LATEST: Duration = Duration::from_secs(3600);
-/// What gave no address is asked for again after a second, then after twice as long each time, up to this.
+/// A name without an address is retried after a second, then after twice as long each time, up to this.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// That a name has no good answer is told so often at most, and that it has one again only where that was told.
+/// Minimum interval between log messages that a name fails. Recovery is logged only if the failure was.
 const TOLD: Duration = Duration::from_secs(60);
-/// Names that are asked for at a time.
+/// Maximum number of concurrent lookups.
 const ASKED: usize = 64;
-/// Those of them that had no good answer the last time: they may take long.
+/// Maximum number of those for names that failed the last time: they may take long.
 const ASKED_FAILING: usize = 32;
 
-/// What came of asking for a name.
+/// The result of resolving a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// Addresses, and how long they may be used.
     Found {
         /// In any order.
         addresses: Vec<IpAddr>,
-        /// Of the record that lives shortest.
+        /// The lowest TTL of the records.
         ttl: Duration,
     },
     /// The name does not exist, or has no address.
     Nothing,
-    /// Nobody could tell.
+    /// No server responded.
     Failed,
 }
 
-/// What an answer changes.
+/// The effect of a result.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Learnt {
-    /// Who uses the name, where its addresses are others now.
+    /// The users of the name, if its addresses changed.
     pub users: Vec<Arc<str>>,
-    /// It has begun, or ceased, to have no good answer, which is to be told now.
+    /// The name started, or stopped, having no valid response, and that should be logged now.
     pub turned: bool,
 }
 
@@ -55,11 +56,11 @@ pub struct Learnt {
 #[derive(Debug, Default)]
 pub struct Names {
     known: HashMap<Arc<str>, Name>,
-    /// Names by when they are due; those that were never asked for come first.
+    /// Names by due time; those that were never resolved come first.
     sound: BTreeSet<Due>,
-    /// Of which the last answer was no good one.
+    /// Names whose last lookup failed.
     failing: BTreeSet<Due>,
-    /// Names that are being asked for, and whether they were failing.
+    /// Names that are being resolved, and whether they were failing.
     asked: BTreeMap<Arc<str>, bool>,
 }
 
@@ -68,26 +69,26 @@ type Due = (Option<Instant>, Arc<str>);
 #[derive(Debug, Default)]
 struct Name {
     users: BTreeSet<Arc<str>>,
-    /// Ascending; `None`: nobody has answered yet.
+    /// Ascending; `None`: not resolved yet.
     addresses: Option<Arc<[IpAddr]>>,
-    /// When it is asked for again; while it is being asked for, when it was to be.
+    /// When it is due; while it is being resolved, when it was due.
     due: Option<Instant>,
-    /// Answers in a row that gave no address.
+    /// Number of consecutive results without an address.
     vain: u32,
     told: Told,
 }
 
-/// What was told of a name's answers.
+/// What was logged about a name's results.
 #[derive(Debug, Default)]
 struct Told {
     is_failing: bool,
-    /// When it was told last that it fails.
+    /// When its failure was last logged.
     failed: Option<Instant>,
 }
 
 impl Told {
-    /// Takes in whether the name has a good answer now. Whether that is to be told: one that comes and goes would fill a
-    /// log. What is left out is made up for by a later answer, and a name that fails is asked for again soon.
+    /// Records whether the name currently resolves. Returns whether to log it: a name that flaps would fill the log.
+    /// What is skipped is made up for by a later result, and a failing name is retried soon.
     fn turns(&mut self, is_sound: bool, now: Instant) -> bool {
         let is_due = || self.failed.is_none_or(|failed| now.duration_since(failed) >= TOLD);
         match (self.is_failing, is_sound) {
@@ -100,7 +101,7 @@ impl Told {
 }
 
 impl Names {
-    /// A name is in use by one more.
+    /// Adds a user of a name.
     pub fn want(&mut self, name: &str, user: &Arc<str>) {
         if let Some(known) = self.known.get_mut(name) {
             known.users.insert(Arc::clone(user));
@@ -109,13 +110,13 @@ impl Names {
         let key: Arc<str> = name.into();
         let users = BTreeSet::from([Arc::clone(user)]);
         self.known.insert(Arc::clone(&key), Name { users, ..Name::default() });
-        // What is on its way for somebody who left will do.
+        // A lookup in progress for a former user will do.
         if !self.asked.contains_key(&key) {
             self.sound.insert((None, key));
         }
     }
 
-    /// One uses it no longer.
+    /// Removes a user of a name.
     pub fn leave(&mut self, name: &str, user: &str) {
         let Some(known) = self.known.get_mut(name) else {
             return;
@@ -130,17 +131,17 @@ impl Names {
         }
     }
 
-    /// The addresses of a name, `None` while nobody has answered.
+    /// The addresses of a name, `None` while it was not resolved yet.
     pub fn addresses(&self, name: &str) -> Option<&[IpAddr]> {
         self.known.get(name)?.addresses.as_deref()
     }
 
-    /// Whether every name was answered, or failed, once.
+    /// Whether every name was resolved, or failed, at least once.
     pub fn is_settled(&self) -> bool {
         self.known.values().all(|name| name.addresses.is_some())
     }
 
-    /// A name to ask for now. It counts as being asked for until [`Self::answered`].
+    /// The next name to resolve now. It is in progress until [`Self::answered`].
     pub fn next(&mut self, now: Instant) -> Option<Arc<str>> {
         let is_due = |(due, _): &Due| due.is_none_or(|due| due <= now);
         let first = |queue: &BTreeSet<Due>| queue.first().filter(|due| is_due(due)).cloned();
@@ -159,7 +160,7 @@ impl Names {
         Some(name)
     }
 
-    /// When [`Self::next`] may have one, if nothing else happens before.
+    /// When [`Self::next`] may return a name, if nothing else happens before.
     pub fn wake(&self) -> Option<Option<Instant>> {
         let of = |queue: &BTreeSet<Due>| queue.first().map(|(due, _)| *due);
         let failing = of(&self.failing).filter(|_| self.asks_failing());
@@ -167,7 +168,7 @@ impl Names {
         both.min().filter(|_| self.asked.len() < ASKED)
     }
 
-    /// Takes in what came of asking for a name.
+    /// Processes the result of resolving a name.
     pub fn answered(&mut self, name: &str, answer: Answer, now: Instant) -> Learnt {
         self.asked.remove(name);
         let Some((key, _)) = self.known.get_key_value(name) else {
@@ -206,7 +207,7 @@ impl Names {
     }
 }
 
-/// Ascending, each once: an answer in another order is the same one, and the endpoints keep their places.
+/// Ascending and unique: a response in another order is equal, and the endpoints keep their places.
 fn ordered(mut addresses: Vec<IpAddr>) -> Arc<[IpAddr]> {
     addresses.sort_unstable();
     addresses.dedup();

@@ -1,4 +1,4 @@
-//! Compiled policies, each once: paths of which the same is said share one.
+//! Compiled policies, deduplicated: paths with equal policies share one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -9,18 +9,18 @@ use shared::policy::{LocationPolicy, StatusList};
 use super::counts::Counted;
 use crate::table::policy::Policy;
 
-/// The policies that tables use, by what Routes say. Most say nothing at all.
+/// The compiled policies of tables, by the Routes' policies. Most of those are empty.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     compiled: HashMap<LocationPolicy, Weak<Policy>, RandomState>,
-    /// Those that no table uses any more are looked for when there are this many.
+    /// Size at which unused policies are removed.
     sweep_at: usize,
-    /// What is counted under them.
+    /// The client counters.
     pub(super) counted: Counted,
 }
 
 impl Policies {
-    /// The policy of a Route over the fleet's defaults; an error is a reason to answer 503.
+    /// The policy of a Route over the fleet's defaults; an error is a reason to respond with 503.
     pub(super) fn of(
         &mut self,
         defaults: &LocationPolicy,
@@ -31,7 +31,7 @@ impl Policies {
         }
         let mut whole = effective(defaults, said);
         if *said != LocationPolicy::default() {
-            // Asked without a location, so the fleet's own policy alone has them compiled.
+            // These are used without a location, so only the fleet's own policy has them compiled.
             (whole.block_user_agents, whole.block_referers) = (None, None);
             (whole.log_format_upstream, whole.log_format_escape_json, whole.log_format_escape_none) =
                 (None, None, None);
@@ -51,19 +51,20 @@ impl Policies {
         Ok(policy)
     }
 
-    /// The defaults are others: what was compiled over the old ones is not used again.
+    /// Called when the defaults changed: policies compiled over the old ones are not used again.
     pub(super) fn forget(&mut self) {
         self.compiled.clear();
     }
 }
 
-/// What holds for a location: what its Route says, over what the fleet says.
+/// The effective policy of a location: its Route's over the fleet's.
 pub(super) fn effective(defaults: &LocationPolicy, said: &LocationPolicy) -> LocationPolicy {
     let mut policy = LocationPolicy::default();
     policy.overlay(defaults);
     policy.overlay(said);
-    // nginx looks for pages of errors in one place: where clients are sent to sign in, there (pitfalls.md 2.9). That the fleet
-    // lists some still has it look at what backends answer: a list of none.
+    // nginx takes `error_page` from one level only: with a sign-in redirect, that is the location's (as in
+    // ingress-nginx). The fleet's error list still makes nginx intercept the backend's responses, which is represented
+    // by an empty list.
     if said.custom_http_errors.is_none() && signs_in(&policy) {
         let listed = policy.custom_http_errors.filter(|list| !list.values.is_empty());
         policy.custom_http_errors = listed.map(|_| StatusList::default());
@@ -71,7 +72,7 @@ pub(super) fn effective(defaults: &LocationPolicy, said: &LocationPolicy) -> Loc
     policy
 }
 
-/// Whether clients are sent somewhere to sign in.
+/// Whether clients are redirected to a sign-in page.
 fn signs_in(policy: &LocationPolicy) -> bool {
     match &policy.external_auth {
         Some(own) => !own.signin.is_empty(),

@@ -22,17 +22,17 @@ use crate::table::proxy_protocol::ProxyProtocol;
 /// Why a resource is refused, for machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
-    /// The body does not decode or breaks a rule of its message.
+    /// The body cannot be decoded or violates a rule of its message.
     Invalid,
-    /// This build does not know bodies of its kind.
+    /// This build does not know this kind.
     UnknownKind,
-    /// It needs a later schema than this build's.
+    /// It requires a later schema than this build's.
     Schema,
-    /// Its version is not the hash of what came.
+    /// Its version is not the hash of the received bytes.
     Corrupt,
 }
 
-/// A resource that the proxy has and does not serve.
+/// A resource that the proxy has but does not serve.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// The version that is refused.
@@ -41,21 +41,21 @@ pub struct Refused {
     pub code: Code,
     /// Why, for people. Never quotes a secret.
     pub reason: String,
-    /// Whether an older version of it is served meanwhile.
+    /// Whether an older version of it is served instead.
     pub serving_last_good: bool,
 }
 
 impl Refused {
-    /// A refusal with nothing served in place.
+    /// A refusal without an older version being served.
     pub fn new(version: Version, code: Code, reason: impl Into<String>) -> Self {
         Self { version, code, reason: reason.into(), serving_last_good: false }
     }
 }
 
-/// Reads a resource whose bytes are verified.
+/// Decodes a resource whose bytes were verified.
 pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
     let refused = |code, reason: String| Refused::new(entry.version, code, reason);
-    // Such a kind needs a later schema, too, but this is the more telling of the two.
+    // An unknown kind also implies a later schema, but this error is the more informative of the two.
     if let Kind::Later(number) = entry.kind() {
         return Err(refused(Code::UnknownKind, format!("this proxy does not know kind {number}")));
     }
@@ -88,7 +88,7 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
             let connections = ClientTls::compile(said).and_then(|_| ProxyProtocol::compile(said));
             connections.and_then(|_| Policy::compile(said))
         }
-        // Most say nothing.
+        // Most Routes have an empty policy.
         Resource::Route(route) if route.policy == LocationPolicy::default() => return Ok(resource),
         Resource::Route(route) => Policy::compile(&route.policy),
         Resource::Listener(Listener::Service(service)) if service.key() != *entry.key.key => {
@@ -102,7 +102,7 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
     Ok(resource)
 }
 
-/// What is wrong with a key, if anything: the tables take keys apart.
+/// What is wrong with a key, if anything: the tables split keys into parts.
 fn key_problem(kind: Kind, key: &str) -> Option<String> {
     let (expected, good) = match kind {
         Kind::Settings => ("default", key == SETTINGS_KEY),
@@ -114,7 +114,7 @@ fn key_problem(kind: Kind, key: &str) -> Option<String> {
     (!good).then(|| format!("expected the key {expected}, got {key:?}"))
 }
 
-/// The key of a Route, taken apart.
+/// The parts of a Route's key.
 pub(super) struct RouteParts<'a> {
     /// `namespace/name` of the object.
     pub(super) owner: &'a str,
@@ -122,7 +122,7 @@ pub(super) struct RouteParts<'a> {
     pub(super) host: &'a str,
 }
 
-/// Of `ingress/namespace/name/host`. Objects of two kinds may have one name, so the kind is a part of it.
+/// Splits `ingress/namespace/name/host`. Objects of two kinds may have the same name, so the kind is included.
 pub(super) fn route_parts(key: &str) -> Option<RouteParts<'_>> {
     let (kind, rest) = key.split_once('/')?;
     let (owner, host) = rest.rsplit_once('/')?;

@@ -1,4 +1,4 @@
-//! Certificates by Secret: keys are read here, once, and put into the cells that hosts name.
+//! Server certificates by Secret: keys are read here, once, and put into the cells that hosts refer to.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
@@ -17,13 +17,13 @@ pub(super) struct Secrets {
     /// By `namespace/name` of the Secret.
     shown: HashMap<Arc<str>, Shown>,
     chains: HashMap<Arc<str>, Chain>,
-    /// Certificates that want a chain, whether it is there or not.
+    /// Certificates that name a chain, whether it exists or not.
     by_chain: HashMap<String, BTreeSet<Arc<str>>>,
     cells: HashMap<Arc<str>, Weak<CertificateCell>>,
     default: Option<Arc<CertificateCell>>,
-    /// Certificates that left what the proxy has while a cell of theirs was in use.
+    /// Certificates that were removed while one of their cells was in use.
     lingering: BTreeSet<Arc<str>>,
-    /// Those of them that a full sync lacked.
+    /// Those of them that were missing in a full sync.
     absent: BTreeSet<Arc<str>>,
 }
 
@@ -47,27 +47,27 @@ impl Secrets {
         }
     }
 
-    /// Whether a version of this certificate is shown.
+    /// Whether a version of this certificate is served.
     pub(super) fn serves(&self, key: &str) -> bool {
         self.shown.contains_key(key)
     }
 
-    /// Whether a version of this chain is known.
+    /// Whether a version of this chain is stored.
     pub(super) fn serves_chain(&self, key: &str) -> bool {
         self.chains.contains_key(key)
     }
 
-    /// Whether this is the certificate that is shown.
+    /// Whether this is the certificate that is served.
     pub(super) fn says(&self, key: &str, certificate: &Certificate) -> bool {
         self.shown.get(key).is_some_and(|shown| shown.certificate == *certificate)
     }
 
-    /// Whether this is the chain that is known.
+    /// Whether this is the chain that is stored.
     pub(super) fn says_chain(&self, key: &str, chain: &Chain) -> bool {
         self.chains.get(key) == Some(chain)
     }
 
-    /// Whether workers find the certificate that is shown, if any table names it.
+    /// Whether workers see the certificate that is served, if any table refers to it.
     pub(super) fn is_live(&self, key: &str) -> bool {
         let Some(cell) = self.cells.get(key).and_then(Weak::upgrade) else { return true };
         let [found, shown] =
@@ -75,7 +75,7 @@ impl Secrets {
         found.as_ref().map(Arc::as_ptr) == shown.as_ref().map(Arc::as_ptr)
     }
 
-    /// Shows a certificate from now on. Its chain may come later: it is shown without until then.
+    /// Serves a certificate. Its chain may come later; until then it is sent without.
     pub(super) fn put(&mut self, key: &Arc<str>, certificate: Certificate) -> Result<(), CertifiedError> {
         let chain = certificate.chain.as_deref().and_then(|chain| self.chains.get(chain));
         let certified = Arc::new(Certified::build(&certificate, chain)?.of(key));
@@ -91,13 +91,13 @@ impl Secrets {
         Ok(())
     }
 
-    /// A chain came: it completes the certificates that waited for it.
+    /// Stores a chain, which completes the certificates that waited for it.
     pub(super) fn put_chain(&mut self, key: &Arc<str>, chain: Chain) {
         for waiting in self.by_chain.get(&**key).cloned().unwrap_or_default() {
             let Some(shown) = self.shown.get_mut(&waiting) else {
                 continue;
             };
-            // The leaf was good without the chain; a chain that is no X.509 leaves it as it is.
+            // The leaf was valid without the chain; a chain that is not valid X.509 leaves it as it is.
             if let Ok(certified) = Certified::build(&shown.certificate, Some(&chain)) {
                 shown.certified = Arc::new(certified.of(&waiting));
                 self.fill(&waiting);
@@ -106,7 +106,7 @@ impl Secrets {
         self.chains.insert(Arc::clone(key), chain);
     }
 
-    /// A certificate leaves what the proxy has.
+    /// Removes a certificate.
     pub(super) fn remove(&mut self, key: &Arc<str>, leave: Leave) {
         if leave == Leave::Gone || !self.in_use(key) {
             self.forget(key);
@@ -118,33 +118,33 @@ impl Secrets {
         self.lingering.insert(Arc::clone(key));
     }
 
-    /// A chain leaves what the proxy has; certificates that were completed by it stay complete.
+    /// Removes a chain; certificates that it completed stay complete.
     pub(super) fn remove_chain(&mut self, key: &str) {
         self.chains.remove(key);
     }
 
-    /// Certificates that a full sync lacked are shown no longer.
+    /// Certificates that were missing in a full sync go out of use.
     pub(super) fn settle(&mut self) {
         for key in std::mem::take(&mut self.absent) {
             self.forget(&key);
         }
     }
 
-    /// Forgets what no table names any more.
+    /// Drops what no table refers to any more.
     pub(super) fn sweep(&mut self) {
-        // Few linger at any time, and cells are few when compared with hosts.
+        // Few linger at any time, and there are few cells compared with hosts.
         let free: Vec<_> = self.lingering.iter().filter(|key| !self.in_use(key)).cloned().collect();
         for key in free {
             self.forget(&key);
         }
     }
 
-    /// The cell of a Secret, filled. The same one as long as a table names it.
+    /// The filled cell of a Secret. It is the same object as long as a table refers to it.
     pub(super) fn cell(&mut self, key: &str) -> Arc<CertificateCell> {
         if let Some(cell) = self.cells.get(key).and_then(Weak::upgrade) {
             return cell;
         }
-        // Cells that are free are forgotten when their number would double, so that each pays for itself.
+        // Free cells are removed when the map is about to grow, so the cost is amortized.
         if self.cells.len() == self.cells.capacity() {
             self.cells.retain(|_, cell| cell.strong_count() > 0);
         }
@@ -155,12 +155,12 @@ impl Secrets {
         cell
     }
 
-    /// The Secret with the certificate for names that have none; empty for none.
+    /// Sets the Secret of the default certificate; empty for none.
     pub(super) fn set_default(&mut self, key: &str) {
         self.default = (!key.is_empty()).then(|| self.cell(key));
     }
 
-    /// The cell of that Secret.
+    /// The cell of the default certificate.
     pub(super) fn default_cell(&self) -> Option<Arc<CertificateCell>> {
         self.default.clone()
     }

@@ -12,16 +12,16 @@ pub(super) enum Source {
     /// Nothing: its Service or its port does not exist.
     #[default]
     Nowhere,
-    /// The slices of its Service, by this rule.
+    /// The EndpointSlices of its Service, by this port rule.
     Slices(PortRule),
-    /// The address of the Service itself (annotations.md 6.2).
+    /// The cluster IP of the Service itself (`service-upstream` in ingress-nginx).
     Service(SocketAddr),
-    /// The addresses of a name.
+    /// The addresses of a DNS name.
     Name(ExternalName),
 }
 
 impl Source {
-    /// Of a Backend, under what the fleet says of all.
+    /// The source for a Backend, under the fleet's defaults.
     pub(super) fn of(backend: &Backend, defaults: &BackendPolicy) -> Self {
         let Backend { port, external, service, policy, .. } = backend;
         let by_address = policy.service_upstream.or(defaults.service_upstream) == Some(true);
@@ -33,7 +33,7 @@ impl Source {
         }
     }
 
-    /// The name, where it is one.
+    /// The DNS name, if it is one.
     pub(super) fn name(&self) -> Option<&str> {
         match self {
             Self::Name(it) => Some(&it.name),
@@ -42,7 +42,7 @@ impl Source {
     }
 }
 
-/// Where a slice says that a Service port is.
+/// The addresses that a slice has for a Service port.
 pub(super) fn addresses(rule: &PortRule, endpoints: &Endpoints) -> Vec<SocketAddr> {
     let ports = ports(rule, endpoints);
     let ipv4 = endpoints.ipv4.iter().copied().map(IpAddr::from);
@@ -51,15 +51,15 @@ pub(super) fn addresses(rule: &PortRule, endpoints: &Endpoints) -> Vec<SocketAdd
     ipv4.chain(ipv6).flat_map(at).collect()
 }
 
-/// The addresses of a name that may be used. Who answers for it is anybody: it does not lead into the proxy's own machine.
+/// The usable addresses of a name. Whoever controls its DNS zone must not be able to direct requests into the proxy's
+/// own machine.
 pub(super) fn reachable(name: &ExternalName, addresses: &[IpAddr]) -> Vec<SocketAddr> {
     let usable = addresses.iter().filter(|ip| name.local || address::astray(**ip).is_none());
     usable.map(|ip| SocketAddr::new(*ip, name.port)).collect()
 }
 
-/// The ports of a slice that a Service port leads to (ingress-nginx behaviour, controller.md 5.3): those of its name,
-/// all for a Service port without name, else the targetPort where it is a number. A slice whose ports are all of the
-/// other protocol has none.
+/// The ports of a slice for a Service port (as in ingress-nginx): those with its name, all for a Service port without
+/// a name, else the targetPort if it is a number. A slice whose ports are all of the other protocol has none.
 fn ports(rule: &PortRule, endpoints: &Endpoints) -> Vec<u16> {
     let ports = || endpoints.ports.iter().filter(|port| port.udp == rule.udp);
     let named = ports().filter(|port| rule.name.is_empty() || port.name == rule.name);

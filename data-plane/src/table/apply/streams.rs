@@ -1,4 +1,5 @@
-//! TCP and UDP services: their ports are taken before a table names them, and refused alone where they cannot be had.
+//! TCP and UDP services: their ports are bound before a table names them, and a service whose port cannot be bound is
+//! refused alone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::table::policy;
 use crate::table::streams::{Service, Streams, Terms};
 
 impl Writer {
-    /// Takes ports there, those of services that it knows of already at once.
+    /// Binds service ports with `ports`; those of known services at once.
     #[must_use]
     pub fn with_ports(mut self, ports: Ports) -> Self {
         self.ports = ports;
@@ -22,8 +23,8 @@ impl Writer {
         self
     }
 
-    /// Serves a service, if its port can be had. Where it cannot the resource is refused, and tried again now and then:
-    /// who has the port may go.
+    /// Serves a service if its port can be bound. Otherwise the resource is refused, and retried from time to time,
+    /// because the port may become free.
     pub(super) fn open(&mut self, entry: &Arc<Entry>, service: StreamService) {
         match self.ports.take(service.transport, service.port) {
             Ok(port) => {
@@ -39,7 +40,7 @@ impl Writer {
         }
     }
 
-    /// Tries ports again that could not be had. Whether anything came of that, for whoever tells of refusals.
+    /// Retries ports that could not be bound. Returns whether any refusal changed.
     pub fn open_again(&mut self) -> bool {
         let before = self.unopened.len();
         for (_, entry) in std::mem::take(&mut self.unopened) {
@@ -54,18 +55,18 @@ impl Writer {
         changed
     }
 
-    /// Puts the services of now together.
+    /// Rebuilds the list of services.
     pub(super) fn renew_streams(&mut self) {
         let service = |(said, port): (Arc<StreamService>, _)| {
             let key: Arc<str> = said.backend.as_str().into();
             let backend = self.config.backend(&key).map(|(_, it)| Arc::clone(it));
-            // What the fleet says of all backends is said of HTTP.
+            // The fleet's defaults for backends apply to HTTP only.
             let source = backend.map(|it| Source::of(&it, &BackendPolicy::default())).unwrap_or_default();
             Service { cell: self.cells.cell(&key, source), said, port }
         };
         let services = self.config.services.values().cloned().map(service).collect();
         let terms = Terms::compile(&self.config.settings().defaults);
-        // Settings that say otherwise are refused before.
+        // Invalid settings were refused earlier.
         let log = policy::log::streams(&self.config.settings().defaults).unwrap_or_default();
         let before = std::mem::replace(&mut self.streams, Arc::new(Streams { services, terms, log }));
         let keys = |streams: &Streams| -> BTreeSet<Arc<str>> {
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
     use crate::table::world::{entry, gone, slice};
 
-    /// The service of a port, named with another one where that is given.
+    /// The service of a port, with another key if one is given.
     fn service(port: u16, key: Option<&str>) -> Arc<Entry> {
         let service = StreamService {
             transport: Transport::Tcp,

@@ -1,4 +1,5 @@
-//! What edits cost, what stays in use, what is refused; and that any way to a state gives the same tables.
+//! What edits cost, what stays in use, what is refused; and that every sequence of changes to a state gives the same
+//! tables.
 
 mod costs;
 mod matches;
@@ -24,12 +25,12 @@ fn unreferred(kind: Kind, name: &str) -> Removal {
     Removal { key: key(kind, name), gone: false }
 }
 
-/// Something that came and cannot be read.
+/// A resource that cannot be decoded.
 fn broken(kind: Kind, name: &str) -> Arc<Entry> {
     Arc::new(Entry::from_body(key(kind, name), 1, Bytes::from_static(&[0xff])))
 }
 
-/// Two hosts with a backend each.
+/// Two hosts with one backend each.
 fn two_hosts() -> Writer {
     let mut writer = Writer::new();
     writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1]), slice("ns/e2", "ns/s2", &[2])], &[]);
@@ -44,7 +45,7 @@ fn two_hosts() -> Writer {
     writer
 }
 
-/// What a request for "/" of a host meets: the backend's cell, or another action in words.
+/// What a request for "/" of a host gets: the backend's cell, or a description of another action.
 fn action(writer: &Writer, host: &str) -> Result<Arc<BackendCell>, &'static str> {
     let table = writer.tables().current();
     let entry = table.host(host).ok_or("no host")?;
@@ -60,7 +61,7 @@ fn action(writer: &Writer, host: &str) -> Result<Arc<BackendCell>, &'static str>
     }
 }
 
-/// Last numbers of the addresses of a host's backend.
+/// The last octets of the addresses of a host's backend.
 fn endpoints(writer: &Writer, host: &str) -> Vec<u8> {
     let cell = action(writer, host).unwrap();
     let set = cell.endpoints();
@@ -71,7 +72,7 @@ fn endpoints(writer: &Writer, host: &str) -> Vec<u8> {
     set.list.iter().map(last).collect()
 }
 
-/// Hosts looked at and cells put together so far, changed or not.
+/// Hosts visited and cells joined so far, changed or not.
 fn work(writer: &Writer) -> [u64; 2] {
     let Counters { hosts_visited, cells_filled, .. } = &**writer.counters();
     [hosts_visited, cells_filled].map(|counter| counter.load(Ordering::Relaxed))
@@ -141,7 +142,7 @@ fn what_is_counted_stays_while_its_ingress_is_limited() {
     let first = counts(&writer, "a.test").unwrap();
     assert!(Arc::ptr_eq(&first, &counts(&writer, "x.test").unwrap()), "one for all hosts of an Ingress");
     assert!(!Arc::ptr_eq(&first, &counts(&writer, "b.a.test").unwrap()));
-    // Another rate, and from one host to the other alone.
+    // With another rate, and with the limit moved between hosts.
     writer.apply_config(vec![limited(a, Some(7)), limited(b, None)], &[]);
     assert!(Arc::ptr_eq(&first, &counts(&writer, "a.test").unwrap()));
     assert!(counts(&writer, "x.test").is_none());
@@ -193,7 +194,7 @@ fn endpoints_that_stay_are_the_same_ones() {
     };
     assert!(same(1) && same(3) && !same(4));
     let mut ids: Vec<u64> = after.iter().map(|it| it.id).collect();
-    // One that left and comes back is another.
+    // An endpoint that left and comes back is a new object.
     writer.apply_live(vec![slice("ns/e1", "ns/s1", &[])], &[]);
     writer.apply_live(vec![slice("ns/e1", "ns/s1", &[1])], &[]);
     ids.extend(
@@ -239,7 +240,7 @@ fn what_nothing_refers_to_stays_until_no_table_names_it() {
     drop(cell);
     reader.load();
     writer.collect();
-    // The cell went with its table, and the slice with the cell: who comes later finds nothing.
+    // The cell was dropped with its table, and the slice with the cell: a later host finds nothing.
     writer.apply_config(vec![route("ingress/ns/i/a.test", &[("/", "ns/s1/80")]), backend("ns/s1/80")], &[]);
     assert!(endpoints(&writer, "a.test").is_empty());
 }
@@ -268,8 +269,8 @@ fn a_full_sync_keeps_in_use_what_it_lacks_until_its_config() {
     assert!(endpoints(&writer, "a.test").is_empty());
 }
 
-/// A worker has found a request's backend and is given no time; meanwhile the full sync of another control plane is applied,
-/// by which the host leads elsewhere and has another certificate.
+/// A worker has found a request's backend and then gets no time; meanwhile the full sync of another control plane is
+/// applied, in which the host has another backend and certificate.
 #[test]
 fn what_a_full_sync_lacks_is_in_use_for_who_looks_at_an_older_table() {
     let mut writer = two_hosts();
@@ -331,7 +332,7 @@ fn a_refused_resource_keeps_its_last_good() {
         ]
     );
     assert_eq!((endpoints(&writer, "a.test"), endpoints(&writer, "b.test")), (vec![1], vec![2]));
-    // It has what it refuses: the root is over that.
+    // The root includes refused resources.
     let has = writer.has(Lane::Config).version(&key(Kind::Route, "ingress/ns/i/a.test"));
     assert_eq!(has, Some(broken(Kind::Route, "ingress/ns/i/a.test").version));
 
@@ -346,7 +347,7 @@ fn a_refused_resource_keeps_its_last_good() {
     assert_eq!(action(&writer, "b.test").err(), Some("none"));
 }
 
-/// A Backend as [`backend`] makes it, with a canary.
+/// A Backend like that of [`backend`], with a canary.
 fn with_canary(key: &str, canary: Option<&str>) -> Arc<Entry> {
     let backend = Backend {
         port: Some(PortRule { name: "http".into(), target_port: Some(8080), udp: false }),
@@ -356,7 +357,7 @@ fn with_canary(key: &str, canary: Option<&str>) -> Arc<Entry> {
     entry(key, Resource::Backend(backend))
 }
 
-/// Whether what a host's "/" leads to has an alternative.
+/// Whether the upstream of a host's "/" has an alternative.
 fn has_canary(writer: &Writer, host: &str) -> bool {
     let table = writer.tables().current();
     match table.host(host).unwrap().route(b"/", &shared::pattern::Steps::new()) {
@@ -383,11 +384,11 @@ fn the_last_good_version_of_a_route_keeps_the_backends_that_leave_it() {
     assert!(Arc::ptr_eq(&cell, &action(&writer, "a.test").unwrap()));
     assert_eq!(endpoints(&writer, "a.test"), [1]);
     assert!(has_canary(&writer, "a.test"), "the alternative stays, too");
-    // Other changes leave it as it is.
+    // Other changes do not affect it.
     writer.apply_config(vec![host("c.test", None)], &[]);
     assert_eq!(endpoints(&writer, "a.test"), [1]);
 
-    // A Backend that comes back and cannot be read has a last good version, too.
+    // A Backend that comes back but cannot be decoded has a last good version, too.
     writer.apply_config(vec![broken(Kind::Backend, "ns/s1/80")], &[]);
     assert_eq!(endpoints(&writer, "a.test"), [1]);
     let of_backend = writer.refused(Lane::Config).find(|(key, _)| key.kind == Kind::Backend);
@@ -395,7 +396,7 @@ fn the_last_good_version_of_a_route_keeps_the_backends_that_leave_it() {
     writer.apply_config(vec![], &[unreferred(Kind::Backend, "ns/s1/80")]);
     assert_eq!(endpoints(&writer, "a.test"), [1]);
 
-    // The same text as the last good one, and now it is the truth: no such Backend.
+    // The same contents as the last good version, but now valid: there is no such Backend.
     drop(cell);
     writer.apply_config(vec![route("ingress/ns/i/a.test", &[("/", "ns/s1/80")])], &[]);
     assert_eq!(action(&writer, "a.test").err(), Some("unavailable"));
@@ -595,7 +596,7 @@ fn a_chain_completes_its_certificate() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever way leads to a state, the tables are those that are built from it at once.
+    /// However a state was reached, the tables equal those built from scratch.
     #[test]
     fn incremental_equals_from_scratch(steps in steps(60), whole in 0..20_usize) {
         let mut world = World::default();

@@ -1,4 +1,4 @@
-//! The location of requests that no Ingress takes: the fleet's default backend (controller.md 5.2).
+//! The location of requests that no Ingress takes: the fleet's default backend (ingress-nginx behaviour).
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::table::policy::Policy;
 use crate::table::policy::balancing::Balancing;
 
 impl Config {
-    /// Where the fleet has a default backend. Each proxy answers 404 itself where not.
+    /// `None` if the fleet has no default backend; then each proxy responds with 404 itself.
     pub(super) fn unclaimed(&self, cells: &mut Cells) -> Option<Arc<PathEntry>> {
         let settings = self.settings();
-        // What restricts everything and is not enforced yet restricts this, too.
+        // A global restriction that cannot be enforced yet applies here, too.
         if !settings.guards.is_empty() || self.settings_unreadable() {
             return None;
         }
@@ -53,8 +53,8 @@ impl Config {
     }
 }
 
-/// What the fleet says of all locations, without what it says of those of Ingresses alone: in ingress-nginx annotations of
-/// nobody are parsed for this one, and these keys are their defaults. Defaults that cannot be served say nothing.
+/// The fleet's policy for all locations, without the defaults of annotations: in ingress-nginx no annotations are
+/// parsed for this location. Defaults that cannot be served are treated as empty.
 fn policy(defaults: &LocationPolicy) -> Policy {
     let said = LocationPolicy {
         allowlist_source_range: None,

@@ -1,4 +1,4 @@
-//! Backends as paths use them, each once: paths of all hosts share one as long as nothing that it was made of changes.
+//! Backends as paths use them, deduplicated: paths of all hosts share one as long as none of its inputs changes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -17,18 +17,18 @@ use crate::table::policy::affinity::Rules;
 use crate::table::policy::balancing::Balancing;
 use crate::table::sticky::Sticky;
 
-/// The upstreams that tables name, by Backend.
+/// The upstreams that tables refer to, by Backend.
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
     known: HashMap<Arc<str>, Known>,
-    /// Those that no table names any more are looked for when there are this many.
+    /// Size at which unused ones are removed.
     sweep_at: usize,
 }
 
 #[derive(Debug)]
 struct Known {
     upstream: Weak<Upstream>,
-    /// What it was made of.
+    /// The inputs that it was built from.
     backend: Arc<Backend>,
     alternative: Option<Arc<Backend>>,
     /// The fleet's algorithm.
@@ -36,8 +36,8 @@ struct Known {
 }
 
 impl Upstreams {
-    /// Of a Backend, if it exists. Notes the Backends that it depends on, whether they exist or not: whoever uses it is
-    /// compiled again when one of them comes or changes.
+    /// The upstream of a Backend, if that exists. Records the Backends that it depends on, whether they exist or not:
+    /// its users are recompiled when one of them appears or changes.
     pub(super) fn of(
         &mut self,
         key: &str,
@@ -46,7 +46,7 @@ impl Upstreams {
         uses: &mut BTreeSet<Arc<str>>,
     ) -> Option<Arc<Upstream>> {
         let (key, backend) = used(config, key, uses)?;
-        // Only the first alternative acts (ingress-nginx behaviour, annotations.md 6.16).
+        // Only the first alternative is used (as in ingress-nginx).
         let other = backend.alternatives.first().and_then(|other| used(config, other, uses));
         let defaults = &config.settings().backend_defaults;
         let is_same = |known: &&Known| {
@@ -103,7 +103,7 @@ fn compile(
     cells: &mut Cells,
     defaults: &BackendPolicy,
 ) -> Upstream {
-    // Judged when it was read.
+    // Validated when it was decoded.
     let rules = backend.policy.affinity.as_ref().and_then(|said| Rules::compile(said).ok()).map(Arc::new);
     let alternative = other.map(|(key, backend)| alternative(key, backend, rules.as_ref(), cells, defaults));
     let (name, cell) = (name_of(key), cells.cell(key, Source::of(backend, defaults)));
@@ -113,7 +113,7 @@ fn compile(
     Upstream { name, cell, sticky, balancing, alternative }
 }
 
-/// It has the affinity of the main one, unless it says otherwise (balancing.md 9), and a balancing of its own.
+/// It has the affinity of the main backend unless configured otherwise (as in ingress-nginx), and its own balancing.
 fn alternative(
     key: &Arc<str>,
     backend: &Arc<Backend>,
@@ -130,14 +130,14 @@ fn alternative(
     Arc::new(Alternative { name, cell, sticky, balancing, canary })
 }
 
-/// How endpoints of a backend are chosen, ready for its present ones.
+/// The balancing of a backend, prepared for its current endpoints.
 fn balancing(backend: &Backend, defaults: &BackendPolicy, cell: &BackendCell) -> Balancing {
     let balancing = Balancing::compile(&backend.policy, defaults);
     balancing.prepare(cell);
     balancing
 }
 
-/// The affinity of a backend under these rules, ready for its present endpoints.
+/// The affinity of a backend under these rules, prepared for its current endpoints.
 fn sticky(rules: &Arc<Rules>, name: &Arc<str>, cell: &BackendCell) -> Arc<Sticky> {
     let sticky = Sticky::new(Arc::clone(rules), Arc::clone(name));
     sticky.prepare(&cell.endpoints());

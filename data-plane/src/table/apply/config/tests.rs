@@ -1,4 +1,4 @@
-//! Every field of every policy, by descriptor: its change compiles the hosts that use it, and no other.
+//! Every field of every policy, by descriptor: changing it recompiles the hosts that use it, and no other.
 
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, FieldDescriptor, Kind as FieldKind, Value};
@@ -8,7 +8,7 @@ use shared::resource::{Path, PathType, Route};
 
 use super::*;
 
-/// Each field of a policy: its name, and a policy in which it alone is said.
+/// Each field of a policy: its name, and a policy with only this field set.
 fn each_field<P: Message + Default>(policy: &str) -> Vec<(String, P)> {
     let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
     let policy = pool.get_message_by_name(&format!("firth.config.v1.{policy}")).unwrap();
@@ -17,7 +17,7 @@ fn each_field<P: Message + Default>(policy: &str) -> Vec<(String, P)> {
         let value = match field.kind() {
             FieldKind::Message(it) => Value::Message(DynamicMessage::new(it)),
             FieldKind::Enum(it) => Value::EnumNumber(it.values().map(|it| it.number()).max().unwrap()),
-            // Said, and as if it were not: what counts is that it is said.
+            // Set to its default: what matters is that it is set.
             kind => Value::default_value(&kind),
         };
         message.set_field(&field, value);
@@ -32,7 +32,7 @@ fn route(policy: &LocationPolicy, backend: &str) -> Resource {
     Resource::Route(Route { paths: vec![path], policy: policy.to_owned(), ..Route::default() })
 }
 
-/// Hosts `said.test`, of which the Route says `policy`, and `silent.test`, of which it says nothing; each has a Backend.
+/// The hosts `said.test`, whose Route has `policy`, and `silent.test`, whose Route has none; each has a Backend.
 fn world(policy: &LocationPolicy) -> Config {
     let mut config = Config::default();
     for (name, policy) in [("said", policy), ("silent", &LocationPolicy::default())] {

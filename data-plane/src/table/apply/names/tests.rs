@@ -1,4 +1,4 @@
-//! When names are asked for, and what becomes of answers, on a clock that is told.
+//! When names are resolved, and what becomes of the responses, on a simulated clock.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn found(last: &[u8], ttl: u64) -> Answer {
     Answer::Found { addresses, ttl: Duration::from_secs(ttl) }
 }
 
-/// Last numbers of a name's addresses.
+/// The last octets of a name's addresses.
 fn last(names: &Names, name: &str) -> Option<Vec<u8>> {
     let last = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => ip.octets()[3],
@@ -24,7 +24,7 @@ fn last(names: &Names, name: &str) -> Option<Vec<u8>> {
     names.addresses(name).map(|addresses| addresses.iter().map(last).collect())
 }
 
-/// One name that was asked for and answered now.
+/// One name that was just resolved with this result.
 fn answered(answer: Answer) -> (Names, Instant) {
     let (mut names, now) = (Names::default(), Instant::now());
     names.want("a.test", &user("ns/a/80"));
@@ -63,7 +63,7 @@ fn a_failure_keeps_what_was_known_and_an_answer_of_nothing_ends_it() {
     assert_eq!(names.answered("a.test", empty, later), Learnt::default());
 }
 
-/// A name that flips with each answer, once a second for an hour.
+/// A name that alternates with each response, once a second for an hour.
 #[test]
 fn a_name_that_comes_and_goes_is_told_of_once_in_a_while() {
     let (mut names, start) = answered(found(&[1], 1));
@@ -78,7 +78,7 @@ fn a_name_that_comes_and_goes_is_told_of_once_in_a_while() {
     assert_eq!(told.len(), 120);
 }
 
-/// What was not told at once is told later, where it is still so.
+/// What was not logged at once is logged later, if it is still true.
 #[test]
 fn the_last_thing_told_of_a_name_becomes_true() {
     let (mut names, start) = answered(found(&[1], 1));
@@ -167,7 +167,7 @@ fn a_name_is_asked_for_as_long_as_somebody_uses_it() {
     assert_eq!(learnt.users, [user("ns/b/80")]);
     names.leave("a.test", "ns/b/80");
     assert_eq!((last(&names, "a.test"), names.wake()), (None, None));
-    // On its way while it goes and comes back: one question, whose answer counts.
+    // In progress while its users leave and return: one lookup, whose result is used.
     names.want("a.test", &user("ns/a/80"));
     assert!(names.next(now).is_some() && !names.is_settled());
     names.leave("a.test", "ns/a/80");
@@ -175,7 +175,7 @@ fn a_name_is_asked_for_as_long_as_somebody_uses_it() {
     names.want("a.test", &user("ns/c/80"));
     assert_eq!(names.next(now), None);
     assert_eq!(names.answered("a.test", found(&[3], 5), now).users, [user("ns/c/80")]);
-    // An answer that nobody waits for.
+    // A result that nobody waits for.
     names.leave("a.test", "ns/c/80");
     assert_eq!(names.answered("a.test", found(&[3], 5), now), Learnt::default());
     assert_eq!(names.wake(), None);
@@ -201,7 +201,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// No name is asked for twice at a time, none is forgotten, and what is known is what an obvious model says.
+    /// No name is looked up twice at a time, none is forgotten, and the results agree with a simple model.
     #[test]
     fn every_name_in_use_is_asked_for_again(steps in prop::collection::vec(step(), 0..80)) {
         let (mut names, mut now) = (Names::default(), Instant::now());

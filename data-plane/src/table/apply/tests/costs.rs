@@ -1,4 +1,4 @@
-//! What an edit costs where one host, one Route or one Service is large, counted as work.
+//! The amount of work of an edit when one host, one Route or one Service is large.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use super::*;
 
 const MANY: usize = 10_000;
 
-/// Hosts, Routes and paths that were compiled, and addresses that were looked at, by what is done.
+/// Hosts, Routes and paths compiled, and addresses processed, by `what`.
 fn spent(writer: &mut Writer, what: impl FnOnce(&mut Writer)) -> [u64; 4] {
     let counts = |writer: &Writer| {
         let Counters { hosts_rebuilt, routes_compiled, paths_compiled, endpoints_joined, .. } =
@@ -27,7 +27,7 @@ fn up(writer: &mut Writer, entries: Vec<Arc<Entry>>) -> [u64; 4] {
     spent(writer, |writer| writer.apply_config(entries, &[]))
 }
 
-/// What the paths of a host lead to.
+/// The backend of a host's path.
 fn backend_of(writer: &Writer, path: &str) -> Option<String> {
     let table = writer.tables().current();
     match table.host("a.test").unwrap().route(path.as_bytes(), &shared::pattern::Steps::new()) {
@@ -36,7 +36,7 @@ fn backend_of(writer: &Writer, path: &str) -> Option<String> {
     }
 }
 
-/// A host with so many Ingresses of one path each, on two Services.
+/// A host with this many Ingresses of one path each, on two Services.
 fn of_ingresses(regex: bool) -> Writer {
     let mut writer = Writer::new();
     let policy = HostPolicy { regex: Some(regex), ..HostPolicy::default() };
@@ -105,7 +105,7 @@ fn one_path_of_a_route_of_ten_thousand() {
     paths[50].1 = "ns/s1/80";
     assert_eq!(up(&mut writer, vec![route(large, &paths)]), [1, 1, 1, 0]);
     assert_eq!(backend_of(&writer, "/q50").as_deref(), Some("s1"));
-    // All others have another place.
+    // All other paths move to another position.
     paths.remove(3);
     paths.insert(10, ("/new", "ns/s0/80"));
     assert_eq!(up(&mut writer, vec![route(large, &paths)]), [1, 1, 1, 0]);
@@ -113,7 +113,7 @@ fn one_path_of_a_route_of_ten_thousand() {
     assert_eq!(backend_of(&writer, "/new").as_deref(), Some("s0"));
 }
 
-/// A slice of a hundred endpoints, of which all but the last are its own.
+/// A slice of a hundred endpoints, of which all but the last are unique.
 fn hundred(number: u32, last: u32) -> Arc<Entry> {
     let addresses = (number * 1000..number * 1000 + 99).chain([last]);
     let slice = Endpoints {
@@ -134,7 +134,7 @@ fn one_slice_of_a_service_of_a_hundred_thousand_endpoints() {
     let addresses =
         |cell: &BackendCell| cell.endpoints().list.iter().map(|it| it.address).collect::<Vec<_>>();
     assert_eq!(addresses(&cell).len(), 100_000);
-    // One endpoint is another; then one slice has what a later one has; then both are gone, one after the other.
+    // One endpoint changes; then a slice gets one that a later slice has; then both are removed, one after the other.
     let changes = [
         (vec![hundred(500, 777_777)], vec![]),
         (vec![hundred(500, 501_000)], vec![]),

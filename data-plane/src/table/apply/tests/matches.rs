@@ -1,4 +1,4 @@
-//! What a Route may ask for and this build does not serve is refused, and the Route stays as it was.
+//! A Route with a match that this build does not support is refused, and the previous Route stays.
 
 use prost::Message;
 use shared::proto::config;
@@ -48,7 +48,7 @@ fn a_route_that_asks_for_more_than_is_served_is_refused_and_keeps_its_last_good_
     ];
     for (asked, reason) in cases {
         let mut writer = two_hosts();
-        // The second path: the first alone would be served.
+        // As the second path: the first alone would be served.
         let route = config::Route { paths: vec![path(|_| ()), asked], ..config::Route::default() };
         let name = "ingress/ns/i/a.test";
         let body = Bytes::from(route.encode_to_vec());
@@ -60,7 +60,7 @@ fn a_route_that_asks_for_more_than_is_served_is_refused_and_keeps_its_last_good_
         assert_eq!((refused.code, refused.serving_last_good), (Code::Invalid, true), "{reason}");
         assert_eq!(refused.reason, format!("paths[1].{reason}"));
         assert_eq!(endpoints(&writer, "a.test"), [1], "{reason}");
-        // One weight is as good as another where there is one backend.
+        // With a single backend any weight will do.
         let good =
             config::Route { paths: vec![backends(&[("ns/s2/80", Some(7))])], ..config::Route::default() };
         let body = Bytes::from(good.encode_to_vec());

@@ -42,7 +42,7 @@ fn found(addresses: &[&str]) -> Answer {
     Answer::Found { addresses, ttl: Duration::from_secs(5) }
 }
 
-/// Asks for the name that is due first, and gives this answer.
+/// Resolves the name that is due first with this result.
 fn answer(writer: &mut Writer, answer: &Answer) -> String {
     let now = writer.names().wake().unwrap().unwrap_or_else(Instant::now);
     let name = writer.names().next(now).unwrap();
@@ -118,7 +118,7 @@ fn a_name_does_not_lead_into_the_proxys_own_machine() {
     let mut writer = writer_of(named("one.test"));
     answer(&mut writer, &hostile);
     assert_eq!(addresses(&writer), ["10.0.0.1:443"]);
-    // Of a folder it may.
+    // Allowed for names that come from a folder.
     let external = Some(ExternalName { name: "one.test".into(), port: 443, local: true });
     put(&mut writer, Backend { external, ..Backend::default() });
     assert_eq!(addresses(&writer).len(), astray.len() + 1);
@@ -144,13 +144,13 @@ fn the_address_of_the_service_is_used_where_it_is_asked_for() {
         let mut writer = writer_of(backend(said));
         writer.apply_config(vec![fleet(global)], &[]);
         assert_eq!(addresses(&writer), [expected], "{global:?} {said:?}");
-        // Whichever comes first.
+        // In either order.
         let mut writer = writer_of(of_slices());
         writer.apply_config(vec![fleet(global)], &[]);
         put(&mut writer, backend(said));
         assert_eq!(addresses(&writer), [expected], "{global:?} {said:?}");
     }
-    // Without an address of its own, or without the port, nothing changes.
+    // Without a cluster IP, or without the port, nothing changes.
     let headless = Backend { policy: says(Some(true)), ..of_slices() };
     assert_eq!(addresses(&writer_of(headless)), [pod]);
     let portless = Backend { service, policy: says(Some(true)), ..Backend::default() };
