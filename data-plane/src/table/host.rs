@@ -1,4 +1,4 @@
-//! One virtual host, compiled: what a request for it needs, without a lookup by name.
+//! One compiled virtual host: everything that a request for it needs, without a lookup by name.
 
 use std::sync::Arc;
 
@@ -29,62 +29,62 @@ pub struct HostEntry {
     name: Arc<str>,
     certificates: Option<Box<[Arc<CertificateCell>]>>,
     routing: Routing,
-    /// Where requests for "/" are sent, before a location is looked for.
+    /// Redirect target for requests for "/", used before a location is looked up.
     app_root: Option<Box<str>>,
     /// Its aliases.
     names: Option<Arc<Names>>,
-    /// The same name with or without `www.` is redirected here.
+    /// Whether the same name with or without `www.` redirects here.
     www: bool,
     certificates_of_clients: Option<HostCertificates>,
-    /// What requests are counted under that none of its paths takes.
+    /// The metric labels of requests that none of its paths takes.
     place: Arc<Place>,
-    /// What is answered at once.
+    /// Snippet directives that respond directly.
     shortcuts: Option<Arc<Shortcuts>>,
-    /// Suites of TLS 1.2 in place of the fleet's.
+    /// TLS 1.2 cipher suites instead of the fleet's.
     ciphers: Option<Arc<[u16]>>,
     client_order: bool,
-    /// TLS for this very name ends at the backend of "/".
+    /// TLS for exactly this name is passed through to the backend of "/".
     passthrough: bool,
 }
 
-/// Where TLS connections for the very name of a host end.
+/// Where TLS connections for exactly the name of a host are terminated.
 #[derive(Clone, Debug)]
 pub enum End {
-    /// Here.
+    /// In the proxy.
     Here,
-    /// At this backend.
+    /// At this backend (passthrough).
     At(Arc<BackendCell>),
-    /// At none: there is no backend that they could go to.
+    /// Nowhere: there is no backend to pass them to.
     Nowhere,
 }
 
-/// Who of a host's clients must show a certificate, and by whom it is judged.
+/// Client certificates of a host: whether one is required, and how it is verified.
 #[derive(Clone, Debug)]
 pub struct HostCertificates {
-    /// What is said.
+    /// The configured policy.
     pub policy: Arc<Certificates>,
-    /// `None`: what was asked for cannot be told.
+    /// `None`: the required authorities are not available.
     pub cell: Option<Arc<MaterialCell<ClientAuth>>>,
 }
 
 impl HostCertificates {
-    /// By whom clients are judged now, where that is known.
+    /// The current verification policy, if available.
     pub fn auth(&self) -> Option<Arc<ClientAuth>> {
         self.cell.as_ref()?.get()
     }
 }
 
-/// How a host finds its paths.
+/// The lookup structure for the paths of a host.
 #[derive(Clone, Debug)]
 pub enum Routing {
-    /// By their text.
+    /// By literal text.
     Texts(Router),
-    /// They are regular expressions (annotations.md 3.4).
+    /// As regular expressions (as in ingress-nginx).
     Patterns(Arc<Patterns>),
 }
 
 impl HostEntry {
-    /// Without aliases. `certificates` is `None` for a host without TLS.
+    /// A host without aliases. `certificates` is `None` for a host without TLS.
     pub fn new(name: Arc<str>, certificates: Option<Box<[Arc<CertificateCell>]>>, routing: Routing) -> Self {
         Self {
             place: Place::of_host(&name, None),
@@ -102,26 +102,26 @@ impl HostEntry {
         }
     }
 
-    /// Requests for "/" are sent to this path. Of several locations that say so, the first of nginx' list decides,
-    /// whoever has "/" (ingress-nginx behaviour, annotations.md 2.4).
+    /// Sets the redirect target for "/". If several locations define one, the first in nginx' list of locations wins,
+    /// whichever has "/" (as in ingress-nginx).
     pub fn with_app_root(mut self, path: Option<&str>) -> Self {
         self.app_root = path.map(Into::into);
         self
     }
 
-    /// With these aliases, and the redirect from the same name with or without `www.`.
+    /// Sets the aliases, and the redirect from the same name with or without `www.`.
     pub fn with_names(mut self, names: Option<Arc<Names>>, www: bool) -> Self {
         (self.names, self.www) = (names, www);
         self
     }
 
-    /// With clients that are asked for certificates.
+    /// Sets the client certificate policy.
     pub fn with_certificates(mut self, certificates: Option<HostCertificates>) -> Self {
         self.certificates_of_clients = certificates;
         self
     }
 
-    /// Counted under the same as the entry before it, where that is still its first Route's.
+    /// Reuses the metric labels of the previous entry, if that has the same first Route.
     pub fn with_place(mut self, before: Option<&Self>, route: Option<&Arc<str>>) -> Self {
         let key = route.unwrap_or(&self.name);
         let same = before.map(|before| &before.place).filter(|place| place.is_of(key));
@@ -129,40 +129,40 @@ impl HostEntry {
         self
     }
 
-    /// What requests are counted under that none of its paths takes.
+    /// The metric labels of requests that none of its paths takes.
     pub fn place(&self) -> &Arc<Place> {
         &self.place
     }
 
-    /// With what is answered at once.
+    /// Sets the direct responses of snippets.
     pub fn with_shortcuts(mut self, shortcuts: Option<Arc<Shortcuts>>) -> Self {
         self.shortcuts = shortcuts;
         self
     }
 
-    /// What is answered at once.
+    /// The direct responses of snippets.
     pub fn shortcuts(&self) -> Option<&Arc<Shortcuts>> {
         self.shortcuts.as_ref()
     }
 
-    /// With suites of its own, and of whichever there are the one that the client likes most, if that is asked for.
+    /// Sets its own cipher suites, and whether the client's order of preference is used.
     pub fn with_ciphers(mut self, ciphers: Option<Arc<[u16]>>, client_order: bool) -> Self {
         (self.ciphers, self.client_order) = (ciphers, client_order);
         self
     }
 
-    /// With TLS that ends at the backend of "/".
+    /// Sets TLS passthrough to the backend of "/".
     pub fn with_passthrough(mut self, passthrough: bool) -> Self {
         self.passthrough = passthrough;
         self
     }
 
-    /// Whether TLS ends at the backend of "/".
+    /// Whether TLS is passed through to the backend of "/".
     pub fn has_passthrough(&self) -> bool {
         self.passthrough
     }
 
-    /// Where TLS for this very name ends. Only the declared path "/" counts (ingress-nginx behaviour, annotations.md 6.12).
+    /// Where TLS for exactly this name is terminated. Only the declared path "/" is considered (as in ingress-nginx).
     pub fn end(&self) -> End {
         if !self.passthrough {
             return End::Here;
@@ -177,17 +177,17 @@ impl HostEntry {
         }
     }
 
-    /// Suites of TLS 1.2 in place of the fleet's, the one that is liked most first.
+    /// TLS 1.2 cipher suites instead of the fleet's, in order of preference.
     pub fn ciphers(&self) -> Option<&Arc<[u16]>> {
         self.ciphers.as_ref()
     }
 
-    /// Whether the client's order of suites counts.
+    /// Whether the client's order of cipher suites is used.
     pub fn has_client_order(&self) -> bool {
         self.client_order
     }
 
-    /// Who of its clients must show a certificate, if anybody asks.
+    /// The client certificate policy, if there is one.
     pub fn certificates(&self) -> Option<&HostCertificates> {
         self.certificates_of_clients.as_ref()
     }
@@ -197,8 +197,8 @@ impl HostEntry {
         self.names.as_ref()
     }
 
-    /// Whether those who ask for it by this name are given cookies of an affinity: the original looks for that name among its
-    /// own, then for `*` in place of its first label, and knows no pattern (balancing.md 5.4).
+    /// Whether clients that use this name get affinity cookies: ingress-nginx looks up the name, then the name with
+    /// `*` in place of its first label, and does not consider patterns.
     pub fn knows_as(&self, name: &str) -> bool {
         let has =
             |text: &str| *self.name == *text || self.names.as_ref().is_some_and(|names| names.has(text));
@@ -206,12 +206,12 @@ impl HostEntry {
         &*self.name == shared::resource::CATCH_ALL || has(name) || wildcard().is_some_and(|it| has(&it))
     }
 
-    /// Whether the same name with or without `www.` is redirected here.
+    /// Whether the same name with or without `www.` redirects here.
     pub fn has_www(&self) -> bool {
         self.www
     }
 
-    /// Without paths and TLS.
+    /// A host without paths and TLS.
     pub fn empty(name: &str) -> Self {
         Self::new(name.into(), None, Routing::Texts(Router::default()))
     }
@@ -221,9 +221,9 @@ impl HostEntry {
         &self.name
     }
 
-    /// The match of a path that is decoded and normalised (ingress-nginx behaviour, annotations.md 3.1 and 3.2).
+    /// The match of a decoded and normalised path (as in ingress-nginx).
     ///
-    /// `steps`: what the request may spend on patterns.
+    /// `steps`: the pattern matching budget of the request.
     pub fn route(&self, path: &[u8], steps: &Steps) -> Match<'_> {
         match &self.routing {
             Routing::Texts(router) => router.route(path),
@@ -235,7 +235,7 @@ impl HostEntry {
         }
     }
 
-    /// How it finds its paths, for the one that comes after it.
+    /// The lookup structure of its paths, to build the next one from.
     pub fn routing(&self) -> &Routing {
         &self.routing
     }
@@ -250,13 +250,13 @@ impl HostEntry {
         self.certificates.is_some()
     }
 
-    /// The first of its certificates that is there and covers its name.
+    /// The first available certificate that covers its name.
     pub fn certificate(&self) -> Option<Arc<Certified>> {
         let there = self.certificates.iter().flatten().filter_map(|cell| cell.certificate());
         there.into_iter().find(|certificate| certificate.covers(&self.name))
     }
 
-    /// The same with the Secret that it is in; where none covers the name, the first that is there.
+    /// The same with the name of its Secret; if none covers the name, the first available one.
     pub fn shown(&self) -> Option<(&str, Arc<Certified>)> {
         let there = self.certificates.iter().flatten();
         let mut there = there.filter_map(|cell| Some((&*cell.key, cell.certificate()?))).peekable();
@@ -284,20 +284,20 @@ impl HostEntry {
     }
 }
 
-/// What a path of a request matches.
+/// The result of matching a request's path.
 #[derive(Debug)]
 pub enum Match<'a> {
     /// A declared path.
     Path(&'a Arc<PathEntry>),
-    /// Nothing equals it, and this one was declared with a slash at the end: 301 (annotations.md 3.2).
+    /// No exact match, but this path was declared with a trailing slash: 301 (as in ingress-nginx).
     AddSlash(&'a Arc<PathEntry>),
     /// No declared path: the default backend.
     None,
-    /// Which one it is takes too long to find out.
+    /// Matching exceeded the request's steps.
     Unknown,
 }
 
-/// What ingress-nginx calls the default backend (balancing.md 1).
+/// The name of the default backend in ingress-nginx.
 pub const DEFAULT_UPSTREAM: &str = "upstream-default-backend";
 
 /// What a declared path does.
@@ -305,29 +305,30 @@ pub const DEFAULT_UPSTREAM: &str = "upstream-default-backend";
 pub struct PathEntry {
     /// The path as the Ingress spells it.
     pub declared: Arc<str>,
-    /// What is done with its requests.
+    /// What is done with requests.
     pub action: Action,
-    /// How its requests are treated: what its Route says over what the fleet says.
+    /// Its policy: the Route's settings over the fleet's.
     pub policy: Arc<Policy>,
-    /// What is counted of the clients of its Ingress; `None` where nothing is limited.
+    /// The client counters of its Ingress; `None` if nothing is limited.
     pub counts: Option<Arc<Counts>>,
-    /// Its requests are not sent to https, whatever the policy says: `no-tls-redirect-locations` (annotations.md 6.3).
+    /// Requests are not redirected to https, whatever the policy says: `no-tls-redirect-locations` (as in
+    /// ingress-nginx).
     pub stays_plain: bool,
-    /// What takes the place of its requests' paths.
+    /// What the path of a request is replaced by.
     pub rewritten: Option<Rewritten>,
-    /// The declared path, where its groups are asked for and nothing is rewritten.
+    /// The declared path as a pattern, if its capture groups are used and nothing is rewritten.
     pub grouped: Option<Pattern>,
-    /// Of a prefix: in regex mode the Exact path of the same text is asked before it.
+    /// For a prefix in regex mode: the Exact path of the same text is tried before it.
     pub after_exact: bool,
-    /// Its clients are asked for nothing but their addresses: `no-auth-locations` (annotations.md 6.6).
+    /// No authentication, only address lists: `no-auth-locations` (as in ingress-nginx).
     pub asks_nobody: bool,
-    /// Whose passwords it asks for.
+    /// The users of password authentication.
     pub users: Option<Arc<UsersCell>>,
-    /// How endpoints are spoken to over TLS. While it is not known how: 503.
+    /// TLS settings towards endpoints. While they are not available: 503.
     pub backend_tls: Option<Arc<MaterialCell<BackendTls>>>,
-    /// Who answers for errors, and for a backend without endpoints.
+    /// The backend for error pages, and for when the backend has no endpoints.
     pub errors: Option<Arc<Upstream>>,
-    /// `namespace-service-port`, as the log has it even where nothing is proxied (controller.md 8).
+    /// `namespace-service-port`, logged even if nothing is proxied (as in ingress-nginx).
     pub upstream_name: Arc<str>,
     /// Key of the Route that declared it.
     pub route: Arc<str>,
@@ -337,19 +338,19 @@ pub struct PathEntry {
     pub service: Arc<str>,
     /// Port of its Service as the Ingress writes it; empty for the default backend.
     pub port: Arc<str>,
-    /// What its requests are counted under.
+    /// The metric labels of its requests.
     pub place: Arc<Place>,
 }
 
 impl PathEntry {
-    /// Whether what restricts it is not enforced, so that its requests are answered 503.
+    /// Whether a required restriction cannot be enforced, so that requests get a 503.
     pub fn is_denied(&self) -> bool {
         matches!(self.action, Action::Denied(_))
     }
 }
 
 impl PathEntry {
-    /// Key of the Backend that its requests are proxied to.
+    /// Key of the Backend that requests are proxied to.
     pub fn backend(&self) -> Option<&Arc<str>> {
         match &self.action {
             Action::Backend(upstream) => Some(&upstream.cell.key),
@@ -357,7 +358,7 @@ impl PathEntry {
         }
     }
 
-    /// Where the groups of the declared path lie in one that it leads to.
+    /// The capture groups of the declared path in a request's path.
     pub fn groups(&self, path: &[u8], steps: &Steps) -> Result<Option<Groups>, Exhausted> {
         match (&self.rewritten, &self.grouped) {
             (Some(rewritten), _) => rewritten.groups(path, steps),
@@ -366,23 +367,23 @@ impl PathEntry {
         }
     }
 
-    /// The declared path, where it has been compiled.
+    /// The declared path as a pattern, if it was compiled.
     pub fn pattern(&self) -> Option<&Pattern> {
         self.rewritten.as_ref().and_then(Rewritten::pattern).or(self.grouped.as_ref())
     }
 
-    /// Whether its clients are given the cookie of its backend's affinity.
+    /// Whether clients get the cookie of its backend's affinity.
     pub fn issues_cookie(&self) -> bool {
         let is_nobodys = self.policy.root_issues_none && &*self.declared == "/";
         self.policy.issues_cookie && !is_nobodys
     }
 
-    /// Whether anybody may be kept out.
+    /// Whether any client may be refused.
     pub fn is_guarded(&self) -> bool {
         self.users.is_some() || self.policy.addresses.are_listed() || self.external().is_some()
     }
 
-    /// Who is asked for each request.
+    /// The external authentication of each request.
     pub fn external(&self) -> Option<&External> {
         self.policy.external.as_deref().filter(|_| !self.asks_nobody)
     }
@@ -395,7 +396,7 @@ pub enum Action {
     Backend(Arc<Upstream>),
     /// The fleet's default backend: 404.
     DefaultBackend,
-    /// 503: a restriction that is asked for is not enforced yet. Says which, for the log.
+    /// 503: a configured restriction cannot be enforced yet. The text says which, for the log.
     Denied(Arc<str>),
     /// 503: its host or its backend cannot be served.
     Unavailable,

@@ -1,7 +1,7 @@
-//! What balancers ask a set of endpoints for, beside its list.
+//! The lookup structures that load balancers need beside the list of endpoints.
 //!
-//! **Invariant:** it is made when a set is, on the control thread, out of what the set before it had; a request makes it
-//! only where it is the first of all to ask. What a set has, the next one has.
+//! **Invariant:** they are built with the set, on the control thread, from those of the previous set; only the very
+//! first request that needs one builds it itself. A structure that a set has, the next one has too.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -12,24 +12,24 @@ use super::endpoints::{Endpoint, EndpointSet, List};
 use crate::affinity::endpoint_key;
 use crate::balance::{Member, Moment, Ring};
 
-/// What was asked for in one set of endpoints, each made when it is first asked for.
+/// Structures of one endpoint set, each built on first use.
 #[derive(Debug, Default)]
 pub(super) struct Lookup {
     ring: OnceLock<Ring<Arc<Endpoint>>>,
-    /// By the endpoints' keys. The name of the backend is the same for all who ask: a set is one backend's.
+    /// By the endpoints' cookie keys. A set belongs to one backend, so the backend's name is the same for all callers.
     seats: OnceLock<Seats>,
     subsets: OnceLock<Subsets>,
-    /// Set where it is known how long they take, or will be.
+    /// Set if latencies are measured.
     measured: OnceLock<()>,
 }
 
-/// Endpoints of a set whose averages are looked at for those that come.
+/// Number of endpoints whose averages are sampled to initialise new ones.
 const SAMPLE: usize = 1024;
 
-/// Endpoints by what cookies call them.
+/// Endpoints by their cookie keys.
 pub(super) type Seats = HashMap<Box<[u8]>, Arc<Endpoint>>;
 
-/// Endpoints in groups of some, in the order of the list (balancing.md 5.3).
+/// Endpoints in groups, in the order of the list (`upstream-hash-by-subset`, as in ingress-nginx).
 #[derive(Clone, Debug)]
 pub struct Subsets {
     size: usize,
@@ -37,7 +37,7 @@ pub struct Subsets {
     count: usize,
 }
 
-/// The number of a group, from 1.
+/// The number of a group, starting at 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Subset(usize);
 
@@ -47,17 +47,17 @@ impl Lookup {
         self.ring.get_or_init(|| Ring::new(list.iter().map(Arc::clone)))
     }
 
-    /// All endpoints by what cookies of `backend` call them.
+    /// All endpoints by their keys in cookies of `backend`.
     pub(super) fn seats(&self, list: &List, backend: &str) -> &Seats {
         self.seats.get_or_init(|| list.iter().map(|endpoint| seat(backend, endpoint)).collect())
     }
 
-    /// The groups of all endpoints, of this size where nobody asked for another one before.
+    /// The groups of all endpoints, of this size unless they were built with another size before.
     pub(super) fn subsets(&self, list: &List, size: usize) -> &Subsets {
         self.subsets.get_or_init(|| Subsets::new(size, list.len()))
     }
 
-    /// Makes for a set what was made for the one before it.
+    /// Builds the structures that the previous set had.
     pub(super) fn prepare_as(&self, before: &EndpointSet, list: &List, backend: &str) {
         let EndpointSet { list: old, lookup: before } = before;
         if before.is_void() {
@@ -87,18 +87,18 @@ impl Lookup {
         }
     }
 
-    /// Endpoints that come after these begin with the average of the others.
+    /// Has later endpoints start with the average of the others.
     pub(super) fn measure(&self) {
         self.measured.get_or_init(|| ());
     }
 
-    /// Whether nobody has asked for anything.
+    /// Whether nothing was built.
     fn is_void(&self) -> bool {
         let Self { ring, seats, subsets, measured } = self;
         ring.get().is_none() && seats.get().is_none() && subsets.get().is_none() && measured.get().is_none()
     }
 
-    /// The same, with groups of this size; `None` where that is what it has, or it is made here.
+    /// The same, with groups of this size; `None` if it already has them, or they were built here.
     pub(super) fn regrouped(&self, list: &List, size: usize) -> Option<Self> {
         let subsets = self.subsets(list, size);
         let regroup = || Self {
@@ -112,7 +112,7 @@ impl Lookup {
 }
 
 impl Subsets {
-    /// Of so many endpoints. The last group is filled up with the first endpoints; 0 counts as 1.
+    /// Groups for so many endpoints. The last group is filled up with the first endpoints; size 0 means 1.
     fn new(size: usize, endpoints: usize) -> Self {
         let none = Self { size, ring: Ring::default(), count: 0 };
         none.of(size, endpoints)
@@ -126,13 +126,12 @@ impl Subsets {
         Self { size, ring, count }
     }
 
-    /// Where the group of a key begins in the list, and how many there are in it. The place of one past the end is that
-    /// modulo the length of the list.
+    /// The index in the list at which the group of a key begins, and its size. Indexes past the end wrap around.
     pub fn find(&self, hash: u32) -> Option<(usize, usize)> {
         self.ring.find(hash).map(|subset| self.at(*subset))
     }
 
-    /// From that group on, all around.
+    /// From that group on, around the whole ring.
     pub fn walk(&self, hash: u32) -> impl Iterator<Item = (usize, usize)> {
         self.ring.walk(hash).map(|subset| self.at(*subset))
     }
@@ -166,8 +165,8 @@ impl Member for Subset {
     }
 }
 
-/// Has endpoints that came begin with the average of those that something is known of: not all requests rush to who is known
-/// to take no time (balancing.md 5.7). Of many endpoints a sample says as much.
+/// Initialises new endpoints with the average of those with known latency, so that not all requests go to an endpoint
+/// that seems to take no time (as in ingress-nginx). With many endpoints a sample is enough.
 fn lend(list: &List, came: &[Arc<Endpoint>]) {
     let places = (0..list.len()).step_by(list.len().div_ceil(SAMPLE).max(1));
     let known = places.filter_map(|place| list.get(place)?.latency.known());
@@ -286,7 +285,7 @@ mod tests {
         let after = of(&[1, 4, 3, 5]);
         after.lookup.prepare_as(&before, &after.list, "a-b-80");
         assert_eq!(known(), [Some(0.2), Some(0.3), Some(1.2), Some(0.7), Some(0.7)]);
-        // Of nobody anything is known: nothing is lent.
+        // No latency is known, so nothing is initialised.
         let (none, more) = (EndpointSet::new(list([8])), EndpointSet::new(list([8, 9])));
         none.measure();
         more.lookup.prepare_as(&none, &more.list, "a-b-80");

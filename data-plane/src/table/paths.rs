@@ -1,11 +1,11 @@
-//! The paths of one host, compiled for lookup: equal first, then the longest prefix, as nginx chooses locations.
+//! The paths of one host, compiled for lookup: an exact match first, then the longest prefix, as nginx chooses
+//! locations.
 //!
-//! A Prefix path `/foo` is two locations in ingress-nginx: equal to `/foo`, and below `/foo/` (annotations.md 3.1). What is
-//! said of `/foo` and of `/foo/` stands in one node, so a lookup probes one map at the whole path and at the lengths of
-//! prefixes that are registered, the longest first: 15 ns (`benches/lookup.rs`) at any number of prefixes, where a scan
-//! takes 150 ns at a hundred.
+//! A Prefix path `/foo` is two locations in ingress-nginx: equal to `/foo`, and below `/foo/`. One node holds both, so
+//! a lookup probes one map with the whole path and then with each registered prefix length, the longest first: 15 ns
+//! (`benches/lookup.rs`) with any number of prefixes, where a scan takes 150 ns with a hundred.
 //!
-//! Persistent: a clone shares the nodes of large hosts, and a path that comes or goes copies one `nodes` shard.
+//! Persistent: a clone shares the nodes of large hosts, and adding or removing a path copies one `nodes` shard.
 
 mod nodes;
 
@@ -22,7 +22,7 @@ use nodes::{Node, Nodes, Slot};
 pub struct Declared {
     /// How it is compared.
     pub kind: PathType,
-    /// Its text and what it does.
+    /// Its text and what is done with requests.
     pub entry: Arc<PathEntry>,
 }
 
@@ -33,16 +33,18 @@ type Contested = BTreeMap<(Box<str>, PathType), Vec<Arc<PathEntry>>>;
 #[derive(Clone, Debug, Default)]
 pub struct Router {
     nodes: Nodes,
-    /// Of paths that prefixes end at, slash included, the longest first; with the number of prefixes that have it.
+    /// Lengths of prefix paths, trailing slash included, the longest first; with the number of prefixes of that
+    /// length.
     lengths: Box<[(usize, usize)]>,
-    /// No node has a longer text: a host of "/" alone is not asked for whole paths.
+    /// No node has a longer text, so longer paths need not be looked up whole.
     longest: usize,
-    /// Paths that more than one Route declares, by Route. The control plane settles who wins, so there are none.
+    /// Paths that more than one Route declares, by Route. The control plane resolves conflicts, so normally there are
+    /// none.
     contested: Arc<Contested>,
 }
 
 impl Router {
-    /// What a path matches.
+    /// The match of a path.
     pub fn route(&self, path: &[u8]) -> Match<'_> {
         let (bare, ends_in_slash) = split(path);
         if bare.len() <= self.longest
@@ -64,14 +66,13 @@ impl Router {
         Match::None
     }
 
-    /// A Route declares a path from now on, in place of the same one that it declared before. Of Routes that declare the
-    /// same, the first by key counts.
+    /// Adds or replaces a path of a Route. If several Routes declare the same path, the first by key wins.
     pub fn put(&mut self, Declared { kind, entry }: Declared) {
         let text = Arc::clone(&entry.declared);
         self.change(&text, kind, &Arc::clone(&entry.route), Some(entry));
     }
 
-    /// A Route does not declare a path any more.
+    /// Removes a path of a Route.
     pub fn remove(&mut self, text: &str, kind: PathType, route: &Arc<str>) {
         self.change(text, kind, route, None);
     }
@@ -119,7 +120,7 @@ impl Router {
         self.nodes.find(bare).is_some_and(|node| node.prefix().is_some())
     }
 
-    /// One prefix of this length more, or one less.
+    /// Adds or removes one prefix of this length.
     fn count(&mut self, length: usize, more: bool) {
         let found = self.lengths.binary_search_by(|(other, _)| length.cmp(other));
         let mut lengths = std::mem::take(&mut self.lengths).into_vec();
@@ -134,7 +135,7 @@ impl Router {
     }
 }
 
-/// A path without the slash at its end, and whether it has one.
+/// A path without its trailing slash, and whether it has one.
 fn split(path: &[u8]) -> (&[u8], bool) {
     match path.strip_suffix(b"/") {
         Some(bare) => (bare, true),

@@ -1,12 +1,12 @@
-//! The paths of a host in regex mode: the first that fits counts, longer ones before shorter (annotations.md 3.1 and 3.4).
+//! The paths of a host in regex mode: the first match wins, longer ones before shorter (as in ingress-nginx).
 //!
-//! Most paths of such a host are plain texts: these are looked up, and take no more memory than on any other host. Patterns
-//! that are matched in linear time are searched for together, so a lookup reads the path once however many there are; those
-//! that need backtracking are asked one by one where they stand before the best so far.
+//! Most paths of such a host are plain texts: these are looked up, and take no more memory than on any other host.
+//! Patterns that match in linear time are searched for together, so a lookup reads the path once however many there
+//! are; those that need backtracking are tried one by one if they precede the best match so far.
 //!
-//! **Invariant:** what all patterns of a host take is bounded, whoever wrote them. One beyond is not compiled; nobody knows
-//! then whether a path fits it, and nobody gets to what stands behind it. One that rewrites is its Route's, compiled once for
-//! both, and counts here all the same.
+//! **Invariant:** the total size of a host's patterns is bounded, whoever wrote them. One beyond the bound is not
+//! compiled: whether a path matches it is unknown then, so no path reaches what follows it. A pattern that is also
+//! used for rewriting is compiled once, with its Route, and counts here all the same.
 
 mod literals;
 
@@ -20,33 +20,34 @@ use super::host::PathEntry;
 use super::paths::Declared;
 use literals::Literals;
 
-/// Memory that the patterns of a host may take while they are compiled, in bytes: some six thousand usual ones. Then
-/// those that are searched for in sets let theirs go, but for what their Routes rewrite by. The control plane bounds what one Ingress brings far below it.
+/// Memory in bytes that the patterns of a host may take while they are compiled: some six thousand common ones. Those
+/// that are searched for in sets are freed afterwards, except the ones that their Routes use for rewriting. The
+/// control plane limits a single Ingress to far less.
 const ALL: usize = 64 << 20;
 
-/// Largest set of patterns that is searched for at once, compiled, in bytes. More are searched for in several.
+/// Largest compiled size in bytes of a set of patterns that is searched for at once. More patterns form several sets.
 const SIZE: usize = 1 << 20;
 
-/// A path as it is asked for.
+/// A path as it is matched.
 #[derive(Clone, Copy, Debug)]
 struct Asked<'a> {
     /// Its text.
     path: &'a str,
-    /// Whether it stands in front of what lies below it only: a Prefix path of an Ingress that neither rewrites nor says
-    /// `use-regex`, on a host where an Exact path of the same text stands for the path itself.
+    /// Whether it matches only what is below it: a Prefix path of an Ingress that neither rewrites nor has
+    /// `use-regex`, on a host where an Exact path of the same text matches the path itself.
     only_below: bool,
-    /// Which of those of one text it is asked as.
+    /// Its position among paths of the same text.
     turn: Turn,
-    /// Itself, where its Route has compiled it.
+    /// The compiled pattern, if its Route has compiled it.
     pattern: Option<&'a Pattern>,
 }
 
-/// Of an Exact path and a prefix of one text, as which one is asked.
+/// The order of an Exact path and a prefix of the same text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Turn {
     Prefix,
     Exact,
-    /// The Exact one is older, and leaves nothing for this prefix: all that it fits begins with the same.
+    /// The Exact path is older and leaves nothing for this prefix, because both match the same.
     Never,
 }
 
@@ -60,7 +61,7 @@ impl Turn {
     }
 }
 
-/// Declared paths, ready to be asked. Immutable.
+/// Declared paths, ready for matching. Immutable.
 #[derive(Debug, Default)]
 pub struct Patterns {
     declared: Box<[Declared]>,
@@ -68,7 +69,7 @@ pub struct Patterns {
 }
 
 impl Patterns {
-    /// Of the paths of a host, by Route and as they stand there.
+    /// Compiles the paths of a host, ordered by Route.
     pub fn new(declared: Box<[Declared]>) -> Self {
         let is_exact = |it: &&Declared| it.kind == PathType::Exact;
         let exact: HashSet<&str> = declared.iter().filter(is_exact).map(|it| &*it.entry.declared).collect();
@@ -79,7 +80,7 @@ impl Patterns {
                 path,
                 only_below: !is_one && exact.contains(path),
                 turn: Turn::of(it, &exact),
-                // What lies below is another pattern than the path.
+                // As a prefix it matches only below the path, which is a different pattern.
                 pattern: it.entry.pattern().filter(|_| is_one || it.entry.rewritten.is_none()),
             }
         });
@@ -88,10 +89,10 @@ impl Patterns {
         Self { declared, order }
     }
 
-    /// What a path matches: decoded, with slashes merged and dot segments resolved.
+    /// The match of a path: decoded, with slashes merged and dot segments resolved.
     ///
     /// # Errors
-    /// [`Exhausted`]: a pattern that stands before all that fit could not be asked to its end.
+    /// [`Exhausted`]: a pattern that precedes all matches could not be evaluated within `steps`.
     pub fn find(&self, path: &[u8], steps: &Steps) -> Result<Option<&Arc<PathEntry>>, Exhausted> {
         Ok(self.order.find(path, steps)?.map(|place| &self.declared[place].entry))
     }
@@ -102,33 +103,34 @@ impl Patterns {
     }
 }
 
-/// Paths in the order in which they are asked.
+/// Paths in the order in which they are tried.
 #[derive(Debug, Default)]
 struct Order {
-    /// The place of each among the declared ones, in the order in which they are asked.
+    /// The index of each path among the declared ones, in the order in which they are tried.
     declared: Box<[usize]>,
-    /// Those without a sign of regular expressions.
+    /// Paths without regular expression syntax.
     literals: Literals,
-    /// All linear ones, in sets that each fit into their size; with the place of each in the order.
+    /// All linear-time patterns, in sets of limited size; with the position of each in the order.
     together: Vec<(Set, Box<[usize]>)>,
-    /// The others, in order, with the place of each in it.
+    /// The others, in order, with their positions.
     alone: Box<[(usize, Alone)]>,
 }
 
-/// What is asked by itself.
+/// A path that is tried separately.
 #[derive(Debug)]
 enum Alone {
     Pattern(Pattern),
-    /// Not compiled: whether a path fits it is not known.
+    /// Not compiled: whether a path matches it is unknown.
     Unknown,
 }
 
 impl Order {
-    /// Of the paths of a host. One that is no pattern, which its owner did not write as one, stands for itself.
+    /// Compiles the paths of a host. A path that is not a valid pattern, and was not written as one, is matched
+    /// literally.
     fn new(declared: &[Asked<'_>], all: usize) -> Self {
         let is_asked = |place: &usize| declared[*place].turn != Turn::Never;
         let mut order: Vec<usize> = (0..declared.len()).filter(is_asked).collect();
-        // nginx' own order is not used in regex mode: the text descending, then stably its length descending.
+        // nginx' own order is not used in regex mode: sorted by text descending, then stably by length descending.
         order.sort_by(|a, b| {
             let (a, b) = (&declared[*a], &declared[*b]);
             let texts = b.path.len().cmp(&a.path.len()).then_with(|| b.path.cmp(a.path));
@@ -154,12 +156,12 @@ impl Order {
         }
     }
 
-    /// The place among the declared paths of the one that fits a path.
+    /// The index of the declared path that matches.
     fn find(&self, path: &[u8], steps: &Steps) -> Result<Option<usize>, Exhausted> {
         let literal = self.literals.find(path);
         let mut best = literal;
         for (set, places) in &self.together {
-            // What stands behind the best so far is not looked for.
+            // Sets after the best match so far are skipped.
             if best.is_none_or(|best| places.first().is_some_and(|first| *first < best)) {
                 let found = set.first(path, steps)?.map(|linear| places[linear]);
                 best = best.into_iter().chain(found).min();
@@ -200,7 +202,7 @@ fn is_linear(it: &Alone) -> bool {
     matches!(it, Alone::Pattern(pattern) if pattern.linear().is_some())
 }
 
-/// Puts patterns into as many sets as it takes, in order. One that no set takes stays alone.
+/// Puts patterns into as few sets as their size allows, in order. A pattern that fits in no set is tried separately.
 fn together(
     mut linear: Vec<(usize, Alone)>,
     sets: &mut Vec<(Set, Box<[usize]>)>,
@@ -271,7 +273,8 @@ mod tests {
         assert_eq!(find(&paths, "/admin"), Some("/"));
     }
 
-    /// Of two paths of one text whoever is asked first takes what both fit; a plain prefix fits what lies below alone.
+    /// Of two paths of one text, the one that is tried first takes what both match; a plain prefix matches only what
+    /// is below it.
     #[test]
     fn an_exact_path_and_its_twin_are_asked_in_turn() {
         for text in ["/foo", "/fo[o]"] {
@@ -298,7 +301,7 @@ mod tests {
         assert_eq!(find(&["/", "/a(b"], "/a"), Some("/"));
     }
 
-    /// What stands behind a pattern that was not compiled may be less restricted than what it leads to.
+    /// A path after a pattern that was not compiled may be less restricted than the one the pattern leads to.
     #[test]
     fn nobody_gets_past_what_was_not_compiled() {
         let paths = ["/", "/admin/[a-z]+", "/public/assets/icons", "/[ab]{1,4}"];
@@ -324,21 +327,22 @@ mod tests {
         assert_eq!((order.alone.len(), sets), (0, vec![1]));
     }
 
-    /// What a Route has compiled in order to rewrite is used, and counts as what others have.
+    /// A pattern that a Route has compiled for rewriting is reused, and counted like the others.
     #[test]
     fn what_rewrites_is_compiled_once_and_counts() {
         let (linear, looking) = (Pattern::path("/x[0-9]").unwrap(), Pattern::path("/y(?!z)").unwrap());
         let of = |path, pattern| Asked { pattern: Some(pattern), ..asked(path, false) };
         let declared = [of("/a[0-9]", &linear), of("/b(?!c)", &looking), asked("/", false)];
         let find = |all, path: &[u8]| Order::new(&declared, all).find(path, &Steps::new());
-        // Others than the paths say, so that it shows which is asked. Sets are made of what was compiled, too.
+        // These differ from the declared paths, to show which pattern is used. Sets, too, are built from the compiled
+        // ones.
         assert_eq!((find(ALL, b"/x1"), find(ALL, b"/a1")), (Ok(Some(0)), Ok(Some(2))));
         assert_eq!((find(ALL, b"/y"), find(ALL, b"/b")), (Ok(Some(1)), Ok(Some(2))));
         assert_eq!(find(linear.bytes(), b"/"), Err(Exhausted), "there is no room for the second");
         assert_eq!(find(linear.bytes() + looking.bytes(), b"/"), Ok(Some(2)));
     }
 
-    /// Only a slower engine knows Unicode's words: such a path is asked by itself.
+    /// Only the slower engine supports Unicode word boundaries: such a path is tried separately.
     #[test]
     fn one_that_no_set_takes_is_asked_alone() {
         let paths = ["/", r"/(?u:\b)x", r"/(?u)\bfoo[0-9]", "/api/[0-9]+"];
@@ -348,7 +352,7 @@ mod tests {
         assert_eq!(find(&paths, "/none"), Some("/"));
     }
 
-    /// `^/a|/b` has its second part anywhere, as in nginx' file.
+    /// In `^/a|/b` the second alternative matches anywhere, as in nginx' configuration.
     #[test]
     fn an_alternative_is_found_where_it_stands() {
         assert_eq!(find(&["/", "/api|/admin"], "/x/admin"), Some("/api|/admin"));
@@ -356,7 +360,7 @@ mod tests {
 
     const TURNS: [Turn; 3] = [Turn::Prefix, Turn::Exact, Turn::Never];
 
-    /// The slow obvious one.
+    /// The slow and simple implementation.
     fn one_by_one(declared: &[Asked<'_>], path: &[u8]) -> Option<usize> {
         let mut order: Vec<usize> = (0..declared.len()).collect();
         order.retain(|place| declared[*place].turn != Turn::Never);
@@ -374,7 +378,7 @@ mod tests {
     }
 
     proptest! {
-        /// Looked up and asked together, paths give what they give one by one.
+        /// Looking paths up and matching them together gives the same result as one by one.
         #[test]
         fn all_at_once_as_one_by_one(
             paths in prop::collection::vec(

@@ -1,8 +1,8 @@
-//! Policies, compiled: what is said of a location, in the form in which requests ask for it. A file a feature; each reads
-//! its own fields of the message and gives its own type.
+//! Compiled policies: the settings of a location, in the form in which requests need them. One file per feature; each
+//! reads its own fields of the message and returns its own type.
 //!
-//! **Invariant:** what compiles from a Route and from the fleet's defaults alone compiles from one over the other, since
-//! fields are replaced as a whole; a field is judged without looking at another feature's.
+//! **Invariant:** if a Route and the fleet's defaults each compile alone, the one merged over the other compiles too,
+//! because fields are replaced as a whole and a field is judged without looking at another feature's.
 
 pub mod access;
 pub mod affinity;
@@ -72,70 +72,70 @@ use shortcuts::Shortcuts;
 use timeouts::Said;
 use tracing::Tracing;
 
-/// What is said of a location, ready to be asked. Immutable, and shared by all paths of which the same is said.
+/// The compiled settings of a location. Immutable, and shared by all paths with equal settings.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// Who gets nothing, whatever it asks for: of the fleet's own policy alone.
+    /// Requests that are blocked whatever they ask for; only in the fleet's policy.
     pub blocks: Option<Box<Blocks>>,
-    /// What holds for clients' connections: of the fleet's own policy alone.
+    /// Settings of client connections; only in the fleet's policy.
     pub clients: Clients,
-    /// How connections to endpoints are kept: the same everywhere.
+    /// Keep-alive of connections to endpoints; the same everywhere.
     pub kept: Kept,
-    /// Whose addresses get in.
+    /// Access lists by client address.
     pub addresses: Addresses,
-    /// What is spoken with endpoints.
+    /// The protocol spoken with endpoints.
     pub spoken: Spoken,
-    /// How endpoints are spoken to over TLS, where their host does not say it.
+    /// TLS settings towards endpoints, unless the host sets them.
     pub backend_tls: Option<Box<backend_tls::Said>>,
-    /// What is told in FastCGI beside what all are told.
+    /// Additional FastCGI parameters.
     pub fastcgi: Option<Box<FastCgi>>,
-    /// Whether HTTP is HTTP/1.0 there.
+    /// Whether HTTP/1.0 is used.
     pub is_http10: bool,
-    /// What else is asked of clients.
+    /// Password authentication.
     pub auth: Auth,
-    /// Who is asked for each request, if somebody is.
+    /// External authentication, if configured.
     pub external: Option<Box<External>>,
-    /// Where plain requests are sent.
+    /// Redirects of plain HTTP requests.
     pub redirect: Redirect,
-    /// Whether clients are given the cookie of their backend's affinity.
+    /// Whether clients get the cookie of their backend's affinity.
     pub issues_cookie: bool,
-    /// Not at "/".
+    /// The same, not at "/".
     pub root_issues_none: bool,
-    /// How many requests a client may make.
+    /// Rate limits per client.
     pub limits: Option<Limits>,
-    /// How fast clients get answers.
+    /// The rate at which responses are sent.
     pub pace: Option<Pace>,
-    /// What is answered at once.
+    /// Direct responses of snippets.
     pub shortcuts: Option<Box<Shortcuts>>,
-    /// What becomes of their paths.
+    /// Path rewriting.
     pub rewrite: Rewrite,
-    /// What is tried again.
+    /// Which failures are retried.
     pub retries: Retries,
-    /// How long endpoints have.
+    /// Timeouts of endpoints.
     pub timeouts: Said,
-    /// How much requests may send.
+    /// Limits on request bodies.
     pub bodies: Bodies,
-    /// What scripts of other origins may do; `None`: nothing is said to them.
+    /// CORS settings; `None`: no CORS headers.
     pub cors: Option<Box<Cors>>,
-    /// Who gets copies of requests, if somebody does.
+    /// The mirror target, if configured.
     pub mirror: Option<Box<Mirror>>,
     /// Which peers are trusted with what, and what backends are told.
     pub forwarding: Forwarding,
-    /// What they are told of traces, if anything.
+    /// Trace headers for backends, if configured.
     pub tracing: Option<Tracing>,
-    /// Which answers are compressed: of the fleet's own policy alone, the others say only that some are.
+    /// Response compression; complete only in the fleet's policy, the others only say whether it is used.
     pub compression: Option<Box<Compression>>,
-    /// Headers of answers.
+    /// Response headers.
     pub answers: Answers,
-    /// What places endpoints name in them.
+    /// Rewriting of redirects and cookies in responses.
     pub returned: Option<Box<Returned>>,
-    /// Which answers another backend makes.
+    /// Which responses are replaced by another backend's error page.
     pub errors: Errors,
     /// Which requests are logged.
     pub log: Logging,
-    /// What is exported of them, where that is not the usual: of the fleet's own policy alone.
+    /// Which metrics are exported, if not the default; only in the fleet's policy.
     pub counting: Option<Arc<Rules>>,
-    /// Who is shown how many connections there are, where that is not this machine alone: of the fleet's own policy alone.
+    /// Which clients may see the connection status page, if not only this machine; only in the fleet's policy.
     pub status: Option<Box<AddressSet>>,
 }
 
@@ -150,10 +150,10 @@ pub struct Refused {
 }
 
 impl Policy {
-    /// Compiles what is said; [`Policy::default`] where nothing is.
+    /// Compiles a policy message; [`Policy::default`] if it is empty.
     ///
     /// # Errors
-    /// Where a field cannot be served as it is said.
+    /// A field has a value that is not supported.
     pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         Ok(Self {
             blocks: Blocks::compile(said)?,

@@ -1,8 +1,9 @@
-//! What is said of paths, by their text without a slash at the end: a hash map in shards.
+//! The nodes of paths, by their text without a trailing slash: a sharded hash map.
 //!
-//! Persistent in so far as it must be: few nodes are one map, which a change copies; many are shards of some 64 nodes that
-//! are shared with the maps before and after, and a change copies one of them. A persistent tree would cost lookups a step
-//! for each of its levels, and hosts of one path a kilobyte. Those that most hosts have, a few, stand in a row.
+//! Persistent only as far as needed: a small host has a single map, which a change copies; a large one has shards of
+//! some 64 nodes that are shared with earlier and later maps, and a change copies one of them. A persistent tree would
+//! cost lookups a step per level, and hosts with a single path a kilobyte. A few nodes, as most hosts have, are in a
+//! plain list.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -14,13 +15,13 @@ use shared::resource::PathType;
 use super::Declared;
 use crate::table::host::{Match, PathEntry};
 
-/// Nodes that a shard should have.
+/// Target number of nodes per shard.
 const SHARD: usize = 64;
 
-/// Nodes that are compared one by one, without a hash.
+/// Maximum number of nodes that are compared one by one, without a hash.
 const ROW: usize = 4;
 
-/// One of the four things that may be declared of a node.
+/// One of the four declarations that a node can hold.
 #[derive(Clone, Copy)]
 pub(super) struct Slot(usize);
 
@@ -36,7 +37,7 @@ impl Slot {
         (Self::PREFIX_SLASH, PathType::Prefix),
     ];
 
-    /// Of a path of this kind, with a slash at its end or without.
+    /// For a path of this kind, with or without a trailing slash.
     pub(super) fn new(kind: PathType, ends_in_slash: bool) -> Self {
         match (kind, ends_in_slash) {
             (PathType::Exact, false) => Self::EXACT,
@@ -47,7 +48,7 @@ impl Slot {
     }
 }
 
-/// What is declared of a text and of the same with a slash.
+/// The declarations for a text, with and without a trailing slash.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     bare: Arc<[u8]>,
@@ -61,18 +62,18 @@ impl Node {
         Self { bare: bare.into(), said }
     }
 
-    /// What is declared in a slot.
+    /// The declaration in a slot.
     pub(super) fn get(&self, slot: Slot) -> Option<&Arc<PathEntry>> {
         self.said[slot.0].as_ref()
     }
 
-    /// What the text itself matches. nginx redirects `/foo` where only `/foo/` is a location, exact or prefix, whatever
-    /// prefix matches it.
+    /// The match for the text itself. nginx redirects `/foo` if only `/foo/` is a location, exact or prefix, even if
+    /// another prefix matches.
     pub(super) fn equal(&self) -> Option<Match<'_>> {
         if let Some(entry) = self.get(Slot::EXACT).or_else(|| self.get(Slot::PREFIX)) {
             return Some(Match::Path(entry));
         }
-        // A path with two slashes at the end is never asked for: a redirect to it would come back for ever.
+        // No redirect to a path with two trailing slashes: slashes are merged, so that would loop forever.
         if self.bare.is_empty() || self.bare.ends_with(b"/") {
             return None;
         }
@@ -81,17 +82,18 @@ impl Node {
         slashes.into_iter().find(|entry| !entry.is_denied()).map(Match::AddSlash)
     }
 
-    /// What the text with a slash matches. "/" matches everything and is no exact location, unless it is declared as one.
+    /// The match for the text with a slash. "/" matches everything but is not an exact location unless declared as
+    /// one.
     pub(super) fn below(&self) -> Option<Match<'_>> {
         self.get(Slot::EXACT_SLASH).or_else(|| self.prefix()).map(Match::Path)
     }
 
-    /// What anything below the text matches: a prefix that was declared as it stands comes before one that lacks the slash.
+    /// The match for anything below the text: a prefix declared with the slash has precedence over one without it.
     pub(super) fn prefix(&self) -> Option<&Arc<PathEntry>> {
         self.get(Slot::PREFIX_SLASH).or_else(|| self.get(Slot::PREFIX))
     }
 
-    /// All that is declared.
+    /// All declarations.
     pub(super) fn declared(&self) -> impl Iterator<Item = Declared> {
         Slot::ALL.into_iter().filter_map(|(slot, kind)| {
             let entry = Arc::clone(self.get(slot)?);
@@ -107,7 +109,7 @@ impl Node {
 /// All nodes of a host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes {
-    // Paths come from tenants: a seed of the host keeps them from choosing their place.
+    // Paths come from tenants: the per-host seed prevents them from choosing their place.
     hasher: RandomState,
     shards: Shards,
     len: usize,
@@ -117,9 +119,9 @@ pub(super) struct Nodes {
 enum Shards {
     /// At most [`ROW`].
     Row(Vec<Node>),
-    /// Without a step more for lookups.
+    /// A single map, without an additional lookup step.
     One(HashTable<Node>),
-    /// A power of two, by the lower bits of the upper half of the hash: the map has the others.
+    /// A power of two, indexed by the lower bits of the upper half of the hash: the map uses the others.
     Many(Arc<[Arc<HashTable<Node>>]>),
 }
 
@@ -131,7 +133,7 @@ impl Default for Shards {
 
 impl Nodes {
     /// The node of a text.
-    // In line: a call costs a lookup 2 of its 15 ns.
+    // Inlined: a call would cost a lookup 2 of its 15 ns.
     #[inline(always)]
     pub(super) fn find(&self, bare: &[u8]) -> Option<&Node> {
         let hash = || self.hasher.hash_one(bare);
@@ -146,7 +148,7 @@ impl Nodes {
         shard.find(hash, |node| *node.bare == *bare)
     }
 
-    /// Says something else of a text, or nothing.
+    /// Sets or removes a declaration.
     pub(super) fn set(&mut self, bare: &[u8], slot: Slot, entry: Option<Arc<PathEntry>>) {
         self.spill(bare);
         let hasher = &self.hasher;
@@ -170,7 +172,7 @@ impl Nodes {
         self.fit();
     }
 
-    /// Makes a map of a row that is full, where this text would be one more.
+    /// Converts a full row into a map, if this text would be a new entry.
     fn spill(&mut self, bare: &[u8]) {
         let Shards::Row(row) = &mut self.shards else { return };
         if row.len() < ROW || row.iter().any(|node| *node.bare == *bare) {
@@ -194,8 +196,8 @@ impl Nodes {
         row.iter().chain(one.into_iter().chain(many.into_iter().flatten()).flatten())
     }
 
-    /// Has as many shards as nodes ask for, within a factor of four, so that each of them pays for their being dealt out
-    /// again.
+    /// Adjusts the number of shards to the number of nodes, within a factor of four, so that the cost of
+    /// redistributing is amortized.
     fn fit(&mut self) {
         let now = match &self.shards {
             Shards::Row(_) | Shards::One(_) => 1,
@@ -217,7 +219,7 @@ impl Nodes {
         };
     }
 
-    /// Number of nodes in shards that another one does not share.
+    /// Number of nodes in shards that `other` does not share.
     #[cfg(test)]
     pub(super) fn own(&self, other: &Self) -> usize {
         let shards = |nodes: &Self| match &nodes.shards {
@@ -274,7 +276,7 @@ fn set_in_table(
     }
 }
 
-/// The shard of a hash, of a power of two. The table itself goes by the lowest and the highest bits.
+/// The shard of a hash, for a power of two. The hash table itself uses the lowest and the highest bits.
 fn place(hash: u64, count: usize) -> usize {
     (hash >> 32) as usize & (count - 1)
 }

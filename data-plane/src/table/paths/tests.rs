@@ -1,4 +1,4 @@
-//! The router against one that is slow and obvious.
+//! The router compared with a slow and simple one.
 
 use proptest::prelude::*;
 
@@ -33,8 +33,8 @@ fn of_route(route: &str, kind: PathType, path: &str) -> Declared {
     Declared { kind, entry: Arc::new(entry) }
 }
 
-/// What nginx does with the locations that ingress-nginx writes: exact ones first, then the longest prefix; a location
-/// with a slash at the end answers for the same without by a redirect.
+/// What nginx does with the locations that ingress-nginx generates: exact ones first, then the longest prefix; a
+/// location with a trailing slash redirects requests without it.
 #[derive(PartialEq, Debug)]
 enum Slow<'a> {
     Path(&'a str, PathType),
@@ -104,8 +104,8 @@ fn router(table: impl IntoIterator<Item = Declared>) -> Router {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Whatever Routes declare and take back, some of them the same, each state gives what the slow one gives, and stays
-    /// as it is when another one is made of it.
+    /// Whatever Routes declare and withdraw, some of it identical, each state equals the slow implementation's, and is
+    /// not affected by later states derived from it.
     #[test]
     fn fast_equals_slow(
         steps in prop::collection::vec((0..3_u8, any::<bool>(), path(), prop::bool::weighted(0.3)), 0..24),

@@ -1,10 +1,10 @@
-//! Texts that a path may begin with, in any case: the longest counts.
+//! Case-insensitive literal prefixes of paths: the longest match wins.
 //!
-//! Sorted, the longest one that a path begins with is the last that is not greater than it, or one that this begins with
-//! in turn; each knows the next shorter of these. So a lookup is one binary search, however many texts there are, and a few
-//! comparisons of lengths, however deep they lie in each other.
+//! In sorted order, the longest prefix of a path is the last text that is not greater than the path, or a prefix of
+//! that text in turn; each text knows the next shorter prefix. So a lookup is one binary search, however many texts
+//! there are, and a few comparisons of lengths, however deeply they are nested.
 
-/// Texts with the place of each in the order in which paths are asked. Immutable.
+/// Texts, each with its position in the matching order. Immutable.
 #[derive(Debug, Default)]
 pub(super) struct Literals {
     /// By text.
@@ -16,12 +16,12 @@ struct Literal {
     /// In lower case.
     text: Box<[u8]>,
     place: usize,
-    /// Where in the list the longest other one lies that it begins with.
+    /// The index of the longest other text that is a prefix of this one.
     within: Option<usize>,
 }
 
 impl Literals {
-    /// Of texts and their places. Of equal ones that with the least place counts.
+    /// Built from texts and their positions. Of equal texts the lowest position wins.
     pub(super) fn new(texts: Vec<(Box<str>, usize)>) -> Self {
         let lower = |text: Box<str>| text.to_ascii_lowercase().into_bytes().into_boxed_slice();
         let mut texts: Vec<_> = texts.into_iter().map(|(text, place)| (lower(text), place)).collect();
@@ -38,7 +38,7 @@ impl Literals {
         Self { sorted: sorted.into() }
     }
 
-    /// The place of the longest that a path begins with.
+    /// The position of the longest text that is a prefix of a path.
     pub(super) fn find(&self, path: &[u8]) -> Option<usize> {
         let fold = |byte: &u8| byte.to_ascii_lowercase();
         let folded = || path.iter().map(fold);

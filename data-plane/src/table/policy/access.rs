@@ -1,4 +1,4 @@
-//! Whose addresses get in (ingress-nginx behaviour, annotations.md 6.9).
+//! Access lists by client address (`allowlist-source-range`, `denylist-source-range`; as in ingress-nginx).
 
 use std::net::IpAddr;
 
@@ -7,21 +7,21 @@ use shared::policy::{LocationPolicy, TextList};
 
 use super::Refused;
 
-/// What address lists say of a client.
+/// The result of checking a client against address lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Listed {
-    /// It gets in.
+    /// It is allowed.
     Allowed,
-    /// It does not.
+    /// It is denied.
     Denied,
-    /// Nothing.
+    /// No list applies.
     Unsaid,
 }
 
 /// The address lists of a location.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Addresses {
-    /// Nobody else gets in.
+    /// If set, no other client is allowed.
     allow: Option<AddressSet>,
     deny: Option<AddressSet>,
     /// The fleet's `block-cidrs`.
@@ -36,14 +36,14 @@ impl Addresses {
         Ok(Self { allow, deny, block })
     }
 
-    /// Whether a client is of those that get nothing, where there is no location. To be asked of the fleet's own policy.
-    /// `catch_all`: the other lists of it, which are defaults of annotations, say nothing there.
+    /// Whether a client is blocked where there is no location; to be called on the fleet's own policy. `catch_all`:
+    /// only `block-cidrs` applies, not the lists that are defaults of annotations.
     pub fn blocks(&self, client: IpAddr, catch_all: bool) -> bool {
         let block = if catch_all { self.block.as_ref() } else { self.blocked() };
         block.is_some_and(|block| block.contains(client))
     }
 
-    /// nginx' access rules of a location take the place of those around it (pitfalls.md 2.8).
+    /// A location's access rules in nginx replace those of outer levels.
     fn blocked(&self) -> Option<&AddressSet> {
         self.block.as_ref().filter(|_| self.allow.is_none() && self.deny.is_none())
     }
@@ -53,7 +53,7 @@ impl Addresses {
         self.allow.is_some() || self.deny.is_some() || self.block.is_some()
     }
 
-    /// What the lists say of a client: the deny list first, and who is on no allow list is denied.
+    /// Checks a client: the deny list has precedence, and a client that is not on an existing allow list is denied.
     pub fn say(&self, client: IpAddr) -> Listed {
         if self.deny.as_ref().or_else(|| self.blocked()).is_some_and(|deny| deny.contains(client)) {
             return Listed::Denied;
@@ -66,7 +66,7 @@ impl Addresses {
     }
 }
 
-/// A list that is there and empty holds nobody.
+/// A list that is present but empty contains no client.
 fn set(field: &'static str, list: Option<&TextList>) -> Result<Option<AddressSet>, Refused> {
     let set = list.map(|list| AddressSet::parse(list.values.iter().map(String::as_str))).transpose();
     set.map_err(|error| Refused { field, problem: error.to_string() })

@@ -1,18 +1,18 @@
-//! How clients stay with an endpoint (ingress-nginx behaviour, annotations.md 6.18).
+//! Session affinity settings (as in ingress-nginx).
 
 use shared::policy::{Affinity, AffinityMode, BackendPolicy, SameSite as Said};
 
 use super::Refused;
 use crate::affinity::{Attributes, SameSite};
 
-/// What is said of affinity, whichever backend it is that of.
+/// The affinity rules, independent of the backend.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// Whether clients move where endpoints come.
+    /// Whether clients move to new endpoints.
     pub mode: AffinityMode,
-    /// A client gets another endpoint where its own fails.
+    /// Whether a client gets another endpoint when its own fails.
     pub change_on_failure: bool,
-    /// The cookie.
+    /// The cookie's attributes.
     pub attributes: Attributes,
 }
 
@@ -20,7 +20,7 @@ impl Rules {
     /// Compiles the policy.
     ///
     /// # Errors
-    /// Where text would end its attribute or the line that it stands in.
+    /// A text would terminate its attribute or its header line.
     pub fn compile(said: &Affinity) -> Result<Self, Refused> {
         let texts = [
             ("affinity.name", Some(&said.name)),
@@ -54,10 +54,10 @@ impl Rules {
         })
     }
 
-    /// Whether the policy of a backend can be served.
+    /// Checks that the policy of a backend is supported.
     ///
     /// # Errors
-    /// Where it cannot.
+    /// It is not supported.
     pub fn check(said: &BackendPolicy) -> Result<(), Refused> {
         said.affinity.as_ref().map_or(Ok(()), |said| Self::compile(said).map(drop))
     }

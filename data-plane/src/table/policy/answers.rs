@@ -1,4 +1,4 @@
-//! Headers of answers (ingress-nginx behaviour, controller.md 9, annotations.md 6.13).
+//! Headers added to and removed from responses (as in ingress-nginx).
 
 use bytes::Bytes;
 use shared::policy::{HeaderOperation, LocationPolicy};
@@ -7,73 +7,73 @@ use shared::template::{Template, Variable};
 use super::Refused;
 use super::headers::{self, Header};
 
-/// What is put into answers, and what is taken out of those of backends.
+/// Headers to add to responses, and to remove from those of backends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answers {
-    /// Strict-Transport-Security of answers over TLS.
+    /// Strict-Transport-Security for responses over TLS.
     pub hsts: Option<Bytes>,
-    /// Names that backends' answers lose.
+    /// Header names that are removed from backends' responses.
     pub hidden: Box<[Box<str>]>,
-    /// What is said of the server.
+    /// The `Server` header.
     pub server: Server,
-    /// What is put in, the later in place of the earlier.
+    /// Headers to set; later ones override earlier ones.
     pub added: Box<[Added]>,
-    /// What comes beside what is there, after that.
+    /// Headers to append afterwards, beside existing ones.
     pub beside: Box<[Beside]>,
-    /// Whether some of that is the location's own: that of its host is not for its own answers then.
+    /// Whether the location has its own; then those of its host do not apply to its responses.
     pub adds_own: bool,
-    /// Whether the request's id is among that.
+    /// Whether one of them contains the request's id.
     pub tells_id: bool,
-    /// Path of health checks of the proxy itself, where somebody says it.
+    /// Path of the proxy's own health checks, if configured.
     pub health: Option<Box<str>>,
-    /// Media type of answers to them, likewise.
+    /// Media type of their responses, if configured.
     pub media_type: Option<Bytes>,
 }
 
-/// Who says a header.
+/// Where a header is configured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum By {
-    /// The fleet, or the host, of all answers.
+    /// By the fleet or the host, for all responses.
     All,
-    /// The location, of its own: what answers in its place does not have it.
+    /// By the location, for its own responses only.
     Location,
 }
 
-/// A header that comes in place of those of its name.
+/// A header that replaces those of the same name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Added {
     /// Name and value.
     pub header: Header,
-    /// Who says it.
+    /// Where it is configured.
     pub by: By,
 }
 
-/// A header that comes beside those of its name, as nginx' add_header.
+/// A header that is added beside those of the same name, as by nginx' `add_header`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Beside {
     /// Name and value.
     pub header: Header,
-    /// Whether it comes on every answer, or on those of success and redirects alone.
+    /// Whether it is added to every response, or only to success and redirect responses.
     pub always: bool,
-    /// Who says it.
+    /// Where it is configured.
     pub by: By,
 }
 
 impl Beside {
-    /// Whether it comes on an answer of this status (ngx_http_headers_filter).
+    /// Whether it is added to a response with this status (`ngx_http_headers_filter`).
     pub fn is_on(&self, status: u16) -> bool {
         self.always || matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308)
     }
 }
 
-/// `Server` of answers.
+/// `Server` of responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Server {
-    /// None.
+    /// Not sent.
     Unsaid,
-    /// Ours.
+    /// Our own.
     Ours,
-    /// The backend's where there is one, else ours.
+    /// The backend's if there is one, else ours.
     Backends,
 }
 
@@ -96,7 +96,7 @@ impl Default for Answers {
 impl Answers {
     pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         let hidden = said.hide_headers.iter().flat_map(|list| &list.values);
-        // The backend's passes only where there is one at all, as in the original.
+        // The backend's value passes only if the header is sent at all, as in ingress-nginx.
         let server = match (said.server_tokens, said.allow_backend_server_header) {
             (Some(true), Some(true)) => Server::Backends,
             (Some(true), _) => Server::Ours,
@@ -118,7 +118,7 @@ impl Answers {
                 }
             }
         }
-        // The location's own are literal, and stand last in nginx' file (annotations.md 6.13).
+        // The location's own values are literal, and come last in nginx' configuration.
         let own = headers::compile("custom_headers", said.custom_headers.as_ref(), Template::literal)?;
         added.extend(own.into_iter().map(|header| Added { header, by: By::Location }));
         let all = added.iter().map(|it| &it.header).chain(beside.iter().map(|it| &it.header));

@@ -1,32 +1,32 @@
-//! Who is asked for a password, and what is enough to get in (ingress-nginx behaviour, annotations.md 6.7, 6.9).
+//! Password authentication: where it is required, and what is sufficient for access (as in ingress-nginx).
 
 use bytes::Bytes;
 use shared::policy::{BasicAuth, LocationPolicy};
 
 use super::Refused;
 
-/// ACME challenges are answered for everybody: ConfigMap `no-auth-locations` of ingress-nginx, its default.
+/// ACME challenges need no authentication: the default of ingress-nginx' ConfigMap option `no-auth-locations`.
 const ACME: &str = "/.well-known/acme-challenge";
 
-/// What is asked of clients.
+/// The required authentication.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Auth {
-    /// Users and passwords; `None`: none are asked for.
+    /// Users and passwords; `None`: not required.
     pub basic: Option<Basic>,
-    /// One of address lists, passwords and external authentication is enough.
+    /// One of address lists, passwords and external authentication is sufficient.
     pub satisfy_any: bool,
-    /// Declared paths that begin with one of these ask nobody.
+    /// Declared paths with one of these prefixes need no authentication.
     exempt: Box<[String]>,
 }
 
-/// Authentication by users and passwords.
+/// Password authentication.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Basic {
     /// Key of the Material with the users.
     pub users: Box<str>,
-    /// `WWW-Authenticate`; of a digest what stands before the nonce.
+    /// The `WWW-Authenticate` header; for digest authentication the part before the nonce.
     pub challenge: Bytes,
-    /// Whose digests are asked for, and no passwords in plain; `None`: passwords are.
+    /// The realm of digest authentication; `None`: basic authentication.
     pub realm: Option<Box<str>>,
 }
 
@@ -46,7 +46,7 @@ impl Auth {
         })
     }
 
-    /// Whether a path, as it is declared, asks nobody: compared as text (annotations.md 6.6).
+    /// Whether a declared path is exempt: a comparison of texts (as in ingress-nginx).
     pub fn exempts(&self, declared: &str) -> bool {
         self.exempt.iter().any(|prefix| declared.starts_with(&**prefix))
     }
@@ -65,7 +65,7 @@ impl Basic {
                 "expected text without quotes, backslashes and control characters",
             );
         }
-        // To nginx the realm `off` switches authentication off; here it is a realm (pitfalls.md 2.6).
+        // In nginx the realm `off` disables authentication; here it is just a realm.
         let challenge = if *digest {
             format!("Digest algorithm=MD5, qop=\"auth\", realm=\"{realm}\", nonce=\"")
         } else {

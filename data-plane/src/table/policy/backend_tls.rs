@@ -1,42 +1,42 @@
-//! TLS towards endpoints, as it is said (ingress-nginx behaviour, annotations.md 5.6).
+//! TLS settings towards endpoints, as configured (as in ingress-nginx).
 
 use rustls_pki_types::ServerName;
 use shared::policy::BackendTls;
 
 use super::Refused;
 
-/// The name where nobody says one: nginx' name of all upstreams, which no certificate has.
+/// The default server name: nginx' name of all upstreams, which no certificate has.
 const NOBODY: &str = "upstream_balancer";
 
-/// TLS 1.2 and 1.3, as messages number them.
+/// TLS 1.2 and 1.3, as numbered in messages.
 const VERSIONS: [u32; 2] = [12, 13];
 
-/// What is asked of a connection.
+/// The TLS settings of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Said {
     /// Key of the Material.
     pub material: Box<str>,
-    /// How many intermediate certificates may stand between the endpoint's and an authority's; `None`: nothing is verified.
+    /// Maximum number of intermediate certificates; `None`: no verification.
     pub verified: Option<usize>,
-    /// Whose certificate it must be.
+    /// The name that the certificate must have.
     pub name: ServerName<'static>,
-    /// Whether the endpoint is told that.
+    /// Whether that name is sent as SNI.
     pub tells_name: bool,
-    /// Whether it may be spoken to in TLS 1.2.
+    /// Whether TLS 1.2 is allowed.
     pub tls12: bool,
-    /// And in TLS 1.3.
+    /// Whether TLS 1.3 is allowed.
     pub tls13: bool,
-    /// Whether somebody said which of them.
+    /// Whether the versions are configured explicitly.
     pub says_versions: bool,
-    /// Numbers of cipher suites of TLS 1.2; empty: all.
+    /// TLS 1.2 cipher suites by number; empty: all.
     pub ciphers: Box<[u16]>,
 }
 
 impl Said {
-    /// Reads what a location or a host says.
+    /// Compiles the settings of a location or host.
     ///
     /// # Errors
-    /// Where it cannot be served.
+    /// They are not supported.
     pub fn compile(said: Option<&BackendTls>) -> Result<Option<Box<Self>>, Refused> {
         let Some(said) = said else {
             return Ok(None);
@@ -66,7 +66,7 @@ impl Said {
             verified: said.verify.then_some(depth),
             name,
             tells_name: said.tells_name,
-            // ingress-nginx' default, where there is a Secret (annotations.md 5.6).
+            // ingress-nginx' default, if there is a Secret.
             tls12: !says_versions || said.versions.contains(&12),
             tls13: said.versions.contains(&13),
             says_versions,

@@ -1,5 +1,4 @@
-//! How the endpoint of a request is chosen where its client has none of its own (ingress-nginx behaviour, balancing.md 4
-//! to 6).
+//! How the endpoint of a request is chosen if its client has no affinity (as in ingress-nginx).
 
 use std::sync::Arc;
 
@@ -8,29 +7,29 @@ use shared::template::{Template, Variable};
 
 use crate::table::BackendCell;
 
-/// Endpoints of a group where nobody says how many (annotations.md 5.7).
+/// Default number of endpoints in a group (as in ingress-nginx).
 const SUBSET: u32 = 3;
 
-/// How endpoints get requests.
+/// How an endpoint is chosen.
 #[derive(Clone, Debug, Default)]
 pub enum Balancing {
-    /// In turn.
+    /// Round robin.
     #[default]
     RoundRobin,
-    /// The one of two that took less time of late.
+    /// The faster of two random endpoints.
     Ewma,
-    /// By a key that each request has.
+    /// By a key of the request.
     Hash(Arc<Hashing>),
 }
 
-/// A consistent hash.
+/// Consistent hashing.
 #[derive(Debug)]
 pub struct Hashing {
-    /// What the key of a request is made of.
+    /// The template for a request's key.
     pub key: Template,
-    /// Endpoints of the group that a key leads to; `None`: it leads to one.
+    /// Number of endpoints in the group of a key; `None`: a key maps to one endpoint.
     pub subset: Option<usize>,
-    /// Whether a request needs an id for its key.
+    /// Whether the key contains the request id.
     pub asks_id: bool,
 }
 
@@ -50,13 +49,13 @@ impl Balancing {
         Self::Hash(Arc::new(Hashing { key, subset, asks_id }))
     }
 
-    /// Whether the key of a request is made of groups of its location's regular expression.
+    /// Whether the key contains capture groups of the location's regular expression.
     pub fn asks_groups(&self) -> bool {
         let is_capture = |variable: &Variable| matches!(variable, Variable::Capture(_));
         matches!(self, Self::Hash(hashing) if hashing.key.variables().any(is_capture))
     }
 
-    /// Makes what it asks a cell's endpoints for, where it is not made yet. For the control thread.
+    /// Builds what it needs of a cell's endpoints, if that was not built yet. For the control thread.
     pub fn prepare(&self, cell: &BackendCell) {
         let set = cell.endpoints();
         match self {

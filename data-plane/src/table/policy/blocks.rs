@@ -1,12 +1,11 @@
-//! Who gets nothing, whatever it asks for: by User-Agent and Referer (ingress-nginx behaviour, annotations.md 4,
-//! configmap.md 1.9).
+//! Requests that are blocked whatever they ask for: by User-Agent and Referer (as in ingress-nginx).
 
 use shared::policy::LocationPolicy;
 
 use super::Refused;
 use super::texts::Texts;
 
-/// What blocks a request.
+/// The blocking rules.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     agents: Texts,
@@ -23,7 +22,7 @@ impl Blocks {
         Ok((!is_empty).then(|| Box::new(blocks)))
     }
 
-    /// Whether a request is blocked. One that cannot be judged in time is.
+    /// Whether a request is blocked. A request that cannot be checked in time is.
     pub fn block(&self, agent: Option<&[u8]>, referer: Option<&[u8]>) -> bool {
         let have = |texts: &Texts, text: Option<&[u8]>| texts.have(text.unwrap_or_default()).unwrap_or(true);
         have(&self.agents, agent) || have(&self.referers, referer)

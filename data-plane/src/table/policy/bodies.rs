@@ -1,13 +1,13 @@
-//! Sizes of requests and of the heads of their answers (ingress-nginx behaviour, annotations.md 5.5).
+//! Size limits of request bodies and of response heads (as in ingress-nginx).
 
 use shared::policy::LocationPolicy;
 
 use crate::table::Sizes;
 
-/// No head is longer, whoever says that it may be: it stands in memory that nobody has set apart for it.
+/// Upper limit for a response head, whatever is configured: it is in memory that is not budgeted for.
 const LARGEST: usize = 256 * 1024;
 
-/// The sizes that a location or the fleet says; the rest is the worker's.
+/// The configured size limits; the rest are the worker's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bodies {
     most: Option<u64>,
@@ -26,7 +26,7 @@ impl Bodies {
         }
     }
 
-    /// These, over those of the worker.
+    /// These limits, with the worker's as defaults.
     pub fn over(&self, worker: Sizes) -> Sizes {
         Sizes {
             body: self.most.unwrap_or(worker.body),

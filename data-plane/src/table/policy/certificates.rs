@@ -1,55 +1,55 @@
-//! Certificates of clients, as a host says who must show one (ingress-nginx behaviour, annotations.md 6.8).
+//! Client certificates: which ones a host requires (as in ingress-nginx).
 
 use shared::pattern::{Pattern, Steps};
 use shared::policy::{ClientCertificates, ClientVerification};
 
 use super::Refused;
 
-/// What happens to requests by the certificate of their client.
+/// How client certificates are verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verification {
-    /// None or a bad one does not pass.
+    /// A valid certificate is required.
     #[default]
     On,
-    /// Nobody is asked.
+    /// No certificate is requested.
     Off,
-    /// A bad one does not pass.
+    /// A certificate must be valid if there is one.
     Optional,
-    /// A bad one does not pass, unless nothing is wrong with it but its authority.
+    /// A certificate must be valid if there is one, except that its issuer need not be trusted.
     OptionalNoCa,
 }
 
-/// Where those are sent who do not pass.
+/// What a client that fails the verification gets.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum ErrorPage {
-    /// Nowhere: 400.
+    /// A 400.
     #[default]
     None,
-    /// To this URL.
+    /// A redirect to this URL.
     Url(Box<str>),
-    /// They are shown this path of the host.
+    /// This path of the host.
     Path(Box<str>),
 }
 
-/// By which certificates are judged: what a connection is made for. Another one is another connection.
+/// The settings that a connection's verification depends on. With other settings a new connection is needed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Said {
     /// Key of the Material with the authorities.
     pub authorities: Box<str>,
-    /// Whether clients are asked.
+    /// Whether clients are asked for a certificate.
     pub asks: bool,
-    /// How many intermediate certificates may stand between a client's and an authority's.
+    /// Maximum number of intermediate certificates.
     pub depth: usize,
 }
 
-/// What a host says.
+/// The client certificate policy of a host.
 #[derive(Clone, Debug)]
 pub struct Certificates {
-    /// `None`: what was asked for cannot be told. Nobody passes.
+    /// `None`: the required settings are not available, and every client is refused.
     pub said: Option<Said>,
-    /// Who passes.
+    /// Which clients pass.
     pub verification: Verification,
-    /// Where the others are sent.
+    /// What the others get.
     pub error_page: ErrorPage,
     /// Whether backends get the certificate.
     pub tells_certificate: bool,
@@ -57,15 +57,15 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Whether who has none is shown a page of its own.
+    /// Whether clients without a valid certificate get an error page.
     pub fn has_page(&self) -> bool {
         !matches!(self.error_page, ErrorPage::None)
     }
 
-    /// Reads what a host says.
+    /// Compiles the policy of a host.
     ///
     /// # Errors
-    /// Where it cannot be served.
+    /// It is not supported.
     pub fn compile(said: Option<&ClientCertificates>) -> Result<Option<Self>, Refused> {
         let Some(said) = said else {
             return Ok(None);
@@ -102,7 +102,7 @@ impl Certificates {
         }))
     }
 
-    /// Whether clients of this name pass. One that is not known to fit does not.
+    /// Whether clients with this subject pass. One that cannot be matched does not.
     pub fn lets_in(&self, subject: &[u8]) -> bool {
         self.match_cn.as_ref().is_none_or(|pattern| pattern.is_match(subject, &Steps::new()) == Ok(true))
     }

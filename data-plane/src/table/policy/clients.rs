@@ -1,4 +1,4 @@
-//! What holds for clients' connections, before there is a location (configmap.md 1.2, 1.5).
+//! Settings of client connections, which apply before a location is known (as in ingress-nginx).
 
 use std::time::Duration;
 
@@ -6,26 +6,27 @@ use shared::policy::LocationPolicy;
 
 use crate::codec::guard::Limits;
 
-/// No head is longer, whoever says that it may be: until it is whole it stands in memory that nobody has set apart for it.
+/// Upper limit for a request head, whatever is configured: until it is complete it is in memory that is not budgeted
+/// for.
 const LARGEST: usize = 256 * 1024;
 
-/// nginx' first buffer, beside the large ones (configmap.md 1.2, client-header-buffer-size).
+/// nginx' first buffer, in addition to the large ones (ConfigMap option `client-header-buffer-size`).
 const FIRST: usize = 1024;
 
-/// What the fleet says of connections; the rest is the worker's.
+/// The fleet's connection settings; the rest are the worker's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Clients {
-    /// From one request to the next one's first byte; zero: there is no next one.
+    /// Time between a request and the first byte of the next one; zero: no keep-alive.
     pub idle: Option<Duration>,
-    /// Requests that a connection serves.
+    /// Maximum number of requests per connection.
     pub requests: Option<usize>,
-    /// Requests at once on a connection of HTTP/2.
+    /// Maximum number of concurrent streams of an HTTP/2 connection.
     pub streams: Option<u32>,
-    /// HTTP/2 is not spoken, in plain text neither.
+    /// HTTP/2 is disabled, also in plain text.
     pub lacks_http2: bool,
-    /// A whole head, from its first byte.
+    /// Timeout for a complete head, from its first byte.
     pub head_time: Option<Duration>,
-    /// How long a head may be.
+    /// Maximum size of a head.
     pub(crate) head: Option<Limits>,
 }
 
@@ -50,9 +51,9 @@ impl Clients {
     }
 }
 
-/// How long a head may be: what is in nginx' first buffer, and so many lines as there are large ones. A line may be as long
-/// as the larger of the two; that nginx lets it fill the first one only from the beginning of the head on tells nobody
-/// anything.
+/// The maximum size of a head: nginx' first buffer plus as many lines as there are large buffers. A line may be as
+/// long as the larger of the two. (In nginx it may fill the first buffer only at the very beginning of the head, a
+/// difference of no consequence.)
 fn head(said: &LocationPolicy) -> Option<Limits> {
     if said.large_client_header_buffers.is_none() && said.client_header_buffer_size.is_none() {
         return None;

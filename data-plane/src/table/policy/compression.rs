@@ -1,7 +1,7 @@
-//! Which answers are compressed on their way to clients (ingress-nginx behaviour, configmap.md 1.6).
+//! Which responses are compressed (as in ingress-nginx).
 //!
-//! The rules are those of nginx' gzip filter and of the brotli module of ingress-nginx, which are one but for the version of
-//! HTTP. What deviates on purpose stands in docs/adr/015.
+//! The rules are those of nginx' gzip filter and of ingress-nginx' brotli module, which are the same except for the
+//! HTTP version. For intended deviations see docs/adr/015.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use shared::policy::{LocationPolicy, TextList};
 
 use super::Refused;
 
-/// Media types that ingress-nginx compresses where nobody says any, in order. text/html always is one.
+/// The media types that ingress-nginx compresses by default, in order. text/html is always included.
 const TYPES: [&str; 17] = [
     "application/atom+xml",
     "application/javascript",
@@ -32,7 +32,7 @@ const TYPES: [&str; 17] = [
     "text/x-component",
 ];
 
-/// Beside those, for brotli.
+/// In addition to those, for brotli.
 const MORE_TYPES: &str = "application/xml+rss";
 
 /// What is compressed, and how.
@@ -40,7 +40,7 @@ const MORE_TYPES: &str = "application/xml+rss";
 pub struct Compression {
     gzip: Option<Rule>,
     brotli: Option<Rule>,
-    /// Clients that get nothing compressed by gzip.
+    /// Clients that get no gzip-compressed responses.
     without: Option<Without>,
 }
 
@@ -48,7 +48,7 @@ pub struct Compression {
 #[derive(Clone, Debug)]
 struct Rule {
     level: u32,
-    /// Bytes that an answer of known length has at least.
+    /// Minimum length of a response whose length is known.
     least: u64,
     types: Types,
 }
@@ -62,7 +62,7 @@ enum Types {
 
 #[derive(Clone, Debug)]
 enum Without {
-    /// nginx' word for Internet Explorer 4 to 6, but for those that Windows XP was mended with.
+    /// nginx' `msie6`: Internet Explorer 4 to 6, except for version 6 with Windows XP SP2.
     Msie6,
     Agents(Pattern),
 }
@@ -77,7 +77,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// Its name.
+    /// Its name in headers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -86,7 +86,7 @@ impl Coding {
     }
 }
 
-/// What of a client decides.
+/// The properties of a request that decide.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// Accept-Encoding.
@@ -97,12 +97,12 @@ pub struct Asked<'a> {
     pub is_http10: bool,
 }
 
-/// What of an answer does.
+/// The properties of a response that decide.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
     /// Content-Type.
     pub media_type: &'a [u8],
-    /// Bytes of its body, where that is known.
+    /// Bytes of its body, if known.
     pub length: Option<u64>,
 }
 
@@ -127,7 +127,7 @@ impl Compression {
         Ok(Some(Box::new(Self { gzip, brotli, without })))
     }
 
-    /// Whether the answer differs by what its client accepts, and the coding and level for this one.
+    /// Whether the response varies by Accept-Encoding, and the coding and level for this request.
     pub fn choose(&self, asked: &Asked<'_>, answer: &Answer<'_>) -> (bool, Option<(Coding, u32)>) {
         let applies = |rule: &&Rule| rule.applies(answer);
         let (gzip, brotli) = (self.gzip.as_ref().filter(applies), self.brotli.as_ref().filter(applies));
@@ -168,7 +168,7 @@ impl Types {
         }
     }
 
-    /// Whether a Content-Type is one of them, whatever its parameters.
+    /// Whether a Content-Type is one of them, ignoring parameters.
     fn have(&self, media_type: &[u8]) -> bool {
         let bare = media_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         let Ok(bare) = std::str::from_utf8(bare) else { return false };
@@ -195,7 +195,7 @@ impl Without {
         Pattern::anywhere(&format!("(?i){text}")).map(Self::Agents).map_err(refused)
     }
 
-    /// One that cannot be judged in time gets what everybody can read.
+    /// A User-Agent that cannot be matched in time gets the uncompressed response.
     fn is(&self, agent: &[u8]) -> bool {
         match self {
             Self::Agents(pattern) => pattern.is_match(agent, &Steps::new()).unwrap_or(true),
@@ -204,7 +204,7 @@ impl Without {
     }
 }
 
-/// ngx_http_process_user_agent.
+/// As nginx' `ngx_http_process_user_agent`.
 fn is_msie6(agent: &[u8]) -> bool {
     let find = |what: &[u8]| agent.windows(what.len()).position(|part| part == what);
     let Some(version) = find(b"MSIE ").and_then(|at| agent.get(at + 5..)) else { return false };
@@ -216,7 +216,8 @@ fn is_msie6(agent: &[u8]) -> bool {
     }
 }
 
-/// Whether a client accepts a coding by its name: the first element with it decides, as in nginx; `*` is nobody's.
+/// Whether a client accepts a coding by its name: the first element with that name decides, as in nginx; `*` is
+/// ignored.
 fn accepts(text: &[u8], coding: &str) -> bool {
     for element in text.split(|byte| *byte == b',') {
         let mut parts = element.splitn(2, |byte| *byte == b';');
@@ -228,7 +229,7 @@ fn accepts(text: &[u8], coding: &str) -> bool {
     false
 }
 
-/// Whether a weight is one and above 0 (RFC 9110 section 12.4.2).
+/// Whether a weight is valid and greater than 0 (RFC 9110 section 12.4.2).
 fn is_some(weight: &[u8]) -> bool {
     let [b'q' | b'Q', b'=', whole @ (b'0' | b'1'), rest @ ..] = weight else {
         return weight.is_empty();

@@ -1,4 +1,4 @@
-//! Cross-origin requests (ingress-nginx behaviour, annotations.md 6.5).
+//! CORS settings (as in ingress-nginx).
 
 use bytes::Bytes;
 use shared::policy::LocationPolicy;
@@ -11,7 +11,7 @@ pub struct Cors {
     pub methods: Bytes,
     /// Access-Control-Allow-Headers.
     pub headers: Bytes,
-    /// Access-Control-Expose-Headers, where there is one.
+    /// Access-Control-Expose-Headers, if configured.
     pub exposed: Option<Bytes>,
     /// Whether Access-Control-Allow-Credentials is sent.
     pub credentials: bool,
@@ -25,11 +25,11 @@ enum Origins {
     These(Box<[Origin]>),
 }
 
-/// An origin that is allowed, in lower case.
+/// An allowed origin, in lower case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Origin {
     Exact(Box<[u8]>),
-    /// With one label between the two.
+    /// With one label between the two parts.
     Wildcard {
         /// `scheme://`
         scheme: Box<[u8]>,
@@ -66,7 +66,7 @@ impl Cors {
         }))
     }
 
-    /// Access-Control-Allow-Origin for a request of this origin; `None`: its origin is not allowed.
+    /// Access-Control-Allow-Origin for a request from this origin; `None`: not allowed.
     pub fn allowed(&self, origin: Option<&Bytes>) -> Option<Bytes> {
         match &self.origins {
             Origins::Any => Some(Bytes::from_static(b"*")),
@@ -87,8 +87,8 @@ impl Origin {
         }
     }
 
-    /// Compared whole, in any case. The original does not look at what stands before the scheme; no browser sends that,
-    /// and who else does gets nothing by it here.
+    /// Compares the whole origin, ignoring case. ingress-nginx ignores any text before the scheme; no browser sends
+    /// that.
     fn is(&self, origin: &[u8]) -> bool {
         match self {
             Self::Exact(text) => origin.eq_ignore_ascii_case(text),

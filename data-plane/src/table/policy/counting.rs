@@ -1,4 +1,4 @@
-//! What is exported of requests, as ingress-nginx' flags say (controller.md 11, configmap.md 3).
+//! Which request metrics are exported, according to ingress-nginx' flags.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use shared::policy::{LocationPolicy, TextList};
 use super::Refused;
 use crate::metrics::{Rules, Said};
 
-/// Buckets of a histogram at most.
+/// Maximum number of histogram buckets.
 const BUCKETS: usize = 64;
 
-/// The rules, where any are said.
+/// The configured rules, if any.
 pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Arc<Rules>>, Refused> {
     let Some(said) = &said.request_metrics else {
         return Ok(None);
