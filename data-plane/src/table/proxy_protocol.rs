@@ -1,4 +1,4 @@
-//! Load balancers that tell whose connections they bring, before anything else is said (configmap.md 1.2).
+//! Listeners whose load balancers send a PROXY protocol header first (as in ingress-nginx).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use shared::policy::LocationPolicy;
 use super::policy::Refused;
 use super::policy::forwarding;
 
-/// Where nobody says how long a header may take.
+/// The default timeout of a header.
 const HEADER_TIME: Duration = Duration::from_secs(5);
 
-/// What the fleet says of headers of the PROXY protocol.
+/// The fleet's PROXY protocol settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProxyProtocol {
-    /// Each connection for HTTP begins with one.
+    /// Each HTTP connection begins with a header.
     pub is_required: bool,
-    /// How long one may take.
+    /// The timeout for a header.
     pub time: Duration,
     /// Which peers are trusted.
     believed: AddressSet,
@@ -27,7 +27,7 @@ impl ProxyProtocol {
     /// Compiles the policy.
     ///
     /// # Errors
-    /// Where a field cannot be served as it is said.
+    /// A field has a value that is not supported.
     pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         let time = said.proxy_protocol_header_timeout.filter(|time| *time > 0);
         Ok(Self {
@@ -37,7 +37,7 @@ impl ProxyProtocol {
         })
     }
 
-    /// Whether a peer is believed whose connection it brings. Anybody's header is taken off, as in nginx.
+    /// Whether a peer's header is trusted. Headers of other peers are removed as well, as in nginx.
     pub fn believes(&self, peer: IpAddr) -> bool {
         self.believed.contains(peer)
     }
@@ -45,7 +45,7 @@ impl ProxyProtocol {
 
 impl Default for ProxyProtocol {
     fn default() -> Self {
-        // What holds where nobody says anything can be served.
+        // The defaults are always supported.
         let believed = forwarding::believed(&LocationPolicy::default()).unwrap_or_default();
         Self { is_required: false, time: HEADER_TIME, believed }
     }

@@ -1,23 +1,23 @@
-//! The way to the tables: one [`Tables`] a process, one [`TableReader`] a worker.
+//! Access to the tables: one [`Tables`] per process, one [`TableReader`] per worker.
 
 use std::sync::PoisonError;
 
 use super::HostTable;
 use super::sync::{Arc, ArcSwap, AtomicU64, Cache, Mutex, Ordering};
 
-/// Marks a reader that is gone.
+/// Marks a dropped reader.
 const GONE: u64 = u64::MAX;
 
-/// Where the host table of the moment is. Cheap to share.
+/// Holds the current host table. Cheap to share.
 #[derive(Debug, Default)]
 pub struct Tables {
     hosts: Arc<ArcSwap<HostTable>>,
-    // Taken when a reader comes and by the writer, never on the way of a request.
+    // Locked by the writer and when a reader is added, never on the request path.
     readers: Mutex<Vec<Arc<AtomicU64>>>,
 }
 
 impl Tables {
-    /// With an empty table.
+    /// Starts with an empty table.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -31,17 +31,17 @@ impl Tables {
         TableReader { cache, seen: Seen(seen), last: 0 }
     }
 
-    /// The table now, for admin pages and handshakes. Requests use a [`TableReader`].
+    /// The current table, for admin pages and handshakes. Requests use a [`TableReader`].
     pub fn current(&self) -> Arc<HostTable> {
         self.hosts.load_full()
     }
 
-    /// Puts a table in place; gives the one that was there.
+    /// Publishes a table and returns the previous one.
     pub(super) fn publish(&self, table: HostTable) -> Arc<HostTable> {
         self.hosts.swap(Arc::new(table))
     }
 
-    /// The oldest generation that a reader may still look at.
+    /// The oldest generation that a reader may still use.
     pub(super) fn oldest_seen(&self) -> u64 {
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut oldest = GONE;
@@ -54,26 +54,26 @@ impl Tables {
     }
 }
 
-/// A worker's view of the tables: one pointer compare a request.
+/// A worker's view of the tables: one pointer comparison per request.
 #[derive(Debug)]
 pub struct TableReader {
-    // Before `seen`, and so dropped before it: who sees that a reader is gone sees that it let go of its table.
+    // Declared before `seen` and therefore dropped before it: a reader that is seen as gone has released its table.
     cache: Cache<Arc<ArcSwap<HostTable>>, Arc<HostTable>>,
     seen: Seen,
     last: u64,
 }
 
-/// What a reader has said about itself.
+/// The generation that a reader reports.
 #[derive(Debug)]
 struct Seen(Arc<AtomicU64>);
 
 impl TableReader {
-    /// The newest table. A worker without requests calls it on its tick, so that old tables can go.
+    /// The newest table. A worker without requests calls this on its tick, so that old tables can be freed.
     pub fn load(&mut self) -> &Arc<HostTable> {
         let table = self.cache.load();
         if table.generation != self.last {
             self.last = table.generation;
-            // Released: who sees the number sees that this cache let go of the table before.
+            // Release ordering: whoever reads this number knows that the cache has released the previous table.
             self.seen.0.store(self.last, Ordering::Release);
         }
         table

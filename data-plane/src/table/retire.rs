@@ -1,13 +1,13 @@
-//! Old tables come back here to be dropped by the thread that made them, never by a request.
+//! Old tables come back here to be dropped by the thread that built them, never by a request.
 //!
-//! **Invariant:** a table leaves the queue only when every reader has looked at a newer one, so this is its last owner.
+//! **Invariant:** a table leaves the queue only when every reader has loaded a newer one, so this is its last owner.
 
 use std::collections::VecDeque;
 
 use super::sync::Arc;
 use super::{HostTable, Tables};
 
-/// Tables that were replaced, the oldest first.
+/// Replaced tables, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Retired {
     queue: VecDeque<Arc<HostTable>>,
@@ -18,7 +18,7 @@ impl Retired {
         self.queue.push_back(table);
     }
 
-    /// Drops what no reader looks at any more. Says how many.
+    /// Drops tables that no reader uses any more and returns their number.
     pub(super) fn collect(&mut self, tables: &Tables) -> usize {
         let oldest = tables.oldest_seen();
         let free = self.queue.iter().take_while(|table| table.generation < oldest).count();
@@ -26,7 +26,7 @@ impl Retired {
         free
     }
 
-    /// Tables that wait.
+    /// Number of tables that are still held.
     pub(super) fn len(&self) -> usize {
         self.queue.len()
     }

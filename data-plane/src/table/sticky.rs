@@ -1,4 +1,5 @@
-//! Affinity of a backend: where a cookie leads, and where a client goes that has none (balancing.md 5.4 to 5.6).
+//! Session affinity of a backend: the endpoint that a cookie refers to, and the endpoint for a client without one (as
+//! in ingress-nginx).
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,28 +10,28 @@ use super::endpoints::{Endpoint, EndpointSet};
 use super::policy::affinity::Rules;
 use crate::affinity::{backend_key, endpoint_key, fresh_key};
 
-/// Keys that are tried for a new client of balanced affinity, until one leads to an endpoint that has not failed.
+/// Keys that are tried for a new client with balanced affinity, until one leads to an endpoint that has not failed.
 const ATTEMPTS: u32 = 20;
 
-/// Affinity of one backend under the rules of a main one: its own, or those of which it is the canary.
+/// Affinity of one backend, under its own rules or those of the main backend whose canary it is.
 #[derive(Debug)]
 pub struct Sticky {
-    /// What is said of it.
+    /// The configured rules.
     pub rules: Arc<Rules>,
-    /// `namespace-service-port`, of which keys are made.
+    /// `namespace-service-port`, from which keys are derived.
     backend: Arc<str>,
-    /// What cookies call the backend.
+    /// The key of the backend in cookies.
     pub key: Box<str>,
 }
 
 impl Sticky {
-    /// Of the backend that logs and metrics call so.
+    /// For the backend with this name in logs and metrics.
     pub fn new(rules: Arc<Rules>, backend: Arc<str>) -> Self {
         let key = backend_key(&backend).into();
         Self { rules, backend, key }
     }
 
-    /// Makes what lookups in a set need, where it is not made yet.
+    /// Builds what lookups in a set need, if it was not built yet.
     pub fn prepare(&self, set: &EndpointSet) {
         match self.rules.mode {
             AffinityMode::Persistent => {
@@ -42,7 +43,7 @@ impl Sticky {
         }
     }
 
-    /// The endpoint that a cookie's key leads to.
+    /// The endpoint that a cookie's key refers to.
     pub fn find<'a>(&self, set: &'a EndpointSet, key: &[u8]) -> Option<&'a Arc<Endpoint>> {
         match self.rules.mode {
             AffinityMode::Persistent => set.lookup.seats(&set.list, &self.backend).get(key),
@@ -50,7 +51,7 @@ impl Sticky {
         }
     }
 
-    /// An endpoint for a client that has none, of those that did not fail it, and the key that leads there.
+    /// An endpoint for a client without one, among those that did not fail for it, and the key that leads there.
     pub fn draw<'a>(
         &self,
         set: &'a EndpointSet,

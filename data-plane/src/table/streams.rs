@@ -1,4 +1,4 @@
-//! TCP and UDP services of a table, and how their endpoints are tried (configmap.md 1.10).
+//! The TCP and UDP services of a table, and the order in which their endpoints are tried (as in ingress-nginx).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,38 +10,38 @@ use super::cell::BackendCell;
 use crate::access_log::Format;
 use crate::listen::ports::Port;
 
-/// All of them.
+/// All TCP and UDP services.
 #[derive(Debug, Default)]
 pub struct Streams {
     /// By their port.
     pub services: Vec<Service>,
-    /// What holds for all.
+    /// Settings that apply to all.
     pub terms: Terms,
-    /// What their sessions are logged as; `None`: they are not.
+    /// The log format of their sessions; `None`: they are not logged.
     pub log: Option<Arc<Format>>,
 }
 
 /// One service.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// What is said of it.
+    /// Its configuration.
     pub said: Arc<StreamService>,
-    /// Where it leads.
+    /// The backend.
     pub cell: Arc<BackendCell>,
-    /// Where it listens.
+    /// The port that it listens on.
     pub port: Arc<Port>,
 }
 
-/// What the fleet says of all services.
+/// The fleet's settings for all services.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
-    /// Between two bytes, in either direction.
+    /// Idle timeout: the time between two bytes, in either direction.
     pub idle: Duration,
-    /// How many endpoints are tried; 0: each once.
+    /// Number of endpoints to try; 0: each once.
     pub tries: usize,
-    /// After which no other try begins; zero: there is no such time.
+    /// No further attempt begins after this time; zero: unlimited.
     pub within: Duration,
-    /// Datagrams that come back for each that was sent, after which a session over UDP is over.
+    /// Number of replies per datagram sent, after which a UDP session ends.
     pub responses: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What readers and the writer of tables share memory by. `data-plane/loom` has another of the same names, under which
-//! every interleaving of [`super::reader`] and [`super::retire`] is tried.
+//! The synchronization primitives shared by readers and the writer of tables. `data-plane/loom` has replacements of
+//! the same names to test every interleaving of [`super::reader`] and [`super::retire`].
 
 pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Lookup of hosts, against one that is slow and obvious; and the life of tables.
+//! Host lookup compared with a slow and simple one; and the lifetime of tables.
 
 use proptest::prelude::*;
 use shared::kind::{Kind, ResourceKey};
@@ -17,7 +17,7 @@ fn served(names: &[(&str, Option<&[&str]>)]) -> Writer {
 }
 
 proptest! {
-    /// Exact, then the wildcard one label up, then the catch-all; for redirects those without TLS do not count.
+    /// Exact, then the wildcard one label up, then the catch-all; for redirects, hosts without TLS are ignored.
     #[test]
     fn fast_equals_slow(
         hosts in prop::collection::btree_map(
@@ -34,7 +34,7 @@ proptest! {
                 let good = !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
                 good.then(|| format!("*.{parent}"))
             };
-            // A wildcard is a pattern, not a name: nobody asks for it by its text.
+            // A wildcard is a pattern, not a name that can be requested.
             let exact = (!request.starts_with("*.")).then(|| request.to_owned());
             let candidates: Vec<String> = [exact, wildcard()].into_iter().flatten().collect();
             let there = candidates.iter().find(|name| hosts.contains_key(name.as_str()));
@@ -93,7 +93,7 @@ fn certificate_by_server_name() {
     assert_eq!(writer.tables().current().generation(), published, "certificates touch no table");
 }
 
-/// A host with other names.
+/// A host with aliases.
 fn named(name: &str, secrets: &[&str], aliases: &[&str], www: bool) -> Arc<shared::entry::Entry> {
     let values = aliases.iter().map(ToString::to_string).collect();
     let policy = HostPolicy { aliases: Some(TextList { values }), www: Some(www), ..HostPolicy::default() };
@@ -132,13 +132,13 @@ fn other_names_of_a_host_have_its_certificate_where_that_covers_them() {
         ("one.test", "default.test", false),
         ("www.a.test", "default.test", false),
         ("x.lost.test", "default.test", false),
-        // Those that it covers: an alias, a wildcard of one, the name that is redirected.
+        // Covered names: an alias, a wildcard alias, a redirected name.
         ("alias.test", "b.test", true),
         ("x.below.test", "b.test", true),
         ("www.b.test", "b.test", true),
-        // A pattern is no name that a certificate could be made for.
+        // A pattern is not a name that a certificate could be issued for.
         ("re7.test", "default.test", false),
-        // A host of that name, or a wildcard one, has its own.
+        // A host of that name, or a wildcard host, has its own.
         ("c.test", "c.test", true),
         ("x.wild.test", "z.test", true),
         ("y.wild.test", "*.wild.test", true),
@@ -181,7 +181,7 @@ fn old_tables_wait_for_readers() {
     assert_eq!(first.strong_count(), 1, "only the writer's queue has it");
     writer.collect();
     assert_eq!(first.strong_count(), 0);
-    // A reader that is gone holds nothing back.
+    // A dropped reader holds nothing back.
     let second = Arc::downgrade(&tables.current());
     writer.replace_config(vec![host("c.test", None)]);
     busy.load();

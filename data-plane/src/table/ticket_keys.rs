@@ -1,9 +1,11 @@
-//! The fleet's keys of session tickets: what sessions are sealed with that clients keep, so that any proxy resumes them.
+//! The fleet's session ticket keys: they encrypt TLS sessions that clients keep, so that any proxy can resume them.
 //!
-//! A ticket is the name of its key, 16 random bytes, and the session, sealed (AES-256-GCM) with a key and a nonce of this ticket
-//! alone, which the random bytes and the fleet's key give (BLAKE3, keyed). So no number of tickets wears a key out.
+//! A ticket is the name of its key, 16 random bytes, and the session, encrypted with AES-256-GCM. Its key and nonce
+//! are used for this ticket only, and derived from the random bytes and the fleet's key (keyed BLAKE3). So no number
+//! of tickets wears a key out.
 //!
-//! **Invariant:** neither a key nor anything sealed is shown, and what holds a key is wiped when it goes.
+//! **Invariant:** neither keys nor plaintext sessions are shown, and memory that holds a key is wiped when it is
+//! freed.
 
 use std::fmt;
 
@@ -13,15 +15,16 @@ use aws_lc_rs::rand;
 use shared::resource;
 use zeroize::Zeroizing;
 
-/// Bytes of a key's name, and of what is random.
+/// Bytes of a key's name, and of the random part.
 const NAME: usize = 16;
-/// A longer session is kept by nobody: RFC 8446 section 4.6.1 gives a ticket 65,535 bytes, and each hello has it.
+/// Longer sessions are not put in tickets: RFC 8446 section 4.6.1 limits a ticket to 65,535 bytes, and each
+/// ClientHello carries it.
 const LONGEST: usize = 16 * 1024;
 
-/// Keys; the first one seals, all of them open.
+/// The keys: the first one encrypts, all of them decrypt.
 pub struct TicketKeys(Vec<TicketKey>);
 
-/// Those of the moment, if there are any.
+/// The current keys, if there are any.
 pub type TicketKeysCell = ArcSwapOption<TicketKeys>;
 
 struct TicketKey {
@@ -36,12 +39,12 @@ impl fmt::Debug for TicketKeys {
 }
 
 impl TicketKeys {
-    /// Of what the control plane sent.
+    /// From the resource that the control plane sent.
     pub fn new(resource::TicketKeys(keys): &resource::TicketKeys) -> Self {
         Self(keys.iter().map(|key| TicketKey::new(key)).collect())
     }
 
-    /// A ticket; `None` where the session is too long for one.
+    /// Encrypts a session into a ticket; `None` if it is too long.
     pub fn seal(&self, session: &[u8]) -> Option<Vec<u8>> {
         if session.len() > LONGEST {
             return None;
@@ -55,7 +58,7 @@ impl TicketKeys {
         Some([&key.name[..], &random, &sealed].concat())
     }
 
-    /// The session of a ticket; `None` where it is none of these keys', or was changed.
+    /// Decrypts the session of a ticket; `None` if it is not encrypted with one of these keys, or was modified.
     pub fn open(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_first_chunk::<NAME>()?;
         let (random, sealed) = rest.split_first_chunk::<NAME>()?;

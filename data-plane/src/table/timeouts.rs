@@ -1,23 +1,23 @@
-//! How long a request waits for its client and for endpoints, and how many of them it is tried on.
+//! How long a request waits for its client and for endpoints, and how many endpoints are tried.
 
 use std::time::Duration;
 
-/// Times and tries of one request. They travel with it, for each location may have its own.
+/// Timeouts and number of attempts of one request. They travel with it, because each location may have its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timeouts {
-    /// Between two reads of a request's body (client-body-timeout).
+    /// Between two reads of a request's body (`client-body-timeout`).
     pub client_body: Duration,
-    /// Opening a connection to an endpoint (proxy-connect-timeout).
+    /// Connecting to an endpoint (`proxy-connect-timeout`).
     pub connect: Duration,
-    /// Between two writes to an endpoint (proxy-send-timeout).
+    /// Between two writes to an endpoint (`proxy-send-timeout`).
     pub send: Duration,
-    /// Between two reads from an endpoint (proxy-read-timeout).
+    /// Between two reads from an endpoint (`proxy-read-timeout`).
     pub read: Duration,
-    /// Endpoints that a request is tried on (proxy-next-upstream-tries); 0: as many as it takes.
+    /// Number of endpoints to try (`proxy-next-upstream-tries`); 0: unlimited.
     pub tries: usize,
 }
 
-/// ingress-nginx' own.
+/// ingress-nginx' defaults.
 impl Default for Timeouts {
     fn default() -> Self {
         Self {

@@ -1,8 +1,9 @@
 //! Certificate verification against the authorities of a Secret.
 //!
-//! As OpenSSL does it for nginx: a chain must end in a self-signed certificate, and the other certificates in the Secret serve as
-//! intermediates; if there are revocation lists, each certificate of the chain needs one. webpki does the verification; `lists` handles
-//! revocation lists, and `version1` leaf certificates, that OpenSSL accepts and webpki does not.
+//! As OpenSSL does it for nginx: a chain must end in a self-signed certificate, and the other certificates in the
+//! Secret serve as intermediates; if there are revocation lists, each certificate of the chain needs one. webpki does
+//! the verification; `lists` handles revocation lists, and `version1` leaf certificates, that OpenSSL accepts and
+//! webpki does not.
 
 use std::time::Duration;
 
@@ -27,27 +28,27 @@ mod lists;
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum TrustError {
-    /// One of them cannot be read.
+    /// A certificate cannot be parsed.
     #[error("certificates[{0}]: expected an X.509 certificate, got something else")]
     Certificate(usize),
-    /// A list cannot be read.
+    /// A revocation list cannot be parsed.
     #[error("revocations[{0}]: expected a whole X.509 list of revoked certificates, got something else")]
     Revocations(usize),
-    /// None of them can end a chain.
+    /// None of them can be the root of a chain.
     #[error("certificates: expected one that signed itself, got none")]
     NoRoot,
 }
 
-/// What a certificate is shown for.
+/// The purpose that a certificate is verified for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// To be a server.
+    /// As a server.
     Server,
-    /// To be a client.
+    /// As a client.
     Client,
 }
 
-/// Why a certificate is not good.
+/// Why a certificate is not valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the words say it")]
 pub enum Untrusted {
@@ -68,7 +69,7 @@ pub enum Untrusted {
 }
 
 impl Untrusted {
-    /// What OpenSSL says of it.
+    /// OpenSSL's message for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Expired => "certificate has expired",
@@ -88,7 +89,7 @@ impl Untrusted {
         }
     }
 
-    /// Whether nothing is wrong with it but that nobody who is trusted stands behind it.
+    /// Whether its only problem is that no trusted authority has issued it.
     pub fn is_of_others(self) -> bool {
         matches!(
             self,
@@ -97,30 +98,30 @@ impl Untrusted {
     }
 }
 
-/// The authorities of a Secret, read once.
+/// The parsed authorities of a Secret.
 #[derive(Debug)]
 pub struct Trust {
     anchors: Vec<TrustAnchor<'static>>,
-    /// The same: those that signed themselves.
+    /// The certificates of `anchors`: those that are self-signed.
     roots: Vec<CertificateDer<'static>>,
-    /// From when to when each of them is good.
+    /// Validity period of each.
     lives: Vec<(UnixTime, UnixTime)>,
-    /// The others.
+    /// The other certificates.
     helpers: Vec<CertificateDer<'static>>,
-    /// The identifiers of their keys.
+    /// Their key identifiers.
     keys: Vec<Box<[u8]>>,
-    /// With when each of them was made.
+    /// Revocation lists, each with its date of issue.
     revocations: Vec<(CertRevocationList<'static>, UnixTime)>,
-    /// Lists that webpki does not read.
+    /// Revocation lists that webpki cannot read.
     plain: Vec<PlainList>,
     subjects: Vec<DistinguishedName>,
 }
 
 impl Trust {
-    /// Reads them.
+    /// Parses them.
     ///
     /// # Errors
-    /// Where one cannot be read, or none can end a chain.
+    /// A certificate or list cannot be parsed, or no certificate is self-signed.
     pub fn new(authorities: &Authorities) -> Result<Self, TrustError> {
         let mut trust = Self {
             anchors: Vec::new(),
@@ -159,16 +160,16 @@ impl Trust {
         if trust.anchors.is_empty() { Err(TrustError::NoRoot) } else { Ok(trust) }
     }
 
-    /// Their names, to be told to clients.
+    /// Their names, to be sent to clients.
     pub fn subjects(&self) -> &[DistinguishedName] {
         &self.subjects
     }
 
-    /// Whether a certificate that came with these others is of one of the authorities: now, for this purpose, and with no
-    /// more than `depth` intermediate ones between (OpenSSL's `SSL_set_verify_depth`).
+    /// Whether a certificate that came with these others was issued by one of the authorities: is valid now, for this
+    /// purpose, and with no more than `depth` intermediates (OpenSSL's `SSL_set_verify_depth`).
     ///
     /// # Errors
-    /// Why not.
+    /// Why it was not.
     pub fn verify(
         &self,
         leaf: &CertificateDer<'_>,
@@ -185,10 +186,10 @@ impl Trust {
         let old = Version1::read(leaf);
         let certificate = EndEntityCert::try_from(old.as_ref().map_or(leaf, Version1::raised))
             .map_err(|error| self.untrusted(&error, leaf, rest))?;
-        // As OpenSSL: one of a time to come is none yet. webpki does not ask that.
+        // As in OpenSSL, a list with a future date is not valid yet. webpki does not check that.
         let begun = self.revocations.iter().filter(|(_, since)| *since <= now);
         let lists: Vec<_> = begun.map(|(list, _)| list).collect();
-        // Absent where there is no list at all.
+        // No revocation check if there are no lists at all.
         let unknown =
             if self.plain.is_empty() { UnknownStatusPolicy::Deny } else { UnknownStatusPolicy::Allow };
         let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|it| {
@@ -228,7 +229,7 @@ impl Trust {
         self.revocations.iter().any(|(_, since)| now < *since) || self.plain.iter().any(|it| it.is_early(now))
     }
 
-    /// Whether an authority is good at this time, which webpki does not ask.
+    /// Whether an authority is currently valid, which webpki does not check.
     fn is_alive(&self, anchor: &TrustAnchor<'_>, now: UnixTime) -> Result<(), webpki::Error> {
         let place = self.anchors.iter().position(|it| it == anchor);
         match place.and_then(|place| self.lives.get(place)) {
@@ -242,7 +243,8 @@ impl Trust {
         }
     }
 
-    /// Whether those above a certificate may sign for its common name, where it has no other: webpki does not look at that.
+    /// Whether the authorities above a certificate may issue its common name, if it has no other name: webpki does not
+    /// check that.
     fn is_within_limits(&self, path: &VerifiedPath<'_>) -> Result<(), webpki::Error> {
         let common = limits::common_names(&path.end_entity().der());
         if common.is_empty() {
@@ -258,8 +260,8 @@ impl Trust {
         place.and_then(|place| self.roots.get(place)).ok_or(webpki::Error::UnknownIssuer)
     }
 
-    /// Whether each certificate of a chain has a list that clears it, where there are some that webpki does not read, or
-    /// was not shown: it has asked the `others`.
+    /// Whether each certificate of a chain has a list that does not revoke it, considering the lists that webpki
+    /// cannot read or was not given: it has checked the `others`.
     fn is_listed(
         &self,
         path: &VerifiedPath<'_>,
@@ -290,7 +292,7 @@ impl Trust {
         Ok(())
     }
 
-    /// What OpenSSL would call it.
+    /// The corresponding OpenSSL error.
     fn untrusted(
         &self,
         error: &webpki::Error,
@@ -320,8 +322,8 @@ impl Trust {
         }
     }
 
-    /// Whether the key that a certificate says it was signed with may be an authority's. One that does not say it may be of
-    /// any of that name.
+    /// Whether the signer's key identifier in a certificate belongs to an authority. A certificate without one may be
+    /// issued by any authority of that name.
     fn knows_signer(&self, leaf: &CertificateDer<'_>) -> bool {
         let Ok((_, certificate)) = X509Certificate::from_der(leaf) else {
             return true;
@@ -334,7 +336,7 @@ impl Trust {
     }
 }
 
-/// A certificate that is an authority itself: backends often have one that signed itself, and the Secret has the same.
+/// A certificate that is an authority itself: backends often have a self-signed one, and the Secret contains the same.
 fn itself(der: &CertificateDer<'_>, purpose: Purpose, now: UnixTime) -> Result<(), Untrusted> {
     let (_, certificate) = X509Certificate::from_der(der).map_err(|_| Untrusted::Malformed)?;
     let (not_before, not_after) = life_of(&certificate);

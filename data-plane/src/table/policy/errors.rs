@@ -1,19 +1,20 @@
-//! Pages for errors, which another backend makes (ingress-nginx behaviour, annotations.md 6.14).
+//! Error pages from another backend (`custom-http-errors`, as in ingress-nginx).
 
 use shared::policy::LocationPolicy;
 
 use super::Refused;
 
-/// Which answers are replaced.
+/// Which responses are replaced by an error page.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Errors {
     statuses: Box<[u16]>,
-    /// Answers of the backend are passed on all the same.
+    /// The backend's own responses are passed on nevertheless.
     pub passes_backends: bool,
-    /// Some answers of the backend are replaced, here or all over the fleet: then a 401 of one sends clients to sign in, where
-    /// their location has them do so.
+    /// Some responses of the backend are intercepted, here or fleet-wide: then its 401 redirects clients to the
+    /// sign-in page, if the location has one.
     pub intercepts: bool,
-    /// The fleet says so, and the location nothing: its own backend for errors is none for these. Who knows both says it.
+    /// The list is the fleet's and the location has none: then the location's own error backend is not used for it.
+    /// Set by the caller that knows both.
     pub are_fleets: bool,
 }
 
@@ -36,12 +37,12 @@ impl Errors {
         })
     }
 
-    /// Whether there is any.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.statuses.is_empty()
     }
 
-    /// Whether an answer of this status is replaced.
+    /// Whether a response with this status is replaced.
     pub fn takes(&self, status: u16) -> bool {
         self.statuses.contains(&status)
     }

@@ -1,4 +1,4 @@
-//! External authentication (ingress-nginx behaviour, annotations.md 6.6): who is asked, what, and what comes of it.
+//! External authentication settings (`auth-url` and its options, as in ingress-nginx).
 
 use std::time::Duration;
 
@@ -13,41 +13,42 @@ const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CO
 /// ingress-nginx' default `auth-cache-duration`.
 const KEPT: &str = "200 202 401 5m";
 
-/// Who is asked for each request.
+/// The auth service of a location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct External {
-    /// Where; a URL once it is filled in.
+    /// Its URL, as a template.
     pub url: Template,
-    /// The annotation or the key of the ConfigMap that says it.
+    /// The annotation or ConfigMap option that configured it.
     pub said: &'static str,
-    /// Of all that is said here: an answer counts for what was asked, as it was asked.
+    /// Digest of all these settings: a cached response is valid only for the same question.
     pub digest: [u8; 32],
-    /// By which method, where somebody says so; else GET.
+    /// The method, if configured; else GET.
     pub method: Option<Box<str>>,
-    /// Where clients are sent that are answered 401, with the way back.
+    /// Where clients go that get a 401, with a parameter for the way back.
     pub signin: Option<Template>,
-    /// Fields that the backend gets in place of the client's, and those of the answer that they are.
+    /// Headers that the backend gets instead of the client's, with the headers of the auth response that they are
+    /// taken from.
     pub told: Box<[(Bytes, Bytes)]>,
     /// `X-Auth-Request-Redirect`.
     pub request_redirect: Template,
-    /// Cookies of the answer go to the client whatever the status.
+    /// Cookies of the auth response are sent to the client whatever the status.
     pub always_set_cookie: bool,
-    /// Whether answers are used again.
+    /// Response caching, if configured.
     pub cache: Option<Cache>,
-    /// More fields of the question.
+    /// Additional headers of the auth request.
     pub set_headers: Box<[(Bytes, Template)]>,
 }
 
-/// How long answers are used again.
+/// Caching of auth responses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cache {
-    /// For which requests: those that give the same text.
+    /// The cache key of a request.
     pub key: Template,
     rules: Box<[Kept]>,
 }
 
 impl Cache {
-    /// How long an answer of this status is kept.
+    /// How long a response with this status is cached.
     pub fn keeps(&self, status: u16) -> Option<Duration> {
         let found = self.rules.iter().find(|(statuses, _)| statuses.contains(&status));
         found.map(|(_, time)| *time).filter(|time| !time.is_zero())
@@ -55,10 +56,10 @@ impl Cache {
 }
 
 impl External {
-    /// What the location says, else what the fleet says of every location.
+    /// The location's settings, else the fleet-wide ones.
     pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
         let own = said.external_auth.as_ref().map(|it| Self::of(it, "auth-url")).transpose()?;
-        // Judged in any case: whether a policy can be served depends on no other field.
+        // Compiled in any case: whether a policy is supported must depend on no other field.
         let global = global(said).as_ref().map(|it| Self::of(it, "global-auth-url")).transpose()?;
         let global = global.filter(|_| said.enable_global_auth != Some(false));
         Ok(own.or(global).map(Box::new))
@@ -138,7 +139,7 @@ fn global(said: &LocationPolicy) -> Option<ExternalAuth> {
     })
 }
 
-/// With the way back, unless it has one.
+/// Adds the parameter for the way back, unless the URL has one.
 fn signin_url(url: &str, param: &str) -> Template {
     let param = if param.is_empty() { "rd" } else { param };
     let query = url.split_once('?').map(|(_, query)| query.split('#').next().unwrap_or_default());
@@ -152,10 +153,10 @@ fn signin_url(url: &str, param: &str) -> Template {
     Template::parse(&format!("{url}{joint}{param}=$pass_access_scheme://$best_http_host$escaped_request_uri"))
 }
 
-/// How long an answer with one of these statuses is kept.
+/// How long a response with one of these statuses is cached.
 type Kept = (Vec<u16>, Duration);
 
-/// `[status ...] duration`, with commas between them (annotations.md 6.6). Without a status: 200, 301 and 302.
+/// `[status ...] duration`, separated by commas (as in ingress-nginx). Without a status: 200, 301 and 302.
 fn durations(text: &str) -> Option<Box<[Kept]>> {
     let rule = |item: &str| {
         let mut words: Vec<&str> = item.split_ascii_whitespace().collect();

@@ -1,4 +1,4 @@
-//! What FastCGI applications are told beside what all are (ingress-nginx behaviour, annotations.md 5.6).
+//! Additional parameters for FastCGI applications (as in ingress-nginx).
 
 use bytes::Bytes;
 use shared::policy::LocationPolicy;
@@ -6,12 +6,12 @@ use shared::template::Template;
 
 use super::Refused;
 
-/// What applications are told.
+/// FastCGI parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FastCgi {
-    /// Completes the name of a script that ends in a slash.
+    /// Appended to a script name that ends in a slash.
     pub index: Box<str>,
-    /// More parameters.
+    /// Additional parameters.
     pub params: Box<[Param]>,
 }
 
@@ -20,7 +20,7 @@ pub struct FastCgi {
 pub struct Param {
     /// Its name.
     pub name: Bytes,
-    /// Filled in for each request.
+    /// Expanded for each request.
     pub value: Template,
 }
 

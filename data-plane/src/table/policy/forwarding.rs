@@ -1,5 +1,5 @@
-//! Whom is believed what it says of the client that it stands for, and what backends are told (ingress-nginx behaviour,
-//! controller.md 9, annotations.md 6.9).
+//! Which peers are trusted to report the client they act for, and what backends are told about it (as in
+//! ingress-nginx).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,43 +13,43 @@ use super::headers::{self, Header};
 /// What is trusted, and what is passed on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Forwarding {
-    /// Peers that are believed which client they stand for, where any are.
+    /// Peers that are trusted to report their client, if any.
     pub believed: Option<Box<AddressSet>>,
-    /// Whether the host, scheme and port that a peer names count (use-forwarded-headers).
+    /// Whether the host, scheme and port reported by a trusted peer are used (`use-forwarded-headers`).
     pub takes_claims: bool,
-    /// X-Forwarded-For becomes the peer's list and the peer (compute-full-forwarded-for).
+    /// X-Forwarded-For becomes the peer's list plus the peer (`compute-full-forwarded-for`).
     pub whole_list: bool,
-    /// Where the client's address is read, where that is not X-Forwarded-For.
+    /// The header with the client's address, if not X-Forwarded-For.
     pub for_field: Option<Box<str>>,
-    /// Where the client's host is kept aside from, where that is not X-Forwarded-Host.
+    /// The header with the client's host, if not X-Forwarded-Host.
     pub host_field: Option<Box<str>>,
-    /// X-Original-URI is told.
+    /// X-Original-URI is sent.
     pub original_uri: bool,
-    /// X-Request-ID is made where there is none.
+    /// X-Request-ID is generated if the request has none.
     pub makes_id: bool,
-    /// Host of requests to the backend.
+    /// The Host header of requests to the backend.
     pub host: Option<Template>,
-    /// Connection of requests to the backend.
+    /// The Connection header of requests to the backend.
     pub connection: Option<Connection>,
-    /// Fields that take the place of the client's.
+    /// Headers that replace the client's.
     pub fields: Box<[Header]>,
-    /// Which names that nginx drops are passed on.
+    /// Which header names are passed on that nginx would drop.
     pub names: Names,
 }
 
-/// Names of a client's fields that are passed on.
+/// Which header names of clients are passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Names {
     /// Letters, digits and dashes.
     Plain,
-    /// Underscores too (enable-underscores-in-headers).
+    /// Also underscores (`enable-underscores-in-headers`).
     Underscores,
-    /// Any token (ignore-invalid-headers off).
+    /// Any token (`ignore-invalid-headers` off).
     Tokens,
 }
 
 impl Names {
-    /// Whether a name that is a token and no plain one is passed on.
+    /// Whether a name that is a token, but not a plain name, is passed on.
     pub fn takes(self, name: &[u8]) -> bool {
         match self {
             Self::Plain => false,
@@ -59,17 +59,17 @@ impl Names {
     }
 }
 
-/// `Connection` of requests to the backend.
+/// The `Connection` header of requests to the backend.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Connection {
-    /// Each has a connection of its own.
+    /// Each request has its own connection.
     Close,
-    /// It is kept, which is said; no other protocol is asked for.
+    /// Explicit keep-alive, without protocol upgrades.
     KeepAlive,
 }
 
 impl Connection {
-    /// As it is sent.
+    /// The header value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Close => "close",
@@ -100,7 +100,7 @@ impl Forwarding {
     pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         let on = |said: Option<bool>| said.unwrap_or(false);
         let takes_claims = on(said.use_forwarded_headers);
-        // Where a PROXY header tells it, no field does unless fields are believed anyway (controller.md 9).
+        // With a PROXY header, headers are trusted only if `use-forwarded-headers` is on.
         let by_fields = on(said.enable_real_ip) && !on(said.use_proxy_protocol);
         let believed = if takes_claims || by_fields { Some(believed(said)?) } else { None };
         let other = |said: &Option<String>, usual: &str| {
@@ -133,15 +133,15 @@ impl Forwarding {
     }
 }
 
-/// The peers that are believed. Nobody says: every address of IPv4, and none of IPv6, as in the original.
+/// The trusted peers. The default is all IPv4 addresses and no IPv6 address, as in ingress-nginx.
 pub(in crate::table) fn believed(said: &LocationPolicy) -> Result<AddressSet, Refused> {
     let list = said.proxy_real_ip_cidr.as_ref().map(|list| list.values.iter().map(String::as_str).collect());
     AddressSet::parse(list.unwrap_or_else(|| vec!["0.0.0.0/0"]))
         .map_err(|error| Refused { field: "proxy_real_ip_cidr", problem: error.to_string() })
 }
 
-/// The client that a list of addresses stands for, as nginx finds it: from the right, the first that is not believed, or
-/// else the left-most; what is no address ends the search (ngx_http_get_forwarded_addr, recursive).
+/// The client in a list of addresses, as nginx determines it: the first from the right that is not trusted, or else
+/// the left-most; an invalid address ends the search (`ngx_http_get_forwarded_addr`, recursive).
 pub fn client(list: &[u8], peer: IpAddr, believed: &AddressSet) -> IpAddr {
     let mut client = peer;
     for item in list.rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|item| !item.is_empty()) {

@@ -1,4 +1,4 @@
-//! Headers that somebody said, as they are put into a message.
+//! Configured headers, in the form in which they are added to a message.
 
 use bytes::Bytes;
 use shared::policy::HeaderList;
@@ -7,16 +7,16 @@ use shared::template::Template;
 use super::Refused;
 use crate::codec::guard;
 
-/// A header to put in, in place of all of its name.
+/// A header that replaces all of the same name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
     /// A token.
     pub name: Bytes,
-    /// Filled in for each request.
+    /// Expanded for each request.
     pub value: Template,
 }
 
-/// Those of a list; `parse` makes its values.
+/// Compiles a list of headers; `parse` compiles the values.
 pub(super) fn compile(
     field: &'static str,
     said: Option<&HeaderList>,
@@ -26,7 +26,7 @@ pub(super) fn compile(
     headers.map(|it| header(field, &it.name, parse(&it.value))).collect()
 }
 
-/// One whose name is a name.
+/// A header with a valid name.
 pub(super) fn header(field: &'static str, name: &str, value: Template) -> Result<Header, Refused> {
     match guard::is_name(name.as_bytes()) {
         true => Ok(Header { name: Bytes::copy_from_slice(name.as_bytes()), value }),

@@ -1,26 +1,27 @@
-//! How connections to endpoints are kept (configmap.md 1.5, upstream-keepalive-*).
+//! Keep-alive of connections to endpoints (ConfigMap options `upstream-keepalive-*`).
 
 use std::time::Duration;
 
 use shared::policy::LocationPolicy;
 
-/// What the fleet says of idle connections to endpoints; the rest is the worker's.
+/// The fleet's settings for idle connections to endpoints; the rest are the worker's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Kept {
-    /// How many, to all endpoints together.
+    /// Maximum number for all endpoints together.
     pub connections: Option<usize>,
-    /// How long.
+    /// Idle timeout.
     pub idle: Option<Duration>,
-    /// How much a connection is used before.
+    /// Limits on the use of one connection.
     pub wear: Wear,
 }
 
-/// How much a connection is used. None lasts for ever: a Service that grows gets its share only of new ones.
+/// How long a connection is used. None is used forever: when a Service scales up, the new endpoints get only new
+/// connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wear {
-    /// Requests that it serves.
+    /// Maximum number of requests.
     pub requests: u32,
-    /// How old it is when it serves the last one.
+    /// Maximum age for another request.
     pub age: Duration,
 }
 
@@ -36,7 +37,7 @@ impl Kept {
         let connections = said.upstream_keepalive_connections;
         let idle = said.upstream_keepalive_timeout;
         let wear = match connections == Some(0) || idle == Some(0) {
-            // Whatever else is said.
+            // Whatever else is configured.
             true => Wear { requests: 1, ..usual },
             false => Wear {
                 requests: said.upstream_keepalive_requests.unwrap_or(usual.requests),
@@ -50,7 +51,7 @@ impl Kept {
         }
     }
 
-    /// Whether endpoints are told that each connection is for one request alone.
+    /// Whether requests carry `Connection: close`, because each connection serves one request.
     pub fn says_close(&self) -> bool {
         self.connections == Some(0)
     }

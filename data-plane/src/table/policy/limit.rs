@@ -1,4 +1,4 @@
-//! How many requests a client may make (ingress-nginx behaviour, annotations.md 6.10).
+//! Rate and connection limits per client (as in ingress-nginx).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ const BURST: u32 = 5;
 /// ingress-nginx' default `limit-req-status-code` and `limit-conn-status-code`.
 const REFUSED: u16 = 503;
 
-/// How many requests a client may make. Counted for each Ingress: see [`Counts`].
+/// Rate limits per client. Counted for each Ingress: see [`Counts`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
     second: Option<Rate>,
     minute: Option<Rate>,
     connections: Option<u32>,
-    /// What clients are told apart by; `None`: their addresses.
+    /// The key that identifies a client; `None`: its address.
     pub key: Option<Arc<Template>>,
-    /// Who is not counted.
+    /// Clients that are exempt.
     exempt: AddressSet,
-    /// Status of what a rate refuses.
+    /// Status for exceeding a rate.
     too_fast: u16,
-    /// Status of what the number of connections refuses.
+    /// Status for too many requests in progress.
     too_many: u16,
 }
 
 impl Limits {
-    /// `None` where nothing is limited.
+    /// `None` if nothing is limited.
     pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Self>, Refused> {
         let burst = said.limit_burst_multiplier.unwrap_or(BURST);
         let rate = |count: Option<u32>, period| {
@@ -62,10 +62,10 @@ impl Limits {
         !self.exempt.contains(client)
     }
 
-    /// Counts a request of `client`, by its rates and then as one in progress until the permit is dropped.
+    /// Counts a request of `client` against its rates, and as one in progress until the permit is dropped.
     ///
     /// # Errors
-    /// The status that it is refused with. A request that one of the rates refuses is counted by none.
+    /// The status to refuse it with. A request that one of the rates refuses is counted by none.
     pub fn admit(&self, counts: &Counts, client: IpAddr, now: Instant) -> Result<Option<Permit>, u16> {
         let now = counts.clock(now);
         if self.second.is_some_and(|rate| !counts.second().admit(client, rate, now)) {
@@ -141,7 +141,8 @@ mod tests {
         assert_eq!(admitted(&limits, &counts, CLIENT, start), 3);
         assert_eq!(admitted(&limits, &counts, OTHER, start), 3);
         assert_eq!(limits.admit(&counts, CLIENT, start).unwrap_err(), 503);
-        // What the minute refused does not count for the second: all but the three of the start are there still.
+        // Requests refused by the per-minute rate do not count for the per-second rate: all but the first three are
+        // still available.
         let alone = compiled(LocationPolicy { limit_rps: Some(2), ..LocationPolicy::default() });
         assert_eq!(admitted(&alone, &counts, CLIENT, start), 11 - 3);
     }
@@ -185,7 +186,7 @@ mod tests {
         let held = limits.admit(&counts, CLIENT, start).unwrap();
         assert_eq!(limits.admit(&counts, CLIENT, start).unwrap_err(), 420);
         drop(held);
-        // One that the number of connections refused has counted for the rate, as in nginx.
+        // A request refused by the connection limit has been counted by the rate, as in nginx.
         assert_eq!(admitted(&limits, &counts, CLIENT, start), 4);
         assert_eq!(limits.admit(&counts, CLIENT, start).unwrap_err(), 429);
     }

@@ -1,4 +1,4 @@
-//! Which requests are logged (ingress-nginx behaviour, annotations.md 5.8, configmap.md 1.7).
+//! Which requests are logged (ingress-nginx behaviour).
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use super::Refused;
 use super::texts::Texts;
 use crate::access_log::Format;
 
-/// What is logged.
+/// The logging settings.
 #[derive(Clone, Debug)]
 pub struct Logging {
-    /// Whether anything is.
+    /// Whether requests are logged.
     pub is_on: bool,
     default_backend: bool,
-    /// Targets that are not.
+    /// Targets that are not logged.
     skipped: Texts,
-    /// What lines are made of, where that is not ingress-nginx' own format: of the fleet's own policy alone.
+    /// The log format, if not ingress-nginx' default; only in the fleet's policy.
     pub format: Option<Arc<Format>>,
 }
 
@@ -29,7 +29,7 @@ impl Default for Logging {
 
 impl Logging {
     pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
-        // Of the fleet's own policy alone; it is compiled with the services.
+        // Only in the fleet's policy; compiled together with the services.
         if said.log_format_stream.is_some() {
             streams(said)?;
         }
@@ -43,13 +43,13 @@ impl Logging {
         })
     }
 
-    /// Whether a request of a location is logged. `target`: path and query as they came.
+    /// Whether a request of a location is logged. `target`: the original path and query.
     pub fn takes(&self, target: &[u8]) -> bool {
-        // What cannot be told in time is logged: nobody hides by a target that takes long.
+        // If that cannot be determined in time it is logged, so that nobody can hide by an expensive target.
         self.is_on && (self.skipped.is_empty() || self.skipped.have(target) != Some(true))
     }
 
-    /// Whether one is that nobody takes on the catch-all host.
+    /// The same for a request that no location of the catch-all host takes.
     pub fn takes_unclaimed(&self, target: &[u8]) -> bool {
         self.default_backend && self.takes(target)
     }
@@ -71,7 +71,7 @@ fn format(said: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
     Ok(Some(Arc::new(Format::new(&format, escape))))
 }
 
-/// What is logged of sessions of TCP and UDP services; `None`: nothing.
+/// The log format of TCP and UDP sessions; `None`: not logged.
 pub(in crate::table) fn streams(said: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
     if said.disable_access_log == Some(true) || said.disable_stream_access_log == Some(true) {
         return Ok(None);
@@ -80,7 +80,7 @@ pub(in crate::table) fn streams(said: &LocationPolicy) -> Result<Option<Arc<Form
     let format = LogFormat::parse_stream(text);
     let format =
         format.map_err(|error| Refused { field: "log_format_stream", problem: error.to_string() })?;
-    // As in the original: how values of HTTP are escaped says nothing of these.
+    // As in ingress-nginx, the HTTP escaping settings do not apply here.
     Ok(Some(Arc::new(Format::new(&format, Escape::Default))))
 }
 

@@ -1,18 +1,18 @@
-//! Who gets copies of requests (ingress-nginx behaviour, annotations.md 6.15).
+//! Mirror targets that get copies of requests (as in ingress-nginx).
 
 use shared::policy::LocationPolicy;
 use shared::template::Template;
 
-/// Who gets a copy of each request.
+/// The mirror target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mirror {
-    /// A URL once it is filled in.
+    /// A template for its URL.
     pub target: Template,
-    /// Whether a path of the URL is the same for all, so that the query is still to be added.
+    /// Whether the URL's path is fixed, so that the query has to be appended.
     pub is_fixed: bool,
-    /// Whether copies have the body.
+    /// Whether copies have the request body.
     pub with_body: bool,
-    /// `Host` of copies; else that of the URL.
+    /// The `Host` of copies; by default that of the URL.
     pub host: Option<Template>,
 }
 

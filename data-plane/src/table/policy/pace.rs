@@ -1,17 +1,17 @@
-//! How fast clients get answers (nginx' `limit_rate`; ingress-nginx behaviour, annotations.md 5.3 and 6.10: in
-//! kilobytes, whatever its documentation says).
+//! The rate at which responses are sent to clients (nginx' `limit_rate`; as in ingress-nginx, in kilobytes, whatever
+//! its documentation says).
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use shared::policy::LocationPolicy;
 
-/// How fast an answer goes to its client.
+/// The rate limit for a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// Bytes a second.
+    /// Bytes per second.
     rate: NonZeroU64,
-    /// Bytes that come before.
+    /// Bytes that are sent first without a limit.
     after: u64,
 }
 
@@ -21,7 +21,8 @@ impl Pace {
         Some(Self { rate: NonZeroU64::new(bytes(said.limit_rate))?, after: bytes(said.limit_rate_after) })
     }
 
-    /// How many bytes may have gone after so much time. As in nginx a second's worth goes at once.
+    /// The number of bytes that may have been sent after this time. As in nginx, one second's worth may be sent at
+    /// once.
     pub fn allowed(&self, elapsed: Duration) -> u64 {
         let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).saturating_add(1000);
         self.after.saturating_add(self.rate.get().saturating_mul(millis) / 1000)

@@ -1,11 +1,11 @@
-//! What is spoken with endpoints (ingress-nginx behaviour, annotations.md 6.11).
+//! The protocol spoken with endpoints (`backend-protocol`, as in ingress-nginx).
 
 use shared::policy::{BackendProtocol, LocationPolicy};
 
 use super::Refused;
 use crate::listen::Scheme;
 
-/// What is spoken on one connection. Connections of different protocols never stand in for each other.
+/// The protocol of a connection. A connection of one protocol is never used for another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Protocol {
     /// HTTP/1.1.
@@ -16,27 +16,27 @@ pub enum Protocol {
     Grpc,
     /// HTTP/2 over TLS.
     Grpcs,
-    /// FastCGI, a connection a request.
+    /// FastCGI, with one request per connection.
     Fcgi,
 }
 
 impl Protocol {
-    /// Whether it is spoken over TLS.
+    /// Whether it uses TLS.
     pub fn is_secure(self) -> bool {
         matches!(self, Self::Https | Self::Grpcs)
     }
 }
 
-/// Which protocol a location's requests are sent in.
+/// The protocol of requests of a location.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spoken {
     /// This one.
     Always(Protocol),
-    /// TLS where the client speaks TLS.
+    /// TLS if the client uses TLS.
     AsClient,
 }
 
-/// Where nobody says anything.
+/// The default.
 impl Default for Spoken {
     fn default() -> Self {
         Self::Always(Protocol::Http)
@@ -55,7 +55,7 @@ impl Spoken {
             Ok(BackendProtocol::Grpcs) => Ok(Self::Always(Protocol::Grpcs)),
             Ok(BackendProtocol::Fcgi) => Ok(Self::Always(Protocol::Fcgi)),
             Ok(BackendProtocol::AutoHttp) => Ok(Self::AsClient),
-            // Never HTTP in its place: TLS may have been asked for.
+            // Never HTTP instead: TLS may have been requested.
             Ok(BackendProtocol::Unspecified) | Err(_) => Err(Refused {
                 field: "backend_protocol",
                 problem: format!("expected a protocol that this proxy speaks, got {number}"),
@@ -63,12 +63,12 @@ impl Spoken {
         }
     }
 
-    /// Whether HTTP is spoken there: what nginx does to answers of HTTP alone is done to no others.
+    /// Whether it is HTTP: some processing in nginx applies only to HTTP responses.
     pub fn is_http(self) -> bool {
         matches!(self, Self::AsClient | Self::Always(Protocol::Http | Protocol::Https))
     }
 
-    /// For a request of a client that speaks this.
+    /// The protocol for a request of a client that uses `client`.
     pub fn with(self, client: Scheme) -> Protocol {
         match (self, client) {
             (Self::Always(protocol), _) => protocol,
@@ -78,7 +78,7 @@ impl Spoken {
     }
 }
 
-/// Whether requests are HTTP/1.0.
+/// Whether requests use HTTP/1.0.
 pub(super) fn is_http10(said: &LocationPolicy) -> Result<bool, Refused> {
     match said.proxy_http_version {
         None | Some(11) => Ok(false),

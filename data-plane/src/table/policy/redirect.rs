@@ -1,44 +1,45 @@
-//! Redirects that the proxy answers itself (ingress-nginx behaviour, annotations.md 5.1, 6.3).
+//! Redirects that the proxy itself responds with (as in ingress-nginx).
 
 use shared::policy::LocationPolicy;
 
 use super::Refused;
 
-/// Locations of ACME challenges stay plain: ConfigMap `no-tls-redirect-locations` of ingress-nginx, its default.
+/// ACME challenges are not redirected to https: the default of ingress-nginx' ConfigMap option
+/// `no-tls-redirect-locations`.
 const ACME: &str = "/.well-known/acme-challenge";
 
 /// ingress-nginx' default `http-redirect-code`.
 const TO_TLS: u16 = 308;
 
-/// Where requests are sent.
+/// Redirect settings.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Redirect {
-    /// To https where the host has TLS.
+    /// To https if the host has TLS.
     pub ssl: bool,
     /// To https in any case.
     pub force_ssl: bool,
     /// Status of redirects to https.
     pub to_tls: u16,
-    /// Those keep a slash at the very end.
+    /// Whether redirects to https keep a trailing slash.
     pub preserves_slash: bool,
-    /// To places on the same host, without scheme and host.
+    /// Redirects within the host omit scheme and host.
     pub relative: bool,
-    /// With the port.
+    /// Redirects include the port.
     pub with_port: bool,
-    /// Every request.
+    /// A redirect of every request.
     pub elsewhere: Option<Elsewhere>,
-    /// Requests for "/" of the host.
+    /// Redirect target of requests for "/" of the host.
     pub app_root: Option<Box<str>>,
-    /// Declared paths that begin with one of these are never sent to https.
+    /// Declared paths with one of these prefixes are never redirected to https.
     pub plain: Box<[String]>,
 }
 
-/// Where every request of a location is sent.
+/// The redirect of every request of a location.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Elsewhere {
     /// 300 to 308.
     pub status: u16,
-    /// As it is sent.
+    /// Sent as it is.
     pub url: Box<str>,
 }
 
@@ -90,7 +91,8 @@ impl Redirect {
         })
     }
 
-    /// Whether requests of a declared path stay plain, whatever else is said: its text decides, not the request's.
+    /// Whether requests of a declared path are never redirected to https; depends on the declared text, not on the
+    /// request's path.
     pub fn stays_plain(&self, declared: &str) -> bool {
         self.plain.iter().any(|prefix| declared.starts_with(prefix))
     }

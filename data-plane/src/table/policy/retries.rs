@@ -1,4 +1,4 @@
-//! What is tried again at another endpoint, how often and for how long (ingress-nginx behaviour, balancing.md 7).
+//! Which failures are retried at another endpoint, how often and for how long (nginx' `proxy_next_upstream`).
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use shared::policy::LocationPolicy;
 use super::Refused;
 use crate::codec::error::Condition;
 
-/// What a location or the fleet says about further tries.
+/// The retry settings of a location or the fleet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retries {
     error: bool,
     timeout: bool,
     invalid_header: bool,
-    /// One bit a status of [`STATUSES`].
+    /// One bit per status of [`STATUSES`].
     statuses: u8,
-    /// POST, LOCK and PATCH too, whatever an endpoint has done with them.
+    /// Also retries POST, LOCK and PATCH, whatever an endpoint has done with them.
     non_idempotent: bool,
-    /// No try begins later than this after the first.
+    /// No retry begins later than this after the first attempt.
     within: Option<Duration>,
 }
 
-/// Those that may be tried again.
+/// Statuses that can be retried.
 const STATUSES: [u16; 7] = [500, 502, 503, 504, 403, 404, 429];
 
 /// `error timeout`
@@ -62,7 +62,7 @@ impl Retries {
                 ("timeout", _) => retries.timeout = true,
                 ("invalid_header", _) => retries.invalid_header = true,
                 ("non_idempotent", _) => retries.non_idempotent = true,
-                // Whatever stands beside it.
+                // Whatever else is listed.
                 ("off", _) => off = true,
                 (_, Some(bit)) => retries.statuses |= bit,
                 (_, None) => {
@@ -76,8 +76,8 @@ impl Retries {
         Ok(if off { Self::NEVER } else { retries })
     }
 
-    /// Whether a try that failed may be followed by another one. `acted`: an endpoint may have acted on a request that
-    /// must not be acted on twice.
+    /// Whether a failed attempt may be followed by another one. `acted`: an endpoint may have processed a request that
+    /// must not be processed twice.
     pub(crate) fn after(&self, condition: Condition, acted: bool) -> bool {
         let is_listed = match condition {
             Condition::Error => self.error,
@@ -87,14 +87,14 @@ impl Retries {
         is_listed && (!acted || self.non_idempotent)
     }
 
-    /// The same for an answer with this status.
+    /// The same for a response with this status.
     pub fn after_status(&self, status: u16, acted: bool) -> bool {
         self.statuses != 0
             && bit(status).is_some_and(|bit| self.statuses & bit != 0)
             && (!acted || self.non_idempotent)
     }
 
-    /// Whether another try may begin so long after the first.
+    /// Whether another attempt may begin so long after the first.
     pub fn is_in_time(&self, elapsed: Duration) -> bool {
         self.within.is_none_or(|within| elapsed < within)
     }

@@ -1,12 +1,12 @@
-//! Places that endpoints name in their answers, as clients have to see them (nginx' `proxy_cookie_domain`,
-//! `proxy_cookie_path` and `proxy_redirect`; ingress-nginx behaviour, annotations.md 5.5).
+//! Rewrites cookies and redirects in responses of endpoints into what clients have to see (nginx'
+//! `proxy_cookie_domain`, `proxy_cookie_path` and `proxy_redirect`; as in ingress-nginx).
 
 use shared::pattern::{Pattern, Steps};
 use shared::policy::{LocationPolicy, Replacement};
 
 use super::Refused;
 
-/// What is replaced in answers of endpoints.
+/// Replacements in responses of endpoints.
 #[derive(Clone, Debug)]
 pub struct Returned {
     domain: Option<Replace>,
@@ -14,7 +14,7 @@ pub struct Returned {
     redirect: Option<Replace>,
 }
 
-/// A text that takes the place of another one.
+/// Replaces one text by another.
 #[derive(Clone, Debug)]
 struct Replace {
     from: From,
@@ -23,9 +23,9 @@ struct Replace {
 
 #[derive(Clone, Debug)]
 enum From {
-    /// What begins with this loses it.
+    /// This prefix is replaced.
     Text(Box<[u8]>),
-    /// What this is found in goes as a whole.
+    /// The whole value is replaced if this matches.
     Pattern(Pattern),
 }
 
@@ -35,14 +35,14 @@ impl Returned {
             Some(Replacement { from, to }) if !from.is_empty() => Replace::new(field, from, to).map(Some),
             _ => Ok(None),
         };
-        // nginx' default is the name of its own upstream, which no endpoint knows.
+        // nginx' default refers to the name of its own upstream, which no endpoint knows.
         let is_said = |text: &&String| !matches!(text.as_str(), "" | "off" | "default");
         let from = said.proxy_redirect_from.as_ref().filter(is_said);
         let to = said.proxy_redirect_to.as_deref().unwrap_or("off");
-        // Judged in any case: whether a policy can be served depends on no other field.
+        // Compiled in any case: whether a policy is supported must depend on no other field.
         let redirect = from.map(|from| Replace::new("proxy_redirect_from", from, to)).transpose()?;
         let returned = Self {
-            // A dot at the beginning means nothing, here as in the attribute.
+            // A leading dot has no meaning, here as in the attribute.
             domain: cookie("proxy_cookie_domain", &said.proxy_cookie_domain)?.map(Replace::without_dots),
             path: cookie("proxy_cookie_path", &said.proxy_cookie_path)?,
             redirect: redirect.filter(|_| to != "off"),
@@ -56,7 +56,7 @@ impl Returned {
         self.domain.is_some() || self.path.is_some()
     }
 
-    /// A `Set-Cookie` as the client has to see it; `None`: as it is.
+    /// A `Set-Cookie` as the client should see it; `None`: unchanged.
     pub fn cookie(&self, value: &[u8], steps: &Steps) -> Option<Vec<u8>> {
         let mut changed = false;
         let mut out = Vec::with_capacity(value.len() + 64);
@@ -87,7 +87,7 @@ impl Returned {
         changed.then_some(out)
     }
 
-    /// A whole domain, in any case; a dot at its beginning stays.
+    /// Replaces a whole domain, ignoring case; a leading dot stays.
     fn new_domain(&self, text: &[u8], steps: &Steps) -> Option<Vec<u8>> {
         let Replace { from, to } = self.domain.as_ref()?;
         let (dot, bare) = text.split_at(usize::from(text.first() == Some(&b'.')));
@@ -97,12 +97,12 @@ impl Returned {
         }
     }
 
-    /// A `Location` as the client has to see it; `None`: as it is.
+    /// A `Location` as the client should see it; `None`: unchanged.
     pub fn location(&self, value: &[u8], steps: &Steps) -> Option<Vec<u8>> {
         self.redirect.as_ref()?.apply(value, steps)
     }
 
-    /// A `Refresh`: the URL that it names.
+    /// A `Refresh` header with its URL rewritten; `None`: unchanged.
     pub fn refresh(&self, value: &[u8], steps: &Steps) -> Option<Vec<u8>> {
         const URL: &[u8] = b"url=";
         let place = value.windows(URL.len()).position(|part| part.eq_ignore_ascii_case(URL))?;

@@ -1,4 +1,4 @@
-//! What becomes of a request's path, and what its backend is told of that (ingress-nginx behaviour, annotations.md 3.5).
+//! Rewriting of a request's path, and what its backend is told about that (as in ingress-nginx).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,40 +9,40 @@ use shared::resource::PathType;
 use shared::rewrites::Rewrites;
 use shared::template::Template;
 
-/// How the paths of a location's requests are rewritten.
+/// The path rewriting of a location.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rewrite {
-    /// The target as it was said, and parsed; `None`: paths stay as they are.
+    /// The target as configured, and parsed; `None`: no rewriting.
     target: Option<(Box<str>, Arc<Template>)>,
-    /// `X-Forwarded-Prefix` of requests that are rewritten.
+    /// `X-Forwarded-Prefix` of rewritten requests.
     pub prefix: Option<Template>,
-    /// The declared path is a regular expression as it stands.
+    /// The declared path is a regular expression.
     uses_regex: bool,
 }
 
-/// A rewrite of one declared path.
+/// The rewriting of one declared path.
 #[derive(Debug)]
 pub struct Rewritten {
     finder: Finder,
-    /// What takes the place of the whole path.
+    /// What replaces the whole path.
     pub target: Arc<Template>,
     /// Whether the target is a URL, to which requests are redirected.
     pub is_redirect: bool,
 }
 
-/// Finds what of a path stands for a declared one.
+/// Finds the declared path in a request's path.
 #[derive(Debug)]
 enum Finder {
-    /// The declared path is a plain text, as most are: that takes no memory but its own.
+    /// The declared path is a plain text, as most are, which takes no extra memory.
     Text(Box<str>),
     Pattern(Pattern),
 }
 
 impl Rewritten {
-    /// Where the groups of the declared path lie in one that it leads to.
+    /// The capture groups of the declared path in a request's path.
     ///
     /// # Errors
-    /// [`Exhausted`]: that is not known.
+    /// [`Exhausted`]: could not be determined.
     pub fn groups(&self, path: &[u8], steps: &Steps) -> Result<Option<Groups>, Exhausted> {
         match &self.finder {
             Finder::Text(text) => {
@@ -54,7 +54,7 @@ impl Rewritten {
         }
     }
 
-    /// The declared path, where it is no plain text.
+    /// The declared path as a pattern, if it is not a plain text.
     pub fn pattern(&self) -> Option<&Pattern> {
         match &self.finder {
             Finder::Text(_) => None,
@@ -74,10 +74,10 @@ impl Rewrite {
         }
     }
 
-    /// The rewrite of a declared path, if it or what lies below it is rewritten.
+    /// The rewriting of a declared path, if it or what is below it is rewritten.
     ///
     /// # Errors
-    /// The path is no regular expression.
+    /// The path is not a valid regular expression.
     pub fn of(&self, declared: &str, kind: PathType) -> Result<Option<Rewritten>, PatternError> {
         let Some((text, target)) = &self.target else { return Ok(None) };
         let found: Cow<'_, str> = match self.rewrites(declared, kind) {
@@ -93,7 +93,7 @@ impl Rewrite {
         Ok(Some(Rewritten { finder, target: Arc::clone(target), is_redirect }))
     }
 
-    /// Whether a declared path is one location on a host in regex mode, and not two: itself, and what lies below it.
+    /// Whether a declared path is one location on a host in regex mode, instead of two (itself, and what is below it).
     pub fn is_one_location(&self, declared: &str, kind: PathType) -> bool {
         kind == PathType::Exact || self.uses_regex || self.rewrites(declared, kind) == Rewrites::All
     }

@@ -1,4 +1,4 @@
-//! What is answered at once, before anything else of a host or of a location is asked: what snippets say of that
+//! Snippet directives that respond at once, before anything else of a host or location is evaluated
 //! (docs/adr/034-shortcuts.md).
 
 use bytes::Bytes;
@@ -9,10 +9,10 @@ use shared::template::{Template, Variable};
 use super::Refused;
 use crate::codec::path;
 
-/// Bytes that what is compared may come to.
+/// Maximum number of bytes of an expanded comparison.
 const MOST: usize = 64 << 10;
 
-/// Answers, in order, and blocks of them.
+/// Direct responses, in order, and blocks of them.
 #[derive(Clone, Debug)]
 pub struct Shortcuts {
     /// Outside of any block.
@@ -20,27 +20,27 @@ pub struct Shortcuts {
     blocks: Box<[Block]>,
 }
 
-/// One answer.
+/// One direct response.
 #[derive(Clone, Debug)]
 pub struct Shortcut {
-    /// All have to hold.
+    /// All must hold.
     pub tests: Box<[Test]>,
-    /// Has to be found in the path, of which it makes another place.
+    /// Must match the path; the redirect target is built from the match.
     pub pattern: Option<Pattern>,
     /// Its status.
     pub status: u16,
-    /// Where it leads, or what it says.
+    /// The redirect target, or the body.
     pub text: Option<Template>,
-    /// Of what it says.
+    /// The media type of the body.
     pub media_type: Option<Bytes>,
-    /// Likewise, where the end of the path says none.
+    /// The default media type, if the path's extension determines none.
     pub default_type: Option<Bytes>,
 }
 
-/// What has to hold.
+/// A condition.
 #[derive(Clone, Debug)]
 pub struct Test {
-    /// What is looked at.
+    /// The value that is tested.
     pub subject: Template,
     /// What it is compared with.
     pub comparison: Comparison,
@@ -51,23 +51,23 @@ pub struct Test {
 pub enum Comparison {
     /// Neither empty nor `0`.
     IsSet,
-    /// The same text, or another one.
+    /// Equality or inequality of texts.
     Text {
-        /// With which it is compared.
+        /// The text to compare with.
         value: Box<str>,
-        /// It holds where they are the same.
+        /// Whether it holds if they are equal.
         same: bool,
     },
-    /// Found in it, or not.
+    /// A pattern that must, or must not, match.
     Pattern {
-        /// What is looked for.
+        /// The pattern.
         pattern: Pattern,
-        /// It holds where that is found.
+        /// Whether it holds if the pattern matches.
         found: bool,
     },
 }
 
-/// The answers to requests for some paths.
+/// The direct responses for some paths.
 #[derive(Clone, Debug)]
 pub struct Block {
     fits: Fits,
@@ -86,7 +86,7 @@ impl Shortcuts {
     /// Compiles the policy; `None` if it is empty.
     ///
     /// # Errors
-    /// Where it cannot be served as it is said.
+    /// It is not supported.
     pub fn compile(said: Option<&policy::Shortcuts>) -> Result<Option<Self>, Refused> {
         let Some(said) = said else {
             return Ok(None);
@@ -96,11 +96,11 @@ impl Shortcuts {
         Ok(Some(Self { plain, blocks }))
     }
 
-    /// The block that takes a path, and what its pattern found there (annotations.md 3.1 has nginx' order). `declared`: of
-    /// the location that the path leads to otherwise.
+    /// The block for a path, and what its pattern captured (in nginx' order of locations). `declared`: the path of the
+    /// location that the request would otherwise get.
     ///
     /// # Errors
-    /// Where it takes too long to tell.
+    /// Could not be determined within `steps`.
     pub fn block(
         &self,
         path: &[u8],
@@ -138,10 +138,10 @@ impl Shortcuts {
 }
 
 impl Shortcuts {
-    /// What those outside of blocks ask of a path: for each that asks anything of it, in order, whether that holds.
+    /// The conditions outside of blocks that depend on the path: for each, in order, whether it holds.
     ///
     /// # Errors
-    /// Where it takes too long to tell.
+    /// Could not be determined within `steps`.
     pub fn asked(&self, path: &[u8], query: Option<&[u8]>, steps: &Steps) -> Result<Box<[bool]>, Exhausted> {
         let target = [path, if query.is_some() { b"?" } else { b"" }, query.unwrap_or_default()].concat();
         let holds = self.plain.iter().filter_map(|it| it.holds_of(path, &target, steps).transpose());
@@ -150,17 +150,17 @@ impl Shortcuts {
 }
 
 impl Shortcut {
-    /// Whether it keeps somebody out, rather than lead elsewhere.
+    /// Whether it refuses requests, rather than redirect them.
     pub fn keeps_out(&self) -> bool {
         self.status >= 400
     }
 
-    /// Whether it asks anything of the target as it came, which backends may read in another way.
+    /// Whether it depends on the raw target, which backends may interpret differently.
     pub fn asks_target(&self) -> bool {
         self.tests.iter().any(|test| test.subject.variables().any(is_target))
     }
 
-    /// Whether all that it asks of a path holds of this one; `None`: nothing is asked.
+    /// Whether all its conditions on the path hold for this one; `None`: it has none.
     fn holds_of(&self, path: &[u8], target: &[u8], steps: &Steps) -> Result<Option<bool>, Exhausted> {
         let mut all = None;
         for test in &self.tests {
@@ -184,10 +184,10 @@ fn is_target(variable: &Variable) -> bool {
     matches!(variable, Variable::RequestUri | Variable::EscapedRequestUri)
 }
 
-/// What is compared, for a request of this target; `value` appends what other variables stand for.
+/// The value to compare, for a request with this target; `value` appends the values of other variables.
 ///
 /// # Errors
-/// It comes to too much.
+/// The value is too long.
 pub fn filled(
     subject: &Template,
     target: &[u8],
@@ -203,10 +203,10 @@ pub fn filled(
 }
 
 impl Comparison {
-    /// Whether it holds of a text, and what its pattern found there.
+    /// Whether it holds for a text, and what its pattern captured.
     ///
     /// # Errors
-    /// Where it takes too long to tell.
+    /// Could not be determined within `steps`.
     pub fn holds(&self, text: &[u8], steps: &Steps) -> Result<(bool, Option<Groups>), Exhausted> {
         Ok(match self {
             Self::IsSet => (!text.is_empty() && text != b"0", None),
@@ -219,11 +219,11 @@ impl Comparison {
     }
 }
 
-/// What a pattern finds. To PCRE the end of a text is before a line break at its very end, too: a client that writes one
-/// gets past no rule.
+/// What a pattern captures. In PCRE `$` also matches before a final line break, so that a client cannot bypass a rule
+/// by appending one.
 ///
 /// # Errors
-/// Where it takes too long to tell.
+/// Could not be determined within `steps`.
 pub fn found(pattern: &Pattern, text: &[u8], steps: &Steps) -> Result<Option<Groups>, Exhausted> {
     match (pattern.groups(text, steps)?, text.strip_suffix(b"\n")) {
         (None, Some(line)) => pattern.groups(line, steps),
@@ -231,8 +231,8 @@ pub fn found(pattern: &Pattern, text: &[u8], steps: &Steps) -> Result<Option<Gro
     }
 }
 
-/// How much of a path is taken by a declared one: nginx has a location for what is below it, with a slash at its end. A
-/// regular expression takes none: it has no length that a prefix could be compared with.
+/// The length of the prefix that a declared path occupies: nginx has a location for what is below it, with a trailing
+/// slash. A regular expression occupies none, because it has no length to compare prefixes with.
 fn taken(declared: &str) -> usize {
     if declared.contains(|c: char| "\\^$|?*+()[]{}".contains(c)) {
         return 0;

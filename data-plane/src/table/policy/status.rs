@@ -1,11 +1,11 @@
-//! Who is shown the page about connections (configmap.md 1.11).
+//! Which clients may see the connection status page (nginx' `stub_status`, as in ingress-nginx).
 
 use shared::address::AddressSet;
 use shared::policy::{LocationPolicy, TextList};
 
 use super::Refused;
 
-/// Whom the page is shown to, where somebody says it.
+/// The addresses that may see the page, if configured.
 pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Box<AddressSet>>, Refused> {
     let (ipv4, ipv6) = (&said.nginx_status_ipv4_whitelist, &said.nginx_status_ipv6_whitelist);
     if ipv4.is_none() && ipv6.is_none() {

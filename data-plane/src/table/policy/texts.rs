@@ -1,4 +1,4 @@
-//! Texts and patterns, as an nginx map has them.
+//! Literal texts and patterns, as in an nginx `map`.
 
 use std::collections::HashSet;
 
@@ -9,22 +9,23 @@ use shared::policy::TextList;
 
 use super::Refused;
 
-/// Largest set of patterns that is searched for at once, compiled, in bytes. Above it they are asked one by one.
+/// Largest compiled size in bytes of a pattern set that is searched for at once. Beyond it, patterns are tried one by
+/// one.
 const SIZE: usize = 4 << 20;
 
-/// Texts, as an nginx map has them.
+/// Texts and patterns, as in an nginx `map`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Texts {
-    /// Compared whole, in any case; here in lower case.
+    /// Compared as a whole, ignoring case; stored in lower case.
     whole: HashSet<Box<[u8]>, RandomState>,
-    /// Those of the patterns that are searched for together.
+    /// The patterns that are searched for together.
     together: Option<RegexSet>,
-    /// The others.
+    /// The other patterns.
     alone: Box<[Pattern]>,
 }
 
 impl Texts {
-    /// Of entries as they stand in nginx' configuration.
+    /// Compiles entries as they appear in nginx' configuration.
     pub(super) fn compile(field: &'static str, said: Option<&TextList>) -> Result<Self, Refused> {
         let mut texts = Self::default();
         let mut patterns = Vec::new();
@@ -42,7 +43,7 @@ impl Texts {
             patterns.push(pattern);
         }
         if patterns.is_empty() {
-            // Most have none, and even a program of nothing takes a while to compile.
+            // Most have no patterns, and even an empty set takes a while to compile.
             return Ok(texts);
         }
         let linear = patterns.iter().filter_map(Pattern::linear);
@@ -55,12 +56,12 @@ impl Texts {
         Ok(texts)
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.whole.is_empty() && self.together.is_none() && self.alone.is_empty()
     }
 
-    /// Whether a text is one of them; `None` where that cannot be told in time.
+    /// Whether a text matches; `None` if that cannot be determined in time.
     pub(super) fn have(&self, text: &[u8]) -> Option<bool> {
         let is_whole = !self.whole.is_empty() && self.whole.contains(&*text.to_ascii_lowercase());
         if is_whole || self.together.as_ref().is_some_and(|set| set.is_match(text)) {

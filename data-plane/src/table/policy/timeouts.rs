@@ -1,4 +1,4 @@
-//! Times of a request (ingress-nginx behaviour, annotations.md 5.5, configmap.md 1.4).
+//! Timeouts of a request (as in ingress-nginx).
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use shared::policy::LocationPolicy;
 
 use crate::table::Timeouts;
 
-/// The times that a location or the fleet says; the rest is the worker's.
+/// The configured timeouts; the rest are the worker's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Said {
     client_body: Option<Duration>,
@@ -28,7 +28,7 @@ impl Said {
         }
     }
 
-    /// These, over those of the worker.
+    /// These timeouts, with the worker's as defaults.
     pub fn over(&self, worker: Timeouts) -> Timeouts {
         Timeouts {
             client_body: self.client_body.unwrap_or(worker.client_body),

@@ -1,15 +1,15 @@
-//! What backends are told of traces (ingress-nginx behaviour, configmap.md 1.11).
+//! Trace headers sent to backends (as in ingress-nginx).
 
 use shared::policy::{LocationPolicy, Sampler};
 
-/// How a request's trace goes on.
+/// How trace context is propagated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tracing {
-    /// That of the client is continued.
+    /// The client's trace is continued.
     pub trusts: bool,
-    /// Whether it is recorded is for the client to say then.
+    /// In that case the client's sampling decision is used.
     pub parent_based: bool,
-    /// Traces that are recorded otherwise, of 2^64.
+    /// Threshold out of 2^64 below which other traces are sampled.
     below: u64,
 }
 
@@ -28,7 +28,7 @@ impl Tracing {
         })
     }
 
-    /// Whether a trace is recorded, by the first half of its id: everybody who asks by it decides the same.
+    /// Whether a trace is sampled, by the first half of its id, so that everybody makes the same decision.
     pub fn records(&self, id: u64) -> bool {
         self.below == u64::MAX || id < self.below
     }

@@ -21,8 +21,7 @@ fn port(table: &HostTable) -> u16 {
     upstream.cell.endpoints().list[0].address.port()
 }
 
-/// The batch after which generation `number` is in place: the port rule, which stands in the cell, and a host that is
-/// compiled anew.
+/// The batch that leads to generation `number`: the port rule, which is in the cell, and a host that is recompiled.
 fn batch(number: u16) -> Vec<Arc<shared::entry::Entry>> {
     let rule = PortRule { name: String::new(), target_port: Some(BASE + number), udp: false };
     let denied = number.is_multiple_of(2).then(|| Denial { reason: "even".into() });

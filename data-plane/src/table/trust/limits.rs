@@ -1,13 +1,13 @@
-//! What an authority may sign for (RFC 5280 section 4.2.1.10), where a certificate has no name but its common one.
+//! Name constraints of an authority (RFC 5280 section 4.2.1.10), applied to a certificate that has only a common name.
 //!
-//! webpki holds the names that are listed against that. Of a certificate that lists none the common one counts, as in OpenSSL,
-//! which holds it against the same limits.
+//! webpki checks listed names (subjectAltName) against the constraints. For a certificate that lists none, the common
+//! name is checked against the same constraints, as in OpenSSL.
 
 use x509_parser::extensions::{GeneralName, GeneralSubtree};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The common names of a certificate that lists no DNS names, lower-case: those that may be a host's. Of a person's name, which
-/// has no dot, no limit says anything. Wildcards are among them, which OpenSSL forgets.
+/// The common names, in lower case, of a certificate without DNS names: those that may be host names. A person's name,
+/// which has no dot, is not constrained. Wildcards are included, which OpenSSL forgets.
 pub(super) fn common_names(der: &[u8]) -> Vec<String> {
     let lists_names = |it: &X509Certificate<'_>| {
         let listed = it.subject_alternative_name().ok().flatten();
@@ -24,7 +24,7 @@ pub(super) fn common_names(der: &[u8]) -> Vec<String> {
     names.filter(is_host).map(str::to_ascii_lowercase).collect()
 }
 
-/// Whether an authority may sign for all of these names.
+/// Whether an authority may issue certificates for all of these names.
 pub(super) fn allow(authority: &[u8], names: &[String]) -> bool {
     let Ok((_, authority)) = X509Certificate::from_der(authority) else { return false };
     let said = match authority.name_constraints() {
@@ -48,7 +48,7 @@ fn bases(trees: Option<&[GeneralSubtree<'_>]>) -> Vec<String> {
     trees.unwrap_or_default().iter().filter_map(base).collect()
 }
 
-/// Whether a name is one of a subtree. One that begins with a dot has what lies below it alone.
+/// Whether a name is in a subtree. A base that begins with a dot covers only names below it.
 fn is_below(name: &str, base: &str) -> bool {
     let front = name.strip_suffix(base);
     front.is_some_and(|front| {

@@ -1,7 +1,7 @@
-//! Lists of revoked certificates that webpki does not read: those without extensions, which is what `openssl ca -gencrl`
-//! makes unless it is told more, and those that do not say when the next one comes. OpenSSL, and so nginx, takes both.
+//! Revocation lists that webpki cannot read: those without extensions, which is what `openssl ca -gencrl` makes by
+//! default, and those without a date of the next update. OpenSSL, and therefore nginx, accepts both.
 //!
-//! **Invariant:** a list is read only where it is about all certificates of its issuer, and says all of them itself.
+//! **Invariant:** a list is accepted only if it covers all certificates of its issuer and is complete in itself.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,23 +13,23 @@ use x509_parser::prelude::{ASN1Time, CertificateRevocationList, FromDer, X509Cer
 
 use crate::der::{INTEGER, Reader, SEQUENCE};
 
-/// One of them.
+/// A revocation list that webpki cannot read.
 #[derive(Debug)]
 pub(super) struct PlainList {
     issuer: Box<[u8]>,
     revoked: BTreeSet<Box<[u8]>>,
-    /// When it was made.
+    /// Date of issue.
     since: UnixTime,
-    /// When the next one comes, where it says so.
+    /// Date of the next update, if given.
     until: Option<UnixTime>,
     signed: Box<[u8]>,
-    /// The object identifier of how it is signed.
+    /// The object identifier of the signature algorithm.
     algorithm: Box<[u8]>,
     signature: Box<[u8]>,
 }
 
 impl PlainList {
-    /// Reads one; `None` where it is none that is understood.
+    /// Parses one; `None` if it is not understood.
     pub(super) fn read(der: &[u8]) -> Option<Self> {
         let (rest, list) = CertificateRevocationList::from_der(der).ok()?;
         let body = &list.tbs_cert_list;
@@ -38,7 +38,7 @@ impl PlainList {
                 || it.oid == OID_X509_EXT_DELTA_CRL_INDICATOR
                 || it.oid == OID_X509_EXT_ISSUER_DISTRIBUTION_POINT
         };
-        // What is critical of an entry says that it is of another issuer.
+        // A critical extension of an entry means that it belongs to another issuer.
         let is_foreign =
             body.revoked_certificates.iter().any(|it| it.extensions().iter().any(|it| it.critical));
         let is_whole = rest.is_empty() && !body.extensions().iter().any(is_partial) && !is_foreign;
@@ -53,12 +53,12 @@ impl PlainList {
         })
     }
 
-    /// Whether it is of this authority, and signed in one of the ways that are known.
+    /// Whether it was issued by this authority and signed with a known algorithm.
     fn is_of(&self, signer: &X509Certificate<'_>, known: &[&dyn SignatureVerificationAlgorithm]) -> bool {
         let may_sign = signer.key_usage().is_ok_and(|usage| usage.is_none_or(|usage| usage.value.crl_sign()));
         let key = SubjectPublicKeyInfoDer::from(signer.public_key().raw);
         let Ok(key) = RawPublicKeyEntity::try_from(&key) else { return false };
-        // What identifies an algorithm begins with its object identifier: tag, length, octets.
+        // An algorithm identifier begins with its object identifier: tag, length, octets.
         let begins = |id: &[u8]| id.get(2..).is_some_and(|it| it.starts_with(&self.algorithm));
         let mut known = known.iter().filter(|it| begins(it.signature_alg_id().as_ref()));
         may_sign
@@ -67,10 +67,10 @@ impl PlainList {
     }
 }
 
-/// When a list says that it was made.
+/// The date of issue of a list.
 pub(super) fn since(der: &[u8]) -> Option<UnixTime> {
     let mut body = Reader::new(Reader::new(Reader::new(der).expect(SEQUENCE)?).expect(SEQUENCE)?);
-    // Its version, where it says one; how it is signed, and by whom.
+    // The optional version, the signature algorithm, and the issuer.
     body.optional(INTEGER);
     body.expect(SEQUENCE)?;
     body.expect(SEQUENCE)?;
@@ -83,17 +83,17 @@ fn time(said: ASN1Time) -> UnixTime {
 }
 
 impl PlainList {
-    /// Whether it is of a time to come.
+    /// Whether its date of issue is in the future.
     pub(super) fn is_early(&self, now: UnixTime) -> bool {
         now < self.since
     }
 }
 
-/// Whether one of the lists says that a certificate, which `signer` has signed, is good still; false where none of them is
-/// of that one.
+/// Whether one of the lists shows that a certificate issued by `signer` is not revoked; false if none of them is of
+/// that issuer.
 ///
 /// # Errors
-/// It is revoked, or what says that it is not is too old.
+/// It is revoked, or the list that says otherwise has expired.
 pub(super) fn clear(
     lists: &[PlainList],
     certificate: &X509Certificate<'_>,
@@ -120,7 +120,7 @@ pub(super) fn clear(
     }
 }
 
-/// A serial number without the zeros before it.
+/// A serial number without leading zeros.
 fn number(octets: &[u8]) -> Box<[u8]> {
     let zeros = octets.iter().take_while(|it| **it == 0).count();
     octets[zeros..].into()

@@ -55,7 +55,7 @@ impl Authority {
         Bytes::copy_from_slice(params.signed_by(&key, &self.issuer).unwrap().der())
     }
 
-    /// One as `openssl x509 -req` makes it: of version 1.
+    /// A certificate as `openssl x509 -req` makes it: version 1.
     fn old(&self, params: CertificateParams) -> Bytes {
         version1(&self.leaf(params), self.issuer.key())
     }
@@ -83,7 +83,7 @@ impl Authority {
     }
 }
 
-/// A list as `openssl ca -gencrl` makes it: of version 1, without extensions. `until`: when the next one comes.
+/// A revocation list as `openssl ca -gencrl` makes it: version 1, without extensions. `until`: the next update.
 fn plain(of: &Authority, numbers: &[u8], until: Option<&str>) -> Bytes {
     plain_from("200101000000Z", of, numbers, until)
 }
@@ -127,7 +127,7 @@ fn numbered(number: u64) -> CertificateParams {
     params
 }
 
-/// Good from this year on for one.
+/// Valid from this year on, for one year.
 fn living(mut params: CertificateParams, year: i32) -> CertificateParams {
     params.not_before = date_time_ymd(year, 1, 1);
     params.not_after = date_time_ymd(year + 1, 1, 1);
@@ -149,7 +149,7 @@ fn the_way_may_have_so_many_others() {
     assert_eq!(verify(&trust, &leaf, &[&two.der], 9), Err(Untrusted::UnknownIssuer), "one is missing");
 }
 
-/// As OpenSSL without partial chains.
+/// Like OpenSSL without partial chains.
 #[test]
 fn only_who_signed_itself_ends_a_chain() {
     let root = Authority::new("root");
@@ -180,7 +180,7 @@ fn what_is_wrong_is_said_in_openssl_s_words() {
         (root.leaf(early), vec![], Untrusted::NotYetValid),
         (root.leaf(server), vec![], Untrusted::Purpose),
         (forged.leaf(silent), vec![], Untrusted::Signature),
-        // It says which key signed it, and nobody has that.
+        // Its authority key identifier matches no available certificate.
         (forged.leaf(params("x")), vec![], Untrusted::UnknownIssuerOfLeaf),
         (other.leaf(params("x")), vec![], Untrusted::UnknownIssuerOfLeaf),
         (other.leaf(params("x")), vec![&other.der], Untrusted::SelfSignedInChain),
@@ -241,7 +241,7 @@ fn a_leaf_of_version_1_is_judged_as_any_other() {
     }
 }
 
-/// Nothing in it says that it may.
+/// Nothing in it allows that.
 #[test]
 fn nobody_of_version_1_signs_but_a_root() {
     let root = Authority::new("root");
@@ -278,7 +278,7 @@ fn a_leaf_of_version_1_needs_lists_as_any_other() {
     }
 }
 
-/// As OpenSSL: where no names are listed, the common one is who it is for.
+/// As OpenSSL: without listed names, the common name is used.
 #[test]
 fn who_may_sign_for_some_names_may_not_for_other_common_names() {
     let tree = |name: &str| vec![GeneralSubtree::DnsName(name.into())];
@@ -338,7 +338,7 @@ fn each_certificate_of_a_chain_needs_a_list_where_there_is_one() {
     );
 }
 
-/// Those that webpki does not read count as the others do, beside them too.
+/// Lists that webpki cannot read count like the others, also in combination with them.
 #[test]
 fn lists_without_extensions_are_lists() {
     let root = Authority::new("root");
