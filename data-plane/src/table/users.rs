@@ -1,4 +1,4 @@
-//! The users of a Secret, as requests ask for them.
+//! The users of a Secret, in the form in which requests need them.
 //!
 //! **Invariant:** neither a hash nor a name is shown, in logs or elsewhere.
 
@@ -11,17 +11,17 @@ use shared::resource::User;
 
 use super::material::MaterialCell;
 
-/// Who may pass, by name.
+/// The users of a list, by name.
 #[derive(Default)]
 pub struct Users(HashMap<Box<str>, Arc<str>, RandomState>);
 
 impl Users {
-    /// From a list in which each name stands once.
+    /// From a list with unique names.
     pub fn new(users: Vec<User>) -> Self {
         Self(users.into_iter().map(|user| (user.name.into(), user.hash.into())).collect())
     }
 
-    /// What a user's password hashes to.
+    /// The password hash of a user.
     pub fn hash(&self, name: &str) -> Option<&Arc<str>> {
         self.0.get(name)
     }
@@ -33,5 +33,5 @@ impl fmt::Debug for Users {
     }
 }
 
-/// The users of one Material, while there is one; without them nobody can be asked.
+/// The users of one Material, while it is available; without them nobody can be authenticated.
 pub type UsersCell = MaterialCell<Users>;

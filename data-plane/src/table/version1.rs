@@ -1,10 +1,12 @@
-//! Leaves of version 1, which is what `openssl x509 -req` makes where nobody asks for extensions. OpenSSL, and so nginx, takes
-//! them; webpki reads version 3 alone.
+//! Leaf certificates of X.509 version 1, which is what `openssl x509 -req` makes if no extensions are given. OpenSSL,
+//! and therefore nginx, accepts them; webpki reads only version 3.
 //!
-//! webpki is shown the same certificate as one of version 3 that has no extensions, and judges it as any other: dates, lists,
-//! depth and algorithms are asked once, there. Where it checks the signature of what it was shown, that of what was signed is.
+//! webpki gets the same certificate as version 3 without extensions, and judges it as any other: dates, revocation
+//! lists, depth and algorithms are checked there, once. When it verifies the signature over the converted certificate,
+//! the signature over the original is verified instead.
 //!
-//! **Invariant:** only leaves are read so. What signs others is of version 3, or a root that somebody has configured.
+//! **Invariant:** only leaves are accepted this way. A certificate that signs others must be version 3, or a
+//! configured root.
 
 use std::borrow::Cow;
 
@@ -14,26 +16,26 @@ use rustls_pki_types::{
 
 use crate::der::{Reader, SEQUENCE, write};
 
-/// The version, of which version 1 says nothing: `[0] EXPLICIT`.
+/// The version, which is absent in version 1: `[0] EXPLICIT`.
 const VERSION: u8 = 0xa0;
-/// That of version 1, for those who say it all the same.
+/// Version 1, if encoded explicitly.
 const ONE: [u8; 3] = [0x02, 1, 0];
-/// That of version 3.
+/// Version 3.
 const THREE: [u8; 3] = [0x02, 1, 2];
 
-/// A leaf of version 1.
+/// A version 1 leaf certificate.
 #[derive(Debug)]
 pub(crate) struct Version1<'a> {
-    /// The same as version 3 says it.
+    /// The same certificate, encoded as version 3.
     raised: CertificateDer<'static>,
-    /// What of that a signature would be over.
+    /// The part of that which a signature would cover.
     shown: Vec<u8>,
-    /// What the signature is over.
+    /// The part of the original that the signature covers.
     signed: &'a [u8],
 }
 
 impl<'a> Version1<'a> {
-    /// Reads one; `None`: it is of another version, or no certificate.
+    /// Parses one; `None`: another version, or not a certificate.
     pub(crate) fn read(leaf: &'a [u8]) -> Option<Self> {
         let mut outer = Reader::new(leaf);
         let mut parts = Reader::new(outer.expect(SEQUENCE)?);
@@ -43,28 +45,28 @@ impl<'a> Version1<'a> {
             return None;
         }
         let shown = write(SEQUENCE, &[&write(VERSION, &THREE), fields.rest()].concat());
-        // What stands behind is left for webpki to refuse.
+        // Trailing bytes are left for webpki to refuse.
         let raised = [write(SEQUENCE, &[&shown, parts.rest()].concat()), outer.rest().to_vec()].concat();
         Some(Self { raised: raised.into(), shown, signed: body.whole })
     }
 
-    /// The same as one of version 3: with its key and names, and a signature that only [`Self::checks`] finds good.
+    /// The same as version 3: with its key and names, and a signature that only [`Self::checks`] accepts.
     pub(crate) fn raised(&self) -> &CertificateDer<'_> {
         &self.raised
     }
 
-    /// Algorithms that know what was signed in the place of what is shown.
+    /// Signature algorithms that verify the original in place of the converted certificate.
     pub(crate) fn checks<'b>(&'b self, known: &[&'b dyn SignatureVerificationAlgorithm]) -> Vec<Check<'b>> {
         known.iter().map(|known| Check { known: *known, shown: &self.shown, signed: self.signed }).collect()
     }
 }
 
-/// A leaf as rustls and webpki read it: one of version 1 as version 3 says the same.
+/// A leaf in the form that rustls and webpki can parse: version 1 is converted to version 3.
 pub(crate) fn readable<'a>(leaf: &'a CertificateDer<'a>) -> Cow<'a, CertificateDer<'a>> {
     Version1::read(leaf).map_or(Cow::Borrowed(leaf), |old| Cow::Owned(old.raised))
 }
 
-/// An algorithm that knows what was signed.
+/// A signature algorithm that verifies the original.
 #[derive(Debug)]
 pub(crate) struct Check<'a> {
     known: &'a dyn SignatureVerificationAlgorithm,
@@ -118,7 +120,7 @@ mod tests {
         assert_eq!(&*certificate.subject_public_key_info(), said.public_key().raw);
     }
 
-    /// A version that is said to be the first is the first; what is behind a certificate stays there.
+    /// A version that is explicitly 1 is version 1; trailing bytes stay in place.
     #[test]
     fn every_other_version_is_left_alone() {
         let (new, old) = made();

@@ -1,4 +1,4 @@
-//! Small worlds of resources for tests: few names, so that they meet.
+//! Small worlds of resources for tests: few names, so that they collide.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -80,7 +80,7 @@ pub(crate) fn gone(key: &ResourceKey) -> Removal {
     Removal { key: key.clone(), gone: true }
 }
 
-/// Everything that a proxy may meet, host by host, as JSON, and where requests lead.
+/// Everything that a proxy may serve, host by host, as JSON, and where requests go.
 pub(crate) fn dump(table: &HostTable) -> BTreeMap<String, String> {
     let found =
         |entry: &HostEntry, path: &str| match entry.route(path.as_bytes(), &shared::pattern::Steps::new()) {
@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// Applies a step. In these worlds what goes was deleted.
+    /// Applies a step. In these worlds removal means deletion.
     pub(crate) fn step(&mut self, step: &Step) -> (Lane, Delta) {
         let (key, resource) = step;
         let lane = key.kind.lane();
@@ -134,7 +134,7 @@ impl World {
         (lane, delta)
     }
 
-    /// A writer that gets it whole.
+    /// A writer with all of it applied.
     pub(crate) fn writer(&self) -> Writer {
         let mut writer = Writer::new();
         writer.apply_live(self.live.iter().cloned().collect(), &[]);
@@ -143,7 +143,7 @@ impl World {
     }
 }
 
-/// A resource that comes, changes or goes.
+/// A resource that is added, changed or removed.
 pub(crate) type Step = (ResourceKey, Option<Resource>);
 
 pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
@@ -174,12 +174,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Says this of `ssl-redirect` alone.
+/// A policy with only `ssl-redirect`.
 pub(crate) fn redirects(ssl_redirect: Option<bool>) -> LocationPolicy {
     LocationPolicy { ssl_redirect, ..LocationPolicy::default() }
 }
 
-/// Of a canary that takes this share.
+/// The policy of a canary with this weight.
 #[allow(clippy::needless_update, reason = "policies grow by fields")]
 pub(crate) fn taking(weight: Option<i64>) -> BackendPolicy {
     let canary = weight.map(|weight| Canary { weight, ..Canary::default() });

@@ -1,8 +1,8 @@
-//! TLS towards backends. Where nobody asks for anything, nobody is verified: what `backend-protocol: HTTPS` alone means
-//! (ingress-nginx behaviour, annotations.md 6.11). That keeps out who listens on the way, and nobody who stands in it.
+//! TLS towards backends. Unless configured otherwise, backends are not verified, as with `backend-protocol: HTTPS`
+//! alone in ingress-nginx. That protects against eavesdroppers, but not against a man in the middle.
 //!
-//! **Invariant:** each way to speak TLS has a configuration of its own, and with it sessions of its own. None is verified
-//! by what another one verified.
+//! **Invariant:** each set of TLS settings has a configuration of its own, and with it its own sessions. None relies
+//! on the verification done by another.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,29 +24,29 @@ use super::verifiers::{Unverified, Verified};
 use super::{TlsError, VERSIONS};
 use crate::table::BackendTls;
 
-/// Sessions of one way that can be resumed.
+/// Maximum number of resumable sessions per set of settings.
 const SESSIONS: usize = 256;
 
-/// Makes TLS connections to backends. Each worker has its own: sessions that can be resumed stand behind a lock.
+/// Makes TLS connections to backends. Each worker has its own, because resumable sessions are behind a lock.
 #[derive(Debug)]
 pub struct Backends {
     unverified: Connectors,
-    /// Likewise, telling the server's name.
+    /// Also without verification, but with SNI.
     named: Connectors,
-    /// By the number of their way, while somebody may speak so.
+    /// By the number of the TLS settings, while those are in use.
     ways: RefCell<HashMap<u64, (Weak<BackendTls>, Connectors)>>,
 }
 
-/// What is spoken over TLS.
+/// The protocol over TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
-    /// HTTP/1.1, of which nothing is said.
+    /// HTTP/1.1, without ALPN.
     Http1,
-    /// HTTP/2, which is asked for.
+    /// HTTP/2, with ALPN.
     Http2,
 }
 
-/// Of one way to speak TLS.
+/// For one set of TLS settings.
 #[derive(Clone)]
 struct Connectors {
     http1: TlsConnector,
@@ -63,28 +63,28 @@ impl Backends {
     /// Without sessions.
     ///
     /// # Errors
-    /// When the provider lacks a protocol version.
+    /// The provider lacks a protocol version.
     pub fn new() -> Result<Self, TlsError> {
         let mut config = unverified(aws_lc_rs::default_provider(), &VERSIONS).map_err(TlsError::Versions)?;
         let named = Connectors::new(config.clone());
-        // As in ingress-nginx: proxy-ssl-server-name is off.
+        // As in ingress-nginx: `proxy-ssl-server-name` is off.
         config.enable_sni = false;
         Ok(Self { unverified: Connectors::new(config), named, ways: RefCell::default() })
     }
 
-    /// Shakes hands with whoever answers for a host, which is told its name.
+    /// Does a handshake for a host, without verification and with SNI.
     ///
     /// # Errors
-    /// The connection's, and TLS'.
+    /// A connection or TLS error.
     pub async fn connect_to(&self, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         self.named.http1.connect(name, stream).await
     }
 
-    /// Shakes hands with whoever answers at an address, in one way; in none: with anybody.
+    /// Does a handshake with an address, with these settings; without any, there is no verification.
     ///
     /// # Errors
-    /// The connection's, and TLS': a certificate that is none of those asked for is one.
+    /// A connection or TLS error, such as a certificate that fails the verification.
     pub async fn connect(
         &self,
         address: IpAddr,
@@ -103,7 +103,7 @@ impl Backends {
         connector.connect(name, stream).await
     }
 
-    /// Forgets the ways in which nobody will speak again. Called on ticks.
+    /// Drops settings that are no longer in use. Called on ticks.
     pub fn sweep(&self) {
         self.ways.borrow_mut().retain(|_, (way, _)| way.strong_count() > 0);
     }
@@ -123,13 +123,13 @@ impl Connectors {
         http1.resumption = Resumption::in_memory_sessions(SESSIONS);
         let mut http2 = http1.clone();
         http2.alpn_protocols = vec![b"h2".to_vec()];
-        // Sessions of the one are none of the other.
+        // Sessions are not shared between the two.
         http2.resumption = Resumption::in_memory_sessions(SESSIONS);
         Self { http1: Arc::new(http1).into(), http2: Arc::new(http2).into() }
     }
 }
 
-/// What is asked of connections, in rustls' terms. An error where nothing is left that could be spoken.
+/// The settings in rustls' terms. An error if no version or cipher suite is left.
 fn config(way: &BackendTls) -> Result<ClientConfig, rustls::Error> {
     let said = &way.said;
     let versions = super::versions(said.tls12, said.tls13);
@@ -138,7 +138,7 @@ fn config(way: &BackendTls) -> Result<ClientConfig, rustls::Error> {
         let all = std::mem::take(&mut provider.cipher_suites);
         let (new, old): (Vec<_>, Vec<_>) = all.into_iter().partition(|suite| suite.tls13().is_some());
         let liked = |number: &u16| old.iter().find(|suite| u16::from(suite.suite()) == *number).copied();
-        // The list is of TLS 1.2 alone, as OpenSSL's.
+        // The list applies only to TLS 1.2, as in OpenSSL.
         provider.cipher_suites = new.into_iter().chain(said.ciphers.iter().filter_map(liked)).collect();
     }
     let builder = |verifier: Arc<dyn ServerCertVerifier>, provider: CryptoProvider| {

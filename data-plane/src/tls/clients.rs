@@ -1,13 +1,13 @@
-//! Settings of handshakes with clients, by what their host and the fleet ask for.
+//! Handshake settings for clients, according to their host and the fleet.
 //!
-//! As in nginx a handshake takes any certificate whose key the client has; whether it is good is found out after it, for
-//! each connection, a resumed one too, and told in HTTP.
+//! As in nginx, a handshake accepts any certificate whose key the client has. Whether it is valid is checked after the
+//! handshake, for each connection including resumed ones, and reported in HTTP.
 //!
-//! Sessions are remembered by the proxy, as in ingress-nginx (`ssl-session-cache` on, `ssl-session-tickets` off), or kept by
-//! clients where the fleet says so: then any proxy resumes them.
+//! Sessions are stored by the proxy, as in ingress-nginx (`ssl-session-cache` on, `ssl-session-tickets` off), or by
+//! clients if the fleet is configured so: then any proxy resumes them.
 //!
-//! **Invariant:** a session of one way to judge clients is never another's: each has a part of the cache of its own, and a
-//! ticket says which way it is of.
+//! **Invariant:** a session created under one client verification policy is never resumed under another: each policy
+//! has its own part of the cache, and a ticket names its policy.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -31,33 +31,33 @@ use crate::table::version1::readable;
 use crate::table::{ClientAuth, HostEntry, HostTable};
 use crate::tls::tickets::{Bound, aged, stamped};
 
-/// Ticks after which settings that no handshake used are made anew for the next one: a minute.
+/// Ticks after which unused settings are dropped, to be rebuilt for the next handshake: a minute.
 const UNUSED: u16 = 600;
 
-/// What is asked of a handshake.
+/// The terms of a handshake.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Terms {
     fleet: Arc<ClientTls>,
-    /// Suites of TLS 1.2 of its host, in place of the fleet's.
+    /// The host's TLS 1.2 cipher suites, instead of the fleet's.
     ciphers: Option<Arc<[u16]>>,
-    /// The client's order of suites counts.
+    /// Whether the client's order of cipher suites is used.
     client_order: bool,
-    /// By whom its client is judged.
+    /// The client verification policy.
     auth: Option<Arc<ClientAuth>>,
 }
 
-/// What settings are made for.
+/// The key of cached settings.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct Key {
     fleet: Arc<ClientTls>,
     ciphers: Option<Arc<[u16]>>,
     client_order: bool,
-    /// Number of the way to judge; 0: nobody is.
+    /// Number of the client verification policy; 0: none.
     judged_by: u64,
 }
 
 impl Terms {
-    /// Of a host, or of who names none.
+    /// For a host, or for clients without SNI.
     pub(crate) fn new(table: &HostTable, host: Option<&HostEntry>, auth: Option<Arc<ClientAuth>>) -> Self {
         Self {
             fleet: Arc::clone(table.client_tls()),
@@ -67,12 +67,12 @@ impl Terms {
         }
     }
 
-    /// By whom the client is judged.
+    /// The client verification policy.
     pub(crate) fn auth(&self) -> Option<&Arc<ClientAuth>> {
         self.auth.as_ref()
     }
 
-    /// Who asks for a certificate.
+    /// The client verification policy, if it requests certificates.
     fn asking(&self) -> Option<&Arc<ClientAuth>> {
         self.auth.as_ref().filter(|auth| auth.asks)
     }
@@ -87,10 +87,10 @@ impl Terms {
     }
 }
 
-/// The settings of handshakes. Each worker has its own.
+/// The handshake settings. Each worker has its own.
 #[derive(Debug)]
 pub struct Handshakes {
-    /// Whose certificates and sessions all of them have.
+    /// Provides certificates and sessions for all of them.
     usual: Arc<ServerConfig>,
     made: RefCell<HashMap<Key, Made>>,
 }
@@ -98,9 +98,9 @@ pub struct Handshakes {
 #[derive(Debug)]
 struct Made {
     config: Arc<ServerConfig>,
-    /// As long as there is that way to judge.
+    /// Valid as long as this policy exists.
     auth: Option<Weak<ClientAuth>>,
-    /// Ticks since a handshake used it.
+    /// Ticks since the last handshake that used it.
     unused: Cell<u16>,
 }
 
@@ -110,10 +110,10 @@ impl Handshakes {
         Self { usual, made: RefCell::default() }
     }
 
-    /// Those of a handshake.
+    /// The settings of a handshake.
     ///
     /// # Errors
-    /// Where the provider has nothing that could be spoken.
+    /// The provider supports none of what is configured.
     pub(crate) fn config(&self, terms: &Terms) -> Result<Arc<ServerConfig>, Error> {
         let key = terms.key();
         if let Some(made) = self.made.borrow().get(&key) {
@@ -127,7 +127,7 @@ impl Handshakes {
         Ok(config)
     }
 
-    /// Forgets those that nobody asks for any more. Called on ticks.
+    /// Drops settings that are no longer used. Called on ticks.
     pub fn sweep(&self) {
         self.made.borrow_mut().retain(|_, made| {
             made.unused.set(made.unused.get().saturating_add(1));
@@ -163,7 +163,7 @@ fn make(usual: &ServerConfig, terms: &Terms) -> Result<ServerConfig, Error> {
     let mut config = builder.with_cert_resolver(Arc::clone(&usual.cert_resolver));
     let offered = super::PROTOCOLS.iter().filter(|it| *http2 || **it != super::HTTP2);
     config.alpn_protocols = offered.map(|it| it.to_vec()).collect();
-    // As in ingress-nginx, where nobody says otherwise of the host (ssl_prefer_server_ciphers on).
+    // As in ingress-nginx, unless the host is configured otherwise (`ssl_prefer_server_ciphers` on).
     config.ignore_client_order = !terms.client_order;
     let (id, digest) = terms.asking().map_or((0, [0; 16]), |auth| (auth.id, auth.digest));
     let life = *session_time;
@@ -177,8 +177,8 @@ fn make(usual: &ServerConfig, terms: &Terms) -> Result<ServerConfig, Error> {
     Ok(config)
 }
 
-/// The same with these suites of TLS 1.2, in this order; all where none of them is known. Lists of OpenSSL say nothing of
-/// TLS 1.3.
+/// The same with these TLS 1.2 cipher suites, in this order; all if none of them is known. OpenSSL's lists do not
+/// affect TLS 1.3.
 fn with_ciphers(provider: &CryptoProvider, ciphers: &[u16]) -> CryptoProvider {
     let (new, old): (Vec<_>, Vec<_>) =
         provider.cipher_suites.iter().copied().partition(|suite| suite.tls13().is_some());
@@ -188,7 +188,7 @@ fn with_ciphers(provider: &CryptoProvider, ciphers: &[u16]) -> CryptoProvider {
     CryptoProvider { cipher_suites: new.into_iter().chain(chosen).collect(), ..provider.clone() }
 }
 
-/// The same with these groups of the key exchange, in this order; all where none of them is known.
+/// The same with these key exchange groups, in this order; all if none of them is known.
 fn with_groups(provider: CryptoProvider, groups: &[u16]) -> CryptoProvider {
     let all = &provider.kx_groups;
     let known = |number: &u16| all.iter().find(|group| u16::from(group.name()) == *number).copied();
@@ -196,7 +196,7 @@ fn with_groups(provider: CryptoProvider, groups: &[u16]) -> CryptoProvider {
     if chosen.is_empty() { provider } else { CryptoProvider { kx_groups: chosen, ..provider } }
 }
 
-/// Asks for a certificate, and takes any whose key the client has.
+/// Requests a certificate, and accepts any whose key the client has.
 #[derive(Debug)]
 struct Asking {
     trust: Arc<Trust>,
@@ -244,14 +244,14 @@ impl ClientCertVerifier for Asking {
     }
 }
 
-/// A longer session is not remembered: what a client shows of itself is part of it, and there are many.
+/// Longer sessions are not cached: they contain the client's certificate, and there are many.
 const LONGEST: usize = 4 * 1024;
 
-/// The sessions of one way to judge clients, in the cache of all.
+/// The sessions of one client verification policy, in the common cache.
 #[derive(Debug)]
 struct Part {
     id: u64,
-    /// Seconds.
+    /// In seconds.
     life: u32,
     all: Arc<dyn StoresServerSessions>,
 }

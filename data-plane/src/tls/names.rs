@@ -1,11 +1,11 @@
-//! Names of certificates as text (RFC 2253), as OpenSSL writes them for nginx' `$ssl_client_s_dn`: the last part first,
-//! whatever is no plain ASCII escaped byte by byte.
+//! Distinguished names as text (RFC 2253), as OpenSSL formats them for nginx' `$ssl_client_s_dn`: the last part first,
+//! with everything but printable ASCII escaped byte by byte.
 
 use std::fmt::Write as _;
 
 use x509_parser::prelude::{AttributeTypeAndValue, X509Name};
 
-/// What OpenSSL calls the types of attributes that it has a short name for.
+/// OpenSSL's short names of attribute types.
 const SHORT: [(&str, &str); 19] = [
     ("2.5.4.3", "CN"),
     ("2.5.4.4", "SN"),
@@ -52,7 +52,7 @@ fn put(text: &mut String, attribute: &AttributeTypeAndValue<'_>) {
     text.push('=');
     match attribute.as_str() {
         Ok(value) if short.is_some() => escape(text, value),
-        // What nobody knows is shown as it stands there.
+        // Unknown types are shown as they are encoded.
         _ => {
             text.push('#');
             for byte in attribute.attr_value().data {

@@ -1,4 +1,4 @@
-//! What a handshake with a client came to, as requests on its connection ask for it.
+//! The result of a handshake with a client, in the form in which requests on its connection need it.
 
 use std::sync::Arc;
 
@@ -10,27 +10,27 @@ pub(crate) use super::shown::Shown;
 use crate::table::host::End;
 use crate::table::{ClientAuth, HostTable};
 
-/// Whose handshake it is.
+/// The subject of a handshake.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// The host that the client named, or that takes those who name none; `None` where there is none.
+    /// The host that the client named, or the default host without SNI; `None` if there is none.
     pub(crate) host: Option<Arc<str>>,
-    /// What the client named, as it came.
+    /// The server name as the client sent it.
     pub(crate) name: Option<Box<str>>,
-    /// What is asked of it.
+    /// The settings to use.
     pub(crate) terms: Terms,
-    /// It is turned away: it is for no host (ssl-reject-handshake).
+    /// The handshake is rejected, because no host matches (`ssl-reject-handshake`).
     pub(crate) is_rejected: bool,
-    /// Where it ends.
+    /// Where TLS is terminated.
     pub(crate) end: End,
 }
 
 impl Asked {
-    /// What a table says of a server name.
+    /// Determines it from a table and a server name.
     pub(crate) fn of(table: &HostTable, name: Option<&str>) -> Self {
-        // Clients send the dot at the end of a name that has one, though RFC 6066 section 3 says not to.
+        // Clients send a trailing dot if the name has one, though RFC 6066 section 3 forbids that.
         let asked = name.map(|name| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase());
-        // It is redirected: a server of its own in the original.
+        // A redirected name, which has a server of its own in nginx.
         let is_www = asked.as_ref().is_some_and(|name| table.www(name).is_some());
         let host = match &asked {
             Some(_) if is_www => None,
@@ -38,7 +38,7 @@ impl Asked {
             None => table.catch_all(),
         };
         let auth = host.and_then(|host| host.certificates()?.auth());
-        // By the very name alone, neither a wildcard nor an alias (ingress-nginx behaviour, annotations.md 6.12).
+        // Only for exactly this name, not for a wildcard or an alias (as in ingress-nginx).
         let exact = host.filter(|host| asked.as_deref() == Some(host.name()));
         let is_of_none = !is_www && host.is_none_or(|host| host.name() == CATCH_ALL);
         Self {
@@ -51,30 +51,30 @@ impl Asked {
     }
 }
 
-/// What a connection was made for.
+/// The result of a handshake.
 #[derive(Debug)]
 pub(crate) struct Negotiated {
     host: Option<Arc<str>>,
     /// The server name that the client sent.
     pub(crate) name: Option<Box<str>>,
-    /// As OpenSSL calls it: `TLSv1.3`.
+    /// OpenSSL's name: `TLSv1.3`.
     pub(crate) protocol: &'static str,
-    /// Likewise: `TLS_AES_128_GCM_SHA256`, `ECDHE-RSA-AES128-GCM-SHA256`.
+    /// OpenSSL's name: `TLS_AES_128_GCM_SHA256`, `ECDHE-RSA-AES128-GCM-SHA256`.
     pub(crate) cipher: &'static str,
-    /// The group of its key exchange, likewise: `X25519`.
+    /// OpenSSL's name of the key exchange group: `X25519`.
     pub(crate) curve: Option<&'static str>,
-    /// Whether it goes on from another one.
+    /// Whether the session was resumed.
     pub(crate) is_resumed: bool,
-    /// What is spoken inside, where the client offered anything (RFC 7301): `h2`, `http/1.1`.
+    /// The ALPN protocol (RFC 7301), if the client offered any: `h2`, `http/1.1`.
     pub(crate) alpn: Option<&'static str>,
-    /// Number of the way to judge; 0: nobody was.
+    /// Number of the client verification policy; 0: none.
     judged_by: u64,
-    /// What the client showed.
+    /// The client's certificate.
     pub(crate) shown: Option<Shown>,
 }
 
 impl Negotiated {
-    /// Of a handshake that is over.
+    /// The result of a completed handshake.
     pub(crate) fn new(asked: Asked, session: &ServerConnection) -> Self {
         let Asked { host, name, terms, is_rejected: _, end: _ } = asked;
         let auth = terms.auth();
@@ -95,7 +95,7 @@ impl Negotiated {
         Self { host, name, protocol, cipher, curve, is_resumed, alpn, judged_by, shown }
     }
 
-    /// Whether it was made for a host as that is now: its client was judged as clients of that host are.
+    /// Whether it was made for a host with its current client verification policy.
     pub(crate) fn is_for(&self, host: &str, auth: &ClientAuth) -> bool {
         self.host.as_deref() == Some(host) && self.judged_by == auth.id
     }
@@ -105,7 +105,7 @@ impl Negotiated {
         self.host.as_deref() == Some(host)
     }
 
-    /// Whether the client named a host.
+    /// Whether the client sent SNI.
     pub(crate) fn is_named(&self) -> bool {
         self.name.is_some()
     }
@@ -119,7 +119,7 @@ fn protocol(version: ProtocolVersion) -> &'static str {
     }
 }
 
-/// The name that OpenSSL has for a group.
+/// OpenSSL's name of a group.
 fn curve(group: NamedGroup) -> Option<&'static str> {
     Some(match group {
         NamedGroup::X25519 => "X25519",
@@ -131,7 +131,7 @@ fn curve(group: NamedGroup) -> Option<&'static str> {
     })
 }
 
-/// The name that OpenSSL has for a suite of ours.
+/// OpenSSL's name of a cipher suite.
 fn cipher(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",

@@ -1,4 +1,4 @@
-//! The certificate of a handshake, by server name.
+//! Selects the certificate of a handshake, by server name.
 
 use std::sync::{Arc, Weak};
 
@@ -9,11 +9,11 @@ use tokio::sync::mpsc;
 use crate::table::Tables;
 use crate::table::certified::Certified;
 
-/// Who is told of a certificate that is shown for the first time.
+/// Receives certificates that are used for the first time.
 pub type Shown = mpsc::Sender<Weak<Certified>>;
 
-/// Looks a server name up in the tables: the host's certificate, else the default one, else the proxy's own
-/// (ingress-nginx behaviour, balancing.md 8).
+/// Looks up the certificate for a server name in the tables: the host's certificate, else the default one, else the
+/// proxy's own (as in ingress-nginx).
 #[derive(Debug)]
 pub struct Resolver {
     tables: Arc<Tables>,
@@ -22,17 +22,17 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// Over the tables, with the certificate for when they have none.
+    /// Uses the tables, with the proxy's own certificate as a fallback.
     pub fn new(tables: Arc<Tables>, own: Arc<CertifiedKey>, shown: Option<Shown>) -> Self {
         Self { tables, own, shown }
     }
 
     /// The certificate for a server name as the client sent it.
     pub fn certificate(&self, name: Option<&str>) -> Arc<CertifiedKey> {
-        // Clients send the dot at the end of a name that has one, though RFC 6066 section 3 says not to.
+        // Clients send a trailing dot if the name has one, though RFC 6066 section 3 forbids that.
         let name = name.map(|name| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase());
-        // Handshakes run on workers, whose own reader holds back this table until this call is over: the worker never
-        // drops it as the last owner.
+        // Handshakes run on workers, whose own reader holds back this table until this call ends, so the worker is
+        // never the last owner that drops it.
         let table = self.tables.current();
         let Some(found) = table.certificate(name.as_deref()) else { return Arc::clone(&self.own) };
         if !table.client_tls().staples {
@@ -42,7 +42,7 @@ impl Resolver {
             && found.is_first_shown()
             && shown.try_send(Arc::downgrade(&found)).is_err()
         {
-            // There are many at once; the next handshake tells.
+            // The queue is full; the next handshake reports it.
             found.unstaple();
         }
         found.shown()

@@ -1,14 +1,15 @@
-//! TLS sessions that clients may resume, in memory.
+//! The in-memory cache of TLS sessions that clients may resume.
 
 use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
 use std::sync::Arc;
 
-/// Independent parts, each with its own lock: rustls' cache has one lock, which handshakes of all workers would share.
+/// Independent parts, each with its own lock: rustls' cache has a single lock, which handshakes of all workers would
+/// share.
 const SHARDS: usize = 16;
-/// Sessions of one part. All together they are about as many as in ingress-nginx' 10 MB.
+/// Sessions per part. In total about as many as in ingress-nginx' 10 MB.
 const SESSIONS: usize = 2048;
 
-/// A bounded cache; the oldest session of a part makes room for a new one.
+/// A bounded cache; a new session evicts the oldest of its part.
 #[derive(Debug)]
 pub struct Sessions {
     shards: [Arc<ServerSessionMemoryCache>; SHARDS],
@@ -21,7 +22,7 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// Keys are random, so that any byte spreads them evenly.
+    /// Keys are random, so any byte spreads them evenly.
     fn shard(&self, key: &[u8]) -> &ServerSessionMemoryCache {
         let byte = key.last().copied().unwrap_or_default();
         &self.shards[usize::from(byte) % SHARDS]
@@ -53,7 +54,7 @@ mod tests {
     #[test]
     fn so_many_sessions_are_remembered_and_the_oldest_goes() {
         let sessions = Sessions::default();
-        // All of one part: the last byte is the same.
+        // All in one part: the last byte is the same.
         let key = |number: usize| [&number.to_be_bytes()[..], &[7]].concat();
         let most = (0..).take_while(|number| {
             assert!(sessions.put(key(*number), vec![1]));

@@ -1,4 +1,4 @@
-//! The certificate that a client has shown, as nginx' variables have it.
+//! The certificate that a client has presented, as nginx' variables show it.
 
 use std::io::Write as _;
 
@@ -15,17 +15,17 @@ use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 use super::names;
 use crate::table::trust::Untrusted;
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: i64 = 24 * 60 * 60;
 
 /// A client's certificate.
 #[derive(Debug)]
 pub(crate) struct Shown {
-    /// Whether it is good, and if not, why.
+    /// Whether it is valid, and if not, why.
     pub(crate) verdict: Result<(), Untrusted>,
-    /// Whose it is.
+    /// Its subject.
     pub(crate) subject: Bytes,
-    /// Who signed it.
+    /// Its issuer.
     pub(crate) issuer: Bytes,
     /// X.509, DER.
     der: Bytes,
@@ -36,14 +36,14 @@ impl Shown {
         let certificate = X509Certificate::from_der(leaf).map(|(_, it)| it);
         let (subject, issuer) = match &certificate {
             Ok(it) => (names::text(it.subject()), names::text(it.issuer())),
-            // Of one that nobody can read nothing is told, and it is not good.
+            // An unparsable certificate has no fields, and is not valid.
             Err(_) => Default::default(),
         };
         let verdict = if certificate.is_ok() { verdict } else { Err(Untrusted::Malformed) };
         Self { verdict, subject: subject.into(), issuer: issuer.into(), der: Bytes::copy_from_slice(leaf) }
     }
 
-    /// Appends what is known of it; `false`: nothing.
+    /// Appends the value of a variable; `false`: it has none.
     pub(crate) fn tell(&self, what: OfCertificate, out: &mut Vec<u8>) -> bool {
         match what {
             OfCertificate::Verify => out.extend_from_slice(&self.verify()),
@@ -66,12 +66,12 @@ impl Shown {
         }
     }
 
-    /// PEM with its line breaks, as a part of a URL (nginx' `$ssl_client_escaped_cert`).
+    /// PEM including line breaks, URL-encoded (nginx' `$ssl_client_escaped_cert`).
     pub(crate) fn escaped(&self) -> String {
         escaped(&self.der)
     }
 
-    /// What stands in the certificate and is asked for so rarely that nobody keeps it.
+    /// Values that are needed so rarely that they are parsed on demand.
     fn read(&self, what: OfCertificate, out: &mut Vec<u8>) -> Option<()> {
         let (_, certificate) = X509Certificate::from_der(&self.der).ok()?;
         let validity = certificate.validity();
@@ -84,7 +84,7 @@ impl Shown {
                 let _ = write!(out, "{days}");
             }
             _ => {
-                // A number that is not negative may begin with an octet for its sign.
+                // A non-negative number may begin with an octet for its sign.
                 let serial = match certificate.raw_serial() {
                     [0, rest @ ..] if !rest.is_empty() => rest,
                     serial => serial,
@@ -102,7 +102,7 @@ fn hex(octets: &[u8], digits: &[u8; 16], out: &mut Vec<u8>) {
     }
 }
 
-/// As OpenSSL writes times: `Jan  2 03:04:05 2026 GMT`.
+/// In OpenSSL's time format: `Jan  2 03:04:05 2026 GMT`.
 fn time(time: ASN1Time, out: &mut Vec<u8>) -> Option<()> {
     let time = Timestamp::from_second(time.timestamp()).ok()?;
     write!(out, "{}", time.strftime("%b %e %H:%M:%S %Y GMT")).ok()

@@ -17,7 +17,7 @@ use super::*;
 use crate::table::Writer;
 use crate::table::world::{certificate, entry, host};
 
-/// A client that takes any certificate: these tests look at which one it was.
+/// A client that accepts any certificate: these tests check which one it got.
 fn client(versions: &[&'static SupportedProtocolVersion], alpn: &[&str]) -> Arc<ClientConfig> {
     let provider = aws_lc_rs::default_provider();
     let anything = Unverified::new(&provider);
@@ -103,13 +103,13 @@ fn versions_and_protocols() {
     assert_eq!(client.alpn_protocol(), Some(&b"http/1.1"[..]));
 }
 
-/// A table with these settings, and `a.test` with these ciphers of its own.
+/// A table with these settings, in which `a.test` has ciphers of its own.
 fn saying(defaults: LocationPolicy, ciphers: Option<&[u32]>) -> (Arc<ServerConfig>, Writer) {
     let ssl_ciphers = ciphers.map(|values| NumberList { values: values.into() });
     of_host(defaults, HostPolicy { ssl_ciphers, ..HostPolicy::default() })
 }
 
-/// A table with these settings, of which `a.test` says this.
+/// A table with these settings, in which `a.test` has this policy.
 fn of_host(defaults: LocationPolicy, policy: HostPolicy) -> (Arc<ServerConfig>, Writer) {
     let (usual, mut writer) = server();
     let tls = Some(Tls { certificates: vec!["ns/a".into()] });
@@ -120,7 +120,7 @@ fn of_host(defaults: LocationPolicy, policy: HostPolicy) -> (Arc<ServerConfig>, 
     (usual, writer)
 }
 
-/// The settings of a handshake for a name; `None`: it is turned away.
+/// The settings of a handshake for a name; `None`: it is rejected.
 fn terms(handshakes: &Handshakes, writer: &Writer, name: Option<&str>) -> Option<Arc<ServerConfig>> {
     let asked = Asked::of(&writer.tables().current(), name);
     (!asked.is_rejected).then(|| handshakes.config(&asked.terms).unwrap())
@@ -173,7 +173,7 @@ fn a_host_has_ciphers_of_its_own() {
     let new = shake(&own, &client(rustls::ALL_VERSIONS, &[]), "a.test").0;
     assert_eq!(new.protocol_version(), Some(ProtocolVersion::TLSv1_3), "lists are of TLS 1.2 alone");
     assert!(Arc::ptr_eq(&own, &terms(&handshakes, &writer, Some("A.test.")).unwrap()), "made once");
-    // Sessions are of all who are judged alike.
+    // Sessions are shared by all clients with the same verification policy.
     let client = client(&old, &[]);
     let kinds = [(); 2].map(|()| shake(&own, &client, "a.test").1.handshake_kind());
     assert_eq!(kinds[1], Some(HandshakeKind::Resumed));
@@ -183,7 +183,7 @@ fn a_host_has_ciphers_of_its_own() {
     assert!(!Arc::ptr_eq(&own, &terms(&handshakes, &writer, Some("a.test")).unwrap()), "nobody used it");
 }
 
-/// A client that likes long keys most, as many do, gets what the original chooses for it.
+/// A client that prefers long keys, as many do, gets what ingress-nginx would choose.
 #[test]
 fn the_order_of_suites_is_the_original_s_where_nobody_says_one() {
     let (usual, writer) = saying(LocationPolicy::default(), None);
@@ -204,7 +204,7 @@ fn a_host_leaves_the_order_to_its_clients() {
         };
         let (usual, writer) = of_host(LocationPolicy::default(), policy);
         let config = terms(&Handshakes::new(usual), &writer, Some("a.test")).unwrap();
-        // Of the two the client likes that with the longer key most.
+        // Of the two the client prefers the one with the longer key.
         assert_eq!(suite(&config, &old), expected, "{says:?}");
     }
 }
@@ -232,7 +232,7 @@ fn sessions_are_resumed() {
     }
 }
 
-/// The settings of two workers of a proxy whose fleet has tickets, with these keys.
+/// The settings of two workers of a proxy whose fleet uses tickets with these keys.
 fn with_tickets(keys: &[u8]) -> ([Handshakes; 2], Writer) {
     let defaults = LocationPolicy { ssl_session_tickets: Some(true), ..LocationPolicy::default() };
     let (usual, mut writer) = saying(defaults, None);
@@ -289,7 +289,7 @@ fn without_tickets_and_without_a_cache_nothing_is_resumed() {
     }
 }
 
-/// One that is remembered by a worker's own proxy is another one's secret.
+/// A session that one proxy stores is unknown to others.
 #[test]
 fn without_tickets_another_proxy_resumes_nothing() {
     let ((ours, writer), (theirs, other)) =

@@ -1,8 +1,8 @@
-//! TLS sessions that clients keep themselves, sealed: by the fleet's keys, so that any proxy resumes them, or by the proxy's own
-//! while it has none of those.
+//! TLS session tickets: encrypted with the fleet's keys, so that any proxy resumes them, or with the proxy's own key
+//! while there are none.
 //!
-//! **Invariant:** a ticket says by which way to judge clients it was given, and when: it is good under that way alone, and for
-//! as long as the fleet says.
+//! **Invariant:** a ticket contains the client verification policy under which it was issued, and the time: it is
+//! accepted only under that policy, and for as long as the fleet's settings allow.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use shared::clock;
 
 use crate::table::Tables;
 
-/// Seconds for which a ticket is good at most: its key opens for no longer.
+/// Maximum lifetime of a ticket in seconds: its key is valid for no longer.
 const LONGEST: u32 = 24 * 3600;
 
-/// Seals with the newest keys, opens with all.
+/// Encrypts with the newest key, decrypts with all.
 pub(crate) struct Tickets {
     tables: Arc<Tables>,
-    /// Of this process. They change by themselves.
+    /// The process' own keys, which rotate by themselves.
     own: Arc<dyn ProducesTickets>,
 }
 
@@ -56,22 +56,22 @@ impl ProducesTickets for Tickets {
 
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let fleet = self.tables.current().ticket_keys().load().as_ref().and_then(|keys| keys.open(ticket));
-        // Given before the fleet's keys came.
+        // Issued before the fleet's keys arrived.
         fleet.or_else(|| self.own.decrypt(ticket))
     }
 }
 
-/// Tickets of one way to judge clients.
+/// Tickets of one client verification policy.
 #[derive(Debug)]
 pub(crate) struct Bound {
     to: [u8; 16],
-    /// Seconds.
+    /// In seconds.
     life: u32,
     all: Arc<dyn ProducesTickets>,
 }
 
 impl Bound {
-    /// Good for so many seconds.
+    /// Valid for this many seconds.
     pub(crate) fn new(to: [u8; 16], life: u32, all: Arc<dyn ProducesTickets>) -> Self {
         Self { to, life: life.min(LONGEST), all }
     }
@@ -104,12 +104,12 @@ impl ProducesTickets for Bound {
     }
 }
 
-/// A session with the time from which it is good.
+/// A session with its time of issue.
 pub(super) fn stamped(session: &[u8], now: SystemTime) -> Vec<u8> {
     [&clock::unix(now).to_be_bytes(), session].concat()
 }
 
-/// The session, while it is good. Clocks of proxies differ: one from a moment to come is new.
+/// The session, unless it has expired. Clocks of proxies differ, so one with a future time is treated as new.
 pub(super) fn aged(stamped: &[u8], life: u32, now: SystemTime) -> Option<&[u8]> {
     let (since, session) = stamped.split_first_chunk()?;
     let age = clock::unix(now).saturating_sub(u64::from_be_bytes(*since));

@@ -1,6 +1,6 @@
-//! Who is believed to be the backend that is meant: anybody, or whoever one of the authorities says it is.
+//! Verifies backend certificates: not at all, or against configured authorities.
 //!
-//! **Invariant:** `Unverified` is used where nothing is to be verified, and nowhere else.
+//! **Invariant:** `Unverified` is used only where no verification is configured.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use shared::pem;
 use crate::table::trust::{Purpose, Trust, Untrusted};
 use crate::table::version1::readable;
 
-/// Takes any certificate, however old, weak or wrong, as nginx does without `proxy_ssl_verify`. The signature of the
-/// handshake is not looked at either: whoever could forge it could show a certificate of its own instead, and it cannot
-/// be checked for the certificates of version 1 that some backends have.
+/// Accepts any certificate, however old, weak or wrong, as nginx does without `proxy_ssl_verify`. The handshake
+/// signature is not verified either: an attacker who could forge it could just as well present a certificate of its
+/// own, and it cannot be verified for the version 1 certificates of some backends.
 #[derive(Debug)]
 pub(super) struct Unverified(WebPkiSupportedAlgorithms);
 
@@ -62,7 +62,7 @@ impl ServerCertVerifier for Unverified {
     }
 }
 
-/// Takes certificates of the authorities that have the name that is asked for.
+/// Accepts certificates issued by the authorities for the requested name.
 #[derive(Debug)]
 pub(super) struct Verified {
     trust: Arc<Trust>,
@@ -88,7 +88,7 @@ impl ServerCertVerifier for Verified {
     ) -> Result<ServerCertVerified, Error> {
         let verified = self.trust.verify(leaf, rest, self.depth, Purpose::Server, now);
         verified.map_err(|why| Error::InvalidCertificate(error_of(why)))?;
-        // As OpenSSL's X509_check_host: the listed names, else the common one.
+        // As OpenSSL's `X509_check_host`: the listed names, else the common name.
         let name = name.to_str().to_ascii_lowercase();
         if !pem::covers(&pem::names(leaf), &name) {
             return Err(Error::InvalidCertificate(CertificateError::NotValidForName));
@@ -119,7 +119,7 @@ impl ServerCertVerifier for Verified {
     }
 }
 
-/// What the endpoint is told, and our log.
+/// The alert for the endpoint, and our log message.
 fn error_of(why: Untrusted) -> CertificateError {
     match why {
         Untrusted::Expired => CertificateError::Expired,

@@ -1,5 +1,5 @@
-//! Datagrams, and which of our addresses they came to: what answers them leaves from there, or a client that has connected
-//! its socket would not take it. A socket for all addresses of a machine is not told otherwise.
+//! Datagrams with their local destination address: a reply is sent from the same address, because a client with a
+//! connected socket would not accept it otherwise. A wildcard socket has to ask the kernel for that address.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -11,19 +11,19 @@ use nix::sys::socket::{
 };
 use tokio::net::UdpSocket;
 
-/// Room for what the kernel says of a datagram.
+/// Buffer size for the kernel's control messages.
 const CONTROL: usize = 128;
 
-/// A datagram.
+/// A received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Received {
     pub(super) length: usize,
     pub(super) client: SocketAddr,
-    /// Which of our addresses it came to, where that is known.
+    /// The local address that it was sent to, if known.
     pub(super) asked: Option<IpAddr>,
 }
 
-/// Has the kernel tell to which address datagrams come.
+/// Has the kernel report the local address of each datagram.
 ///
 /// # Errors
 /// The kernel's.
@@ -35,7 +35,7 @@ pub(super) fn watch(socket: &UdpSocket) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes a datagram, without waiting for one.
+/// Receives a datagram, without waiting.
 ///
 /// # Errors
 /// The kernel's.
@@ -62,7 +62,7 @@ pub(super) fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Recei
     Ok(Received { length: message.bytes, client, asked })
 }
 
-/// Answers a client from the address that it asked, without waiting.
+/// Sends a reply to a client from the address that it had sent to, without waiting.
 ///
 /// # Errors
 /// The kernel's.
@@ -75,7 +75,7 @@ pub(super) fn answer(
     let to = SockaddrStorage::from(client);
     let v4 = |ip: std::net::Ipv4Addr| libc::in_addr { s_addr: u32::from_ne_bytes(ip.octets()) };
     let (of_v4, of_v6);
-    // A socket of IPv6 speaks of addresses of IPv4 in IPv6 clothes.
+    // An IPv6 socket uses IPv4-mapped addresses for IPv4.
     let control = match (asked, client) {
         (Some(IpAddr::V4(ip)), SocketAddr::V4(_)) => {
             of_v4 = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: v4(ip), ipi_addr: v4(ip) };
@@ -114,7 +114,7 @@ mod tests {
             let asked = SocketAddr::new(asked.parse().unwrap(), port);
             let from = if asked.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" };
             let client = std::net::UdpSocket::bind(from).unwrap();
-            // From another address the kernel would not give it the answer.
+            // The kernel would not deliver a reply from another address.
             client.connect(asked).unwrap();
             client.send(b"ping").unwrap();
             client.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();

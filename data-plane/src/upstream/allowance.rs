@@ -1,23 +1,24 @@
-//! How often requests of one backend may be tried again after an endpoint was given them
-//! (docs/adr/024-who-cannot-be-reached.md): where most of them fail, trying each three times is what keeps endpoints down.
+//! Limits how often requests of one backend may be retried after an endpoint received them
+//! (docs/adr/024-who-cannot-be-reached.md): when most of them fail, trying each three times is what keeps the
+//! endpoints down.
 //!
-//! Pure: who may be tried again by the rules of its location is asked elsewhere.
+//! Pure: whether a request may be retried by the rules of its location is decided elsewhere.
 
 use std::time::Instant;
 
-/// Tries that a backend of which nothing was heard may have at once. It is what few requests live by.
+/// Retries that are available initially, which matters for backends with few requests.
 const RESERVE: u64 = 100;
 
-/// Tries that each second adds, however few requests there are.
+/// Retries added per second, however few requests there are.
 const A_SECOND: u64 = 10;
 
-/// A try, in the parts that requests and milliseconds add.
+/// One retry, in the units that requests and milliseconds add.
 const TRY: u64 = 100_000;
 
-/// Tries that may yet follow others, on one worker.
+/// The retry budget of a backend on one worker.
 #[derive(Debug)]
 pub(super) struct Allowance {
-    /// In parts of a try.
+    /// In fractions of a retry.
     left: u64,
     /// Up to when milliseconds were added.
     since: Option<Instant>,
@@ -30,12 +31,12 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// A request comes, of whose like so many of a hundred may be tried once more.
+    /// Counts a first attempt, which adds this percentage of a retry.
     pub(super) fn asked(&mut self, percent: u32) {
         self.add(u64::from(percent) * (TRY / 100));
     }
 
-    /// One more try, if there is one left.
+    /// Takes a retry, if one is left.
     pub(super) fn spend(&mut self, now: Instant) -> bool {
         let elapsed = now.saturating_duration_since(*self.since.get_or_insert(now)).as_millis();
         self.since = Some(now);
@@ -58,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// Of so many requests a second, each of which would be tried again: how many are.
+    /// With this many requests per second that would all be retried: how many are.
     fn tried_again(percent: u32, a_second: u64, seconds: u64) -> u64 {
         let (mut allowance, start) = (Allowance::default(), shared::clock::now());
         let mut count = 0;

@@ -1,8 +1,8 @@
-//! Whose turn it is: how one request finds its endpoint, a file a balancer (balancing.md 5 and 7).
+//! Chooses the endpoint of a request; one file per balancer (as in ingress-nginx).
 //!
-//! **Invariant:** whichever balancer it is, a request is not given an endpoint that it tried in vain while there is one
-//! that it has not tried. Where all were tried, a new round begins. One that is out comes after all others, but for the
-//! request that finds out how it is.
+//! **Invariant:** with every balancer, a request does not get an endpoint that it tried in vain while there is one
+//! that it has not tried. When all were tried, a new round begins. An ejected endpoint comes after all others, except
+//! for the request that probes it.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ mod hashed;
 mod latency;
 mod rotation;
 
-/// The endpoints that one request is not to be given.
+/// The endpoints that one request should not get.
 #[derive(Debug, Default)]
 pub(crate) struct Tried {
     /// Those that it has tried in vain.
     ids: SmallVec<[u64; 3]>,
-    /// And those that are out at this moment.
+    /// Whether ejected endpoints are avoided, and as of when.
     avoids: Option<Moment>,
 }
 
 impl Tried {
-    /// One more.
+    /// Adds an endpoint.
     pub(crate) fn add(&mut self, endpoint: &Endpoint) {
         self.ids.push(endpoint.id);
     }
@@ -35,27 +35,27 @@ impl Tried {
         self.ids.is_empty()
     }
 
-    /// Whether it is given anybody.
+    /// Whether it may get any endpoint.
     fn is_open(&self) -> bool {
         self.ids.is_empty() && self.avoids.is_none()
     }
 
-    /// Those that are out are left alone, or are not.
+    /// Sets whether ejected endpoints are avoided.
     pub(super) fn avoid(&mut self, now: Option<Moment>) {
         self.avoids = now;
     }
 
-    /// How many were.
+    /// Number of tried endpoints.
     fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether it is one of them.
+    /// Whether the endpoint is one of them.
     pub(crate) fn has(&self, endpoint: &Endpoint) -> bool {
         self.ids.contains(&endpoint.id) || self.avoids.is_some_and(|now| endpoint.health.is_avoided(now))
     }
 
-    /// Whom `choose` finds, first without those that are out. Who is chosen all the same is meant.
+    /// The result of `choose`, first without ejected endpoints. If one is chosen nevertheless, that is intended.
     pub(super) fn choose(
         &mut self,
         mut choose: impl FnMut(&Self) -> Option<Arc<Endpoint>>,
@@ -63,7 +63,7 @@ impl Tried {
         while let Some(now) = self.avoids {
             match choose(self) {
                 Some(found) if self.has(&found) || found.health.claim(now) => return Some(found),
-                // Another request finds out how it is.
+                // Another request is the probe.
                 Some(_) => {}
                 None => self.avoids = None,
             }
@@ -80,19 +80,19 @@ impl Tried {
 /// How the endpoint of one request is chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Turn {
-    /// One endpoint after the other.
+    /// Round robin.
     #[default]
     Rotation,
-    /// The quicker one of two.
+    /// The faster of two.
     Latency,
     /// By the hash of the request's key.
     Key(u32),
-    /// One of the group that the hash leads to, of so many.
+    /// One endpoint of the group that the hash leads to, with the group size.
     Group(u32, usize),
 }
 
 impl Turn {
-    /// The endpoint for the next try, `None` where there is none at all. `next` is the place of the one whose turn it is by
+    /// The endpoint for the next attempt, `None` if there is none at all. `next` is the index of the next one in
     /// rotation.
     pub(super) fn pick(
         self,

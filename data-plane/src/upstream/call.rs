@@ -1,6 +1,7 @@
-//! One request over HTTP/2 to an endpoint, which is how gRPC is spoken: both ways at once, with trailers at the end.
+//! One request over HTTP/2 to an endpoint, as used for gRPC: both directions at once, with trailers at the end.
 //!
-//! Its connection is shared with others ([`multiplexed`](super::multiplexed)). One that is dropped is cancelled, and the connection goes on.
+//! It shares its connection with others ([`multiplexed`](super::multiplexed)). Dropping a call cancels it; the
+//! connection stays open.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -24,29 +25,30 @@ mod sending;
 pub(crate) use sending::Body;
 use sending::{Progress, Sending};
 
-/// A call under way.
+/// A call in progress.
 pub(crate) struct Call {
     sending: Sending,
     answer: Answer,
-    /// Its time, where somebody goes by it.
+    /// Its timing, if a balancer uses that.
     observed: Option<Box<Observation>>,
-    // After what is dropped with it: the place is free when the stream is.
+    // Dropped last: the place becomes free together with the stream.
     place: Place,
 }
 
-/// A call that has no answer.
+/// A call that got no response.
 pub(crate) struct Failed {
     pub(crate) error: ProxyError,
-    /// Whether the connection was there before, and nothing has come of it.
+    /// Whether the connection existed before, and was dead.
     pub(crate) reused: bool,
-    /// The body, whole, where the endpoint has certainly done nothing with it: it may be sent again, whatever it asks for.
+    /// The complete body, if the endpoint has certainly not processed it: then it may be sent again, whatever the
+    /// method.
     pub(crate) untouched: Option<Body>,
 }
 
 enum Answer {
     Awaited(ResponseFuture),
     Body(Incoming),
-    /// What was read and is not taken yet; `None` is the end.
+    /// Data that was read and not taken yet; `None` is the end.
     Read(Incoming, Option<Bytes>),
     Over,
 }
@@ -58,10 +60,10 @@ impl std::fmt::Debug for Call {
 }
 
 impl Call {
-    /// Begins a call. `ended`: it has no body.
+    /// Starts a call. `ended`: it has no body.
     ///
     /// # Errors
-    /// When the connection is over.
+    /// The connection is closed.
     pub(crate) fn begin(
         place: Place,
         request: Request<()>,
@@ -87,16 +89,16 @@ impl Call {
         Ok(Self { place, sending, answer: Answer::Awaited(response), observed: None })
     }
 
-    /// Ends this with the call.
+    /// Ends this together with the call.
     pub(crate) fn observe(&mut self, observed: Option<Box<Observation>>) {
         self.observed = observed;
     }
 
-    /// Waits for the head of the answer, and sends the body meanwhile. As in nginx the answer has its time from the end of
-    /// the request on; before that the endpoint has its time to take it, and the client to send it.
+    /// Waits for the response head while sending the body. As in nginx the read timeout starts at the end of the
+    /// request; before that there are the timeouts for sending it and for reading it from the client.
     ///
     /// # Errors
-    /// When one of them fails or is too slow.
+    /// One side fails or is too slow.
     pub(crate) async fn head(
         mut self,
         timer: &Timer,
@@ -152,16 +154,16 @@ impl Call {
         }
     }
 
-    /// Whether the head was all of the answer.
+    /// Whether the response has ended with its head.
     pub(crate) fn is_over(&self) -> bool {
         matches!(&self.answer, Answer::Body(body) if body.is_end_stream())
     }
 
-    /// What was read of the answer's body: a piece, or `Some(None)` at the end.
+    /// What was read of the response body: a piece, or `Some(None)` at the end.
     pub(crate) fn buffered(&mut self) -> Option<Option<Bytes>> {
         match std::mem::replace(&mut self.answer, Answer::Over) {
             Answer::Read(mut body, Some(piece)) => {
-                // The endpoint may send as much again.
+                // Opens the window for as much again.
                 body.release(piece.len());
                 self.answer = Answer::Body(body);
                 Some(Some(piece))
@@ -177,7 +179,7 @@ impl Call {
         }
     }
 
-    /// Reads more of the answer, for [`Self::buffered`] to look at.
+    /// Reads more of the response, for [`Self::buffered`] to look at.
     pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
         self.drive(cx);
         if let Some(error) = self.sending.broken() {
@@ -198,10 +200,10 @@ impl Call {
         Poll::Ready(Ok(()))
     }
 
-    /// What is said after the body, once it has ended.
+    /// The trailers after the end of the body.
     ///
     /// # Errors
-    /// When the endpoint breaks off before.
+    /// The endpoint breaks off before.
     pub(crate) fn poll_trailers(
         &mut self,
         cx: &mut Context<'_>,
@@ -220,13 +222,13 @@ impl Call {
         })
     }
 
-    /// Moves on what the client sends.
+    /// Continues to send the client's body.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
         self.sending.poll(cx);
     }
 }
 
-/// Whether an endpoint says of a stream that it has done nothing for it (RFC 9113 sections 6.8 and 8.7).
+/// Whether an endpoint reports that it has not processed a stream (RFC 9113 sections 6.8 and 8.7).
 fn is_untouched(error: &h2::Error) -> bool {
     let refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (refused || error.is_go_away())

@@ -1,8 +1,8 @@
 //! Finds the endpoints that have left their backend while a worker still keeps connections to them.
 //!
-//! Searching a set of 100,000 endpoints for some ids would cost a worker milliseconds, so the search is done in steps. It uses the set that
-//! it began with: an endpoint that has left never comes back (ids are not reused), so the result is right however often the set has changed
-//! meanwhile.
+//! Searching a set of 100,000 endpoints for some ids would cost a worker milliseconds, so the search is done in steps.
+//! It uses the set that it began with: an endpoint that has left never comes back (ids are not reused), so the result
+//! is right however often the set has changed meanwhile.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use foldhash::quality::RandomState;
 
 use crate::table::EndpointSet;
 
-/// A search under way.
+/// A search in progress.
 #[derive(Debug)]
 pub(super) struct Search {
     set: Arc<EndpointSet>,
-    /// How many of the set were looked at.
+    /// Number of endpoints already looked at.
     place: usize,
-    /// Ids that were not met yet.
+    /// Ids that were not found yet.
     missing: HashSet<u64, RandomState>,
 }
 
 impl Search {
-    /// Looks for these ids in a set.
+    /// Starts a search for these ids in a set.
     pub(super) fn new(set: Arc<EndpointSet>, ids: impl Iterator<Item = u64>) -> Self {
         Self { set, place: 0, missing: ids.collect() }
     }
 
-    /// Looks at `budget` more endpoints, and takes from it what was looked at. The ids that have left, at the end.
+    /// Looks at up to `budget` more endpoints, and reduces it accordingly. Returns the ids that have left, at the end.
     pub(super) fn advance(&mut self, budget: &mut usize) -> Option<HashSet<u64, RandomState>> {
         while *budget > 0 {
             let rest = self.set.list.rest(self.place);

@@ -1,4 +1,4 @@
-//! Connecting where the process may be out of descriptors.
+//! Connects to endpoints, even when the process is out of descriptors.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::local::reserve::Reserve;
 
-/// How long who has no descriptor waits before the next try.
+/// Pause before the next attempt if no descriptor is available.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Connects, where there is no descriptor with one of the reserve, else with the first that is free. It is for the caller to say for
-/// how long; `is_out` says whether that is what was waited for.
+/// Connects; if no descriptor is free, with a reserved one or else the first that becomes free. The caller limits the
+/// time; `is_out` tells whether that was spent waiting for a descriptor.
 ///
 /// # Errors
-/// The kernel's, but for those about descriptors.
+/// A connection error, except for lack of descriptors.
 pub(crate) async fn dial<T, F: Future<Output = io::Result<T>>>(
     reserve: &Reserve,
     is_out: &Cell<bool>,
@@ -28,10 +28,10 @@ pub(crate) async fn dial<T, F: Future<Output = io::Result<T>>>(
         }
         if !reserve.lend() {
             is_out.set(true);
-            // Another worker may take what becomes free, and that of another worker may be ours.
+            // Another worker may take what becomes free here, and vice versa.
             let _ = make_room();
             let _waiting = reserve.wait();
-            // Boxed: it is rare, and what holds it is held by each request.
+            // Boxed: it is rare, and each request would have to reserve room for it.
             Box::pin(tokio::time::sleep(PAUSE)).await;
         }
     }

@@ -1,5 +1,5 @@
-//! The bytes of a connection to an endpoint that is shared: what of them lies in h2, and whether the connection takes any at
-//! this moment. What is handed to h2 while it does not, is held there piece by piece, however small each is.
+//! The bytes of a shared connection to an endpoint: how many are inside h2, and whether the connection accepts any
+//! now. What is given to h2 while it does not is held there piece by piece, however small the pieces are.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
@@ -13,10 +13,10 @@ use super::inbound::Inbound;
 use super::incoming::Inflow;
 use super::tally;
 
-/// Size of a header list, in bytes, as h2 is told.
+/// Maximum header list size in bytes that h2 is given.
 pub(super) const LIST: u32 = tally::LIST as u32;
 
-/// What the calls of a connection know of it.
+/// The state of a connection that its calls share.
 #[derive(Debug)]
 pub(super) struct Flow {
     inbound: Inbound,
@@ -33,17 +33,17 @@ impl Default for Flow {
 }
 
 impl Flow {
-    /// Which of the answers are malformed.
+    /// Which responses are malformed.
     pub(super) fn inbound(&self) -> &Inbound {
         &self.inbound
     }
 
-    /// What has come.
+    /// The received data.
     pub(super) fn inflow(&self) -> &Rc<Inflow> {
         &self.inflow
     }
 
-    /// Ready when the connection takes bytes.
+    /// Ready when the connection accepts data.
     pub(super) fn poll(&self, cx: &Context<'_>) -> Poll<()> {
         if !self.is_stuck.get() {
             return Poll::Ready(());
@@ -55,7 +55,7 @@ impl Flow {
         Poll::Pending
     }
 
-    /// It takes none now, or takes them again.
+    /// Sets whether it is blocked.
     fn stuck(&self, is_stuck: bool) {
         if self.is_stuck.replace(is_stuck) && !is_stuck {
             self.waiting.take().into_iter().for_each(Waker::wake);
@@ -63,21 +63,21 @@ impl Flow {
     }
 }
 
-/// A connection that tells.
+/// A connection that reports to its [`Flow`].
 pub(super) struct Flowing<W> {
     wire: W,
     flow: Rc<Flow>,
 }
 
 impl<W> Flowing<W> {
-    /// Around the bytes of a connection.
+    /// Wraps a connection.
     pub(super) fn new(wire: W, flow: &Rc<Flow>) -> Self {
         Self { wire, flow: Rc::clone(flow) }
     }
 }
 
 impl<W> Drop for Flowing<W> {
-    /// What its calls hand on from here on fails, and they are told so.
+    /// Wakes the calls: everything they send from here on fails.
     fn drop(&mut self) {
         self.flow.stuck(false);
     }
@@ -87,7 +87,7 @@ impl<W: AsyncRead + Unpin> AsyncRead for Flowing<W> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let Self { wire, flow } = self.get_mut();
         if flow.inflow.is_full() {
-            // Nothing more is read for now; who drives the connection looks as soon as h2 waits.
+            // Nothing more is read for now; the task that drives the connection checks as soon as h2 waits.
             return Poll::Pending;
         }
         flow.inbound.poll_read((Pin::new(wire), &flow.inflow), cx, into, |_| {})
@@ -105,7 +105,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Flowing<W> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { wire, flow, .. } = self.get_mut();
         let outcome = Pin::new(wire).poll_flush(cx);
-        // TLS may have taken what the socket does not.
+        // TLS may have accepted what the socket does not.
         flow.stuck(outcome.is_pending());
         outcome
     }

@@ -1,5 +1,5 @@
-//! Inspects what a peer sends over HTTP/2 on its way to h2 ([`heads`](crate::codec::heads)), and notes malformed messages that h2 would
-//! accept.
+//! Inspects what a peer sends over HTTP/2 on its way to h2 ([`heads`](crate::codec::heads)), and notes malformed
+//! messages that h2 would accept.
 //!
 //! **Invariant:** a malformed message is recognised here before h2 sees any byte of it.
 
@@ -16,27 +16,28 @@ use crate::codec::frame::Frame;
 use crate::codec::heads::{Block, Heads, Seen};
 use crate::codec::hpack::{Fault, Target};
 
-/// Malformed messages that nobody has asked for until a connection ends: each is on a stream that was refused or given up
-/// meanwhile.
+/// Maximum number of malformed messages that are remembered without being asked for; more end the connection. Each is
+/// on a stream that was refused or cancelled meanwhile.
 const MOST: usize = 256;
 
-/// Bytes of targets that are kept until their requests are handed on: more than requests at once may have.
+/// Maximum bytes of original targets kept until their requests are handed over: more than concurrent requests may
+/// have.
 const TARGETS: usize = 2 << 20;
 
-/// What comes over a connection.
+/// The received data of a connection.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     heads: RefCell<Heads>,
     is_client: bool,
-    /// The newest stream that a client has begun; a head on it, or on an older one, is trailers.
+    /// The newest stream that a client has opened; a head on it, or on an older one, is trailers.
     newest: Cell<u32>,
     faults: RefCell<Vec<(u32, Fault)>>,
-    /// Targets that h2 has others in place of.
+    /// Original targets for which h2 was given others.
     targets: RefCell<Vec<(u32, Target)>>,
 }
 
 impl Inbound {
-    /// From a client, with lists of fields of this size.
+    /// From a client, with header lists of this size.
     pub(crate) fn from_client(list: u32) -> Self {
         Self::new(true, list)
     }
@@ -57,19 +58,20 @@ impl Inbound {
         }
     }
 
-    /// Why what was sent on a stream is no message, though h2 takes it for one.
+    /// Why the message on a stream is malformed, although h2 accepts it.
     pub(crate) fn fault(&self, stream: u32) -> Option<Fault> {
         let faults = self.faults.borrow();
         faults.iter().filter(|(of, _)| *of == stream).map(|(_, fault)| *fault).max()
     }
 
-    /// Nobody asks for this stream any more.
+    /// Drops what is known about a stream.
     pub(crate) fn forget(&self, stream: u32) {
         self.faults.borrow_mut().retain(|(of, _)| *of != stream);
         self.targets.borrow_mut().retain(|(of, _)| *of != stream);
     }
 
-    /// The target of a request that is handed on, where h2 has another one. They are in order: those before it were refused.
+    /// The original target of a request that is handed over, if h2 was given another one. They are in order: earlier
+    /// ones were refused.
     pub(crate) fn take_target(&self, stream: u32) -> Option<Target> {
         let mut targets = self.targets.borrow_mut();
         let mut found = None;
@@ -82,13 +84,13 @@ impl Inbound {
         found
     }
 
-    /// Whether nothing of it goes on any more: it cannot be looked at, or too much of it is none.
+    /// Whether nothing more is passed on: it cannot be parsed, or too much of it is malformed.
     pub(crate) fn is_over(&self) -> bool {
         let heads = self.heads.borrow();
         heads.is_broken() && heads.ready().is_empty() || self.faults.borrow().len() >= MOST
     }
 
-    /// Reads some of it, and tells of its frames.
+    /// Reads and reports frames.
     pub(crate) fn poll_read(
         &self,
         (mut stream, inflow): (Pin<&mut impl AsyncRead>, &Inflow),
@@ -137,7 +139,7 @@ impl Inbound {
         }
     }
 
-    /// Keeps the target of a request that h2 has another one of. What is wrong where that cannot be.
+    /// Keeps the original target of a request. Returns a fault if that is not possible.
     fn keep(&self, block: &Block) -> Option<Fault> {
         let target = block.target.as_ref()?;
         let mut targets = self.targets.borrow_mut();
@@ -150,7 +152,7 @@ impl Inbound {
     }
 
     fn note(&self, block: Block) {
-        // Trailers must not have one (RFC 9113 section 8.1), and h2 drops it without a word (ADR 001).
+        // Trailers must not have one (RFC 9113 section 8.1), and h2 drops it silently (ADR 001).
         let is_trailers = self.is_client && block.stream <= self.newest.get();
         self.newest.set(self.newest.get().max(block.stream));
         let fault = match is_trailers {

@@ -1,15 +1,15 @@
-//! Bodies that come over HTTP/2, and that nobody may take for a while.
+//! HTTP/2 bodies that may not be read for a while.
 //!
-//! h2 keeps each frame of a body by itself until it is taken, at some 250 bytes beside what it carries: a peer that sends a byte
-//! at a time makes it hold 25 times what was sent, up to its windows. h2's own answer is a count of such frames, at the end
-//! of which the whole connection is closed (`data_frame_budget`): also that of a client whose messages are short while its
-//! endpoint is slow, and that of all calls to an endpoint, of which one client takes nothing.
+//! h2 keeps each DATA frame of a body separately until it is read, with some 250 bytes of overhead: a peer that sends
+//! a byte at a time makes it hold 25 times what was sent, up to its windows. h2's own defence is to count such frames
+//! and to close the whole connection at a limit (`data_frame_budget`): also that of a client with short messages whose
+//! endpoint is slow, and that of all calls to an endpoint of which one client reads nothing.
 //!
-//! So small frames are counted where the bytes of a connection are read. After some of them nothing more is read until what
-//! lies in h2 was gathered: taken out and put together, in order. The windows stay as they are; they open when somebody
-//! takes the bytes.
+//! So small frames are counted where the bytes of a connection are read. After a number of them, nothing more is read
+//! until the data inside h2 was collected: taken out and joined, in order. The windows stay as they are; they open
+//! when somebody reads the bytes.
 //!
-//! **Invariant:** of frames that are small h2 holds no more than [`Inflow::allowed`] at a time.
+//! **Invariant:** h2 holds no more than [`Inflow::allowed`] small frames at a time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,23 +25,23 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::codec::body::JOINED;
 
-/// Small frames that a connection may have in h2 beside what it has sent, and at most. One takes some 250 bytes there, so that
-/// it is ten bytes for each that was sent.
+/// Small frames that a connection may have inside h2 in addition to those covered by its bytes, and at most. One takes
+/// some 250 bytes there, which is ten bytes for each byte sent.
 const AHEAD: u64 = 256;
 const MOST: u64 = 2_048;
 const BYTES_A_FRAME: u64 = 25;
 
-/// The least that a frame with something in it takes on the wire, in bytes.
+/// The smallest size on the wire of a frame with any content, in bytes.
 const LEAST: u64 = 10;
 
-/// What h2 is told about its own count, which ours comes before.
+/// The value for h2's own limit, which must not be reached before ours.
 pub(crate) const UNCOUNTED: usize = usize::MAX / 2;
 
-/// What has come over a connection and lies in h2.
+/// What was received over a connection and is inside h2.
 #[derive(Debug, Default)]
 pub(crate) struct Inflow {
     received: Cell<u64>,
-    /// Small frames since all was gathered.
+    /// Small frames since everything was collected.
     small: Cell<u64>,
     bodies: RefCell<Vec<Weak<Body>>>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Incoming {
 struct Body {
     stream: RefCell<RecvStream>,
     gathered: RefCell<Gathered>,
-    /// Who waits for more of it.
+    /// The task that waits for more of it.
     waits: RefCell<Option<Waker>>,
 }
 
@@ -65,24 +65,24 @@ struct Body {
 #[derive(Debug, Default)]
 struct Gathered {
     pieces: VecDeque<Bytes>,
-    /// Behind them: small ones, put together.
+    /// Small pieces after those, joined.
     several: BytesMut,
-    /// How it ended, behind all of that.
+    /// How the body ended, after all of that.
     end: Option<Result<(), h2::Error>>,
 }
 
 impl Inflow {
-    /// Small frames that may lie in h2.
+    /// Maximum number of small frames inside h2.
     fn allowed(&self) -> u64 {
         (AHEAD + self.received.get() / BYTES_A_FRAME).min(MOST)
     }
 
-    /// Whether nothing is to be read before all is gathered.
+    /// Whether nothing may be read until everything was collected.
     pub(crate) fn is_full(&self) -> bool {
         self.small.get() >= self.allowed() / 2
     }
 
-    /// Reads no more at a time than may lie in h2.
+    /// Reads no more at a time than may be inside h2.
     pub(crate) fn poll_read(
         &self,
         stream: Pin<&mut impl AsyncRead>,
@@ -101,18 +101,18 @@ impl Inflow {
         Poll::Ready(Ok(()))
     }
 
-    /// So many bytes came, and with them so many small frames.
+    /// Counts received bytes and small frames.
     pub(crate) fn read(&self, bytes: usize, small: u64) {
         self.received.set(self.received.get() + bytes as u64);
         self.small.set(self.small.get() + small);
     }
 
-    /// Bytes that came so far.
+    /// Total bytes received.
     pub(crate) fn received(&self) -> u64 {
         self.received.get()
     }
 
-    /// A body that comes over this connection.
+    /// A body that is received over this connection.
     pub(crate) fn body(self: &Rc<Self>, stream: RecvStream) -> Incoming {
         let (gathered, waits) = Default::default();
         let body = Rc::new(Body { stream: RefCell::new(stream), gathered, waits });
@@ -120,8 +120,8 @@ impl Inflow {
         Incoming { body, inflow: Rc::clone(self) }
     }
 
-    /// Takes out of h2 what lies there. Who has driven the connection so far lets others go on, before it does: answers that
-    /// have just begun are taken first.
+    /// Takes everything out of h2. Before calling it, the task that drives the connection lets other tasks run:
+    /// responses that have just begun are read first.
     pub(crate) fn gather(&self) {
         for body in &*self.bodies.borrow() {
             if let Some(body) = body.upgrade() {
@@ -135,7 +135,7 @@ impl Inflow {
 impl Body {
     fn gather(&self) {
         let mut gathered = self.gathered.borrow_mut();
-        // h2 forgets whom it was to wake.
+        // This makes h2 forget the registered waker.
         let cx = &mut Context::from_waker(Waker::noop());
         while gathered.end.is_none()
             && let Poll::Ready(came) = self.stream.borrow_mut().poll_data(cx)
@@ -200,7 +200,7 @@ impl Incoming {
         polled
     }
 
-    /// What follows the body, once that has ended.
+    /// The trailers, once the body has ended.
     pub(crate) fn poll_trailers(
         &mut self,
         cx: &mut Context<'_>,
@@ -215,7 +215,7 @@ impl Incoming {
         !is_gathered && self.body.stream.borrow().is_end_stream()
     }
 
-    /// So many bytes were taken: the peer may send as many again.
+    /// Opens the window for as many bytes as were taken.
     pub(crate) fn release(&mut self, bytes: usize) {
         let _ = self.body.stream.borrow_mut().flow_control().release_capacity(bytes);
     }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     proptest! {
-        /// However many are gathered and taken, the bytes are the same, and small ones do not stay by themselves.
+        /// However much is collected and taken, the bytes are the same, and small pieces are joined.
         #[test]
         fn what_is_gathered_is_in_order(steps in prop::collection::vec((any::<bool>(), 1_usize..2 * JOINED), 0..40)) {
             let (mut gathered, mut given, mut taken, mut pieces) = (Gathered::default(), vec![], vec![], 0);

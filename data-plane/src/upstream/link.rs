@@ -20,15 +20,15 @@ use crate::table::BackendTls;
 use crate::table::policy::kept::Wear;
 use crate::tls::backends::{Backends, Over};
 
-/// A connection to an endpoint. Without a buffer while there is nothing to read.
+/// A connection to an endpoint. It has no buffer while there is nothing to read.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) stream: Wire,
-    /// What was read and is not used yet.
+    /// Bytes that were read and not used yet.
     pub(crate) input: BytesMut,
     /// Whether it has served a request before.
     pub(crate) reused: bool,
-    /// The time of the request that it serves, where somebody goes by it. It ends with the connection at the latest.
+    /// The timing of its current request, if a balancer uses that. It ends with the connection at the latest.
     pub(crate) observed: Option<Box<Observation>>,
     room: usize,
     usage: Usage,
@@ -36,10 +36,10 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// What comes of connecting to an address, over TLS where there is one to do so.
+    /// Connects to an address, over TLS if that is given.
     ///
     /// # Errors
-    /// The kernel's, and TLS'.
+    /// A connection or TLS error.
     pub(crate) async fn connect(
         (address, connecting): (SocketAddr, impl Future<Output = io::Result<TcpStream>>),
         descriptor: Held,
@@ -66,7 +66,7 @@ impl Link {
         })
     }
 
-    /// Reads more into the buffer, which is taken when there is something to read. 0 is the end.
+    /// Reads more into the buffer, which is allocated when there is something to read. 0 is the end.
     pub(crate) fn poll_fill(&mut self, buffers: &Buffers, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         ready!(self.stream.poll_readable(cx))?;
         if self.input.capacity() == 0 {
@@ -85,13 +85,13 @@ impl Link {
         Poll::Ready(Ok(count))
     }
 
-    /// What a connection that was just made consists of.
+    /// The parts of a new connection.
     pub(super) fn into_wire(self) -> (Wire, Held) {
         let Self { stream, descriptor, .. } = self;
         (stream, descriptor)
     }
 
-    /// Gives the buffer back, and what may be in it.
+    /// Returns the buffer, dropping its contents.
     pub(crate) fn rest(&mut self, buffers: &Buffers) {
         let input = std::mem::take(&mut self.input);
         buffers.give_input(input);
@@ -103,7 +103,7 @@ impl Reusable for Box<Link> {
         self.input.is_empty() && self.stream.is_quiet()
     }
 
-    /// One system call; for requests that cannot be sent twice, which should not meet a connection that is just being
+    /// One system call; for requests that cannot be sent twice, which should not hit a connection that is just being
     /// closed.
     fn is_quiet_now(&self) -> bool {
         self.stream.is_quiet_now()
@@ -133,7 +133,7 @@ impl Usage {
         self.requests += 1;
     }
 
-    /// Whether another one may follow.
+    /// Whether another request is allowed.
     pub(super) fn lasts(&self, now: Instant) -> bool {
         self.requests < self.wear.requests && now.duration_since(self.since) < self.wear.age
     }

@@ -1,26 +1,25 @@
-//! Consistent hashing (balancing.md 5.2 and 5.3). A request whose endpoint failed goes on along the ring, to where its key
-//! would lead without that endpoint; the original asks the same one again (ADR 010).
+//! Consistent hashing. A request whose endpoint failed goes on along the ring, to where its key would lead without
+//! that endpoint; ingress-nginx tries the same one again (ADR 010).
 
 use std::sync::Arc;
 
 use super::Tried;
 use crate::table::{Endpoint, EndpointSet};
 
-/// The endpoint that the key of a request leads to.
+/// The endpoint for the key of a request.
 pub(super) fn untried<'a>(set: &'a EndpointSet, hash: u32, tried: &Tried) -> Option<&'a Arc<Endpoint>> {
     let ring = set.ring();
     if tried.is_open() {
         return ring.find(hash);
     }
-    // Whoever tried them all need not go all around to know it.
+    // If all were tried, there is no need to walk the whole ring.
     if tried.len() >= set.list.len() && set.list.iter().all(|endpoint| tried.has(endpoint)) {
         return None;
     }
     ring.walk(hash).find(|endpoint| !tried.has(endpoint))
 }
 
-/// Any endpoint of the group that the key leads to, each as likely as the others; of the group after it where all of this
-/// one were tried.
+/// A random endpoint of the group for the key; of the following group if all of this one were tried.
 pub(super) fn untried_of_group<'a>(
     set: &'a EndpointSet,
     hash: u32,

@@ -1,5 +1,5 @@
-//! The quicker one of two (balancing.md 5.7): whom a request is given has answered sooner than another one of those that it
-//! has not tried.
+//! The faster of two (ingress-nginx' `ewma`): of two endpoints that the request has not tried, the one with the lower
+//! latency.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::Tried;
 use crate::balance::Moment;
 use crate::table::{Endpoint, EndpointSet};
 
-/// Of two that are drawn the one that speaks less against; the first one where they are equal.
+/// Of two random endpoints the one with the lower score; the first one if they are equal.
 pub(super) fn untried<'a>(set: &'a EndpointSet, tried: &Tried) -> Option<&'a Arc<Endpoint>> {
     let is_open = |endpoint: &Arc<Endpoint>| tried.is_open() || !tried.has(endpoint);
     let first = set.list.get(set.list.draw(is_open)?)?;

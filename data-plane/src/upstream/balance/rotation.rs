@@ -1,12 +1,12 @@
-//! Strict rotation (balancing.md 5.1): each worker for itself, from a random start, and from a new one when the set has
-//! changed.
+//! Strict round robin (as in ingress-nginx): independent in each worker, from a random start, and from a new one when
+//! the set has changed.
 
 use std::sync::Arc;
 
 use super::Tried;
 use crate::table::{Endpoint, EndpointSet};
 
-/// The endpoint whose turn it is among those that were not tried. Each step passes one that was tried, so there are few,
+/// The next endpoint in rotation that was not tried. Each step skips one that was tried, so there are few steps,
 /// however many endpoints there are.
 pub(super) fn untried<'a>(
     set: &'a EndpointSet,

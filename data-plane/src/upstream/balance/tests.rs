@@ -19,12 +19,12 @@ fn hash(key: &str) -> u32 {
     crc32fast::hash(key.as_bytes())
 }
 
-/// All of them, for a request with this key.
+/// All balancers, for a request with this key.
 fn turns(key: &str) -> Vec<Turn> {
     vec![Turn::Rotation, Turn::Latency, Turn::Key(hash(key)), Turn::Group(hash(key), 3)]
 }
 
-/// Who a request is given that has failed `times` times before.
+/// The endpoint of a request that has failed `times` times before.
 fn asked(set: &EndpointSet, turn: Turn, times: usize) -> Vec<u64> {
     let (mut next, mut tried) = (0, Tried::default());
     let mut pick = || {
@@ -36,7 +36,7 @@ fn asked(set: &EndpointSet, turn: Turn, times: usize) -> Vec<u64> {
 }
 
 proptest! {
-    /// Whichever balancer, a request meets all endpoints before it meets one again, and again after that.
+    /// With every balancer, a request meets all endpoints before it meets one again, in each round.
     #[test]
     fn nobody_is_asked_again_before_all_were(count in 0..12_u8, key in "[a-z]{0,4}", rounds in 1..4_usize) {
         let set = set(1..=count);
@@ -50,7 +50,7 @@ proptest! {
         }
     }
 
-    /// A key goes on to where it would lead without those that failed: all who have it meet the same ones.
+    /// A key moves on to where it would lead without the failed endpoints: all requests with it meet the same ones.
     #[test]
     fn a_key_goes_on_as_if_who_failed_were_gone(count in 1..12_u8, key in "[a-z]{0,4}") {
         let turn = Turn::Key(hash(&key));
@@ -64,7 +64,7 @@ proptest! {
 }
 
 proptest! {
-    /// Whichever balancer, those who are out come last; those who are due come in turn, to one request each.
+    /// With every balancer, ejected endpoints come last; those due for a probe get one request each.
     #[test]
     fn who_is_out_comes_after_all_others(count in 1..12_u8, out in prop::collection::btree_set(1..12_u8, 0..12), key in "[a-z]{0,4}") {
         let set = set(1..=count);
@@ -83,7 +83,7 @@ proptest! {
                 prop_assert_eq!(!out.contains(&found.id), is_in, "{:?} gives {} as number {}", turn, found.id, place);
             }
         }
-        // Due: of all requests of this moment one goes to each of them.
+        // Due: of all requests at this time, exactly one goes to each of them.
         let (mut next, mut met) = (0, BTreeMap::<u64, usize>::new());
         for _ in 0..40 {
             let mut tried = Tried::default();
@@ -128,7 +128,7 @@ fn a_group_that_is_filled_up_shares_with_the_first() {
     assert!(met.iter().eq(&[1, 2, 7]), "{met:?}");
 }
 
-/// Each with what it took.
+/// Endpoints with these latencies.
 fn measured(averages: &[(u8, f64)]) -> EndpointSet {
     let now = Moment::of(shared::clock::now());
     let endpoints = averages.iter().map(|(id, average)| {
@@ -145,13 +145,13 @@ fn the_quicker_one_of_two_is_asked_first() {
     for _ in 0..50 {
         assert_eq!(asked(&two, Turn::Latency, 2), [3, 1, 3]);
     }
-    // Who was tried is not drawn, however quick it is.
+    // An endpoint that was tried is not drawn, however fast it is.
     let three = measured(&[(1, 0.2), (2, 0.3), (3, 0.1)]);
     for _ in 0..50 {
         let asked = asked(&three, Turn::Latency, 2);
         assert!(asked[0] != 2 && (asked[0] == 3 || asked[1] == 3), "{asked:?}");
     }
-    // Of whom nothing is known nothing is held against it.
+    // An endpoint without samples has the best score.
     let set = EndpointSet::new([measured(&[(1, 0.01)]).list[0].clone(), endpoint(2)].into_iter().collect());
     assert_eq!(asked(&set, Turn::Latency, 0), [2]);
 }

@@ -1,7 +1,7 @@
-//! The body of a call on its way to its endpoint.
+//! Sends the body of a call to its endpoint.
 //!
-//! What is read of it and is handed to h2 is kept there until it is sent, piece by piece and at some hundred bytes for each,
-//! however small it is. So no more is read while the connection takes nothing, and what is there together goes in one piece.
+//! h2 keeps each piece that it is given until it is sent, at some hundred bytes of overhead, however small it is. So
+//! no more is read while the connection is blocked, and what is available together goes in one piece.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,44 +15,44 @@ use crate::codec::error::{Kind, ProxyError};
 use crate::table::Sizes;
 use crate::upstream::flow::Flow;
 
-/// Bytes of a body that are kept until there is an answer: an endpoint may say that it has done nothing with them.
+/// Bytes of a body that are kept until there is a response: an endpoint may report that it has not processed them.
 const KEPT: usize = 64 * 1024;
 
-/// A request's body: what was read of it and is to be sent again, and the rest.
+/// A request body: what was read and has to be sent again, and the rest.
 pub(crate) struct Body {
     again: VecDeque<Bytes>,
     rest: Box<dyn RequestBody>,
 }
 
-/// How far a body is, and who is waited for.
+/// The progress of a body, and what is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Progress {
-    /// For its client, which has sent so much.
+    /// The client, which has sent this much.
     Read(u64),
-    /// For its endpoint, which has taken so much.
+    /// The endpoint, which has accepted this much.
     Sent(u64),
-    /// For nobody.
+    /// Nothing.
     Done,
 }
 
-/// The way of the request's body.
+/// The transfer of a request body.
 pub(super) struct Sending {
     out: SendStream<Bytes>,
-    /// Whether the connection takes bytes.
+    /// Whether the connection accepts data.
     flow: Rc<Flow>,
     body: Body,
-    /// What was read of the body so far, while there is no answer and as long as it is not too much.
+    /// What was read of the body so far, until there is a response or it is too much.
     kept: Option<VecDeque<Bytes>>,
     sizes: Sizes,
-    /// Read, and put together with what comes next where that is there already.
+    /// Read, and to be joined with what is already available.
     joining: Joining,
-    /// Put together, and not taken by the endpoint yet.
+    /// Joined, and not accepted by the endpoint yet.
     held: Bytes,
     read: u64,
     sent: u64,
-    /// All of it was read.
+    /// The body was read completely.
     ended: bool,
-    /// The endpoint takes nothing.
+    /// The endpoint accepts no data.
     blocked: bool,
     done: bool,
     /// Why it broke off.
@@ -60,7 +60,7 @@ pub(super) struct Sending {
 }
 
 impl Body {
-    /// Of which nothing was read.
+    /// A body of which nothing was read.
     pub(crate) fn new(rest: Box<dyn RequestBody>) -> Self {
         Self { again: VecDeque::new(), rest }
     }
@@ -74,7 +74,7 @@ impl Body {
 }
 
 impl Sending {
-    /// The way of a body, of which there is none if it has `ended`.
+    /// The transfer of a body, which is empty if it has `ended`.
     pub(super) fn new(
         out: SendStream<Bytes>,
         flow: &Rc<Flow>,
@@ -99,7 +99,7 @@ impl Sending {
         }
     }
 
-    /// How far it is.
+    /// The progress.
     pub(super) fn progress(&self) -> Progress {
         match (self.done, self.blocked) {
             (true, _) => Progress::Done,
@@ -108,17 +108,17 @@ impl Sending {
         }
     }
 
-    /// Why it broke off, once.
+    /// Why it broke off; returned once.
     pub(super) fn broken(&mut self) -> Option<ProxyError> {
         self.broken.take()
     }
 
-    /// It is not sent again.
+    /// A response has arrived: the body will not be sent again.
     pub(super) fn is_answered(&mut self) {
         self.kept = None;
     }
 
-    /// The body as it was before anything of it was read, if all of that is kept.
+    /// The complete body from the beginning, if all of it was kept.
     pub(super) fn whole(mut self) -> Option<Body> {
         let mut kept = self.kept?;
         kept.extend(self.joining.rest());
@@ -127,7 +127,7 @@ impl Sending {
         Some(Body { again: kept, rest })
     }
 
-    /// Moves it on as far as it goes.
+    /// Sends as much as possible.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
         while !self.done {
             match self.step(cx) {
@@ -155,7 +155,7 @@ impl Sending {
                 return Ok(Poll::Pending);
             }
             self.done = true;
-            // An endpoint that takes no more may have answered all the same.
+            // An endpoint that accepts no more may still have responded.
             let _ = self.out.send_data(Bytes::new(), true);
             return Ok(Poll::Ready(()));
         }
@@ -182,7 +182,7 @@ impl Sending {
         Ok(Poll::Ready(()))
     }
 
-    /// Takes the next piece in hand: what is there, as far as it fits in one.
+    /// Reads the next pieces that are available, as far as they fit into one.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<(), ProxyError> {
         let mut next = None;
         while next.is_none() && !self.ended && !self.joining.is_large() {
@@ -205,7 +205,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Keeps a piece to send it again.
+    /// Keeps a piece for sending it again.
     fn keep(&mut self, piece: &Bytes) {
         if self.read > KEPT as u64 {
             self.kept = None;

@@ -9,7 +9,7 @@ use crate::codec::hpack::model::{Field, Model, is_valid, literal, named, numbere
 
 const LIST: u32 = 32 * 1024;
 
-/// What h2 reads.
+/// The stream that h2 reads.
 struct Through {
     stream: DuplexStream,
     inbound: Rc<Inbound>,
@@ -42,10 +42,10 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A request as it was handed on: its fields, or that it is malformed.
+/// A request as it was handed over: its fields, or that it is malformed.
 type Request = (u32, Option<Vec<Field>>);
 
-/// The requests that h2 makes of what comes in pieces of these widths.
+/// The requests that h2 parses from input in pieces of these widths.
 fn requests((count, bytes): (usize, &[u8]), widths: &[usize]) -> Vec<Request> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
@@ -91,8 +91,8 @@ fn requests((count, bytes): (usize, &[u8]), widths: &[usize]) -> Vec<Request> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever fields there are, kept or referred to: h2 hands on all requests, those that are malformed are told, and the others
-    /// have their fields.
+    /// Whatever fields there are, literal or indexed: h2 hands over all requests, the malformed ones are reported, and
+    /// the others have their fields.
     #[test]
     fn h2_hands_on_what_was_sent(
         all in prop::collection::vec(prop::collection::vec((0..9_u8, any::<u8>(), any::<bool>(), any::<bool>()), 0..8), 1..20),
@@ -122,7 +122,7 @@ proptest! {
             }
             let fields = model.read(&block).unwrap();
             let mut plain = fields[4..].to_vec();
-            // As the type has them, which puts those of one name together.
+            // Ordered as by the type, which groups fields of the same name.
             plain.sort_by_key(|(name, _)| name.clone());
             expected.push((stream, fields.iter().all(is_valid).then_some(plain)));
             sent.extend(frame(1, 5, stream, &block));

@@ -1,8 +1,8 @@
-//! Lists of revoked certificates of a time to come.
+//! Revocation lists that are not valid yet.
 
 use super::*;
 
-/// As OpenSSL, which takes one whose time has come where there is one.
+/// Like OpenSSL, which uses a currently valid list if there is one.
 #[test]
 fn a_list_of_a_time_to_come_is_none_yet() {
     let root = Authority::new("root");
