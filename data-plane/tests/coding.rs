@@ -1,4 +1,4 @@
-//! What answers hold while they are compressed: no more than the budget of the process was told.
+//! Memory held by responses while they are compressed: no more than the process budget was charged for.
 
 #![allow(unsafe_code, reason = "an allocator is; it is of tests alone")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -40,13 +40,13 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Answers that are under way at once.
+/// Number of concurrent responses.
 const ANSWERS: usize = 8;
 
-/// Beside what compresses: a request, a connection on both sides, buffers, the test's own.
+/// Memory apart from compression: a request, a connection on both sides, buffers, the test itself.
 const BESIDE: usize = 320 * 1024;
 
-/// An origin that sends much text of each answer, and never its end.
+/// An origin that sends much text for each response, without an end.
 fn endless() -> Origin {
     Origin::raw(|mut stream, number, _| {
         while read_request(&mut stream, number).is_some() {
@@ -73,7 +73,7 @@ fn proxy(origin: &Origin, budgets: Budgets, brotli: u32) -> Proxy {
     proxy
 }
 
-/// Asks, and reads the head of an answer and all of its body that comes: half a megabyte of text.
+/// Sends a request, and reads the response head and the body that arrives: half a megabyte of text.
 fn begun(proxy: &Proxy, coding: &str) -> (Client, bool) {
     let mut client = Client::new(proxy.http);
     client.send(format!("GET / HTTP/1.1\r\nHost: a.test\r\nAccept-Encoding: {coding}\r\n\r\n"));
@@ -81,7 +81,7 @@ fn begun(proxy: &Proxy, coding: &str) -> (Client, bool) {
     let mut some = [0; 64 * 1024];
     client.stream.set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
     let begun = std::time::Instant::now();
-    // Until nothing more comes, however long the first of it takes.
+    // Until nothing more arrives, however long the first bytes take.
     loop {
         match std::io::Read::read(&mut client.stream, &mut some) {
             Ok(0) => break,
@@ -96,7 +96,7 @@ fn begun(proxy: &Proxy, coding: &str) -> (Client, bool) {
     (client, head.contains("Content-Encoding"))
 }
 
-/// What is counted is the process': one test at a time.
+/// The counts are per process: one test at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -109,7 +109,7 @@ fn compressing_holds_no_more_than_was_set_apart() {
     {
         let budgets = Budgets::default();
         let proxy = proxy(&origin, budgets.clone(), level);
-        // What is kept for good is there.
+        // Everything that is kept permanently has been allocated.
         drop(begun(&proxy, coding));
         eventually("the first is let go", || budgets.bytes.used() == 0);
         let before = LIVE.load(SeqCst);

@@ -1,15 +1,14 @@
-//! What a request costs the worker that serves it, counted: blocks and bytes that it allocates, system calls that it makes.
-//! And what is held for connections and routes without requests. A real worker in a process of its own, real sockets, one
-//! endpoint.
+//! Counts what a request costs its worker: blocks and bytes allocated, and system calls. Also what is held for
+//! connections and routes without requests. A real worker in a process of its own, real sockets, one endpoint.
 //!
-//! The counts may not exceed those of `costs/limits.txt` and `costs/memory.txt`. A change that saves some lowers them there, so that nobody takes
-//! them back unseen; `UPDATE_COSTS=1` writes what was counted:
+//! The counts may not exceed those of `costs/limits.txt` and `costs/memory.txt`. A change that saves some lowers them
+//! there, so that nobody takes them back unnoticed; `UPDATE_COSTS=1` writes what was counted:
 //!
 //! ```text
 //! UPDATE_COSTS=1 cargo test --workspace --test costs
 //! ```
 //!
-//! Counted in the dev profile, as CI has it; nothing is timed. `docs/benchmarks.md` says what the numbers mean.
+//! Counted in the dev profile, as in CI; nothing is timed. `docs/benchmarks.md` explains the numbers.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests, their harness included")]
@@ -37,16 +36,16 @@ use harness::Origin;
 use limits::{Cost, Counts};
 use proxy::{Looked, Scene};
 
-/// Requests before anything is counted: every pool and buffer is there by then.
+/// Requests before counting starts: every pool and buffer has been filled by then.
 const WARM: usize = 200;
 
 /// Requests that are counted together.
 const BATCH: usize = 250;
 
-/// Batches. What does not come with a request, but with time (a tick, a timer), is not in the cheapest of them.
+/// Number of batches. What is caused by time (ticks, timers) instead of requests is missing in the cheapest of them.
 const BATCHES: usize = 3;
 
-/// What is asked for, of which proxy, and how.
+/// A test case: its name, the proxy, and the client.
 type Case = (&'static str, Scene, fn(&Looked) -> Ask);
 
 const CASES: [Case; 6] = [
@@ -54,7 +53,7 @@ const CASES: [Case; 6] = [
     ("h1-logged", Scene::Logged, |it| clients::http1(it.http, &["a.test"], "/some/page?x=1")),
     ("h1-policies", Scene::Policies, |it| clients::http1(it.http, &["a.test"], "/api/some/page?x=1")),
     ("h1-many-routes", Scene::Many, |it| {
-        // Each is asked before anything is counted: the first request of a host makes what its requests are counted under.
+        // Each is requested before counting: the first request of a host allocates its counters.
         let hosts: Vec<_> = (0..proxy::HOSTS).step_by(proxy::HOSTS / WARM * 2).map(proxy::host).collect();
         clients::http1(it.http, &hosts, "/some/page?x=1")
     }),
@@ -68,7 +67,8 @@ fn a_request_costs_no_more_than_it_did() {
     limits::compare(&counts);
 }
 
-/// What lies in the kernel, and is to go out as it is, is not copied to us and back: a megabyte was 17 reads and 17 writes.
+/// Data that is passed on unchanged is not copied to user space and back: a megabyte used to take 17 reads and 17
+/// writes.
 #[test]
 fn a_long_answer_is_not_read() {
     const REQUESTS: usize = 20;
@@ -83,7 +83,7 @@ fn a_long_answer_is_not_read() {
     assert!(reads < 8.0 && moves >= 2.0, "{reads} reads and {moves} moves a megabyte");
 }
 
-/// Nor what passes through a TCP service, either way.
+/// The same for data of a TCP service, in both directions.
 #[test]
 fn a_long_session_is_not_read() {
     const ROUNDS: usize = 20;
@@ -98,8 +98,8 @@ fn a_long_session_is_not_read() {
     assert!(reads + writes < 4 && moves > 4, "{reads} reads, {writes} writes, {moves} moves");
 }
 
-/// Who sends a byte at a time to an endpoint that takes nothing has it held in few pieces: h2 keeps hundreds of bytes for each
-/// that it is handed.
+/// Data sent byte by byte to an endpoint that reads nothing is held in few pieces: h2 needs hundreds of bytes for each
+/// piece.
 #[test]
 fn what_an_endpoint_does_not_take_is_held_for_what_it_cost() {
     let (sent, held) = ahead::held();
@@ -107,7 +107,7 @@ fn what_an_endpoint_does_not_take_is_held_for_what_it_cost() {
     assert!(held < sent as i64, "{held} bytes are held for {sent} that were sent");
 }
 
-/// A body that comes in plenty is read in large parts: a megabyte was 65 reads.
+/// A body that arrives fast is read in large parts: a megabyte used to take 65 reads.
 #[test]
 fn a_long_body_is_read_in_large_parts() {
     const REQUESTS: usize = 20;
@@ -121,9 +121,9 @@ fn a_long_body_is_read_in_large_parts() {
     assert!(reads < 45, "{reads} reads a megabyte");
 }
 
-/// A connection for one request, from accept to its end, which is its close and nothing before that. The kernel is asked for
-/// nothing that nobody wants to know, and what is said at the same time is one write: with TLS the end of the handshake is said
-/// with the answer, and so is that nothing follows.
+/// A connection for one request, from accept to its end, which is the close and nothing before it. No unnecessary
+/// system calls are made, and what is sent at the same time is one write: with TLS the end of the handshake is sent
+/// together with the response, and so is the close_notify.
 #[test]
 fn a_connection_is_begun_served_and_ended_with_few_calls() {
     const REQUESTS: usize = 100;
@@ -137,9 +137,9 @@ fn a_connection_is_begun_served_and_ended_with_few_calls() {
         ask(0);
         let Ok(calls) = traced::calls(proxy.worker, || (0..REQUESTS).for_each(&mut ask)) else { return };
         let each = |number| calls.get(&number).map_or(0, |count| (*count as usize + REQUESTS / 2) / REQUESTS);
-        // To the client, and to the endpoint on the connection that is there.
+        // To the client, and to the endpoint over the existing connection.
         assert_eq!((each(libc::SYS_writev), each(libc::SYS_sendto)), (writes, 1), "{name}: writes");
-        // One that finds nothing, where the machine is slow.
+        // One may find nothing, if the machine is slow.
         assert!(each(libc::SYS_recvfrom) <= reads + 1, "{name}: reads");
         assert_eq!((each(libc::SYS_close), each(libc::SYS_shutdown)), (1, 0), "{name}: ends");
         assert_eq!((each(libc::SYS_getsockname), each(libc::SYS_epoll_ctl)), (1, 2), "{name}: beside that");

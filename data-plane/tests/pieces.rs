@@ -1,4 +1,4 @@
-//! What pieces of bodies hold that nobody takes: no more than their bytes are worth, however small their sender makes them.
+//! Memory held by body pieces that are not read: in proportion to their bytes, however small their sender makes them.
 
 #![allow(unsafe_code, reason = "an allocator is; it is of tests alone")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use harness::*;
 
-/// Bytes in use, of the whole process, and the most that there were.
+/// Bytes in use by the whole process, and their maximum.
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 static MOST: AtomicIsize = AtomicIsize::new(0);
 
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Counting {
 
 const STREAMS: u32 = 32;
 
-/// Bytes that one stream may hold at most, whatever its pieces: its buffers on both sides, and its task.
+/// Maximum bytes that one stream may hold, whatever its pieces: its buffers on both sides, and its task.
 const EACH: usize = 256 * 1024;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -52,7 +52,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[a, b, c, kind, flags], &stream.to_be_bytes()[..], payload].concat()
 }
 
-/// A client of HTTP/2 whose windows are wide open, and that takes nothing.
+/// An HTTP/2 client with wide-open windows that reads nothing.
 fn client(address: SocketAddr) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(4096).unwrap();

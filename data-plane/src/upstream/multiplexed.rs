@@ -1,10 +1,10 @@
 //! A connection to an endpoint that carries many calls at once, over HTTP/2.
 //!
-//! It is driven by a task of its own on the worker, which ends with the connection; a call holds a [`Place`] on it.
+//! It is driven by a task on the worker, which ends with the connection; each call holds a [`Place`] on it.
 //!
-//! **Invariant:** no call is begun on a connection that its endpoint has said goodbye on (GOAWAY), and no more are on it at
-//! once than the endpoint allows: before it has said how many, none joins the one it was opened for. None joins while nobody
-//! knows whether the endpoint is still there ([`pulse`](super::pulse)).
+//! **Invariant:** no call is started on a connection after its endpoint's GOAWAY, and there are never more calls than
+//! the endpoint allows: until it has said how many, no other call joins the one that the connection was opened for.
+//! None joins while it is unknown whether the endpoint is still there ([`pulse`](super::pulse)).
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::{Future, poll_fn};
@@ -34,19 +34,19 @@ use crate::local::timer::{Timer, Timers};
 use crate::metrics::WorkerMetrics;
 use crate::table::policy::kept::Wear;
 
-/// Calls at once on a connection, whatever the endpoint allows.
+/// Maximum number of concurrent calls on a connection, whatever the endpoint allows.
 const STREAMS: usize = 100;
 
-/// Bytes of a call that wait for the connection.
+/// Bytes of a call that may wait for the connection.
 const SEND_BUFFER: usize = 32 * 1024;
 
-/// What an endpoint may send of one answer before we have taken it, in bytes.
+/// Receive window of one response, in bytes.
 const STREAM_WINDOW: u32 = 128 * 1024;
 
-/// The same of all: clients that take nothing stop no other call.
+/// The same for all: clients that read nothing block no other call.
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
 
-/// A connection, or one that is being opened.
+/// A connection, possibly one that is being opened.
 #[derive(Debug)]
 pub(crate) struct Multiplexed {
     state: RefCell<State>,
@@ -56,12 +56,12 @@ pub(crate) struct Multiplexed {
     idle: Cell<Instant>,
     /// Whether others may join.
     kept: Cell<bool>,
-    /// Told when it is open, and when it is over.
+    /// Notified when it is open, and when it is closed.
     changed: Notify,
     flow: Rc<Flow>,
     tally: Rc<Tally>,
     pulse: RefCell<Pulse>,
-    /// To ask the endpoint with whether it is there.
+    /// For probing the endpoint.
     ping: RefCell<Option<PingPong>>,
     timers: Rc<Timers>,
 }
@@ -70,25 +70,25 @@ pub(crate) struct Multiplexed {
 enum State {
     Opening,
     Open(SendRequest<Bytes>),
-    /// It takes no more calls.
+    /// It accepts no more calls.
     Over,
 }
 
-/// What a connection can do for one more call.
+/// Whether a connection has room for one more call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
-    /// It takes it.
+    /// It does.
     Now,
     /// That will be known soon.
     Soon,
-    /// As many are on it as may be.
+    /// It has the maximum number of calls.
     Full,
-    /// It takes none any more.
+    /// It accepts no more calls.
     Never,
 }
 
 impl Multiplexed {
-    /// One that is being opened.
+    /// A connection that is being opened.
     pub(crate) fn opening(wear: Wear, timers: &Rc<Timers>) -> Rc<Self> {
         let now = timers.now();
         Rc::new(Self {
@@ -106,10 +106,10 @@ impl Multiplexed {
         })
     }
 
-    /// Speaks HTTP/2 on a connection that nothing was said on.
+    /// Starts HTTP/2 on a new connection.
     ///
     /// # Errors
-    /// When HTTP/2 cannot be begun.
+    /// The HTTP/2 handshake fails.
     pub(crate) async fn open(
         self: &Rc<Self>,
         link: Link,
@@ -122,10 +122,10 @@ impl Multiplexed {
             .initial_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(LIST)
-            // Until the endpoint has said how many it takes.
+            // Until the endpoint has said how many it allows.
             .initial_max_send_streams(0)
             .max_send_buffer_size(SEND_BUFFER)
-            // Those that are small are counted before it sees them, and cost no call its connection.
+            // Small frames are counted before h2 sees them, and cost no call its connection.
             .data_frame_budget(UNCOUNTED)
             .handshake::<Flowing<Tallied<Wire>>, Bytes>(Flowing::new(
                 Tallied::new(wire, &self.tally),
@@ -166,7 +166,7 @@ impl Multiplexed {
         Ok(())
     }
 
-    /// Whether one more call may begin, with a body or without one.
+    /// Whether one more call may start, with or without a body.
     pub(crate) fn room(&self, has_body: bool, now: Instant) -> Room {
         match &*self.state.borrow() {
             State::Opening => Room::Soon,
@@ -182,7 +182,7 @@ impl Multiplexed {
         }
     }
 
-    /// Waits until it is open for more than the call that it was opened for, or over.
+    /// Waits until it is open for more than the call that it was opened for, or closed.
     pub(crate) async fn opened(&self, now: Instant) {
         loop {
             let changed = self.changed.notified();
@@ -201,18 +201,18 @@ impl Multiplexed {
         Place { shared: Rc::clone(self), stream: Cell::new(0), is_answered: Cell::new(false), reused }
     }
 
-    /// It is for one call alone.
+    /// Marks it as being for one call only.
     pub(crate) fn keep_not(&self) {
         self.kept.set(false);
     }
 
-    /// Takes no more calls. Closes when those that are on it have ended.
+    /// Accepts no more calls. Closes when the current ones have ended.
     pub(crate) fn end(&self) {
         *self.state.borrow_mut() = State::Over;
         self.changed.notify_waiters();
     }
 
-    /// Whether it is of no use any more, or nobody has used it for so long.
+    /// Whether it is unusable, or unused for so long.
     pub(crate) fn is_done(&self, now: Instant, idle: Duration) -> bool {
         let is_unused = || now.duration_since(self.idle.get()) >= idle || self.takes_none();
         match self.room(false, now) {
@@ -221,7 +221,7 @@ impl Multiplexed {
         }
     }
 
-    /// Whether its endpoint says that it takes no calls at this moment.
+    /// Whether its endpoint currently allows no calls.
     fn takes_none(&self) -> bool {
         match &*self.state.borrow() {
             State::Open(sender) => self.tally.is_settled() && sender.current_max_send_streams() == 0,
@@ -229,19 +229,19 @@ impl Multiplexed {
         }
     }
 
-    /// Whether no call is on it.
+    /// Whether it has no calls.
     pub(crate) fn is_idle(&self) -> bool {
         self.calls.get() == 0 && matches!(&*self.state.borrow(), State::Open(_))
     }
 
-    /// What is known of the other end by now.
+    /// The liveness state, updated with what was received by now.
     fn listen(&self) -> RefMut<'_, Pulse> {
         let mut pulse = self.pulse.borrow_mut();
         pulse.heard(self.tally.received(), self.tally.answers(), self.timers.now());
         pulse
     }
 
-    /// A call ends that nothing came for.
+    /// A call timed out without anything being received.
     fn given_up(&self) {
         let doubt = self.listen().given_up(self.timers.now());
         match doubt {
@@ -251,16 +251,16 @@ impl Multiplexed {
         }
     }
 
-    /// Asks the endpoint whether it is there.
+    /// Probes the endpoint with a PING.
     fn ask(&self) {
         if let Some(ping) = &mut *self.ping.borrow_mut() {
-            // The answer to the question before is of no use any more; while there is none, that one stands.
+            // Discards the response to an earlier PING; while there is none, that PING is still outstanding.
             let _ = ping.poll_pong(&mut Context::from_waker(Waker::noop()));
             let _ = ping.send_ping(Ping::opaque());
         }
     }
 
-    /// Whether the endpoint is found not to be there. The task is woken when it has to look again.
+    /// Whether the endpoint was found to be dead. Wakes the task when it has to check again.
     fn is_dead(&self, timer: &Timer, cx: &mut Context<'_>) -> bool {
         loop {
             let now = self.timers.now();
@@ -281,7 +281,7 @@ impl Multiplexed {
         }
     }
 
-    /// Looks at what the endpoint has said since the last time.
+    /// Processes what the endpoint has said since the last time.
     fn look(&self, cx: &mut Context<'_>) {
         let over = match &mut *self.state.borrow_mut() {
             State::Open(sender) => matches!(sender.poll_ready(cx), Poll::Ready(Err(_))),
@@ -295,18 +295,18 @@ impl Multiplexed {
     }
 }
 
-/// The place of one call. Dropping it is its end.
+/// The place of one call. Dropping it ends the call.
 #[derive(Debug)]
 pub(crate) struct Place {
     shared: Rc<Multiplexed>,
     stream: Cell<u32>,
     is_answered: Cell<bool>,
-    /// Whether the connection was there before.
+    /// Whether the connection existed before.
     pub(crate) reused: bool,
 }
 
 impl Place {
-    /// To begin the call with; `None` when the connection is over.
+    /// For starting the call; `None` if the connection is closed.
     pub(crate) fn sender(&self) -> Option<SendRequest<Bytes>> {
         match &*self.shared.state.borrow() {
             State::Open(sender) => Some(sender.clone()),
@@ -314,7 +314,7 @@ impl Place {
         }
     }
 
-    /// Waits until calls may be begun, or never will be.
+    /// Waits until calls can be started, or never will be.
     pub(crate) async fn admitted(&self) {
         loop {
             let changed = self.shared.changed.notified();
@@ -329,42 +329,42 @@ impl Place {
         }
     }
 
-    /// Whether the endpoint says that no call may be begun.
+    /// Whether the endpoint allows no calls.
     pub(crate) fn is_held_off(&self) -> bool {
         self.shared.takes_none()
     }
 
-    /// What its connection takes at this moment.
+    /// The flow state of its connection.
     pub(super) fn flow(&self) -> &Rc<Flow> {
         &self.shared.flow
     }
 
-    /// The call's stream.
+    /// Sets the call's stream.
     pub(super) fn carries(&self, stream: u32) {
         self.stream.set(stream);
     }
 
-    /// Whether what came of the answer is none, though h2 takes it for one.
+    /// Whether the response is malformed, although h2 accepts it.
     pub(super) fn is_malformed(&self) -> bool {
         self.shared.flow.inbound().fault(self.stream.get()).is_some()
     }
 
-    /// Whether the endpoint has sent longer fields on the call's stream than any may be.
+    /// Whether the endpoint has sent overlong fields on the call's stream.
     pub(super) fn is_overlong(&self) -> bool {
         self.shared.tally.is_overlong(self.stream.get())
     }
 
-    /// What has come over its connection.
+    /// The received data of its connection.
     pub(super) fn inflow(&self) -> &Rc<Inflow> {
         self.shared.flow.inflow()
     }
 
-    /// Something came for the call, or its connection has ended.
+    /// Something was received for the call, or its connection has ended.
     pub(super) fn answered(&self) {
         self.is_answered.set(true);
     }
 
-    /// The connection takes no other call.
+    /// Lets no further call use the connection.
     pub(crate) fn spoil(&self) {
         self.shared.end();
     }
@@ -384,7 +384,7 @@ impl Drop for Place {
     }
 }
 
-/// Ends a connection that is being opened by somebody who may be gone before it is.
+/// Closes a connection that is being opened if the task that opens it is dropped before.
 #[derive(Debug)]
 pub(crate) struct Opening(pub(crate) Rc<Multiplexed>);
 

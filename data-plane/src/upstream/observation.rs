@@ -1,4 +1,4 @@
-//! How long endpoints take for requests, for a balancer that goes by it (balancing.md 5.7).
+//! Measures how long endpoints take for requests, for the latency-based balancer (ingress-nginx' `ewma`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use super::Turn;
 use crate::balance::Moment;
 use crate::table::Endpoint;
 
-/// A request that an endpoint was given. Dropping it is its end: once the answer was read, or nobody reads it any more.
+/// A request that was sent to an endpoint. It ends when this is dropped: when the response was read, or is abandoned.
 #[derive(Debug)]
 pub(crate) struct Observation {
     endpoint: Arc<Endpoint>,
@@ -17,7 +17,7 @@ pub(crate) struct Observation {
 }
 
 impl Observation {
-    /// Begins now, where anybody goes by it.
+    /// Starts now, if the balancer uses latencies.
     pub(crate) fn begin(turn: Turn, endpoint: &Arc<Endpoint>) -> Option<Box<Self>> {
         (turn == Turn::Latency).then(|| {
             Box::new(Self {
@@ -29,13 +29,13 @@ impl Observation {
         })
     }
 
-    /// A connection was made for it. As in the original the time of that counts twice: nginx measures an answer from when it
-    /// begins to connect.
+    /// Records that a connection was made for it. As in ingress-nginx, connect time counts twice: nginx measures the
+    /// response time from the start of connecting.
     pub(crate) fn connected(&mut self) {
         self.connecting = shared::clock::now().duration_since(self.begun);
     }
 
-    /// It says nothing about the endpoint, or another try follows: the last one alone counts.
+    /// Discards it: it says nothing about the endpoint, or a retry follows, and only the last attempt is measured.
     pub(crate) fn forget(observed: &mut Option<Box<Self>>) {
         if let Some(mut it) = observed.take() {
             it.counts = false;

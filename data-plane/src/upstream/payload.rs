@@ -1,7 +1,7 @@
-//! The body of a request as it is sent to endpoints: read to its end first, as nginx does, or streamed.
+//! The body of a request as it is sent to endpoints: buffered completely first, as nginx does, or streamed.
 //!
-//! A body that was read has a length and can be sent again. What fits in its buffer is kept in memory; what does not, is kept
-//! there too while there is plenty of it and the body has an ordinary size, else in a file.
+//! A buffered body has a known length and can be sent again. It is kept in memory if it fits its buffer, or if memory
+//! is plentiful and the body has an ordinary size; otherwise in a file.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -20,48 +20,49 @@ use crate::local::spill::{Spill, SpillFile};
 use crate::local::timer::Timer;
 use crate::table::Sizes;
 
-/// Bytes of memory that a body has before it says anything.
+/// Bytes of memory that a body has initially.
 const AT_FIRST: usize = 16 * 1024;
 
-/// Bytes of a body that may stand in memory beyond its buffer: as many as a request may have where nobody says more.
+/// Maximum bytes of a body in memory beyond its buffer: the default size limit of a request.
 const ORDINARY: usize = 1024 * 1024;
 
-/// Bytes that are written to a file at a time, at least.
+/// Minimum bytes written to a file at a time.
 const BATCH: usize = 64 * 1024;
 
 /// The body of a request as it is sent on.
 pub(crate) enum Payload<'b, B> {
-    /// All of it is in memory.
+    /// It is completely in memory.
     Whole {
         /// The body.
         pieces: Pieces,
-        /// Who waits for the answer.
+        /// The waiting client.
         client: &'b mut B,
-        /// What it stands in.
+        /// The memory budget that it holds.
         _memory: Option<Memory>,
     },
-    /// All of it is in a file.
+    /// It is completely in a file.
     Spilled {
         /// The body.
         file: Rc<SpillFile>,
-        /// Who waits for the answer.
+        /// The waiting client.
         client: &'b mut B,
     },
     /// It is read while it is sent.
     Streamed {
-        /// Where it comes from.
+        /// The source.
         client: &'b mut B,
-        /// Bytes so far.
+        /// Bytes read so far.
         read: u64,
         sizes: Sizes,
     },
 }
 
 impl<'b, B: RequestBody> Payload<'b, B> {
-    /// Reads a body to its end, unless it is streamed, and says how it is to be framed: what was read has a length.
+    /// Reads a whole body, unless it is streamed, and returns its framing: a buffered body has a length.
     ///
     /// # Errors
-    /// When the client goes, stops sending, sends too much or too slowly, or breaks the framing; when there is no room.
+    /// The client disconnects, stops sending, sends too much or too slowly, or breaks the framing; or there is no
+    /// room.
     pub(crate) async fn prepare(
         body: &'b mut B,
         framing: Framing,
@@ -76,11 +77,11 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         if !sizes.buffering {
             return Ok((Self::Streamed { client: body, read: 0, sizes }, framing));
         }
-        // Boxed, so that a request without a body has no room for one.
+        // Boxed, so that requests without a body need no room for it.
         Box::pin(Self::read(body, framing, sizes, pause, local, timer)).await
     }
 
-    /// Reads a body to its end, into memory first.
+    /// Reads a whole body, into memory first.
     async fn read(
         body: &'b mut B,
         framing: Framing,
@@ -103,7 +104,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
             };
             pieces.extend(joining.push(piece));
         }
-        // No copies from here on: what is written together needs not lie together.
+        // Not joined from here on: pieces are written together without being contiguous.
         pieces.extend(joining.rest());
         let no_disk = |error| local.spill.failed(error);
         let mut file = local.spill.file().await.map_err(no_disk)?;
@@ -126,7 +127,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         Ok((Self::Spilled { file: Rc::new(file), client: body }, framing))
     }
 
-    /// A body that was read, apart from its client; `None` for one that is streamed.
+    /// A buffered body, separated from its client; `None` if it is streamed.
     pub(crate) fn detach(self) -> Option<Box<dyn RequestBody>> {
         let source = match self {
             Self::Whole { pieces, _memory: memory, .. } => Source::Memory(pieces, memory),
@@ -136,7 +137,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         Some(Box::new(Kept { source, place: 0 }))
     }
 
-    /// Bytes that are held of it in memory and on disk; `None` for one that is streamed.
+    /// Bytes that it holds in memory and on disk; `None` if it is streamed.
     pub(crate) fn held(&self) -> Option<(usize, usize)> {
         match self {
             Self::Whole { pieces, .. } => Some((pieces.iter().map(Bytes::len).sum(), 0)),
@@ -145,8 +146,8 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         }
     }
 
-    /// The same body for somebody else, who may take longer; nothing of it is copied, and `share` is held for it.
-    /// `None` for one that is streamed.
+    /// The same body for another, possibly slower use; nothing is copied, and `share` is held for it. `None` if it is
+    /// streamed.
     pub(crate) fn again(&self, share: Share) -> Option<Box<dyn RequestBody>> {
         let source = match self {
             Self::Whole { pieces, .. } => Source::Memory(pieces.clone(), Some(Memory::of_copy(share))),
@@ -156,7 +157,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         Some(Box::new(Kept { source, place: 0 }))
     }
 
-    /// Whether all of it is here, so that it can be sent again whatever became of it before.
+    /// Whether it is completely buffered, so that it can be sent again at any time.
     pub(crate) fn is_kept(&self) -> bool {
         !matches!(self, Self::Streamed { .. })
     }
@@ -169,17 +170,17 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         }
     }
 
-    /// Ready when the client has gone; asked after the end of the body.
+    /// Ready when the client has disconnected; called after the end of the body.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.client().poll_gone(cx)
     }
 
-    /// Whether the client is known to have gone; asked after the end of the body.
+    /// Whether the client is known to have disconnected; called after the end of the body.
     pub(crate) async fn is_gone(&mut self) -> bool {
         poll_fn(|cx| Poll::Ready(self.poll_gone(cx).is_ready())).await
     }
 
-    /// Ready when the client takes answers.
+    /// Ready when the client accepts responses.
     pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.client().poll_room(cx)
     }
@@ -192,7 +193,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         }
     }
 
-    /// The piece at a place; `None` at the end.
+    /// The piece at this index; `None` at the end.
     pub(crate) fn poll_piece(
         &mut self,
         place: usize,
@@ -217,50 +218,51 @@ impl<'b, B: RequestBody> Payload<'b, B> {
     }
 }
 
-/// The memory of a body. It is claimed while the body comes: who says that it may have much has none of it before, and
-/// takes it from nobody.
+/// The memory of a body. It is reserved while the body arrives: a large limit alone reserves nothing, and takes
+/// nothing from others.
 pub(crate) struct Memory {
     share: Share,
-    /// Bytes that are its own by `client-body-buffer-size`.
+    /// Bytes that it is entitled to by `client-body-buffer-size`.
     own: usize,
-    /// Bytes that it may have where there is plenty.
+    /// Bytes that it may use when memory is plentiful.
     most: usize,
-    /// What stands in for a file.
+    /// The budget for what would otherwise be in a file.
     spare: Option<Held>,
 }
 
 impl Memory {
-    /// Of a body that begins. One that is said to be long goes to its file as soon as it leaves its buffer.
+    /// For a new body. One with a large declared length goes to a file as soon as it exceeds its buffer.
     fn of(share: Share, framing: Framing, own: usize) -> Self {
         let long = matches!(framing, Framing::Length(length) if length > ORDINARY as u64);
         Self { share, own, most: if long { own } else { own.max(ORDINARY) }, spare: None }
     }
 
-    /// Of a body that is here already.
+    /// For a body that was already received.
     fn of_copy(share: Share) -> Self {
         Self { share, own: 0, most: 0, spare: None }
     }
 
-    /// What stood here stands in a file now, and what comes is on its way there: however slow its client is, it holds no
-    /// more than that.
+    /// Its contents were moved to a file, and the rest follows: however slow its client is, it holds no more than one
+    /// batch.
     fn is_in_file(&mut self) {
         self.share.shrink(BATCH);
         self.spare = None;
     }
 
-    /// How much may come before that is asked again. One byte more than there is room for says whether there is more.
+    /// Bytes that may arrive before this is checked again. One byte more than there is room for shows whether there is
+    /// more.
     fn room(&self, bytes: u64) -> usize {
         let room = (self.share.amount() as u64).saturating_sub(bytes);
         usize::try_from(room).map_or(usize::MAX, |room| room.max(1))
     }
 
-    /// Whether so many bytes may be kept here. If not, they go to a file.
+    /// Whether this many bytes may be kept in memory. If not, they go to a file.
     fn holds(&mut self, bytes: u64, spill: &Spill) -> bool {
         while bytes > self.share.amount() as u64 {
             let has = self.share.amount();
             let end = if has < self.own { self.own } else { self.most };
             let more = has.max(AT_FIRST).min(end.saturating_sub(has));
-            // Ahead of its use nothing is held where little is left.
+            // Nothing is reserved ahead when little is left.
             if more == 0
                 || (has >= self.own && !spill.stretch(&mut self.spare, more))
                 || !self.share.grow(more)
@@ -272,14 +274,14 @@ impl Memory {
     }
 }
 
-/// A body that was read to its end, apart from its client.
+/// A buffered body, separated from its client.
 struct Kept {
     source: Source,
     place: usize,
 }
 
 enum Source {
-    /// With what it stands in.
+    /// With the memory budget that it holds.
     Memory(Pieces, #[expect(dead_code, reason = "held until the body is sent")] Option<Memory>),
     File(Rc<SpillFile>),
 }
@@ -299,10 +301,10 @@ impl RequestBody for Kept {
     }
 }
 
-/// A body that is read to its end.
+/// A body that is being buffered.
 struct Reading {
     sizes: Sizes,
-    /// The longest wait for the next piece.
+    /// Timeout for the next piece.
     pause: Duration,
     read: u64,
     since: Instant,

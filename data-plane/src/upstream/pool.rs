@@ -1,26 +1,26 @@
-//! The idle connections to one endpoint, the one used last first: the others may grow old and go. And the order in
-//! which all of a worker's were given, for the day when there are too many.
+//! The idle connections to one endpoint, the most recently used first: the others may time out. And the order in which
+//! all idle connections of a worker were returned, for when there are too many.
 //!
-//! **Invariant:** a connection stands in its [`Idle`] exactly as long as its number stands in the [`Order`].
+//! **Invariant:** a connection is in its [`Idle`] exactly as long as its number is in the [`Order`].
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::manner::Manner;
 
-/// A connection that may serve another request.
+/// A connection that may be reused.
 pub(crate) trait Reusable {
-    /// Whether the peer has neither closed it nor said anything unasked.
+    /// Whether the peer has neither closed it nor sent anything unexpected.
     fn is_quiet(&mut self) -> bool;
 
-    /// The same, from the kernel, which may know of a close that the runtime was not told of yet.
+    /// The same, from the kernel, which may know of a close that the runtime has not noticed yet.
     fn is_quiet_now(&self) -> bool;
 
-    /// Counts a request that it served; whether it may serve another one.
+    /// Counts a request that it served; returns whether it may serve another one.
     fn lasts(&mut self, now: Instant) -> bool;
 }
 
-/// Whose a connection is.
+/// What a connection belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub(crate) backend: u64,
@@ -29,18 +29,18 @@ pub(crate) struct Place {
     pub(crate) manner: Manner,
 }
 
-/// All idle connections of a worker in the order in which they were given: numbers, not the connections. A ring, so that
-/// each of them goes out of it as cheaply as it came.
+/// The order in which all idle connections of a worker were returned: numbers, not the connections. A linked ring, so
+/// that each can be removed as cheaply as it was added.
 #[derive(Debug)]
 pub(crate) struct Order {
-    /// By number. The first one stands for none, and between the newest and the oldest.
+    /// By number. The first slot is the sentinel between the newest and the oldest.
     slots: Vec<Slot>,
-    /// Numbers that nobody has.
+    /// Unused numbers.
     free: Vec<usize>,
     len: usize,
 }
 
-/// A connection and its neighbours' numbers.
+/// An entry and the numbers of its neighbours.
 #[derive(Debug, Default)]
 struct Slot {
     whose: Option<(Place, Instant)>,
@@ -82,19 +82,19 @@ impl Order {
         self.len -= 1;
     }
 
-    /// Whose the oldest is.
+    /// The place of the oldest connection.
     pub(crate) fn oldest(&self) -> Option<Place> {
         self.first().whose.map(|(place, _)| place)
     }
 
-    /// Strikes the oldest out.
+    /// Removes the oldest.
     pub(crate) fn forget_oldest(&mut self) {
         if self.len > 0 {
             self.remove(self.slots[0].newer);
         }
     }
 
-    /// Whose the oldest is, if it has been idle for `limit`.
+    /// The place of the oldest, if it has been idle for `limit`.
     pub(crate) fn expired(&self, now: Instant, limit: Duration) -> Option<Place> {
         let (place, since) = self.first().whose?;
         (now.duration_since(since) >= limit).then_some(place)
@@ -110,10 +110,10 @@ impl Order {
     }
 }
 
-/// Idle connections with their numbers.
+/// The idle connections of a pool, with their numbers.
 #[derive(Debug)]
 pub(crate) struct Idle<C> {
-    /// The last one given stands last.
+    /// The most recently returned one is last.
     connections: VecDeque<(C, usize)>,
 }
 
@@ -124,14 +124,14 @@ impl<C> Default for Idle<C> {
 }
 
 impl<C> Idle<C> {
-    /// Closes the one that was given first.
+    /// Closes the one that was returned first.
     pub(crate) fn close_oldest(&mut self, order: &mut Order) {
         if let Some((_, number)) = self.connections.pop_front() {
             order.remove(number);
         }
     }
 
-    /// Takes all out.
+    /// Removes all.
     pub(crate) fn drain(&mut self, order: &mut Order) -> impl Iterator<Item = C> {
         self.connections.drain(..).map(|(connection, number)| {
             order.remove(number);
@@ -139,7 +139,7 @@ impl<C> Idle<C> {
         })
     }
 
-    /// The one that was given last.
+    /// The most recently returned one.
     pub(crate) fn take(&mut self, order: &mut Order) -> Option<C> {
         let (connection, number) = self.connections.pop_back()?;
         order.remove(number);
@@ -154,14 +154,14 @@ impl<C> Idle<C> {
 }
 
 impl<C: Reusable> Idle<C> {
-    /// Keeps one more.
+    /// Adds one.
     pub(crate) fn give(&mut self, connection: C, place: Place, now: Instant, order: &mut Order) {
         self.connections.push_back((connection, order.push(place, now)));
     }
 
-    /// Puts those aside that are not quiet.
+    /// Moves those to `closing` that are not quiet.
     pub(crate) fn sweep(&mut self, order: &mut Order, closing: &mut VecDeque<C>) {
-        // A look costs nothing, and there is one to put aside only when an endpoint has closed.
+        // Looking costs nothing, and there is one to remove only when an endpoint has closed it.
         if self.connections.iter_mut().all(|(connection, _)| connection.is_quiet()) {
             return;
         }
@@ -184,7 +184,7 @@ mod tests {
     use crate::table::Protocol;
 
     proptest! {
-        /// Whatever comes and goes, it is what a list would be.
+        /// After any operations it equals a plain list.
         #[test]
         fn it_is_the_order_in_which_they_were_given(steps in prop::collection::vec((0..4_u8, 0..8_usize), 0..60)) {
             let (mut order, mut list): (_, Vec<(Place, usize)>) = (Order::default(), Vec::new());

@@ -1,74 +1,74 @@
-//! Whether the other end of a shared connection is still there (ADR 037): told what happens, and asked what to do. No I/O.
+//! Decides whether the peer of a shared connection is still there (ADR 037): events in, actions out, no I/O.
 //!
-//! A connection may die without a word: a node that is gone, a firewall that has forgotten it. Each call on it would wait for its own
-//! time to be over, and those that come after it as well. So it is in doubt once a call was given up while nothing came, and its endpoint
-//! is asked (PING) whether it is there; until something comes, no call joins. Servers of gRPC end a connection that asks often, so
-//! questions are few.
+//! A connection may die silently: a node disappears, a firewall forgets it. Each call on it would wait for its own
+//! timeout, and so would later ones. So a connection is in doubt once a call timed out while nothing was received, and
+//! its endpoint is probed with a PING; until something is received, no call joins. gRPC servers close connections that
+//! ping often, so probes are few.
 
 use std::time::{Duration, Instant};
 
-/// A call that is given up says something of its connection when nothing has come over that for so long.
+/// A call that timed out puts its connection in doubt if nothing was received for this long.
 const UNHEARD: Duration = Duration::from_millis(500);
 
-/// An endpoint that has calls and says nothing for so long is asked, though nobody has given up.
+/// An endpoint with calls that sends nothing for this long is probed even without a timeout.
 const SILENCE: Duration = Duration::from_secs(20);
 
-/// So long it has to answer.
+/// Time limit for the response to a probe.
 const ANSWER: Duration = Duration::from_secs(20);
 
-/// So long calls go on to join meanwhile, if none was given up.
+/// How long calls may still join meanwhile, if none timed out.
 const HESITATION: Duration = Duration::from_secs(1);
 
-/// Questions without a part of an answer between them. gRPC's servers take three.
+/// Maximum number of probes without any response data in between. gRPC servers tolerate three.
 const QUESTIONS: u32 = 2;
 
-/// Another one may follow after so long: more than the five minutes of gRPC's servers.
+/// A further probe is allowed after this time: more than the five minutes of gRPC servers.
 const SELDOM: Duration = Duration::from_secs(330);
 
-/// What was sent is acknowledged by the kernel of the other side within so long. It is not where a question was not asked, or where
-/// the connection is left to itself.
+/// Time limit for the peer's kernel to acknowledge what was sent (TCP_USER_TIMEOUT). It covers connections that are
+/// not probed or not used.
 pub(super) const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// What is known of the other end.
+/// What is known about the peer.
 #[derive(Debug)]
 pub(super) struct Pulse {
-    /// Bytes, and frames of answers, that had come when it was heard last.
+    /// Bytes, and frames of responses, received when something was last heard.
     came: (u64, u64),
     /// When that was, or since when there are calls.
     heard: Instant,
-    /// When the first call was begun after that.
+    /// When the first call after that was started.
     awaited: Option<Instant>,
-    /// When it was asked, and nothing has come since.
+    /// When it was probed, if nothing was received since.
     asked: Option<Instant>,
     in_doubt: bool,
     questions: u32,
     last_question: Option<Instant>,
 }
 
-/// What a call that was given up leads to.
+/// The consequence of a call that timed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doubt {
     /// Nothing.
     None,
-    /// It is asked now.
+    /// Probe it now.
     Ask,
-    /// It was asked too often. Nobody knows whether it is there, so it takes no more calls.
+    /// It was probed too often. It is unknown whether the peer is there, so it accepts no more calls.
     Leave,
 }
 
-/// What is to be done of itself.
+/// The next action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
-    /// Nothing before this moment, if any.
+    /// Nothing before this time, if any.
     Wait(Option<Instant>),
-    /// It is asked now.
+    /// Probe it now.
     Ask,
-    /// It is not there.
+    /// The peer is dead.
     Dead,
 }
 
 impl Pulse {
-    /// Of a connection that begins now.
+    /// For a new connection.
     pub(super) fn new(now: Instant) -> Self {
         Self {
             came: (0, 0),
@@ -81,7 +81,7 @@ impl Pulse {
         }
     }
 
-    /// A call is begun, the only one if it is `alone`.
+    /// A call is started, the only one if `alone`.
     pub(super) fn begun(&mut self, alone: bool, now: Instant) {
         if alone {
             self.heard = now;
@@ -89,7 +89,7 @@ impl Pulse {
         self.awaited.get_or_insert(now);
     }
 
-    /// So many bytes have come by now, and so many frames of answers.
+    /// Reports the bytes and response frames received so far.
     pub(super) fn heard(&mut self, bytes: u64, answers: u64, now: Instant) {
         if bytes == self.came.0 {
             return;
@@ -101,7 +101,7 @@ impl Pulse {
         (self.heard, self.awaited, self.asked, self.in_doubt) = (now, None, None, false);
     }
 
-    /// A call ends that nothing came for.
+    /// A call ends for which nothing was received.
     pub(super) fn given_up(&mut self, now: Instant) -> Doubt {
         if now.duration_since(self.awaited.unwrap_or(self.heard)) < UNHEARD {
             return Doubt::None;
@@ -117,7 +117,7 @@ impl Pulse {
         Doubt::Ask
     }
 
-    /// Looks what time it is.
+    /// Checks the time.
     pub(super) fn next(&mut self, has_calls: bool, now: Instant) -> Next {
         if let Some(asked) = self.asked {
             let end = asked + ANSWER;
@@ -201,7 +201,7 @@ mod tests {
         assert!(!pulse.is_trusted(start + SILENCE + HESITATION));
         pulse.heard(17, 0, start + SILENCE + 2 * S);
         assert!(pulse.is_trusted(start + SILENCE + 2 * S));
-        // An answer that says nothing for hours is asked about once in a while.
+        // A response without data for hours is probed once in a while.
         assert_eq!(pulse.next(true, start + 100 * S), Next::Wait(Some(start + SILENCE + SELDOM)));
         assert_eq!(pulse.next(true, start + SILENCE + SELDOM), Next::Ask);
     }

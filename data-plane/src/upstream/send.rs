@@ -1,4 +1,4 @@
-//! One request over one connection, until the head of its answer.
+//! Sends one request over one connection, until the head of its response.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,7 +18,7 @@ use crate::local::timer::Timer;
 use crate::table::Timeouts;
 use crate::upstream::payload::Payload;
 
-/// Interim responses before the final one; more are an attack or a fault (security.md 5).
+/// Maximum number of interim responses before the final one; more are an attack or a fault.
 const INTERIM: usize = 32;
 
 /// A request as it is written to any endpoint.
@@ -26,42 +26,42 @@ const INTERIM: usize = 32;
 pub(crate) struct Request<'a> {
     /// Its head.
     pub(crate) head: &'a [u8],
-    /// Frames its body.
+    /// Writes the framing of its body.
     pub(crate) writer: BodyWriter,
-    /// Whether it is HEAD.
+    /// Whether it is a HEAD request.
     pub(crate) to_head: bool,
-    /// The protocols that it asks for instead of HTTP.
+    /// The protocols that it requests with Upgrade.
     pub(crate) upgrade: Option<&'a [u8]>,
-    /// How long it waits.
+    /// Its timeouts.
     pub(crate) timeouts: Timeouts,
-    /// Bytes that the head of its answer may have.
+    /// Maximum size of the response head in bytes.
     pub(crate) answer_head: usize,
-    /// Whether it and its answer are FastCGI's.
+    /// Whether FastCGI is used.
     pub(crate) is_fcgi: bool,
 }
 
-/// An answer's head.
+/// The head of a response.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) head: Box<ResponseHead>,
-    /// Reads its body.
+    /// Reads the response body.
     pub(crate) body: BodyReader,
-    /// Whether the request was sent whole; if not, the connection serves no other.
+    /// Whether the request was sent completely; if not, the connection cannot be reused.
     pub(crate) whole: bool,
 }
 
-/// A try that failed.
+/// A failed attempt.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) error: ProxyError,
-    /// Whether the kernel took any byte of the request.
+    /// Whether the kernel accepted any byte of the request.
     pub(crate) sent: bool,
-    /// Whether any byte of an answer came.
+    /// Whether any byte of a response was received.
     pub(crate) answered: bool,
 }
 
-/// Sends a request and waits for the head of its final answer. An answer that comes early ends the sending: as in
-/// nginx the rest of the body is not sent.
+/// Sends a request and waits for the head of its final response. An early response stops the sending: as in nginx the
+/// rest of the body is not sent.
 ///
 /// # Errors
 /// What went wrong, and how far it had got.
@@ -86,7 +86,7 @@ pub(crate) async fn send<B: RequestBody>(
         match answered {
             Poll::Ready(Ok(head)) => return Poll::Ready(Ok(head)),
             Poll::Ready(Err(error)) => {
-                // What broke the sending says more than the end of the connection that followed.
+                // The error of the sending is more informative than the end of the connection that followed.
                 return Poll::Ready(Err(match sending.broken.take() {
                     Some(cause) => ProxyError::of(error.kind, cause),
                     None => error,
@@ -111,13 +111,13 @@ pub(crate) async fn send<B: RequestBody>(
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Pieces are still to come.
+    /// More pieces are to come.
     Sending,
-    /// The last piece is on its way.
+    /// The last piece is being written.
     Ending,
-    /// The kernel has all of it.
+    /// The kernel has accepted everything.
     Sent,
-    /// The endpoint does not take any more; it may have answered all the same.
+    /// The endpoint accepts no more data; it may still have responded.
     Broken,
 }
 
@@ -126,7 +126,7 @@ struct Sending<'r> {
     writer: BodyWriter,
     place: usize,
     state: State,
-    /// Whether there is nothing to send before the client says more.
+    /// Whether there is nothing to send until the client sends more.
     starved: bool,
     broken: Option<io::Error>,
     timeouts: Timeouts,
@@ -183,21 +183,21 @@ impl<'r> Sending<'r> {
                 }
             }
             if !more {
-                // The client has nothing more right now, and will wake us.
+                // The client has nothing more right now, and will wake the task.
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// It is the client's turn: its time begins with its silence.
+    /// Waits for the client: its timeout starts when it goes silent.
     fn starve(&mut self, timer: &Timer) {
         if !std::mem::replace(&mut self.starved, true) {
             timer.arm(self.timeouts.client_body);
         }
     }
 
-    /// Takes pieces while there is room for them; says whether there may be more at once.
+    /// Takes pieces while there is room for them; returns whether there may be more at once.
     fn gather<B: RequestBody>(
         &mut self,
         local: &Local,
@@ -219,7 +219,7 @@ impl<'r> Sending<'r> {
                     self.state = State::Ending;
                 }
                 Poll::Pending => {
-                    // It is sent now: the rest may be long in coming.
+                    // Sent now: the rest may take long to arrive.
                     self.push(joining.rest())?;
                     return Ok(false);
                 }
@@ -240,7 +240,7 @@ impl<'r> Sending<'r> {
         Ok(())
     }
 
-    /// Who has been silent for too long.
+    /// The error for the side that has been silent for too long.
     fn waits_for(&self) -> Kind {
         match self.state {
             State::Sending if self.out.is_empty() => Kind::ClientTimeout,
@@ -256,14 +256,14 @@ struct Answer {
     begun: bool,
 }
 
-/// Who reads the head.
+/// The parser of the response head.
 enum Reader {
     Http(ResponseReader),
     Fcgi(Box<CgiReader>),
 }
 
 impl Reader {
-    /// The head, and who reads the body behind it.
+    /// The head, and the reader for the body.
     fn feed(
         &mut self,
         input: &mut BytesMut,
@@ -292,7 +292,7 @@ impl Answer {
         Self { reader, interim: 0, begun: false }
     }
 
-    /// Reads until the head of the final answer is whole.
+    /// Reads until the head of the final response is complete.
     fn poll(
         &mut self,
         local: &Local,

@@ -1,20 +1,19 @@
-//! Passive health: endpoints that cannot be reached are ejected, and return with their first answer
+//! Passive health: endpoints that cannot be reached are ejected, and return with their first response
 //! (docs/adr/024-who-cannot-be-reached.md).
 //!
-//! How long an endpoint takes, and what it answers, is up to its application and does not count, except for a status that the location
-//! retries elsewhere. Likewise, only failures that are retried count: one that the client is told of, such as of a POST that had reached the
-//! endpoint, does not, and clients are told what ingress-nginx would tell them.
+//! Response times and statuses are up to the application and do not count, except for statuses that the location
+//! retries elsewhere. Likewise, only failures that are retried count: one that is reported to the client, such as that
+//! of a POST that had reached the endpoint, does not, and the client gets the same response as from ingress-nginx.
 
 use crate::balance::Moment;
 use crate::codec::error::{Kind, ProxyError};
 use crate::local::Local;
 use crate::table::{BackendCell, Endpoint};
 
-/// Statuses by which a request goes elsewhere and which are no failure of an endpoint, as in nginx; that there are too many
-/// requests is said of a client as well.
+/// Statuses that are retried but are not failures of an endpoint, as in nginx; a 429 is as much about the client.
 const NO_FAILURE: [u16; 3] = [403, 404, 429];
 
-/// A try has failed, in a way that its location has tried elsewhere.
+/// Records a failed attempt, of a kind that its location retries elsewhere.
 pub(crate) fn failed(local: &Local, cell: &BackendCell, endpoint: &Endpoint, error: &ProxyError) {
     let speaks_against = match error.kind {
         Kind::ConnectTimeout | Kind::Closed => true,
@@ -26,7 +25,7 @@ pub(crate) fn failed(local: &Local, cell: &BackendCell, endpoint: &Endpoint, err
     }
 }
 
-/// It answered with a status by which the request goes elsewhere.
+/// Records a response with a status that is retried elsewhere.
 pub(crate) fn passed_over(local: &Local, cell: &BackendCell, endpoint: &Endpoint, status: u16) {
     if NO_FAILURE.contains(&status) {
         answered(local, cell, endpoint);
@@ -35,7 +34,7 @@ pub(crate) fn passed_over(local: &Local, cell: &BackendCell, endpoint: &Endpoint
     }
 }
 
-/// It has answered, or let itself be connected to where nothing else is known.
+/// Records a response, or a successful connect if nothing else is known.
 pub(crate) fn answered(local: &Local, cell: &BackendCell, endpoint: &Endpoint) {
     if cell.answered(endpoint) {
         local.metrics.returned.add(1);

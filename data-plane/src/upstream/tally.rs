@@ -1,6 +1,6 @@
-//! What passes over a connection to an endpoint that h2 keeps to itself.
+//! Counts what passes over a connection to an endpoint and what h2 does not report.
 //!
-//! **Invariant:** however the bytes are cut, the same is counted.
+//! **Invariant:** however the bytes are split, the same is counted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,60 +16,61 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::codec::frame::{Cursor, Frame, Kind};
 use crate::local::timer::Timers;
 
-/// Streams that we may reset within a period; then the connection takes no more calls. Netty closes one for more than 200 in 30 s, and as
-/// many as were reset may be on it yet.
+/// Streams that we may reset per period; after that the connection accepts no more calls. Netty closes a connection
+/// for more than 200 in 30 s, and as many calls as were reset may still be on it.
 const RESETS: usize = 100;
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// A connection that takes less than a frame of bodies yet, and has said nothing about it for so long, is used up by somebody who
-/// is not read.
+/// A connection with less window than one frame, without a window update for this long, is used up by a call that the
+/// endpoint does not read.
 const FRAME: u32 = 16 * 1024;
 const STUCK: Duration = Duration::from_millis(200);
 
-/// Bytes of a head or of trailers, as they come and as they are reckoned (RFC 9113 section 6.5.2).
+/// Maximum bytes of a head or of trailers, both encoded and by their list size (RFC 9113 section 6.5.2).
 const LONGEST: usize = 64 * 1024;
 
-/// What h2 is told of that. Trailers that are longer than it is told it gives without the fields that do not fit, and says nothing. So it is
-/// told more: what is as long as that is longer than ours as it comes, too, in Huffman's code of 5 bits for an octet at the least.
+/// The list size that h2 is given. From longer trailers h2 would silently drop the fields that do not fit. So it is
+/// given more: anything of that size is also longer than our limit when encoded, since the Huffman code has at least 5
+/// bits per octet.
 pub(super) const LIST: usize = 2 * LONGEST;
 
-/// Whether fields that came are more than may be.
+/// Whether received fields exceed the limit.
 pub(super) fn are_overlong(fields: &HeaderMap) -> bool {
     const EACH: usize = 32;
     let reckoned = fields.iter().map(|(name, value)| name.as_str().len() + value.len() + EACH);
     reckoned.sum::<usize>() > LONGEST
 }
 
-/// What may be sent of bodies at first (RFC 9113 section 6.9.2).
+/// Initial send window for bodies (RFC 9113 section 6.9.2).
 const WINDOW: i64 = 65_535;
 
-/// Bytes behind a frame's header that are looked at.
+/// Payload bytes of a frame that are looked at.
 const FIRST: usize = 4;
 
-/// Says of SETTINGS that those of the other side hold from now on.
+/// The ACK flag of SETTINGS.
 const ACK: u8 = 1;
 
-/// What was counted.
+/// The counts of a connection.
 #[derive(Debug)]
 pub(super) struct Tally {
     timers: Rc<Timers>,
     received: Cell<u64>,
     answers: Cell<u64>,
-    /// When the last streams were reset.
+    /// Times of recent resets.
     resets: RefCell<VecDeque<Instant>>,
     is_worn: Cell<bool>,
     is_settled: Cell<bool>,
-    /// What may be sent of bodies yet, and when its end last moved while it was used up.
+    /// Remaining send window, and when it last changed while it was used up.
     window: Cell<i64>,
     used_up: Cell<Option<Instant>>,
-    /// Bytes of the fields that came last.
+    /// Bytes of the most recent field block.
     block: Cell<usize>,
-    /// Streams of which they were too many: four bytes for each 64 KiB that came.
+    /// Streams with overlong fields: four bytes for each 64 KiB received.
     overlong: RefCell<Vec<u32>>,
 }
 
 impl Tally {
-    /// Of a connection that nothing was said on.
+    /// For a new connection.
     pub(super) fn new(timers: &Rc<Timers>) -> Self {
         let [received, answers] = Default::default();
         let (resets, is_worn, is_settled) = Default::default();
@@ -78,32 +79,32 @@ impl Tally {
         Self { timers, received, answers, resets, is_worn, is_settled, window, used_up, block, overlong }
     }
 
-    /// Bytes that came.
+    /// Bytes received.
     pub(super) fn received(&self) -> u64 {
         self.received.get()
     }
 
-    /// Frames that came and are part of an answer.
+    /// Received frames that are part of a response.
     pub(super) fn answers(&self) -> u64 {
         self.answers.get()
     }
 
-    /// Whether so many streams were reset that its endpoint may soon have enough.
+    /// Whether so many streams were reset that the endpoint may soon close the connection.
     pub(super) fn is_worn(&self) -> bool {
         self.is_worn.get()
     }
 
-    /// Whether what the endpoint says of itself at first holds by now.
+    /// Whether the endpoint's initial settings are in effect.
     pub(super) fn is_settled(&self) -> bool {
         self.is_settled.get()
     }
 
-    /// Whether a head or trailers that came on a stream are longer than any may be.
+    /// Whether a head or trailers received on a stream are longer than allowed.
     pub(super) fn is_overlong(&self, stream: u32) -> bool {
         self.overlong.borrow().contains(&stream)
     }
 
-    /// Whether a body would wait for others that are not read.
+    /// Whether a body would have to wait for others that are not read.
     pub(super) fn is_used_up(&self, now: Instant) -> bool {
         self.used_up.get().is_some_and(|since| now.duration_since(since) >= STUCK)
     }
@@ -161,7 +162,7 @@ impl Tally {
     }
 }
 
-/// A connection that is counted.
+/// A connection whose frames are counted.
 pub(super) struct Tallied<W> {
     wire: W,
     read: Cursor<FIRST>,
@@ -170,7 +171,7 @@ pub(super) struct Tallied<W> {
 }
 
 impl<W> Tallied<W> {
-    /// One that nothing was said on.
+    /// Wraps a new connection.
     pub(super) fn new(wire: W, tally: &Rc<Tally>) -> Self {
         Self { wire, read: Cursor::default(), written: Cursor::of_client(), tally: Rc::clone(tally) }
     }

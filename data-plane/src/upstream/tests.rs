@@ -12,7 +12,7 @@ const HTTPS: Manner = Manner::of(Protocol::Https);
 struct Fake {
     number: u32,
     closed: Rc<Cell<bool>>,
-    /// Closed, and only the kernel knows.
+    /// Closed, but only the kernel knows.
     unnoticed: bool,
     worn: bool,
 }
@@ -50,7 +50,7 @@ fn backend() -> (Arc<BackendCell>, [Arc<Endpoint>; 3], Upstreams<Fake>) {
     keeping(2)
 }
 
-/// The same, with room for so many idle connections.
+/// The same, with room for this many idle connections.
 fn keeping(kept: usize) -> (Arc<BackendCell>, [Arc<Endpoint>; 3], Upstreams<Fake>) {
     let cell = Arc::new(BackendCell::new(1, "ns/echo/80".into()));
     let endpoints = [endpoint(1), endpoint(2), endpoint(3)];
@@ -82,7 +82,7 @@ fn everybody_in_turn() {
         ids.sort_unstable();
         assert_eq!(ids, [1, 2, 3]);
     }
-    // The same endpoints in a new set are a change; none at all is an answer, too.
+    // The same endpoints in a new set are a change; an empty set is valid, too.
     store(&cell, &[&endpoints[1]]);
     assert_eq!(pick(&mut upstreams, &cell).unwrap().id, 2);
     store(&cell, &[]);
@@ -118,7 +118,7 @@ fn a_connection_serves_its_own_protocol_alone() {
     upstreams.give(cell.id, &one, HTTPS, Fake::new(2), now);
     assert_eq!(upstreams.take(&cell, &one, HTTPS, false).unwrap().number, 2);
     assert_eq!(upstreams.take(&cell, &one, HTTP, false).unwrap().number, 1);
-    // An endpoint that leaves takes the connections of all its protocols with it.
+    // A removed endpoint takes the connections of all its protocols with it.
     upstreams.give(cell.id, &one, HTTP, Fake::new(1), now);
     upstreams.give(cell.id, &one, HTTPS, Fake::new(2), now);
     assert_eq!(upstreams.idle(), 2);
@@ -162,7 +162,7 @@ fn connections_of_endpoints_that_left_are_closed() {
     store(&cell, &[&two, &three]);
     sweep(&mut upstreams, now);
     assert_eq!(upstreams.idle(), 1);
-    // One that was busy when its endpoint left is not kept either, before the worker has noticed or after.
+    // A connection that was busy when its endpoint left is not kept either, before or after the worker has noticed.
     upstreams.give(cell.id, &one, HTTP, Fake::new(3), now);
     assert_eq!(upstreams.idle(), 1);
     upstreams.give(cell.id, &three, HTTP, Fake::new(4), now);
@@ -247,7 +247,7 @@ fn a_request_meets_each_endpoint_once_before_it_meets_one_again() {
                 let endpoint = upstreams.pick(&cell, Turn::Rotation, &mut tried).unwrap();
                 tried.add(&endpoint);
                 met.push(endpoint.id);
-                // Others take their turns between.
+                // Other requests take their turns in between.
                 for _ in 0..fastrand::usize(..4) {
                     pick(&mut upstreams, &cell).unwrap();
                 }
@@ -256,7 +256,7 @@ fn a_request_meets_each_endpoint_once_before_it_meets_one_again() {
             assert_eq!(met, [1, 2, 3], "{round}");
         }
     }
-    // Those that left meanwhile are no reason to wait for a round.
+    // Endpoints that left meanwhile do not delay a new round.
     let mut tried = Tried::default();
     endpoints.iter().for_each(|endpoint| tried.add(endpoint));
     store(&cell, &[&endpoint(4), &endpoints[0]]);
@@ -296,7 +296,7 @@ fn a_change_closes_a_few_a_tick_and_none_on_the_way_of_a_request() {
         before = open();
     }
     assert_eq!((open(), upstreams.idle()), (0, 1));
-    // Old ones, and those of an endpoint that is no more, go the same way.
+    // Old connections, and those of a removed endpoint, are closed the same way.
     for _ in 0..100 {
         upstreams.give(cell.id, &two, HTTP, fake.clone(), now);
     }
@@ -320,7 +320,7 @@ fn a_search_takes_many_ticks_over_many_endpoints() {
     cell.store(many());
     let mut visits = 0;
     while upstreams.idle() > 0 {
-        // The set changes again while it is searched, which does not begin the search anew.
+        // The set changes again during the search, which does not restart it.
         cell.store(many());
         sweep(&mut upstreams, now);
         visits += 1;

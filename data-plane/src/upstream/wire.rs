@@ -14,14 +14,14 @@ use tokio_rustls::client::TlsStream;
 /// A connection's bytes.
 #[derive(Debug)]
 pub(crate) enum Wire {
-    /// As they are.
+    /// Plain.
     Plain(TcpStream),
-    /// In TLS, after its handshake.
+    /// TLS, after the handshake.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Wire {
-    /// The socket itself, where its bytes are those of the connection.
+    /// The socket itself, if its bytes are those of the connection.
     pub(crate) fn socket(&self) -> Option<&TcpStream> {
         match self {
             Self::Plain(stream) => Some(stream),
@@ -36,12 +36,13 @@ impl Wire {
         }
     }
 
-    /// It ends when what was sent is not acknowledged for so long. Where the kernel cannot do that, it is as it was.
+    /// Ends the connection if sent data is not acknowledged for this long. No effect if the kernel does not support
+    /// that.
     pub(super) fn ends_unacknowledged(&self, after: Duration) {
         let _ = SockRef::from(self.tcp()).set_tcp_user_timeout(Some(after));
     }
 
-    /// Ready when a read is worth a buffer. Of TLS that is not known before it is read.
+    /// Ready when a read is worth a buffer. For TLS that is not known before reading.
     pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(stream) => stream.poll_read_ready(cx),
@@ -49,8 +50,8 @@ impl Wire {
         }
     }
 
-    /// Whether the peer has neither closed it nor said anything; no system call unless epoll has reported something.
-    /// What TLS says for itself, such as tickets, is taken in and is nothing.
+    /// Whether the peer has neither closed it nor sent anything; no system call unless epoll has reported something.
+    /// TLS messages such as tickets are processed and ignored.
     pub(super) fn is_quiet(&mut self) -> bool {
         match self {
             Self::Plain(stream) => would_block(&stream.try_read(&mut [0])),
@@ -70,7 +71,7 @@ impl Wire {
         }
     }
 
-    /// Whether the kernel has nothing for us at this moment, of which the runtime may not know yet. One system call.
+    /// Whether the kernel currently has nothing to read, which the runtime may not know yet. One system call.
     pub(super) fn is_quiet_now(&self) -> bool {
         let mut one = [MaybeUninit::uninit()];
         would_block(&SockRef::from(self.tcp()).peek(&mut one))
@@ -81,7 +82,7 @@ fn would_block(read: &io::Result<usize>) -> bool {
     matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// Reads what is there, and asks nobody to be woken.
+/// Reads what is available, without registering a waker.
 struct Now<'a>(&'a TcpStream);
 
 impl Read for Now<'_> {

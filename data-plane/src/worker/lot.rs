@@ -1,8 +1,8 @@
-//! A worker's parked (idle) connections: each costs some dozen bytes here and an entry in an epoll set, which is a single descriptor for the
-//! runtime. When one becomes readable or its deadline comes, it gets a task again.
+//! A worker's parked (idle) connections: each costs some dozen bytes here and an entry in an epoll set, which is a
+//! single descriptor for the runtime. When one becomes readable or its deadline comes, it gets a task again.
 //!
-//! **Invariant:** nothing is decided here. Whether a connection has timed out, must make room or has a request is for its task to find out, as
-//! for one that was never parked.
+//! **Invariant:** nothing is decided here. Whether a connection has timed out, must make room or has a request is for
+//! its task to find out, as for one that was never parked.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -24,10 +24,10 @@ use crate::http::conn::Parked;
 use crate::listen;
 use crate::local::timer::Timers;
 
-/// Connections that get a task at a time. Those have their turn before the next ones.
+/// Number of connections that get a task at a time. They run before the next ones get one.
 const WOKEN: usize = 256;
 
-/// The connections, and what watches them.
+/// The parked connections, and the epoll set that watches them.
 pub(super) struct Lot {
     set: AsyncFd<OwnedFd>,
     /// By the numbers of their timers.
@@ -35,7 +35,7 @@ pub(super) struct Lot {
     count: Cell<u64>,
 }
 
-/// A connection, and its place among all. It does not name the worker: who has the lot would be its own.
+/// A connection and its slot. It does not refer to the worker, because that owns the lot, which would be a cycle.
 pub(super) type Spot = (Parked, Option<Place>);
 
 impl Lot {
@@ -53,10 +53,10 @@ impl Lot {
         Ok(Self { set, spots: RefCell::default(), count: Cell::new(0) })
     }
 
-    /// Takes a connection in, or gives it back where the kernel has no room for it.
+    /// Parks a connection, or returns it if the kernel has no room for it.
     pub(super) fn park(&self, mut spot: Spot) -> Result<(), Spot> {
         let number = spot.0.park();
-        // What came meanwhile is there to be read, and is told at once. So is the end, whichever way it comes.
+        // Data that arrived meanwhile is reported at once. So is the end of the connection in any form.
         let data = EventData::new_u64(number as u64);
         let watched = spot.0.with_socket(|socket| Ok(epoll::add(&self.set, socket, data, EventFlags::IN)?));
         if let Err(error) = watched {
@@ -72,12 +72,12 @@ impl Lot {
         Ok(())
     }
 
-    /// How many there are.
+    /// Number of parked connections.
     pub(super) fn count(&self) -> u64 {
         self.count.get()
     }
 
-    /// Takes a connection out, if it is there.
+    /// Removes a connection, if it is there.
     fn take(&self, number: usize) -> Option<Spot> {
         let mut spot = *self.spots.borrow_mut().get_mut(number)?.take()?;
         self.count.set(self.count.get() - 1);
@@ -88,7 +88,7 @@ impl Lot {
         Some(spot)
     }
 
-    /// Connections that have to have a task again.
+    /// Connections that need a task again.
     fn poll_woken(&self, timers: &Timers, cx: &mut Context<'_>) -> Poll<io::Result<Vec<Spot>>> {
         if let Poll::Ready(numbers) = timers.poll_due(cx, WOKEN) {
             return Poll::Ready(Ok(numbers.into_iter().filter_map(|number| self.take(number)).collect()));
@@ -109,7 +109,7 @@ impl Lot {
     }
 }
 
-/// Gives connections a task again, as long as the worker lives.
+/// Gives connections a task when they need one, as long as the worker lives.
 pub(super) async fn keep(worker: Rc<Worker>) {
     loop {
         match poll_fn(|cx| worker.lot.poll_woken(&worker.server.local.timers, cx)).await {

@@ -1,4 +1,4 @@
-//! Connections that are open, and their places among all.
+//! Open connections, and their slots among all.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,21 +10,21 @@ use super::{SHED, Worker, attend};
 use crate::http::conn::Parked;
 use crate::local::Budgets;
 
-/// A place among all connections, with its descriptor.
+/// A slot among all connections, with its descriptor.
 pub(super) type Place = (Held, Held);
 
 /// Counts a connection as open until dropped.
 pub(super) struct Open {
     worker: Rc<Worker>,
-    /// `None` for one that was let in for another.
+    /// `None` if it was accepted in advance for another one that is closing.
     place: Option<Place>,
-    /// It goes on without this, and keeps its place.
+    /// The connection continues without this, and keeps its slot.
     is_parked: bool,
 }
 
 impl Open {
-    /// One more, if there is a place for it or one can be made: the connections that have been without a request for
-    /// longest go, some at a time, because looking for them means to look at all.
+    /// A further connection, if there is a slot or one can be freed: the connections that have been idle for longest
+    /// are closed, some at a time, because finding them means looking at all.
     pub(super) fn new(worker: &Rc<Worker>) -> Option<Self> {
         let Budgets { connections, descriptors, .. } = &worker.budgets;
         let place = connections.take(1).and_then(|it| Some((it, descriptors.take(1)?)));
@@ -43,7 +43,7 @@ impl Open {
         Some(Self { worker: Rc::clone(worker), place, is_parked: false })
     }
 
-    /// Its connection says nothing, and waits without a task. It stays open.
+    /// Parks the idle connection without a task. It stays open.
     pub(super) fn park(mut self, parked: Parked) {
         self.is_parked = true;
         let spot = (parked, self.place.take());
@@ -80,7 +80,7 @@ impl Drop for Open {
 }
 
 impl Worker {
-    /// Gives a connection a task again that was parked.
+    /// Gives a parked connection a task again.
     pub(super) fn wake(self: &Rc<Self>, (parked, place): Spot) {
         self.count_parked();
         let open = Open { worker: Rc::clone(self), place, is_parked: false };

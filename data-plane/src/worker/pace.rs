@@ -1,19 +1,20 @@
 //! How many connections a listener accepts before existing ones get their turn.
 //!
-//! Connections in the kernel's queue cost nothing yet. If all were accepted at once, an overloaded worker would start on everybody's request
-//! and finish none before the clients give up. nginx accepts one per turn of its event loop; here it is as many as a short turn allows.
+//! Connections in the kernel's queue cost nothing yet. If all were accepted at once, an overloaded worker would start
+//! on everybody's request and finish none before the clients give up. nginx accepts one per turn of its event loop;
+//! here it is as many as a short turn allows.
 //!
 //! **Invariant:** without I/O and without a clock.
 
 use std::time::Duration;
 
-/// A turn of the worker's loop is to be no longer than this while somebody stands in the queue.
+/// Maximum duration of a turn of the event loop while connections wait in the queue.
 const TURN: Duration = Duration::from_millis(5);
 
-/// Connections in a turn, at most.
+/// Maximum number of connections per turn.
 const MOST: u32 = 64;
 
-/// How many connections may be taken in a turn, and how many were.
+/// How many connections may be accepted per turn, and how many were.
 #[derive(Debug)]
 pub(super) struct Pace {
     allowed: u32,
@@ -27,13 +28,13 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// One was taken. Gives whether the others are to have their turn now.
+    /// Counts an accepted connection. Returns whether the others should get their turn now.
     pub(super) fn take(&mut self) -> bool {
         self.taken += 1;
         self.taken >= self.allowed
     }
 
-    /// The others have had their turn, which took so long.
+    /// The others have had their turn, which took this long.
     pub(super) fn turned(&mut self, took: Duration) {
         self.taken = 0;
         self.allowed = if took > TURN { (self.allowed / 2).max(1) } else { (self.allowed * 2).min(MOST) };
@@ -47,7 +48,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(1);
     const LONG: Duration = Duration::from_millis(50);
 
-    /// Connections that are taken before the others have their turn.
+    /// Number of connections that are accepted before the others get their turn.
     fn taken(pace: &mut Pace) -> u32 {
         (1..).find(|_| pace.take()).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! The ports of TCP and UDP services on one worker: those of the newest table are served, whatever they were before.
+//! The ports of TCP and UDP services on one worker: those of the newest table are served.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -18,13 +18,13 @@ use crate::local::timer::TICK;
 use crate::table::streams::Service;
 use crate::udp::{self, Buffer};
 
-/// What a worker serves beside HTTP.
+/// The TCP and UDP services of a worker.
 #[derive(Default)]
 pub(super) struct Streams {
-    /// Of the table that was looked at last.
+    /// The generation of the table that was looked at last.
     generation: Option<u64>,
     open: HashMap<(Transport, u16), Open>,
-    /// For datagrams; there is none before there is a port that has some.
+    /// For datagrams; not allocated before there is a UDP port.
     buffer: OnceCell<Buffer>,
 }
 
@@ -39,7 +39,7 @@ enum Serving {
 }
 
 impl Streams {
-    /// Serves what the newest table has.
+    /// Serves the services of the newest table.
     fn renew(&mut self, worker: &Rc<Worker>, own: &Own) {
         let newest = worker.server.with_table(|table| {
             let is_new = self.generation != Some(table.generation());
@@ -70,8 +70,8 @@ impl Streams {
         }
     }
 
-    /// Takes nobody new from now on; who has connected is served. Datagrams have no end that could be waited for: they are
-    /// served as long as the worker is there.
+    /// Accepts no new clients; existing connections continue. UDP has no end that could be waited for, so it is served
+    /// as long as the worker exists.
     pub(super) fn end(&mut self, worker: &Rc<Worker>) {
         self.open.retain(|_, open| {
             let stays = matches!(open.serving, Serving::Udp { .. });
@@ -116,7 +116,7 @@ impl Serving {
 }
 
 impl Open {
-    /// Nobody new comes; who stands in the queue has connected, and is served.
+    /// Stops accepting; clients in the queue are connected, and are served.
     fn end(&mut self, worker: &Rc<Worker>) {
         match &self.serving {
             Serving::Tcp { socket, to, task } => {
@@ -131,7 +131,7 @@ impl Open {
     }
 }
 
-/// Looks at the newest table again and again.
+/// Checks for a new table periodically.
 pub(super) async fn keep(worker: Rc<Worker>, own: Own, streams: Rc<RefCell<Streams>>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

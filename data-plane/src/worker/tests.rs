@@ -10,7 +10,7 @@ use crate::listen;
 use crate::metrics::Metrics;
 use crate::table::Writer;
 
-/// Nothing here takes so long unless it hangs.
+/// Nothing here takes this long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Proxy {
@@ -96,7 +96,7 @@ fn who_waits_to_begin_ends_at_once() {
         done.send(()).unwrap();
     });
     ended.recv_timeout(PATIENCE).unwrap();
-    // Without anybody who could tell it to begin, too.
+    // Also if there is nobody left to tell it to begin.
     let mut orphan = proxy();
     orphan.begin = watch::channel(false).0;
     drained(orphan, PATIENCE);
@@ -120,7 +120,7 @@ fn who_stands_in_the_queue_when_it_closes_is_served() {
     }
 }
 
-/// A worker whose clock stands or that has lost a listener must not look like one.
+/// A worker whose clock has stopped or that has lost a listener must not go on.
 #[test]
 fn a_panic_of_its_own_is_the_end_of_a_worker() {
     let runtime = Builder::new_current_thread().build_local(LocalOptions::default()).unwrap();
@@ -129,7 +129,7 @@ fn a_panic_of_its_own_is_the_end_of_a_worker() {
         std::future::pending().await
     }));
     assert_eq!(ended.unwrap_err().to_string(), "the clock panicked: a bug");
-    // One that only ends is nothing to speak of.
+    // A task that merely ends is no problem.
     let ended = runtime.block_on(until_broken(|own| async move {
         let task = own.spawn("a listener", std::future::pending());
         task.abort();

@@ -1,4 +1,4 @@
-//! What is held for a client whose endpoint takes nothing, however small the pieces are that it sends.
+//! What is held for a client whose endpoint reads nothing, however small the pieces are that it sends.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use test_kit::client::frames::{
 
 use super::proxy::{Looked, Scene};
 
-/// Frames of one byte each, fewer than a stream's window has room for: so many that come together, and so many one by one.
+/// Frames of one byte each, fewer than fit into a stream's window: this many sent together, and this many one by one.
 const TOGETHER: usize = 80_000;
 const APART: usize = 20_000;
 
@@ -22,7 +22,7 @@ pub(crate) fn held() -> (usize, i64) {
     let endpoint = endpoint_that_takes_nothing();
     let mut proxy = Looked::start(Scene::Calls, endpoint);
     let mut client = Client::new(proxy.http);
-    // Both have begun before the endpoint takes nothing: h2 hands on nothing of one that has not.
+    // Both calls have started before the endpoint stops reading: h2 sends nothing for one that has not.
     client.post(1);
     client.post(3);
     proxy.settled();
@@ -39,7 +39,7 @@ pub(crate) fn held() -> (usize, i64) {
     (byte.len() * (TOGETHER + APART), held)
 }
 
-/// An endpoint of HTTP/2 that would take everything, and reads nothing.
+/// An HTTP/2 endpoint that accepts connections and windows but reads nothing.
 fn endpoint_that_takes_nothing() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     SockRef::from(&listener).set_recv_buffer_size(4096).unwrap();
@@ -58,12 +58,12 @@ fn endpoint_that_takes_nothing() -> SocketAddr {
     address
 }
 
-/// A client of HTTP/2 that keeps to its windows.
+/// An HTTP/2 client that respects its windows.
 struct Client {
     stream: TcpStream,
-    /// What came and is not looked at yet.
+    /// Received bytes that were not parsed yet.
     input: Vec<u8>,
-    /// What it may send on a stream and on all, so far as it was told.
+    /// Send windows of a stream and of the connection, as announced so far.
     initial: usize,
     windows: [usize; 2],
 }
@@ -85,7 +85,7 @@ impl Client {
         self.windows[1] = self.initial;
     }
 
-    /// Sends on a stream until the proxy takes no more.
+    /// Sends on a stream until the proxy accepts no more.
     fn fill(&mut self, stream: u32) {
         const PIECE: usize = 16 * 1024;
         self.stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
@@ -100,7 +100,7 @@ impl Client {
         }
     }
 
-    /// Looks at what the proxy says; whether it says anything.
+    /// Processes a message of the proxy; returns whether there was one.
     fn hear(&mut self) -> bool {
         let mut some = [0; 4096];
         match self.stream.read(&mut some) {
@@ -118,7 +118,7 @@ impl Client {
             match *kind {
                 WINDOW_UPDATE => self.windows[usize::from(stream != 0)] += number(payload),
                 SETTINGS if *flags == 0 => {
-                    // Until it is told so the proxy holds us to the windows of before.
+                    // Until this acknowledgement the proxy enforces the old windows.
                     self.stream.write_all(&frame(SETTINGS, 1, 0, &[])).unwrap();
                     for setting in payload.chunks(6) {
                         if setting[..2] == INITIAL_WINDOW_SIZE.to_be_bytes() {

@@ -1,4 +1,4 @@
-//! Who asks: one client on one connection, one request after the other, so that every run is like the last.
+//! The client: one connection, one request after the other, so that every run is like the last.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,10 +17,10 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::harness::Origin;
 
-/// What an endpoint answers.
+/// The response body of an endpoint.
 const BODY: [u8; 64] = [b'x'; 64];
 
-/// The fields of a browser's request.
+/// The headers of a browser's request.
 const FIELDS: [(&str, &str); 5] = [
     ("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"),
     ("accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
@@ -29,7 +29,7 @@ const FIELDS: [(&str, &str); 5] = [
     ("origin", "https://a.com"),
 ];
 
-/// An endpoint that answers each request with one write.
+/// An endpoint that sends each response with one write.
 pub(crate) fn endpoint() -> Origin {
     Origin::raw(|mut stream, _, _| {
         stream.set_nodelay(true).unwrap();
@@ -53,10 +53,10 @@ pub(crate) fn endpoint() -> Origin {
     })
 }
 
-/// Bytes of a long answer.
+/// Bytes of a long response.
 pub(crate) const LONG: usize = 1 << 20;
 
-/// An endpoint that answers each request with so many.
+/// An endpoint with responses of this length.
 pub(crate) fn endpoint_of_long_answers() -> Origin {
     Origin::new(|_| {
         let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {LONG}\r\n\r\n").into_bytes();
@@ -65,7 +65,7 @@ pub(crate) fn endpoint_of_long_answers() -> Origin {
     })
 }
 
-/// An endpoint of a TCP service that gives back what it hears.
+/// A TCP echo server.
 pub(crate) fn endpoint_that_echoes() -> Origin {
     Origin::raw(|mut stream, _, _| {
         let mut buffer = vec![0; LONG / 8];
@@ -77,7 +77,7 @@ pub(crate) fn endpoint_that_echoes() -> Origin {
     })
 }
 
-/// One that sends as much to a TCP service, and hears it again.
+/// A client that sends as much to a TCP service, and reads the echo.
 pub(crate) fn session(address: SocketAddr) -> Ask {
     let mut stream = connected(address);
     let mut writes = stream.try_clone().unwrap();
@@ -92,7 +92,7 @@ pub(crate) fn session(address: SocketAddr) -> Ask {
     })
 }
 
-/// One that sends as much.
+/// A client that sends bodies of this length.
 pub(crate) fn http1_sending(address: SocketAddr) -> Ask {
     let mut client = super::harness::Client { stream: connected(address) };
     let mut request = format!("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: {LONG}\r\n\r\n");
@@ -100,7 +100,7 @@ pub(crate) fn http1_sending(address: SocketAddr) -> Ask {
     Box::new(move |_| assert_eq!(client.ask(&request).status, 200))
 }
 
-/// One that has a connection for each request.
+/// A client with a new connection for each request.
 pub(crate) fn http1_once(address: SocketAddr) -> Ask {
     Box::new(move |_| {
         let mut client = super::harness::Client { stream: connected(address) };
@@ -121,22 +121,22 @@ pub(crate) fn http1_once_over_tls(address: SocketAddr, host: &str) -> Ask {
         let mut stream = StreamOwned::new(session, connected(address));
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = Vec::new();
-        // To the word that nothing more follows.
+        // Including close_notify.
         stream.read_to_end(&mut answer).unwrap();
         assert!(answer.starts_with(b"HTTP/1.1 200 ") && answer.ends_with(&BODY));
     })
 }
 
-/// One that takes long answers.
+/// A client that reads long responses.
 pub(crate) fn http1_long(address: SocketAddr) -> Ask {
     let mut client = super::harness::Client { stream: connected(address) };
     Box::new(move |_| assert_eq!(client.get("/").body.len(), LONG))
 }
 
-/// Asks for one of many hosts, by its number.
+/// Sends a request to one of many hosts, by its number.
 pub(crate) type Ask = Box<dyn FnMut(usize) + Send>;
 
-/// One that speaks HTTP/1.1.
+/// An HTTP/1.1 client.
 pub(crate) fn http1(address: SocketAddr, hosts: &[impl AsRef<str>], target: &str) -> Ask {
     lines(connected(address), hosts, target)
 }
@@ -148,7 +148,7 @@ pub(crate) fn http1_over_tls(address: SocketAddr, host: &str, target: &str) -> A
     lines(StreamOwned::new(session, connected(address)), &[host], target)
 }
 
-/// A connection that says nothing yet.
+/// A connection without any data yet.
 pub(crate) fn connected(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(super::harness::PATIENCE)).unwrap();
@@ -175,7 +175,7 @@ fn lines(mut stream: impl Read + Write + Send + 'static, hosts: &[impl AsRef<str
     })
 }
 
-/// One that speaks HTTP/2 over TLS.
+/// An HTTP/2 client over TLS.
 pub(crate) fn http2_over_tls(address: SocketAddr, host: &str, target: &str) -> Ask {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let mut sender = runtime.block_on(http2(address, host));

@@ -1,4 +1,5 @@
-//! An allocator that counts what it is asked for, on all threads but those that stand aside, and what all of them hold.
+//! A counting allocator: counts allocations of all threads except those that opt out, and the bytes that all of them
+//! hold.
 
 #![allow(unsafe_code, reason = "an allocator is; it is of tests alone")]
 
@@ -16,7 +17,7 @@ static ALLOCATOR: Counting = Counting;
 struct Counting;
 
 thread_local! {
-    // Without a destructor, and known at compile time: asking for it allocates nothing.
+    // Without a destructor, and const-initialised: accessing it allocates nothing.
     static ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -56,12 +57,12 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What this thread asks for is not counted from here on.
+/// Allocations of this thread are not counted from here on.
 pub(crate) fn stand_aside() {
     ASIDE.set(true);
 }
 
-/// What was asked for so far, and how much of it is held, by whomever.
+/// Total allocations so far, and the bytes currently held by all threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Allocated {
     pub(crate) blocks: u64,
@@ -69,7 +70,7 @@ pub(crate) struct Allocated {
     pub(crate) live: i64,
 }
 
-/// At this moment.
+/// The current counts.
 pub(crate) fn so_far() -> Allocated {
     Allocated { blocks: BLOCKS.load(SeqCst), bytes: BYTES.load(SeqCst), live: LIVE.load(SeqCst) }
 }

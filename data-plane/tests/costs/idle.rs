@@ -1,11 +1,11 @@
-//! What is held for a client that asks nothing, and for a route that nobody asks for.
+//! What is held for an idle client, and for a route without requests.
 
 use std::io::Write;
 
 use super::clients::{self, Ask};
 use super::proxy::{self, Looked, Scene};
 
-/// Connections at first, and beside them. What the first ones bring along, all have together.
+/// The number of connections at first, and then in addition. What the first ones allocate once is shared by all.
 const CONNECTIONS: [usize; 2] = [64, 128];
 
 /// What a connection does before it is idle.
@@ -21,7 +21,7 @@ const CASES: [Case; 4] = [
     }),
 ];
 
-/// Bytes of each.
+/// Bytes held for each.
 pub(crate) fn held() -> Vec<(&'static str, i64)> {
     let mut held: Vec<_> = CASES.iter().map(|(name, client)| (*name, connection(*client))).collect();
     held.push(("route", route()));

@@ -1,4 +1,4 @@
-//! What was counted, beside what may be.
+//! The counts, compared with their limits.
 
 use std::fmt::Write as _;
 use std::{fs, io};
@@ -25,7 +25,7 @@ const ABOUT_MEMORY: &str = "\
 /// By case.
 pub(crate) type Counts = Vec<(&'static str, Cost)>;
 
-/// What one request costs.
+/// The cost of one request.
 #[derive(Debug)]
 pub(crate) struct Cost {
     allocations: f64,
@@ -34,7 +34,7 @@ pub(crate) struct Cost {
     requests: usize,
 }
 
-/// The same, as it is allowed.
+/// The allowed cost.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Limit {
     allocations: f64,
@@ -42,11 +42,11 @@ struct Limit {
     calls: f64,
 }
 
-/// What does not come with each request, but with a tick or a timer, the more of them the slower the machine is: so many
-/// allocations are no change.
+/// Allocations caused by ticks or timers rather than by requests vary with the speed of the machine: differences up to
+/// this are ignored.
 const SLACK: f64 = 0.6;
 
-/// A field more of what a request or a connection consists of is no change: so many of a hundred bytes.
+/// An additional field in a request or connection is not a relevant change: growth up to this percentage is ignored.
 const GROWTH: u32 = 15;
 
 impl Cost {
@@ -55,14 +55,14 @@ impl Cost {
         Self { allocations: each(blocks), bytes: each(bytes), calls, requests }
     }
 
-    /// `None` where this machine does not let them be counted. What is made less than every second time comes with the
-    /// ticks, the more of them the slower the machine is.
+    /// `None` if this machine does not allow tracing. Calls made less than every second time are caused by ticks,
+    /// whose number depends on the speed of the machine.
     fn calls(&self) -> Option<f64> {
         let calls = self.calls.as_ref().ok()?;
         Some(calls.values().map(|count| (*count as f64 / self.requests as f64).round()).sum())
     }
 
-    /// The system calls one by one.
+    /// The individual system calls.
     fn described(&self) -> String {
         let calls = match &self.calls {
             Ok(calls) => calls,
@@ -115,7 +115,7 @@ pub(crate) fn compare(counts: &Counts) {
     );
 }
 
-/// Compares what is held with the committed limits, or writes them.
+/// Compares the held memory with the committed limits, or writes them.
 pub(crate) fn compare_memory(held: &[(&'static str, i64)]) {
     let text: String = held.iter().map(|(name, bytes)| format!("{name:<12} {bytes:>7}\n")).collect();
     eprint!("{text}");
@@ -141,7 +141,7 @@ fn written(counts: &Counts) -> String {
     let mut text = ABOUT.to_owned();
     for (name, cost) in counts {
         let calls = cost.calls().unwrap_or_else(|| panic!("system calls were {}", cost.described()));
-        // Into memory: never fails.
+        // Writing to memory never fails.
         let _ = writeln!(text, "{name:<17} {:>11.1} {:>6.0} {calls:>13}", cost.allocations, cost.bytes);
     }
     text

@@ -4,12 +4,12 @@ use std::time::Duration;
 use super::*;
 use crate::codec::body::JOINED;
 
-/// Gives its pieces, then the end or an error; so much time passes before each.
+/// Returns its pieces, then the end or an error, with this delay before each.
 struct Script {
     pieces: Vec<Vec<u8>>,
     end: Option<Kind>,
     pause: Duration,
-    /// What is missing never comes.
+    /// The missing part never arrives.
     stays_away: bool,
     local: Rc<Local>,
 }
@@ -154,7 +154,8 @@ async fn a_body_may_stay_away_for_60_seconds() {
     }
 }
 
-/// Without memory to spare its buffer decides, with it what is ordinary; what is said to be longer has its buffer alone.
+/// If no memory is spare, the buffer size decides; with spare memory, the ordinary size; a body with a larger declared
+/// length may only use its buffer.
 #[tokio::test]
 async fn a_body_is_in_memory_to_the_byte() {
     let sizes = Sizes { body: 0, ..Sizes::default() };
@@ -180,12 +181,12 @@ async fn a_body_is_in_memory_to_the_byte() {
     }
 }
 
-/// Has as much as is wanted, whenever it is asked.
+/// Has as much data as requested, whenever it is polled.
 struct Plenty {
     left: usize,
     most: usize,
     spill: Spill,
-    /// The most that was given and is not in the file.
+    /// The maximum that was read and is not in the file.
     ahead: usize,
     given: usize,
 }
@@ -208,7 +209,8 @@ impl RequestBody for Plenty {
     }
 }
 
-/// However much comes at once, no more of it is taken than its buffer has room for, and then than goes to the file at a time.
+/// However much is available, no more of it is read than fits into the buffer, and later than is written to the file
+/// at a time.
 #[tokio::test]
 async fn a_body_that_abounds_is_read_to_the_byte() {
     for (buffer, whole) in [(0, true), (1024, true), (8 * 1024, true), (100 * 1024, true), (8 * 1024, false)]
@@ -230,7 +232,7 @@ async fn a_body_that_abounds_is_read_to_the_byte() {
     }
 }
 
-/// A client that goes on sending for minutes holds what is on its way to the file, and not what a request had before.
+/// A client that keeps sending for minutes holds only what is on its way to the file, and not its initial buffer.
 #[tokio::test]
 async fn what_went_to_a_file_holds_no_memory() {
     let sizes = Sizes { body: 0, ..Sizes::default() };
@@ -243,7 +245,7 @@ async fn what_went_to_a_file_holds_no_memory() {
     let local = Rc::clone(&script.local);
     let mut preparing = std::pin::pin!(prepare(&mut script, Framing::Chunked, sizes));
     let waited = async {
-        // Most of what is to spare is there for another one.
+        // Most of the spare memory is available for another request.
         while spill.used() <= ORDINARY || !spill.stretch(&mut None, ORDINARY) || local.quota.held() > BATCH {
             assert!(futures::poll!(&mut preparing).is_pending(), "it waits for its client");
             tokio::time::sleep(Duration::from_millis(1)).await;

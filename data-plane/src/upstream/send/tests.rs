@@ -1,4 +1,4 @@
-//! How far a request had got when its connection ended says who may ask again, and where.
+//! How far a request had got when its connection ended determines whether and where it may be retried.
 
 use std::net::{Ipv4Addr, Shutdown};
 
@@ -13,7 +13,7 @@ use crate::codec::head::Framing;
 use crate::table::Sizes;
 use crate::table::policy::kept::Wear;
 
-/// A body of which there is nothing.
+/// An empty body.
 struct Nothing;
 
 impl RequestBody for Nothing {
@@ -26,7 +26,8 @@ impl RequestBody for Nothing {
     }
 }
 
-/// Sends a request to an endpoint that reads it, says this and closes. `is_shut`: over a connection that takes nothing more.
+/// Sends a request to an endpoint that reads it, sends this and closes. `is_shut`: over a connection that accepts no
+/// more data.
 async fn failed(is_shut: bool, says: &[u8]) -> Failed {
     let (local, listener) = (Local::for_tests(), TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap());
     let (timer, address) = (local.timers.timer(), listener.local_addr().unwrap());

@@ -1,8 +1,8 @@
-//! What is counted of frames that are cut anyhow.
+//! What is counted of frames that are split anywhere.
 
 use super::*;
 
-/// Kinds of frames (RFC 9113 section 6).
+/// Frame types (RFC 9113 section 6).
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RESET: u8 = 3;
