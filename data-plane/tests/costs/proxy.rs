@@ -1,4 +1,4 @@
-//! The process that is looked at: a proxy, whose worker is the one thread that is counted, and a line to who looks.
+//! The process under test: a proxy whose single worker thread is counted, and a channel to the test.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -18,29 +18,29 @@ use test_kit::ports::refusing;
 use super::counted::{self, Allocated};
 use super::harness::{self, PATIENCE, Proxy, eventually, to};
 
-/// Where the child finds who looks, the endpoint, and what it is to be.
+/// The environment variable that gives the child the address of the test, the endpoint, and its scene.
 const WHERE: &str = "FIRTH_COSTS_CALLER";
 const ENDPOINT: &str = "FIRTH_COSTS_ENDPOINT";
 const SCENE: &str = "FIRTH_COSTS_SCENE";
 
-/// Hosts of a proxy that has many.
+/// Number of hosts of a proxy with many.
 pub(crate) const HOSTS: usize = 2_000;
 
-/// Those of a proxy that is looked at for the memory that they take.
+/// Number of hosts of a proxy whose memory per route is measured.
 pub(crate) const ROUTES: usize = 20_000;
 
-/// What a proxy is set up for.
+/// The configuration of a proxy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scene {
-    /// A host of one path, and another one with TLS.
+    /// One host with one path, and another one with TLS.
     Plain,
-    /// The same, and each request is logged.
+    /// The same, with each request logged.
     Logged,
-    /// A path that is rewritten, answers for other origins, times of its own.
+    /// A path with rewriting, CORS and timeouts of its own.
     Policies,
-    /// As many hosts as [`HOSTS`].
+    /// [`HOSTS`] hosts.
     Many,
-    /// As many as [`ROUTES`], each with a route of its own.
+    /// [`ROUTES`] hosts, each with a route of its own.
     Routes,
     /// A host whose endpoint speaks HTTP/2, as for gRPC.
     Calls,
@@ -52,7 +52,7 @@ impl Scene {
     const ALL: [Self; 7] =
         [Self::Plain, Self::Logged, Self::Policies, Self::Many, Self::Routes, Self::Calls, Self::Sessions];
 
-    /// `port` is of a TCP service.
+    /// `port` is that of a TCP service.
     fn set_up(self, proxy: &mut Proxy, endpoint: SocketAddr, port: u16) {
         match self {
             Self::Plain | Self::Logged => {
@@ -116,7 +116,7 @@ impl Scene {
     }
 }
 
-/// Hosts with a path each, which come all at once.
+/// Many hosts with one path each, applied at once.
 fn many(proxy: &mut Proxy, count: usize) {
     let hosts = (0..count).flat_map(|number| {
         let paths = vec![to("/", PathType::Prefix, "echo")];
@@ -154,14 +154,14 @@ pub(crate) struct Looked {
     line: TcpStream,
     pub(crate) http: SocketAddr,
     pub(crate) https: SocketAddr,
-    /// Of its TCP service.
+    /// The address of its TCP service.
     pub(crate) tcp: SocketAddr,
-    /// Its worker, as the kernel calls it.
+    /// The thread id of its worker.
     pub(crate) worker: i32,
 }
 
 impl Looked {
-    /// Starts this program again, which then is [`serve`].
+    /// Starts this program again, running [`serve`].
     pub(crate) fn start(scene: Scene, endpoint: SocketAddr) -> Self {
         let caller = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let process = Command::new(std::env::current_exe().unwrap())
@@ -181,7 +181,7 @@ impl Looked {
         Self { process, line, http, https, tcp, worker: i32::try_from(worker).unwrap() }
     }
 
-    /// What its worker has asked for so far, and what all of it holds.
+    /// The allocations of its worker so far, and the bytes held by the process.
     pub(crate) fn allocated(&mut self) -> Allocated {
         self.line.write_all(&[0]).unwrap();
         let mut numbers = [[0; 8]; 3];
@@ -189,7 +189,7 @@ impl Looked {
         Allocated::from_bytes(numbers)
     }
 
-    /// Bytes that it holds once nothing moves any more. A connection that says nothing is not parked before a second is over.
+    /// Bytes held once everything has settled. An idle connection is parked within a second.
     pub(crate) fn settled(&mut self) -> i64 {
         let (mut before, mut times) = (self.allocated().live, 0);
         let end = Instant::now() + PATIENCE;
@@ -216,7 +216,7 @@ fn four(bytes: &[u8; 16]) -> [u32; 4] {
     [0, 1, 2, 3].map(|place| u32::from_ne_bytes(numbers[place]))
 }
 
-/// Lines of the log go here: what is done with them there is no cost of the worker's.
+/// Log lines go here: processing them is not counted as a cost of the worker.
 struct Aside;
 
 impl Write for Aside {
@@ -230,7 +230,7 @@ impl Write for Aside {
     }
 }
 
-/// Is the proxy, until who looks hangs up.
+/// Runs the proxy until the test hangs up.
 pub(crate) fn serve() {
     let text =
         |name| std::env::var(name).unwrap_or_else(|_| panic!("this is a part of another test: no {name}"));
@@ -252,15 +252,15 @@ pub(crate) fn serve() {
     line.write_all(hello.map(u32::to_ne_bytes).as_flattened()).unwrap();
     counted::stand_aside();
     while line.read_exact(&mut [0]).is_ok() {
-        // As the control thread does on its tick: what no worker looks at any more goes.
+        // Like the control thread's tick: drops what no worker uses any more.
         proxy.writer.collect();
         line.write_all(counted::so_far().to_bytes().as_flattened()).unwrap();
     }
-    // It goes as it is: there is nothing that it owes anybody.
+    // Exits without clean-up.
     std::process::exit(0);
 }
 
-/// The worker of this process, as the kernel calls it.
+/// The thread id of this process' worker.
 fn worker() -> u32 {
     let named = || {
         let mut tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
@@ -268,7 +268,7 @@ fn worker() -> u32 {
             std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.starts_with("worker-"))
         })
     };
-    // A thread takes its name once it runs.
+    // A thread sets its name once it runs.
     eventually("a worker", || named().is_some());
     named().unwrap().file_name().unwrap().to_str().unwrap().parse().unwrap()
 }

@@ -1,4 +1,4 @@
-//! The system calls of one thread of a child process, by ptrace(2): each is seen, whoever makes it and however.
+//! Traces all system calls of one thread of a child process with ptrace(2).
 
 #![allow(unsafe_code, reason = "ptrace has no safe form in what we depend on; it is of tests alone")]
 
@@ -10,19 +10,19 @@ use std::sync::mpsc;
 
 use libc::{c_int, c_void, pid_t};
 
-/// How often each system call was made, by its number.
+/// How often each system call was made, by number.
 pub(crate) type Calls = BTreeMap<i64, u64>;
 
-/// The system calls that a thread makes while `work` runs. The thread may not sleep for ever: it is looked at when it
-/// makes one.
+/// The system calls that a thread makes while `work` runs. The thread must not sleep forever: it is observed only when
+/// it makes a call.
 ///
 /// # Errors
-/// Where the kernel does not let a parent trace its child.
+/// The kernel does not let a parent trace its child.
 pub(crate) fn calls(thread: pid_t, work: impl FnOnce()) -> io::Result<Calls> {
     let over = AtomicBool::new(false);
     let (ready, seized) = mpsc::channel();
     std::thread::scope(|scope| {
-        // ptrace belongs to the thread that began it.
+        // ptrace is bound to the thread that attached.
         let tracer = scope.spawn(|| {
             let begun = seize(thread);
             let failed = begun.is_err();
@@ -44,7 +44,7 @@ fn ptrace(request: libc::c_uint, thread: pid_t, address: usize, data: *mut c_voi
     }
 }
 
-/// Waits until the thread stops, and says for what; `None` when it has ended.
+/// Waits until the thread stops, and returns the reason; `None` if it has ended.
 fn stop(thread: pid_t) -> io::Result<Option<c_int>> {
     let mut status = 0;
     // SAFETY: `status` is a place of ours.
@@ -54,7 +54,7 @@ fn stop(thread: pid_t) -> io::Result<Option<c_int>> {
     Ok(libc::WIFSTOPPED(status).then_some(status >> 8))
 }
 
-/// Stops the thread, to be followed from there.
+/// Attaches to the thread.
 fn seize(thread: pid_t) -> io::Result<()> {
     let marked = ptr::without_provenance_mut(libc::PTRACE_O_TRACESYSGOOD as usize);
     ptrace(libc::PTRACE_SEIZE, thread, 0, marked)?;
@@ -62,7 +62,7 @@ fn seize(thread: pid_t) -> io::Result<()> {
     stop(thread).map(|_| ())
 }
 
-/// Lets the thread go from one system call to the next until it is over.
+/// Lets the thread run from one system call to the next until `over` is set.
 fn follow(thread: pid_t, over: &AtomicBool) -> io::Result<Calls> {
     const CALL: c_int = libc::SIGTRAP | 0x80;
     let mut calls = Calls::new();
@@ -77,7 +77,7 @@ fn follow(thread: pid_t, over: &AtomicBool) -> io::Result<Calls> {
                     *calls.entry(number).or_default() += 1;
                 }
             }
-            // Others are events of the tracing itself; a signal is passed on.
+            // Others are events of ptrace itself; a signal is passed on.
             Some(other) if other < CALL && other != libc::SIGTRAP => signal = other,
             Some(_) => {}
         }
@@ -86,16 +86,16 @@ fn follow(thread: pid_t, over: &AtomicBool) -> io::Result<Calls> {
     Ok(calls)
 }
 
-/// The number of the system call that begins; `None` when one ends.
+/// The number of the system call that is entered; `None` if one returns.
 fn entered(thread: pid_t) -> io::Result<Option<i64>> {
     const ENTRY: u8 = 1;
-    // `struct ptrace_syscall_info`: what it is about, where the thread is, and, of one that begins, its number.
+    // `struct ptrace_syscall_info`: the operation, the position of the thread, and, on entry, the call's number.
     let mut info = [0u64; 16];
     ptrace(libc::PTRACE_GET_SYSCALL_INFO, thread, size_of_val(&info), info.as_mut_ptr().cast())?;
     Ok((info[0].to_ne_bytes()[0] == ENTRY).then(|| info[3] as i64))
 }
 
-/// What a system call is called, those that a worker is known to make.
+/// The name of a system call, for those that a worker is known to make.
 pub(crate) fn name(number: i64) -> String {
     const KNOWN: [(i64, &str); 9] = [
         (libc::SYS_recvfrom, "recvfrom"),

@@ -40,7 +40,7 @@ fn address_lists() {
         assert_eq!(statuses(&proxy, path), expected, "{path}");
     }
     assert_eq!(statuses(&proxy, "/broken"), [404, 404], "what cannot be read is refused as a whole");
-    // A list of the fleet acts where there is none; it is inherited by nobody who has one.
+    // A list of the fleet applies if the location has none; otherwise it is not inherited.
     let defaults = LocationPolicy { block_cidrs: list(&["127.0.0.0/8"]), ..LocationPolicy::default() };
     proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
     for (path, expected) in
@@ -48,12 +48,12 @@ fn address_lists() {
     {
         assert_eq!(statuses(&proxy, path), expected, "{path}");
     }
-    // A backend without endpoints is 503 for everybody.
+    // A backend without endpoints gives 503 to everybody.
     proxy.policies(false, &[("/empty", allow)]);
     assert_eq!(statuses(&proxy, "/empty"), [503, 503]);
 }
 
-/// Of `secret`.
+/// Hash of `secret`.
 const BCRYPT: &str = "$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a";
 const USERS: &str = "ns/users/auth-file";
 
@@ -74,7 +74,7 @@ fn with(path: &str, credentials: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nAuthorization: Basic {credentials}\r\n\r\n")
 }
 
-/// Another backend shows the page: what was typed in is none of its business, right or wrong.
+/// An error page comes from another backend, which must not see the password, right or wrong.
 #[test]
 fn a_password_that_is_wrong_is_not_shown_to_who_answers_for_errors() {
     let (origin, errors) = (Origin::says("in"), Origin::says("page"));
@@ -210,7 +210,7 @@ fn one_of_addresses_and_passwords_is_enough_where_any_satisfies() {
     assert!(origin.seen().iter().all(|seen| seen.all("authorization").is_empty()));
 }
 
-/// One who is on the list of the denied has shown nothing of what would be enough.
+/// A client on the deny list has satisfied none of the alternatives.
 #[test]
 fn who_is_denied_is_not_let_in_because_any_would_do() {
     let origin = Origin::says("in");
@@ -252,7 +252,7 @@ fn passwords_and_who_is_asked_both_have_to_let_in_unless_any_does() {
         ("/all", "u:wrong", 200, 401, false),
         ("/any", "u:secret", 403, 200, false),
         ("/any", "u:wrong", 200, 200, true),
-        // Who may try again with another password is told so.
+        // A client that may try another password is told so.
         ("/any", "u:wrong", 403, 401, true),
     ] {
         says.store(verdict, Ordering::SeqCst);

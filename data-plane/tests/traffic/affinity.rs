@@ -8,14 +8,14 @@ use shared::resource::{Backend, Host, PathType, Resource, Route};
 
 use super::harness::*;
 
-/// What cookies call the backend `ns-echo-80`: md5hex(md5hex(name) + name).
+/// The key of the backend `ns-echo-80` in cookies: md5hex(md5hex(name) + name).
 const ECHO: &str = "def7ff1588ce8de378178c22aaccc8f4";
 
 fn sticky(mode: AffinityMode) -> Affinity {
     Affinity { mode: Some(mode.into()), name: "seat".into(), ..Affinity::default() }
 }
 
-/// `a.test` leads to a Service with affinity: `/in` issues its cookie, all else does not.
+/// `a.test` has a Service with affinity: `/in` issues its cookie, other paths do not.
 fn serve(proxy: &mut Proxy, affinity: Affinity, alternatives: Vec<String>) {
     let route = |path: &str, issues_cookie| {
         let policy = LocationPolicy { issues_cookie, ..LocationPolicy::default() };
@@ -38,7 +38,7 @@ fn with(cookie: &str) -> String {
     format!("GET /in HTTP/1.1\r\nHost: a.test\r\nCookie: other=1; {cookie}\r\n\r\n")
 }
 
-/// The cookie that an answer issues.
+/// The cookie that a response issues.
 fn issued(response: &Answer) -> Option<String> {
     let lines = response.all("set-cookie");
     let line = lines.iter().find(|line| line.starts_with("seat="))?;
@@ -71,7 +71,8 @@ fn a_root_that_nobody_declared_issues_no_cookie() {
     }
 }
 
-/// The original looks for the name that was asked for, then for `*` in place of its first label; it knows no pattern.
+/// ingress-nginx looks up the requested name, then the name with `*` in place of its first label; it does not consider
+/// patterns.
 #[test]
 fn a_name_that_only_a_pattern_fits_is_given_no_cookie() {
     let origin = Origin::says("here");
@@ -129,7 +130,7 @@ fn a_client_stays_with_the_endpoint_of_its_cookie() {
                 let again = client.ask(&with(&cookie));
                 assert_eq!((again.text(), issued(&again)), (first.text(), None), "{mode:?}");
             }
-            // Elsewhere the cookie leads to the same endpoint, and none is issued.
+            // On other paths the cookie leads to the same endpoint, and none is issued.
             let elsewhere = client.ask(&with(&cookie).replace("/in", "/out"));
             assert_eq!(elsewhere.text(), first.text());
             assert_eq!(issued(&client.get("/out")), None);
@@ -161,7 +162,7 @@ fn a_persistent_client_moves_when_its_endpoint_leaves_and_not_before() {
     assert_eq!(client.ask(&with(&cookie)).text(), moved.text());
 }
 
-/// What a client gets whose endpoint does not answer: before it has a cookie, and with it; and the endpoint.
+/// What a client gets if its endpoint does not respond: before it has a cookie, and with it; and the endpoint.
 fn after_a_failure(change_on_failure: bool) -> (Answer, Answer, Proxy, String) {
     let origins = names().map(Origin::says);
     let mut proxy = Proxy::with(Limits::default());
@@ -179,7 +180,7 @@ fn after_a_failure(change_on_failure: bool) -> (Answer, Answer, Proxy, String) {
 #[test]
 fn the_endpoint_that_failed_is_tried_again_or_changed() {
     let (first, then, proxy, stopped) = after_a_failure(false);
-    // Its only endpoint: it is drawn once, and there is nobody else to be drawn.
+    // Its only endpoint: it is drawn once, and there is no other.
     assert_eq!((first.status, then.status, issued(&then)), (502, 502, None));
     let log = proxy.stop(Duration::ZERO, PATIENCE);
     let asked: Vec<_> = log.lines().map(|line| line.matches(&stopped).count()).collect();
@@ -226,7 +227,8 @@ fn a_client_stays_on_its_side_of_a_canary() {
         let again = client.ask(&request);
         assert_eq!((again.text(), issued(&again)), ("next", None));
     }
-    // Without endpoints a canary holds nobody: its client begins anew with the main one, by whatever its key leads to.
+    // A canary without endpoints keeps no clients: they start anew with the main backend, by whatever their key leads
+    // to.
     proxy.remove_endpoint("next", 0);
     assert_eq!(client.ask(&with(&next)).text(), "main");
 }
@@ -256,7 +258,7 @@ fn it_is_the_same_over_http2() {
         let mut cookie = String::new();
         let mut first = String::new();
         for round in 0..6 {
-            // As browsers send them: a field for each.
+            // As browsers send them: one field for each.
             let request = http::Request::get("http://a.test/in").header("cookie", "a=b");
             let request = request.header("cookie", &cookie).body(Empty::<bytes::Bytes>::new()).unwrap();
             let response = sender.send_request(request).await.unwrap();

@@ -1,4 +1,4 @@
-//! Headers of answers: what is taken out of those of backends, and what is put into all of them.
+//! Response headers: what is removed from those of backends, and what is added to all of them.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ fn proxy(origin: &Origin, defaults: LocationPolicy) -> Proxy {
     proxy
 }
 
-/// One that tells more of itself than it should.
+/// An origin that reveals more about itself than it should.
 fn talkative() -> Origin {
     Origin::new(|_| {
         let told = "Server: own\r\nx-powered-by: php\r\nX-Open: 1\r\nX-One: own\r\nStrict-Transport-Security: max-age=5";
@@ -45,7 +45,7 @@ fn what_is_hidden_goes_and_the_rest_stays() {
         ("x-accel-charset", &[]),
         ("x-pad", &[]),
         ("x-open", &["1"]),
-        // Over a plain connection nothing is said of it here.
+        // Not added over a plain connection.
         ("strict-transport-security", &["max-age=5"]),
     ] {
         assert_eq!(response.all(name), values, "{name}");
@@ -133,7 +133,7 @@ fn a_location_changes_headers_after_all_others_and_adds_some_to_some_statuses() 
     assert_eq!((nobodys.status, nobodys.all("x-open"), nobodys.all("x-always").len()), (404, vec![], 1));
 }
 
-/// The log, as far as it warns.
+/// Captures the log's warnings.
 struct Warnings;
 
 static WARNED: Mutex<Vec<String>> = Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! What comes before a request: a load balancer's word for its client, a hello that is another's to answer.
+//! What precedes a request: a load balancer's PROXY header, and a ClientHello that is passed through to a backend.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use super::harness::*;
 
 const LINE: &str = "PROXY TCP4 192.0.2.7 192.0.2.8 56324 1234\r\n";
 
-/// Version 2 of the same.
+/// The same in version 2.
 const BINARY: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x07\xc0\0\x02\x08\xdc\x04\x04\xd2";
 
-/// `a.test` behind load balancers; peers in these networks are believed.
+/// `a.test` behind load balancers; peers in these networks are trusted.
 fn behind(origin: &Origin, believed: Option<&str>, milliseconds: Option<u32>) -> Proxy {
     let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let defaults = LocationPolicy {
@@ -31,14 +31,14 @@ fn behind(origin: &Origin, believed: Option<&str>, milliseconds: Option<u32>) ->
     proxy
 }
 
-/// What the backend was told of the client last: address, port, scheme.
+/// What the backend was last told about the client: address, port, scheme.
 fn told(origin: &Origin) -> [String; 3] {
     let seen = origin.seen();
     let last = seen.last().unwrap();
     ["x-forwarded-for", "x-forwarded-port", "x-forwarded-proto"].map(|name| last.all(name).join("+"))
 }
 
-/// A session of TLS over what a client sends in plain first.
+/// A TLS session after some plain bytes from the client.
 fn secure(proxy: &Proxy, before: &[u8], name: &str) -> StreamOwned<ClientConnection, std::net::TcpStream> {
     let mut client = Client::new(proxy.https);
     client.send(before);
@@ -56,7 +56,7 @@ fn a_load_balancer_tells_whose_connection_it_is() {
         client.send(header);
         assert_eq!(client.get("/").status, 200);
         assert_eq!(told(&origin), ["192.0.2.7", "1234", "http"]);
-        // Of the connection, not of a request.
+        // It belongs to the connection, not to a request.
         assert_eq!(client.get("/again").status, 200);
         assert_eq!(told(&origin), ["192.0.2.7", "1234", "http"]);
     }
@@ -66,12 +66,12 @@ fn a_load_balancer_tells_whose_connection_it_is() {
     let _ = client.read_to_string(&mut answer);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert_eq!(told(&origin), ["192.0.2.7", "1234", "https"]);
-    // Who ends TLS says so by the port (annotations.md 6.3).
+    // Termination of TLS at the balancer is indicated by the port (as in ingress-nginx).
     let mut client = Client::new(proxy.http);
     client.send(LINE.replace("1234", "443"));
     client.get("/");
     assert_eq!(told(&origin), ["192.0.2.7", "443", "https"]);
-    // It asks for itself.
+    // The balancer's own request.
     let mut client = Client::new(proxy.http);
     client.send("PROXY UNKNOWN\r\n");
     client.get("/");
@@ -132,7 +132,7 @@ fn who_tells_nothing_is_gone_in_time() {
         assert!(client.ended(), "{bytes:?}");
     }
     assert!(begun.elapsed() >= Duration::from_millis(600));
-    // In time, however slowly it comes.
+    // In time, although slowly.
     let mut client = Client::new(proxy.http);
     for piece in LINE.as_bytes().chunks(20) {
         client.send(piece);
@@ -140,7 +140,7 @@ fn who_tells_nothing_is_gone_in_time() {
     assert_eq!(client.get("/").status, 200);
 }
 
-/// The first bytes of a client that asks for a name.
+/// The first bytes of a client that requests a name.
 fn hello(name: &str) -> Vec<u8> {
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut bytes = Vec::new();
@@ -149,7 +149,7 @@ fn hello(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// A backend that tells how many bytes came until now, and says bye at the end of them.
+/// A backend that reports how many bytes it has received so far, and says bye at the end of them.
 fn counting() -> Origin {
     Origin::raw(|mut stream, _, _| {
         let mut buffer = [0; 4096];
@@ -165,7 +165,7 @@ fn counting() -> Origin {
     })
 }
 
-/// TLS for a host ends at the backend of these paths.
+/// TLS passthrough for a host with these paths.
 fn passing(limits: Limits, host: &str, paths: &[&str], origin: &Origin) -> Proxy {
     let mut proxy = Proxy::serving(limits, &[origin.address]);
     let paths: Vec<_> = paths.iter().map(|path| (*path, PathType::Prefix, "echo")).collect();
@@ -182,17 +182,17 @@ fn tls_for_the_very_name_ends_at_the_backend() {
     let proxy = passing(Limits::default(), "p.test", &["/", "/more"], &origin);
     let hello = hello("p.test");
     let mut client = Client::new(proxy.https);
-    // In two pieces, as hellos with large keys come.
+    // In two pieces, as a ClientHello with large keys arrives.
     client.send(&hello[..100]);
     std::thread::sleep(Duration::from_millis(50));
     client.send(&hello[100..]);
     let mut line = [0; 16];
     let count = client.stream.read(&mut line).unwrap();
     assert_eq!(std::str::from_utf8(&line[..count]).unwrap(), format!("{}\n", hello.len()), "all of it, once");
-    // One direction ends, the other goes on.
+    // One direction ends, the other continues.
     client.stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(client.rest(), b"bye");
-    // Others are served here.
+    // TLS of other names is terminated here.
     for name in ["a.test", "x.p.test"] {
         let mut other = secure(&proxy, b"", name);
         other.write_all(b"GET / HTTP/1.1\r\nHost: unknown.test\r\nConnection: close\r\n\r\n").unwrap();
@@ -239,7 +239,7 @@ fn what_goes_on_as_it_is_may_be_silent_for_so_long() {
 #[test]
 fn a_hello_has_its_size() {
     let proxy = Proxy::start();
-    // Of two records, the second of which never ends: a hello of 24 KiB.
+    // Two records, the second of which never ends: a ClientHello of 24 KiB.
     let mut begun = vec![22, 3, 1, 0x3f, 0xff, 1, 0, 0x60, 0];
     begun.resize(16 * 1024 - 1, 0);
     let mut patient = Client::new(proxy.https);

@@ -9,7 +9,7 @@ use shared::resource::{Host, PathType, Resource, Route, Settings};
 
 use super::harness::*;
 
-/// One who is asked, and answers with a status that can be changed and these fields.
+/// An auth service that responds with a changeable status and these headers.
 fn asked(fields: &'static str) -> (Origin, Arc<AtomicU16>) {
     let status = Arc::new(AtomicU16::new(200));
     let says = Arc::clone(&status);
@@ -134,7 +134,7 @@ fn the_question_says_who_asks_for_what() {
     assert_eq!(passed.all("x-request-id"), question.all("x-request-id"));
 }
 
-/// Whatever a client writes: it ends neither the target of the question nor its line.
+/// Whatever a client sends: it can end neither the target of the auth request nor its line.
 #[test]
 fn what_is_filled_into_the_url_stays_in_it() {
     let backend = Origin::says("in");
@@ -147,7 +147,7 @@ fn what_is_filled_into_the_url_stays_in_it() {
     assert_eq!(question.line(), "GET /check?tenant=a%20HTTP/1.1&path=/x/b%0Ac%C3%A9 HTTP/1.1");
 }
 
-/// Whoever lets a request in, what the one who is asked would have said is not what a client says.
+/// However a request was admitted, headers that only the auth service may set are never taken from the client.
 #[test]
 fn what_only_the_asked_may_say_is_taken_away_where_nobody_is_asked() {
     let backend = Origin::says("in");
@@ -239,13 +239,13 @@ fn an_answer_is_kept_for_as_long_as_it_says_itself() {
         long_status.store(status, Ordering::SeqCst);
         ["/never", "/long"].map(|path| client.get(path).status)
     };
-    // A status that is not kept where nothing is said of it.
+    // A status that is not cached unless configured.
     assert_eq!(both(403), [403, 403]);
     assert_eq!(both(200), [200, 403]);
     assert_eq!(both(401), [401, 403]);
 }
 
-/// It is for others, too, who have nothing of it.
+/// The cached response is also used for clients without a partial copy.
 #[test]
 fn what_is_kept_is_a_whole_answer() {
     let backend = Origin::says("in");
@@ -273,7 +273,7 @@ fn what_is_kept_is_a_whole_answer() {
     assert_eq!(auth.seen().len(), 2);
 }
 
-/// What the answer depends on beside the key, it says itself.
+/// The response's own Vary says what it depends on besides the key.
 #[test]
 fn an_answer_that_varies_is_kept_for_its_like_alone() {
     let backend = Origin::says("in");
@@ -294,7 +294,8 @@ fn an_answer_that_varies_is_kept_for_its_like_alone() {
     assert_eq!(anew.seen().len(), 2, "it depends on what nobody knows");
 }
 
-/// Those that show nothing are like one another, and one of them may have been let in for something else.
+/// Clients without any of the key's values are indistinguishable, and one of them may have been admitted for other
+/// reasons.
 #[test]
 fn who_shows_nothing_of_the_key_is_asked_for_each_time() {
     let backend = Origin::says("in");
@@ -318,7 +319,7 @@ fn who_shows_nothing_of_the_key_is_asked_for_each_time() {
         status.store(401, Ordering::SeqCst);
         assert_eq!(client.get(path).status, 401, "{path}");
     }
-    // Nor is the end of one value the beginning of another.
+    // The end of one value must not pass for the beginning of another.
     let mut both = |session: &str, token: &str| {
         let fields = format!("Cookie: session={session}\r\nX-Token: {token}\r\n");
         client.ask(&format!("GET /p3 HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n")).status
@@ -329,7 +330,7 @@ fn who_shows_nothing_of_the_key_is_asked_for_each_time() {
     assert_eq!([both("ab", "c"), both("a", "bc")], [200, 401]);
 }
 
-/// One that asks for another URL, or was edited since, has no part in what was said before.
+/// A location with another URL, or changed settings, does not use earlier responses.
 #[test]
 fn an_answer_counts_for_the_question_that_it_was_given_to() {
     let backend = Origin::says("in");
@@ -382,7 +383,7 @@ fn the_fleets_question_and_the_exempt() {
     assert_eq!(client.get("/on").status, 200);
 }
 
-/// What a tenant writes leads to no place of the proxy's own machine, by whatever name.
+/// A URL of a tenant must not lead into the proxy's own machine, by whatever name.
 #[test]
 fn nobody_of_the_proxys_own_machine_is_asked() {
     let backend = Origin::says("in");
@@ -415,7 +416,7 @@ fn nobody_of_the_proxys_own_machine_is_asked() {
     assert_eq!(auth.seen().len(), said.len());
 }
 
-/// The address counts that is connected to, whatever the name led to before.
+/// The address that is connected to is checked, whatever the name resolved to before.
 #[test]
 fn a_name_that_leads_elsewhere_later_is_judged_again() {
     let backend = Origin::says("in");
@@ -459,7 +460,7 @@ fn who_is_asked_is_told_the_whole_list_where_backends_are() {
     }
 }
 
-/// To most applications all of these are one field, `HTTP_X_USER`.
+/// For most applications all of these are one header, `HTTP_X_USER`.
 #[test]
 fn nobody_names_itself_by_a_look_alike() {
     let backend = Origin::says("in");
@@ -513,7 +514,7 @@ fn who_is_asked_hints_so_often_before_it_answers() {
     assert_eq!([ask(8), ask(9)], [200, 500]);
 }
 
-/// An Ingress has more than one host, and who may come to one of them need not come to the other.
+/// An Ingress may have several hosts, and access to one of them does not imply access to the other.
 #[test]
 fn answers_are_kept_for_the_host_that_was_asked_for() {
     let backend = Origin::says("in");
@@ -533,7 +534,8 @@ fn answers_are_kept_for_the_host_that_was_asked_for() {
     assert_eq!(auth.seen().len(), 2, "each of them is kept");
 }
 
-/// A path that goes from one Ingress to another takes no answers along: who asks the same for both need not mean it.
+/// A path that moves from one Ingress to another does not take cached responses along: the same question may have
+/// another meaning.
 #[test]
 fn answers_are_kept_for_the_ingress_that_asked() {
     let backend = Origin::says("in");

@@ -1,9 +1,9 @@
-//! What Secrets with certificates of [`test_kit::certificates`] give.
+//! The contents of Secrets with certificates of [`test_kit::certificates`].
 
 use shared::resource::{Authorities, BackendIdentity, Material, Resource};
 use test_kit::certificates::{Authority, Own};
 
-/// What a Secret with the root of this one gives.
+/// The contents of a Secret with this authority's root.
 pub(crate) fn authorities(authority: &Authority) -> Authorities {
     Authorities { certificates: vec![authority.chain.last().unwrap().clone()], revocations: vec![] }
 }

@@ -1,4 +1,4 @@
-//! TLS towards endpoints: where it is asked for, nothing goes in plain.
+//! TLS towards endpoints: if it is configured, nothing goes in plain text.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ fn route(paths: Vec<Path>, policy: LocationPolicy) -> Resource {
     Resource::Route(Route { paths, policy, ..Route::default() })
 }
 
-/// `a.test`, all of it spoken to in this protocol.
+/// `a.test`, with this protocol towards all endpoints.
 fn proxy(protocol: BackendProtocol, origins: &[&Origin]) -> Proxy {
     let addresses: Vec<_> = origins.iter().map(|origin| origin.address).collect();
     let mut proxy = Proxy::serving(Limits::default(), &addresses);
@@ -43,7 +43,7 @@ pub(crate) fn server() -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-/// Answers what comes in plain with `plain`, and what comes over TLS with what the handshake said.
+/// Responds `plain` to plain connections, and over TLS with details of the handshake.
 fn both() -> Origin {
     let config = server();
     Origin::raw(move |mut stream, number, seen| {
@@ -74,7 +74,7 @@ fn answer(stream: &mut (impl Read + Write), number: usize, seen: &Mutex<Vec<Seen
     }
 }
 
-/// Closes as soon as something comes, and remembers the first byte of it.
+/// Closes as soon as something arrives, and remembers its first byte.
 fn closing() -> (Origin, Arc<Mutex<Vec<u8>>>) {
     let firsts: Arc<Mutex<Vec<u8>>> = Arc::default();
     let list = Arc::clone(&firsts);
@@ -124,7 +124,7 @@ fn auto_http_is_what_the_client_speaks() {
     }
 }
 
-/// What a client over TLS gets.
+/// The response for a client over TLS.
 fn over_tls(proxy: &Proxy) -> String {
     let name = ServerName::try_from("a.test").unwrap();
     let session = ClientConnection::new(Arc::new(trusting(&[b"http/1.1"])), name).unwrap();

@@ -10,7 +10,7 @@ use shared::resource::{Backend, Host, PathType, Resource, Route, Settings};
 
 use super::harness::*;
 
-/// An endpoint on a ring that is made beside the proxy's.
+/// An endpoint on a ring that the test builds itself.
 #[derive(Clone)]
 struct At(SocketAddr, usize);
 
@@ -42,7 +42,7 @@ fn by(key: &str) -> BackendPolicy {
     BackendPolicy { hash_by: Some(key.into()), ..BackendPolicy::default() }
 }
 
-/// Who takes the requests of a key, by the algorithm that is written down.
+/// The endpoint for a key, by the specified algorithm.
 fn owner(origins: &[Origin], key: &str) -> &'static str {
     let ring = Ring::new(origins.iter().enumerate().map(|(place, origin)| At(origin.address, place)));
     TEXTS[ring.find(crc32fast::hash(key.as_bytes())).unwrap().1]
@@ -115,7 +115,7 @@ fn a_key_knows_the_rewritten_path_and_its_captures() {
         ("ingress/ns/one/a.test", Resource::Route(route("one"))),
         ("ingress/ns/two/a.test", Resource::Route(route("two"))),
     ]);
-    // Nothing is rewritten: the groups are those that the path was found by.
+    // Nothing is rewritten: the groups are those of the matched path.
     let policy = LocationPolicy { use_regex: Some(true), ..LocationPolicy::default() };
     proxy.config(vec![(
         "ingress/ns/three/a.test",
@@ -176,14 +176,14 @@ fn a_key_of_a_group_is_shared_by_it_and_goes_beyond_it_where_it_is_dead() {
     for group in &groups {
         assert!([vec!["0", "1"], vec!["2", "3"], vec!["0", "4"]].iter().any(|it| it == group), "{groups:?}");
     }
-    // Another size of groups, of the same endpoints; 0 and nothing are three.
+    // Another group size for the same endpoints; 0 and unset mean three.
     for size in [Some(0), None] {
         proxy.service("echo", Backend { policy: subset(size), ..Backend::default() });
         let met = spread(&mut client, 60, |_| "/?k=x".into());
         let met: Vec<_> = met.into_keys().collect();
         assert!(met == ["0", "1", "2"] || met == ["0", "3", "4"], "{met:?}");
     }
-    // All but one endpoint are dead: whoever has the key gets there all the same.
+    // All endpoints but one are dead: requests with the key reach it nevertheless.
     let alive = Origin::says("alive");
     proxy.service("echo", Backend { policy: subset(Some(1)), ..Backend::default() });
     proxy.endpoints("echo", &[refusing(), alive.address, refusing()]);
@@ -245,7 +245,7 @@ fn without_endpoints_a_key_leads_nowhere_and_with_one_always_there() {
     assert_eq!(client.get("/").status, 503);
 }
 
-/// Five origins, of which the first takes its time, behind a Service with this policy.
+/// Five origins, the first of which is slow, behind a Service with this policy.
 fn one_of_them_slow(policy: BackendPolicy, slow: Duration) -> (Proxy, Vec<Origin>) {
     let mut proxy = Proxy::with(Limits::default());
     let mut origins = vec![Origin::new(move |_| {
@@ -324,7 +324,7 @@ fn what_the_fleet_says_holds_until_an_ingress_says_otherwise() {
 fn what_is_known_of_endpoints_stays_while_others_come_and_go() {
     let (mut proxy, origins) = one_of_them_slow(ewma(), SLOW);
     let mut client = Client::new(proxy.http);
-    // Until it was met once, nothing speaks against it.
+    // Until it was used once, its score is the best.
     let met = (0..200).any(|_| client.get("/").text() == "slow");
     assert!(met);
     let more = Origin::says("more");

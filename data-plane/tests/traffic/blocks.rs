@@ -1,4 +1,4 @@
-//! Who gets nothing, whatever it asks for: by User-Agent and Referer.
+//! Requests that are blocked by User-Agent and Referer.
 
 use shared::policy::{HostPolicy, LocationPolicy, TextList};
 use shared::resource::{CATCH_ALL, Host, Resource, SETTINGS_KEY, Settings};
@@ -64,7 +64,7 @@ fn who_is_blocked_by_address_gets_403_of_unknown_hosts_too() {
     let mut proxy = Proxy::start();
     proxy.config(vec![(CATCH_ALL, Resource::Host(Host::default()))]);
     let mut client = Client::new(proxy.http);
-    // Other lists of the fleet are defaults of annotations, which nobody has here.
+    // The fleet's other lists are defaults of annotations, which do not apply here.
     for (block_cidrs, denylist_source_range, status) in [
         ("127.0.0.0/8", None, 403),
         ("10.0.0.0/8", None, 404),

@@ -12,12 +12,12 @@ fn post(framing: &str, body: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: a.test\r\n{framing}\r\n\r\n{body}")
 }
 
-/// However long a body is.
+/// No limit on body size.
 fn unlimited() -> Limits {
     Limits { sizes: Sizes { body: 0, ..Sizes::default() }, ..Limits::default() }
 }
 
-/// A body is sent on as it comes.
+/// Bodies are streamed.
 fn streaming() -> Limits {
     Limits { sizes: Sizes { body: 0, buffering: false, ..Sizes::default() }, ..Limits::default() }
 }
@@ -59,7 +59,7 @@ fn a_client_that_waits_is_told_to_go_on() {
     client.send("hello");
     assert_eq!(client.receive(false).unwrap().text(), "hello");
     assert_eq!(origin.seen()[0].all("expect"), [""; 0]);
-    // Nobody is told to send what nobody will read.
+    // No 100 Continue for a body that will not be read.
     client.send("POST / HTTP/1.1\r\nHost: nobody.test\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
     assert_eq!(client.receive(false).unwrap().status, 404);
     assert!(client.ended());
@@ -76,7 +76,7 @@ fn broken_chunks_are_the_clients_fault() {
     assert!(origin.seen().is_empty());
 }
 
-/// Answers with a body of `size`, framed as said.
+/// Responds with a body of `size` and this framing.
 fn sized(size: usize, framing: &'static str) -> Origin {
     Origin::new(move |_| {
         let body = "z".repeat(size);
@@ -201,7 +201,7 @@ fn an_early_answer_ends_the_sending() {
         let mut some = [0; 4096];
         let _ = stream.read(&mut some);
         let _ = stream.write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig");
-        // Reads no more, and stays.
+        // Reads no more, but stays open.
         std::thread::park();
     });
     let proxy = Proxy::serving(streaming(), &[origin.address]);
@@ -209,7 +209,7 @@ fn an_early_answer_ends_the_sending() {
     client.send(post("Content-Length: 100000000", &"x".repeat(200_000)));
     let response = client.receive(false).unwrap();
     assert_eq!((response.status, response.text()), (413, "big"));
-    // The connection lives on if the body ends.
+    // The connection is kept if the body ends.
     assert_eq!(response.all("connection"), [""; 0]);
 }
 
@@ -230,7 +230,7 @@ fn a_client_that_is_still_uploading_gets_its_answer_and_keeps_its_connection() {
             assert_eq!(client.get("/").text(), "hello", "{host} {framing}");
         }
     }
-    // One that says that it is its last request, too.
+    // Also with Connection: close.
     let mut client = Client::new(proxy.http);
     client.send(format!("POST /x HTTP/1.1\r\nHost: b.test\r\nConnection: close\r\n{length}\r\n\r\n{body}"));
     assert_eq!(client.receive(false).unwrap().status, 503);
@@ -239,7 +239,7 @@ fn a_client_that_is_still_uploading_gets_its_answer_and_keeps_its_connection() {
 
 #[test]
 fn an_answer_that_is_larger_than_its_client_takes_while_it_sends() {
-    // Answers before it has read anything, and with more than fits into any socket's buffers.
+    // Responds before it has read anything, and with more than fits into any socket's buffers.
     let origin = Origin::raw(|mut stream, _, _| {
         let mut some = [0; 4096];
         let _ = stream.read(&mut some);
@@ -276,7 +276,7 @@ fn an_upload_that_nobody_wants_is_listened_to_for_so_long() {
 fn tiny_chunks_arrive_in_larger_ones() {
     let (tell, told) = std::sync::mpsc::channel();
     let tell = std::sync::Mutex::new(tell);
-    // Reads all there is, and tells how many chunks it came in.
+    // Reads everything, and reports the number of chunks.
     let origin = Origin::raw(move |mut stream, _, _| {
         let mut text = Vec::new();
         let mut some = [0; 4096];
@@ -294,7 +294,7 @@ fn tiny_chunks_arrive_in_larger_ones() {
     let mut client = Client::new(proxy.http);
     assert_eq!(client.ask(&post("Transfer-Encoding: chunked", &body)).text(), "done");
     let chunks = told.recv().unwrap();
-    // As many as reads, or a few more: the client's 120 kB come in reads of some kB.
+    // As many as reads, or a few more: the client's 120 kB are read some kB at a time.
     assert!(chunks < 2_000, "{chunks}");
 }
 
@@ -355,7 +355,7 @@ fn a_body_that_is_too_long_is_413_however_it_says_so() {
             }
         }
     }
-    // Nobody is told to send what nobody will read.
+    // No 100 Continue for a body that will not be read.
     let mut client = Client::new(proxy.http);
     client.send(post("Content-Length: 50001\r\nExpect: 100-continue", ""));
     assert_eq!(client.receive(false).unwrap().status, 413);
@@ -406,14 +406,14 @@ fn a_backend_that_is_merely_odd_is_understood_and_put_right() {
     }
 }
 
-/// What is still missing of a request would be read as the beginning of the next one.
+/// Otherwise the missing part of a request would be read as the beginning of the next one.
 #[test]
 fn a_connection_on_which_a_request_was_not_sent_whole_serves_no_other() {
     let origin = Origin::raw(|mut stream, number, _| {
         let mut some = vec![0; 64 * 1024];
         let _ = stream.read(&mut some);
         let _ = stream.write_all(&ok(&number.to_string()));
-        // Takes whatever else comes.
+        // Reads and ignores everything else.
         while stream.read(&mut some).is_ok_and(|count| count > 0) {}
     });
     let proxy = Proxy::serving(streaming(), &[origin.address]);

@@ -1,4 +1,4 @@
-//! Connections that calls to an endpoint share: how many there are, and what becomes of calls when one ends.
+//! Connections that calls to an endpoint share: how many there are, and what happens to calls when one ends.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ struct Counts {
     connections: AtomicUsize,
     open: AtomicUsize,
     calls: AtomicUsize,
-    /// Calls to `/held` wait for a permit of it.
+    /// Calls to `/held` wait for one of its permits.
     held: Semaphore,
-    /// Calls that wait.
+    /// Number of waiting calls.
     waiting: AtomicUsize,
-    /// Most calls at once on one connection.
+    /// Maximum number of concurrent calls on one connection.
     most: AtomicUsize,
 }
 
 impl Endpoint {
-    /// One that takes so many calls at once on a connection.
+    /// An endpoint that allows this many concurrent calls per connection.
     #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
     async fn new(streams: Option<u32>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -78,9 +78,9 @@ async fn serve(stream: TcpStream, streams: Option<u32>, counts: Arc<Counts>) {
     while let Some(Ok((request, mut respond))) = connection.accept().await {
         counts.calls.fetch_add(1, Ordering::Relaxed);
         match request.uri().path() {
-            // The last one of this connection.
+            // The last call of this connection.
             "/last" => connection.graceful_shutdown(),
-            // Nothing is done for it on the first connection.
+            // Refused as unprocessed on the first connection.
             "/elsewhere" if number.is_multiple_of(2) => {
                 respond.send_reset(Reason::REFUSED_STREAM);
                 continue;
@@ -124,7 +124,7 @@ fn grpc(limits: Limits, endpoints: &[&Endpoint]) -> Proxy {
     proxy
 }
 
-/// One call with a body; its status and what came back.
+/// One call with a body; returns its status and the echo.
 async fn ask(sender: &mut client::SendRequest<Bytes>, path: &str) -> (StatusCode, Vec<u8>) {
     let (response, mut out) = sender.send_request(call(path), false).unwrap();
     out.send_data(Bytes::from_static(b"hello"), true).unwrap();
@@ -139,7 +139,7 @@ fn calls_share_one_connection_one_after_the_other_and_at_once() {
         let endpoint = Endpoint::new(None).await;
         let proxy = grpc(Limits::default(), &[&endpoint]);
         let mut one = sender(&proxy).await;
-        // At once from the first on: they wait for the connection that one of them opens.
+        // At once from the start: they wait for the connection that one of them opens.
         let at_once = (0..20).map(|_| {
             let mut sender = one.clone();
             async move { ask(&mut sender, "/").await }
@@ -211,7 +211,7 @@ fn a_call_that_nobody_has_looked_at_goes_elsewhere_with_its_body() {
         let (one, other) = (Endpoint::new(None).await, Endpoint::new(None).await);
         let proxy = grpc(Limits::default(), &[&one, &other]);
         let mut sender = sender(&proxy).await;
-        // One of the two refuses it, on connections that were there before and on the first one.
+        // One of the two endpoints refuses it, on existing connections and on the first one.
         for _ in 0..4 {
             let asked = one.count(|it| &it.calls) + other.count(|it| &it.calls);
             assert_eq!(ask(&mut sender, "/elsewhere").await, (StatusCode::OK, b"hello".to_vec()));
@@ -230,7 +230,7 @@ fn a_call_that_may_have_been_served_is_not_made_twice() {
         assert_eq!(ask(&mut sender, "/").await.0, StatusCode::OK);
         assert_eq!(ask(&mut sender, "/broken").await.0, StatusCode::BAD_GATEWAY);
         assert_eq!(endpoint.count(|it| &it.calls), 2);
-        // Whoever comes next has another connection.
+        // The next call gets another connection.
         assert_eq!(ask(&mut sender, "/").await.0, StatusCode::OK);
         proxy
     });

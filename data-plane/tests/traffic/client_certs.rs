@@ -1,4 +1,4 @@
-//! Certificates of clients: who gets in, what backends are told, how far a connection reaches.
+//! Client certificates: who gets access, what backends are told, and for which hosts a connection is valid.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -36,7 +36,7 @@ pub(super) fn material(authority: &Authority) -> Resource {
     Resource::Material(Material::Authorities(authorities(authority)))
 }
 
-/// `a.test` that asks for this, and `b.test` that asks for nothing, in front of one endpoint.
+/// `a.test` with this policy, and `b.test` without client certificates, with one endpoint.
 pub(super) fn proxy(origin: &Origin, asked: ClientCertificates, authority: &Authority) -> Proxy {
     let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
     proxy.host("b.test", false, &[("/", PathType::Prefix, "echo")]);
@@ -55,7 +55,7 @@ pub(super) fn client(own: Option<&Own>) -> Arc<ClientConfig> {
     Arc::new(config)
 }
 
-/// A connection that names a host.
+/// A TLS connection with SNI.
 pub(super) struct Secure(pub(super) StreamOwned<ClientConnection, TcpStream>);
 
 impl Secure {
@@ -67,12 +67,12 @@ impl Secure {
         Self(StreamOwned::new(session, stream))
     }
 
-    /// Asks for "/".
+    /// Requests "/".
     pub(super) fn ask(&mut self, host: &str, more: &str) -> (u16, String) {
         self.get("/", host, more)
     }
 
-    /// Status and the whole of an answer that has a length; what was sent in the request's head beside the host.
+    /// Returns the status and the whole response with a length; `more` is added to the request's head.
     pub(super) fn get(&mut self, target: &str, host: &str, more: &str) -> (u16, String) {
         write!(self.0, "GET {target} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").unwrap();
         let mut bytes = Vec::new();
@@ -139,7 +139,7 @@ fn who_gets_in() {
     assert_eq!(status(&proxy(&origin, deep, &authority), Some(&far)), 200);
 }
 
-/// What `openssl x509 -req` makes where nobody asks for extensions.
+/// What `openssl x509 -req` makes if no extensions are given.
 #[test]
 fn a_certificate_of_version_1_is_a_certificate() {
     use ClientVerification::{On, Optional, OptionalNoCa};
@@ -218,15 +218,15 @@ fn a_connection_serves_the_host_that_it_was_made_for() {
     let own = authority.leaf("alice", &[]);
     let origin = Origin::says("in");
     let mut proxy = proxy(&origin, asking(), &authority);
-    // Made for a host that asks nobody.
+    // Made for a host without client certificates.
     let mut plain = Secure::new(&proxy, &client(Some(&own)), "b.test");
     assert_eq!(plain.ask("b.test", "").0, 200);
     assert_eq!(plain.ask("a.test", "").0, 421);
     assert!(plain.has_ended());
-    // Made for one that does: others that do not may be asked, too.
+    // Made for a host with them: it can be used for other hosts without them, too.
     let mut strict = Secure::new(&proxy, &client(Some(&own)), "a.test");
     assert_eq!([strict.ask("a.test", "").0, strict.ask("b.test", "").0], [200, 200]);
-    // The authority changes under it.
+    // The authority changes during the connection.
     let mut idle = Secure::new(&proxy, &client(Some(&own)), "a.test");
     assert_eq!(idle.ask("a.test", "").0, 200);
     proxy.live(KEY, material(&authority));
@@ -252,7 +252,7 @@ fn sessions_are_resumed_under_their_own_rules_alone() {
     };
     assert_eq!(shake(&proxy), (HandshakeKind::Full, 200));
     assert_eq!(shake(&proxy), (HandshakeKind::Resumed, 200), "its client is known again");
-    // Judged by others: what was shown to those before does not count.
+    // Verified by another authority now: the earlier verification does not count.
     proxy.live(KEY, material(&Authority::new("another")));
     assert_eq!(shake(&proxy), (HandshakeKind::Full, 400));
     proxy.config(vec![("a.test", host(None, false))]);
@@ -275,7 +275,8 @@ fn names_must_match_where_that_is_said() {
         assert_eq!(answer.ends_with("client certificate unauthorized"), status == 403);
     }
     assert_eq!(Client::new(proxy.http).get("/").status, 403);
-    // Who shows none, as is allowed, has no name that matches: no more so where nobody asks for one.
+    // A client without a certificate, as is allowed, has no matching name; that is no different if certificates are
+    // not requested.
     let optional = ClientCertificates { match_cn: asked.match_cn, ..verifying(ClientVerification::Optional) };
     proxy.config(vec![("a.test", host(Some(optional), false))]);
     assert_eq!([status(&proxy, None), Client::new(proxy.http).get("/").status], [403, 403]);
@@ -327,7 +328,7 @@ fn who_does_not_pass_may_be_sent_elsewhere() {
     proxy.config(vec![("a.test", host(Some(page("/no.html")), false))]);
     assert_eq!(Secure::new(&proxy, &client(None), "a.test").ask("a.test", "").0, 200);
     assert_eq!(origin.seen()[0].line(), "GET /no.html HTTP/1.1");
-    // It is behind the rule of names, and with what a request brings it is not shown.
+    // It is subject to the name rule, and not shown to a request with a body.
     let more = "Content-Length: 1\r\n";
     assert_eq!(Secure::new(&proxy, &client(None), "a.test").ask("a.test", more).0, 400);
     let named = ClientCertificates { match_cn: "CN=alice$".into(), ..page("/no.html") };
@@ -336,7 +337,7 @@ fn who_does_not_pass_may_be_sent_elsewhere() {
     assert_eq!(origin.seen().len(), 1);
 }
 
-/// What a ConfigMap of headers names of a connection, and of the certificate that was shown on it to that very host.
+/// Custom headers may use variables about the connection, and about the certificate presented to that very host.
 #[test]
 fn headers_may_name_what_a_connection_tells() {
     let (authority, origin) = (Authority::new("one"), Origin::says("in"));
@@ -380,14 +381,14 @@ fn headers_may_name_what_a_connection_tells() {
     assert!(!value("x-serial").is_empty() && value("x-until").ends_with(" GMT"));
     assert!(value("x-cert").starts_with("-----BEGIN%20CERTIFICATE-----%0A"));
 
-    // Nobody has asked for it there.
+    // That host did not request a certificate.
     assert_eq!(secure.get("/", "b.test", "").0, 200);
     let seen = origin.seen().pop().unwrap();
     assert_eq!(
         (seen.all("x-verify"), seen.all("x-print"), seen.all("x-cert")),
         (vec!["NONE"], vec![], vec![])
     );
-    // In plain there is nothing to tell.
+    // Over plain HTTP these have no value.
     assert_eq!(Client::new(proxy.http).ask("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n").status, 200);
     let seen = origin.seen().pop().unwrap();
     assert_eq!((seen.all("x-verify"), seen.all("x-tls").concat()), (vec![], "=     http".into()));

@@ -1,4 +1,4 @@
-//! Connections of clients, as the fleet says.
+//! Fleet-wide settings of client connections.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use shared::resource::{Host, Resource, SETTINGS_KEY, Settings};
 
 use super::harness::*;
 
-/// One Service behind `a.test`, where the fleet says this.
+/// One Service behind `a.test`, with these fleet settings.
 fn saying(origin: &Origin, defaults: LocationPolicy) -> Proxy {
     let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
     proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
@@ -97,7 +97,7 @@ fn a_health_check_is_answered_in_the_said_type() {
         proxy.config(vec![("_", Resource::Host(Host::default()))]);
         let answer = Client::new(proxy.http).ask("GET /healthz HTTP/1.1\r\nHost: nobody.test\r\n\r\n");
         assert_eq!((answer.status, answer.all("content-type")), (200, vec![media_type]));
-        // A page is what it is.
+        // Error pages are not affected.
         let answer = Client::new(proxy.http).ask("GET / HTTP/1.1\r\nHost: nobody.test\r\n\r\n");
         assert_eq!((answer.status, answer.all("content-type")), (404, vec!["text/html"]));
     }
@@ -126,7 +126,7 @@ fn http_2_is_spoken_unless_the_fleet_says_no() {
         client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0");
         let mut first = [0; 9];
         client.stream.read_exact(&mut first).unwrap();
-        // A frame of SETTINGS, or a refusal in HTTP/1.1.
+        // A SETTINGS frame, or an HTTP/1.1 refusal.
         assert_eq!((first[3] == 4, first.starts_with(b"HTTP/1.1 ")), (spoken, !spoken), "{said:?}");
     }
 }

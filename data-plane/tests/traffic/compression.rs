@@ -1,4 +1,4 @@
-//! Answers that are compressed on their way to clients.
+//! Compressed responses.
 
 use std::io::{Read, Write};
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ fn gzip() -> LocationPolicy {
     LocationPolicy { use_gzip: Some(true), ..LocationPolicy::default() }
 }
 
-/// One Service behind `a.test`, where the fleet says this.
+/// One Service behind `a.test`, with these fleet settings.
 fn saying(origin: &Origin, defaults: LocationPolicy) -> Proxy {
     let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
     proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
@@ -25,7 +25,7 @@ fn text() -> String {
     (0..2_000).map(|number| format!("line {number} of a text that says little\n")).collect()
 }
 
-/// An origin whose answers have these fields, and whose body is the text.
+/// An origin with these response headers, and this text as the body.
 fn says(status: &'static str, fields: &'static str) -> Origin {
     Origin::new(move |seen| {
         let (head, text) = (seen.line().starts_with("HEAD"), text());
@@ -120,7 +120,7 @@ fn an_older_version_of_http_gets_no_gzip() {
     assert_eq!(unbrotlied(&answer.body), text());
 }
 
-/// Sends a chunk of its body each time it is told to; none ends it.
+/// Sends a chunk of its body each time it is told to; nothing ends the body.
 fn in_parts() -> (Origin, Sender<&'static str>) {
     let (tell, told) = channel::<&str>();
     let told = Mutex::new(told);
@@ -172,7 +172,7 @@ fn an_answer_that_comes_in_parts_arrives_in_parts() {
             client.stream.read_exact(&mut one).unwrap();
             rest.push(one[0]);
         }
-        // The connection is good for the next one.
+        // The connection can be reused.
         client.send(format!("GET / HTTP/1.1\r\nHost: a.test\r\nAccept-Encoding: {coding}\r\n\r\n"));
         tell.send("again").unwrap();
         tell.send("").unwrap();
@@ -182,7 +182,7 @@ fn an_answer_that_comes_in_parts_arrives_in_parts() {
     }
 }
 
-/// What can be read so far of a chunked body that has not ended.
+/// What can be decoded so far of a chunked body that has not ended.
 fn readable(chunked: &[u8], coding: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), chunked);
     while let Some(at) = rest.windows(2).position(|it| it == b"\r\n") {
@@ -197,7 +197,7 @@ fn readable(chunked: &[u8], coding: &str) -> String {
         "br" => Box::new(brotli::Decompressor::new(&bytes[..], 4096)),
         _ => Box::new(flate2::read::GzDecoder::new(&bytes[..])),
     };
-    // It ends in an error, for the rest is to come.
+    // Decoding ends in an error, because the rest is missing.
     while let Ok(count) = decoder.read(&mut text[read..])
         && count > 0
     {
@@ -206,7 +206,7 @@ fn readable(chunked: &[u8], coding: &str) -> String {
     String::from_utf8(text[..read].to_vec()).unwrap()
 }
 
-/// What an endpoint has sent is not what its client gets.
+/// The bytes from an endpoint differ from those sent to its client.
 #[test]
 fn the_log_tells_what_came_and_what_went() {
     let origin = says("200 OK", "Content-Type: text/plain\r\n");

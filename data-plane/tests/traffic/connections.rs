@@ -97,7 +97,7 @@ fn a_slow_head_is_cut_and_an_idle_connection_closed() {
     assert!(idle.ended());
 }
 
-/// Budgets with places for so many clients, and descriptors for so many connections of both sides.
+/// Budgets for this many clients, and descriptors for this many connections of both sides.
 fn places(connections: usize, descriptors: usize) -> Budgets {
     Budgets {
         connections: Budget::new(connections),
@@ -110,7 +110,7 @@ fn places(connections: usize, descriptors: usize) -> Budgets {
 fn a_full_table_lets_the_newest_in_for_the_longest_idle() {
     let budgets = places(100, 1_000);
     let proxy = Proxy::within(Limits::default(), budgets.clone());
-    // Some have had a request, some have not, some have begun one.
+    // Some have sent a request, some have not, some have sent part of one.
     let mut idle: Vec<Client> = (0..100).map(|_| Client::new(proxy.http)).collect();
     for (number, client) in idle.iter_mut().enumerate() {
         match number % 3 {
@@ -131,7 +131,7 @@ fn a_full_table_lets_the_newest_in_for_the_longest_idle() {
     assert_eq!((budgets.connections.used(), budgets.descriptors.used()), (0, 0), "every place is free again");
 }
 
-/// Who asks one question after another is without a request between two of them, for a moment.
+/// A client that sends one request after another is idle between two of them only briefly.
 #[test]
 fn who_was_just_answered_does_not_make_room() {
     let proxy = Proxy::within(Limits::default(), places(10, 100));
@@ -189,7 +189,7 @@ fn endpoints_without_a_descriptor_are_503_and_kept_ones_make_room() {
     let mut client = Client::new(proxy.http);
     for _ in 0..3 {
         assert_eq!(client.get("/").text(), "one");
-        // The kept connection to the other one goes.
+        // The idle connection to the other one is closed.
         assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n").text(), "two");
     }
     let held = budgets.descriptors.take(1);
@@ -238,7 +238,7 @@ fn draining_waits_for_requests_and_not_for_idle_connections() {
     assert!(std::net::TcpStream::connect(http).is_err());
 }
 
-/// A new connection has a request on its way, most likely. Of one that was served nobody knows that.
+/// A request on a new connection is probably on its way. For one that was served that is unknown.
 #[test]
 fn a_drain_closes_at_once_who_was_served() {
     let proxy = Proxy::with(Limits { linger: 20 * PATIENCE, ..Limits::default() });
@@ -309,7 +309,7 @@ fn a_client_that_goes_leaves_no_trace() {
     assert!(origin.seen().is_empty());
 }
 
-/// Reads a request, begins an answer or not, and waits for the end of the connection.
+/// Reads a request, may begin a response, and waits for the end of the connection.
 fn waiting(begin: &'static [u8]) -> (Origin, std::sync::Arc<std::sync::atomic::AtomicBool>) {
     let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let tell = std::sync::Arc::clone(&ended);
@@ -378,7 +378,7 @@ fn no_request_is_lost_while_endpoints_change() {
     let mut proxy = Proxy::serving(Limits::default(), &addresses);
     let mut clients: Vec<Client> = (0..4).map(|_| Client::new(proxy.http)).collect();
     for round in 0..300 {
-        // One comes and goes, another takes its place.
+        // One closes, another takes its place.
         let left = round % 3;
         proxy.endpoints("echo", &[addresses[left]]);
         proxy.remove_endpoint("echo", (left + 1) % 3);

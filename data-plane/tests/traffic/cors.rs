@@ -1,4 +1,4 @@
-//! Cross-origin requests: which answers say what, and which requests are answered by the proxy itself.
+//! Cross-origin requests: the CORS headers of responses, and preflights that the proxy itself answers.
 
 use data_plane::local::Limits;
 use shared::policy::{LocationPolicy, TextList};
@@ -84,7 +84,7 @@ fn a_denied_location_says_nothing_of_it() {
     assert!(response.all("access-control-allow-origin").is_empty());
 }
 
-/// As in nginx, which looks at the length of a body before anything of the location is done.
+/// As in nginx, which checks the length of a body before anything else in the location.
 #[test]
 fn a_preflight_with_a_body_that_is_too_long_is_no_preflight() {
     let origin = Origin::says("x");
@@ -100,7 +100,7 @@ fn a_preflight_with_a_body_that_is_too_long_is_no_preflight() {
     assert_eq!([asks(1), asks(2)], [204, 413]);
 }
 
-/// Where it is said, a browser shows no page what was answered to its user's cookies.
+/// When disabled, a browser does not let scripts read responses to requests with its user's cookies.
 #[test]
 fn credentials_are_allowed_unless_it_is_said_otherwise() {
     let origin = Origin::says("in");

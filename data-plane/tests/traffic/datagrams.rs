@@ -1,4 +1,4 @@
-//! UDP services: datagrams of a client and the answers to them, and how many sessions there may be.
+//! UDP services: datagrams of a client and the replies to them, and the limit on sessions.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn udp(port: u16) -> StreamService {
     StreamService { transport: Transport::Udp, backend: "ns/db/sql/udp".into(), ..tcp(port) }
 }
 
-/// A backend that answers each datagram, a number of times.
+/// A backend that sends this many replies to each datagram.
 fn answering(times: usize) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
@@ -45,7 +45,7 @@ fn datagrams_are_answered() {
     proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
     let clients: Vec<_> = (0..20).map(|_| datagrams(port)).collect();
     let mut buffer = vec![0; 65536];
-    // As many at once as sockets have room for.
+    // As many at once as fit into the socket buffers.
     for (size, count) in [(1, 20), (1000, 20), (60_000, 1)] {
         let (sent, clients) = (vec![7; size], &clients[..count]);
         for client in clients {
@@ -81,7 +81,7 @@ fn the_oldest_session_makes_room() {
     origin.set_read_timeout(Some(PATIENCE)).unwrap();
     let limits = Limits { udp_sessions: 3, ..Limits::default() };
     let _proxy = serving_within(limits, Budgets::default(), &udp(port), &[origin.local_addr().unwrap()]);
-    // Where what a client sends comes from; nobody answers, so that sessions stay.
+    // The source address of what a client sends; there are no replies, so that sessions stay.
     let comes_from = |client: &UdpSocket| {
         client.send(b"x").unwrap();
         origin.recv_from(&mut [0; 8]).unwrap().1

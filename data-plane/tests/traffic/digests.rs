@@ -32,7 +32,7 @@ fn users(proxy: &mut Proxy, users: &[(&str, &str)]) {
 struct Login {
     nonce: String,
     count: u32,
-    /// In place of what is right.
+    /// Overrides the correct value.
     realm: &'static str,
     uri: &'static str,
     target: &'static str,
@@ -89,7 +89,7 @@ fn digests() {
         (answer.status, answer.all("authentication-info")),
         (200, vec![&*format!("qop=auth, rspauth=\"{proof}\", cnonce=\"c1\", nc=00000002")])
     );
-    // The same once more, and another proxy's nonce: the client may try again without asking anybody.
+    // The same nonce count again, and another proxy's nonce: the client may retry without asking its user.
     for nonce in [login.nonce.clone(), "0".repeat(64)] {
         let replay = Login { nonce, ..Login::of(&challenge) };
         let refused = client.ask(&replay.request("alice:secret"));

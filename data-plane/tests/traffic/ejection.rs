@@ -1,4 +1,4 @@
-//! Endpoints that cannot be reached: who is left alone, for whom that counts, and how they come back
+//! Endpoints that cannot be reached: which are ejected, for which requests, and how they come back
 //! (docs/adr/024-who-cannot-be-reached.md).
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,7 +25,7 @@ impl Absent {
         self.0.local_addr().unwrap().as_socket().unwrap()
     }
 
-    /// From now on it answers.
+    /// Starts responding.
     fn comes(&self, text: &'static str) -> Origin {
         let socket = self.0.try_clone().unwrap();
         socket.listen(128).unwrap();
@@ -41,7 +41,7 @@ fn returned(proxy: &Proxy) -> u64 {
     proxy.metrics.worker(0).returned.value()
 }
 
-/// Connections that failed.
+/// Failed connections.
 fn failed(proxy: &Proxy) -> u64 {
     use data_plane::metrics::Kind;
     proxy.metrics.worker(0).failures[Kind::ConnectFailed as usize].value()
@@ -59,7 +59,7 @@ fn who_refuses_is_left_alone_and_comes_back_with_its_first_answer() {
         assert!(asked <= 10, "five failures take ten requests");
     }
     assert_eq!(failed(&proxy), 5);
-    // One request in each of its times finds out how it is, however many there are.
+    // One request per interval is the probe, however many requests there are.
     (0..200).for_each(|_| assert_eq!(client.get("/").text(), "good"));
     assert!(failed(&proxy) <= 5 + 6, "{} of 200", failed(&proxy));
     let back = absent.comes("back");
@@ -78,7 +78,7 @@ fn half_of_them_are_left_alone_at_most() {
     let (one, two) = (Origin::says("one"), Origin::says("two"));
     let absent: [Absent; 5] = std::array::from_fn(|_| Absent::new());
     let addresses: Vec<_> = absent.iter().map(Absent::address).chain([one.address, two.address]).collect();
-    // As many tries as there are endpoints: all requests are served, whoever is out.
+    // As many attempts as endpoints: all requests are served, whichever endpoints are ejected.
     let limits = Limits { timeouts: Timeouts { tries: 0, ..Timeouts::default() }, ..Limits::default() };
     let proxy = Proxy::serving(limits, &addresses);
     let mut client = Client::new(proxy.http);
@@ -95,7 +95,7 @@ fn where_more_than_half_would_be_left_alone_nobody_is() {
     let mut client = Client::new(proxy.http);
     (0..60).for_each(|_| assert_eq!(client.get("/").status, 200));
     assert_eq!(ejected(&proxy), 2, "of four");
-    // The one that is left could not bear it all.
+    // The remaining one could not bear the whole load.
     proxy.remove_endpoint("echo", 3);
     let before = failed(&proxy);
     (0..30).for_each(|_| assert_eq!(client.get("/").text(), "one"));
@@ -127,7 +127,7 @@ fn the_last_one_and_all_of_them_where_nobody_wants_it_are_asked_for_ever() {
     }
 }
 
-/// A location that says this.
+/// A location with this policy.
 fn saying(limits: Limits, policy: LocationPolicy, addresses: &[SocketAddr]) -> Proxy {
     let mut proxy = Proxy::serving(limits, addresses);
     let paths = vec![to("/", PathType::Prefix, "echo")];
@@ -149,7 +149,7 @@ fn a_status_that_is_tried_elsewhere_counts_as_in_nginx() {
     for (line, word, out) in [
         ("503 Busy", "http_503", true),
         ("500 Broken", "http_500", true),
-        // What nobody wants to have tried elsewhere is an answer like any other; and these never say anything.
+        // A status that is not retried is a response like any other; and these endpoints never respond otherwise.
         ("503 Busy", "error", false),
         ("404 Not Found", "http_404", false),
         ("429 Slower", "http_429", false),
@@ -170,7 +170,7 @@ fn a_failure_that_clients_are_told_of_counts_for_nothing() {
     let closes = || Origin::raw(|mut stream, number, _| drop(read_request(&mut stream, number)));
     for (method, word, out) in [
         ("GET", "error", true),
-        // It was sent, and may have been done: nobody else is asked.
+        // It was sent and may have been processed: no retry.
         ("POST", "error", false),
         ("POST", "non_idempotent error", true),
         ("GET", "off", false),
@@ -215,7 +215,7 @@ fn a_new_client_is_given_an_endpoint_that_is_there_and_an_old_one_stays_with_its
     assert_eq!(ejected(&proxy), 1);
     let asked = failed(&proxy);
     assert!((5..=10).contains(&asked), "{asked} of 60 new clients");
-    // As in the original it fails for those who have it, until they or the endpoint change.
+    // As in ingress-nginx, it fails for its clients until they or the endpoint change.
     let name = data_plane::affinity::endpoint_key("ns-echo-80", &other.address().to_string());
     let stays = format!("GET / HTTP/1.1\r\nHost: a.test\r\nCookie: seat={name}\r\n\r\n");
     let before = failed(&proxy);
@@ -225,7 +225,7 @@ fn a_new_client_is_given_an_endpoint_that_is_there_and_an_old_one_stays_with_its
 
 #[test]
 fn requests_that_fail_everywhere_are_tried_again_within_a_budget() {
-    // Reads a request and cuts the connection: of each endpoint's work nothing comes.
+    // Reads a request and cuts the connection, on every endpoint.
     let cutting = || Origin::new(|_| (Vec::new(), false));
     let origins = [cutting(), cutting(), cutting()];
     let addresses: Vec<_> = origins.iter().map(|origin| origin.address).collect();
@@ -242,7 +242,7 @@ fn requests_that_fail_everywhere_are_tried_again_within_a_budget() {
     let denied = proxy.metrics.worker(0).retries_denied.value();
     assert!(denied >= 500, "{denied}");
 
-    // As in the original where that is wanted.
+    // As in ingress-nginx, if configured.
     let before = seen();
     let proxy = Proxy::serving(Limits { retry_budget: 200, ..Limits::default() }, &addresses);
     let mut client = Client::new(proxy.http);

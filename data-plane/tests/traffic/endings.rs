@@ -1,4 +1,4 @@
-//! Connections that calls to an endpoint share and that come to no good end: what becomes of the calls that follow.
+//! Shared connections to an endpoint that end badly: what happens to the calls that follow.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -21,17 +21,17 @@ const PING: u8 = 6;
 const CONTINUATION: u8 = 9;
 const ACK: u8 = 1;
 
-/// An endpoint that does as it is told.
+/// A scripted endpoint.
 struct Scripted {
     address: SocketAddr,
     connections: Arc<AtomicUsize>,
-    /// Those that are open.
+    /// Number of open connections.
     open: Arc<AtomicUsize>,
 }
 
-/// A frame that an endpoint is sent.
+/// A frame received by an endpoint.
 struct Frame {
-    /// The number of its connection, from 0 on.
+    /// The number of its connection, from 0.
     connection: usize,
     kind: u8,
     flags: u8,
@@ -45,7 +45,7 @@ impl Frame {
         matches!(self.kind, HEADERS | DATA) && self.flags & END_STREAM != 0
     }
 
-    /// A good answer to its call.
+    /// A successful response to its call.
     fn good(&self) -> Vec<u8> {
         // `:status: 200` of the static table.
         frame(HEADERS, END_HEADERS | END_STREAM, self.stream, &[0x88])
@@ -53,7 +53,7 @@ impl Frame {
 }
 
 impl Scripted {
-    /// What it says to each frame; `None`: nothing any more, and it does not listen either.
+    /// The script returns the reply to each frame; `None`: nothing more, and it stops reading.
     fn new(script: impl Fn(&Frame) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -102,7 +102,8 @@ fn next(stream: &mut TcpStream, connection: usize) -> Option<Frame> {
     Some(Frame { connection, kind, flags, stream: u32::from_be_bytes(of), payload })
 }
 
-/// What an endpoint says of itself: to SETTINGS its own, with these settings, and an acknowledgement; to PING that it is there.
+/// The mandatory replies of an endpoint: to SETTINGS its own, with these settings, and an acknowledgement; to PING an
+/// acknowledgement.
 fn polite(frame: &Frame, settings: &[u8]) -> Vec<u8> {
     match (frame.kind, frame.flags & ACK) {
         (SETTINGS, 0) => [self::frame(SETTINGS, 0, 0, settings), self::frame(SETTINGS, ACK, 0, &[])].concat(),
@@ -111,14 +112,14 @@ fn polite(frame: &Frame, settings: &[u8]) -> Vec<u8> {
     }
 }
 
-/// One call with a body of so many bytes; its status.
+/// One call with a body of this size; returns its status.
 async fn ask(sender: &mut SendRequest<Bytes>, bytes: usize) -> StatusCode {
     let (response, mut out) = sender.send_request(call("/"), false).unwrap();
     out.send_data(vec![b'x'; bytes].into(), true).unwrap();
     response.await.unwrap().status()
 }
 
-/// A proxy whose endpoint has so many seconds to answer.
+/// A proxy with this read timeout in seconds.
 fn patient(endpoint: &Scripted, seconds: u32) -> Proxy {
     let policy = LocationPolicy {
         proxy_read_timeout: Some(seconds),
@@ -128,7 +129,7 @@ fn patient(endpoint: &Scripted, seconds: u32) -> Proxy {
     proxy(&[endpoint.address], policy, BackendProtocol::Grpc)
 }
 
-/// An endpoint whose first connection goes dead without a word when it is told.
+/// An endpoint whose first connection goes dead silently when told to.
 fn dying() -> (Scripted, Arc<AtomicBool>) {
     let dies = Arc::new(AtomicBool::new(false));
     let dead = Arc::clone(&dies);
@@ -171,7 +172,7 @@ fn clients_that_give_up_leave_a_dead_connection_to_itself() {
         assert!(tokio::time::timeout(Duration::from_secs(1), response).await.is_err());
         out.send_reset(Reason::CANCEL);
         drop(out);
-        // It is heard of before the next one is begun.
+        // It is noticed before the next call starts.
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(ask(&mut sender, 5).await, 200);
         assert_eq!(endpoint.connections(), 2);
@@ -194,7 +195,7 @@ fn an_endpoint_that_is_slow_and_there_is_asked_and_keeps_its_connection() {
         let mut sender = sender(&proxy).await;
         assert_eq!(ask(&mut sender, 5).await, 504);
         is_slow.store(false, Ordering::Relaxed);
-        // The answer to the question is on its way.
+        // The reply to the PING is on its way.
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(ask(&mut sender, 5).await, 200);
         assert_eq!((endpoint.connections(), questions.load(Ordering::Relaxed)), (1, 1));
@@ -205,7 +206,7 @@ fn an_endpoint_that_is_slow_and_there_is_asked_and_keeps_its_connection() {
 #[test]
 fn a_connection_of_which_many_calls_were_cancelled_takes_no_more_and_keeps_those_it_has() {
     run(async {
-        // Answers are begun on the first connection, and end on others.
+        // Responses start on the first connection, and end on others.
         let resets = Arc::new(AtomicUsize::new(0));
         let reset = Arc::clone(&resets);
         let endpoint = Scripted::new(move |frame| {
@@ -240,7 +241,7 @@ fn a_call_that_is_not_read_holds_up_no_other_one() {
     run(async {
         let taken = Arc::new(AtomicUsize::new(0));
         let took = Arc::clone(&taken);
-        // It takes what the window has at first, and never any more.
+        // It accepts the initial window, and never any more.
         let endpoint = Scripted::new(move |frame| {
             if frame.kind == DATA && frame.connection == 0 {
                 took.fetch_add(frame.payload.len(), Ordering::Relaxed);
@@ -254,7 +255,7 @@ fn a_call_that_is_not_read_holds_up_no_other_one() {
         while taken.load(Ordering::Relaxed) < 65_535 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // That may be for a moment.
+        // That may be temporary.
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(ask(&mut sender, 5).await, 200);
         assert_eq!(ask(&mut sender, 5).await, 200);
@@ -265,7 +266,7 @@ fn a_call_that_is_not_read_holds_up_no_other_one() {
     });
 }
 
-/// SETTINGS_MAX_CONCURRENT_STREAMS, in SETTINGS.
+/// A SETTINGS payload with SETTINGS_MAX_CONCURRENT_STREAMS.
 fn at_once(calls: u32) -> Vec<u8> {
     [&3_u16.to_be_bytes()[..], &calls.to_be_bytes()].concat()
 }
@@ -316,7 +317,7 @@ fn an_endpoint_that_takes_no_calls_is_passed_by_when_it_had_its_time_to_connect(
     });
 }
 
-/// HEADERS that end a stream, with one field of so many bytes and a status behind it.
+/// HEADERS that end a stream, with one field of this size followed by a status.
 fn trailers(stream: u32, bytes: usize) -> Vec<u8> {
     let text = |text: &[u8]| {
         let mut said = Vec::new();

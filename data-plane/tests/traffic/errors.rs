@@ -1,4 +1,4 @@
-//! Answers that another backend makes.
+//! Error pages from another backend.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn listing(statuses: &[u32]) -> LocationPolicy {
     }
 }
 
-/// `/` leads to the origin, errors to the other one; `/nobody` to a Service without endpoints.
+/// `/` has the origin as its backend, errors go to the other one; `/nobody` has a Service without endpoints.
 fn proxy(origin: &Origin, errors: &Origin, policy: LocationPolicy) -> Proxy {
     let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let paths = vec![to("/", PathType::Prefix, "echo"), to("/nobody", PathType::Prefix, "nobody")];
@@ -137,7 +137,7 @@ fn the_error_backend_stands_in_for_one_without_endpoints_behind_the_same_rules()
     assert_eq!(client.get("/nobody").status, 503);
 }
 
-/// Nobody has said yet that it may: neither the way there nor what it says of itself is the Service's own.
+/// Access was not granted yet: neither the route to the Service nor the client's identity headers may be used.
 #[test]
 fn who_is_not_let_in_gets_no_page_of_the_service_and_says_nothing_of_who_it_is() {
     let (origin, errors) = (answers("200 In"), answers("418 Teapot"));
@@ -172,7 +172,8 @@ fn who_is_not_let_in_gets_no_page_of_the_service_and_says_nothing_of_who_it_is()
     assert!(seen.all("x-user").is_empty() && seen.all("x_user").is_empty(), "{seen:?}");
 }
 
-/// A client without a limit's leave has no leave either; who was let in gets whatever page is named.
+/// A client that exceeds a limit has not passed authentication either; an admitted one gets whatever page is
+/// configured.
 #[test]
 fn a_limit_is_no_way_around_who_is_asked() {
     let (origin, asked) = (answers("404 In"), answers("200 Yes"));
@@ -196,7 +197,7 @@ fn a_limit_is_no_way_around_who_is_asked() {
     assert_eq!(origin.seen()[1].all("x-code"), ["404"]);
 }
 
-/// It counts for nothing in the original then: the fleet's default backend answers, and without one its 404.
+/// In ingress-nginx it is ignored then: the fleet's default backend responds, and without one its 404.
 #[test]
 fn an_error_backend_without_endpoints_leaves_errors_to_the_fleets() {
     let (origin, errors, fallback) = (answers("500 No"), answers("200 OK"), answers("418 Teapot"));
@@ -233,7 +234,7 @@ fn the_log_names_the_upstream_that_answered() {
     }
 }
 
-/// What was asked of an endpoint that speaks HTTP/2 is let go of early; not while somebody else may have to be asked.
+/// The request for an HTTP/2 endpoint is freed early, unless the error backend may still need it.
 #[test]
 fn the_error_backend_of_a_grpc_service_gets_all_fields_of_a_long_head() {
     let (origin, errors) = (answers("200 OK"), answers("418 Teapot"));
@@ -260,7 +261,7 @@ fn the_error_backend_of_a_grpc_service_gets_all_fields_of_a_long_head() {
     }
 }
 
-/// The fleet with a default backend.
+/// Gives the fleet a default backend.
 pub(super) fn with_fallback(proxy: &mut Proxy, fallback: &Origin, defaults: LocationPolicy) {
     let settings =
         Settings { default_backend: "ns/fallback/default".into(), defaults, ..Settings::default() };
@@ -273,7 +274,7 @@ pub(super) fn with_fallback(proxy: &mut Proxy, fallback: &Origin, defaults: Loca
     proxy.endpoints("fallback", &[fallback.address]);
 }
 
-/// Where a location lists nothing itself, its own backend stands in for endpoints alone.
+/// If a location lists no statuses itself, its own error backend is only used when endpoints are missing.
 #[test]
 fn statuses_that_the_fleet_lists_are_answered_by_the_fleets_default_backend() {
     let (origin, errors, fallback) = (answers("404 No"), answers("418 Teapot"), answers("410 Fleet"));
@@ -307,7 +308,7 @@ fn requests_that_nobody_takes_go_to_the_fleets_default_backend() {
     assert_eq!(other(&proxy, "unknown.test", "/x?y"), own, "and is not sent to https");
     assert_eq!(fallback.seen()[0].line(), "GET /x?y HTTP/1.1");
     assert_eq!(other(&proxy, "unknown.test", "/healthz").0, 200, "the proxy's own");
-    // Of a host without a backend for it, too; there what the location says counts.
+    // Also for a host's location without a backend; there the location's list applies.
     let paths = vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None, after_exact: false }];
     let policy = LocationPolicy { force_ssl_redirect: Some(false), ..LocationPolicy::default() };
     let route = Route { paths, policy, ..Route::default() };
@@ -337,7 +338,7 @@ fn the_fleets_default_backend_answers_for_errors_and_not_for_backends_without_en
     assert_eq!(client.get("/").status, 404, "the proxy's own page");
 }
 
-/// What it lists itself stands in the part of nginx' file that a denied location does not have.
+/// Its own list is in the part of nginx' configuration that a denied location does not have.
 #[test]
 fn a_location_that_is_denied_has_the_pages_of_the_fleet() {
     let (origin, errors, fallback) = (answers("200 OK"), answers("418 Teapot"), answers("410 Fleet"));

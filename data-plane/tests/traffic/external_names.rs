@@ -1,4 +1,4 @@
-//! Services that are names: where requests go while the DNS answers, is slow, changes its mind or fails.
+//! Services of type ExternalName: where requests go while the DNS responds, is slow, changes its response or fails.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use shared::resource::{Backend, ExternalName, PathType, Resource};
 
 use super::harness::*;
 
-/// `/far` leads to a name, `/near` to an origin of its own.
+/// `/far` has a DNS name as its backend, `/near` an origin of its own.
 fn proxy(port: u16) -> (Proxy, Origin) {
     let mut proxy = Proxy::start();
     let near = Origin::says("near");
@@ -33,7 +33,7 @@ fn at(origin: &Origin) -> Answer {
     Answer::Found { addresses: vec![origin.address.ip()], ttl: Duration::from_secs(1) }
 }
 
-/// Who answers, or the status where nobody does.
+/// The origin that responds, or the status if none does.
 fn who(proxy: &Proxy, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n");
     let response = Client::new(proxy.http).ask(&request);
@@ -44,7 +44,7 @@ fn who(proxy: &Proxy, path: &str) -> String {
 fn a_name_that_is_not_answered_yet_is_nobody_elses_matter() {
     let origin = Origin::says("far");
     let (mut proxy, _near) = proxy(origin.address.port());
-    // It is being asked for, and nobody answers.
+    // It is being resolved, and no server responds.
     assert!(proxy.writer.names().next(Instant::now()).is_some());
     for _ in 0..3 {
         assert_eq!((who(&proxy, "/far"), who(&proxy, "/near")), ("503".into(), "near".into()));

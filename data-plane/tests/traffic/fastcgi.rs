@@ -1,4 +1,4 @@
-//! Applications that speak FastCGI: what they are told, what becomes of what they say, and of what none should.
+//! FastCGI applications: what they are told, and what becomes of their valid and invalid output.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use shared::resource::{Backend, PathType, Resource, Route};
 
 use super::harness::*;
 
-/// What an application was told.
+/// What an application received.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     params: BTreeMap<String, String>,
@@ -26,7 +26,7 @@ impl Told {
     }
 }
 
-/// One record: its kind and its content.
+/// One record: its type and its content.
 fn read_record(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     let mut header = [0; 8];
     stream.read_exact(&mut header).ok()?;
@@ -49,7 +49,7 @@ fn length(content: &mut &[u8]) -> usize {
     }
 }
 
-/// All that an application is told, to the end of its standard input.
+/// Everything that an application receives, up to the end of its standard input.
 fn read_told(stream: &mut TcpStream) -> Option<Told> {
     let (kind, content) = read_record(stream)?;
     assert_eq!((kind, content), (1, vec![0, 1, 0, 0, 0, 0, 0, 0]), "a responder, for one request");
@@ -77,7 +77,7 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     [&[1, kind, 0, 1][..], &(content.len() as u16).to_be_bytes(), &[0, 0], content].concat()
 }
 
-/// An application that says this, a record for each piece, and is done.
+/// The output of an application: one record for each piece, and the end.
 pub(super) fn saying(pieces: &[&str]) -> Vec<u8> {
     let mut all: Vec<u8> = pieces.iter().flat_map(|piece| record(6, piece.as_bytes())).collect();
     all.extend(record(6, b""));
@@ -87,7 +87,7 @@ pub(super) fn saying(pieces: &[&str]) -> Vec<u8> {
 
 pub(super) type Tolds = Arc<Mutex<Vec<Told>>>;
 
-/// Answers each request with these bytes; the connection stays open until the proxy ends it.
+/// Responds to each request with these bytes; the connection stays open until the proxy closes it.
 pub(super) fn application(answer: Vec<u8>) -> (Origin, Tolds) {
     let tolds: Tolds = Arc::default();
     let list = Arc::clone(&tolds);
@@ -162,7 +162,7 @@ fn an_application_is_told_what_nginx_tells() {
     ] {
         assert_eq!(told.get(name), value, "{name}");
     }
-    // The client's connection goes on, the application's has ended.
+    // The client's connection continues, the application's is closed.
     assert_eq!(client.get("/app/x.php").text(), "hello world");
     assert_eq!(tolds.lock().unwrap()[1].get("SCRIPT_NAME"), "/app/x.php");
 }
@@ -248,7 +248,7 @@ fn an_answer_that_breaks_off_is_seen_to() {
     let origin = Origin::raw(move |mut stream, number, _| {
         let _ = read_told(&mut stream);
         let _ = stream.write_all(if number == 0 { &garbage } else { &closing });
-        // The proxy has begun to pass it on by then, or sees both at once; the end shows in any case.
+        // The proxy has begun to pass it on by then, or sees both at once; the end is visible in any case.
         std::thread::sleep(Duration::from_millis(50));
     });
     let proxy = serving(&origin, fcgi());
@@ -280,7 +280,7 @@ fn a_silent_application_is_504_and_a_refusing_one_is_passed_over() {
     }
 }
 
-/// Applications route by `REQUEST_URI`: it must not say what another location keeps.
+/// Applications route by `REQUEST_URI`: it must not contain a path of another location.
 #[test]
 fn an_ambiguous_path_is_told_as_it_was_judged() {
     let (origin, tolds) = application(saying(&["Content-Length: 2\r\n\r\n", "ok"]));

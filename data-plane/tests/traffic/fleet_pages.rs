@@ -1,4 +1,4 @@
-//! The fleet's pages for errors: which hosts and which clients have them.
+//! The fleet's error pages: which hosts and which clients get them.
 
 use data_plane::local::Limits;
 use shared::policy::{
@@ -22,7 +22,7 @@ fn pages(statuses: &[u32]) -> LocationPolicy {
     }
 }
 
-/// `a.test` in front of one origin, in a fleet with a default backend.
+/// `a.test` with one origin, in a fleet with a default backend.
 fn proxy(origin: &Origin, said: LocationPolicy, fallback: &Origin, defaults: LocationPolicy) -> Proxy {
     let mut proxy = Proxy::start();
     let paths = vec![to("/", PathType::Prefix, "echo")];
@@ -39,7 +39,7 @@ fn ask(proxy: &Proxy, host: &str, fields: &str) -> Answer {
     Client::new(proxy.http).ask(&format!("GET /x?y HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n"))
 }
 
-/// As nginx' server does, before it looks for a location; the redirect between names with and without `www.` has no pages.
+/// As in nginx' server, before location lookup; the redirect between names with and without `www.` has no error pages.
 #[test]
 fn who_is_blocked_by_what_it_says_of_itself_is_shown_the_page() {
     let (origin, fallback) = (answers("200 OK"), answers("410 Fleet"));
@@ -70,7 +70,7 @@ fn who_is_blocked_by_what_it_says_of_itself_is_shown_the_page() {
     assert_eq!(origin.seen().len(), 1);
 }
 
-/// In nginx' file the place of a page has the fleet's list, whatever list the location has.
+/// In nginx' configuration the error page's location has the fleet's list, whatever list the original location has.
 #[test]
 fn who_is_blocked_by_its_address_is_shown_no_page() {
     let (origin, fallback) = (answers("404 No"), answers("410 Fleet"));
@@ -91,7 +91,7 @@ fn who_is_blocked_by_its_address_is_shown_no_page() {
     }
 }
 
-/// nginx' server says where clients without a certificate are sent, and inherits no other page for that.
+/// nginx' server defines where clients without a certificate are sent, and then inherits no other error page.
 #[test]
 fn a_host_with_a_page_for_clients_without_certificates_has_none_of_the_fleets() {
     let (origin, fallback) = (answers("404 No"), answers("410 Fleet"));

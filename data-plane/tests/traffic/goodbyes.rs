@@ -1,4 +1,4 @@
-//! The end of a connection of HTTP/2 that was told goodbye (GOAWAY): nothing that was begun is cut, and nothing half done.
+//! Graceful end of an HTTP/2 connection (GOAWAY): no request in progress is cut off, and none is half processed.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,10 +17,10 @@ use super::hostile::{Frames, get};
 
 const PING: u8 = 6;
 
-/// Bytes of an answer: the kernel has all of them long before their client.
+/// Bytes of a response: the kernel has all of them long before the client.
 const LONG: usize = 400_000;
 
-/// A client that takes as much as there is.
+/// A client that reads as much as there is.
 struct Talker {
     stream: TcpStream,
 }
@@ -46,7 +46,7 @@ impl Talker {
         self.stream.write_all(&frame(kind, flags, stream, payload)).unwrap();
     }
 
-    /// The next frame, `None` at the end: kind, flags, stream, payload. Questions are answered.
+    /// The next frame, `None` at the end: type, flags, stream, payload. PINGs are answered.
     fn next(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         match self.stream.read_exact(&mut head) {
@@ -59,13 +59,13 @@ impl Talker {
         self.stream.read_exact(&mut payload).unwrap();
         if matches!(kind, SETTINGS | PING) && flags & 1 == 0 {
             let said = if kind == PING { &payload[..] } else { &[] };
-            // Who has gone does not hear it.
+            // A peer that is gone does not receive it.
             let _ = self.stream.write_all(&frame(kind, 1, 0, said));
         }
         Some((kind, flags, u32::from_be_bytes(stream), payload))
     }
 
-    /// The last stream that is looked at, as the next goodbye says.
+    /// The last stream that will be processed, according to the next GOAWAY.
     fn goodbye(&mut self) -> u32 {
         loop {
             let (kind, _, _, payload) = self.next().unwrap();
@@ -76,7 +76,7 @@ impl Talker {
     }
 }
 
-/// An origin that answers when it is let.
+/// An origin that responds when told to.
 fn held() -> (Origin, impl Fn()) {
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
     let opens = Arc::clone(&gate);
@@ -94,7 +94,7 @@ fn held() -> (Origin, impl Fn()) {
     (origin, open)
 }
 
-/// Limits after so many requests; nobody is waited for who has nothing under way.
+/// Limits with this many requests per connection, and no waiting for idle clients.
 fn after(requests: usize) -> Limits {
     Limits { requests, linger: Duration::from_millis(1), ..Limits::default() }
 }
@@ -110,7 +110,7 @@ fn the_last_answer_is_whole_for_a_client_that_goes_on_talking() {
     while let Some((kind, _, stream, payload)) = client.next() {
         if kind == DATA {
             length += payload.len();
-            // As who takes something says so.
+            // A client that reads sends window updates.
             for of in [0, stream] {
                 let more = u32::try_from(payload.len().max(1)).unwrap().to_be_bytes();
                 client.stream.write_all(&frame(WINDOW_UPDATE, 0, of, &more)).expect("it is listened to");
@@ -162,7 +162,7 @@ fn an_upload_goes_on_after_the_goodbye() {
     assert_eq!(text, b"10");
 }
 
-/// Its client knows of a goodbye when it answers the question that comes with it. One that answers none is not served for ever.
+/// A client has seen a GOAWAY when it answers the PING that comes with it. One that never does is not served forever.
 #[test]
 fn who_does_not_hear_a_goodbye_is_refused_in_the_end() {
     let origin = Origin::says("hello");
@@ -181,7 +181,7 @@ fn who_does_not_hear_a_goodbye_is_refused_in_the_end() {
         served += 1;
         assert!(served < 1_000, "it is served for ever");
     };
-    // REFUSED_STREAM: it may ask again, elsewhere.
+    // REFUSED_STREAM: the request may be retried elsewhere.
     assert_eq!((served, reason), (3 + 256, vec![0, 0, 0, 7]));
     assert_eq!(origin.seen().len(), 3 + 256);
 }

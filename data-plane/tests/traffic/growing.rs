@@ -1,4 +1,4 @@
-//! Templates that come to more than a request can be worth: many times what a client says.
+//! Templates that expand to more than a request can justify: many times what the client sent.
 
 use shared::policy::{ExternalAuth, Header, HeaderList, HostPolicy, LocationPolicy, Shortcut, Shortcuts};
 use shared::resource::{Backend, Host, PathType, Resource, Route};
@@ -8,7 +8,7 @@ use super::harness::*;
 
 const MANY: usize = 3_000;
 
-/// `a.test` with a regular expression for its path, and this said of it.
+/// `a.test` with a regular expression path and these settings.
 fn proxy(location: LocationPolicy, of_host: Option<Shortcuts>, origin: &Origin) -> Proxy {
     let mut proxy = Proxy::start();
     let policy = HostPolicy { regex: Some(true), shortcuts: of_host, ..HostPolicy::default() };
@@ -24,12 +24,12 @@ fn proxy(location: LocationPolicy, of_host: Option<Shortcuts>, origin: &Origin) 
 }
 
 fn headers(value: &str) -> HeaderList {
-    // Each for itself is short enough.
+    // Each one alone is short enough.
     let header = |at: usize| Header { name: format!("X{at}"), value: value.repeat(8) };
     HeaderList { headers: (0..40).map(header).collect() }
 }
 
-/// A short path is answered by the origin, a long one 500.
+/// A short path gets the origin's response, a long one a 500.
 fn check(what: &str, location: LocationPolicy, of_host: Option<Shortcuts>) {
     let origin = Origin::says("in");
     let proxy = proxy(location, of_host, &origin);
@@ -38,10 +38,10 @@ fn check(what: &str, location: LocationPolicy, of_host: Option<Shortcuts>) {
     assert_eq!(client.get("/a").status, 200, "{what}");
     let seen = origin.seen().len();
     assert_eq!(client.get(&format!("/{}", "a".repeat(7_000))).status, 500, "{what}");
-    // What is said of answers is filled in behind the backend.
+    // Response headers are expanded after the backend's response.
     assert!(origin.seen().len() <= seen + usize::from(what == "answers"), "{what}");
     assert!(seen <= before + 1);
-    // The client is served on.
+    // The client's connection can still be used.
     assert_eq!(client.get("/b").status, 200, "{what}");
 }
 

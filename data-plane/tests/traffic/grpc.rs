@@ -1,4 +1,4 @@
-//! gRPC's ways over HTTP/2: trailers, streams in both directions, cancellation, TLS.
+//! gRPC over HTTP/2: trailers, streams in both directions, cancellation, TLS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use tokio::net::{TcpListener, TcpStream};
 use super::backend_tls::server as tls_server;
 use super::harness::*;
 
-/// What the origin saw of streams that were given up.
+/// Number of cancelled streams that the origin has seen.
 static CANCELLED: AtomicUsize = AtomicUsize::new(0);
 static REACHED: AtomicUsize = AtomicUsize::new(0);
 
-/// Gives the proxies back, which end outside of the runtime.
+/// Returns the proxies, which must be dropped outside of the runtime.
 pub(crate) fn run<T>(test: impl Future<Output = T>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let proxies = runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.unwrap() });
@@ -29,7 +29,7 @@ pub(crate) fn run<T>(test: impl Future<Output = T>) {
     drop(proxies);
 }
 
-/// A proxy of `a.test` in this protocol.
+/// A proxy of `a.test` with this protocol.
 pub(crate) fn proxy(addresses: &[SocketAddr], policy: LocationPolicy, protocol: BackendProtocol) -> Proxy {
     let mut proxy = Proxy::serving(Limits::default(), addresses);
     let policy = LocationPolicy { backend_protocol: Some(protocol.into()), ..policy };
@@ -39,7 +39,7 @@ pub(crate) fn proxy(addresses: &[SocketAddr], policy: LocationPolicy, protocol: 
     proxy
 }
 
-/// An endpoint that speaks HTTP/2 alone and gives each message back as it comes.
+/// An endpoint that speaks only HTTP/2 and echoes each message as it arrives.
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 async fn echo(tls: bool) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -92,7 +92,7 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
     if path == "/silent" {
         while let Some(Ok(_)) = body.data().await {}
         REACHED.fetch_add(1, Ordering::Relaxed);
-        // Reset, or its connection closed.
+        // Reset, or its connection was closed.
         let _ = std::future::poll_fn(|cx| respond.poll_reset(cx)).await;
         CANCELLED.fetch_add(1, Ordering::Relaxed);
         return;

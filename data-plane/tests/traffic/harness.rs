@@ -1,4 +1,4 @@
-//! A proxy of one worker with tables made by hand.
+//! A proxy with one worker and hand-made tables.
 
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -27,7 +27,7 @@ pub(crate) use test_kit::origin::{Origin, ok, read_request};
 pub(crate) use test_kit::ports::refusing;
 pub(crate) use test_kit::{Answer, Seen};
 
-/// A proxy that is served by one worker.
+/// A proxy with one worker.
 pub(crate) struct Proxy {
     pub(crate) http: SocketAddr,
     pub(crate) https: SocketAddr,
@@ -39,7 +39,7 @@ pub(crate) struct Proxy {
     log_writer: Option<access_log::Writer>,
 }
 
-/// A log that is kept.
+/// A log that is stored.
 #[derive(Clone, Default)]
 pub(crate) struct Sink(Arc<Mutex<Vec<u8>>>);
 
@@ -60,7 +60,7 @@ impl Write for Sink {
     }
 }
 
-/// What is said of a canary's Backend.
+/// The policy of a canary's Backend.
 #[allow(clippy::needless_update, reason = "policies grow by fields")]
 fn taking(canary: Canary) -> BackendPolicy {
     BackendPolicy { canary: Some(canary), ..BackendPolicy::default() }
@@ -80,7 +80,7 @@ impl Proxy {
         Self::behind(PublicPorts::default(), limits, budgets)
     }
 
-    /// Which clients reach by these ports.
+    /// Clients reach it at these ports.
     pub(crate) fn behind(ports: PublicPorts, limits: Limits, budgets: Budgets) -> Self {
         let log = Sink::default();
         let writes = access_log::write_to(log.clone()).unwrap();
@@ -89,7 +89,7 @@ impl Proxy {
         proxy
     }
 
-    /// Whose lines go elsewhere. Like that of `firth up`, it connects to loopback where a policy says so: origins are there.
+    /// With its own access log. Like `firth up`, it may connect to loopback addresses in policies: origins are there.
     pub(crate) fn logging(
         log: (access_log::Handle, access_log::Writer),
         ports: PublicPorts,
@@ -100,7 +100,7 @@ impl Proxy {
         Self::knowing(log, ports, (limits, budgets), (KnownNames::default(), Reach::with(loopback)))
     }
 
-    /// Which nobody says anything but this of names and of where it may connect to.
+    /// With these known names, and these networks that it may connect to.
     pub(crate) fn reaching(names: KnownNames, networks: &[&str]) -> Self {
         let reach = Reach::with(AddressSet::parse(networks.iter().copied()).unwrap());
         let log = access_log::write_to(io::sink()).unwrap();
@@ -151,13 +151,13 @@ impl Proxy {
         }
     }
 
-    /// Puts resources into the CONFIG lane.
+    /// Adds resources to the CONFIG lane.
     pub(crate) fn config(&mut self, resources: Vec<(&str, Resource)>) {
         let up = resources.into_iter().map(|(key, resource)| entry(key, resource));
         self.writer.apply_config(up.collect(), &[]);
     }
 
-    /// Puts a resource into the LIVE lane.
+    /// Adds a resource to the LIVE lane.
     pub(crate) fn live(&mut self, key: &str, resource: Resource) {
         self.writer.apply_live(vec![entry(key, resource)], &[]);
     }
@@ -176,7 +176,7 @@ impl Proxy {
         }
     }
 
-    /// `a.test` with what is said of each path; a path leads to the Service of its last name.
+    /// `a.test` with these paths and policies; the backend of a path is the Service named like its last segment.
     pub(crate) fn policies(&mut self, tls: bool, paths: &[(&str, LocationPolicy)]) {
         self.config(vec![(
             "a.test",
@@ -207,7 +207,7 @@ impl Proxy {
         self.service(canary, Backend { policy: taking(policy), ..Backend::default() });
     }
 
-    /// The endpoints of a Service, a slice each.
+    /// The endpoints of a Service, with one slice each.
     pub(crate) fn endpoints(&mut self, service: &str, addresses: &[SocketAddr]) {
         let slices = addresses.iter().enumerate().map(|(place, address)| {
             let IpAddr::V4(ip) = address.ip() else { panic!("IPv4 alone") };
@@ -223,13 +223,13 @@ impl Proxy {
         self.writer.apply_live(up, &[]);
     }
 
-    /// Takes a resource of the CONFIG lane away.
+    /// Removes a resource from the CONFIG lane.
     pub(crate) fn remove(&mut self, kind: shared::kind::Kind, key: &str) {
         let key = shared::kind::ResourceKey::new(kind, key);
         self.writer.apply_config(vec![], &[shared::delta::Removal { key, gone: true }]);
     }
 
-    /// Takes the slice at a place away.
+    /// Removes the slice with this index.
     pub(crate) fn remove_endpoint(&mut self, service: &str, place: usize) {
         let key =
             shared::kind::ResourceKey::new(shared::kind::Kind::Endpoints, format!("ns/{service}-{place}"));
@@ -244,7 +244,7 @@ impl Proxy {
         proxy
     }
 
-    /// Ends the worker as a process would, and gives the whole log.
+    /// Shuts the worker down as a process would, and returns the whole log.
     pub(crate) fn stop(mut self, grace: Duration, deadline: Duration) -> String {
         self.end(grace, deadline);
         self.log.text()

@@ -1,4 +1,4 @@
-//! Clients that cost more than they should: each is ended or bounded, and its neighbours notice nothing.
+//! Abusive clients: each is disconnected or bounded, and others notice nothing.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,18 +12,18 @@ use test_kit::client::frames::{
 
 use super::harness::*;
 
-/// An HTTP/2 client of bytes.
+/// A byte-level HTTP/2 client.
 pub(super) struct Frames {
     pub(super) stream: TcpStream,
 }
 
 impl Frames {
-    /// Connects and says hello.
+    /// Connects and sends the preface.
     pub(super) fn new(proxy: &Proxy) -> Self {
         Self::over(TcpStream::connect(proxy.http).unwrap())
     }
 
-    /// Says hello on a connection.
+    /// Sends the preface on a connection.
     pub(super) fn over(stream: TcpStream) -> Self {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -33,12 +33,12 @@ impl Frames {
         frames
     }
 
-    /// Sends a frame; false when the proxy does not take it any more.
+    /// Sends a frame; false if the proxy does not accept it any more.
     pub(super) fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> bool {
         self.stream.write_all(&frame(kind, flags, stream, payload)).is_ok()
     }
 
-    /// The next frame: kind, stream, payload. `None` at the end.
+    /// The next frame: type, stream, payload. `None` at the end.
     pub(super) fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).ok()?;
@@ -48,19 +48,19 @@ impl Frames {
         Some((kind, u32::from_be_bytes([s, t, u, v]), payload))
     }
 
-    /// The frames of one kind until the end.
+    /// The frames of one type until the end.
     fn all(&mut self, kind: u8) -> Vec<(u32, Vec<u8>)> {
         let frames = std::iter::from_fn(|| self.next());
         frames.filter(|(found, ..)| *found == kind).map(|(_, stream, payload)| (stream, payload)).collect()
     }
 }
 
-/// `GET / HTTP/2` to `a.test` in HPACK.
+/// `GET / HTTP/2` for `a.test` in HPACK.
 pub(super) fn get() -> Vec<u8> {
     Block::request("GET", "a.test", "/").bytes().to_vec()
 }
 
-/// A number of HPACK behind a prefix of so many bits.
+/// An HPACK integer with a prefix of this many bits.
 fn number(first: u8, bits: u32, mut value: usize) -> Vec<u8> {
     let most = (1_usize << bits) - 1;
     if value < most {
@@ -76,7 +76,7 @@ fn number(first: u8, bits: u32, mut value: usize) -> Vec<u8> {
     bytes
 }
 
-/// Whether the proxy said that it closes, and why.
+/// The error code of the proxy's GOAWAY, if it has sent one.
 pub(super) fn said_goodbye(frames: &mut Frames) -> Option<u32> {
     let goodbyes = frames.all(GOAWAY);
     goodbyes.last().map(|(_, payload)| u32::from_be_bytes(payload[4..8].try_into().unwrap()))
@@ -99,7 +99,7 @@ fn resets_at_any_pace_end_the_connection() {
         if !hostile.send(HEADERS, END_HEADERS | END_STREAM, stream, &get()) {
             break;
         }
-        // Not before somebody was asked for it: no limit of h2's sees this one.
+        // Not before a backend was asked: no limit of h2's own detects this one.
         let asked = || proxy.metrics.worker(0).connected.value() > u64::from(request);
         let gone = || proxy.metrics.worker(0).sent_away.value() > 0;
         eventually("it was asked", || asked() || gone());
@@ -114,15 +114,15 @@ fn resets_at_any_pace_end_the_connection() {
     assert_eq!(Client::new(proxy.http).get("/").status, 200);
 }
 
-/// What h2 itself counts: streams that are reset before anybody has looked at them, and those that it had to reset.
+/// What h2 itself counts: streams that are reset before they were processed, and those that it had to reset.
 #[test]
 fn resets_at_once_and_resets_of_ours_end_the_connection() {
     let origin = Origin::says("hello");
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let asks = |stream| frame(HEADERS, END_HEADERS, stream, &get());
-    // One write, so that all of it is there when the proxy looks.
+    // One write, so that all of it has arrived when the proxy reads.
     let reset = |number: u32| [asks(2 * number + 1), frame(RESET, 0, 2 * number + 1, &[0, 0, 0, 8])].concat();
-    // A body that is shorter than its head says is an error of its stream (RFC 9113 section 8.1.1).
+    // A body shorter than declared is a stream error (RFC 9113 section 8.1.1).
     let error = |number: u32| {
         let head = [&get()[..], &[0x0f, 0x0d, 1, b'5']].concat();
         let stream = 2 * number + 1;
@@ -140,7 +140,7 @@ fn resets_at_once_and_resets_of_ours_end_the_connection() {
     };
     assert!(!ends("as many as may wait", 20, &reset));
     assert!(ends("one more", 21, &reset));
-    // Below the number that we count ourselves.
+    // Below the limit that we count ourselves.
     assert!(!ends("errors", 90, &error));
     assert!(ends("more errors", 140, &error));
     assert_eq!(Client::new(proxy.http).get("/").text(), "hello");
@@ -159,7 +159,7 @@ fn a_connection_is_told_its_limits_at_first() {
         let mut pairs = settings.chunks(6).filter(|pair| pair[..2] == id.to_be_bytes());
         pairs.next().map(|pair| u32::from_be_bytes(pair[2..].try_into().unwrap()))
     };
-    // Streams at once, bytes ahead of a stream, bytes of a header list.
+    // Concurrent streams, stream window, header list size.
     assert_eq!([3, 4, 6].map(told), [Some(128), Some(128 << 10), Some(32 << 10)]);
     let (_, _, window) = first.iter().find(|(kind, stream, _)| (*kind, *stream) == (8, 0)).unwrap();
     assert_eq!(u32::from_be_bytes(window[..].try_into().unwrap()), (512 << 10) - 65_535);
@@ -174,7 +174,7 @@ fn frames_about_nothing_end_the_connection() {
     for (kind, stream, payload) in nothing {
         let mut hostile = Frames::new(&proxy);
         let many = frame(kind, 0, stream, payload).repeat(3_000);
-        // The proxy may close before all of it is sent, and what it said be lost.
+        // The proxy may close before all of it is sent, and its last frames may be lost.
         let _ = hostile.stream.write_all(&many);
         if let Some(reason) = said_goodbye(&mut hostile) {
             assert_eq!(reason, CALM, "{kind}");
@@ -205,7 +205,7 @@ fn a_connection_serves_so_many_requests() {
     assert!(goodbye || answers == 3, "{answers}");
 }
 
-/// 4,000 bytes in the table, which one byte refers to from then on.
+/// 4,000 bytes in the table, which a single byte refers to from then on.
 fn bomb(first: bool, references: usize) -> Vec<u8> {
     let mut block = vec![0x83, 0x84, 0x86, 0x01, 6];
     block.extend(b"a.test");
@@ -218,7 +218,7 @@ fn bomb(first: bool, references: usize) -> Vec<u8> {
     block
 }
 
-/// A proxy with `a.test` and a budget of so many bytes.
+/// A proxy with `a.test` and this byte budget.
 fn within(bytes: usize, origin: &Origin) -> (Proxy, Budgets) {
     let budgets = Budgets { bytes: Budget::new(bytes), ..Budgets::default() };
     let mut proxy = Proxy::within(Limits::default(), budgets.clone());
@@ -233,7 +233,7 @@ fn what_is_said_in_a_byte_by_reference_is_not_held_a_thousandfold() {
     let (proxy, budgets) = within(64 << 20, &origin);
     let mut hostile = Frames::new(&proxy);
     for n in 0..100 {
-        // A POST whose body does not come yet.
+        // A POST whose body does not arrive yet.
         assert!(hostile.send(HEADERS, END_HEADERS, 2 * n + 1, &bomb(n == 0, 6)));
     }
     let mut refused = 0;
@@ -244,7 +244,7 @@ fn what_is_said_in_a_byte_by_reference_is_not_held_a_thousandfold() {
             refused += 1;
         }
     }
-    // Three heads of 24 kB, some that wait; drawn in steps of 256 KiB.
+    // Three heads of 24 kB, some of them queued; drawn in steps of 256 KiB.
     assert!(budgets.bytes.used() <= 256 * 1024, "{}", budgets.bytes.used());
     assert_eq!(Client::new(proxy.http).get("/").text(), "hello");
     drop(hostile);
@@ -312,12 +312,12 @@ fn of_answers_that_nobody_takes_few_are_in_hand() {
         assert!(hostile.send(HEADERS, END_HEADERS | END_STREAM, 2 * n + 1, &get()));
     }
     eventually("all are asked for", || origin.seen().len() == 100);
-    // What some had in hand when the others were asked stays so: the tasks of a hundred, and less than ten buffers.
+    // What some had read when the others started stays so: the tasks of a hundred, and less than ten buffers.
     for _ in 0..50 {
         assert_eq!(Client::new(proxy.http).get("/").body.len(), 100_000);
         assert!(budgets.bytes.used() <= 1_500 * 1024, "{}", budgets.bytes.used());
     }
-    // All come when they are wanted.
+    // All arrive when they are read.
     assert!(hostile.send(8, 0, 0, &0x7fff_0000_u32.to_be_bytes()));
     assert!(hostile.send(4, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]));
     let mut length = 0;
@@ -356,11 +356,11 @@ fn where_memory_is_short_the_idle_go_and_bodies_go_to_files() {
     let (proxy, budgets) = within(4 << 20, &origin);
     let mut idle = Client::new(proxy.http);
     assert_eq!(idle.get("/").text(), "0");
-    // Beyond three quarters; a worker draws 256 KiB of the rest, which is not yet nine tenths.
+    // Beyond three quarters; a worker draws 256 KiB of the rest, which is less than nine tenths.
     let _short = budgets.bytes.take(3_300_000).unwrap();
     assert!(idle.ended());
     assert!(proxy.metrics.worker(0).shed.value() >= 1);
-    // Who asks is served, and what it sends is not held in memory beyond a first piece.
+    // A request is served, but its body is not held in memory beyond a first piece.
     let mut client = Client::new(proxy.http);
     client.send("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 30000\r\n\r\n");
     client.send([b'b'; 29_000]);
@@ -378,7 +378,7 @@ fn a_header_list_has_32_kibibytes() {
     let answer =
         std::iter::from_fn(|| hostile.next()).find(|(kind, ..)| [HEADERS, RESET, GOAWAY].contains(kind));
     let (kind, _, payload) = answer.unwrap();
-    // 431 by its literal, or a reset.
+    // A literal 431, or a reset.
     let told = payload.windows(3).any(|three| three == b"431");
     assert!(kind != HEADERS || told || payload.len() < 40, "{kind} {payload:?}");
     assert_eq!(proxy.metrics.worker(0).routed.value(), 0);
@@ -410,7 +410,7 @@ fn who_takes_nothing_at_all_is_let_go() {
     let limits = Limits { client_send: Duration::from_millis(1), ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);
     let mut hostile = Frames::new(&proxy);
-    // All the window there is, and not one byte is read.
+    // The full window, and not one byte is read.
     assert!(hostile.send(8, 0, 0, &0x7fff_0000_u32.to_be_bytes()));
     assert!(hostile.send(4, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]));
     assert!(hostile.send(HEADERS, END_HEADERS | END_STREAM, 1, &get()));

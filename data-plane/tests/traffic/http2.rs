@@ -106,7 +106,7 @@ fn answers_of_every_framing() {
         assert_eq!(text(response).await, "abcde");
         let response = ask(Method::GET, "/close").await.unwrap();
         assert_eq!(text(response).await, "until close");
-        // The stream is reset, before its head went out or after.
+        // The stream is reset, before or after its head was sent.
         if let Ok(response) = ask(Method::GET, "/cut").await {
             assert!(response.into_body().collect().await.is_err());
         }
@@ -236,7 +236,7 @@ fn draining_lets_streams_finish() {
     });
 }
 
-/// A frame: its type, flags, stream and payload.
+/// A frame: type, flags, stream and payload.
 type Frame = (u8, u8, u32, Vec<u8>);
 
 const DATA: u8 = 0;
@@ -247,7 +247,7 @@ const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 
-/// A client of HTTP/2 that sends and sees bytes.
+/// A byte-level HTTP/2 client.
 struct Frames(std::net::TcpStream);
 
 impl Frames {
@@ -267,7 +267,7 @@ impl Frames {
         self.0.write_all(&[&head, payload].concat()).unwrap();
     }
 
-    /// `GET / HTTP/1.1` of `a.test`, without a table (RFC 7541 appendix A).
+    /// `GET / HTTP/1.1` of `a.test`, without the dynamic table (RFC 7541 appendix A).
     fn get(&mut self, stream: u32) {
         let fields = [&[0x82, 0x86, 0x84, 0x01, 6][..], b"a.test"].concat();
         self.send(HEADERS, 0x5, stream, &fields);
@@ -279,7 +279,7 @@ impl Frames {
         self.send(HEADERS, 0x4, stream, &fields);
     }
 
-    /// The next frame that is no acknowledgement, `None` at the end; settings and pings are acknowledged.
+    /// The next frame that is not an acknowledgement, `None` at the end; SETTINGS and PINGs are acknowledged.
     fn next(&mut self) -> Option<Frame> {
         loop {
             let mut head = [0; 9];
@@ -301,7 +301,7 @@ impl Frames {
         }
     }
 
-    /// The last stream that the peer will look at, when it says goodbye without blame; what comes before is passed over.
+    /// The last stream that the peer will process, according to a GOAWAY without error; earlier frames are skipped.
     fn goodbye(&mut self) -> u32 {
         loop {
             let (kind, _, _, payload) = self.next().unwrap();
@@ -320,12 +320,12 @@ fn a_connection_has_128_streams_at_once() {
     let refused = |proxy: &Proxy, streams| {
         let mut client = Frames::new(proxy.http);
         (0..=streams).for_each(|number| client.post(2 * number + 1));
-        // REFUSED_STREAM: nothing was done for it.
+        // REFUSED_STREAM: it was not processed.
         let reset = std::iter::from_fn(|| client.next()).find(|(kind, ..)| *kind == RST_STREAM);
         assert_eq!(reset, Some((RST_STREAM, 0, 2 * streams + 1, vec![0, 0, 0, 7])));
     };
     refused(&proxy, 128);
-    // Or as many as the fleet says.
+    // Or as many as configured for the fleet.
     let defaults = LocationPolicy { http2_max_concurrent_streams: Some(7), ..LocationPolicy::default() };
     proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
     refused(&proxy, 7);
@@ -367,12 +367,12 @@ fn a_drain_says_goodbye_and_ends_what_was_begun() {
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let (mut busy, mut idle) = (Frames::new(proxy.http), Frames::new(proxy.http));
     busy.get(1);
-    // Settings are first: both connections are known as HTTP/2.
+    // SETTINGS come first: both connections are known to be HTTP/2.
     idle.send(PING, 0, 0, &[7; 8]);
     eventually("the request has arrived", || origin.seen().len() == 1);
     eventually("both are connected", || proxy.metrics.open() == 2);
     let stopping = std::thread::spawn(move || proxy.stop(Duration::ZERO, PATIENCE));
-    // First a warning, for requests that are on their way; then which was the last (RFC 9113 section 6.8).
+    // First a warning, for requests in flight; then the last stream (RFC 9113 section 6.8).
     assert_eq!((busy.goodbye(), busy.goodbye()), (0x7fff_ffff, 1));
     assert_eq!((idle.goodbye(), idle.goodbye()), (0x7fff_ffff, 0));
     assert_eq!(idle.next(), None);
@@ -390,7 +390,7 @@ fn trailers_that_hold_a_target_make_no_request() {
     let origin = Origin::says("hello");
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Frames::new(proxy.http);
-    // Plain, in Huffman's code, of the static table, and in a second frame.
+    // Plain, Huffman-coded, from the static table, and in a second frame.
     let plain = &b"\x00\x05:path\x05/evil"[..];
     let huffman = &b"\x00\x84\xb9\x58\xd3\x3f\x05/evil"[..];
     let blocks = [(plain, &b""[..]), (huffman, b""), (b"\x82", b""), (b"", b"\x04\x05/evil")];
@@ -434,7 +434,7 @@ fn an_answer_that_nobody_takes_ends_its_stream() {
             let response = sender.send_request(get).await.unwrap();
             assert!(response.into_body().collect().await.is_err(), "{target}");
         }
-        // The connection lives.
+        // The connection is still usable.
         let head = request(Method::HEAD, "http://a.test/", "");
         assert_eq!(sender.send_request(head).await.unwrap().status(), StatusCode::OK);
     });

@@ -1,4 +1,4 @@
-//! Connections to endpoints, kept as the fleet says.
+//! Keep-alive of connections to endpoints, as configured for the fleet.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -10,14 +10,14 @@ use shared::resource::{Resource, SETTINGS_KEY, Settings};
 
 use super::harness::*;
 
-/// One Service behind `a.test`, where the fleet says this.
+/// One Service behind `a.test`, with these fleet settings.
 fn saying(origin: &Origin, defaults: LocationPolicy) -> Proxy {
     let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
     proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
     proxy
 }
 
-/// On which connection each of some requests came, one after the other.
+/// The connection of each of some consecutive requests.
 fn connections(origin: &Origin) -> Vec<usize> {
     origin.seen().iter().map(|seen| seen.connection).collect()
 }
@@ -33,7 +33,7 @@ fn where_none_is_kept_each_request_says_so() {
     (0..3).for_each(|_| assert_eq!(client.get("/").status, 200));
     assert_eq!(connections(&origin), [0, 1, 2]);
     assert!(origin.seen().iter().all(|seen| seen.all("connection") == ["close"]));
-    // Who asks for another protocol asks for that.
+    // An upgrade request keeps its own Connection header.
     client.ask("GET / HTTP/1.1\r\nHost: a.test\r\nConnection: upgrade\r\nUpgrade: chat\r\n\r\n");
     assert_eq!(origin.seen()[3].all("connection"), ["upgrade"]);
 }
@@ -46,7 +46,7 @@ fn a_connection_serves_as_many_requests_as_are_said() {
     let mut client = Client::new(proxy.http);
     (0..5).for_each(|_| assert_eq!(client.get("/").status, 200));
     assert_eq!(connections(&origin), [0, 0, 1, 1, 2]);
-    // As many as nobody counts, from the next connection on.
+    // Unlimited, from the next connection on.
     proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings::default()))]);
     (0..5).for_each(|_| assert_eq!(client.get("/").status, 200));
     assert_eq!(connections(&origin)[5..], [2, 3, 3, 3, 3]);
@@ -59,7 +59,7 @@ fn a_connection_is_used_for_as_long_as_is_said() {
     let proxy = saying(&origin, said);
     let begun = Instant::now();
     while connections(&origin).last() != Some(&1) {
-        // Each by a client of its own: one may ask a thousand times, which a fast machine does in less than that.
+        // Each by its own client: one may send a thousand requests, which a fast machine does in less time.
         assert_eq!(Client::new(proxy.http).get("/").status, 200);
     }
     assert!(begun.elapsed() >= Duration::from_millis(500), "{:?}", begun.elapsed());
@@ -81,6 +81,6 @@ fn a_connection_is_kept_for_as_long_as_is_said() {
     assert_eq!(Client::new(proxy.http).get("/").status, 200);
     eventually("it is closed", || ended.lock().unwrap().is_some());
     let took = ended.lock().unwrap().unwrap().duration_since(begun);
-    // The clock of a worker is a tenth of a second behind at most.
+    // A worker's clock is at most a tenth of a second behind.
     assert!(took >= Duration::from_millis(900) && took < Duration::from_secs(10), "{took:?}");
 }

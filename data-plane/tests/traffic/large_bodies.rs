@@ -1,4 +1,4 @@
-//! Large bodies over HTTP/2, both ways, to clients of every pace.
+//! Large bodies over HTTP/2, in both directions, with clients of every speed.
 
 use std::future::Future;
 use std::io;
@@ -23,22 +23,22 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::harness::*;
 
-/// A client, and how it takes what it asked for.
+/// A client, and how it reads responses.
 #[derive(Clone, Copy, Debug)]
 struct Client {
     tls: bool,
     /// Windows of a stream and of the connection.
     windows: (u32, u32),
-    /// It rests after so many bytes.
+    /// It pauses after this many bytes.
     rests_after: usize,
     streams: usize,
     /// Bytes of each body, up and down.
     bytes: usize,
-    /// Whether answers come in chunks.
+    /// Whether responses are chunked.
     chunked: bool,
 }
 
-/// A connection that is read a part at a time, with a rest after each.
+/// A connection that is read a part at a time, with a pause after each.
 struct Resting<S> {
     stream: S,
     most: usize,
@@ -86,7 +86,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Resting<S> {
     }
 }
 
-/// A backend that answers with a body as long as the one it got.
+/// A backend that responds with a body as long as the request's.
 fn echo(chunked: bool) -> Origin {
     Origin::new(move |seen| {
         let length = seen.body.len();
@@ -121,7 +121,7 @@ async fn connect(proxy: &Proxy, client: Client) -> SendRequest<Full<Bytes>> {
         sender
     }
     let socket = TcpSocket::new_v4().unwrap();
-    // What the kernel takes for a client that rests is little.
+    // The kernel buffers little for a client that pauses.
     socket.set_recv_buffer_size(8 * 1024).unwrap();
     let stream: TcpStream = socket.connect(if client.tls { proxy.https } else { proxy.http }).await.unwrap();
     let stream = Resting::new(stream, client.rests_after);
@@ -133,7 +133,7 @@ async fn connect(proxy: &Proxy, client: Client) -> SendRequest<Full<Bytes>> {
     speak(connector.connect(name, stream).await.unwrap(), client.windows).await
 }
 
-/// All of its bodies pass whole, both ways, and each is ended.
+/// All of its bodies pass completely in both directions, and each is ended.
 fn passes(client: Client) {
     let origin = echo(client.chunked);
     let sizes = Sizes { body: 0, ..Sizes::default() };
@@ -183,7 +183,7 @@ fn many_streams_share_what_windows_there_are() {
         (1 << 20, 1 << 20, 5, 1_000_000),
     ] {
         for (place, rests_after) in [2_000, 50_000].into_iter().enumerate() {
-            // Who reads little at a time would read so much for long.
+            // A slow reader would take too long for the full size.
             let bytes = bytes.min(rests_after * 100 / streams);
             let (tls, chunked) = (place == 1, place == 1);
             passes(Client { tls, windows: (window, connection), rests_after, streams, bytes, chunked });

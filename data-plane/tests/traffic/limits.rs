@@ -9,7 +9,7 @@ use shared::resource::{Backend, Host, Path, PathType, Resource, Route};
 
 use super::harness::*;
 
-/// Hosts of one Ingress of which all is served by `echo`, but for `/none`, which is the default backend's.
+/// Hosts of one Ingress, all served by `echo` except `/none`, which has the default backend.
 fn limited(proxy: &mut Proxy, hosts: &[&str], policy: &LocationPolicy) {
     for name in hosts {
         let none = Path { path: "/none".into(), kind: PathType::Prefix, backend: None, after_exact: false };
@@ -41,7 +41,7 @@ fn at_once(count: u32) -> LocationPolicy {
     }
 }
 
-/// Whoever comes from the same address is another client by what it says, and none that is counted where it says nothing.
+/// Clients with the same address are distinguished by the configured key, and not counted if it is empty.
 #[test]
 fn clients_are_told_apart_by_what_the_fleet_says() {
     let origin = Origin::says("x");
@@ -67,10 +67,10 @@ fn a_rate_is_an_ingress_own_and_outlives_changes() {
     let mut client = Client::new(proxy.http);
     let other = "GET / HTTP/1.1\r\nHost: b.test\r\n\r\n";
     assert_eq!([client.get("/").status, client.ask(other).status], [200, 200]);
-    // The way to the default backend is guarded, too, and counts.
+    // The route to the default backend is protected, too, and counts.
     assert_eq!(client.get("/none").status, 404);
     let sent = origin.seen().len();
-    // A new version of its Routes, with another burst, does not begin anew.
+    // A new version of its Routes, with another burst, does not reset the counters.
     limited(
         &mut proxy,
         &["a.test", "b.test"],
@@ -82,7 +82,7 @@ fn a_rate_is_an_ingress_own_and_outlives_changes() {
     assert!(refused.text().contains("<center><h1>429 Too Many Requests</h1></center>"));
     assert_eq!([client.ask(other).status, client.get("/none").status], [429, 429]);
     assert_eq!(origin.seen().len(), sent + 2);
-    // Without limit nobody is refused.
+    // Without a limit no request is refused.
     limited(&mut proxy, &["a.test", "b.test"], &LocationPolicy::default());
     assert_eq!(client.get("/").status, 200);
 }
@@ -97,7 +97,7 @@ fn without_endpoints_nothing_is_counted() {
     }
 }
 
-/// Answers `/slow` with a head and half of a body, and the rest when it is told.
+/// Responds to `/slow` with a head and half of a body, and sends the rest when told to.
 fn slow() -> (Origin, Arc<(Mutex<bool>, Condvar)>) {
     let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
     let opened = Arc::clone(&gate);
@@ -119,7 +119,7 @@ fn slow() -> (Origin, Arc<(Mutex<bool>, Condvar)>) {
     (origin, gate)
 }
 
-/// Asks for `/slow`, and reads up to the first byte of the body.
+/// Requests `/slow`, and reads up to the first byte of the body.
 fn begin(proxy: &Proxy) -> Client {
     let mut client = Client::new(proxy.http);
     client.send("GET /slow HTTP/1.1\r\nHost: a.test\r\n\r\n");
@@ -148,7 +148,7 @@ fn a_request_is_in_progress_until_the_last_byte_of_its_answer() {
     let mut rest = [0];
     held.stream.read_exact(&mut rest).unwrap();
     assert_eq!(rest, *b"b");
-    // The next one on either connection passes: the one before has ended.
+    // The next request on either connection passes: the previous one has ended.
     assert_eq!(held.get("/").status, 200);
     assert_eq!(client.get("/").status, 200);
 }
@@ -212,7 +212,7 @@ fn each_stream_of_http2_counts() {
         let (one, two) = (ask("/slow").await.unwrap(), ask("/slow").await.unwrap());
         assert_eq!((one.status().as_u16(), two.status().as_u16()), (200, 200));
         assert_eq!(ask("/").await.unwrap().status().as_u16(), 420);
-        // A stream that is reset ends its request.
+        // Resetting a stream ends its request.
         drop(one);
         while ask("/").await.unwrap().status().as_u16() != 200 {
             tokio::task::yield_now().await;
@@ -222,7 +222,7 @@ fn each_stream_of_http2_counts() {
     runtime.block_on(async { tokio::time::timeout(PATIENCE, test).await.unwrap() });
 }
 
-/// As in nginx: who asks too often is told so before anybody looks who it is.
+/// As in nginx: the rate limit applies before authentication.
 #[test]
 fn who_is_not_let_in_is_counted_too() {
     let origin = Origin::says("x");

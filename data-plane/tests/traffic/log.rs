@@ -8,7 +8,7 @@ use shared::resource::{Denial, Host, PathType, Resource, Route, SETTINGS_KEY, Se
 
 use super::harness::*;
 
-/// Lines without their time, request time and request id.
+/// Lines without time, request time and request id.
 fn lines(log: &str) -> Vec<String> {
     let line = |line: &str| {
         let (before, rest) = line.split_once(" [").unwrap();
@@ -122,7 +122,7 @@ fn an_upstream_is_named_whatever_is_answered() {
     }
 }
 
-/// The log of `GET` requests with these heads, where the fleet says this format.
+/// The log of `GET` requests with these heads and this log format.
 fn logged(format: &str, escape: (bool, bool), requests: &[&str]) -> Vec<String> {
     let origin = Origin::new(|_| {
         (
@@ -168,7 +168,7 @@ fn a_line_is_made_of_what_the_fleet_says() {
             "404|a.test|a.test|/nowhere|/nowhere|-|-||http|2|.",
         ]
     );
-    // What the client said, and not what the backend is told in its place; of answers what came, and what was sent.
+    // The client's own values, not those that the backend is told; of responses both the original and the sent values.
     let format = "$http_x_forwarded_for|$cookie_c|$upstream_http_x_accel_buffering|$sent_http_x_accel_buffering\
                   |$sent_http_x_own|$sent_http_content_length|$upstream_addr|$upstream_status|$upstream_http_x_no";
     assert_eq!(
@@ -197,12 +197,13 @@ fn a_line_of_json_is_json_whatever_the_client_says() {
         (&"\"\\\t{".into(), &"a\", \"n\": 1}".into(), &"/echo/\n\"\\}\r".into())
     );
     assert_eq!(lines[1], r#"{"agent": "", "x": "", "user": "", "uri": "", "n": 400}"#);
-    // Nothing is escaped, and a line is one all the same.
+    // Nothing is escaped, and still it is a single line.
     let plain = logged("$uri|$http_x", (true, true), &[head]);
     assert_eq!(plain, [r#"/echo/\x0A"\}\x0D|a", "n": 1}"#]);
 }
 
-/// In the original `access_log` stands outside of all servers: what no location takes is told, or not, as the fleet says.
+/// In ingress-nginx `access_log` is outside of all servers: requests without a location are logged according to the
+/// fleet's settings.
 #[test]
 fn what_no_location_takes_is_logged_as_the_fleet_says() {
     let mut proxy = Proxy::start();
@@ -215,7 +216,7 @@ fn what_no_location_takes_is_logged_as_the_fleet_says() {
         log_format_upstream: Some(text.to_owned()),
         ..LocationPolicy::default()
     };
-    // Not one of them asks for a location, so nothing else has told the worker how lines look.
+    // None of them reaches a location, so nothing else has told the worker the log format.
     let ask = |proxy: &Proxy, mark: &str| {
         for request in [
             format!("BAD {mark}\r\n\r\n"),

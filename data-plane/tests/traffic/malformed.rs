@@ -1,5 +1,4 @@
-//! Messages of HTTP/2 with a field that is none: each is an error of its own stream, and those beside it go on (RFC 9113 section
-//! 8.1.1).
+//! HTTP/2 messages with an invalid field: each is a stream error, and other streams continue (RFC 9113 section 8.1.1).
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -27,15 +26,15 @@ const BAD: u8 = 0x8c;
 /// The first stream with a malformed request.
 const FIRST: u32 = 5;
 
-/// Bytes of an answer that does not fit into a client's window.
+/// Bytes of a response that does not fit into a client's window.
 const LONG: usize = 200_000;
 
-/// A field that is spelled out: kept, or not.
+/// A literal field, indexed or not.
 fn field(first: u8, name: &[u8], value: &[u8]) -> Vec<u8> {
     [&[first, name.len() as u8][..], name, &[value.len() as u8], value].concat()
 }
 
-/// One that is kept.
+/// A literal field that is indexed.
 fn kept(name: &[u8], value: &[u8]) -> Vec<u8> {
     field(0x40, name, value)
 }
@@ -45,7 +44,7 @@ fn request(method: &[u8], path: &[u8], fields: &[u8]) -> Vec<u8> {
     [&head.concat()[..], &field(0, b":authority", b"a.test"), fields].concat()
 }
 
-/// Requests that are none, each with a field that h2 has no place for.
+/// Malformed requests, each with a field that h2 cannot represent.
 fn malformed() -> Vec<Vec<u8>> {
     let behind = [
         kept(b"X-Up", b"a"),
@@ -58,7 +57,7 @@ fn malformed() -> Vec<Vec<u8>> {
         kept(b"x-del", b"a\x7fb"),
         kept(b"connectioN", b"close"),
         field(0x10, b"content-lengtH", b"5"),
-        // `X` and `:x` in Huffman's code, and a value with a control in it.
+        // Huffman-coded `X` and `:x`, and a value with a control octet.
         b"\x40\x81\xfc\x01a".to_vec(),
         b"\x00\x82\xb9\xe7\x01a".to_vec(),
         b"\x40\x01x\x84\x1f\xff\xfd\x8f".to_vec(),
@@ -81,8 +80,8 @@ fn malformed() -> Vec<Vec<u8>> {
     all
 }
 
-/// What a client hears until a stream is over: the heads' first bytes, the streams that are reset, and the bytes of
-/// bodies of those before [`FIRST`].
+/// What a client receives until a stream has ended: the first bytes of heads, the streams that are reset, and the
+/// number of body bytes of streams before [`FIRST`].
 #[derive(Default, Debug)]
 struct Heard {
     heads: Vec<(u32, u8)>,
@@ -104,7 +103,7 @@ impl Heard {
         }
     }
 
-    /// Whether a stream was reset for the protocol, or its target refused.
+    /// Whether a stream was reset with a protocol error, or its target refused.
     fn refuses(&self, stream: u32) -> bool {
         self.resets.contains(&(stream, 1)) || self.heads.contains(&(stream, BAD))
     }
@@ -119,7 +118,7 @@ fn a_malformed_request_leaves_its_neighbours_alone() {
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Frames::new(&proxy);
     let mut heard = Heard::default();
-    // An upload and a download that are under way.
+    // An upload and a download in progress.
     client.send(HEADERS, END_HEADERS, 1, &request(b"POST", b"/upload", b""));
     client.send(DATA, 0, 1, &[b'x'; 1_000]);
     client.send(HEADERS, END_HEADERS | END_STREAM, 3, &request(b"GET", b"/long", b""));
@@ -130,13 +129,13 @@ fn a_malformed_request_leaves_its_neighbours_alone() {
         client.send(HEADERS, END_HEADERS | END_STREAM, stream, &block);
         heard.until(&mut client, |heard| heard.refuses(stream));
         stream += 2;
-        // In two frames, of which the first one ends anywhere.
+        // In two frames, split anywhere.
         let (first, second) = block.split_at(block.len() - 3);
         client.send(HEADERS, END_STREAM, stream, first);
         client.send(CONTINUATION, END_HEADERS, stream, second);
         heard.until(&mut client, |heard| heard.refuses(stream));
         stream += 2;
-        // A byte at a time, with a body that is to come.
+        // One byte at a time, with a body to come.
         for byte in frame(HEADERS, END_HEADERS, stream, &block) {
             client.stream.write_all(&[byte]).unwrap();
         }
@@ -188,7 +187,7 @@ fn trailers_with_a_field_that_is_none_end_their_request() {
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Frames::new(&proxy);
     let mut heard = Heard::default();
-    // `:authority` stands in the table since the first request.
+    // `:authority` is in the table since the first request.
     let trailers = [kept(b"X-Sum", b"1"), kept(b"x-sum", b"\x01"), vec![0xc0], kept(b"x-sum", b"1")];
     let is_malformed = [true, true, true, false];
     client.send(HEADERS, END_HEADERS, 1, &[&[0x83, 0x86, 0x84][..], &[0x41, 6], b"a.test"].concat());
@@ -217,10 +216,10 @@ fn what_stands_alone_in_a_target_is_utf_8() {
     }
 }
 
-/// Frames of an answer: kind, flags, payload.
+/// Frames of a response: type, flags, payload.
 type Answer = Vec<(u8, u8, Vec<u8>)>;
 
-/// An endpoint that begins its first answer, gives the others these, and ends the first one.
+/// An endpoint that begins its first response, sends these for the other calls, and then ends the first one.
 fn endpoint(answers: Vec<Answer>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -272,7 +271,7 @@ fn a_malformed_answer_leaves_other_calls_alone() {
         let bad_heads = [
             head(&kept(b"X-Up", b"a")),
             head(&kept(b"x-up", b"a\x01")),
-            // The newest field of the table.
+            // The newest entry of the table.
             head(&[0xbe]),
             head(b"\x40\x81\xfc\x01a"),
             vec![(HEADERS, end, kept(b":status", b"20"))],
@@ -291,7 +290,7 @@ fn a_malformed_answer_leaves_other_calls_alone() {
         }
         for _ in &bad_trailers {
             let (answer, _) = sender.send_request(call("/bad"), true).unwrap();
-            // With the head, where both have come by then.
+            // With the head, if both have arrived by then.
             let Ok(answer) = answer.await else { panic!("the connection has ended") };
             if answer.status() == StatusCode::OK {
                 let mut body = answer.into_body();

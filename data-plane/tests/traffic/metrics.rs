@@ -1,4 +1,4 @@
-//! What is counted of requests, as a scrape has it.
+//! Request metrics as a scrape sees them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use shared::resource::{CATCH_ALL, Host, PathType, Resource, SETTINGS_KEY, Settin
 
 use super::harness::*;
 
-/// Samples of a page, without what all series have.
+/// Samples of a page, without the labels that all series have.
 fn samples(proxy: &Proxy) -> Vec<String> {
     let mut page = String::new();
     proxy.metrics.requests(&Rules::default(), &Labels::default(), &mut page);
@@ -20,7 +20,7 @@ fn samples(proxy: &Proxy) -> Vec<String> {
     lines.map(|line| line.replace(&constant, "")).collect()
 }
 
-/// The samples as soon as they are as they should be: workers show them on their ticks.
+/// The samples once they satisfy the condition: workers publish them on their ticks.
 fn eventually(proxy: &Proxy, what: impl Fn(&[String]) -> bool) -> Vec<String> {
     let until = std::time::Instant::now() + PATIENCE;
     loop {
@@ -77,7 +77,7 @@ fn requests_are_counted_where_they_belong() {
     assert_eq!((of("connect_duration_seconds_bucket"), of("bytes_sent_bucket")), (3 * 12, 4 * 8));
 }
 
-/// As the original: an alias is a host that somebody has. What takes it is the same.
+/// As in ingress-nginx: an alias is a known host. It has the same location.
 #[test]
 fn who_is_asked_for_by_an_alias_is_counted_under_it() {
     let origin = Origin::says("hello");
@@ -101,7 +101,7 @@ fn who_is_asked_for_by_an_alias_is_counted_under_it() {
             (label("host"), label("path"), label("ingress"), line.rsplit_once(' ').unwrap().1)
         })
         .collect();
-    // What only a pattern or a wildcard leads here is its own host's: clients make no series.
+    // Names matched only by a pattern or wildcard are counted under the host itself: clients cannot create series.
     assert_eq!(
         found,
         [("a.test", "/foo", "web", "3"), ("b.test", "/", "web", "1"), ("b.test", "/foo", "web", "1")]
@@ -124,7 +124,7 @@ fn counts_survive_another_policy_and_go_with_their_path() {
     client.get("/echo");
     let key = ResourceKey::new(Kind::Route, "ingress/ns/gone/a.test".to_owned());
     proxy.writer.apply_config(vec![], &[Removal { key, gone: true }]);
-    // The worker lets go of the old tables on its tick, and the writer of the path then.
+    // The worker releases the old tables on its tick, and then the writer drops the path.
     let until = std::time::Instant::now() + PATIENCE;
     while counted(&samples(&proxy)).len() != 1 {
         assert!(std::time::Instant::now() < until, "{:#?}", samples(&proxy));
@@ -164,7 +164,7 @@ fn connections_are_shown_to_whom_somebody_says() {
         "{text}"
     );
     assert_eq!(ask(&proxy, "a.test").0, 503, "that of a host is its Ingress'");
-    // Without a list it is shown to this machine alone, whoever brings the request.
+    // By default it is shown only to this machine, whoever the request came through.
     let defaults = LocationPolicy {
         use_forwarded_headers: Some(true),
         proxy_real_ip_cidr: Some(TextList { values: vec!["127.0.0.0/8".to_owned()] }),

@@ -1,4 +1,4 @@
-//! Copies of requests: what a mirror gets, and what no request loses by one.
+//! Mirrored requests: what a mirror gets, and that requests lose nothing by it.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ fn mirrored(target: String) -> LocationPolicy {
     LocationPolicy { mirror_target: Some(target), ..LocationPolicy::default() }
 }
 
-/// `/echo` of `a.test`, where this is said of it.
+/// `/echo` of `a.test`, with this policy.
 fn serving(origin: &Origin, said: LocationPolicy, budgets: Budgets) -> Proxy {
     let mut proxy = Proxy::within(Limits::default(), budgets);
     proxy.policies(false, &[("/echo", said)]);
@@ -171,7 +171,7 @@ fn a_mirror_that_never_ends_is_not_listened_to() {
     assert_eq!(Client::new(proxy.http).get("/echo").text(), "backend");
     eventually("the end of it", || ended.load(Ordering::SeqCst) == 1);
     assert_eq!(copied(&proxy), 1, "the request was taken");
-    // What the two kernels hold comes on top of what was read.
+    // What both kernels buffer is added to what was read.
     assert!(sent.load(Ordering::SeqCst) < 16 << 20, "{sent:?}");
 }
 

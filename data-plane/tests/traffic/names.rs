@@ -1,4 +1,4 @@
-//! Names that lead to a host beside its own: aliases, and the redirect between `www.` and the bare name.
+//! Other names of a host: aliases, and the redirect between `www.` and the bare name.
 
 use shared::policy::{HostPolicy, LocationPolicy, TextList};
 use shared::resource::{Host, PathType, Resource, Route};
@@ -30,7 +30,7 @@ fn get(proxy: &Proxy, host: &str, target: &str) -> Answer {
     Client::new(proxy.http).ask(&format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
 }
 
-/// Which host takes a name; empty for none.
+/// The host that takes a name; empty for none.
 fn taker(proxy: &Proxy, name: &str) -> String {
     let response = get(proxy, name, "/");
     if response.status == 200 { response.text().to_owned() } else { String::new() }
@@ -88,7 +88,7 @@ fn the_other_name_of_a_host_is_redirected_unless_it_is_a_host() {
         (taker(&proxy, "a.test"), taker(&proxy, "www.c.test")),
         ("a.test".into(), "www.c.test".into())
     );
-    // Whatever the location says of the slash at the end that the request is sent to.
+    // Whatever the location says about trailing slashes of redirects.
     let policy = LocationPolicy {
         http_redirect_code: Some(301),
         preserve_trailing_slash: Some(true),
@@ -99,7 +99,7 @@ fn the_other_name_of_a_host_is_redirected_unless_it_is_a_host() {
     let response = get(&proxy, "www.a.test", "/foo/");
     let location = format!("http://a.test:{port}/foo");
     assert_eq!((response.status, response.all("location")), (301, vec![&*location]));
-    // Without the host there is nowhere to go but to the alias.
+    // Without the host, only the alias is left.
     proxy.config(vec![("a.test", host(&[], false))]);
     assert_eq!(taker(&proxy, "www.a.test"), "d.test");
 }

@@ -1,4 +1,4 @@
-//! Answers that go no faster than their location says.
+//! Responses that are sent no faster than their location allows.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ fn paced(rate: u32, after: Option<u32>) -> LocationPolicy {
     LocationPolicy { limit_rate: Some(rate), limit_rate_after: after, ..LocationPolicy::default() }
 }
 
-/// `/plain` and `/own` of `a.test`, by a backend that says so much.
+/// `/plain` and `/own` of `a.test`, with a backend whose body has this size.
 fn serving(size: usize, defaults: LocationPolicy, own: LocationPolicy) -> Proxy {
     let body: Vec<u8> = (0..size).map(|n| (n % 251) as u8).collect();
     let origin = Origin::new(move |request| {
@@ -49,7 +49,7 @@ fn an_answer_takes_its_time_and_the_connection_goes_on() {
     let size = 60 * KILO;
     let proxy = serving(size, paced(30, None), paced(0, None));
     let mut client = Client::new(proxy.http);
-    // A second's worth goes at once.
+    // One second's worth is sent at once.
     for target in ["/plain", "/plain/chunks"] {
         let time = took(&mut client, target, size);
         assert!(time > Duration::from_millis(700) && time < Duration::from_secs(8), "{time:?}");

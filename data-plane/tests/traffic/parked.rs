@@ -1,4 +1,4 @@
-//! Connections that say nothing for a moment have no task any more. Whatever happens to them, nobody notices that.
+//! Idle connections lose their task after a moment. Whatever happens to them, no client notices that.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -15,25 +15,25 @@ use super::client_certs::{self, Secure};
 use super::harness::*;
 use super::hostile::{Frames, get, said_goodbye};
 
-/// Waits until so many connections are parked, and no other is open.
+/// Waits until this many connections are parked, and no other is open.
 fn parked(proxy: &Proxy, count: u64) {
     let all = || (proxy.metrics.parked(), proxy.metrics.open()) == (count, count);
     eventually("all that are open are parked", all);
 }
 
-/// What they may take however slow the machine is: a client that has never asked has ten seconds, else.
+/// Timeouts that hold on a slow machine: otherwise a client without a request has ten seconds.
 fn lasting() -> Limits {
     Limits { head: 20 * PATIENCE, idle: 20 * PATIENCE, ..Limits::default() }
 }
 
-/// Waits until a proxy has no connection, and nothing that belongs to one.
+/// Waits until a proxy has no connection, and holds nothing for one.
 fn gone(proxy: &Proxy, budgets: &Budgets) {
     eventually("all are gone", || (proxy.metrics.open(), proxy.metrics.parked()) == (0, 0));
     assert_eq!((budgets.connections.used(), budgets.descriptors.used()), (0, 0), "every place is free again");
     assert_eq!(proxy.metrics.worker(0).panics.value(), 0);
 }
 
-/// A proxy for so many clients and no connections to endpoints: every request is answered by itself.
+/// A proxy for this many clients without endpoints: it responds to every request itself.
 fn alone(limits: Limits, places: usize) -> (Proxy, Budgets) {
     let budgets = Budgets {
         connections: Budget::new(places),
@@ -83,7 +83,7 @@ fn what_a_load_balancer_said_is_not_forgotten() {
     }
 }
 
-/// What its handshake came to is part of a connection: who the client is, and for which host.
+/// The result of its handshake belongs to a connection: the client's identity, and the host.
 #[test]
 fn a_client_that_showed_a_certificate_is_still_known() {
     let authority = Authority::new("one");
@@ -119,7 +119,7 @@ fn its_time_runs_on() {
     gone(&proxy, &budgets);
 }
 
-/// A connection over TLS that is woken by what is no request has no more time for that.
+/// A TLS connection that is woken by something that is not a request gets no more time for that.
 #[test]
 fn pieces_of_a_record_win_no_time_and_are_not_lost() {
     let origin = Origin::says("in");
@@ -261,12 +261,12 @@ fn of_thousands_some_wake_at_once() {
     gone(&proxy, &budgets);
 }
 
-/// Asks on a stream.
+/// Sends a request on a stream.
 fn asks(client: &mut Frames, stream: u32) {
     assert!(client.send(HEADERS, END_HEADERS | END_STREAM, stream, &get()));
 }
 
-/// The body of the answer on a stream.
+/// The body of the response on a stream.
 fn answered(client: &mut Frames, stream: u32) -> Vec<u8> {
     let mut frames = std::iter::from_fn(|| client.next());
     let data = frames.find(|(kind, of, payload)| (*kind, *of) == (DATA, stream) && !payload.is_empty());
@@ -280,7 +280,7 @@ fn a_connection_of_http2_goes_on_too() {
     let origin = Origin::says("hello");
     let limits = Limits { idle: Duration::from_secs(8), ..lasting() };
     let proxy = Proxy::serving(limits, &[origin.address]);
-    // One that said nothing at all so far may be of either kind.
+    // A connection without any data so far may become either kind.
     let late = Client::new(proxy.http);
     let mut client = Frames::new(&proxy);
     for stream in [1, 3, 5] {
@@ -293,7 +293,7 @@ fn a_connection_of_http2_goes_on_too() {
     asks(&mut late, 1);
     assert_eq!(answered(&mut late, 1), b"hello");
     parked(&proxy, 2);
-    // What is no request wakes it, and wins it no time.
+    // Data that is not a request wakes it, but gains no time.
     assert!(client.send(PING, 0, 0, b"are you?"));
     let ponged =
         std::iter::from_fn(|| client.next()).any(|(kind, _, payload)| kind == PING && payload == b"are you?");
@@ -306,13 +306,13 @@ fn a_connection_of_http2_goes_on_too() {
     eventually("it is gone", || (proxy.metrics.open(), proxy.metrics.parked()) == (0, 0));
 }
 
-/// Its stream has no task any more, or has one that nobody but the client can wake.
+/// Its stream has no task any more, or one that only the client can wake.
 #[test]
 fn an_answer_that_waits_for_room_is_not_forgotten() {
     let origin = Origin::says("hello");
     let proxy = Proxy::serving(lasting(), &[origin.address]);
     let mut client = Frames::new(&proxy);
-    // No stream may be sent anything at first.
+    // The initial window of all streams is zero.
     assert!(client.send(4, 0, 0, &[0, 4, 0, 0, 0, 0]));
     asks(&mut client, 1);
     eventually("it was asked", || origin.seen().len() == 1);
