@@ -1,7 +1,7 @@
 //! Runs the body of a fuzz target on a stable toolchain: each file of its corpus, then seeded mutations of them.
 //!
-//! Included by the crates that own bodies. `PROPTEST_CASES` says how many mutations; a failure is shrunk and its seed
-//! kept, as of any property.
+//! Included by the crates that own bodies. `PROPTEST_CASES` is the number of mutations; a failure is shrunk and its
+//! seed saved, as with any property test.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
 
-/// Pieces that grammars are made of.
+/// Tokens that inputs are made of.
 const WORDS: &[&str] = &[
     "\r\n",
     "\n",
@@ -56,7 +56,7 @@ const WORDS: &[&str] = &[
     "\u{0}",
 ];
 
-/// One change.
+/// One mutation.
 #[derive(Clone, Debug)]
 enum Edit {
     Flip(Index, u8),

@@ -12,7 +12,7 @@ import manifests
 
 # An instrumented build on a busy machine is slow.
 PATIENCE = 60
-# Of a connection, below what the proxy allows (`keep-alive-requests`).
+# Requests per connection, below the proxy's limit (`keep-alive-requests`).
 MOST = 900
 FIELDS = ("User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0\r\n"
           "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n"
@@ -155,7 +155,7 @@ def take_answers(connection, read, streams):
             taken += len(payload) if kind == h2.DATA else 0
             if kind == h2.HEADERS and stream not in begun:
                 begun.add(stream)
-                # The table's size may be said anew before the first field.
+                # The table size may be updated before the first field.
                 if not payload.lstrip(b"\x20\x3f\xe1\x1f").startswith(h2.STATUS_200):
                     raise SystemExit(f"not a 200: {payload.hex()}")
             if kind in (h2.RST_STREAM, h2.GOAWAY):

@@ -6,7 +6,7 @@ DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
 STATUS_200 = b"\x88"
 
-# `:path` of what is asked for as clients write it: by its name in the static table, in Huffman's code (RFC 7541).
+# The `:path` of requests as clients encode it: indexed name from the static table, Huffman-coded value (RFC 7541).
 PATHS = {path: b"\x04" + bytes([0x80 | len(code)]) + code for path, code in (
     ("/some/page?x=1", bytes.fromhex("6107a4ac56398bfe79803f")),
     ("/assets/site.css?v=20261123", bytes.fromhex("606841528610649572211fe77804013810899f")),
@@ -15,14 +15,14 @@ PATHS = {path: b"\x04" + bytes([0x80 | len(code)]) + code for path, code in (
     ("/page", bytes.fromhex("62b1cc5f")),
     ("/chunked", bytes.fromhex("6093db5752c9")))}
 
-# What a browser says with each request: user-agent, accept, accept-language, accept-encoding, cookie, referer and
-# sec-fetch-mode, in Huffman's code, each put into the dynamic table.
+# The fields that a browser sends with each request: user-agent, accept, accept-language, accept-encoding, cookie,
+# referer and sec-fetch-mode, Huffman-coded, each added to the dynamic table.
 BROWSER = bytes.fromhex(
     "7ab5d07f66a281b0dae053fafc087ed4ce6aadf2a7979c89c6bed4b3bdc0b405c1fda988a4ea76040080010054c26b0b29fcb01680b83f"
     "53b0497ca589d34d1f43aeba0c41a4c7a98f33a69a3fdf9a68fa1d75d0620d263d4c79a68fbed00177febe58f9fbed00177b518b2d4b70"
     "ddf45abefb4005db50929bd9abfa5242cb40d25fa523b3e94f684c9f609d4150831ea81c9432088f8e303456a5011e91b77ed44ce5a4b0"
     "483b3aff738f9d29ad171861342174950961091d89408a4148b4a549275a93c85f86a87dcd30d25f")
-# The same once they are there, and where the field before them is then.
+# The same once they are in the table, and the resulting index of the field before them.
 BROWSER_AGAIN = bytes(range(0x80 | 68, 0x80 | 61, -1))
 BEFORE_BROWSER = bytes([0x80 | 69])
 

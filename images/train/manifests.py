@@ -6,7 +6,7 @@ import os
 
 MANY = 400
 NAMESPACE = "train"
-# Those whose endpoints stay. Affinity and canaries are a Service's, wherever it is asked, so that each has its own.
+# Services with fixed endpoints. Affinity and canaries belong to a Service wherever it is used, so each has its own.
 SERVICES = ("web", "calls", "kept", "weighted")
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 
 PAUSE = 0.03
-# One that is silent for so long has lost the request.
+# A connection that is silent for this long has lost the request.
 PATIENCE = 20
 CONNECT = 1
 AGAIN = 0.1
@@ -41,7 +41,7 @@ class Load:
         kept = None
         while not self.stop.wait(PAUSE):
             number = f"{self.name}.{next(self.numbers)}"
-            # Whoever closed meanwhile has said so in time: nothing was written.
+            # A server that closed in the meantime announced it in time: nothing was written.
             if kept and select.select([kept], [], [], 0)[0]:
                 kept.close()
                 kept = None

@@ -16,7 +16,7 @@ from load import Load
 
 REPOSITORY = "localhost/firth-run"
 HOST = "orders.firth-acceptance.test"
-# Certificates of so many seconds, so that a rotation is over while one waits.
+# Short-lived certificates, in seconds, so that a rotation completes during the run.
 LIFE = 40
 CONTROL, PROXIES = f"deployment/{RELEASE}-control-plane", f"daemonset/{RELEASE}-data-plane"
 
@@ -196,8 +196,8 @@ class Acceptance:
             rolled_out(CONTROL)
             rolled_out(PROXIES)
 
-        # The last proxy with the node's port has it until it is gone: a LoadBalancer's address that is one of the node's own is caught by
-        # the rule of that port, and leads to a proxy that takes no more.
+        # The last proxy with the node's port keeps it until it has ended: if a LoadBalancer's address is one of the
+        # node's own, it is caught by the rule of that port, and leads to a proxy that accepts no more connections.
         loads = self.loaded("upgrade-to-side-by-side", ("load-balancer",))
         with Together(loads):
             upgrade()
@@ -224,7 +224,7 @@ class Acceptance:
                                        lambda: (now := roots(planes)) and [phase for _, phase in now] == phases and now, 5 * LIFE)
                     self.say(f"authority: {', '.join(f'{digest[:8]} {phase}' for digest, phase in shown)}")
                 (new, _), = shown
-                # Past the life of any certificate of the old root.
+                # Longer than the lifetime of any certificate of the old root.
                 time.sleep(LIFE)
                 planes.login("operator")
                 after = {it["id"]: it["connected"] for it in self.in_sync(planes)}
@@ -238,7 +238,7 @@ class Acceptance:
             self.restart(CONTROL)
             self.restart(PROXIES)
 
-        # Who starts now knows the new root alone, and enrols by it.
+        # A proxy that starts now knows only the new root, and enrols with it.
         self.without_a_loss("restart-after-the-rotation", ("load-balancer",), anew)
 
     def nothing_in_plaintext(self):

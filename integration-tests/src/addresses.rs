@@ -1,18 +1,18 @@
-//! An address for origins that stand in an EndpointSlice of a real API server, which takes no loopback address.
+//! Addresses for origins in an EndpointSlice of a real API server, which accepts no loopback address.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// An address inside the range that [`routable`] makes local to this machine when it has no other.
+/// An address in the range that [`routable`] makes local if this machine has no other.
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
 /// An address of this machine that is neither loopback nor link-local.
 ///
-/// The machine's own one where it has one; else an address of 10.77.0.0/16, which is made local first (needs root).
+/// The machine's own one if it has one; else an address of 10.77.0.0/16, which is made local first (needs root).
 ///
 /// # Errors
-/// What would have to be done, where there is none and none can be made.
+/// What would have to be done, if there is none and none can be made.
 pub fn routable() -> Result<IpAddr, String> {
     static FOUND: OnceLock<Result<IpAddr, String>> = OnceLock::new();
     FOUND.get_or_init(|| own().map_or_else(made, Ok)).clone()

@@ -1,4 +1,4 @@
-//! Writing to an API server as `kubectl` does: create or replace, delete, by kind and name.
+//! Writes to an API server as `kubectl` does: create or replace, delete, by kind and name.
 
 use http::{Method, Request, StatusCode, header};
 use kube::Client;
@@ -6,7 +6,7 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use std::path::Path;
 
-/// A client of one API server, of one async runtime.
+/// A client of one API server, for one async runtime.
 #[derive(Clone)]
 pub struct Api {
     client: Client,
@@ -19,10 +19,10 @@ impl std::fmt::Debug for Api {
 }
 
 impl Api {
-    /// A client for what a kubeconfig names.
+    /// A client for a kubeconfig.
     ///
     /// # Panics
-    /// Where the file is no kubeconfig.
+    /// If the file is not a kubeconfig.
     pub async fn new(kubeconfig: &Path) -> Self {
         crate::client::tls::install_crypto();
         let file = Kubeconfig::read_from(kubeconfig).expect("a kubeconfig");
@@ -34,7 +34,7 @@ impl Api {
     /// Creates an object or replaces it.
     ///
     /// # Panics
-    /// Where the server refuses it.
+    /// If the server refuses it.
     pub async fn apply(&self, object: &Value) {
         if let Err(error) = self.try_apply(object).await {
             panic!("the API server refuses {object}: {error}");
@@ -44,7 +44,7 @@ impl Api {
     /// Creates an object or replaces it.
     ///
     /// # Errors
-    /// What the server says against it.
+    /// The server's error.
     pub async fn try_apply(&self, object: &Value) -> Result<(), kube::Error> {
         let created = self.send(Method::POST, &Self::path(object, false), Some(object)).await;
         match created {
@@ -56,10 +56,10 @@ impl Api {
         }
     }
 
-    /// Applies several, in order.
+    /// Applies several objects, in order.
     ///
     /// # Panics
-    /// Where the server refuses one.
+    /// If the server rejects one.
     pub async fn apply_all(&self, objects: &[Value]) {
         for object in objects {
             self.apply(object).await;
@@ -69,25 +69,25 @@ impl Api {
     /// Deletes an object.
     ///
     /// # Panics
-    /// Where the server refuses that, or has none.
+    /// If the server refuses that, or has none.
     pub async fn delete(&self, object: &Value) {
         let path = format!("{}?gracePeriodSeconds=0", Self::path(object, true));
         let deleted = self.send(Method::DELETE, &path, None).await;
         deleted.unwrap_or_else(|error| panic!("cannot delete {path}: {error}"));
     }
 
-    /// The object as the server has it.
+    /// Reads an object.
     ///
     /// # Errors
-    /// What the server says, 404 included.
+    /// The server's error, including 404.
     pub async fn read(&self, object: &Value) -> Result<Value, kube::Error> {
         self.send(Method::GET, &Self::path(object, true), None).await
     }
 
-    /// Merges something into what is at a path.
+    /// Merges a patch into what is at a path.
     ///
     /// # Panics
-    /// Where the server refuses it.
+    /// If the server rejects it.
     pub async fn patch(&self, path: &str, with: &Value) {
         let request = Request::patch(path).header(header::CONTENT_TYPE, "application/merge-patch+json");
         let request = request.body(with.to_string().into_bytes()).expect("a request");
@@ -116,7 +116,7 @@ impl Api {
     /// A token of a service account for an audience, bound to a pod.
     ///
     /// # Panics
-    /// Where the server gives none.
+    /// If the server gives none.
     pub async fn token(&self, namespace: &str, account: &str, audience: &str, pod: Option<&str>) -> String {
         let mut spec = serde_json::json!({"audiences": [audience], "expirationSeconds": 600});
         if let Some(pod) = pod {

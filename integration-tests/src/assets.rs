@@ -1,5 +1,5 @@
-//! Where kube-apiserver and etcd come from: a folder that the environment names, a cache that has them, or a build from
-//! Go modules, once.
+//! Obtains kube-apiserver and etcd: from a folder that the environment names, from a cache, or by building them from Go
+//! modules, once.
 
 use std::env;
 use std::ffi::OsStr;
@@ -14,21 +14,22 @@ use crate::cache;
 const BINARIES: [(&str, &str); 2] =
     [("etcd", "go.etcd.io/etcd/server/v3"), ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver")];
 
-/// The version that `kubebins/go.mod` pins; the cache has a folder for each.
+/// The version that `kubebins/go.mod` pins; the cache has a folder for each version.
 const KUBERNETES: &str = "1.36.2";
 
-/// Go that builds them: 1.27 makes a kube-apiserver that serves a malformed `/openapi/v2`.
+/// The Go version that builds them: 1.27 makes a kube-apiserver that serves a malformed `/openapi/v2`.
 const GO: &str = "go1.26";
 
-/// How often progress is said, in Go packages.
+/// Interval of progress messages, in Go packages.
 const SAY_EVERY: usize = 50;
 
-/// A folder that holds etcd and kube-apiserver. Builds them when there is none: minutes, said on standard error.
+/// A folder with etcd and kube-apiserver. Builds them if there is none: this takes minutes, with progress on standard
+/// error.
 ///
 /// In order: `KUBEBUILDER_ASSETS`; `bin` of `FIRTH_TESTBED` or of `firth-testbed` in the user's cache; our own cache.
 ///
 /// # Errors
-/// What is missing, and what to do about it.
+/// What is missing, and how to fix it.
 pub fn kubernetes() -> io::Result<PathBuf> {
     if let Some(folder) = env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty()) {
         let folder = PathBuf::from(folder);
@@ -55,7 +56,7 @@ fn complete(folder: &Path) -> bool {
     BINARIES.iter().all(|(name, _)| folder.join(name).is_file())
 }
 
-/// Whether the API server there is of the version that these tests are written for: asked, not read off its folder.
+/// Whether the API server there has the version that these tests are written for: determined by running it.
 fn is_ours(folder: &Path) -> bool {
     let said = Command::new(folder.join("kube-apiserver")).arg("--version").output();
     let said = said.map(|said| String::from_utf8_lossy(&said.stdout).trim().to_owned()).unwrap_or_default();

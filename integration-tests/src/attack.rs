@@ -1,5 +1,5 @@
-//! Clients that try to cost more than they pay. Each keeps open what it opened until it is dropped, reads nothing that it
-//! need not, and says what it has paid.
+//! Clients that try to cost the server more than they spend. Each keeps its connections open until it is dropped, reads
+//! nothing that it need not, and reports what it has spent.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,21 +13,22 @@ use tonic_prost::prost::Message;
 
 use crate::client::frames::{Block, DATA, Frames, GOAWAY, INITIAL_WINDOW_SIZE, RESET, WINDOW_UPDATE};
 
-/// What an open connection costs who opened it, in bytes: the structures of its own kernel (a socket, its file and its
-/// place in the tables), measured as `sockstat` and slabs of Linux have them.
+/// What an open connection costs its client, in bytes: kernel structures (a socket, its file and its table entries),
+/// measured by `sockstat` and slabs of Linux.
 pub const CONNECTION: u64 = 4 * 1024;
 
-/// What a request costs a server at most, however short it was said, in bytes: its task and what stands in it, a connection
-/// to an endpoint included. A hundred of them at once are what HTTP/2 is for. Of the dev profile, whose tasks are larger.
+/// What a request costs a server at most, however short it is, in bytes: its task with all contents, including a
+/// connection to an endpoint. HTTP/2 is meant for a hundred of them at once. For the dev profile, whose tasks are
+/// larger.
 pub const REQUEST: u64 = 16 * 1024;
 
-/// Requests at once that a server lets an HTTP/2 client have.
+/// Concurrent requests that a server permits an HTTP/2 client.
 const STREAMS: u32 = 100;
 
-/// A peer that gives nothing and takes nothing is waited for so long: whatever it was to say is on its way by then.
+/// How long a peer is waited for that neither sends nor reads: anything it would send has arrived by then.
 const MOMENT: Duration = Duration::from_millis(20);
 
-/// What an attacker holds open, and what it paid.
+/// What an attacker holds open, and what it spent.
 #[derive(Debug, Default)]
 pub struct Held {
     open: Vec<TcpStream>,
@@ -37,12 +38,12 @@ pub struct Held {
 }
 
 impl Held {
-    /// What it cost: bytes, and connections at what they cost who opens them.
+    /// What it spent: bytes, and connections at their cost for the client.
     pub fn paid(&self) -> u64 {
         self.bytes + self.connections * CONNECTION
     }
 
-    /// Requests that it has begun and not ended.
+    /// Requests that were started and not ended.
     pub fn requests(&self) -> u64 {
         self.requests
     }
@@ -59,7 +60,7 @@ impl Held {
         self.open.push(frames.into_stream());
     }
 
-    /// Opens connections that each say something. That some are closed at once is the server's good right.
+    /// Opens connections that each send something. Some may be closed by the server at once.
     async fn say(address: SocketAddr, connections: usize, words: &[u8]) -> Self {
         let mut held = Self::default();
         for _ in 0..connections {
@@ -75,7 +76,7 @@ impl Held {
     }
 }
 
-/// Where requests of HTTP/2 go, and what they look like.
+/// The target of HTTP/2 requests.
 #[derive(Clone, Copy, Debug)]
 pub enum Target<'a> {
     /// A host of a proxy.

@@ -1,4 +1,4 @@
-//! The folder where what is costly to obtain stays between runs: `$FIRTH_CACHE`, else `firth` in the user's cache.
+//! The folder for expensive downloads and builds, kept between runs: `$FIRTH_CACHE`, else `firth` in the user's cache.
 
 use std::env;
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The cache folder.
 ///
 /// # Errors
-/// Where neither `FIRTH_CACHE`, `XDG_CACHE_HOME` nor `HOME` is set.
+/// If neither `FIRTH_CACHE`, `XDG_CACHE_HOME` nor `HOME` is set.
 pub fn folder() -> io::Result<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set("FIRTH_CACHE")
@@ -27,7 +27,7 @@ pub fn user() -> Option<PathBuf> {
 /// `make` fills a draft, which is renamed into place when it succeeds: what is there is complete.
 ///
 /// # Errors
-/// Where files cannot be written, or `make` fails.
+/// If files cannot be written, or `make` fails.
 pub fn once(
     folder: &Path,
     complete: impl Fn(&Path) -> bool,

@@ -1,6 +1,6 @@
 //! A real etcd and kube-apiserver on loopback, with their own certificates and folders.
 //!
-//! There is no controller manager: EndpointSlices are written by the tests, and nobody finishes a namespace's deletion.
+//! There is no controller manager: the tests write EndpointSlices, and the deletion of a namespace is never completed.
 
 use std::fs;
 use std::io;
@@ -24,11 +24,11 @@ use crate::process::{Process, Signal};
 
 const TOKEN: &str = "token-of-the-tests";
 
-/// A ServiceAccount without any rights but those that RBAC objects give it, by a token of its own.
+/// A ServiceAccount whose only rights are those that RBAC objects grant, with a token of its own.
 pub const ACCOUNT: &str = "system:serviceaccount:firth:firth-control-plane";
 const ACCOUNT_TOKEN: &str = "token-of-the-account";
 
-/// How often a server that ends at once gets other ports: somebody may be quicker.
+/// How often a server that exits at once is started with other ports: another process may have taken them.
 const TRIES: usize = 3;
 
 /// Who may do what.
@@ -66,7 +66,7 @@ impl Cluster {
     /// One of its own, with the IngressClass `nginx`.
     ///
     /// # Panics
-    /// When the binaries cannot be had, or do not start.
+    /// If the binaries cannot be had, or do not start.
     pub async fn start(authorization: Authorization) -> Self {
         Self::start_with(authorization, &[]).await
     }
@@ -109,7 +109,7 @@ impl Cluster {
     /// A kubeconfig like [`Self::kubeconfig`] that leads to another port: a relay's.
     ///
     /// # Panics
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn kubeconfig_by(&self, port: u16) -> PathBuf {
         write_kubeconfig(self.folder.path(), &format!("kubeconfig-{port}"), port, TOKEN)
     }
@@ -117,7 +117,7 @@ impl Cluster {
     /// A kubeconfig for [`ACCOUNT`].
     ///
     /// # Panics
-    /// Where the file cannot be written.
+    /// If the file cannot be written.
     pub fn kubeconfig_of_account(&self) -> PathBuf {
         self.kubeconfig_of_account_by(self.apiserver_port)
     }
@@ -133,7 +133,7 @@ impl Cluster {
     /// A kubeconfig of somebody who is known by a client certificate, and has no rights but those that RBAC objects give.
     ///
     /// # Panics
-    /// Where the files cannot be written.
+    /// If the files cannot be written.
     pub fn kubeconfig_of_person(&self, name: &str) -> PathBuf {
         let folder = self.folder.path();
         let read = |name: &str| fs::read_to_string(folder.join(name)).expect("it was written");
@@ -170,7 +170,7 @@ impl Cluster {
     /// Starts the API server again, with the same data and port, and waits until it is ready.
     ///
     /// # Panics
-    /// When it does not become ready.
+    /// If it does not become ready.
     pub async fn restart_apiserver(&mut self) {
         let assets = assets::kubernetes().expect("they were there before");
         self.apiserver = run_apiserver(&assets, self.folder.path(), &self.flags, self.apiserver_port);
@@ -184,7 +184,7 @@ impl Cluster {
     /// Stops the store for a copy of what it holds. The API server finds it again.
     ///
     /// # Panics
-    /// When it does not start again.
+    /// If it does not start again.
     pub async fn back_up(&mut self) {
         self.etcd.kill();
         let folder = self.folder.path();
@@ -195,7 +195,7 @@ impl Cluster {
     /// Puts the store back to the last backup: what happened since never did, and its revisions are given a second time.
     ///
     /// # Panics
-    /// Where there is no backup, or the servers do not start again.
+    /// If there is no backup, or the servers do not start again.
     pub async fn restore(&mut self) {
         self.kill_apiserver();
         self.etcd.kill();
@@ -221,7 +221,7 @@ impl Cluster {
     /// stored. Watchers see it as they see any object.
     ///
     /// # Panics
-    /// When etcd does not take it.
+    /// If etcd does not take it.
     pub async fn put_into_etcd(&self, key: &str, object: &Value) {
         let put = json!({
             "key": BASE64_STANDARD.encode(key),
@@ -234,7 +234,7 @@ impl Cluster {
     /// Makes etcd forget all but the present: an API server that starts after it knows no older revision.
     ///
     /// # Panics
-    /// When etcd does not.
+    /// If etcd does not.
     pub async fn forget_history(&self) {
         let any = json!({ "key": BASE64_STANDARD.encode("a") });
         let now = client::post_json(&self.etcd_url, "/v3/kv/range", &any).await.json();
@@ -270,7 +270,7 @@ fn run_etcd(assets: &Path, folder: &Path, url: &str) -> Process {
     )
 }
 
-/// False where it has ended.
+/// False if it has ended.
 async fn is_up(etcd: &mut Process, url: &str) -> bool {
     eventually("etcd is ready", || {
         let ended = etcd.ended().is_some();

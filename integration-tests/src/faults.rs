@@ -1,4 +1,4 @@
-//! A TCP relay between two programs that cuts, refuses and delays, and counts what passes.
+//! A TCP relay between two programs that cuts, refuses and delays connections, and counts bytes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::ports;
 
-/// A running relay. Gone when dropped, its connections with it.
+/// A running relay. Stops when dropped, and closes its connections.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
@@ -22,24 +22,24 @@ pub struct Relay {
     _server: JoinSet<()>,
 }
 
-/// What the relay does to connections.
+/// The relay's settings.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weather {
     /// Connections opened under an older number are cut.
     generation: u64,
     /// New connections are closed at once.
     refusing: bool,
-    /// Bytes arrive later by this.
+    /// Delay of bytes.
     delay: Duration,
-    /// Nothing passes, nothing closes.
+    /// Nothing is forwarded, and nothing is closed.
     stalled: bool,
-    /// A connection is cut after so many bytes to whoever opened it.
+    /// A connection is cut after this many bytes to the client.
     life: Option<usize>,
-    /// Nothing goes to whoever connects beyond so many bytes on all connections.
+    /// Nothing more is sent to clients after this many bytes on all connections.
     hold: Option<u64>,
 }
 
-/// Turns a bit of what passes.
+/// The bit that is flipped in damaged data.
 const BIT: u8 = 0x10;
 
 #[derive(Debug, Default)]
@@ -47,11 +47,11 @@ struct Counts {
     connections: AtomicU64,
     /// How many more pieces are to be damaged.
     damages: AtomicU64,
-    /// From the program that listens to the one that connects.
+    /// Bytes from the server to the client.
     down: AtomicU64,
     /// How often something was held back.
     held: AtomicU64,
-    /// What passed in that direction, where somebody wants to look at it.
+    /// The data in that direction, if it is recorded.
     heard: Mutex<Option<Vec<u8>>>,
 }
 
@@ -59,7 +59,7 @@ impl Relay {
     /// Relays to an address.
     ///
     /// # Panics
-    /// Where no port can be bound.
+    /// If no port can be bound.
     pub async fn start(target: SocketAddr) -> Self {
         let listener = TcpListener::bind(ports::free()).await.expect("the port was free");
         let address = listener.local_addr().expect("it is bound");
@@ -70,22 +70,22 @@ impl Relay {
         Self { address, weather, counts, _server: server }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Cuts all connections that are open. New ones pass.
+    /// Cuts all open connections. New ones are accepted.
     pub fn cut(&self) {
         self.weather.send_modify(|weather| weather.generation += 1);
     }
 
-    /// Closes new connections at once, or no longer.
+    /// Sets whether new connections are closed at once.
     pub fn refuse(&self, refusing: bool) {
         self.weather.send_modify(|weather| weather.refusing = refusing);
     }
 
-    /// Cuts each connection when so many bytes have passed to whoever opened it, or none any longer.
+    /// Cuts each connection after this many bytes to the client; `None`: not any more.
     pub fn cut_each_after(&self, life: Option<usize>) {
         self.weather.send_modify(|weather| weather.life = life);
     }
@@ -95,34 +95,34 @@ impl Relay {
         self.weather.send_modify(|weather| weather.delay = delay);
     }
 
-    /// Lets nothing pass without closing anything, or lets it pass again.
+    /// Sets whether data is held back without closing anything.
     pub fn stall(&self, stalled: bool) {
         self.weather.send_modify(|weather| weather.stalled = stalled);
     }
 
-    /// Lets so many more bytes pass to the programs that connect, and then nothing, without closing anything; or all of it.
+    /// Forwards this many more bytes to clients, and then nothing, without closing anything; `None`: everything.
     pub fn hold_after(&self, bytes: Option<u64>) {
         let hold = bytes.map(|bytes| self.bytes_down() + bytes);
         self.counts.held.store(0, Ordering::Relaxed);
         self.weather.send_modify(|weather| weather.hold = hold);
     }
 
-    /// Whether there is something that is held back.
+    /// Whether something is held back.
     pub fn holds(&self) -> bool {
         self.counts.held.load(Ordering::Relaxed) > 0
     }
 
-    /// Damages one bit of each of the next pieces that go to the program that connects.
+    /// Damages one bit of each of the next pieces to the client.
     pub fn damage(&self, pieces: u64) {
         self.counts.damages.store(pieces, Ordering::Relaxed);
     }
 
-    /// Keeps what passes from now on to the programs that connect.
+    /// Records the data to clients from now on.
     pub fn listen_in(&self) {
         *self.counts.heard.lock().expect("nobody panics with it") = Some(Vec::new());
     }
 
-    /// What passed since [`Self::listen_in`].
+    /// The data since [`Self::listen_in`].
     pub fn heard(&self) -> Vec<u8> {
         self.counts.heard.lock().expect("nobody panics with it").clone().unwrap_or_default()
     }
@@ -132,7 +132,7 @@ impl Relay {
         self.counts.connections.load(Ordering::Relaxed)
     }
 
-    /// Bytes that passed so far from the program that listens to those that connect.
+    /// Bytes so far from the server to clients.
     pub fn bytes_down(&self) -> u64 {
         self.counts.down.load(Ordering::Relaxed)
     }
@@ -212,7 +212,7 @@ async fn pump(
         }
         let due = |left: u64| left.checked_sub(1);
         if counts.damages.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok() {
-            // Somewhere in the piece, another place each time.
+            // Somewhere in the piece, at varying positions.
             buffer[counts.down.load(Ordering::Relaxed) as usize % read] ^= BIT;
         }
         let hold = weather.borrow().hold.filter(|_| is_mortal);

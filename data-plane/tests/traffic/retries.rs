@@ -33,8 +33,8 @@ fn a_refused_connection_goes_to_the_next_endpoint() {
     assert!(proxy.metrics.worker(0).failures[Kind::ConnectFailed as usize].value() >= 4);
 }
 
-/// As where a Service has addresses of both families and this machine speaks one. The kernel has no way to a group address
-/// for TCP, whatever the machine's routes are, and says so at once.
+/// As when a Service has addresses of both families and this machine only one. The kernel cannot route TCP to a
+/// multicast address, whatever the machine's routes are, and reports that at once.
 #[test]
 fn an_address_that_there_is_no_way_to_is_no_try() {
     let origin = Origin::says("hello");
@@ -42,7 +42,7 @@ fn an_address_that_there_is_no_way_to_is_no_try() {
     let proxy = Proxy::serving(Limits::default(), &[group(1), group(2), group(3), group(4), origin.address]);
     let mut client = Client::new(proxy.http);
     (0..20).for_each(|_| assert_eq!(client.get("/").status, 200));
-    // With nobody else it is an error like any other.
+    // Without an alternative it is an error like any other.
     let nobody = Proxy::serving(Limits::default(), &[group(1), group(2)]);
     assert_eq!(Client::new(nobody.http).get("/").status, 502);
 }
@@ -84,7 +84,7 @@ fn all_cut() {
 
 #[test]
 fn a_kept_connection_that_died_costs_nobody_a_request() {
-    // Every connection serves one request and ends without saying so.
+    // Every connection serves one request and ends without announcing that.
     let origin = Origin::new(|_| (ok("once"), false));
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Client::new(proxy.http);
@@ -125,7 +125,7 @@ fn what_is_no_answer_is_502_and_not_tried_again() {
     }
 }
 
-/// Clients in threads of their own, each asking so often. Gives how many answers were not 200.
+/// Concurrent clients, each sending this many requests. Returns the number of responses other than 200.
 fn at_once(clients: usize, times: usize, method: &str, address: SocketAddr) -> usize {
     let failed = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -145,7 +145,7 @@ fn however_many_ask_at_once_a_retry_goes_to_an_endpoint_that_was_not_tried() {
     let origins = [Origin::says("one"), Origin::says("two")];
     for good in [&origins[..1], &origins[..]] {
         let addresses: Vec<_> = good.iter().map(|origin| origin.address).chain([refusing()]).collect();
-        // Nobody is left alone: each request meets the one that refuses in its turn.
+        // Nothing is ejected: each request meets the refusing endpoint in rotation.
         let proxy = Proxy::serving(Limits { eject_after: 0, ..Limits::default() }, &addresses);
         for method in ["GET", "POST"] {
             assert_eq!(at_once(50, 20, method, proxy.http), 0, "{method}, one of {}", addresses.len());
@@ -155,7 +155,7 @@ fn however_many_ask_at_once_a_retry_goes_to_an_endpoint_that_was_not_tried() {
     }
 }
 
-/// Serves one request a connection; what it does with the second one is to send these bytes and close. The first so many
+/// Serves one request per connection; for a second one it sends these bytes and closes. The first `together`
 /// connections are served together.
 fn once_then(bytes: &'static str, together: usize) -> Origin {
     let barrier = Barrier::new(together);
@@ -176,7 +176,7 @@ fn a_dead_kept_connection_is_no_try_and_after_it_none_is_taken() {
     let origin = once_then("", 2);
     let limits = Limits { timeouts: Timeouts { tries: 1, ..Timeouts::default() }, ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);
-    // Two of them are kept, and will both die.
+    // Two of them are kept alive, and both will die.
     let mut clients = [Client::new(proxy.http), Client::new(proxy.http)];
     clients.iter_mut().for_each(|client| client.send(request("PUT")));
     clients.iter_mut().for_each(|client| assert_eq!(client.receive(false).unwrap().status, 200));
@@ -238,7 +238,7 @@ fn endpoints_that_all_leave_while_a_body_is_read_are_503() {
     assert_eq!(origin.seen().len(), 0);
 }
 
-/// A request with so long a body.
+/// A request with a body of this length.
 fn long(method: &str, length: usize, more: &str) -> String {
     let body = "x".repeat(length);
     format!("{method} / HTTP/1.1\r\nHost: a.test\r\n{more}Content-Length: {length}\r\n\r\n{body}")
@@ -280,7 +280,7 @@ fn a_streamed_body_that_is_partly_gone_is_never_sent_again() {
     assert!(good.seen().iter().all(|seen| seen.body.len() == 500_000));
 }
 
-/// Endpoints of a location that says this.
+/// Endpoints of a location with this policy.
 fn saying(policy: LocationPolicy, origins: &[&Origin]) -> Proxy {
     let addresses: Vec<_> = origins.iter().map(|origin| origin.address).collect();
     let mut proxy = Proxy::serving(Limits::default(), &addresses);
@@ -357,7 +357,7 @@ fn as_many_tries_as_are_said() {
 
 #[test]
 fn no_try_begins_after_the_time() {
-    // Each answers when the time is over.
+    // Each responds after the time limit.
     let slow: [Origin; 3] = std::array::from_fn(|_| {
         Origin::new(|_| {
             std::thread::sleep(Duration::from_millis(1_200));
@@ -370,7 +370,7 @@ fn no_try_begins_after_the_time() {
     assert_eq!(slow.iter().map(|it| it.seen().len()).sum::<usize>(), 1);
 }
 
-/// What was read of a body as it was sent is nowhere any more.
+/// A streamed body is not stored anywhere, so it cannot be sent again.
 #[test]
 fn a_status_of_a_body_that_was_streamed_is_its_answer() {
     let (busy, good) = (unavailable(), Origin::says("good"));

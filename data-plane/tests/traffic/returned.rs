@@ -1,4 +1,4 @@
-//! Places that backends name, as clients see them: cookies' domains and paths, and redirects.
+//! Cookie domains and paths and redirects of backends, as clients see them.
 
 use shared::policy::{LocationPolicy, Replacement};
 use shared::resource::{Resource, SETTINGS_KEY, Settings};

@@ -1,4 +1,4 @@
-//! Paths that are regular expressions, and what becomes of those of requests.
+//! Regular expression paths, and rewritten paths of requests.
 
 use shared::policy::{HostPolicy, LocationPolicy};
 use shared::resource::{Backend, Host, Path, PathType, Resource, Route};
@@ -9,7 +9,7 @@ fn rewriting(target: &str) -> LocationPolicy {
     LocationPolicy { rewrite_target: Some(target.into()), ..LocationPolicy::default() }
 }
 
-/// A host in regex mode with an Ingress for each path.
+/// A host in regex mode with one Ingress per path.
 fn regex_host(proxy: &mut Proxy, paths: &[(&str, PathType, &str, LocationPolicy)]) {
     let host = Host { policy: HostPolicy { regex: Some(true), ..HostPolicy::default() }, ..Host::default() };
     proxy.config(vec![("a.test", Resource::Host(host))]);
@@ -43,7 +43,8 @@ fn captures_fill_the_target_and_the_query_stays() {
     assert_eq!(client.get("/other").status, 404);
 }
 
-/// A Prefix path that is its own target is two locations: what lies below it is rewritten, and what begins with it is not.
+/// A Prefix path that equals its target is two locations: what is below it is rewritten, and what merely begins with
+/// it is not.
 #[test]
 fn what_lies_below_a_target_is_rewritten_to_it() {
     let (auth, app, twin) = (Origin::says("auth"), Origin::says("app"), Origin::says("twin"));
@@ -125,11 +126,12 @@ fn no_line_break_leads_past_a_location() {
     );
     proxy.endpoints("admin", &[admin.address]);
     proxy.endpoints("open", &[open.address]);
-    // `.` is no line break: of these the other location would send on what stands before.
+    // `.` does not match a line break: otherwise the other location would send on what precedes it.
     for path in ["/admin%0a", "/admin%0Ax", "/%61dmin%0a/y", "/admin%0a%0a"] {
         assert_eq!(Client::new(proxy.http).get(path).status, 400, "{path}");
     }
-    // Nor is the end of what goes on a step out of a location: `..` and a line break is a name, and `..` is none.
+    // Nor does the forwarded path end with a step out of a location: `..` followed by a line break is a name, `..`
+    // alone is not.
     for path in ["/admin/..%0a", "/admin/%2E%2e%0Ax", "/admin/..%0a/y"] {
         assert_eq!(Client::new(proxy.http).get(path).status, 400, "{path}");
     }
@@ -241,7 +243,7 @@ fn what_stands_for_the_star_of_a_host_may_stand_in_the_target() {
     assert_eq!(origin.seen()[0].line(), "GET /alice/x?y HTTP/1.1");
 }
 
-/// A path of 7,000 octets took a worker for eight seconds, and one of eighteen for half a minute.
+/// A path of 7,000 octets used to occupy a worker for eight seconds, and one of eighteen for half a minute.
 #[test]
 fn what_patterns_cost_a_request_is_bounded() {
     let origin = Origin::says("here");
@@ -259,7 +261,7 @@ fn what_patterns_cost_a_request_is_bounded() {
     assert_eq!(client.get("/groups/usual").status, 200);
 }
 
-/// nginx rewrites before it looks at the scheme: who is sent elsewhere is sent there at once.
+/// nginx rewrites before it checks the scheme: the redirect happens at once.
 #[test]
 fn a_target_that_is_a_url_comes_before_tls() {
     let mut proxy = Proxy::start();
@@ -278,7 +280,7 @@ fn a_target_that_is_a_url_comes_before_tls() {
     assert_eq!(led("/here"), (308, "https://a.test/here".to_owned()));
 }
 
-/// As in nginx' file, where the locations of one text stand by the age of their Ingresses.
+/// As in nginx' configuration, where locations with the same text are ordered by the age of their Ingresses.
 #[test]
 fn of_an_exact_path_and_a_prefix_of_one_text_the_older_comes_first() {
     let (exact, prefix) = (Origin::says("exact"), Origin::says("prefix"));

@@ -82,15 +82,14 @@ fn redirects() {
     let head = client.ask("HEAD / HTTP/1.1\r\nHost: a.test\r\n\r\n");
     assert_eq!(head.status, 308);
     assert_ne!(head.all("content-length"), ["0"]);
-    // The body of a request that is redirected is read over, and the connection goes on.
+    // The body of a redirected request is read and discarded, and the connection continues.
     let post = client.ask("POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\n\r\nabc");
     assert_eq!(post.status, 308);
     assert_eq!(client.get("/").status, 308);
     assert_eq!(origin.seen().len(), 1);
 }
 
-/// Somebody who listens on 8443 and has nothing in front is reached there alone.
-/// With these nginx names no place: the URL is the text of the answer.
+/// With these statuses nginx sends no Location: the URL is the text of the response.
 #[test]
 fn statuses_that_redirect_nobody_have_the_url_as_their_text() {
     let mut proxy = Proxy::start();
@@ -147,7 +146,7 @@ fn what_cannot_be_served_is_503() {
         ("ingress/ns/denied/denied.test", Resource::Route(route)),
     ]);
     let mut client = Client::new(proxy.http);
-    // Denied answers before the redirect to TLS, a lack of endpoints after it.
+    // A denial precedes the redirect to TLS, missing endpoints follow it.
     assert_eq!(client.ask(&ask("denied.test", "/")).status, 503);
     assert_eq!(client.get("/").status, 308);
     proxy.host("plain.test", false, &[("/", PathType::Prefix, "echo")]);
@@ -200,7 +199,7 @@ fn canaries_take_their_requests() {
         (always, "new"),
         ("x-new: never\r\nCookie: stage=always\r\n", "main"),
         ("Cookie: a=1; stage=always; b=never\r\n", "new"),
-        // As nginx' `$cookie_`: the name in any case, the first one that fits.
+        // As nginx' `$cookie_`: the name is case-insensitive, and the first match wins.
         ("Cookie: STAGE=always\r\n", "new"),
         ("Cookie: stage=never; stage=always\r\n", "main"),
         ("Cookie: stage=always; stage=never\r\n", "new"),
@@ -223,7 +222,7 @@ fn health_of_the_proxy_on_nobodys_host() {
     let mut client = Client::new(proxy.http);
     let response = client.ask(&ask("10.0.0.1", "/healthz"));
     assert_eq!((response.status, response.body.len()), (200, 0));
-    // It stays the proxy's when there is a backend for everything, but not when that very path has one.
+    // It stays the proxy's own even with a backend for everything, but not with one for exactly that path.
     proxy.host("_", false, &[("/", PathType::Prefix, "echo")]);
     assert_eq!(client.ask(&ask("10.0.0.1", "/healthz")).status, 200);
     assert_eq!(client.ask(&ask("10.0.0.1", "/healthz/deep")).status, 200, "and all below it");

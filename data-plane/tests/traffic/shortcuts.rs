@@ -1,4 +1,4 @@
-//! What is answered at once, for a host and for a location.
+//! Immediate responses of snippets, for a host and for a location.
 
 use shared::policy::{
     ExternalAuth, HostPolicy, LocationPolicy, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath,
@@ -58,7 +58,7 @@ fn blocks_of_a_host_come_before_its_locations() {
         block(ShortcutPath::Exact, "/robots.txt", vec![]),
     ];
     let location = LocationPolicy {
-        // None of these is asked before.
+        // None of these is evaluated before.
         denylist_source_range: Some(TextList { values: vec!["0.0.0.0/0".into(), "::/0".into()] }),
         force_ssl_redirect: Some(true),
         ..LocationPolicy::default()
@@ -119,7 +119,7 @@ fn a_host_answers_before_it_sends_to_its_app_root() {
     assert_eq!(ask("curl"), (302, Some("http://a.test/app".to_owned())));
 }
 
-/// A backend that reads a path in another way than the proxy gets none that a block would take then.
+/// A path that a backend may read differently than the proxy is not sent to it if a block would then match.
 #[test]
 fn no_reading_of_a_path_gets_past_a_block() {
     let origin = Origin::says("here");
@@ -220,7 +220,7 @@ fn what_comes_later_is_served_with_what_was_there_before() {
     assert_eq!(client.get("/x").status, 200);
 }
 
-/// What a block keeps, a test of the path keeps as well.
+/// Requests refused by a block are refused by a test of the path as well.
 #[test]
 fn no_reading_of_a_path_gets_past_a_test() {
     use ShortcutComparison::{Equals, Finds, Lacks};
@@ -263,7 +263,7 @@ fn no_reading_of_a_path_gets_past_a_test() {
     assert!(origin.seen().iter().all(|it| it.line().starts_with("GET /open")));
 }
 
-/// A rewrite that redirects is one, and what is asked of the spelling alone is asked of that.
+/// A rewrite that redirects is a redirect, and a test of the original spelling sees that.
 #[test]
 fn a_test_of_the_spelling_sees_what_came() {
     let origin = Origin::says("here");
@@ -276,7 +276,7 @@ fn a_test_of_the_spelling_sees_what_came() {
     assert_eq!(client.get("/a/b?//").status, 200);
 }
 
-/// Who decides by the path is told the one that the backend gets.
+/// An auth service that decides by the path is told the one that the backend gets.
 #[test]
 fn who_is_asked_is_told_no_step_up_in_disguise() {
     let (origin, auth) = (Origin::says("here"), Origin::says("yes"));
@@ -289,7 +289,7 @@ fn who_is_asked_is_told_no_step_up_in_disguise() {
         ("/public/..%2fadmin", Some("/admin")),
         ("/public/..;/admin", None),
         ("/public/%252e%252e/admin", None),
-        // These are meant.
+        // These are legitimate.
         ("/projects/a%2Fb", Some("/projects/a%2Fb")),
         ("/a;session=1//b", Some("/a;session=1//b")),
     ] {

@@ -1,4 +1,4 @@
-//! The page that a client without a good certificate is shown: whatever it asked for, nothing behind the proxy hears of it.
+//! The page for a client without a valid certificate: whatever it requested, nothing reaches a backend.
 
 use shared::policy::{
     BackendPolicy, ClientCertificates, ExternalAuth, Header, HeaderList, HostPolicy, LocationPolicy,
@@ -11,11 +11,11 @@ use super::client_certs::{KEY, Secure, asking, client, material};
 use super::fastcgi::{application, fcgi, saying};
 use super::harness::*;
 
-/// What clients ask for that may not have it.
+/// Paths that clients request without access to them.
 const SECRETS: [&str; 5] =
     ["/secret/admin?x=1", "/secret", "/%73ecret/?", "//secret/./admin?sorry.html", "/sorry.html/../secret?x"];
 
-/// `a.test`, all of whose paths need a certificate and are treated in this way, with a regular expression for its path.
+/// `a.test`, all of whose paths need a certificate, with this error handling and a regular expression path.
 fn proxy(
     location: LocationPolicy,
     of_host: Option<Shortcuts>,

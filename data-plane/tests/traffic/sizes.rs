@@ -1,4 +1,4 @@
-//! Sizes of bodies that a location says, or the fleet for all of them, and whether they are sent on as they come.
+//! Body size limits of a location or of the fleet, and whether bodies are buffered or streamed.
 
 use std::io::{Read as _, Write as _};
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn streamed() -> LocationPolicy {
     LocationPolicy { proxy_request_buffering: Some(false), ..LocationPolicy::default() }
 }
 
-/// A location with each policy; all of them lead to one endpoint.
+/// A location with each policy, all with one endpoint.
 fn proxy(origin: &Origin, paths: &[(&str, LocationPolicy)]) -> Proxy {
     let timeouts = Timeouts { client_body: HOUR, connect: HOUR, send: HOUR, read: HOUR, tries: 1 };
     let mut proxy = Proxy::with(Limits { timeouts, ..Limits::default() });
@@ -35,7 +35,7 @@ fn counting() -> Origin {
     Origin::new(|seen| (ok(&seen.body.len().to_string()), true))
 }
 
-/// The answer to a body of so many bytes, which says its length, or does not.
+/// The response to a body of this size, with or without a declared length.
 fn posted(proxy: &Proxy, path: &str, bytes: usize, chunked: bool) -> (u16, String) {
     let body = "x".repeat(bytes);
     let head = format!("POST {path} HTTP/1.1\r\nHost: a.test\r\n");
@@ -65,7 +65,7 @@ fn each_location_has_its_own_size() {
     let mut client = Client::new(proxy.http);
     client.send("POST /small HTTP/1.1\r\nHost: a.test\r\nContent-Length: 2049\r\n\r\n");
     assert_eq!(client.receive(false).unwrap().status, 413);
-    // The fleet's counts where a location says none, at once.
+    // The fleet's limit applies at once, if a location has none.
     proxy.policies(false, &[("/usual", LocationPolicy::default())]);
     let defaults = most(100);
     proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
@@ -121,7 +121,7 @@ fn a_body_that_stays_away_has_the_said_time_however_it_is_sent_on() {
     assert!(origin.seen().is_empty());
 }
 
-/// An answer of which the head has so many bytes.
+/// A response whose head has this many bytes.
 fn headed(bytes: usize) -> Origin {
     Origin::new(move |_| {
         let bare = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: \r\n\r\n";

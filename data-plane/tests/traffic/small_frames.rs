@@ -1,4 +1,4 @@
-//! Bodies in frames of a byte each, over HTTP/2, that nobody takes for a while: they cost no one a connection.
+//! HTTP/2 bodies in frames of one byte that are not read for a while: they cost no one a connection.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -19,17 +19,17 @@ use tokio::sync::Notify;
 use super::grpc::{call, proxy, run, whole};
 use super::harness::*;
 
-/// Frames that come together.
+/// Frames that arrive together.
 const BURST: usize = 4_000;
 
-/// Frames that carry nothing.
+/// Frames without content.
 const NOTHING: usize = 300;
 
-/// Those of an answer.
+/// The number of frames of a response.
 const LONG: usize = 30_000;
 
-/// An endpoint that may be sent ten bytes of a call, and then what it has taken. Calls to `/held` are taken when another one has
-/// been answered.
+/// An endpoint with a window of ten bytes per call, extended by what it has read. Calls to `/held` are read after
+/// another one was answered.
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 async fn endpoint() -> SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -62,7 +62,7 @@ async fn endpoint() -> SocketAddr {
     address
 }
 
-/// An endpoint whose first answer is many bytes in a frame each, and ends when the second call has been answered.
+/// An endpoint whose first response consists of many one-byte frames, and ends when the second call was answered.
 fn endpoint_of_bytes() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -98,7 +98,7 @@ fn endpoint_of_bytes() -> SocketAddr {
     address
 }
 
-/// An endpoint that says nothing, often, before it answers.
+/// An endpoint that sends many empty frames before it responds.
 fn endpoint_of_nothing() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -122,7 +122,7 @@ fn endpoint_of_nothing() -> SocketAddr {
     address
 }
 
-/// A client that may be sent so many bytes of an answer before it has taken them.
+/// A client with this receive window for a response.
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 async fn client(proxy: &Proxy, window: u32) -> client::SendRequest<Bytes> {
     let stream = TcpStream::connect(proxy.http).await.unwrap();
@@ -168,7 +168,7 @@ fn an_answer_in_bytes_that_is_not_taken_leaves_its_neighbours_alone() {
         let mut sender = client(&proxy, 1_000).await;
         let (long, _) = sender.send_request(call("/long"), true).unwrap();
         let long = long.await.unwrap();
-        // Its answer comes behind all of those bytes.
+        // Its response comes after all of those bytes.
         let (other, _) = sender.send_request(call("/"), true).unwrap();
         assert_eq!(other.await.expect("its neighbour is not taken").status(), StatusCode::OK);
         assert_eq!(length(long.into_body()).await, LONG);

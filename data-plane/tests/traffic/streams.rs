@@ -1,4 +1,4 @@
-//! TCP services: sessions, endpoints that come and go, headers of the PROXY protocol.
+//! TCP services: sessions, endpoints that come and go, PROXY protocol headers.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use test_kit::ports::refusing;
 
 use super::harness::*;
 
-/// A port that nobody is given who does not name it.
+/// A port that is given only to those who name it.
 pub(crate) fn free() -> u16 {
     refusing().port()
 }
@@ -29,7 +29,7 @@ pub(crate) fn tcp(port: u16) -> StreamService {
     }
 }
 
-/// A proxy with this service, at these endpoints.
+/// A proxy with this service and these endpoints.
 pub(crate) fn serving(service: &StreamService, endpoints: &[SocketAddr]) -> Proxy {
     serving_within(Limits::default(), Budgets::default(), service, endpoints)
 }
@@ -54,7 +54,7 @@ pub(crate) fn serving_within(
     proxy
 }
 
-/// The endpoints of now, a slice each; three slices at most.
+/// Replaces the endpoints, with one slice each; at most three slices.
 pub(crate) fn move_to(proxy: &mut Proxy, transport: Transport, endpoints: &[SocketAddr]) {
     for place in 0..3 {
         let here = endpoints.get(place);
@@ -75,7 +75,7 @@ pub(crate) fn move_to(proxy: &mut Proxy, transport: Transport, endpoints: &[Sock
     }
 }
 
-/// A backend that says its name, and then what it hears.
+/// A backend that sends its name, and then echoes.
 fn echo(name: &'static str) -> Origin {
     Origin::raw(move |mut stream, _, _| {
         let mut buffer = [0; 4096];
@@ -93,7 +93,7 @@ fn client(port: u16) -> Client {
     Client::new(([127, 0, 0, 1], port).into())
 }
 
-/// So many bytes.
+/// Reads this many bytes.
 fn hear(client: &mut Client, count: usize) -> String {
     let mut bytes = vec![0; count];
     client.stream.read_exact(&mut bytes).unwrap();
@@ -129,7 +129,7 @@ fn new_sessions_go_to_the_endpoints_of_now_and_old_ones_go_on() {
     }
     old.send("still here");
     assert_eq!(hear(&mut old, 10), "still here");
-    // The service itself goes: the port is closed, who is there stays.
+    // The service itself is removed: the port is closed, existing connections stay.
     proxy.remove(Kind::Listener, &tcp(port).key());
     eventually("the port is closed", || TcpStream::connect(("127.0.0.1", port)).is_err());
     old.send("and here");
@@ -139,7 +139,7 @@ fn new_sessions_go_to_the_endpoints_of_now_and_old_ones_go_on() {
 #[test]
 fn who_refuses_is_passed_over() {
     let (origin, port) = (echo("a"), free());
-    // All of them have their turns.
+    // All of them get their turns.
     let limits = Limits { eject_after: 0, ..Limits::default() };
     let endpoints = [refusing(), origin.address, refusing()];
     let mut proxy = serving_within(limits, Budgets::default(), &tcp(port), &endpoints);
@@ -194,7 +194,7 @@ fn who_leaves_takes_nobody_new_and_ends_what_has_begun() {
     let mut proxy = serving(&tcp(port), &[origin.address]);
     let mut old = client(port);
     assert_eq!(hear(&mut old, 1), "a");
-    // Its tables have the port to the end.
+    // Its tables keep the port to the end.
     let leaving = std::thread::spawn(move || proxy.end(Duration::ZERO, PATIENCE));
     eventually("the port is closed", || TcpStream::connect(("127.0.0.1", port)).is_err());
     old.send("bye");
@@ -204,7 +204,7 @@ fn who_leaves_takes_nobody_new_and_ends_what_has_begun() {
     leaving.join().unwrap();
 }
 
-/// The lines about sessions in which `hello` was said, where the fleet says this.
+/// The log lines of sessions in which `hello` was sent, with these fleet settings.
 fn logged(defaults: LocationPolicy) -> Vec<String> {
     let (origin, port) = (echo("a"), free());
     let mut proxy = serving(&tcp(port), &[origin.address]);
@@ -217,7 +217,7 @@ fn logged(defaults: LocationPolicy) -> Vec<String> {
     drop(one);
     let log = proxy.stop(Duration::ZERO, PATIENCE);
     let log = log.replace(&port.to_string(), "PORT").replace(&origin.address.to_string(), "ORIGIN");
-    // Whoever looks whether the port is open says nothing.
+    // Port probes send nothing.
     log.lines().filter(|line| line.contains(" 5")).map(str::to_owned).collect()
 }
 

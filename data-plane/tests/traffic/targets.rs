@@ -1,4 +1,4 @@
-//! Targets that HTTP/1.1 takes and h2 does not: over both they are the same request.
+//! Request targets that HTTP/1.1 allows and h2 does not: over both they are the same request.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,14 +13,14 @@ use super::hostile::Frames;
 
 const CONTINUATION: u8 = 9;
 
-/// Each as it is, and in Huffman's code.
+/// Each as plain text, and Huffman-coded.
 const TARGETS: [(&[u8], &[u8]); 3] = [
     (b"/api?q=up{job=\"x\"}", b"\x60\x75\x9b\xfc\xed\x05\xb5\xff\xfe\xe8\x78\xe0\xfe\x7c\xff\x3f\xfe\xff"),
     (b"/?a=<b>", b"\x63\xfc\x1c\x1f\xff\x23\xff\xbf"),
     (b"/<b>/`", b"\x63\xff\xe4\x7f\xf6\xc7\xff\xdf"),
 ];
 
-/// An endpoint that tells the targets that it is asked for, to the letter.
+/// An endpoint that reports the exact targets of its requests.
 fn endpoint() -> (SocketAddr, Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -43,7 +43,7 @@ fn endpoint() -> (SocketAddr, Receiver<Vec<u8>>) {
     (address, told)
 }
 
-/// The status of a stream's answer, as it stands in the static table; 0 where it is reset.
+/// The indexed status of a stream's response; 0 if it is reset.
 fn answer(client: &mut Frames, stream: u32) -> u8 {
     loop {
         match client.next().unwrap() {
@@ -54,7 +54,7 @@ fn answer(client: &mut Frames, stream: u32) -> u8 {
     }
 }
 
-/// `GET http://a.test`, and a `:path` as it is spelled, kept in the table.
+/// `GET http://a.test` with this encoded `:path`, indexed in the table.
 fn spelled(path: &[u8], is_huffman: bool) -> Vec<u8> {
     let length = path.len() as u8 | if is_huffman { 0x80 } else { 0 };
     [&[0x82, 0x86, 0x01, 6][..], b"a.test", &[0x44, length], path].concat()
@@ -86,13 +86,13 @@ fn a_target_is_the_same_over_http_1_and_2() {
             let block = spelled(path, is_huffman);
             for cut in [0, 8, block.len() - 3, block.len()] {
                 assert_eq!(ask(&block, cut).escape_ascii().to_string(), target.escape_ascii().to_string());
-                // The newest of the table.
+                // The newest entry of the table.
                 let again = [&block[..10], &[0xbe]].concat();
                 assert_eq!(ask(&again, cut.min(10)), target);
             }
         }
     }
-    // Another one does not take its place.
+    // Another target does not replace it.
     assert_eq!(ask(&spelled(b"/plain", false), 0), b"/plain");
 }
 

@@ -1,4 +1,4 @@
-//! Sessions that clients keep: who resumes them, and under whose rules.
+//! TLS session tickets: who resumes them, and under which policy.
 
 use rustls::HandshakeKind;
 use shared::policy::LocationPolicy;
@@ -8,7 +8,7 @@ use test_kit::certificates::Authority;
 use super::client_certs::{KEY, Secure, asking, client, host, material, proxy};
 use super::harness::*;
 
-/// `a.test` that asks for certificates of the authority, on a proxy whose fleet has tickets.
+/// `a.test` with client certificates of the authority, on a proxy whose fleet uses tickets.
 fn giving_tickets(origin: &Origin, authority: &Authority) -> Proxy {
     let mut proxy = proxy(origin, asking(), authority);
     let defaults = LocationPolicy { ssl_session_tickets: Some(true), ..LocationPolicy::default() };
@@ -34,7 +34,7 @@ fn a_client_is_known_again_on_another_proxy_and_judged_as_there() {
     assert_eq!(shake(&one, "a.test"), (Full, 200));
     assert_eq!(shake(&other, "a.test"), (Resumed, 200));
     assert_eq!(subject(), "CN=alice", "by what it showed the other proxy");
-    // The same client under other rules.
+    // The same client under another policy.
     other.live(KEY, material(&Authority::new("another")));
     assert_eq!(shake(&other, "a.test"), (Full, 400), "what it showed to those before does not count");
     assert_eq!(shake(&one, "a.test"), (Full, 200), "nor the other way round");
@@ -44,6 +44,6 @@ fn a_client_is_known_again_on_another_proxy_and_judged_as_there() {
     other.live(KEY, material(&authority));
     assert_eq!(shake(&other, "a.test"), (Full, 200), "a session without a certificate is none for it");
     assert_eq!(shake(&one, "a.test"), (Resumed, 200));
-    // A session of one host is none of another's.
+    // A session of one host cannot be used for another.
     assert_eq!([shake(&one, "b.test").0, shake(&other, "b.test").0], [Full, Resumed]);
 }

@@ -1,5 +1,5 @@
-//! Times that a location says, or the fleet for all of them. The worker's own are an hour, so that a test that ends
-//! has seen the said one.
+//! Timeouts of a location or of the fleet. The worker's own are an hour, so that a test that ends has seen the
+//! configured one.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn reading(seconds: u32) -> LocationPolicy {
     LocationPolicy { proxy_read_timeout: Some(seconds), ..LocationPolicy::default() }
 }
 
-/// One location with this policy, and this one for the fleet.
+/// One location with this policy, and these fleet settings.
 fn proxy(limits: Limits, origin: &Origin, said: LocationPolicy, defaults: LocationPolicy) -> Proxy {
     let mut proxy = Proxy::serving(limits, &[origin.address]);
     let paths = vec![to("/", PathType::Prefix, "echo")];
@@ -33,7 +33,7 @@ fn proxy(limits: Limits, origin: &Origin, said: LocationPolicy, defaults: Locati
     proxy
 }
 
-/// Reads a request and says nothing.
+/// Reads a request and does not respond.
 fn silent() -> Origin {
     Origin::raw(|mut stream, connection, _| {
         let _ = read_request(&mut stream, connection);
@@ -41,7 +41,7 @@ fn silent() -> Origin {
     })
 }
 
-/// Answers with half a body and says nothing more.
+/// Responds with half a body and nothing more.
 fn half() -> Origin {
     Origin::raw(|mut stream, connection, _| {
         use std::io::Write as _;

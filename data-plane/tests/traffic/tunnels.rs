@@ -18,7 +18,7 @@ const UPGRADE: &str =
 const SWITCH: &[u8] =
     b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-A: b\r\n\r\n";
 
-/// Accepts the upgrade, says hello with it, echoes, and says bye at the end.
+/// Accepts the upgrade, sends hello with it, echoes, and sends bye at the end.
 fn echo() -> Origin {
     Origin::raw(|mut stream, number, seen| {
         let Some(request) = read_request(&mut stream, number) else {
@@ -42,7 +42,7 @@ fn bytes_pass_both_ways_after_the_switch() {
     let origin = echo();
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Client::new(proxy.http);
-    // What follows the request at once is the protocol's, too.
+    // Bytes sent right after the request belong to the tunnel, too.
     client.send(format!("{UPGRADE}early,"));
     let response = client.receive(false).unwrap();
     assert_eq!(response.status, 101);
@@ -85,7 +85,7 @@ fn when_the_backend_ends_so_does_the_client() {
     assert!(client.ended());
 }
 
-/// As in nginx the time between two reads of the location is the tunnel's, whoever speaks.
+/// As in nginx, the location's read timeout applies to the tunnel, in both directions.
 #[test]
 fn a_tunnel_ends_when_nobody_has_said_anything_for_the_location_s_time() {
     let origin = echo();
@@ -98,7 +98,7 @@ fn a_tunnel_ends_when_nobody_has_said_anything_for_the_location_s_time() {
     assert_eq!(client.receive(false).unwrap().status, 101);
     let mut hello = [0; 5];
     client.stream.read_exact(&mut hello).unwrap();
-    // For longer than that, each time with less in between.
+    // For longer than the timeout in total, with shorter pauses.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(1_500) {
         client.send("x");
@@ -112,7 +112,7 @@ fn a_tunnel_ends_when_nobody_has_said_anything_for_the_location_s_time() {
     eventually("the tunnel is gone", || proxy.metrics.open() == 0);
 }
 
-/// A backend that has said all still hears what the client has to say.
+/// A backend that has sent everything still receives what the client sends.
 #[test]
 fn a_tunnel_may_be_closed_by_halves() {
     let heard: Arc<Mutex<String>> = Arc::default();

@@ -1,4 +1,4 @@
-//! TLS towards endpoints that must be who they are said to be.
+//! TLS towards endpoints whose certificates are verified.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use super::harness::*;
 
 const KEY: &str = "ns/ca/proxy-ssl";
 
-/// An endpoint with this certificate that tells what it saw of the handshake, and asks for certificates of `clients`.
+/// An endpoint with this certificate that reports details of the handshake, and requests certificates of `clients`.
 fn origin(own: &Own, clients: Option<&Authority>) -> Origin {
     ending(own, clients, Arc::default())
 }
 
-/// The same, counting the connections that have ended.
+/// The same, counting closed connections.
 fn ending(own: &Own, clients: Option<&Authority>, ended: Arc<AtomicUsize>) -> Origin {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -76,7 +76,7 @@ fn route(tls: Option<BackendTls>) -> Resource {
     Resource::Route(Route { paths: vec![to("/", PathType::Prefix, "echo")], policy, ..Route::default() })
 }
 
-/// `a.test` in front of this endpoint.
+/// `a.test` with this endpoint.
 fn proxy(origin: &Origin, said: BackendTls, material: Option<Resource>) -> Proxy {
     let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
     if let Some(material) = material {
@@ -115,7 +115,7 @@ fn only_certificates_of_the_authority_with_the_name_are_good() {
     }
 }
 
-/// What `openssl x509 -req` makes where nobody asks for extensions: it lists no names.
+/// What `openssl x509 -req` makes if no extensions are given: it lists no names.
 #[test]
 fn an_endpoint_s_certificate_of_version_1_is_good_by_its_common_name() {
     let (authority, other) = (Authority::new("one"), Authority::new("one"));
@@ -162,7 +162,7 @@ fn the_name_and_the_certificate_are_told_where_that_is_said() {
         let proxy = proxy(&origin, said, Some(identity(Some(&authority), Some(&own))));
         assert_eq!(Client::new(proxy.http).get("/").text(), text);
     }
-    // The endpoint's key is of another kind than the only cipher is for.
+    // The endpoint's key is of another type than the only cipher requires.
     let said = BackendTls { ciphers: vec![0xc02f], ..verified() };
     assert_eq!(status(&proxy(&origin, said, Some(identity(Some(&authority), None)))), 502);
     let said = BackendTls { ciphers: vec![0xc02b], ..verified() };
@@ -176,7 +176,7 @@ fn what_is_not_there_or_cannot_verify_is_503_and_nobody_is_asked() {
     let origin = origin(&authority.leaf("pod", &["pod.test"]), Some(&authority));
     assert_eq!(status(&proxy(&origin, verified(), None)), 503);
     assert_eq!(status(&proxy(&origin, tls(), None)), 503);
-    // A certificate alone verifies nobody, and as in the original it is not shown.
+    // A client certificate alone does not enable verification, and as in ingress-nginx it is not sent.
     let alone = || Some(identity(None, Some(&own)));
     assert_eq!(status(&proxy(&origin, verified(), alone())), 503);
     let proxy = proxy(&origin, tls(), alone());
@@ -222,7 +222,7 @@ fn a_changed_authority_or_certificate_ends_the_connections_before_it() {
     let mut proxy = proxy(&origin, verified(), Some(identity(Some(&old), None)));
     let mut client = Client::new(proxy.http);
     assert_eq!(client.get("/").text(), "TLSv1_2 - false");
-    // The same once more is no change.
+    // Applying the same again is not a change.
     proxy.live(KEY, identity(Some(&old), None));
     assert_eq!(client.get("/").status, 200);
     assert_eq!(origin.seen()[1].connection, 0);

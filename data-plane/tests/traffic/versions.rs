@@ -1,4 +1,4 @@
-//! The version of HTTP that backends are asked in.
+//! The HTTP version of requests to backends.
 
 use shared::policy::LocationPolicy;
 

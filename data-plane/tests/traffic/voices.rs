@@ -1,5 +1,5 @@
-//! What answers in the place of a location says nothing of what that says of its own answers: nginx puts that in where a request
-//! has got to.
+//! A response from elsewhere than the location does not get the response headers of that location: nginx adds those of
+//! the location where the request ended up.
 
 use shared::policy::{ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation};
 use shared::policy::{
@@ -14,7 +14,7 @@ use super::harness::*;
 const ORIGIN: &str = "access-control-allow-origin";
 const CHALLENGE: &str = "www-authenticate";
 
-/// `/` says something across origins and has a header of its own, and an error backend for these.
+/// `/` has CORS and a header of its own, and an error backend for these statuses.
 fn saying(statuses: &[u32]) -> LocationPolicy {
     let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
     LocationPolicy {
@@ -45,7 +45,7 @@ fn proxy(origin: &Origin, errors: &Origin, policy: LocationPolicy) -> Proxy {
     proxy
 }
 
-/// Answers with the status that the path names, and with these fields.
+/// Responds with the status in the path, and with these headers.
 fn answering(fields: &'static str) -> Origin {
     Origin::new(move |seen| {
         let path = seen.line().split(' ').nth(1).unwrap_or_default().trim_matches('/').to_owned();
@@ -72,7 +72,7 @@ fn a_page_for_an_error_says_what_its_own_backend_says() {
     let passed = ask(&proxy, "GET", "/500");
     assert_eq!((passed.all(ORIGIN), passed.all("x-own")), (vec!["https://o.test"], vec!["here"]));
     assert_eq!(passed.all("set-cookie"), ["auth=1"]);
-    // Where it takes the place of endpoints it is the location that answers.
+    // If it replaces missing endpoints, the response is the location's.
     let page = ask(&proxy, "GET", "/nobody");
     assert_eq!((page.all("x-from"), page.all(ORIGIN)), (vec!["errors"], vec!["https://o.test"]));
     assert_eq!((page.all("x-own"), page.all("set-cookie")), (vec!["here"], vec!["auth=1"]));
@@ -101,7 +101,7 @@ fn a_challenge_stays_where_clients_are_sent_to_sign_in() {
     assert!(sent.all("x-own").is_empty());
 }
 
-/// nginx' proxy_intercept_errors is on for all statuses that have a page, and that of 401 is the redirect.
+/// nginx' `proxy_intercept_errors` applies to all statuses with an error page, and the one for 401 is the redirect.
 #[test]
 fn a_backend_s_401_sends_clients_to_sign_in_where_its_errors_are_replaced() {
     let (auth, errors) = (answering(""), answering(""));
@@ -125,8 +125,8 @@ fn a_backend_s_401_sends_clients_to_sign_in_where_its_errors_are_replaced() {
     assert_eq!(ask(&proxy(&origin, &errors, passing), "GET", "/401").status, 401);
 }
 
-/// nginx says it where the rules of a location are asked, in an `if` of its own: one that answers has it not, nor who is
-/// answered before.
+/// nginx adds CORS headers where the rules of a location are evaluated, in an `if` of their own: responses of another
+/// `if`, or before that, do not have them.
 #[test]
 fn what_answers_beside_the_rules_of_a_location_says_nothing_across_origins() {
     let test = ShortcutTest {
@@ -153,7 +153,7 @@ fn what_answers_beside_the_rules_of_a_location_says_nothing_across_origins() {
     assert_eq!((refused.status, refused.all(ORIGIN)), (405, vec!["https://o.test"]));
 }
 
-/// `more_set_headers` and `add_header`, with and without `always`, of one who is named in all of them.
+/// `more_set_headers` and `add_header`, with and without `always`, with names containing `who`.
 fn changes(who: &str) -> Option<HeaderChangeList> {
     let change = |(operation, name): (HeaderOperation, &str)| HeaderChange {
         operation: Some(operation.into()),
@@ -170,8 +170,8 @@ fn changed(answer: &Answer) -> [String; 6] {
     ["x-set", "x-host", "x-own", "x-add", "x-always", "x-custom"].map(|name| answer.all(name).join(","))
 }
 
-/// As headers-more has it, which puts together what stands around a location and in it, and as nginx' add_header, of which the
-/// nearest alone count.
+/// As headers-more, which combines the levels around and inside a location, and as nginx' `add_header`, of which only
+/// the innermost level counts.
 #[test]
 fn what_a_host_says_of_headers_comes_before_what_its_location_says() {
     let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
@@ -202,7 +202,7 @@ fn what_a_host_says_of_headers_comes_before_what_its_location_says() {
     assert_eq!(changed(&ask(&both, "GET", "/200")), ["host", "host", "", "", "host", ""], "503");
 }
 
-/// nginx has found the location by then, and asked none of its rules.
+/// nginx has found the location by then, but evaluated none of its rules.
 #[test]
 fn the_slash_that_a_path_lacks_is_said_in_the_words_of_its_location() {
     let policy = LocationPolicy { header_changes: changes("own"), ..saying(&[]) };
