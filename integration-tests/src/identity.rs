@@ -1,4 +1,4 @@
-//! Peers of a control plane that asks who they are: tokens from the real `firth`, certificates over the wire.
+//! Clients of a control plane with authentication: tokens from the real `firth`, certificates over the wire.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub struct Peer {
 /// What `firth token` prints.
 ///
 /// # Panics
-/// When it fails.
+/// If it fails.
 pub async fn token(ca_dir: &Path, further: &[&str]) -> String {
     let mut command = Command::new(binary("firth"));
     command.arg("token").arg("--ca-dir").arg(ca_dir).args(further);
@@ -46,7 +46,7 @@ pub async fn token(ca_dir: &Path, further: &[&str]) -> String {
 /// Why there is none.
 ///
 /// # Panics
-/// When the text is no token.
+/// If the text is no token.
 pub async fn enrolment(address: SocketAddr, token: &str) -> Result<Channel, Error> {
     let pin = JoinToken::parse(token).expect("a token").pin;
     open(address, tls::client(&Trust::Pinned(pin), None).expect("settings of TLS")).await
@@ -59,7 +59,7 @@ impl Peer {
     /// What the control plane answers instead.
     ///
     /// # Panics
-    /// When there is no connection.
+    /// If there is no connection.
     pub async fn join(address: SocketAddr, token: &str, name: &str) -> Result<Self, Status> {
         let pin = JoinToken::parse(token).expect("a token").pin;
         let proof = Proof::JoinToken(token.to_owned());
@@ -72,7 +72,7 @@ impl Peer {
     /// What the control plane answers instead.
     ///
     /// # Panics
-    /// When there is no connection.
+    /// If there is no connection.
     pub async fn enrol(address: SocketAddr, trust: &Trust, proof: Proof, name: &str) -> Result<Self, Status> {
         let key = rcgen::KeyPair::generate().expect("a key");
         let asked = EnrolRequest {
@@ -94,7 +94,7 @@ impl Peer {
     /// Why there is no connection.
     ///
     /// # Panics
-    /// When its certificate and its key are none.
+    /// If its certificate and its key are none.
     pub async fn channel(&self, address: SocketAddr) -> Result<Channel, Error> {
         let trust = Trust::Roots(self.roots.clone());
         open(address, tls::client(&trust, Some(&self.credentials)).expect("settings of TLS")).await

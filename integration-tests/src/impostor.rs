@@ -1,9 +1,9 @@
-//! An HTTP relay in front of a real API server that, when told to, says what is not so, or says nothing.
+//! An HTTP relay in front of a real API server that, when told to, sends false responses or none.
 //!
-//! What it relays is real: it asks the server on a connection of its own for each of its clients', and changes what comes
-//! back. What is told anew cuts all that is open, so that everybody asks again.
+//! What it relays is real: it has a connection of its own to the server for each client, and changes the responses. A
+//! new instruction cuts all open connections, so that all clients reconnect.
 //!
-//! **Invariant:** a lie about a list is told once for each collection. Two lists that agree are believed, and should be.
+//! **Invariant:** a false list is sent once for each collection. Two lists that agree are trusted, and should be.
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
@@ -35,57 +35,57 @@ use tokio_stream::StreamExt as _;
 use crate::cluster::Cluster;
 use crate::ports;
 
-/// Objects in one page of a list: few, so that there are several.
+/// Page size of lists: small, so that there are several pages.
 const PAGE: usize = 7;
-/// Of so many a list is long: so many that are absent are doubted.
+/// Minimum length of a long list: this many missing objects need a second list.
 const LONG: usize = 22;
 
-/// What an impostor says.
+/// What the impostor responds.
 #[derive(Clone, Debug, Default)]
 pub enum Lie {
     /// The truth.
     #[default]
     None,
-    /// There is nothing: so many revisions ago.
+    /// The list is empty, at an earlier revision.
     Empty {
-        /// 0: now.
+        /// How many revisions earlier; 0: now.
         ago: u64,
     },
-    /// The first half of a long list is all of it.
+    /// Only the first half of a long list.
     Halved,
-    /// The rest of a list has expired.
+    /// The continuation of a list has expired.
     Expired,
-    /// No watch can begin where it is to.
+    /// No watch can begin at its revision.
     Gone(As),
     /// A watch begins with these events.
     Past(Vec<Value>),
-    /// Everything is refused, with a body of this type.
+    /// Every request fails, with a body of this type.
     Refused(StatusCode, &'static str),
-    /// Only so much comes.
+    /// Only a part of the response is sent.
     Hang(Part),
 }
 
-/// How a watch is refused.
+/// How a watch is rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum As {
-    /// By the status of the answer.
+    /// By the status of the response.
     Status,
-    /// By an event, after an answer of 200.
+    /// By an event, after a response with 200.
     Event,
 }
 
-/// What comes of an answer.
+/// The part of a response that is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// Not even its head.
+    /// Not even the head.
     Nothing,
-    /// Its head alone.
+    /// Only the head.
     Head,
-    /// Half of the body, of a watch half of an event.
+    /// Half of the body, for a watch half of an event.
     Half,
 }
 
-/// How it gives the first list of a watch.
+/// How it sends the first list of a watch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lists {
     /// As the server does: as a stream.
@@ -94,7 +94,7 @@ pub enum Lists {
     Paged,
 }
 
-/// A running one. Gone when dropped, its connections with it.
+/// A running impostor. Stops when dropped, and closes its connections.
 #[derive(Debug)]
 pub struct Impostor {
     address: SocketAddr,
@@ -102,7 +102,7 @@ pub struct Impostor {
     _server: JoinSet<()>,
 }
 
-/// What it was told to say, and of which collections it has said it.
+/// The current instruction, and for which collections it was followed.
 #[derive(Debug, Default)]
 struct Told {
     number: u64,
@@ -112,7 +112,7 @@ struct Told {
 }
 
 impl Told {
-    /// Whether a list of a collection is to be another one, this once.
+    /// Whether a list of a collection must be falsified, this once.
     fn lies_about(&self, collection: &str) -> bool {
         self.lied.lock().expect("nobody panics with it").insert(collection.to_owned())
     }
@@ -125,7 +125,7 @@ impl Impostor {
     /// In front of the API server of a cluster, with that one's certificate.
     ///
     /// # Panics
-    /// Where no port can be bound.
+    /// If no port can be bound.
     pub async fn start(cluster: &Cluster, lists: Lists) -> Self {
         let listener = TcpListener::bind(ports::free()).await.expect("the port was free");
         let address = listener.local_addr().expect("it is bound");
@@ -152,13 +152,13 @@ impl Impostor {
         self.address.port()
     }
 
-    /// From now on it says this. Whatever is open is cut.
+    /// Sets what it responds from now on. Open connections are cut.
     pub fn tell(&self, lie: Lie) {
         let number = self.told.borrow().number + 1;
         self.told.send_replace(Arc::new(Told { number, lie, ..Told::default() }));
     }
 
-    /// How often it was asked since it was told to say what it says.
+    /// Number of requests since the last instruction.
     pub fn asked(&self) -> usize {
         self.told.borrow().asked.load(Ordering::Relaxed)
     }
@@ -173,7 +173,7 @@ fn shown(cluster: &Cluster) -> ServerConfig {
     config.with_single_cert(vec![certificate], key).expect("they belong together")
 }
 
-/// One connection, until something else is told.
+/// Serves one connection, until the next instruction.
 async fn converse(
     client: TcpStream,
     tls: TlsAcceptor,
@@ -208,7 +208,7 @@ async fn upstream(target: SocketAddr, driver: &mut JoinSet<()>) -> Option<SendRe
     Some(requests)
 }
 
-/// What is said to a request.
+/// The response to a request.
 async fn answer(
     request: Request<Incoming>,
     lists: Lists,
@@ -257,7 +257,7 @@ async fn answer(
     let Ok(body) = body.collect().await else { return refusal(StatusCode::BAD_GATEWAY, JSON) };
     let body = lied(body.to_bytes(), &collection, told);
     let body = match &told.lie {
-        // All of it was promised.
+        // The complete length was announced.
         Lie::Hang(Part::Half) => endless(body.slice(..body.len() / 2)),
         _ => Full::new(body).map_err(|never| match never {}).boxed_unsync(),
     };
@@ -266,7 +266,7 @@ async fn answer(
     answer
 }
 
-/// A list as it is to be; whatever else stays as it is.
+/// The falsified list; anything else is unchanged.
 fn lied(body: Bytes, collection: &str, told: &Told) -> Bytes {
     let Ok(mut list) = serde_json::from_slice::<Value>(&body) else { return body };
     let Some(items) = list["items"].as_array().map(Vec::len) else { return body };

@@ -1,14 +1,15 @@
-//! The request ledger: each request that was sent, each that an origin saw, and each answer, on one list.
+//! The request ledger: records each request that was sent, each that an origin saw, and each response.
 //!
-//! A request carries its number; every [`Origin`](crate::Origin) of this process notes what it sees, alive or dropped
-//! since. A request is lost when it has no answer, cut when what came back is not what was sent, misrouted when an
-//! origin answers that may not, and repeated when more than one attempt reached an origin.
+//! A request carries its number; every [`Origin`](crate::Origin) of this process notes what it sees, even after it was
+//! dropped. A request is lost if it has no response, cut if the response is not what was sent, misrouted if an origin
+//! answers that may not, and repeated if more than one attempt reached an origin.
 //!
-//! **Who may answer** is said by versions ([`Ledger::routes`], [`Ledger::endpoints`]), not by a set that is right at any
-//! time: an answer of one version proves that it is in force, and a request that is sent afterwards may not be answered
-//! by an older one. The clock is logical: sent, said and answered in one order, under one lock.
+//! **Which origins may answer** is defined by versions ([`Ledger::routes`], [`Ledger::endpoints`]), not by a set that
+//! is valid at any time: a response of one version proves that it is in force, and a request that is sent afterwards
+//! may not be answered by an older one. The clock is logical: requests, changes and responses are ordered under one
+//! lock.
 //!
-//! **Invariant:** a request leaves the list when it is judged, so that a ledger of millions is as small as one of ten.
+//! **Invariant:** a request is removed when it is judged, so a ledger of millions is as small as one of ten.
 
 mod version;
 
@@ -25,35 +26,35 @@ use version::Targets;
 /// The field that carries a request's number.
 pub const FIELD: &str = "X-Ledger";
 
-/// Who answers for a host that nobody has.
+/// Stands for the proxy itself, on a host without a route.
 const NOBODY: &str = "(nobody)";
 
-/// Problems that are kept; the others are counted.
+/// Limit of the problems that are listed; the others are counted.
 const KEPT: usize = 100;
 
-/// A ledger. Clones are the same one.
+/// A ledger. Clones share state.
 #[derive(Clone)]
 pub struct Ledger {
     id: u64,
     book: Arc<Mutex<Book>>,
 }
 
-/// What became of the requests of a ledger.
+/// Statistics of a ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Handed out to clients.
     pub sent: u64,
-    /// Times that an origin saw one.
+    /// How often an origin saw one.
     pub seen: u64,
-    /// Answered as they should be.
+    /// Answered correctly.
     pub answered: u64,
-    /// Of these, by the proxy itself, for hosts that nobody had.
+    /// Of these, by the proxy itself, for hosts without a route.
     pub by_nobody: u64,
-    /// Attempts beyond the first that reached an origin.
+    /// Additional attempts that reached an origin.
     pub repeated: u64,
     /// What went wrong, in order; the first hundred.
     pub problems: Vec<String>,
-    /// How many there were in all.
+    /// Their total number.
     pub problems_total: u64,
 }
 
@@ -61,7 +62,7 @@ pub struct Summary {
 struct Book {
     open: HashMap<u64, Entry>,
     targets: Targets,
-    /// Times from a change to the first answer that proves it.
+    /// Times from a change to the first response that proves it.
     effects: Vec<Duration>,
     repeats_allowed: bool,
     summary: Summary,
@@ -72,7 +73,7 @@ struct Entry {
     what: String,
     host: String,
     body: Vec<u8>,
-    /// Who may answer, where no versions say so.
+    /// The origins that may answer, if that is not defined by versions.
     answers: Vec<String>,
     floors: version::Floors,
     seen_by: Vec<String>,
@@ -95,13 +96,13 @@ impl Ledger {
         it
     }
 
-    /// From now on requests for a host may be answered by this Service, and no longer by the one before, once the first
-    /// answer shows that the change has arrived.
+    /// From now on this Service may answer requests for a host, and the previous one no longer, once the first response
+    /// shows that the change has arrived.
     pub fn routes(&self, host: &str, service: &str) {
         self.book().targets.route(host, service);
     }
 
-    /// From now on a host is nobody's: the proxy answers 404 itself.
+    /// From now on a host has no route: the proxy itself answers 404.
     pub fn nobody(&self, host: &str) {
         let mut book = self.book();
         if !book.targets.has(NOBODY) {
@@ -115,32 +116,32 @@ impl Ledger {
         self.book().targets.endpoints(service, origins);
     }
 
-    /// The newest version of a host's route and endpoints has answered, or why that is not known yet.
+    /// Whether the newest version of a host's route and endpoints has answered.
     ///
     /// # Errors
-    /// What was proved last and what was said last.
+    /// The versions that were last proved and last set.
     pub fn is_newest(&self, host: &str) -> Result<(), String> {
         self.book().targets.is_newest(host)
     }
 
-    /// Attempts beyond the first are counted, not problems: for tests in which endpoints die.
+    /// Additional attempts are counted, but are no problems: for tests in which endpoints fail.
     pub fn allow_repeats(&self) {
         self.book().repeats_allowed = true;
     }
 
-    /// What became of the requests so far.
+    /// The statistics so far.
     pub fn summary(&self) -> Summary {
         self.book().summary.clone()
     }
 
-    /// How long changes took that an answer proved, the shortest first.
+    /// How long changes took until a response proved them, the shortest first.
     pub fn effects(&self) -> Vec<Duration> {
         let mut effects = self.book().effects.clone();
         effects.sort_unstable();
         effects
     }
 
-    /// Ends it: what is still without an answer is a problem.
+    /// Closes it: requests without a response are problems.
     pub fn close(self) -> Summary {
         let mut book = self.book();
         let open: Vec<String> = book.open.drain().map(|(_, entry)| entry.what).collect();
@@ -150,7 +151,7 @@ impl Ledger {
         book.summary.clone()
     }
 
-    /// Notes a request that is about to be written; gives its number as it stands in [`FIELD`].
+    /// Records a request that is about to be written; returns its number for [`FIELD`].
     pub(crate) fn send(&self, what: String, host: &str, body: &[u8], answers: &[String]) -> Number {
         let mut book = self.book();
         let number = book.summary.sent;
@@ -167,7 +168,7 @@ impl Ledger {
         Number { ledger: self.id, number }
     }
 
-    /// Notes an answer.
+    /// Records a response.
     pub(crate) fn answered(&self, number: &Number, answer: &Answer) {
         let mut book = self.book();
         let Some(entry) = book.open.remove(&number.number) else {
@@ -180,7 +181,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that there is none.
+    /// Records that there is no response.
     pub(crate) fn lost(&self, number: &Number, why: &dyn fmt::Display) {
         let mut book = self.book();
         if let Some(entry) = book.open.remove(&number.number) {
@@ -200,7 +201,7 @@ impl fmt::Debug for Ledger {
 }
 
 impl Summary {
-    /// Each request was seen once and answered by who should.
+    /// Each request was seen once and answered by a permitted origin.
     ///
     /// # Panics
     /// With what went wrong.
@@ -295,7 +296,7 @@ fn ledgers() -> MutexGuard<'static, BTreeMap<u64, Weak<Mutex<Book>>>> {
     ALL.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Notes that an origin saw a request, where it is one of a ledger. True: it is.
+/// Records that an origin saw a request. Returns whether it belongs to a ledger.
 pub(crate) fn saw(seen: &Seen, by: &str) -> bool {
     let number = seen.header(FIELD).and_then(|field| field.split_once('.'));
     let number = number.and_then(|(ledger, number)| Some((ledger.parse().ok()?, number.parse().ok()?)));

@@ -1,10 +1,10 @@
-//! The harness of the tests that run Firth's real binaries: a real API server, real proxies, origins that say their
-//! name, clients that see every byte, and a relay that breaks connections.
+//! The test harness that runs Firth's real binaries: a real API server, real proxies, origins that identify themselves,
+//! clients that see every byte, and a relay that breaks connections.
 //!
 //! Each part owns its processes and ends them when it is dropped; [`process`] makes sure that they end with the test
-//! run, however that ends. What went wrong is a panic that says so, and the logs of all processes follow it.
+//! run, however that ends. A failure is a panic with its reason, followed by the logs of all processes.
 //!
-//! **Invariant:** nothing that can be real is mocked, and nobody waits for a fixed time: [`mod@eventually`] asks again
+//! **Invariant:** nothing that can be real is mocked, and nothing waits for a fixed time: [`mod@eventually`] polls
 //! until a deadline.
 
 #![allow(

@@ -1,7 +1,7 @@
-//! Many proxies in one process: their own sessions over real connections, without tables and traffic. What a fleet costs a
-//! control plane, and how soon it has a change, is measured with them; `firth-load` is the command line.
+//! Many proxies in one process: their real sessions over real connections, without tables and traffic. They measure
+//! what a fleet costs a control plane, and how fast changes reach it; `firth-load` is the command line.
 //!
-//! One thread does it all: what these proxies take of a small machine, the control plane does not have.
+//! All of it runs on one thread: on a small machine, what these proxies use is not available to the control plane.
 
 pub mod dial;
 pub mod editor;

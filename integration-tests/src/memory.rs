@@ -1,4 +1,4 @@
-//! Faults in the memory of a program that runs: what a bad cell, or a stray write, does to it.
+//! Corrupts the memory of a running program, as a bad memory cell or a stray write would.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _};
@@ -18,7 +18,7 @@ impl Memory {
     /// Opens it.
     ///
     /// # Errors
-    /// Where the kernel does not let this process do so.
+    /// If the kernel does not let this process do so.
     pub fn of(process: u32) -> io::Result<Self> {
         let file = File::options().read(true).write(true).open(format!("/proc/{process}/mem"))?;
         Ok(Self { process, file })
@@ -27,10 +27,10 @@ impl Memory {
     /// Where a text stands in what the process has for itself and may write to. It may go on meanwhile.
     ///
     /// # Errors
-    /// Where it has ended.
+    /// If it has ended.
     ///
     /// # Panics
-    /// Where the text is empty.
+    /// If the text is empty.
     pub fn find(&self, text: &[u8]) -> io::Result<Vec<u64>> {
         let mut places = Vec::new();
         let mut piece = vec![0; PIECE + text.len() - 1];
@@ -53,10 +53,10 @@ impl Memory {
     /// Writes another text of the same length wherever the first one still stands. Gives how often that was.
     ///
     /// # Errors
-    /// Where the process has ended.
+    /// If the process has ended.
     ///
     /// # Panics
-    /// Where the texts are not of one length.
+    /// If the texts are not of one length.
     pub fn alter(&self, places: &[u64], text: &[u8], to: &[u8]) -> io::Result<usize> {
         assert_eq!(text.len(), to.len(), "nothing is moved");
         let (mut there, mut altered) = (vec![0; text.len()], 0);

@@ -1,12 +1,12 @@
-//! A reference router: which Service answers a request, found by reading all Ingresses from the first to the last for
-//! each request. Slow and obvious; what the proxy serves is compared with it.
+//! A reference router: determines which Service answers a request, by reading all Ingresses from first to last for each
+//! request. Slow and obvious; what the proxy serves is compared with it.
 //!
-//! Knows hosts, paths, precedence and default backends (annotations.md 2.1-2.3, 3.1, 3.2, 3.6; controller.md 4), for
-//! Ingresses of our class whose Services all exist, without regular expressions and canaries.
+//! It models hosts, paths, precedence and default backends as ingress-nginx does, for Ingresses of our class whose
+//! Services all exist, without regular expressions and canaries.
 
 use serde_json::Value;
 
-/// What a request gets.
+/// The response to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// An answer of the Service `namespace/name`.

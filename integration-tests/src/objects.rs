@@ -1,4 +1,4 @@
-//! Kubernetes objects as JSON, short to write.
+//! Short constructors for Kubernetes objects as JSON.
 
 use std::net::SocketAddr;
 
@@ -30,7 +30,7 @@ pub fn service(namespace: &str, name: &str) -> Value {
 /// An EndpointSlice `SERVICE-SUFFIX` of a Service. All addresses must have one port; none: nobody is there.
 ///
 /// # Panics
-/// When the ports differ.
+/// If the ports differ.
 pub fn slice(namespace: &str, service: &str, suffix: &str, endpoints: &[SocketAddr]) -> Value {
     let port = endpoints.first().map_or(8080, SocketAddr::port);
     assert!(endpoints.iter().all(|endpoint| endpoint.port() == port), "one slice, one port: {endpoints:?}");
@@ -66,8 +66,8 @@ pub fn ingress(namespace: &str, name: &str, host: &str, paths: &[(&str, &str)]) 
     })
 }
 
-/// One Ingress, Service and EndpointSlice that nobody serves: a control plane looks twice before it believes that
-/// there is nothing, or that all of a kind are gone, and tests have other things to wait for.
+/// One Ingress, Service and EndpointSlice that are not served: a control plane reads a list again before it trusts that
+/// it is empty, or that all objects of a kind are gone, and tests should not wait for that.
 pub fn ballast(namespace: &str) -> Vec<Value> {
     let ingress = ingress(namespace, "ballast", "ballast.test", &[("/", "ballast")]);
     vec![

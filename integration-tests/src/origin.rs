@@ -1,4 +1,4 @@
-//! Origins behind the proxy: real servers that say their name and what they were asked, and misbehave when told to.
+//! Origins behind the proxy: real servers that report their name and the request, and misbehave when told to.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
@@ -13,23 +13,23 @@ use test_kit::origin::{self, read_request};
 
 use crate::ledger;
 
-/// How an origin answers.
+/// How an origin responds.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Script {
-    /// 200 with what it saw as JSON, and its name in `X-Origin`.
+    /// 200 with the request as JSON, and its name in `X-Origin`.
     #[default]
     Echo,
-    /// The same, later.
+    /// The same, delayed.
     Delay(Duration),
-    /// The same, one byte a write.
+    /// The same, one byte per write.
     ByteByByte,
-    /// Half of the body that it promised, then a reset.
+    /// Half of the announced body, then a reset.
     CutBody,
-    /// These bytes, then closes.
+    /// These bytes, then the connection is closed.
     Exactly(Vec<u8>),
 }
 
-/// A running origin. Gone when dropped, its connections with it.
+/// A running origin. Stops when dropped, and closes its connections.
 #[derive(Debug)]
 pub struct Origin {
     name: String,
@@ -46,38 +46,38 @@ impl Origin {
     /// On a port of an address.
     ///
     /// # Panics
-    /// Where it cannot be bound.
+    /// If it cannot be bound.
     pub fn at(name: &str, address: IpAddr) -> Self {
         let script = Arc::<Mutex<Script>>::default();
         let (own, current) = (name.to_owned(), Arc::clone(&script));
         let origin = origin::Origin::raw_at(address, move |stream, number, seen| {
-            // A client that goes away is no matter of the origin's.
+            // Errors of clients are ignored.
             let _ = converse(stream, number, &own, (&current, seen));
         });
         Self { name: name.to_owned(), origin, script }
     }
 
-    /// What it calls itself.
+    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.origin.address
     }
 
-    /// Answers by a script from now on.
+    /// Sets how it responds from now on.
     pub fn script(&self, script: Script) {
         *self.script.lock().unwrap_or_else(PoisonError::into_inner) = script;
     }
 
-    /// The requests that it saw and that stand on no ledger, in order.
+    /// The requests that it saw and that belong to no ledger, in order.
     pub fn seen(&self) -> Vec<Seen> {
         self.origin.seen()
     }
 
-    /// Connections that were opened to it so far.
+    /// Number of connections that were opened to it.
     pub fn connections(&self) -> u64 {
         self.origin.connections()
     }
@@ -99,7 +99,7 @@ fn converse(
     let mut reader = BufReader::new(stream.try_clone()?);
     while let Some(seen) = read_request(&mut reader, number) {
         let script = script.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // What stands on a ledger is not kept here, too: there may be millions.
+        // Requests of a ledger are not stored here, too: there may be millions.
         if !ledger::saw(&seen, name) {
             all.lock().unwrap_or_else(PoisonError::into_inner).push(seen.clone());
         }

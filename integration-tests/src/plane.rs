@@ -1,4 +1,4 @@
-//! The real binaries of both planes, with ports of their own, their logs kept and shown when a test fails.
+//! The real binaries of both planes, with ports of their own; their logs are kept and shown when a test fails.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,25 +17,26 @@ use crate::metrics::Metrics;
 use crate::ports;
 use crate::process::{Log, Process, Signal};
 
-/// How often a plane gets other ports when it ends at once: somebody may be quicker.
+/// How often a plane that exits at once is started with other ports: another process may have taken them.
 const TRIES: usize = 3;
 
-/// Requests for which an answer that was awaited must stay: more than there are workers.
+/// Requests that must confirm an awaited response: more than there are workers.
 const STAYS: usize = 4;
 
-/// How long a plane may take to end when asked.
+/// How long a plane may take to shut down.
 const ENDING: Duration = Duration::from_secs(20);
 
-/// Where a control plane finds its objects.
+/// The source of a control plane's objects.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A folder of manifests.
     Folder(PathBuf),
     /// A cluster; one namespace of it, or all.
     Cluster {
-        /// How to get there.
+        /// The kubeconfig.
         kubeconfig: PathBuf,
-        /// Only this one; its ConfigMap is `NAMESPACE/ingress-nginx-controller` then, and decisions are there too.
+        /// Only this namespace; its ConfigMap is then `NAMESPACE/ingress-nginx-controller`, and decisions are stored
+        /// there, too.
         namespace: Option<String>,
     },
 }
@@ -74,10 +75,10 @@ impl Source {
 
 /// A binary of the workspace.
 ///
-/// In `FIRTH_BIN` where that is set; else beside the tests, where `cargo build --workspace --bins` puts it.
+/// In `FIRTH_BIN` if that is set; else beside the tests, where `cargo build --workspace --bins` puts it.
 ///
 /// # Panics
-/// When it is not there.
+/// If it does not exist.
 pub fn binary(name: &str) -> PathBuf {
     let folder = env::var_os("FIRTH_BIN").map(PathBuf::from).unwrap_or_else(|| {
         let test = env::current_exe().expect("a test knows its own file");
@@ -89,7 +90,7 @@ pub fn binary(name: &str) -> PathBuf {
     let Some(built) = modified(&file) else {
         panic!("{} is missing: {how}", file.display());
     };
-    // Somebody who said which binaries to take knows how old they are.
+    // With an explicit folder, the caller is responsible for fresh binaries.
     if env::var_os("FIRTH_BIN").is_none()
         && let Some(newer) =
             sources(&file).into_iter().find(|source| modified(source).is_some_and(|when| when > built))
@@ -103,7 +104,7 @@ fn modified(file: &Path) -> Option<SystemTime> {
     file.metadata().ok()?.modified().ok()
 }
 
-/// What a binary was made of, as cargo notes it beside it.
+/// The sources of a binary, as cargo records them beside it.
 fn sources(binary: &Path) -> Vec<PathBuf> {
     let noted = fs::read_to_string(binary.with_extension("d")).unwrap_or_default();
     let sources = noted.split_once(": ").map(|(_, sources)| sources.replace("\\ ", "\0")).unwrap_or_default();
@@ -126,11 +127,11 @@ impl ControlPlane {
         Self::start_with(source, &[]).await
     }
 
-    /// Starts one with further flags and waits until it serves proxies: in plaintext, unless they name a `--ca-dir` or an
-    /// `--account`.
+    /// Starts one with additional flags and waits until it serves proxies: in plaintext, unless the flags have a
+    /// `--ca-dir` or an `--account`.
     ///
     /// # Panics
-    /// When it ends instead.
+    /// If it exits.
     pub async fn start_with(source: &Source, further: &[&str]) -> Self {
         for attempt in 1.. {
             let mut plane = Self::spawn(source, further);
@@ -142,17 +143,17 @@ impl ControlPlane {
         unreachable!("the loop ends by returning or panicking")
     }
 
-    /// Starts one whose log nobody reads, and waits until it serves proxies.
+    /// Starts one whose log is not read, and waits until it serves proxies.
     ///
     /// # Panics
-    /// When it ends instead.
+    /// If it exits.
     pub async fn start_unread(source: &Source, further: &[&str]) -> Self {
         let mut plane = Self::spawn_to(Log::Unread, source, further);
         assert!(plane.up().await, "the control plane ends at once");
         plane
     }
 
-    /// Starts one and does not wait.
+    /// Starts one without waiting.
     pub fn spawn(source: &Source, further: &[&str]) -> Self {
         Self::spawn_to(Log::Kept, source, further)
     }
@@ -175,10 +176,10 @@ impl ControlPlane {
         Self { process, flags, listen, admin, folder }
     }
 
-    /// Kills it and starts it again with the same flags and ports.
+    /// Kills it and restarts it with the same flags and ports.
     ///
     /// # Panics
-    /// When it ends instead of serving again.
+    /// If it exits instead of serving again.
     pub async fn restart(&mut self) {
         self.kill();
         self.resume().await;
@@ -189,21 +190,21 @@ impl ControlPlane {
         self.process.kill();
     }
 
-    /// Starts it again after [`Self::kill`], with the same flags, ports and folder, and does not wait.
+    /// Restarts it after [`Self::kill`], with the same flags, ports and folder, without waiting.
     pub fn start_again(&mut self) {
         self.process = run(Log::Kept, "firth-control-plane", &self.flags, self.folder.path());
     }
 
-    /// Starts it again after [`Self::kill`].
+    /// Restarts it after [`Self::kill`].
     ///
     /// # Panics
-    /// When it ends instead of serving again.
+    /// If it exits instead of serving again.
     pub async fn resume(&mut self) {
         self.start_again();
         assert!(self.up().await, "the control plane ends after its restart:\n{}", self.process.tail());
     }
 
-    /// Asks it to end and waits for that.
+    /// Terminates it and waits for that.
     pub async fn terminate(&mut self) -> ExitStatus {
         self.process.signal(Signal::Term);
         self.process.wait(ENDING).await
@@ -239,7 +240,7 @@ impl ControlPlane {
         format!("http://{}", self.admin)
     }
 
-    /// Files that it has written below its folder.
+    /// The files that it has written below its folder.
     pub fn files(&self) -> Vec<PathBuf> {
         files(self.folder.path())
     }
@@ -252,12 +253,12 @@ impl ControlPlane {
     /// Its metrics now.
     ///
     /// # Panics
-    /// When it does not answer.
+    /// If it does not answer.
     pub async fn metrics(&self) -> Metrics {
         metrics(self.admin).await
     }
 
-    /// All that it has logged.
+    /// Its whole log.
     pub fn log(&self) -> String {
         self.process.log()
     }
@@ -291,11 +292,11 @@ impl DataPlane {
         Self::start_with(control, &[]).await
     }
 
-    /// Starts one with further flags and waits until it is ready: in plaintext, unless they have a token to
+    /// Starts one with additional flags and waits until it is ready: in plaintext, unless the flags have a token to
     /// `--join` with, or a `--token-file`.
     ///
     /// # Panics
-    /// When it ends instead.
+    /// If it exits.
     pub async fn start_with(control: SocketAddr, further: &[&str]) -> Self {
         for attempt in 1.. {
             let mut plane = Self::spawn(control, further);
@@ -307,17 +308,17 @@ impl DataPlane {
         unreachable!("the loop ends by returning or panicking")
     }
 
-    /// Starts one whose log nobody reads, and waits until it is ready.
+    /// Starts one whose log is not read, and waits until it is ready.
     ///
     /// # Panics
-    /// When it ends instead.
+    /// If it exits.
     pub async fn start_unread(control: SocketAddr, further: &[&str]) -> Self {
         let mut plane = Self::spawn_to(Log::Unread, control, further);
         assert!(up(&mut plane.process, plane.health, "the proxy is ready").await, "the proxy ends at once");
         plane
     }
 
-    /// Starts one and does not wait.
+    /// Starts one without waiting.
     pub fn spawn(control: SocketAddr, further: &[&str]) -> Self {
         Self::spawn_to(Log::Kept, control, further)
     }
@@ -358,7 +359,7 @@ impl DataPlane {
         self.process.kill();
     }
 
-    /// Starts it again after [`Self::kill`], with the same flags, ports and folders, and does not wait.
+    /// Restarts it after [`Self::kill`], with the same flags, ports and folders, without waiting.
     pub fn start_again(&mut self) {
         self.process = run(Log::Kept, "firth-data-plane", &self.flags, self.folder.path());
     }
@@ -368,12 +369,12 @@ impl DataPlane {
         self.state.clone()
     }
 
-    /// Where it takes HTTP.
+    /// Its HTTP address.
     pub fn http(&self) -> SocketAddr {
         self.http
     }
 
-    /// Where it takes HTTPS.
+    /// Its HTTPS address.
     pub fn https(&self) -> SocketAddr {
         self.https
     }
@@ -383,12 +384,12 @@ impl DataPlane {
         format!("http://{}", self.admin)
     }
 
-    /// Files that it has written: its state, and the logs.
+    /// The files that it has written: its state, and the logs.
     pub fn files(&self) -> Vec<PathBuf> {
         files(self.folder.path())
     }
 
-    /// Its page for probes, `http://ADDRESS`.
+    /// Its health page, `http://ADDRESS`.
     pub fn health(&self) -> String {
         format!("http://{}", self.health)
     }
@@ -396,17 +397,17 @@ impl DataPlane {
     /// Its metrics now.
     ///
     /// # Panics
-    /// When it does not answer.
+    /// If it does not answer.
     pub async fn metrics(&self) -> Metrics {
         metrics(self.admin).await
     }
 
-    /// Lines of its access log so far.
+    /// Its access log.
     pub fn access_log(&self) -> String {
         self.process.output()
     }
 
-    /// All that it has logged besides.
+    /// The rest of its log.
     pub fn log(&self) -> String {
         self.process.log()
     }
@@ -416,13 +417,13 @@ impl DataPlane {
         &mut self.process
     }
 
-    /// Asks it to end and waits for that.
+    /// Terminates it and waits for that.
     pub async fn terminate(&mut self) -> ExitStatus {
         self.process.signal(Signal::Term);
         self.process.wait(ENDING).await
     }
 
-    /// Asks for a path of a host until an origin answers; `None` in place of its name: the proxy itself, with a status.
+    /// Requests a path of a host until an origin answers.
     pub async fn serves(&self, host: &str, path: &str, origin: &str) {
         let what = format!("{host}{path} is served by {origin}");
         eventually(&what, || async {
@@ -436,7 +437,7 @@ impl DataPlane {
         self.stays(host, path, 200).await;
     }
 
-    /// What was so once is so for every worker, and does not go back: a connection each goes to any of them.
+    /// Once true, this must hold for every worker and not revert: new connections go to any worker.
     async fn stays(&self, host: &str, path: &str, status: u16) {
         for number in 0..STAYS {
             let answer = client::get(self.http, host, path).await;
@@ -448,7 +449,7 @@ impl DataPlane {
         }
     }
 
-    /// Asks for a path of a host until the answer has a status.
+    /// Requests a path of a host until the response has a status.
     pub async fn answers(&self, host: &str, path: &str, status: u16) {
         let what = format!("{host}{path} answers {status}");
         eventually(&what, || async {
@@ -478,7 +479,7 @@ fn run(log: Log, name: &str, flags: &[OsString], folder: &Path) -> Process {
     Process::spawn_to(log, name, Command::new(binary(name)).args(flags).current_dir(folder), folder)
 }
 
-/// Waits until a plane is ready; false when it ends instead.
+/// Waits until a plane is ready; returns false if it exits.
 async fn up(process: &mut Process, page: SocketAddr, what: &str) -> bool {
     let url = format!("http://{page}");
     eventually(what, || {

@@ -58,7 +58,7 @@ impl Process {
     /// Starts a program with its logs in `folder`.
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub fn spawn(name: &str, command: &mut Command, folder: &Path) -> Self {
         Self::spawn_to(Log::Kept, name, command, folder)
     }
@@ -66,7 +66,7 @@ impl Process {
     /// The same with another way of its log.
     ///
     /// # Panics
-    /// Where it cannot be started.
+    /// If it cannot be started.
     pub fn spawn_to(to: Log, name: &str, command: &mut Command, folder: &Path) -> Self {
         let log = folder.join(format!("{name}.log"));
         let open = |path: &Path| {
@@ -99,8 +99,8 @@ impl Process {
         self.ended
     }
 
-    /// Sends it a signal. Nothing happens when it has ended. Once this returns, who was stopped stands still: on a busy
-    /// machine a thread may otherwise go on for as long as it takes to apply what comes next.
+    /// Sends it a signal. Does nothing if it has ended. After a stop signal, returns only once all threads have
+    /// stopped: on a busy machine a thread may otherwise continue long enough to apply what comes next.
     pub fn signal(&mut self, signal: Signal) {
         if self.ended().is_none() {
             send(signal, self.child.id());
@@ -122,7 +122,7 @@ impl Process {
     /// Waits for it to end by itself.
     ///
     /// # Panics
-    /// When it has not after `patience`.
+    /// If it has not after `patience`.
     pub async fn wait(&mut self, patience: Duration) -> ExitStatus {
         let what = format!("{} ends", self.name);
         let this = Mutex::new(self);

@@ -1,4 +1,4 @@
-//! A whole small installation: objects somewhere, a control plane that reads them, a proxy that serves them.
+//! A small installation: objects somewhere, a control plane that reads them, a proxy that serves them.
 
 use std::net::SocketAddr;
 
@@ -107,7 +107,7 @@ impl ClusterSite {
     /// In a namespace of a cluster that a control plane with further flags reads by a source of its own.
     ///
     /// # Panics
-    /// Where origins can have no address that an EndpointSlice may carry: a test that is skipped says nothing.
+    /// If origins can have no address that an EndpointSlice may carry: a test that is skipped says nothing.
     pub async fn start_with(cluster: &Cluster, namespace: &str, source: &Source, further: &[&str]) -> Self {
         addresses::routable().unwrap_or_else(|problem| panic!("this cannot be tested here: {problem}"));
         let api = cluster.api().await;
@@ -121,7 +121,7 @@ impl ClusterSite {
     /// An origin without any object.
     ///
     /// # Panics
-    /// Where it can have no address.
+    /// If it can have no address.
     pub async fn bare_origin(&self, name: &str) -> Origin {
         Origin::at(name, addresses::routable().expect("it was there at the start"))
     }

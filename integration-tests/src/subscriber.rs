@@ -1,7 +1,8 @@
-//! A proxy that only takes part in the stream: it keeps what it is sent, checks each root against its own, answers,
-//! and counts. What comes over the wire is seen here exactly as it is sent.
+//! A minimal proxy that only takes part in the stream: it stores what it is sent, verifies each root, acknowledges, and
+//! counts. Tests see the messages exactly as they were sent.
 //!
-//! Written after `proto/firth/config/v1/stream.proto` alone, so that it is a second reading of the protocol.
+//! Written from `proto/firth/config/v1/stream.proto` alone, so that it is an independent implementation of the
+//! protocol.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -29,12 +30,12 @@ use tonic_prost::prost::Message;
 use crate::eventually::PATIENCE;
 use crate::grpc;
 
-/// What a proxy has and where it is, which outlives its streams.
+/// The state of a proxy, which outlives its streams.
 #[derive(Clone, Debug, Default)]
 pub struct State {
     id: String,
     claim: Vec<u8>,
-    /// It answers when it is asked what it has.
+    /// It can report its state.
     inventory: bool,
     lanes: BTreeMap<Lane, LaneState>,
 }
@@ -42,16 +43,16 @@ pub struct State {
 /// One lane.
 #[derive(Clone, Debug, Default)]
 pub struct LaneState {
-    /// What it has.
+    /// Its resources.
     pub has: Snapshot,
-    /// Which process' log `seq` belongs to.
+    /// The process whose log `seq` refers to.
     pub lineage: Vec<u8>,
-    /// Where in it.
+    /// The position in that log.
     pub seq: u64,
 }
 
 impl State {
-    /// Has nothing yet.
+    /// A proxy without resources.
     pub fn new(id: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -61,13 +62,13 @@ impl State {
         }
     }
 
-    /// Answers when it is asked what it has.
+    /// It can report its state.
     #[must_use]
     pub fn with_inventory(self) -> Self {
         Self { inventory: true, ..self }
     }
 
-    /// What it has is something else from now on, as by a fault of its own.
+    /// Changes its state, as a fault of its own would.
     ///
     /// # Panics
     /// Never: both lanes are there.
@@ -75,12 +76,12 @@ impl State {
         change(&mut self.lanes.get_mut(&lane).expect("both are there").has);
     }
 
-    /// What it has on a lane.
+    /// Its state on a lane.
     pub fn lane(&self, lane: Lane) -> &LaneState {
         &self.lanes[&lane]
     }
 
-    /// The root over what it has on a lane.
+    /// The root of its state on a lane.
     pub fn root(&self, lane: Lane) -> Root {
         self.lane(lane).has.root()
     }
@@ -122,9 +123,9 @@ pub struct Received {
     pub from: u64,
     /// Keys of new and changed resources.
     pub up: Vec<String>,
-    /// Keys of removed resources, and whether their objects are gone.
+    /// Keys of removed resources, and whether their objects were deleted.
     pub removed: Vec<(String, bool)>,
-    /// It applies to what the proxy said that it has.
+    /// It applies to the state that the proxy reported.
     pub has_base: bool,
     /// Bytes of the whole message.
     pub bytes: usize,
@@ -133,38 +134,38 @@ pub struct Received {
 /// An open stream.
 #[derive(Debug)]
 pub struct Subscriber {
-    /// What it has.
+    /// The proxy's state.
     pub state: State,
     /// How each lane began.
     pub welcome: Welcome,
-    /// Messages with changes so far.
+    /// The received messages with changes.
     pub received: Vec<Received>,
     /// Heartbeats so far.
     pub beats: usize,
-    /// Keys of resources that it says it cannot serve, and why not.
+    /// Keys of resources that it refuses, and why.
     pub refuses: BTreeMap<String, String>,
     answers: mpsc::Sender<ProxyMessage>,
     messages: Streaming<ControlMessage>,
-    /// Chunks of batches whose last one is still to come.
+    /// Chunks of unfinished batches.
     staged: BTreeMap<Lane, Vec<Batch>>,
 }
 
 impl Subscriber {
-    /// Connects with what `state` has, and reads the welcome.
+    /// Connects with `state`, and reads the welcome.
     ///
     /// # Panics
-    /// When the control plane does not follow the protocol, or has no room for one more.
+    /// If the control plane violates the protocol, or has no room for another stream.
     pub async fn connect(address: impl Display, state: State) -> Self {
         Self::arrive(address, state).await.expect("the stream opens")
     }
 
-    /// As [`Self::connect`], where the control plane may have no room yet: who is turned away comes again.
+    /// As [`Self::connect`], but the control plane may have no room yet: the caller retries.
     ///
     /// # Errors
-    /// What it answered instead of a welcome, or how the connection ended.
+    /// The response instead of a welcome, or how the connection ended.
     ///
     /// # Panics
-    /// When the control plane does not follow the protocol.
+    /// If the control plane violates the protocol.
     pub async fn arrive(address: impl Display, state: State) -> Result<Self, Status> {
         let mut client = Grpc::new(grpc::channel(address).await);
         client.ready().await.map_err(|error| Status::from_error(error.into()))?;
@@ -197,16 +198,16 @@ impl Subscriber {
     /// How a lane began.
     ///
     /// # Panics
-    /// When the welcome does not say.
+    /// If the welcome does not say.
     pub fn start(&self, lane: Lane) -> &LaneStart {
         let start = self.welcome.lanes.iter().find(|start| start.lane == lane.to_wire());
         start.unwrap_or_else(|| panic!("no {} in {:?}", lane.as_str(), self.welcome))
     }
 
-    /// Takes messages until both lanes have what `done` asks for.
+    /// Receives messages until `done` returns true for the state.
     ///
     /// # Panics
-    /// When a root differs from what was sent, the stream ends, or it takes too long.
+    /// If a root differs from what was sent, the stream ends, or it takes too long.
     pub async fn until(&mut self, what: &str, mut done: impl FnMut(&State) -> bool) {
         let whole = async {
             while !done(&self.state) {
@@ -217,7 +218,7 @@ impl Subscriber {
         assert!(arrived.is_ok(), "{what}: not so after {PATIENCE:?}; received {:?}", self.received);
     }
 
-    /// Takes messages until a heartbeat says that it has everything.
+    /// Receives messages until a heartbeat shows that it is up to date.
     ///
     /// # Panics
     /// As [`Self::until`].
@@ -227,7 +228,7 @@ impl Subscriber {
         assert!(arrived.is_ok(), "no heartbeat with our roots; received {:?}", self.received);
     }
 
-    /// Takes one message. True for a heartbeat with the roots of what it has.
+    /// Receives one message. Returns true for a heartbeat with its own roots.
     async fn step(&mut self) -> bool {
         let message = next(&mut self.messages).await;
         let bytes = message.encoded_len();
@@ -245,7 +246,7 @@ impl Subscriber {
                 for position in beat.lanes.iter().filter(|position| !is_ours(position)) {
                     self.ack(Lane::from_wire(position.lane).expect("a lane"), 0).await;
                 }
-                // In the middle of a batch a lane has no position to speak of.
+                // In the middle of a batch a lane has no position.
                 beat.lanes.len() == Lane::ALL.len() && beat.lanes.iter().all(is_ours)
             }
             Some(control_message::Message::InventoryRequest(request)) if self.state.inventory => {
@@ -275,7 +276,7 @@ impl Subscriber {
         }
     }
 
-    /// With IN_SYNC the proxy takes over the control plane's own place in the log.
+    /// With IN_SYNC the proxy adopts the control plane's position in the log.
     fn adopt(&mut self) {
         for lane in Lane::ALL {
             let start = *self.start(lane);
@@ -315,7 +316,7 @@ impl Subscriber {
         self.ack(lane, if more { u32::try_from(staged).expect("few") } else { 0 }).await;
     }
 
-    /// Says where it is and what it has.
+    /// Sends its position and root.
     async fn ack(&self, lane: Lane, staged: u32) {
         let state = self.state.lane(lane);
         let ack = Ack {

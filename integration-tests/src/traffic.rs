@@ -1,4 +1,4 @@
-//! Steady requests while something changes, each on a [`Ledger`].
+//! Steady requests during changes, each recorded on a [`Ledger`].
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ use crate::client::{Connection, h2};
 use crate::eventually::eventually;
 use crate::ledger::{FIELD, Ledger, Summary};
 
-/// How long a client waits before it connects again after it could not.
+/// Delay before a client reconnects after a failure.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// One client after another asks for a host and path over kept-alive connections until it is told to stop.
+/// Clients that send requests for a host and path over kept-alive connections until they are stopped.
 #[derive(Debug)]
 pub struct Traffic {
     stop: Arc<AtomicBool>,
@@ -26,20 +26,20 @@ pub struct Traffic {
     begun: Instant,
 }
 
-/// What a client asks for, and who may answer.
+/// What a client requests, and which origins may answer.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// Value of Host.
     pub host: String,
     /// Target.
     pub path: String,
-    /// Sent with POST, where there is one; it must come back.
+    /// Sent with POST, if not empty; it must be echoed.
     pub body: Vec<u8>,
-    /// Names of the origins that may answer at any time; none: the ledger's versions say who.
+    /// Names of the origins that may answer at any time; empty: the ledger's versions define that.
     pub answers: Vec<String>,
 }
 
-/// What clients speak.
+/// The protocol of clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// Kept-alive connections, one request after another.
@@ -49,18 +49,18 @@ pub enum Protocol {
 }
 
 impl Question {
-    /// Who may answer for a host and path, at any time.
+    /// These origins may answer for a host and path, at any time.
     pub fn new(host: &str, path: &str, answers: &[&str]) -> Self {
         let answers = answers.iter().map(ToString::to_string).collect();
         Self { host: host.to_owned(), path: path.to_owned(), body: Vec::new(), answers }
     }
 
-    /// Who may answer is said by [`Ledger::routes`] and [`Ledger::endpoints`].
+    /// [`Ledger::routes`] and [`Ledger::endpoints`] define which origins may answer.
     pub fn moving(host: &str, path: &str) -> Self {
         Self::new(host, path, &[])
     }
 
-    /// The same as a POST of so many bytes.
+    /// The same as a POST with a body of this size.
     #[must_use]
     pub fn posting(mut self, size: usize) -> Self {
         self.body = (0..size).map(|at| b'a' + (at % 26) as u8).collect();
@@ -73,19 +73,19 @@ impl Question {
 }
 
 impl Traffic {
-    /// As many clients as given, each asking all questions in turn.
+    /// Starts this many clients, each sending all requests in turn.
     pub fn start(address: SocketAddr, clients: usize, questions: &[Question]) -> Self {
         Self::start_on(Ledger::new(), address, clients, questions)
     }
 
-    /// On a ledger on which it stands already who may answer.
+    /// On a ledger that already defines which origins may answer.
     pub fn start_on(ledger: Ledger, address: SocketAddr, clients: usize, questions: &[Question]) -> Self {
         let mut it = Self { stop: Arc::default(), ledger, clients: JoinSet::new(), begun: Instant::now() };
         it.join(address, clients, Protocol::Http1, questions);
         it
     }
 
-    /// As [`Self::start_on`], so many requests a second in all, whether answers are slow or not.
+    /// As [`Self::start_on`], with this many requests per second in total, whether responses are slow or not.
     pub fn start_at(
         rate: u32,
         ledger: Ledger,
@@ -118,22 +118,22 @@ impl Traffic {
         self.clients.spawn(client.run(questions, first, Arc::clone(&self.stop)));
     }
 
-    /// Requests that were answered as they should be, so far.
+    /// Number of requests that were answered correctly.
     pub fn asked(&self) -> u64 {
         self.ledger.summary().answered
     }
 
-    /// Where they stand.
+    /// The ledger.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Since when.
+    /// When it started.
     pub fn begun(&self) -> Instant {
         self.begun
     }
 
-    /// Waits until so many more were answered.
+    /// Waits until this many more were answered.
     pub async fn goes_on(&self, what: &str, more: u64) {
         let asked = self.asked();
         eventually(what, || async {
@@ -150,7 +150,7 @@ impl Traffic {
         .await;
     }
 
-    /// Stops; what became of each request.
+    /// Stops the clients; returns the statistics.
     pub async fn stop(self) -> Summary {
         self.stop.store(true, Ordering::Relaxed);
         self.clients.join_all().await;
@@ -163,7 +163,7 @@ struct Client {
     protocol: Protocol,
     connection: Option<Open>,
     ledger: Ledger,
-    /// From one request to the next; what could not be asked in time is asked afterwards.
+    /// Interval of requests; delayed requests are sent later.
     pace: Option<Duration>,
 }
 
@@ -186,9 +186,9 @@ impl Client {
         }
     }
 
-    /// One request, written once. RFC 9112 9.3.1 lets a server close a kept connection at any time, and lets clients ask
-    /// again; a server that means to lose nothing says so in the answer before. So does this ledger: a close after a
-    /// request was written is a loss, whatever the connection was before.
+    /// Sends one request, once. RFC 9112 9.3.1 lets a server close a kept connection at any time, and lets clients
+    /// retry; a server that must not lose requests announces the close in the previous response. So the ledger counts a
+    /// close after a request was written as a loss, whatever the connection was used for before.
     async fn ask(&mut self, question: &Question) {
         let Question { host, path, body, answers } = question;
         let what = format!("{} {host}{path} over {:?}", question.method(), self.protocol);
@@ -203,7 +203,7 @@ impl Client {
         };
         let number = self.ledger.send(what, host, body, answers);
         let mut answered = exchange(connection, question, &number.to_string()).await;
-        // Never written: between the look at the connection and the request the server has said that it goes away.
+        // Never written: between the check of the connection and the request the server announced that it closes it.
         if answered.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotConnected) {
             answered = match self.connection().await {
                 Ok(connection) => exchange(connection, question, &number.to_string()).await,
@@ -219,7 +219,7 @@ impl Client {
         }
     }
 
-    /// The one that is open, unless the server has said that it goes away.
+    /// The open connection, unless the server has announced that it closes it.
     async fn connection(&mut self) -> io::Result<Open> {
         match self.connection.take() {
             Some(Open::One(kept)) => Ok(Open::One(kept)),

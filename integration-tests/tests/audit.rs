@@ -1,4 +1,4 @@
-//! What a proxy serves changes under its hands, in the memory of the real process: it is found, told and set right.
+//! The memory of a real proxy is corrupted while it serves: this is detected, reported and repaired.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use integration_tests::process::Signal;
 use integration_tests::site::ingress;
 use integration_tests::{FolderSite, Question, Traffic};
 
-/// A round of the audit of so little, a heartbeat, and time to spare.
+/// Time of an audit round over so little data, a heartbeat, and a margin.
 const ROUND: Duration = Duration::from_secs(100);
 
 #[tokio::test]
@@ -29,7 +29,8 @@ async fn a_bit_that_turns_in_memory_is_found_and_set_right() {
 
     let process = site.proxy.process();
     let memory = match Memory::of(process.id()) {
-        // The right to write to another process is the machine's to give (ptrace(2)). The unit tests of the audit need none.
+        // Writing to another process' memory needs a permission of the machine (ptrace(2)). The unit tests of the audit
+        // do not need it.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             return eprintln!("SKIPPED: the memory of a child may not be written to here: {error}");
         }

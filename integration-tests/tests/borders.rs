@@ -1,8 +1,8 @@
-//! Who may use what: reads the source of every crate and fails where a file names a crate that its place may not know.
+//! Module borders: reads the source of every crate and fails if a file names a crate or module that it may not know.
 //!
 //! Data flows one way (kube or a folder, index, compile, store, serve, subscribe, table, http), and each step knows
-//! only what it needs: a core without I/O stays one because this test says so, not because everybody remembers.
-//! Inside a crate each module stands on a line of its own in [`ORDER`], and names only those above it there.
+//! only what it needs: this test keeps cores free of I/O. Inside a crate each module has a line in [`ORDER`], and may
+//! name only those above it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// A group of crates that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Family {
-    /// Generated messages, and what encodes them.
+    /// Generated messages, and their encoder.
     Prost,
     Tonic,
     Kube,
@@ -23,7 +23,7 @@ enum Family {
     Http,
     Rustls,
     DashMap,
-    /// What asks the DNS.
+    /// DNS resolution.
     Dns,
 }
 
@@ -41,34 +41,34 @@ const FAMILIES: [(Family, &[&str]); 9] = [
     (Dns, &["domain"]),
 ];
 
-/// What files may use beside the standard library and plain data crates. The first row that fits a file is its own;
-/// `*` stands for any text.
+/// What files may use in addition to the standard library and plain data crates. The first row that matches a file
+/// applies; `*` stands for any text.
 const TABLE: &[(&str, &[Family])] = &[
     // The language of both planes.
     ("shared/src/proto.rs", &[Prost]),
-    // The messages of policies are the types that everybody uses.
+    // The messages of policies are the types that all code uses.
     ("shared/src/policy.rs", &[Prost]),
-    // The bytes of a batch are looked at where both planes make the same of them.
+    // The digest of a batch is computed where both planes share the code.
     ("shared/src/batch.rs", &[Prost]),
     ("shared/src/convert*", &[Prost]),
     ("shared/src/drain.rs", &[Tokio]),
     ("shared/src/tasks.rs", &[Tokio]),
     ("shared/src/telemetry*", &[]),
-    // How the planes know each other is one piece of code for both ends.
+    // The mutual authentication of the planes is shared by both ends.
     ("shared/src/tls.rs", &[Rustls]),
     ("shared/src/tls/pinned.rs", &[Rustls]),
     ("shared/src/tls/connect.rs", &[Tokio, Http, Hyper, Rustls]),
-    // The few pages that every process has are served in one place.
+    // The admin pages of all processes have one server.
     ("shared/src/admin*", &[Tokio, Http, Hyper]),
     ("shared/src/*", &[]),
     // Sans-I/O: an event and the time go in, actions come out.
     ("control-plane/src/serve/session*", &[]),
     ("data-plane/src/subscribe/session*", &[Prost]),
-    // The only place that knows Kubernetes' own types.
+    // The only place that uses Kubernetes' own types.
     ("control-plane/src/kube*", &[Kube, Tokio, Http]),
     ("control-plane/src/manifests*", &[Tokio]),
     ("control-plane/src/index*", &[]),
-    // Whether a key belongs to its certificate is asked of the library that will serve both.
+    // Whether a key belongs to its certificate is checked by the library that will serve them.
     ("control-plane/src/compile/certificate.rs", &[Rustls]),
     ("control-plane/src/compile*", &[]),
     ("control-plane/src/annotations*", &[]),
@@ -76,7 +76,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/event/inputs.rs", &[Tokio]),
     ("control-plane/src/barrier.rs", &[Tokio]),
     ("control-plane/src/event/pins.rs", &[Tokio]),
-    // The record of a pin is a message.
+    // The stored form of a pin is a message.
     ("control-plane/src/pin/record.rs", &[Prost]),
     ("control-plane/src/pin.rs", &[]),
     ("control-plane/src/event.rs", &[]),
@@ -84,26 +84,26 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/problem.rs", &[]),
     ("control-plane/src/removal.rs", &[]),
     ("control-plane/src/pipeline*", &[Tokio]),
-    // A commit's frame is encoded once, where it is made.
+    // A commit's frame is encoded once, where the commit is made.
     ("control-plane/src/store*", &[Tokio, Prost]),
-    // When keys change is asked with the time, and told by what is due.
+    // The rotation of keys is sans-I/O.
     ("control-plane/src/tickets/record.rs", &[]),
     ("control-plane/src/tickets*", &[Tokio]),
     ("control-plane/src/enrol/folder.rs", &[]),
     ("control-plane/src/enrol*", &[Tokio, Rustls]),
-    // A connection is a handshake first.
+    // A connection begins with a handshake.
     ("control-plane/src/serve/door/line.rs", &[Tokio, Tonic, Rustls]),
-    // An API server is answered over a connection of its own kind.
+    // Requests of API servers are parsed without I/O.
     ("control-plane/src/webhook/review.rs", &[]),
     ("control-plane/src/webhook*", &[Tokio, Http, Hyper, Rustls]),
     ("control-plane/src/serve/roles.rs", &[]),
     ("control-plane/src/serve/registry*", &[Prost, Tokio, DashMap]),
-    // Frames go to HTTP/2 as they are.
+    // Frames are passed to HTTP/2 unchanged.
     ("control-plane/src/serve/calls.rs", &[Tonic, Tokio, Http, Hyper]),
     ("control-plane/src/serve*", &[Prost, Tonic, Tokio, Http]),
     ("control-plane/src/inspect*", &[Prost, Tonic, Tokio]),
     ("control-plane/src/app*", &[Tokio, Tonic]),
-    // What this process shows other replicas is TLS; what they say are messages.
+    // Connections to other replicas use TLS and messages.
     ("control-plane/src/peers/ask.rs", &[Prost, Tonic, Tokio, Http, Rustls]),
     ("control-plane/src/peers*", &[Prost, Tokio]),
     ("control-plane/src/announce/edge.rs", &[Tokio]),
@@ -116,31 +116,31 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/subscribe*", &[Prost, Tonic, Tokio]),
     ("data-plane/src/dns*", &[Dns, Tokio]),
     ("data-plane/src/resolve*", &[Tokio]),
-    // Signatures are checked as handshakes check them.
+    // Signatures are verified as in handshakes.
     ("data-plane/src/staple/answer.rs", &[Rustls]),
     ("data-plane/src/staple/fetch.rs", &[Tokio]),
     ("data-plane/src/staple/question.rs", &[Http]),
     ("data-plane/src/staple/*", &[]),
     ("data-plane/src/staple.rs", &[Tokio]),
-    // A key and its certificate are made ready for handshakes once, where tables are written.
+    // A key and its certificate are prepared for handshakes once, when tables are built.
     ("data-plane/src/table/certified.rs", &[Rustls]),
     ("data-plane/src/table/backend_tls.rs", &[Rustls]),
-    // Authorities likewise; how signatures are checked is the library's that shakes hands.
+    // So are authorities; the TLS library verifies the signatures.
     ("data-plane/src/table/trust.rs", &[Rustls]),
     // Fields are found through their descriptors.
     ("data-plane/src/table/apply/config/tests.rs", &[Prost]),
     ("data-plane/src/table*", &[Http]),
-    // The codec is pure, but for the traits of the streams that it reads from and writes to.
+    // The codec is pure, except for the traits of the streams that it reads and writes.
     ("data-plane/src/codec/outgoing.rs", &[Tokio]),
-    // Streams to clients, that of TLS among them: what it writes may wait for what follows.
+    // Streams to clients, including TLS: written data may wait for more.
     ("data-plane/src/codec/stream.rs", &[Tokio, Rustls]),
     ("data-plane/src/codec/stream*", &[Tokio]),
     ("data-plane/src/codec*", &[Http]),
-    // Files are written by threads that may block, which the runtime has.
+    // Files are written by blocking threads of the runtime.
     ("data-plane/src/local/spill.rs", &[Tokio]),
-    // The DNS is waited for.
+    // DNS resolution is asynchronous.
     ("data-plane/src/local/names*", &[Tokio]),
-    // What hashes are compared on is waited for; what is remembered of them needs a random key.
+    // Hashes are compared asynchronously; the cache of results needs a random key.
     ("data-plane/src/local/passwords*", &[Tokio, Rustls]),
     ("data-plane/src/local/nonces.rs", &[Rustls]),
     ("data-plane/src/local/pipes.rs", &[Tokio]),
@@ -152,7 +152,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/upstream*", &[Tokio, Hyper, Http, Rustls]),
     ("data-plane/src/tls*", &[Tokio, Rustls]),
     ("data-plane/src/worker*", &[Tokio, Rustls]),
-    // The disk has messages of its own.
+    // The journal has messages of its own.
     ("data-plane/src/journal/*", &[Prost]),
     ("data-plane/src/tcp*", &[Tokio]),
     ("data-plane/src/udp*", &[Tokio]),
@@ -162,7 +162,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/main.rs", &[Tokio]),
     ("data-plane/src/sim*", &[Prost]),
     ("data-plane/src/*", &[]),
-    // It speaks what those speak that it tests.
+    // It implements the protocols that it tests.
     ("test-kit/src/*", &[Tokio, Hyper, Http, Rustls]),
     ("cli/src/up/demo*", &[Tokio, Hyper, Rustls]),
     ("cli/src/*", &[Prost, Tonic, Tokio, Hyper, Http]),
@@ -177,8 +177,8 @@ const STRANGERS: &[(&str, &[&str])] = &[
     ("test-kit/src/*", &["control_plane", "data_plane", "integration_tests"]),
 ];
 
-/// The modules of each crate, what builds on nothing first. A module names itself and what stands before it; so there
-/// is no circle. `a/b` is a module inside `a` with a place of its own, and `a` then stands behind all of those.
+/// The modules of each crate, those without dependencies first. A module may name itself and those before it, so there
+/// are no cycles. `a/b` is a module inside `a` with a position of its own; `a` then comes after all of those.
 const ORDER: &[(&str, &[&str])] =
     &[("shared", SHARED), ("control-plane", CONTROL_PLANE), ("data-plane", DATA_PLANE), ("cli", CLI)];
 
@@ -346,15 +346,15 @@ fn fits(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// The code of a file without comments, and without the tests at its end: those may use what they like.
+/// The code of a file without comments, and without the tests at its end, which may use anything.
 fn code(text: &str) -> String {
     let ends = text.find("#[cfg(test)]\nmod tests").unwrap_or(text.len());
     let lines = text[..ends].lines().map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// First names of paths: `tokio` in `tokio::net` and `use tokio;`, but not in `crate::tokio::net`. What a module of ours
-/// is called is no such name, with one exception: `proto` stands for generated messages wherever it is named.
+/// First names of paths: `tokio` in `tokio::net` and `use tokio;`, but not in `crate::tokio::net`. Names of our own
+/// modules do not count, with one exception: `proto` always stands for generated messages.
 fn named(code: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let is_name = |c: char| c.is_alphanumeric() || c == '_';

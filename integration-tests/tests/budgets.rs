@@ -1,8 +1,9 @@
-//! What docs/adr/003-budgets.md promises, seen from outside on the real binaries: each attack against each listener that it
-//! fits, while a neighbour's requests stand on a ledger, probes are asked, and a proxy that answers follows each edit.
+//! The limits of docs/adr/003-budgets.md, tested from outside on the real binaries: each attack against each listener
+//! that it applies to, while another client's requests are recorded on a ledger, probes are sent, and a proxy follows
+//! each edit.
 //!
-//! Memory is compared with what the attacker paid, ten to one; nothing is timed. `FIRTH_ATTACK_SCALE` makes the attacks so
-//! many times larger than in CI.
+//! Memory is compared with what the attacker spent, at most ten to one; nothing is timed. `FIRTH_ATTACK_SCALE` makes
+//! the attacks that many times larger than in CI.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -20,33 +21,33 @@ use integration_tests::site::ingress;
 use integration_tests::{ControlPlane, DataPlane, FolderSite, Ledger, Origin, Question, Source, Traffic};
 use tokio::task::JoinSet;
 
-/// Bytes held for each that was paid.
+/// Bytes held per byte spent.
 const RATIO: u64 = 10;
 
-/// What a process may grow by besides: pages of its allocator, the neighbour's requests.
+/// Additional growth that a process may have: pages of its allocator, the neighbour's requests.
 const SLACK: u64 = 4 << 20;
 
 /// Connections of an attack in the short form.
 const CONNECTIONS: usize = 40;
 
-/// Stands beside the attacks.
+/// The observers during attacks.
 struct Bench {
     site: FolderSite,
     traffic: Traffic,
     probes: Probes,
     origins: [Origin; 2],
-    /// Answers `slow.test`, never; and `large.test`, with more than is read at a time.
+    /// Serve `slow.test`, which never answers, and `large.test`, which sends more than is read at a time.
     _others: [Origin; 2],
 }
 
-/// Asks the pages of both planes, one after the other, without end.
+/// Requests the pages of both planes, one after the other, continuously.
 struct Probes {
     answered: Arc<AtomicU64>,
     asking: JoinSet<String>,
 }
 
 impl Probes {
-    /// Ends with the first page that does not answer 200.
+    /// Ends with the first page that is not answered with 200.
     fn start(pages: Vec<(String, &'static str)>) -> Self {
         let answered = Arc::new(AtomicU64::new(0));
         let (mut asking, count) = (JoinSet::new(), Arc::clone(&answered));
@@ -66,7 +67,7 @@ impl Probes {
         Self { answered, asking }
     }
 
-    /// Waits until so many more were answered.
+    /// Waits until this many more were answered.
     async fn go_on(&mut self, more: u64) {
         let before = self.answered.load(Ordering::Relaxed);
         eventually("probes are answered", || {
@@ -79,7 +80,7 @@ impl Probes {
     }
 }
 
-/// Who is attacked.
+/// The target of an attack.
 #[derive(Clone, Copy, Debug)]
 enum Victim {
     Proxy,
@@ -115,12 +116,12 @@ impl Bench {
             (site.control.admin(), "/livez"),
         ]);
         let mut it = Self { site, traffic, probes, origins, _others: others };
-        // Warm: what both hold without any attack.
+        // Warmed up: the memory of both without any attack.
         it.everybody_is_served().await;
         it
     }
 
-    /// The neighbour's requests, the probes, and the proxy's stream all go on.
+    /// The neighbour's requests, the probes, and the proxy's stream all continue.
     async fn everybody_is_served(&mut self) {
         for origin in [&self.origins[1], &self.origins[0]] {
             self.traffic.ledger().routes("a.test", origin.name());
@@ -138,7 +139,7 @@ impl Bench {
         }
     }
 
-    /// Somebody is attacked, and nobody notices: the neighbour, the probes, the proxy, the machine.
+    /// Runs an attack that must not affect others: the neighbour, the probes, the proxy, the machine.
     async fn endures(mut self, what: &str, victim: Victim, attack: impl AsyncFn(&Self) -> Held) -> Self {
         let before = self.memory(victim);
         let held = attack(&self).await;
@@ -320,7 +321,7 @@ mod stream {
         let bench = Bench::start(flags, &[]).await;
         let attack = async |bench: &Bench| attack(bench.site.control.listen()).await;
         let bench = bench.endures(what, Victim::Control, attack).await;
-        // One that comes now is served like the one that was there.
+        // A new proxy is served like the existing one.
         let fresh = DataPlane::start(bench.site.control.listen()).await;
         fresh.serves("a.test", "/", "one").await;
         bench.over().await;
@@ -388,7 +389,7 @@ mod stream {
     }
 }
 
-/// A reader of the log that has stopped: a pipe that is full, for good.
+/// A reader of the log that has stopped: a full pipe.
 mod log {
     use super::*;
 
@@ -416,7 +417,7 @@ mod log {
                 Victim::Control => (bench.site.control.admin(), "firth_control_log_lines_lost"),
                 Victim::Proxy => (bench.site.proxy.admin(), "firth_log_lines_lost"),
             };
-            // Until lines are lost, and beyond: whoever waited for the log would be stuck by now.
+            // Until lines are lost, and beyond: anything that waits for the log would be stuck by now.
             let page = &page;
             for lost in [1.0, 1_000.0] {
                 eventually(&format!("{lost} lines of {victim:?} are lost"), || async {

@@ -66,7 +66,7 @@ async fn the_control_plane_gets_along_with_the_chart_s_rights() {
     let log = site.control.log();
     assert!(!log.contains("orbidden"), "the API server refuses something:\n{log}");
 
-    // What it has no business with, it cannot read.
+    // It cannot read what it has no rights for.
     let account = Api::new(&cluster.kubeconfig_of_account()).await;
     for path in [
         "/api/v1/pods",
@@ -102,7 +102,7 @@ async fn proxies_enrol_with_the_tokens_of_their_pods_and_replicas_agree() {
     let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
     let accounts = accounts();
     let flags = ["--pod-namespace", "firth", "--account", &accounts];
-    // At once, so that both find no authority.
+    // At the same time, so that both find no authority.
     let (one, other) =
         tokio::join!(ControlPlane::start_with(&source, &flags), ControlPlane::start_with(&source, &flags));
     let published = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "firth", "name": "firth-ca"}});
@@ -120,7 +120,7 @@ async fn proxies_enrol_with_the_tokens_of_their_pods_and_replicas_agree() {
     let flags = ["--token-file", token.to_str().unwrap(), "--ca", ca.to_str().unwrap()];
     let _proxy = DataPlane::start_with(one.listen(), &flags).await;
 
-    // Who may make tokens for the reader's account may ask, at either replica.
+    // A user who may create tokens for the reader's account may run queries, at either replica.
     let reader = api.token("firth", "firth-reader", "firth.dev", None).await;
     let reader = Peer::enrol(other.listen(), &trust, Proof::AccountToken(reader), "").await.unwrap();
     let asked = Inspect::over(reader.channel(one.listen()).await.unwrap());
@@ -141,7 +141,7 @@ async fn proxies_enrol_with_the_tokens_of_their_pods_and_replicas_agree() {
         assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied, "{why}");
     }
 
-    // A pod that is gone is renewed no longer; while it is there, it is.
+    // The certificate of a deleted pod is not renewed; that of an existing one is.
     let peer = Peer::enrol(one.listen(), &trust, Proof::AccountToken(of_pod.clone()), "").await.unwrap();
     let renew = async |token: &str| {
         let channel = peer.channel(one.listen()).await.unwrap();
@@ -153,7 +153,7 @@ async fn proxies_enrol_with_the_tokens_of_their_pods_and_replicas_agree() {
     };
     assert_eq!((renew(&of_pod).await, renew("").await), (Ok(()), Err(Code::PermissionDenied)));
     api.delete(&pod("edge-1")).await;
-    // The API server remembers for some seconds whose a token was.
+    // The API server caches token reviews for some seconds.
     eventually("the pod is renewed no longer", || async {
         match renew(&of_pod).await {
             Err(Code::PermissionDenied) => Ok(()),

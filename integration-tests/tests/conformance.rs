@@ -1,4 +1,4 @@
-//! What RFC 7540 and RFC 7541 ask of a server of HTTP/2, asked by h2spec of the real proxy. docs/conformance.md says what came of it.
+//! HTTP/2 conformance (RFC 7540 and RFC 7541) of the real proxy, tested by h2spec. docs/conformance.md has the results.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! On a real API server: what is created, changed and deleted arrives at the proxy, each kind of object.
+//! On a real API server: creations, changes and deletions of each kind of object arrive at the proxy.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

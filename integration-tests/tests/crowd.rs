@@ -1,4 +1,4 @@
-//! A thousand proxies that come at once: with nothing, and with nearly everything after the control plane has started again.
+//! A thousand proxies that connect at once: empty, and nearly up to date after a restart of the control plane.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 const CROWD: usize = 1_000;
 /// Full syncs at once (docs/adr/003-budgets.md).
 const SLOTS: usize = 64;
-/// What a connection with a stream is reckoned at (docs/adr/003-budgets.md).
+/// The assumed memory of a connection with a stream (docs/adr/003-budgets.md).
 const CONNECTION: u64 = 256 * 1024;
 
 /// The most memory that a process ever had, in bytes.
@@ -28,10 +28,10 @@ fn peak(process: &Process) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// All of them at once. Each is done when a heartbeat says that it has everything; nobody leaves before.
+/// Connects all of them at once. Each is done when a heartbeat shows that it is up to date; none leaves before.
 ///
-/// Where they all connect before any has its stream, some are closed to make room for others: as a proxy does, they come
-/// back after a moment that is not the same for all.
+/// If they all connect before any has its stream, some are closed to make room for others: like proxies, they retry
+/// after a random delay.
 async fn come(address: SocketAddr, states: Vec<State>) -> Vec<Subscriber> {
     let mut coming = JoinSet::new();
     for (number, state) in states.into_iter().enumerate() {
@@ -79,7 +79,7 @@ async fn a_thousand_that_come_at_once_are_paced_and_sent_what_they_lack() {
     let of = |state| metrics.sum_where("firth_control_proxies", "state", state);
     assert_eq!((of("behind"), of("silent")), (CROWD as f64, 0.0));
 
-    // The control plane starts again, with one Ingress that is another: each is sent that.
+    // The control plane restarts with one changed Ingress, which is sent to each.
     let states: Vec<_> = crowd.iter().map(|subscriber| subscriber.state.clone()).collect();
     drop(crowd);
     let root = states[0].root(Lane::Config);

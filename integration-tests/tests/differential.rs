@@ -1,4 +1,4 @@
-//! Random Ingresses and requests: what the real planes serve is what the slow, obvious model says.
+//! Random Ingresses and requests: the real planes serve what the slow, obvious model predicts.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! The proxy's last good state on disk: a start without anybody, and what becomes of files that are damaged, old, full,
-//! read-only, shared or another's.
+//! The proxy's last good state on disk: a start without a control plane, and files that are damaged, old, full,
+//! read-only, shared or another process'.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use test_kit::certificates;
 
-/// A host of two states: the second path came with the second one.
+/// A host with two states: the second path was added in the second one.
 async fn two_states(further: &[&str]) -> (FolderSite, Origin) {
     let site = FolderSite::start_with(&[], &[], further).await;
     let one = site.origin("one").await;
@@ -28,7 +28,7 @@ async fn two_states(further: &[&str]) -> (FolderSite, Origin) {
     (site, one)
 }
 
-/// Waits until the journal names something.
+/// Waits until the journal contains something.
 async fn on_disk(dir: &Path, name: &[u8]) {
     let file = dir.join("state");
     eventually("the state is on disk", || async {
@@ -46,7 +46,7 @@ async fn readiness(proxy: &DataPlane) -> (u16, String) {
     }
 }
 
-/// Waits for the words of `/readyz`.
+/// Waits for a text of `/readyz`.
 async fn says(proxy: &DataPlane, status: u16, words: &str) {
     eventually(&format!("/readyz says {status} {words}"), || async {
         let (got, text) = readiness(proxy).await;
@@ -103,7 +103,7 @@ async fn shows(proxy: &DataPlane, host: &str) {
     .await;
 }
 
-/// No file below a folder has a part of a private key.
+/// No file below a folder contains a part of a private key.
 fn nowhere(dir: &Path, key_pem: &str) {
     let base64: String = key_pem.lines().filter(|line| !line.starts_with("-----")).collect();
     let der = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, base64).unwrap();
@@ -130,7 +130,7 @@ async fn a_host_without_its_key_is_named_and_asked_for() {
     site.control.kill();
     site.proxy.start_again();
     says(&site.proxy, 503, "no private key for b.test").await;
-    // There is nobody else on this node: what can be served is.
+    // This node has nothing else: everything that can be served is.
     site.proxy.serves("a.test", "/", "one").await;
     assert_eq!(site.proxy.metrics().await.sum("firth_keys_missing"), 1.0);
 
@@ -140,7 +140,7 @@ async fn a_host_without_its_key_is_named_and_asked_for() {
     metric(&site.proxy, "firth_keys_missing", 0.0).await;
 }
 
-/// What a file of a journal may have become, and which of the two states is served then.
+/// Damaged forms of a journal's file, and which of the two states is then served.
 #[tokio::test]
 async fn no_damage_is_served_and_none_keeps_a_proxy_from_starting() {
     let (mut site, _one) = two_states(&[]).await;
@@ -187,7 +187,7 @@ async fn no_damage_is_served_and_none_keeps_a_proxy_from_starting() {
     served(&mut site.proxy, "three starts that ended in the middle", false, false).await;
     assert!(dir.join("state.suspect").exists());
 
-    // Whatever it was: with a control plane there is a good one again.
+    // In any case: with a control plane there is a good file again.
     fs::write(&file, flip(120)).unwrap();
     site.proxy.start_again();
     site.control.resume().await;
@@ -198,7 +198,7 @@ async fn no_damage_is_served_and_none_keeps_a_proxy_from_starting() {
     served(&mut site.proxy, "written again", true, true).await;
 }
 
-/// Starts a proxy alone, looks at what it serves, and ends it.
+/// Starts a proxy alone, checks what it serves, and ends it.
 async fn served(proxy: &mut DataPlane, what: &str, a: bool, b: bool) {
     proxy.start_again();
     if a {
@@ -267,7 +267,7 @@ impl Disk {
     }
 
     /// # Panics
-    /// Where this process may not mount: a test that is skipped says nothing.
+    /// If this process may not mount: a skipped test would prove nothing.
     fn mount(&self, options: &str) {
         let done = Command::new("mount").args(["-t", "tmpfs", "-o", options, "firth"]).arg(&self.0).status();
         assert!(done.unwrap().success(), "this test has to mount a small disk, which root may");
@@ -313,7 +313,7 @@ async fn a_full_disk_costs_the_newest_state_and_nothing_else() {
     served(&mut site.proxy, "after a full disk", true, true).await;
 }
 
-/// On a full disk what was before the newest state goes first, whether that is appended to or written anew.
+/// On a full disk, older states are dropped before the newest one, whether it is appended or written anew.
 #[tokio::test]
 async fn what_was_before_makes_room_for_what_is_new() {
     let disk = Disk::new(512);

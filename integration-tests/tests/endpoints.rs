@@ -1,6 +1,6 @@
-//! What goes wrong around requests, while they stand on a ledger: endpoints that nobody hears of, clients that go at each
-//! moment, descriptors that run out, a machine without time, certificates that change (the faults F10, F14, F17, F18 and F22 of
-//! docs/benchmarks.md).
+//! Faults around requests, which are recorded on a ledger: endpoints that vanish without notice, clients that
+//! disconnect at any moment, lack of descriptors, lack of CPU time, certificates that change (the faults F10, F14, F17,
+//! F18 and F22 of docs/benchmarks.md).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "the runtime of the test owns its tasks")]
@@ -56,7 +56,7 @@ async fn counted(proxy: &DataPlane, family: &str) -> f64 {
     proxy.metrics().await.sum(family)
 }
 
-/// An address of which nothing is heard: its queue is full, and the kernel drops what comes.
+/// An unresponsive address: its queue is full, and the kernel drops packets.
 struct BlackHole {
     address: SocketAddr,
     _listener: TcpListener,
@@ -81,7 +81,7 @@ impl BlackHole {
     }
 }
 
-/// F14: no request fails, and once it is known few wait.
+/// F14: no request fails, and once the endpoint is ejected few wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_of_which_nothing_is_heard_is_left_alone() {
     let site = FolderSite::start(&[]).await;
@@ -101,13 +101,13 @@ async fn an_endpoint_of_which_nothing_is_heard_is_left_alone() {
     traffic.goes_on("requests go on", 2_000).await;
     let metrics = site.proxy.metrics().await;
     let waited = metrics.sum_where("firth_upstream_failures", "kind", "connect_timeout");
-    // Those that were under way when the fifth failed, and one for each time that somebody found out how it is.
+    // Those under way when the fifth failed, and one for each time that the endpoint was probed.
     assert!((5.0..=5.0 + 8.0 + 8.0).contains(&waited), "{waited} requests waited");
     assert_eq!(metrics.sum("firth_endpoints_ejected"), 1.0, "and nobody else");
     traffic.stop().await.assert_clean();
 }
 
-/// F14: no client sees the answers that its location has tried elsewhere, and their endpoint is asked no more.
+/// F14: no client sees the responses that were retried elsewhere, and their endpoint gets no more requests.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_that_answers_500_is_left_alone_where_that_is_tried_elsewhere() {
     let site = FolderSite::start(&[]).await;
@@ -128,7 +128,7 @@ async fn an_endpoint_that_answers_500_is_left_alone_where_that_is_tried_elsewher
     assert!(summary.repeated <= 5 + 8 + 8, "{} of {} were tried again", summary.repeated, summary.sent);
 }
 
-/// F17: whenever a client goes, nothing of it stays, and nothing of it is another's.
+/// F17: whenever a client disconnects, nothing of it remains, and nothing of it reaches another client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_go_at_any_moment_leave_nothing_behind() {
     const EACH: usize = 60;
@@ -172,8 +172,8 @@ async fn clients_that_go_at_any_moment_leave_nothing_behind() {
     traffic.stop().await.assert_clean();
 }
 
-/// F17, F13: who goes before there was time for its request costs nobody anything. While a proxy is asked more than it can, most
-/// of what it finds are such.
+/// F17, F13: a client that disconnects before its request was processed costs nothing. While a proxy is overloaded,
+/// most connections that it finds are of this kind.
 #[tokio::test]
 async fn a_request_whose_client_has_gone_is_sent_to_nobody() {
     const GONE: usize = 20;
@@ -200,7 +200,7 @@ async fn a_request_whose_client_has_gone_is_sent_to_nobody() {
     assert_eq!(client::get(site.proxy.http(), HOST, "/").await.unwrap().status, 200);
 }
 
-/// How many files a process has open. Whoever may not look into the folder is told its size (Linux 6.2).
+/// The number of a process' open files. Without access to the folder's entries, its size is used (Linux 6.2).
 fn open_files(process: u32) -> u64 {
     let folder = format!("/proc/{process}/fd");
     match fs::read_dir(&folder) {
@@ -209,7 +209,7 @@ fn open_files(process: u32) -> u64 {
     }
 }
 
-/// How many files a process may have open from now on; `None`: as many as it may ask for.
+/// Limits the open files of a process from now on; `None`: to the maximum.
 fn allow(process: u32, files: Option<u64>) {
     let limits = fs::read_to_string(format!("/proc/{process}/limits")).unwrap();
     let said = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
@@ -218,7 +218,8 @@ fn allow(process: u32, files: Option<u64>) {
     prlimit(Pid::from_raw(i32::try_from(process).unwrap()), Resource::Nofile, limit).unwrap();
 }
 
-/// F18: without descriptors who is there keeps its connection and is served; who comes waits; and all are served once there are some.
+/// F18: without descriptors, existing connections are kept and served; new ones wait; and all are served once there are
+/// some.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn descriptors_that_run_out_end_nothing() {
     let mut site = FolderSite::start(&[]).await;
@@ -252,7 +253,7 @@ async fn descriptors_that_run_out_end_nothing() {
     assert!(errors >= 1.0, "it was tried: {errors}");
 }
 
-/// F22: a machine without time for anybody is no fault of an endpoint's.
+/// F22: lack of CPU time is not taken for a fault of an endpoint.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_machine_that_is_busy_takes_nobody_out() {
     let site = FolderSite::start(&[]).await;
@@ -324,8 +325,8 @@ async fn certificates_that_change_cost_no_handshake() {
     assert_eq!(site.proxy.metrics().await.sum("firth_tls_handshake_failures"), 0.0);
 }
 
-/// An endpoint sees one connection a worker from those who come one after another, and as many as there are requests at once
-/// from all others: as many as ingress-nginx' workers open, each of which keeps its own.
+/// Sequential requests use one connection per worker to an endpoint, and concurrent ones as many connections as there
+/// are requests: as many as ingress-nginx' workers open, each of which keeps its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endpoint_sees_no_more_connections_than_there_are_workers_or_requests_at_once() {
     const WORKERS: u64 = 4;

@@ -1,5 +1,5 @@
-//! What owners of objects are told by Events, on a real API server: each thing once, by however many replicas, at a pace that the
-//! API server does not feel.
+//! Events for the owners of objects, on a real API server: each once, regardless of the number of replicas, at a rate
+//! that does not burden the API server.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use integration_tests::subscriber::{State, Subscriber};
 use integration_tests::{ClusterSite, ControlPlane, Source, eventually, helm};
 use serde_json::Value;
 
-/// The Events of a namespace that say something for a reason.
+/// The Events of a namespace with a given reason.
 async fn events(api: &Api, namespace: &str, reason: &str) -> Vec<Value> {
     let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
     let all = api.list(&path).await.expect("a list of Events");
@@ -62,7 +62,7 @@ async fn an_ingress_that_is_rejected_says_so_once_and_says_when_it_is_accepted()
     site.api.apply(&site.ingress("web", "a.test", &[("/", "one")])).await;
     let told = event(&site.api, "events-rejected", "Accepted", "web").await;
     assert_eq!(told["type"], "Normal");
-    // It was well all the time, and two replicas have one thing to say.
+    // It was fine all the time, and two replicas produce one Event.
     for (reason, count) in [("Rejected", 1), ("AnnotationParsingFailed", 1), ("Accepted", 1)] {
         assert_eq!(events(&site.api, "events-rejected", reason).await.len(), count, "{reason}");
     }

@@ -1,4 +1,4 @@
-//! On a real API server: what is broken harms nobody else, and what breaks loses nothing.
+//! On a real API server: invalid objects affect no others, and failures lose nothing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use shared::kind::Lane;
 use test_kit::certificates;
 
-/// An Ingress that the API server takes and ingress-nginx refuses (controller.md 3).
+/// An Ingress that the API server accepts and ingress-nginx rejects (its deep inspection).
 fn refused(good: Value) -> Value {
     good.with("/spec/rules/0/http/paths/0/path", json!("/etc/passwd"))
 }
 
-/// What stands in etcd and no API server of today would take.
+/// An object in etcd that no current API server would accept.
 fn undecodable(good: Value) -> Value {
     good.with("/spec/rules/0/http/paths/0/pathType", json!("FromTheFuture"))
         .with("/metadata/uid", json!("00000000-0000-0000-0000-00000000000f"))
@@ -49,7 +49,7 @@ async fn an_undecodable_ingress_harms_no_neighbour() {
     // The watch lives: the neighbour is still served, and its changes arrive.
     site.route("web", "a.test", &two).await;
     traffic.stop().await.assert_clean();
-    // Neither does it keep a control plane from starting.
+    // Nor does it prevent a control plane from starting.
     let fresh = ControlPlane::start(&Source::namespace(cluster, "undecodable")).await;
     let proxy = DataPlane::start(fresh.listen()).await;
     proxy.serves("a.test", "/", "two").await;
@@ -62,7 +62,7 @@ async fn a_good_ingress_made_bad_keeps_its_last_good_version() {
     site.route("web", "a.test", &one).await;
     site.route("neighbour", "b.test", &two).await;
 
-    // From here to the good version nobody may see anything else, the restart included.
+    // From here to the good version nothing else may be visible, including during the restart.
     let traffic = Traffic::start(site.proxy.http(), 2, &[Question::new("a.test", "/", &["one"])]);
     let bad = refused(site.ingress("web", "a.test", &[("/", "two")]));
     site.api.apply(&bad).await;
@@ -71,7 +71,7 @@ async fn a_good_ingress_made_bad_keeps_its_last_good_version() {
     site.route("neighbour", "b.test", &one).await;
     site.proxy.serves("a.test", "/", "one").await;
 
-    // The hold is on record, where another process finds it: in a Secret or a ConfigMap beside us.
+    // The hold is stored where another process finds it: in a Secret or ConfigMap of our namespace.
     let holds = "/api/v1/namespaces/made-bad/configmaps?labelSelector=firth.dev%2Fdecision";
     eventually("the hold is on record", || async {
         let held = site.api.list(holds).await.map_err(|error| error.to_string())?;
@@ -105,7 +105,7 @@ async fn an_object_that_is_deleted_while_held_is_gone() {
     rejected(&site.control.inspect().await, "Ingress held-deleted/web").await;
     site.api.delete(&bad).await;
     site.proxy.answers("a.test", "/", 404).await;
-    // Made again and bad from the start, it is another object: the hold was not for it.
+    // Created again with faults, it is another object: the hold does not apply to it.
     site.api.apply(&bad).await;
     rejected(&site.control.inspect().await, "Ingress held-deleted/web").await;
     site.proxy.answers("a.test", "/", 404).await;
@@ -202,7 +202,7 @@ async fn two_control_planes_have_the_same_roots_and_bytes() {
     assert_eq!(contents[0], contents[1]);
     assert!(contents[0].iter().all(|(_, resources)| !resources.is_empty()));
 
-    // Both see what happens from now on, and stay equal; a proxy may go from one to the other without being sent more.
+    // Both see later changes, and stay equal; a proxy may move between them without being sent more.
     site.route("last", "moved.test", &one).await;
     let mut subscriber = Subscriber::connect(site.control.listen(), State::new("judge")).await;
     subscriber.until_idle().await;

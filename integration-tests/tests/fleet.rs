@@ -1,4 +1,4 @@
-//! On how many proxies an object is: with real planes, one that refuses, one that is stopped, and one that left.
+//! How many proxies serve an object: with real planes, a proxy that refuses, one that is stopped, and one that left.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -23,7 +23,7 @@ async fn firth(server: SocketAddr, arguments: &[&str]) -> Output {
     tokio::task::spawn_blocking(move || command.output()).await.unwrap().unwrap()
 }
 
-/// What `firth status` says of the Ingress, and how it ended.
+/// The output of `firth status` for the Ingress, and its exit code.
 async fn status(server: SocketAddr, further: &[&str]) -> (Value, i32) {
     let arguments = [&["status", "ingress", "default/web", "-o", "json"][..], further].concat();
     let output = firth(server, &arguments).await;
@@ -86,7 +86,7 @@ async fn one_that_refuses_is_named_with_its_reason_and_one_that_left_is_not_coun
         "{text}"
     );
 
-    // A good-bye is heard, and nobody waits for whoever said it.
+    // A goodbye is noticed, and a proxy that said it is not waited for.
     other.terminate().await;
     eventually("it is not counted", || async { same(told(&status(server, &[]).await.0), ("refused", 1, 2)) })
         .await;
@@ -136,7 +136,7 @@ async fn one_that_is_stopped_is_behind_then_silent_and_never_one_of_all() {
     let proxies = String::from_utf8_lossy(&proxies.stdout).into_owned();
     assert!(proxies.contains("SILENT for "), "{proxies}");
 
-    // The edit is everywhere when it is there too, or was not within a minute.
+    // The edit has converged when it has arrived there too, or has not within a minute.
     let converged = async || {
         let metrics = site.control.metrics().await;
         (

@@ -1,4 +1,4 @@
-//! `firth-load`: holds a fleet of proxies at a control plane, or at one of its own, and says what that takes.
+//! `firth-load`: connects a fleet of proxies to a control plane, or to one that it starts, and reports the costs.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that talks to people")]
 
@@ -17,7 +17,7 @@ mod progress;
 
 use args::{Args, Command};
 
-// Proxies, the editor of manifests and the clock share one thread: the other processors are the control plane's.
+// Proxies, the editor of manifests and the clock share one thread: the other processors are left to the control plane.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let done = match Args::parse().command {

@@ -1,4 +1,4 @@
-//! Obtains what the tests need beside Rust: kube-apiserver, etcd, grpcurl and h2spec. Says where they are.
+//! Obtains the external programs that the tests need: kube-apiserver, etcd, grpcurl and h2spec. Prints their paths.
 
 #![allow(clippy::print_stderr, reason = "a program that talks to people")]
 

@@ -1,5 +1,5 @@
-//! An origin for a real cluster: answers each request with its number, and writes the number to standard output, so that the
-//! log of its pod says how often each request was seen.
+//! An origin for a real cluster: answers each request with its number, and writes the number to standard output, so
+//! that the log of its pod shows how often each request was seen.
 
 use std::env;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -37,7 +37,7 @@ fn converse(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The number of the next request, empty where it has none. It asks without a body.
+/// The number of the next request, empty if it has none. It asks without a body.
 fn head(reader: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut number = String::new();
     let mut reader = reader.take(HEAD);

@@ -1,7 +1,7 @@
-//! Who may answer for a host, by versions: routes lead to Services, Services to origins.
+//! Which origins may answer for a host, by versions: routes lead to Services, Services to origins.
 //!
-//! **Invariant:** a floor only rises, and only when an answer leaves no other reading: routes and endpoints travel on two
-//! lanes, so any pair of a route and a set of endpoints that are both in force may answer.
+//! **Invariant:** a floor only rises, and only if a response permits no other explanation: routes and endpoints are
+//! sent on two lanes, so any combination of a route and a set of endpoints that are both in force may answer.
 
 use std::collections::HashMap;
 use std::collections::btree_map::{BTreeMap, Entry};

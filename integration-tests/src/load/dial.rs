@@ -1,4 +1,4 @@
-//! Connections whose bytes are counted below TLS: what goes over the network, but for the headers of TCP and IP.
+//! Connections whose bytes are counted below TLS: everything on the network except TCP and IP headers.
 
 use std::future::Future;
 use std::io;
@@ -61,7 +61,7 @@ impl Dial {
     /// To an address.
     ///
     /// # Errors
-    /// Where a certificate cannot be used.
+    /// If a certificate cannot be used.
     pub fn new(address: SocketAddr, way: &Way, traffic: Arc<Traffic>) -> Result<Self, TlsError> {
         let config = match way {
             Way::Plain => None,

@@ -1,4 +1,4 @@
-//! Changes EndpointSlices of a folder of manifests at a pace, and has the fleet timed.
+//! Edits EndpointSlices of a folder of manifests at a rate, and measures when the fleet has each edit.
 
 use std::fs;
 use std::future::Future;
@@ -36,7 +36,7 @@ impl Editor {
     /// Of a folder, so many edits a second.
     ///
     /// # Errors
-    /// Where it cannot be read, or has no file with one EndpointSlice that has an IPv4 endpoint.
+    /// If it cannot be read, or has no file with one EndpointSlice that has an IPv4 endpoint.
     pub fn open(folder: &Path, rate: f64) -> io::Result<Self> {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
         if !(rate > 0.0 && rate.is_finite()) {
@@ -64,7 +64,7 @@ impl Editor {
     /// From now on so many edits a second.
     ///
     /// # Panics
-    /// Where that is none.
+    /// If that is none.
     pub fn set_rate(&mut self, rate: f64) {
         self.pace = Duration::from_secs_f64(1.0 / rate);
     }
@@ -72,7 +72,7 @@ impl Editor {
     /// Edits until `end`, one slice after another; what `everybody` is sent is timed.
     ///
     /// # Errors
-    /// Where a file cannot be written.
+    /// If a file cannot be written.
     pub async fn run(
         &mut self,
         world: &World,
@@ -94,7 +94,7 @@ impl Editor {
     /// Makes one edit now, of the next slice, unless that one is being edited.
     ///
     /// # Errors
-    /// Where a file cannot be written: no edit was made then, and none is looked for.
+    /// If a file cannot be written: no edit was made then, and none is looked for.
     pub fn step(&mut self, world: &World, everybody: usize) -> io::Result<()> {
         let turn = self.turn;
         self.turn += 1;

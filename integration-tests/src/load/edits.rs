@@ -1,7 +1,7 @@
-//! Edits under way: when each was made, and when which part of the fleet had it.
+//! Edits under way: when each was made, and when each proxy of the fleet had it.
 //!
-//! An edit is known by the resource that comes of it and by the address that it brought. A resource is not edited again before
-//! everybody has it, so that whoever is sent one has the edit, at most once counted.
+//! An edit is identified by the resulting resource and the address that it added. A resource is not edited again before
+//! all proxies have the edit, so each proxy is counted once.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -41,7 +41,7 @@ pub struct Edits {
 }
 
 impl Edits {
-    /// An edit is made now: `address` comes into something that `everybody` proxies will be sent. False where the last edit of
+    /// An edit is made now: `address` comes into something that `everybody` proxies will be sent. False if the last edit of
     /// it is still open.
     pub fn begin(&mut self, key: ResourceKey, address: Ipv4Addr, everybody: usize, now: Instant) -> bool {
         if self.is_open(&key) || everybody == 0 {

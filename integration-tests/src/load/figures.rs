@@ -1,4 +1,4 @@
-//! Times, and what is said of many of them.
+//! Measured times, and their statistics.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Figures {
         self.times.len()
     }
 
-    /// The least time that so large a part of them, from 0 to 1, does not exceed; `None` where there is none.
+    /// The least time that so large a part of them, from 0 to 1, does not exceed; `None` if there is none.
     pub fn part(&self, part: f64) -> Option<Duration> {
         let mut sorted = self.times.clone();
         sorted.sort_unstable();

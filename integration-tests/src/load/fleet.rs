@@ -1,4 +1,4 @@
-//! Many proxies that come, stay and go together.
+//! A fleet of proxies that connect, stay and disconnect together.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Fleet {
     /// Starts all proxies of a plan; they connect as it says.
     ///
     /// # Errors
-    /// Where their certificate cannot be used.
+    /// If their certificate cannot be used.
     pub fn start(plan: &Plan) -> Result<Self, TlsError> {
         let (world, traffic) = (Arc::new(World::default()), Arc::new(Traffic::default()));
         let orders = watch::Sender::new(Order::Follow);

@@ -1,4 +1,5 @@
-//! One proxy of a fleet: connects, feeds its session, comes back when its stream ends, as `data-plane/src/subscribe.rs` does.
+//! One proxy of a fleet: connects, feeds its session, reconnects when its stream ends, as `data-plane/src/subscribe.rs`
+//! does.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! One control plane under test: the real binary over a folder of manifests, killed and started again at will.
+//! One control plane under test: the real binary over a folder of manifests, killed and restarted on demand.
 
 use std::ffi::OsString;
 use std::io;
@@ -32,7 +32,7 @@ impl Replica {
     /// Starts one in plaintext, with its log in a folder of its own below `home`.
     ///
     /// # Errors
-    /// Where there is no such program, or no folder for its log.
+    /// If there is no such program, or no folder for its log.
     pub fn start(program: &Path, manifests: &Path, home: &Path) -> io::Result<Self> {
         program
             .metadata()
@@ -50,7 +50,7 @@ impl Replica {
     /// Waits until it is ready, and says when that was.
     ///
     /// # Errors
-    /// Where it ends instead, or takes longer than `patience`.
+    /// If it ends instead, or takes longer than `patience`.
     pub async fn ready(&mut self, patience: Duration) -> io::Result<Instant> {
         let (begun, page) = (Instant::now(), format!("http://{}", self.admin));
         loop {
@@ -87,7 +87,7 @@ impl Replica {
     /// What it has used so far.
     ///
     /// # Errors
-    /// Where it is not there.
+    /// If it is not there.
     pub fn usage(&self) -> io::Result<Usage> {
         Usage::of(self.process.id())
     }

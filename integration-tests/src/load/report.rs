@@ -1,4 +1,4 @@
-//! What a benchmark says: phases, lines of figures, and the goal beside each.
+//! The report of a benchmark: phases, lines of figures, each with its goal.
 
 use std::collections::BTreeMap;
 
@@ -154,7 +154,7 @@ impl Phase {
         self.lines.push(Line { what, unit: "ms", found: Found::Many(parts, times.count()), goal });
     }
 
-    /// One figure; `None` where there was nothing to measure.
+    /// One figure; `None` if there was nothing to measure.
     pub fn one(
         &mut self,
         what: &'static str,

@@ -1,4 +1,4 @@
-//! How large an installation is, and a folder of manifests of that size.
+//! The size of an installation, and a folder of manifests of that size.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -42,7 +42,7 @@ impl Scale {
     /// Writes the manifests, one object a file; what everybody needs is among them.
     ///
     /// # Panics
-    /// Where the folder cannot be written to.
+    /// If the folder cannot be written to.
     pub fn write(&self, folder: &Folder) {
         folder.apply(&objects::ingress_class());
         folder.apply(&settings(0));

@@ -1,4 +1,4 @@
-//! What a process of this machine has used: processor time and memory, as the kernel counts them.
+//! Resource usage of a local process: processor time and memory, as the kernel counts them.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ impl Usage {
     /// Of a process now.
     ///
     /// # Errors
-    /// Where it is not there.
+    /// If it is not there.
     pub fn of(process: u32) -> io::Result<Self> {
         let mut nanos = 0;
         for thread in fs::read_dir(format!("/proc/{process}/task"))? {

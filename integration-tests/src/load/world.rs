@@ -1,4 +1,4 @@
-//! What a fleet has got to: who is connected, who has everything, what was measured on the way.
+//! The state of a fleet: which proxies are connected and up to date, and what was measured.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -23,9 +23,9 @@ pub struct World {
 /// Figures of a fleet.
 #[derive(Debug, Default)]
 pub struct Board {
-    /// Proxies with a stream that is welcome.
+    /// Proxies with an accepted stream.
     pub connected: usize,
-    /// Those of them that have all that they were promised.
+    /// Those of them that are up to date.
     pub in_sync: usize,
     /// From the first packet to the Welcome.
     pub connects: Figures,
@@ -35,19 +35,19 @@ pub struct Board {
     pub outages: Figures,
     /// How lanes of streams began.
     pub starts: BTreeMap<String, u64>,
-    /// How streams ended that were not ended here.
+    /// How streams ended that were not ended by this side.
     pub ends: BTreeMap<String, u64>,
-    /// Batches that were answered, and resources in them.
+    /// Acknowledged batches.
     pub batches: u64,
-    /// Resources that came or went in them.
+    /// Resources that were added or removed in them.
     pub changes: u64,
-    /// Those of them, and the bytes of all messages, that came on a stream before its proxy was in sync.
+    /// The part of these, and of the bytes of all messages, that came on a stream before its proxy was in sync.
     pub caught_up: CaughtUp,
     /// Edits under way.
     pub edits: Edits,
     /// Proxies that are connected, by control plane.
     places: HashMap<SocketAddr, usize>,
-    /// How many proxies have a root.
+    /// Number of proxies per root.
     roots: [HashMap<Root, usize>; 2],
     pub(super) states: States,
 }
@@ -64,7 +64,7 @@ pub struct Tally {
     pub caught_up: CaughtUp,
 }
 
-/// What brings proxies to where others are.
+/// The cost of bringing proxies up to date.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CaughtUp {
     /// Resources that came or went.
@@ -74,7 +74,7 @@ pub struct CaughtUp {
 }
 
 impl Board {
-    /// How many proxies have exactly this on a lane.
+    /// Number of proxies with exactly this root on a lane.
     pub fn at(&self, lane: Lane, root: Root) -> usize {
         self.roots[place(lane)].get(&root).copied().unwrap_or(0)
     }
@@ -90,7 +90,7 @@ impl Board {
         self.places.get(&control_plane).copied().unwrap_or(0)
     }
 
-    /// What was measured since this was asked last. What is so now stays.
+    /// The measurements since the last call. The current state is kept.
     pub fn take(&mut self) -> Tally {
         Tally {
             connects: std::mem::take(&mut self.connects),
@@ -132,17 +132,17 @@ impl World {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something happened.
+    /// Notifies of a change.
     pub(super) fn tell(&self) {
         self.news.notify_waiters();
     }
 
-    /// Waits until the figures are so, and says when that was.
+    /// Waits until a condition holds, and returns when it did.
     pub async fn until(&self, mut is_so: impl FnMut(&mut Board) -> bool) -> Instant {
         loop {
             let news = self.news.notified();
             tokio::pin!(news);
-            // From here on nothing is missed.
+            // From here on no notification is missed.
             news.as_mut().enable();
             if is_so(&mut self.board()) {
                 return Instant::now();

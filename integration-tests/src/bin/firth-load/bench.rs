@@ -30,7 +30,7 @@ const PHASES: std::ops::RangeInclusive<u8> = 3..=9;
 /// Runs the phases that are asked for.
 ///
 /// # Errors
-/// Where something could not be done at all.
+/// If something could not be done at all.
 pub(crate) async fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let now = Now::default();
     let mut terminated = signal(SignalKind::terminate())?;

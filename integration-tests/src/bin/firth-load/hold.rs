@@ -42,7 +42,7 @@ struct Held {
 /// Holds a fleet.
 ///
 /// # Errors
-/// Where it cannot be started.
+/// If it cannot be started.
 pub(crate) async fn run(args: HoldArgs) -> anyhow::Result<ExitCode> {
     let plan = plan(&args).await?;
     let mut editor = args.edit.as_deref().map(|dir| Editor::open(dir, args.rate)).transpose()?;
