@@ -1,4 +1,5 @@
-//! Versions that are remembered, compared, gone back to and pinned: on real planes, and on a real API server with two replicas.
+//! Versions that are stored, compared, rolled back to and pinned: on real planes, and on a real API server with two
+//! replicas.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -37,7 +38,7 @@ async fn said(server: SocketAddr, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a proxy that connects to a control plane gets.
+/// What a newly connected proxy gets from a control plane.
 async fn contents(control: &ControlPlane) -> [BTreeMap<ResourceKey, Arc<Entry>>; 2] {
     let mut subscriber = Subscriber::connect(control.listen(), State::new("judge")).await;
     subscriber.until_idle().await;
@@ -75,7 +76,7 @@ async fn an_operator_goes_back_and_releases_again() {
     let told = said(server, &["rollback", &good, "--note", "two is broken"]).await;
     assert!(told.contains(&format!("PINNED at {good}")) && told.contains("two is broken"), "{told}");
     site.proxy.serves("a.test", "/", "one").await;
-    // New objects are compiled, shown and not released; endpoints go on changing.
+    // New objects are compiled, shown and not released; endpoints keep changing.
     site.folder.apply(&ingress("new", "b.test", &[("/", "one")]));
     eventually("what is held back is listed", || async {
         let history = said(server, &["history"]).await;
@@ -161,7 +162,7 @@ async fn two_replicas_offer_the_same_bytes_whatever_they_remember() {
     let history = inspect.history().await.unwrap();
     assert_eq!((&*history[0].version, &*history[0].object), (&*good, "Ingress history/web"), "{history:?}");
 
-    // Nothing that the old version needs is referred to any longer.
+    // Nothing that the old version needs is referenced any more.
     site.api.apply(&site.ingress("web", "a.test", &[("/", "two")])).await;
     site.proxy.serves("a.test", "/", "two").await;
     let history = inspect.history().await.unwrap();
@@ -198,7 +199,7 @@ async fn two_replicas_offer_the_same_bytes_whatever_they_remember() {
     pinned(&other, Some(&good)).await;
     assert_eq!(first, contents(&second).await, "one that starts now never had that version");
 
-    // A part of the record is lost: who has the pin writes it again, and one that starts reads it.
+    // A part of the stored pin is lost: replicas that have the pin write it again, and a new one reads it.
     let parts = site.api.list("/api/v1/namespaces/history/secrets").await.unwrap();
     let name = |secret: &Value| secret["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let part = parts.iter().map(name).find(|name| name.starts_with("firth-pin-")).unwrap();
@@ -217,7 +218,7 @@ async fn two_replicas_offer_the_same_bytes_whatever_they_remember() {
     assert_eq!(first, contents(&second).await);
     site.proxy.serves("a.test", "/", "one").await;
 
-    // It remembers what it offers and what it compiled since it began, and says so.
+    // It has the versions that it offers and compiled since its start, and lists them.
     let status = other.rollback("0123456789ab", DAY, true).await.unwrap_err();
     assert_eq!(status.code(), Code::NotFound);
     assert!(status.message().contains(&good), "{}", status.message());
@@ -266,7 +267,7 @@ async fn of_two_operators_at_two_replicas_one_wins_and_deleting_the_record_unpin
     right.rollback(loser, DAY, true).await.unwrap();
     pinned(&left, Some(loser)).await;
 
-    // The way out where nothing else works.
+    // The last resort.
     let record = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": "operators", "name": "firth-pin"}});
     site.api.delete(&record).await;
     for inspect in [&left, &right] {
@@ -275,8 +276,8 @@ async fn of_two_operators_at_two_replicas_one_wins_and_deleting_the_record_unpin
     site.proxy.serves("b.test", "/", "one").await;
 }
 
-/// As when a new pod starts beside the old one, on one volume: whoever comes second is told at once who is there, and nothing
-/// of what that one writes is touched.
+/// As when a new pod starts next to the old one, with the same volume: the second process reports at once which one has
+/// the lock, and leaves its files alone.
 #[tokio::test]
 async fn one_control_plane_keeps_a_state_folder() {
     let state = tempfile::tempdir().unwrap();
@@ -291,7 +292,7 @@ async fn one_control_plane_keeps_a_state_folder() {
     assert!(!status.success(), "{log}");
     let named = format!("another process keeps its state in {}: process {first}", state.path().display());
     assert!(log.contains("--state-dir") && log.contains(&named), "{log}");
-    // Whoever is killed leaves nothing that keeps the next one out.
+    // A killed process leaves nothing behind that blocks the next one.
     let before = site.control.inspect().await.history().await.unwrap();
     site.control.restart().await;
     site.control.inspect().await.in_sync(1).await;
@@ -299,7 +300,7 @@ async fn one_control_plane_keeps_a_state_folder() {
     assert_eq!(after.len(), before.len(), "{after:?}");
     site.control.kill();
 
-    // Other manifests: what was before is none of their versions, and is not lost.
+    // Other manifests: their history is separate, and the previous one is not lost.
     let other = FolderSite::folder(&[ingress("web", "b.test", &[("/", "one")])]);
     let control = ControlPlane::start_with(&Source::folder(&other), &flags).await;
     let history = control.inspect().await.history().await.unwrap();

@@ -1,5 +1,5 @@
-//! Requests for which both planes are needed: what becomes of Services that are not there, certificates of Secrets, IPv6, the
-//! end of a process, its log. What a proxy does with bytes stands in `data-plane/tests/traffic`.
+//! HTTP behaviour that needs both planes: missing Services, certificates of Secrets, IPv6, the shutdown of a process,
+//! its log. Tests of the proxy alone are in `data-plane/tests/traffic`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -131,8 +131,8 @@ async fn ending_with_nothing_open_is_quick_where_no_grace_is_asked_for() {
     assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
 }
 
-/// Clients with a connection for each request have nothing open between two of them, and are served all the same; so are
-/// those that keep theirs, over both protocols and with bodies.
+/// Clients with a connection for each request have nothing open between two of them, and are served nevertheless; so
+/// are those that keep connections open, over both protocols and with bodies.
 #[tokio::test]
 async fn leaving_serves_new_connections_for_its_whole_grace() {
     let grace = Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Both planes over TLS, from outside: who has a certificate gets what its role may have, everybody else an alert.
+//! Both planes over TLS, from outside: a client with a certificate gets what its role permits, any other a TLS alert.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -65,7 +65,7 @@ impl Bench {
         Peer::join(self.address(), &token, name).await.unwrap()
     }
 
-    /// A proxy that has joined, and the address by which it did.
+    /// A proxy that has joined, at this address.
     async fn site_by(self, address: SocketAddr) -> (FolderSite, TempDir) {
         let token = token(&self.ca(), &[]).await;
         let proxy = DataPlane::start_with(address, &["--join", &token]).await;
@@ -73,12 +73,12 @@ impl Bench {
     }
 }
 
-/// How many roots are believed.
+/// Number of trusted roots.
 fn roots(ca: &Path) -> usize {
     std::fs::read_to_string(ca.join("ca.pem")).unwrap().matches("BEGIN").count()
 }
 
-/// Opens a stream as a proxy of a name does; the first thing that is said to it.
+/// Opens a stream as a proxy with a given name does; returns the first message.
 async fn stream(channel: Channel, id: &str, group: &str) -> Result<ControlMessage, Status> {
     let hello = Hello { proxy_id: id.to_owned(), group: group.to_owned(), ..Hello::default() };
     let said = tokio_stream::iter([ProxyMessage { message: Some(Message::Hello(hello)) }]);
@@ -137,7 +137,7 @@ async fn a_stream_goes_on_through_renewals_and_a_rotation_of_the_authority() {
     assert!((0.0..7.0).contains(&left), "it was renewed, and that is told: {left} s");
     traffic.stop().await.assert_clean();
 
-    // Whoever joins now knows the new root alone.
+    // A proxy that joins now knows only the new root.
     let token = token(&ca, &[]).await;
     let late = DataPlane::start_with(address, &["--join", &token]).await;
     late.serves("a.test", "/", origins[turn % 2].name()).await;
@@ -148,7 +148,7 @@ async fn who_has_no_certificate_gets_an_alert_and_nothing_else() {
     let bench = Bench::start(&[]).await;
     let address = bench.address();
 
-    // A client without one learns of it with the first read, as TLS 1.3 has it.
+    // A client without a certificate notices this at the first read (TLS 1.3).
     let secured = tls::open(address, "control-plane.firth", &[b"h2"]).await.unwrap();
     let error = secured.connection.into_parts().0.read_u8().await.unwrap_err().to_string();
     assert!(error.contains("CertificateRequired"), "{error}");
@@ -168,7 +168,7 @@ async fn who_has_no_certificate_gets_an_alert_and_nothing_else() {
         assert!(answer.is_empty() || (answer.len() <= 7 && answer[0] == 0x15), "{bytes:?}: {answer:?}");
     }
 
-    // TLS 1.2 is spoken by nobody here, and another protocol by nobody at all.
+    // TLS 1.2 is not supported, nor is any other protocol.
     let other = tls::open(address, "control-plane.firth", &[b"http/1.1"]).await.unwrap_err().to_string();
     assert!(other.contains("NoApplicationProtocol"), "{other}");
     assert!(!bench.control.log().contains("panicked"));
@@ -192,7 +192,7 @@ async fn who_enrols_needs_a_proof_and_reaches_nothing_else() {
         call(Grpc::new(channel), "firth.identity.v1.Identity/Renew", RenewRequest::default()).await;
     assert_eq!(renewed.unwrap_err().code(), Code::Unimplemented);
 
-    // One letter of the secret is another.
+    // One letter of the secret is changed.
     let secret = good.split('.').nth(2).unwrap();
     let other: String = secret.chars().map(|c| if c == 'a' { 'b' } else { 'a' }).collect();
     let guessed = Peer::join(address, &good.replace(secret, &other), "edge").await.unwrap_err();
@@ -251,7 +251,7 @@ async fn each_role_may_do_what_is_its_own() {
             call(Grpc::new(channel), method, RotateAuthorityRequest {}).await;
         assert_eq!(may(rotated.err().map(|status| status.code())), commands);
     }
-    // Not in another one's name, and not for another group.
+    // Not with another proxy's name, and not for another group.
     for (id, group, code) in [
         ("other-0a", "default", Code::PermissionDenied),
         ("edge", "default", Code::PermissionDenied),
@@ -272,11 +272,11 @@ async fn another_authority_another_group_and_the_past_are_refused() {
         ask(&own, stranger.address()).await.unwrap_err().contains("UnknownIssuer"),
         "the client looks, too"
     );
-    // Whoever believes the right authority and has a certificate of another.
+    // A client that trusts the right authority and has a certificate of another one.
     let mixed = Peer { roots: own.roots.clone(), ..theirs };
     assert!(ask(&mixed, bench.address()).await.is_err());
 
-    // The same authority, and another group: what one has is not the other's.
+    // The same authority, but another group: its certificates are not valid here.
     let ca = bench.ca();
     let flags = ["--ca-dir", ca.to_str().unwrap(), "--group", "other"];
     let neighbour = ControlPlane::start_with(&Source::folder(&bench.folder), &flags).await;
@@ -355,7 +355,7 @@ async fn nothing_that_passes_between_the_planes_can_be_read() {
     let (certificate, key) = certificates::self_signed(&["secret-host.test"]);
     let tls = serde_json::json!([{"hosts": ["secret-host.test"], "secretName": "cert"}]);
     let key_der = shared::pem::private_key(key.as_bytes()).unwrap();
-    // The same in plaintext first: what is looked for would be found.
+    // The same in plaintext first, to prove that the search finds it.
     for encrypted in [false, true] {
         let dir = TempDir::new().unwrap();
         let folder = FolderSite::folder(&[objects::tls_secret("default", "cert", &certificate, &key)]);

@@ -1,4 +1,4 @@
-//! What users see with the real grpcurl.
+//! The inspection API with the real grpcurl.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! An API server that says what is not so, or says nothing: no route is gone that nobody deleted, none goes back, not one
-//! request is lost meanwhile, and what changed meanwhile is served within 5 s of its end.
+//! An API server with false or missing responses: no route is removed without a deletion, none goes back, no request is
+//! lost meanwhile, and what changed meanwhile is served within 5 s after it recovers.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -23,14 +23,14 @@ const CLIENTS: u32 = 2;
 const HOST: &str = "moves.test";
 /// Hosts that stay where they are, each of an Ingress of its own.
 const OTHERS: usize = 24;
-/// Delays between tries have grown as long as they get.
+/// Long enough for all retry delays to reach their maximum.
 const LASTS: Duration = Duration::from_secs(12);
 /// From the end of a fault.
 const SOON: Duration = Duration::from_secs(5);
 
 const JSON: &str = "application/json";
 
-/// What is said, by whom.
+/// The false responses, and how lists are sent.
 fn faults() -> Vec<(&'static str, Lists, Lie)> {
     let refused = |code, media| Lie::Refused(StatusCode::from_u16(code).unwrap(), media);
     vec![
@@ -74,7 +74,7 @@ async fn is_seen(ledger: &Ledger, what: &str) {
     eventually_within(SOON, what, || async { ledger.is_newest(HOST) }).await;
 }
 
-/// One site with its own way to the API server. How many requests were answered.
+/// One site with its own connection to the API server. Returns the number of answered requests.
 async fn suffers(cluster: &'static Cluster, name: &'static str, lists: Lists, mut lie: Lie) -> u64 {
     let impostor = Impostor::start(cluster, lists).await;
     let site = ClusterSite::start_by(cluster, name, impostor.port()).await;
@@ -88,7 +88,7 @@ async fn suffers(cluster: &'static Cluster, name: &'static str, lists: Lists, mu
     }
     let moves = |to: &Origin| site.ingress("moves", HOST, &[("/", to.name())]);
     if let Lie::Past(events) = &mut lie {
-        // What was, and what was no more.
+        // An earlier and a deleted state.
         site.route("moves", HOST, two).await;
         let was = site.api.read(&moves(two)).await.unwrap();
         events.extend(["MODIFIED", "DELETED"].map(|what| json!({"type": what, "object": was})));
@@ -123,7 +123,7 @@ async fn suffers(cluster: &'static Cluster, name: &'static str, lists: Lists, mu
     summary.answered
 }
 
-/// A control plane that begins has nothing to serve, and its proxies have all that there is.
+/// A starting control plane has nothing to serve, while its proxies have everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_control_plane_that_dies_or_stands_still_amid_its_first_lists_takes_nothing_away() {
     let cluster = Cluster::shared().await;
@@ -168,7 +168,8 @@ async fn a_control_plane_that_dies_or_stands_still_amid_its_first_lists_takes_no
     traffic.stop().await.assert_clean();
 }
 
-/// What no watch tells of is read again and again; and whoever answers in the API server's place knows nothing of it.
+/// Objects that no watch reports are read at intervals; and a server in front of the API server knows nothing about
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_said_in_the_place_of_the_api_server_takes_no_certificate_away() {
     let cluster = Cluster::shared().await;

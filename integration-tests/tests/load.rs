@@ -1,4 +1,4 @@
-//! The load tool against a real control plane: what it counts, and what a change costs each of a fleet. Nothing is timed.
+//! The load tool against a real control plane: what it counts, and what a change costs each proxy. Nothing is timed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

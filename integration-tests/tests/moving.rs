@@ -1,4 +1,5 @@
-//! A planned stop of one of two replicas: its proxies go to the other one before it ends, and nobody is told that one is missing.
+//! A planned stop of one of two replicas: its proxies move to the other one before it ends, and none is ever reported
+//! missing.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -37,7 +38,7 @@ async fn replicas(folder: &Folder, further: &[&str]) -> [ControlPlane; 2] {
     [start(first).await, start(second).await]
 }
 
-/// State, proxies that serve it, and proxies in all, as one replica says.
+/// State, proxies that serve it, and all proxies, as reported by one replica.
 async fn told(channel: &Channel) -> (String, u32, u32) {
     let object = StatusRequest { kind: "ingress".into(), namespace: "default".into(), name: "web".into() };
     let asked: Result<StatusResponse, Status> =
@@ -64,7 +65,7 @@ async fn proxies_of_a_replica_that_is_to_end_are_elsewhere_before_it_does() {
     while proxies.len() < PROXIES {
         proxies.push(DataPlane::start_with(first.listen(), &["--control-plane", &urls]).await);
     }
-    // As many as there are, of both, so that there is somebody to move.
+    // As many as there are on both, so that there are some to move.
     while !first.log().contains("proxy connected") {
         proxies.push(DataPlane::start_with(first.listen(), &["--control-plane", &urls]).await);
     }
@@ -104,7 +105,7 @@ async fn proxies_of_a_replica_that_is_to_end_are_elsewhere_before_it_does() {
     let moved = proxies.iter().filter(|proxy| proxy.log().contains("moved to another replica")).count();
     assert!(moved > 0);
 
-    // One that begins now, and all that went, follow the replica that is left.
+    // A new proxy, and all that moved, follow the remaining replica.
     folder.apply(&ingress("web", "a.test", &[("/", "one"), ("/later", "one")]));
     for proxy in &proxies {
         proxy.serves("a.test", "/later", "one").await;
@@ -113,7 +114,7 @@ async fn proxies_of_a_replica_that_is_to_end_are_elsewhere_before_it_does() {
     late.serves("a.test", "/later", "one").await;
 }
 
-/// One is stopped in the middle of whatever it did: its address takes connections, and nobody answers there.
+/// One is frozen at some moment: its address accepts connections, and never responds.
 #[tokio::test]
 async fn a_replica_that_hangs_costs_a_proxy_that_begins_one_short_try() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Several control planes: each speaks for the proxies of all of them, and of a replica that does not answer nobody says that all
+//! Several replicas: each reports the proxies of all of them, and if a replica does not answer, none reports that all
 //! is well.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -60,7 +60,7 @@ impl Fleet {
         self.site.control.listen()
     }
 
-    /// Waits until the first counts so many of the others as heard and as unreachable.
+    /// Waits until the first reports this many of the others as heard and as unreachable.
     async fn counts(&self, heard: u32, unreachable: u32) {
         eventually("replicas are counted", || async {
             let metrics = self.site.control.metrics().await;
@@ -102,7 +102,7 @@ async fn is_told(server: SocketAddr, what: &str, expected: (&str, u64, u64, usiz
     .await;
 }
 
-/// What holds whatever happens: nobody says that all proxies have it.
+/// Invariant: no replica reports that all proxies have it.
 async fn never_all(server: SocketAddr, looks: usize) {
     for _ in 0..looks {
         let said = told(server).await;
@@ -124,7 +124,7 @@ async fn a_replica_that_is_stopped_or_killed_is_never_part_of_all() {
         assert_eq!(proxies.len(), 2, "{proxies:?}");
         assert!(proxies.iter().all(|proxy| proxy["in_sync"] == true), "{proxies:?}");
     }
-    // Whoever waits is told by one replica of all of them.
+    // A waiting client is told about all of them by one replica.
     fleet.site.folder.apply(&ingress("web", "a.test", &[("/", "one"), ("/x", "one")]));
     let waited = firth(server, &["status", "ingress", "default/web", "--wait", "--timeout=30s"]).await;
     assert_eq!(waited.status.code(), Some(0), "{waited:?}");
@@ -172,7 +172,7 @@ async fn a_proxy_that_moves_between_three_replicas_is_counted_once() {
     for at in [server, second, third] {
         is_told(at, "it is counted where it was heard last", ("programmed", 2, 2, 0, 0)).await;
     }
-    // One is stopped, another one killed: the third says what it knows, and what it does not.
+    // One is frozen, another one killed: the third reports what it knows, and what it does not.
     fleet.others[0].process().signal(Signal::Stop);
     fleet.others[1].kill();
     eventually("two do not answer", || async {
@@ -221,7 +221,7 @@ async fn replicas_know_each_other_by_their_certificates() {
             }
         })
         .await;
-        // What replicas ask each other is nobody else's.
+        // Queries between replicas are not permitted to others.
         let channel = reader.channel(plane.listen()).await.unwrap();
         let refused: Result<ShareResponse, Status> =
             call(Grpc::new(channel), "firth.inspect.v1.Inspect/Share", ShareRequest::default()).await;

@@ -1,5 +1,6 @@
-//! Each plane dies, or stands still, in the middle of whatever it did: what goes between them is held at a place, and only then it
-//! happens. Nobody else's requests are lost, no route goes or goes back, and 5 s after it is over the newest version is served.
+//! Each plane crashes or freezes at defined moments: the traffic between them is stopped at a given point, then it
+//! happens. No requests are lost, no route disappears or goes back, and 5 s after recovery the newest version is
+//! served.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -24,7 +25,7 @@ const MANY: usize = 60;
 const RATE: u32 = 100;
 /// From the end of a fault.
 const SOON: Duration = Duration::from_secs(5);
-/// How long somebody stands still, or is gone.
+/// How long a process is frozen or gone.
 const LASTS: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,12 +38,12 @@ enum Fault {
 
 const FAULTS: [Fault; 4] = [Fault::ControlDies, Fault::ProxyStops, Fault::ProxyDies, Fault::ControlStops];
 
-/// Two proxies of a control plane. One of them follows it by a relay, and is the one that something happens to.
+/// Two proxies of a control plane. One is connected through a relay, and is the one that faults happen to.
 struct Stage {
     control: ControlPlane,
     folder: Folder,
     origins: [Origin; 2],
-    /// Where the host goes: as the folder says, and as is offered.
+    /// The host's destination: in the folder, and in the offered state.
     turns: usize,
     offered: usize,
     pinned: bool,
@@ -100,26 +101,26 @@ impl Stage {
         }
     }
 
-    /// Where the host is to go.
+    /// The host's destination.
     fn to(&self) -> &str {
         self.origins[self.offered % 2].name()
     }
 
-    /// Another version of every Route.
+    /// Changes every Route.
     fn change_all(&mut self) {
         self.sort += 1;
         write_many(&self.folder, self.sort);
     }
 
-    /// A proxy that has nothing, in place of the one by the relay; so many bytes of what it is sent come.
+    /// Replaces the proxy behind the relay by an empty one, to which this many bytes are sent.
     async fn begins_anew(&mut self, bytes: u64) {
         self.relay.hold_after(Some(bytes));
         self.victim.kill();
         self.victim = spawn(self.relay.address(), &self.dir, self.encrypted).await;
     }
 
-    /// A fault, where what is sent is held, and an edit meanwhile; then all goes on. `has`: where the proxy by the relay sends
-    /// the host until then; it serves all the time.
+    /// A fault at the point where data is held, with an edit meanwhile; then everything continues. `has`: the host's
+    /// destination at the proxy behind the relay until then, if it keeps serving.
     async fn suffers(&mut self, fault: Fault, has: Option<usize>, phase: &str) {
         let what = format!("{phase}, {fault:?}");
         let relay = &self.relay;
@@ -159,7 +160,7 @@ impl Stage {
         }
     }
 
-    /// The host goes to the other origin, unless a pin keeps that back.
+    /// Changes the host's destination, unless a pin holds that back.
     fn edit(&mut self, asked: Option<&Traffic>) {
         self.turns += 1;
         let to = self.origins[self.turns % 2].name();
@@ -177,7 +178,7 @@ impl Stage {
         }
     }
 
-    /// The newest version, within 5 s; and an origin's answer meanwhile, if it `serves`.
+    /// The newest version must be served within 5 s; and the origin must answer meanwhile, if `serves`.
     async fn serves_soon(&self, proxy: &DataPlane, since: Instant, serves: bool, what: &str) {
         let left = SOON.saturating_sub(since.elapsed());
         let host = format!("{}.test", MANY - 1);
@@ -274,7 +275,7 @@ async fn in_the_middle_of_a_batch() {
     stage.end().await;
 }
 
-/// What a proxy has is what another process offered: digests of buckets show what differs.
+/// The proxy's state was offered by another process: digests of buckets show the differences.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn in_the_middle_of_an_inventory() {
     let mut stage = Stage::start(false, &[]).await;

@@ -1,4 +1,4 @@
-//! What annotations say, from the manifest to what a client sees.
+//! The effects of annotations, from the manifest to the client.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Each fault between the parts, long enough that everybody has got used to it: not one of 500 requests a second is lost
+//! Each fault between components, long enough for all backoffs to grow: none of 500 requests a second is lost
 //! meanwhile, and what changed meanwhile is served within 5 s of its end (`docs/adr/035-who-is-back-is-found-soon.md`).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
@@ -16,11 +16,11 @@ use integration_tests::{
 const RATE: u32 = 500;
 const CLIENTS: u32 = 4;
 const HOST: &str = "a.test";
-/// Delays between tries have grown as long as they get.
+/// Long enough for all retry delays to reach their maximum.
 const LASTS: Duration = Duration::from_secs(9);
 /// From the end of a fault.
 const SOON: Duration = Duration::from_secs(5);
-/// What was damaged where its length stands is waited for until 15 s of silence are over.
+/// If a length field was damaged, the rest is waited for until 15 s of silence have passed.
 const AFTER_SILENCE: Duration = Duration::from_secs(15 + 5);
 
 /// Requests for a host that goes to one of two Services, whose endpoints stand still.
@@ -126,7 +126,7 @@ async fn a_proxy_is_back_within_five_seconds_of_a_plane_that_stood_still_or_died
     site.control.resume().await;
     watcher.is_seen_soon("a control plane that died").await;
 
-    // Clients wait for so long, and each of them gets its answer.
+    // Clients wait this long, and each of them gets its response.
     site.proxy.process().signal(Signal::Stop);
     site.folder.apply(&ingress("web", HOST, &[("/", watcher.next())]));
     tokio::time::sleep(2 * LASTS).await;
@@ -134,7 +134,7 @@ async fn a_proxy_is_back_within_five_seconds_of_a_plane_that_stood_still_or_died
     watcher.is_seen_soon("a proxy that stood still").await;
     watcher.end(5).await;
 
-    // One that died loses what it was asked; what it had is there at once, what it missed soon after.
+    // A killed proxy loses pending requests; its stored state is served at once, and what it missed soon after.
     site.proxy.kill();
     site.folder.apply(&ingress("web", HOST, &[("/", "one")]));
     tokio::time::sleep(LASTS).await;

@@ -1,4 +1,4 @@
-//! How a stream goes on after a break: by an equal root, by the cursor, else from the beginning.
+//! How a stream resumes after an interruption: by an equal root, by the cursor, else from the beginning.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -102,7 +102,7 @@ async fn an_unknown_past_is_replaced_whole() {
     site.proxy.answers("a.test", "/", 404).await;
 }
 
-/// What a proxy has changes under its hands: the next heartbeat shows it, and nothing else is sent than what differs.
+/// A proxy's state is corrupted: the next heartbeat shows it, and only the differences are sent.
 #[tokio::test]
 async fn what_differs_is_sent_alone_and_on_the_same_stream() {
     let (site, one, _) = followed().await;
@@ -135,7 +135,8 @@ async fn what_differs_is_sent_alone_and_on_the_same_stream() {
     assert_eq!(metrics.sum("firth_control_divergences_total"), 2.0);
 }
 
-/// Every stream ends long before all of it has come. Without going on where the last one ended there is no end.
+/// Every stream ends long before everything was sent. Without resuming where the last one ended this would never
+/// complete.
 #[tokio::test]
 async fn a_full_sync_over_streams_that_are_cut_again_and_again_arrives() {
     const LIFE: usize = 300_000;

@@ -1,4 +1,4 @@
-//! Peers that are there and do not answer: frozen, half-open, slow. Nobody who sends requests notices.
+//! Peers that are unresponsive: frozen, half-open, slow. Clients are not affected.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

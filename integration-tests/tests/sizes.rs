@@ -1,6 +1,6 @@
-//! What is large costs its size once: one host of thousands of Ingresses, one Ingress of thousands of hosts, one host of
-//! ten thousand paths, one Service of a hundred thousand endpoints. An edit of any of them is counted: what the control
-//! plane compiled and looked at for it, and what went over the wire.
+//! Large objects cost their size once: one host of thousands of Ingresses, one Ingress of thousands of hosts, one host
+//! of ten thousand paths, one Service of a hundred thousand endpoints. For an edit of any of them, the work of the
+//! control plane and the bytes on the wire are counted.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ const HOSTS: usize = 4_000;
 const PATHS: (usize, usize) = (100, 100);
 /// Slices of the Service `wide`, and the endpoints of each.
 const WIDE: (usize, usize) = (1_000, 100);
-/// What may be looked at beside what was edited.
+/// Limit of the work in addition to what was edited.
 const FEW: f64 = 40.0;
 
 fn crowd(i: usize) -> Value {
@@ -58,7 +58,7 @@ fn wide(i: usize, count: usize) -> Value {
     objects::slice(NAMESPACE, "wide", &i.to_string(), &endpoints)
 }
 
-/// All of it, what is edited in files of its own.
+/// All of it; objects to be edited have files of their own.
 fn world() -> Folder {
     let edited = [crowd(CROWD / 2), many("echo"), paths(7, "echo"), wide(500, WIDE.1)];
     let folder = Folder::with(&edited);
@@ -81,7 +81,7 @@ struct Site {
     subscriber: Subscriber,
 }
 
-/// What one edit came to.
+/// The cost of one edit.
 struct Cost {
     compiled: f64,
     looked_at: f64,
@@ -172,7 +172,7 @@ async fn an_edit_of_what_is_large_costs_what_it_touches() {
     cost.assert_work("one slice of a thousand", 1.0, 3.0 * WIDE.1 as f64 + FEW);
 }
 
-/// Routes that come and go leave nothing behind that a later edit, or one who was away, pays for.
+/// Routes that are added and removed leave nothing behind that later edits, or returning proxies, pay for.
 #[tokio::test]
 async fn what_came_and_went_costs_nothing_later() {
     let class = objects::ingress_class();

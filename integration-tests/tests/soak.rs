@@ -1,7 +1,7 @@
-//! Everything at once for as long as one likes: routes that come, move and go, endpoints, bodies, HTTP/2, planes that are
-//! stopped; each request on the ledger, memory and delays flat.
+//! Everything at once for a configurable time: routes that are created, moved and removed, endpoints, bodies, HTTP/2,
+//! planes that are stopped; each request is recorded on the ledger, and memory and delays stay flat.
 //!
-//! `FIRTH_SOAK_SECONDS` says how long: ten without it, ten minutes in `just nightly`.
+//! `FIRTH_SOAK_SECONDS` sets the time: ten by default, ten minutes in `just nightly`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Staples through both planes: `openssl ocsp` answers, `openssl s_client` is shown what it said.
+//! OCSP stapling through both planes: `openssl ocsp` responds, `openssl s_client` checks the staple.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "the runtime of the test owns its tasks")]

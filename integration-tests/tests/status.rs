@@ -1,5 +1,5 @@
-//! Where Ingresses say that they are to be reached, on a real API server: written by one of however many replicas, only where it
-//! differs, and by nobody who is not sure to be the one.
+//! The status of Ingresses on a real API server: written by one of the replicas, only if it differs, and never by a
+//! replica that may have lost the Lease.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -12,7 +12,7 @@ use integration_tests::process::Signal;
 use integration_tests::{ClusterSite, ControlPlane, Source, eventually};
 use serde_json::{Value, json};
 
-/// Takes over soon.
+/// For a quick takeover.
 const QUICK: &[&str] = &["--election-ttl", "4s", "--status-update-interval", "1s"];
 
 /// A Service of type LoadBalancer, without an address.
@@ -83,19 +83,19 @@ async fn an_ingress_has_the_addresses_of_the_load_balancer_and_follows_them() {
     becomes(&site.api, name, "api", &both).await;
     assert_eq!(status(&site.api, name, "foreign").await, Value::Null, "somebody else's");
 
-    // An edit of the object, and reading the addresses again and again, write nothing.
+    // Neither an edit of the object nor repeated reading of the addresses causes a write.
     let read = || async { site.api.read(&site.ingress("web", "a.test", &[])).await.unwrap() };
     let before = read().await["metadata"]["resourceVersion"].clone();
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(read().await["metadata"]["resourceVersion"], before, "nothing differs, so nothing is written");
 
-    // Somebody else's word is set right, once.
+    // A foreign change is corrected, once.
     let path = format!("/apis/networking.k8s.io/v1/namespaces/{name}/ingresses/web/status");
     let wrong = json!({"status": {"loadBalancer": {"ingress": [{"ip": "198.51.100.9"}]}}});
     site.api.patch(&path, &wrong).await;
     becomes(&site.api, name, "web", &both).await;
 
-    // The Service goes: what was known stays, for nobody knows better.
+    // The Service is deleted: the known addresses stay.
     site.api.delete(&balancer(name)).await;
     eventually("it is said", || async {
         if site.control.log().contains("cannot be read") { Ok(()) } else { Err(()) }
@@ -112,7 +112,7 @@ async fn of_two_replicas_one_writes_and_the_other_takes_over() {
     site.route("web", "a.test", &origin).await;
     give(&site.api, name, json!([{"ip": "192.0.2.1"}])).await;
     becomes(&site.api, name, "web", &json!([{"ip": "192.0.2.1"}])).await;
-    // The second one believes something else, and says nothing of it as long as there is the first.
+    // The second one has other addresses, and does not write them while the first one leads.
     let source = Source::namespace(Cluster::shared().await, name);
     let said = [&["--publish-status-address=198.51.100.2"] as &[&str], QUICK].concat();
     let other = ControlPlane::start_with(&source, &said).await;
@@ -124,8 +124,8 @@ async fn of_two_replicas_one_writes_and_the_other_takes_over() {
     assert!(writes(&site.control).await && !writes(&other).await);
     assert_eq!(version().await, before, "they do not fight");
 
-    // The first one stands still for longer than its hold: the second takes over, and the first does not write what was true
-    // before when it goes on.
+    // The first one is frozen for longer than its hold: the second takes over, and the first does not write outdated
+    // addresses when it continues.
     site.control.process().signal(Signal::Stop);
     becomes(&site.api, name, "web", &json!([{"ip": "198.51.100.2"}])).await;
     site.control.process().signal(Signal::Cont);
@@ -135,7 +135,8 @@ async fn of_two_replicas_one_writes_and_the_other_takes_over() {
     let held = lease(&site.api, name).await;
     assert_eq!(held["spec"]["leaseTransitions"], 1, "{held}");
 
-    // One that ends gives it back: the other need not wait for its end. A proxy serves on, so nothing is emptied.
+    // A replica that ends releases the Lease: the other need not wait for its expiry. A proxy keeps serving, so nothing
+    // is cleared.
     let (mut other, begun) = (other, Instant::now());
     assert!(other.terminate().await.success());
     becomes(&site.api, name, "web", &json!([{"ip": "192.0.2.1"}])).await;
@@ -154,7 +155,7 @@ async fn at_the_end_it_is_emptied_where_all_proxies_said_goodbye() {
     assert!(site.control.terminate().await.success());
     assert_eq!(status(&site.api, name, "web").await, kept);
 
-    // Cut off from it, as far as it can tell: none of them ever comes.
+    // Disconnected, as far as the control plane can tell: none of them ever connects.
     site.proxy.process().signal(Signal::Stop);
     site.control.resume().await;
     knows(&site.control).await;

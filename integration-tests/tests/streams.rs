@@ -1,4 +1,4 @@
-//! TCP and UDP services through both planes: from entries of ConfigMaps to bytes, while all around them changes.
+//! TCP and UDP services through both planes: from entries of ConfigMaps to bytes, during unrelated changes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -98,7 +98,7 @@ async fn a_tcp_session_outlives_everything_but_its_own_ends() {
     session.write_all(b"first.").await.unwrap();
     assert_eq!(hear(&mut session, 6).await, "first.");
 
-    // Its endpoint is another one: new sessions go there, this one stays where it is.
+    // Its endpoint changes: new sessions go there, this one stays.
     for object in service("db", "TCP", &[two]) {
         site.folder.apply(&object);
     }
@@ -122,7 +122,7 @@ async fn a_tcp_session_outlives_everything_but_its_own_ends() {
     assert_eq!(hear(&mut session, 7).await, "fourth.");
     site.control.resume().await;
 
-    // Its entry goes: nobody new comes in, and this one ends when its client says so.
+    // Its entry is removed: no new sessions are accepted, and this one ends when its client ends it.
     site.folder.apply(&entries("tcp", json!({other.to_string(): "default/db:80"})));
     eventually("the port is closed", || async {
         match connect(port).await {
@@ -182,7 +182,7 @@ async fn datagrams_follow_their_endpoints() {
 async fn an_entry_that_cannot_be_served_harms_no_other_and_says_why() {
     let mut tasks = JoinSet::new();
     let one = echo("one", &mut tasks).await;
-    // Somebody has it.
+    // The port is in use.
     let taken = TcpListener::bind("0.0.0.0:0").await.unwrap();
     let (had, port) = (taken.local_addr().unwrap().port(), ports::free().port());
     let site = FolderSite::start(&[]).await;
@@ -198,6 +198,6 @@ async fn an_entry_that_cannot_be_served_harms_no_other_and_says_why() {
     let told = format!("{problems:?}");
     assert!(told.contains("data[443]") && told.contains("data[7777]"), "{told}");
     drop(taken);
-    // It is had once it can be.
+    // It is opened once it is free.
     is_served_by(had, "one").await;
 }

@@ -1,4 +1,4 @@
-//! Lists and watches against API servers that behave otherwise: without WatchList, with a history that is lost.
+//! Lists and watches against API servers with other behaviour: without WatchList, with a compacted history.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use integration_tests::subscriber::{State, Subscriber};
 use integration_tests::{ClusterSite, ControlPlane, Question, Source, Traffic, eventually_within};
 use shared::kind::Lane;
 
-/// More than 20 % and more than ten: so many that are merely absent from a list are doubted.
+/// More than 20 % and more than ten: if this many are absent from a list, a second list is needed.
 const MANY: usize = 30;
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn a_lost_history_is_listed_again() {
     cluster.restart_apiserver().await;
     relay.refuse(false);
 
-    // The change arrives with the new list, at once; so many removals are looked at twice.
+    // The change arrives with the new list, at once; so many removals need a second list.
     site.proxy.serves("a.test", "/", "two").await;
     let begun = Instant::now();
     site.proxy.serves("d0.test", "/", "one").await;
@@ -89,10 +89,11 @@ async fn is_as_fresh(site: &ClusterSite, source: &Source) {
     assert_eq!(contents[0], contents[1]);
 }
 
-/// Revisions go back, and what is listed is older than what is known: that is what is true now, and not a list that lags.
+/// Revisions go back, and the list is older than what is known: it is the truth, not a stale list.
 #[tokio::test]
 async fn a_store_that_was_put_back_is_believed() {
-    /// A watch that is neither refused nor told anything finds out by asking for the newest revision, once a minute.
+    /// A watch that is neither rejected nor sent anything notices that by a probe for the newest revision, once a
+    /// minute.
     const FOUND_OUT: Duration = Duration::from_secs(200);
     let mut cluster = Cluster::start(Authorization::AlwaysAllow).await;
     let relay = Relay::start(([127, 0, 0, 1], cluster.port()).into()).await;

@@ -27,7 +27,7 @@ fn configuration(url: &str, certificate: &str) -> Value {
     })
 }
 
-/// What the API server says of an object.
+/// The API server's response to an object.
 async fn said(api: &Api, object: &Value) -> String {
     api.try_apply(object).await.err().map(|error| error.to_string()).unwrap_or_default()
 }
@@ -78,7 +78,7 @@ async fn what_would_be_rejected_is_refused_and_nobody_waits_for_who_is_gone() {
     assert_eq!(said(&site.api, &site.ingress("good", "c.test", &[("/", "one")])).await, "");
     site.proxy.serves("c.test", "/", "one").await;
 
-    // A renewed certificate is shown, and believed.
+    // A renewed certificate is shown, and trusted.
     let renewed = write();
     site.api.delete(&configuration(&url, &certificate)).await;
     site.api.apply(&configuration(&url, &renewed)).await;
@@ -151,7 +151,7 @@ async fn a_certificate_of_the_authority_is_shown_and_believed_with_the_chart_s_r
     .await;
     assert_eq!(bundle().await, BASE64_STANDARD.encode(&roots), "what proxies believe, and nobody else's");
 
-    // Somebody installs it again, and replicas start again: it is the same authority.
+    // It is installed again, and replicas restart: the authority is the same.
     api.delete(&hook).await;
     api.apply(&hook).await;
     assert_eq!(bundle().await, Value::Null);

@@ -24,7 +24,7 @@ fn moving(half: usize) -> String {
     format!("moving-{half}.test")
 }
 
-/// Three origins of one Service: its slices have one of them, another, or both; at any time at least one.
+/// Three origins of one Service: its slices have one of them, another, or both; always at least one.
 struct Trio {
     service: String,
     origins: [Origin; 3],
@@ -76,7 +76,7 @@ impl Trio {
         }
     }
 
-    /// Ends at an origin that was never used before: its answer proves that everything before has arrived.
+    /// Ends at an origin that was never used before: its response proves that all previous changes have arrived.
     fn finish(&self, site: &FolderSite, ledger: &Ledger, steps: usize) {
         (steps..steps.next_multiple_of(3)).for_each(|step| self.step(site, ledger, step));
         self.fill(site, ledger, Some(2), None, Slice::One);
@@ -147,7 +147,7 @@ async fn no_request_is_lost(workers: &str) {
     let summary = traffic.stop().await;
     summary.assert_clean();
     assert!(summary.sent >= REQUESTS, "{summary:?}");
-    // Most changes were seen one by one; where two fall into one commit the second alone is.
+    // Most changes were seen one by one; if two fall into one commit, only the second is.
     let after = site.proxy.metrics().await;
     let done = |family: &str| after.sum(family) - before.sum(family);
     let (tables, cells) = (done("firth_tables_published"), done("firth_cells_updated"));

@@ -1,7 +1,8 @@
-//! gRPC's own interop cases (grpc/grpc, `doc/interop-test-descriptions.md`) through the real proxy, between tonic's client and
-//! a server of tonic's: each over plain HTTP/2 and over TLS, on either side.
+//! gRPC's own interop cases (grpc/grpc, `doc/interop-test-descriptions.md`) through the real proxy, between tonic's
+//! client and tonic's server: each over plaintext HTTP/2 and over TLS, on either side.
 //!
-//! Left out are the cases about who calls (Google's own credentials) and about compression, which the proxy does not see.
+//! Left out are the cases about authentication (Google's own credentials) and about compression, which the proxy does
+//! not see.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 #![allow(clippy::disallowed_methods, reason = "the runtime of the test owns its tasks")]

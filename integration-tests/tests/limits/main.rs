@@ -1,9 +1,9 @@
-//! Every limit of docs/adr/003-budgets.md, for each listener of both planes: what it is called in the code, and the tests that
+//! Every limit of docs/adr/003-budgets.md, for each listener of both planes: its name in the code, and the tests that
 //! show what happens at it and just below it.
 //!
-//! Read from the source, like the borders between modules: a constant or a field of limits that is new is in no row and fails
-//! here, and so does a page that says another number than the code, a flag whose default is another one, a number on the page
-//! that no code has, and a test that is gone.
+//! Read from the source, like the borders between modules: this fails for a new constant or field of limits without a
+//! row, for a documented number or default that differs from the code, for a documented number that is not in the code,
+//! and for a test that does not exist.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -21,10 +21,10 @@ use page::numbers;
 
 const PAGE: &str = "docs/adr/003-budgets.md";
 
-/// A row of the page: what it is about, the limits of the code behind it, and the tests that show it.
+/// A row of the page: its subject, the limits in the code, and the tests that cover it.
 struct Row(&'static str, &'static [&'static str], &'static [&'static str]);
 
-/// What a listener holds its clients to.
+/// The limits of a listener's clients.
 struct Listener {
     /// Its heading on the page.
     heading: &'static str,
@@ -34,7 +34,7 @@ struct Listener {
     /// Files and folders with its limits.
     places: &'static [&'static str],
     rows: &'static [Row],
-    /// Numbers and times there that bound nothing a peer does, each with what it is.
+    /// Numbers and times there that limit nothing of a peer, each with its meaning.
     others: &'static [(&'static str, &'static str)],
     /// The same of flags.
     other_flags: &'static [&'static str],
@@ -50,7 +50,7 @@ const LISTENERS: [&Listener; 6] = [
 ];
 
 impl Listener {
-    /// What is wrong with it.
+    /// What is inconsistent.
     fn faults(&self, page: &str) -> Vec<String> {
         let limits = source::limits(self.krate, self.places);
         let flags = if self.other_flags.is_empty() { BTreeMap::new() } else { source::flags(self.krate) };
@@ -121,7 +121,7 @@ fn every_limit_is_on_the_page_with_its_default_and_is_shown_by_a_test() {
     assert!(faults.is_empty(), "{PAGE}:\n  {}", faults.join("\n  "));
 }
 
-/// The test above sees what it is for.
+/// The test above detects what it is meant for.
 #[test]
 fn a_page_and_a_code_that_differ_are_noticed() {
     let page = source::page(PAGE);

@@ -1,4 +1,4 @@
-//! What objects of tenants may bring, and what their regular expressions cost.
+//! Limits of tenants' objects, and the cost of their regular expressions.
 
 use super::{Listener, Row};
 

@@ -1,4 +1,4 @@
-//! The tables of docs/adr/003-budgets.md: what each row names, and the numbers that it states.
+//! Parses the tables of docs/adr/003-budgets.md: what each row names, and its numbers.
 
 use std::collections::BTreeSet;
 

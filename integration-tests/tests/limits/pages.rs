@@ -1,4 +1,4 @@
-//! Health and admin pages, which one server serves for both planes, and their logs.
+//! Health and admin pages, which the same server code serves for both planes, and their logs.
 
 use super::{Listener, Row};
 

@@ -1,4 +1,4 @@
-//! What the source of a crate says about limits: constants, defaults of structs, flags, and which tests there are.
+//! Reads limits from the source of a crate: constants, defaults of structs, flags, and the names of tests.
 //!
 //! Values are in thousandths, so that a time of 50 ms is a number as well as a size of 64 KiB.
 

@@ -1,4 +1,4 @@
-//! The control plane's address: the stream of configuration, and what people and tools ask.
+//! The control plane's address: the stream of configuration, and queries of people and tools.
 
 use super::{Listener, Row};
 

@@ -1,4 +1,4 @@
-//! The control plane's address for API servers.
+//! The control plane's webhook address, for API servers.
 
 use super::{Listener, Row};
 

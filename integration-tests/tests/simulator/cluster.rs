@@ -1,4 +1,4 @@
-//! The API server of the simulator: objects, revisions, lists and watch events, and a store that can be put back.
+//! The simulator's API server: objects, revisions, lists and watch events, and a store that can be restored.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ pub(super) struct Cluster {
     log: Vec<Happened>,
     /// Events up to here are forgotten.
     compacted: u64,
-    /// Makes uids; no backup takes it back.
+    /// Generates uids; not reset by restoring a backup.
     created: u64,
 }
 
@@ -82,13 +82,13 @@ impl Cluster {
         self.log.push(Happened { revision: self.revision, kind, line });
     }
 
-    /// Forgets what happened until now.
+    /// Compacts the history.
     pub(super) fn compact(&mut self) {
         self.compacted = self.revision;
     }
 
-    /// Puts the store back to a backup. With `counts_on` revisions go on and watches of before are refused, as `etcdutl
-    /// --bump-revision --mark-compacted` has it; else revisions are given a second time.
+    /// Restores a backup. With `counts_on` revisions continue and earlier watches are rejected, as with `etcdutl
+    /// --bump-revision --mark-compacted`; else revisions are assigned a second time.
     pub(super) fn restore(&mut self, backup: &Self, counts_on: bool) {
         let (created, revision) = (self.created, self.revision);
         *self = backup.clone();

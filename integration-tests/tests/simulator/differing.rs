@@ -1,4 +1,4 @@
-//! A proxy that has something else than it was sent: it is found out, and what differs is sent, and no more.
+//! A proxy whose state differs from what it was sent: this is detected, and only the differences are sent.
 
 use super::*;
 
@@ -41,14 +41,15 @@ impl World {
         }
     }
 
-    /// Whether a proxy has what a replica offers.
+    /// Whether a proxy has exactly what a replica offers.
     fn is_whole(&self, who: usize) -> bool {
         let offers = |lane| self.nodes[0].replica.offers(lane).1.root();
         Lane::ALL.into_iter().all(|lane| self.members[who].root(lane) == offers(lane))
     }
 }
 
-/// However busy the stream is with the other lane, the next heartbeat shows it, and only what differs is sent, on the same stream.
+/// However busy the stream is with the other lane, the next heartbeat shows it, and only the differences are sent, on
+/// the same stream.
 #[test]
 fn what_differs_is_found_by_the_next_heartbeat_and_sent_alone() {
     for seed in 0..40 {
@@ -85,7 +86,7 @@ fn what_differs_is_found_by_the_next_heartbeat_and_sent_alone() {
     }
 }
 
-/// A commit comes before the next heartbeat: what it applies to is not there, and neither is what it should lead to.
+/// A commit comes before the next heartbeat: neither the state that it applies to nor the resulting one is there.
 #[test]
 fn a_commit_on_a_state_that_differs_is_mended_on_the_same_stream() {
     for seed in 0..40 {

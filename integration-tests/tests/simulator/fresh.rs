@@ -1,4 +1,4 @@
-//! Replicas that lag, and proxies that come to them with more than they have: nobody is taken back.
+//! Replicas that lag, and proxies that connect to them with a newer state: none is taken back.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use shared::version::Version;
 
 use super::*;
 
-/// Which edit made a version of a resource.
+/// The edit that created each version of a resource.
 type Edits = HashMap<(ResourceKey, Version), u8>;
 
-/// Two objects, one of each lane, of which each edit makes a version that never was.
+/// Two objects, one of each lane, of which each edit creates a new version.
 fn keys() -> [ResourceKey; 2] {
     [
         ResourceKey::new(Kind::Endpoints, format!("default/{}", STABLE[0])),
@@ -91,7 +91,7 @@ impl World {
         self.cluster.put(ObjectKind::EndpointSlice, &name, slice(&name, last));
     }
 
-    /// One replica hears of everything, and so do its proxies, but for those that hear nothing more.
+    /// One replica receives everything, and so do its proxies, except for those that receive nothing any more.
     fn pass_at(&mut self, at: usize, deaf: &[usize]) {
         let Self { nodes, cluster, rng, now, .. } = self;
         nodes[at].catch_up(cluster, rng, *now);
@@ -107,8 +107,8 @@ impl World {
     }
 }
 
-/// A replica ends amid changes. Its proxies come to another one, each a little later than the one before, while that one lists
-/// everything for the first of them.
+/// A replica ends during changes. Its proxies connect to another one, each a little later than the previous one, while
+/// that one lists everything for the first of them.
 #[test]
 fn the_proxies_of_a_replica_that_is_gone_share_a_round_and_are_sent_what_differs() {
     let [gone, other] = [0, 1];

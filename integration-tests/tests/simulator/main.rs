@@ -1,8 +1,9 @@
-//! A seeded simulator of all that is between an API server and the tables of proxies: the real watches, pipelines, stores
-//! and sessions of several replicas and the real sessions and tables of several proxies, over connections that delay,
-//! cut, lose, repeat and mix up, with processes that restart at any step and a store that may be put back.
+//! A seeded simulator of everything between an API server and the tables of proxies: the real watches, pipelines,
+//! stores and sessions of several replicas, and the real sessions and tables of several proxies, over connections that
+//! delay, cut, lose, repeat and reorder, with processes that restart at any step and a store that may be restored.
 //!
-//! `FIRTH_SEEDS=10000` runs more of them, `FIRTH_SEED=17` one. A seed that fails becomes a test of its own below.
+//! `FIRTH_SEEDS=10000` runs more seeds, `FIRTH_SEED=17` a single one. A seed that fails becomes a test of its own
+//! below.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -30,9 +31,9 @@ const STEPS: usize = 500;
 const NODES: usize = 3;
 const PROXIES: usize = 3;
 const HOSTS: usize = 5;
-/// Services that are there all the time, with an endpoint.
+/// Services that exist all the time, with an endpoint.
 const STABLE: [&str; 2] = ["always", "ever"];
-/// Services that come and go.
+/// Services that are created and deleted.
 const OTHERS: [&str; 2] = ["often", "seldom"];
 
 struct World {
@@ -49,7 +50,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        // What the code under test draws is of the seed too.
+        // The random numbers of the code under test depend on the seed, too.
         fastrand::seed(seed);
         let rng = Rng::with_seed(seed);
         let now = shared::clock::now();
@@ -145,7 +146,7 @@ impl World {
         self.members[who].check_served(&self.hosts, &STABLE);
     }
 
-    /// The store is put back to a backup, and the API server starts again.
+    /// Restores a backup of the store, and restarts the API server.
     fn restore(&mut self) {
         let counts_on = self.rng.bool();
         self.cluster.restore(&self.backup, counts_on);
@@ -155,8 +156,8 @@ impl World {
         if counts_on {
             return;
         }
-        // Revisions are given a second time. Who meets none that is less than what it knows cannot see that: those who
-        // watch are back before so much was written.
+        // Revisions are assigned a second time. A client that sees none lower than what it knows cannot notice that:
+        // clients with a watch are back before so much was written.
         for _ in 0..150 {
             self.now += Duration::from_secs(1);
             let Self { nodes, cluster, rng, now, .. } = self;
@@ -166,8 +167,8 @@ impl World {
         }
     }
 
-    /// A replica is to end: its proxies are told to go to others, and stay until one takes them. It goes when all have, or not
-    /// even then, or at once: whenever it is restarted.
+    /// A replica is about to end: its proxies are told to move, and stay until another replica accepts them. It ends
+    /// when all have moved, or not even then, or at once: whenever it is restarted.
     fn hand_over(&mut self, at: usize) {
         self.nodes[at].moving = true;
         for member in self.members.iter_mut().filter(|member| member.is_at(at)) {
@@ -195,9 +196,9 @@ impl World {
         }
     }
 
-    /// With nothing in the way any more all are at the same state.
+    /// Without further faults all reach the same state.
     fn settle(&mut self) {
-        // A replica that has lived through nothing says what is right.
+        // A new replica defines the expected state.
         self.nodes.push(Node::new(self.lives, self.now));
         for at in 0..NODES {
             if self.nodes[at].moving {
@@ -300,7 +301,7 @@ fn all_converge_whatever_happens() {
     assert!(failed.is_empty(), "FIRTH_SEED={} fails, and {} in all: {failed:?}", failed[0], failed.len());
 }
 
-/// Who lost the slot over CONFIG asked for another at once, and kept both: the next one waited for ever.
+/// A stream that lost its slot over CONFIG asked for another at once, and kept both: the next one waited forever.
 #[test]
 fn a_slot_that_is_taken_back_is_given_back() {
     simulate(58);

@@ -1,4 +1,4 @@
-//! One proxy with its stream, and what must hold for it whatever happens.
+//! One proxy with its stream, and its invariants.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tonic_prost::prost::Message as _;
 
 use super::node::Node;
 
-/// Frames on their way of one stream at most: two lanes, two batches, sixteen chunks, and words beside them.
+/// Limit of the frames in flight on one stream: two lanes, two batches, sixteen chunks, and other messages.
 const FRAMES: usize = 2 * 2 * 16 + 8;
 
 /// One connection.
@@ -28,7 +28,7 @@ struct Link {
     stream: Stream,
     down: VecDeque<Bytes>,
     up: VecDeque<ProxyMessage>,
-    /// Messages were lost, repeated or mixed up: whatever comes of it may end the stream.
+    /// Messages were lost, repeated or reordered: this may end the stream.
     tampered: bool,
     /// The control plane has ended it; what is under way still arrives.
     over: bool,
@@ -45,9 +45,9 @@ pub(super) struct Member {
     back: Instant,
     /// All that it was sent since it started.
     sent: HashSet<(ResourceKey, Version)>,
-    /// Messages were lost on the way, which no stream does: it may lack endpoints until the next CONFIG of a whole one.
+    /// Messages were lost, which no stream does: it may lack endpoints until the next CONFIG of an intact stream.
     lacks: bool,
-    /// What it has is something else than what it was sent, and nobody knows yet.
+    /// Its state differs from what it was sent, and this was not detected yet.
     differs: bool,
     /// Streams that it opened.
     pub(super) streams: usize,
@@ -59,7 +59,7 @@ pub(super) struct Member {
     pub(super) chunks: Vec<(Vec<ResourceKey>, usize)>,
 }
 
-/// States that were offered by anybody.
+/// States that were offered by any replica.
 pub(super) type Offered = BTreeSet<(Lane, [u8; 16])>;
 
 impl Member {
@@ -99,7 +99,7 @@ impl Member {
         )
     }
 
-    /// Whether its replica has to find out first that it is not behind.
+    /// Whether its replica must find out first that it is not behind.
     pub(super) fn is_held(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.stream.is_held())
     }
@@ -168,7 +168,7 @@ impl Member {
         true
     }
 
-    /// The control plane's end of the stream hears of something else.
+    /// The control plane's end of the stream handles another event.
     pub(super) fn happens(&mut self, happens: Happens, nodes: &mut [Node], now: Instant) {
         let Some(link) = &mut self.link else { return };
         let had = link.stream.has_slot();
@@ -276,7 +276,7 @@ impl Member {
         );
     }
 
-    /// Whatever leads to a Service that always has endpoints finds them.
+    /// Every route to a Service that always has endpoints finds them.
     pub(super) fn check_served(&self, hosts: &[String], always: &[&str]) {
         if !self.proxy.is_complete() || self.lacks {
             return;
@@ -287,7 +287,7 @@ impl Member {
         }
     }
 
-    /// A resource that it has goes, or becomes another one's, by a fault of its own. Gives its lane and key.
+    /// Removes or replaces a resource of it, as a fault of its own would. Returns its lane and key.
     pub(super) fn differ(&mut self, rng: &mut Rng) -> Option<(Lane, ResourceKey)> {
         let lane = if rng.bool() { Lane::Config } else { Lane::Live };
         let has: Vec<_> = self.has(lane).iter().cloned().collect();
@@ -309,7 +309,7 @@ impl Member {
         assert_eq!(self.proxy.audit(), Vec::<String>::new(), "{}", self.id);
     }
 
-    /// The network loses, repeats or mixes up messages, which one under a stream of bytes never does.
+    /// The network loses, repeats or reorders messages, which never happens under a byte stream.
     pub(super) fn tamper(&mut self, rng: &mut Rng) {
         let Some(link) = &mut self.link else { return };
         link.tampered = true;

@@ -1,4 +1,4 @@
-//! A planned stop of a replica: its proxies go to the others, and none is without a stream meanwhile.
+//! A planned stop of a replica: its proxies move to the others, and none is without a stream meanwhile.
 
 use super::*;
 

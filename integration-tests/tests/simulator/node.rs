@@ -1,4 +1,4 @@
-//! One replica of the control plane with its connections to the API server, each as slow and as broken as it likes.
+//! One replica of the control plane with its connections to the API server, each with delays and faults of its own.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ struct Feed {
     coming: VecDeque<Came>,
     /// Lines up to here were put on their way.
     position: u64,
-    /// The watch hears nothing and does not know.
+    /// The watch receives nothing and does not notice.
     stalled: bool,
     probe: Option<u64>,
 }
@@ -65,7 +65,7 @@ impl Node {
         self.replica.is_ready() && !self.moving
     }
 
-    /// Lists everything anew, where a proxy waits for that. What was on its way was begun before.
+    /// Lists everything again, if a proxy waits for that. What was in flight began earlier.
     pub(super) fn refresh(&mut self, now: Instant) {
         if self.replica.refresh(now) {
             self.rounds += 1;
@@ -114,7 +114,7 @@ impl Node {
         }
     }
 
-    /// One step of what a watch does. False where there is nothing to do.
+    /// One step of what a watch does. False if there is nothing to do.
     pub(super) fn advance(
         &mut self,
         kind: ObjectKind,
@@ -184,7 +184,7 @@ impl Node {
         }
     }
 
-    /// The oldest decision goes on record.
+    /// The oldest decision is stored.
     pub(super) fn decide(&mut self, cluster: &mut Cluster) -> bool {
         let Some((name, text)) = self.decisions.pop_front() else { return false };
         match text.and_then(|text| serde_json::from_str::<Value>(&text).ok()) {
@@ -198,7 +198,7 @@ impl Node {
         true
     }
 
-    /// Everything that can be heard now is heard.
+    /// Everything that can be received now is received.
     pub(super) fn catch_up(&mut self, cluster: &mut Cluster, rng: &mut Rng, now: Instant) {
         loop {
             let mut busy = false;
@@ -222,7 +222,7 @@ impl Node {
 fn open(feed: &mut Feed, from: Option<u64>, kind: ObjectKind, cluster: &Cluster, rng: &mut Rng) {
     feed.coming.push_back(match from {
         Some(from) if !cluster.remembers(from) => Came::Refused(410),
-        // A revision that the server does not have yet: refused, or waited for without a word.
+        // A revision that the server does not have yet: rejected, or waited for silently.
         Some(from) if from > cluster.revision() && rng.bool() => Came::Refused(504),
         _ => Came::Opened,
     });

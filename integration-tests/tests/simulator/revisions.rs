@@ -1,5 +1,5 @@
-//! A rolling upgrade to a build that makes other bytes of the same objects: each proxy changes over once, and goes back only when
-//! nobody newer is left.
+//! A rolling upgrade to a build that compiles the same objects to other bytes: each proxy changes over once, and goes
+//! back only if no newer replica is left.
 
 use std::collections::BTreeSet;
 
