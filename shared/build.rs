@@ -1,7 +1,7 @@
-//! Compiles `proto/` without an installed protoc. The messages are generated here, once; the crates that carry them
-//! over gRPC generate their services and refer to these types.
+//! Compiles `proto/` without an installed protoc. The messages are generated here, once; the crates that use them over
+//! gRPC generate their services and refer to these types.
 //!
-//! What follows from a message's fields alone is generated beside them, see [`policies`].
+//! Code that is derived from a message's fields is generated, too, see [`policies`].
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     prost_build::Config::new()
         .bytes(["."]) // bodies are shared, never copied
         .btree_map(["."]) // one order, so that equal means equal bytes
-        // prost leaves these out where a list of messages is held, which might hold floating point.
+        // prost omits these for messages that contain a list of messages, which might contain floating point.
         .type_attribute("firth.config.v1.HeaderChangeList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.HeaderList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.ExternalAuth", "#[derive(Eq, Hash)]")

@@ -1,19 +1,19 @@
-//! Sets of IP addresses, as lists of addresses and CIDR blocks say them (annotations.md 1.3 CIDRS, 6.9).
+//! Sets of IP addresses, parsed from lists of addresses and CIDR blocks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 use thiserror::Error;
 
-/// An entry of a list that is neither an address nor a block.
+/// A list entry that is neither an address nor a block.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("expected an IP address or a block like 10.0.0.0/8, got {entry:?}")]
 pub struct AddressError {
-    /// What came, cut at 64 characters.
+    /// The entry, truncated at 64 characters.
     pub entry: String,
 }
 
-/// Addresses of both families.
+/// A set of addresses of both families.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AddressSet {
     v4: Ranges<u32>,
@@ -21,8 +21,8 @@ pub struct AddressSet {
 }
 
 impl AddressSet {
-    /// From entries that are addresses or blocks; bits behind a block's prefix do not count. White space around an entry
-    /// and empty entries are passed over.
+    /// Parses addresses or blocks; bits beyond a block's prefix are ignored, as are white space around an entry and
+    /// empty entries.
     ///
     /// # Errors
     /// The first entry that is neither.
@@ -37,7 +37,7 @@ impl AddressSet {
         Ok(Self { v4: Ranges::new(v4), v6: Ranges::new(v6) })
     }
 
-    /// Whether it holds an address. An IPv4 address inside IPv6 (`::ffff:192.0.2.1`) is that IPv4 address.
+    /// Whether it contains an address. An IPv4 address inside IPv6 (`::ffff:192.0.2.1`) is treated as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
             IpAddr::V4(address) => self.v4.contains(address.to_bits()),
@@ -45,19 +45,19 @@ impl AddressSet {
         }
     }
 
-    /// Whether it holds every address of IPv4, and of IPv6.
+    /// Whether it contains every address of IPv4, and of IPv6.
     pub fn is_everything(&self) -> (bool, bool) {
         (*self.v4.0 == [(0, u32::MAX)], *self.v6.0 == [(0, u128::MAX)])
     }
 
-    /// Whether it holds none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.v4.0.is_empty() && self.v6.0.is_empty()
     }
 }
 
-/// Where machines of clouds ask who they are, and get credentials, at addresses that are not link-local: AWS, Google Cloud,
-/// Alibaba Cloud, and Azure's WireServer. They answer the node, whoever on it asks.
+/// Metadata services of clouds, which hand out identities and credentials, at addresses that are not link-local: AWS,
+/// Google Cloud, Alibaba Cloud, and Azure's WireServer. They answer any process on the node.
 const METADATA: [IpAddr; 4] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
@@ -65,15 +65,15 @@ const METADATA: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
 ];
 
-/// What an address is that is not connected to because somebody else than the operator names it: [`no_endpoint`], or a
-/// metadata service.
+/// Why an address is not connected to unless the operator names it: the reasons of [`no_endpoint`], or a metadata
+/// service.
 pub fn astray(address: IpAddr) -> Option<&'static str> {
     let address = embedded(address);
     no_endpoint(address).or_else(|| METADATA.contains(&address).then_some("metadata"))
 }
 
-/// What an address is that leads into the machine of whoever asks it, to its link, or to nobody: `loopback`. `None` for
-/// one that a pod or a server elsewhere can have, as Kubernetes validates those of EndpointSlices.
+/// Why an address is not a valid endpoint: it leads to the own machine, to its link, or nowhere (`loopback`, for
+/// example). `None` for one that a pod or a remote server can have, as Kubernetes validates those of EndpointSlices.
 pub fn no_endpoint(address: IpAddr) -> Option<&'static str> {
     match embedded(address) {
         it if it.is_loopback() => Some("loopback"),
@@ -86,8 +86,8 @@ pub fn no_endpoint(address: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The address of IPv4 that is written as one of IPv6: mapped, or as the well-known prefix of translators has it (RFC 6052
-/// section 2.1), behind which the translator connects to it.
+/// The IPv4 address embedded in an IPv6 address: mapped, or with the well-known prefix of translators (RFC 6052 section
+/// 2.1), which connect to it.
 fn embedded(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(it) if it.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0] => {
@@ -98,11 +98,11 @@ fn embedded(address: IpAddr) -> IpAddr {
     }
 }
 
-/// An address counts as the block of itself; blocks of mapped IPv4 addresses as blocks of IPv4.
+/// An address is the block of itself; blocks of mapped IPv4 addresses become blocks of IPv4.
 fn block(entry: &str) -> Option<IpNet> {
     let net = entry.parse::<IpNet>().or_else(|_| entry.parse::<IpAddr>().map(IpNet::from)).ok()?;
     let IpNet::V6(v6) = net else { return Some(net) };
-    // What marks one is the last of its first 96 bits, so no block of fewer is taken for one.
+    // The mark of mapped addresses ends at bit 96, so a block with a shorter prefix is not taken for one.
     Some(match v6.network().to_ipv4_mapped() {
         Some(v4) => IpNet::new(IpAddr::V4(v4), v6.prefix_len() - 96).ok()?,
         None => net,
@@ -134,7 +134,7 @@ impl<T: Copy + Ord + Next> Ranges<T> {
     }
 }
 
-/// The number after; `None` behind the greatest.
+/// The next number; `None` after the greatest.
 trait Next: Sized {
     fn next(self) -> Option<Self>;
 }
@@ -184,8 +184,8 @@ mod tests {
         assert_eq!(set("::ffff:10.0.0.0/104"), set("10.0.0.0/8"));
     }
 
-    /// Only what is written as mapped is of IPv4: neither a block that happens to hold those, nor the addresses of IPv4 that
-    /// were once written with zeros in front.
+    /// Only mapped addresses are IPv4: not a larger block that contains them, nor the deprecated IPv4-compatible
+    /// addresses, which begin with zeros.
     #[test]
     fn addresses_of_version_6_are_none_of_version_4() {
         for text in ["::/0", "::/95", "::/96", "::10.1.2.3", "::ffff:0:0/95"] {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     proptest! {
-        /// Merged ranges hold what one of the blocks holds.
+        /// Merged ranges contain exactly what one of the blocks contains.
         #[test]
         fn a_set_is_its_blocks(
             blocks in prop::collection::vec((any::<u32>(), 0u8..=32), 0..12),

@@ -1,4 +1,5 @@
-//! Health and metrics over HTTP: the same few pages on every process, as a plain function from request to response.
+//! Health and metrics pages over HTTP: the same few pages in every process, as a plain function from request to
+//! response.
 
 mod serve;
 
@@ -7,24 +8,24 @@ use http::{Method, StatusCode};
 
 pub use serve::{Bound, Limits, Listener, Local, serve, serve_within};
 
-/// Pages that the kubelet asks for: they are answered where they are asked, and wait for no other page.
+/// Pages that the kubelet requests: they are answered on the connection's task, and wait for no other page.
 const PROBES: [&str; 3] = ["/healthz", "/readyz", "/livez"];
 
-/// Answers one request of an admin or health address.
+/// Provides the pages of an admin or health address.
 pub trait Pages: Send + Sync + 'static {
-    /// The page of a path, or `None` for 404. Must not block where the path is a probe's; others are made on a thread of their
-    /// own, few at once.
+    /// The page at a path, or `None` for 404. Must not block for a probe's path; other pages are made on threads of
+    /// their own, few at once.
     fn page(&self, path: &str, query: Option<&str>) -> Option<Page>;
 }
 
-/// One answer.
+/// A response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page {
     /// Status code.
     pub status: StatusCode,
     /// Value of Content-Type.
     pub content_type: &'static str,
-    /// What is sent.
+    /// The body.
     pub body: Bytes,
 }
 
@@ -51,7 +52,7 @@ impl Page {
         Self { status: StatusCode::OK, content_type, body: body.into() }
     }
 
-    /// 200 `ok` or 503 with what is missing.
+    /// 200 `ok`, or 503 with the problem.
     pub fn health(problem: Option<String>) -> Self {
         match problem {
             None => Self::text(StatusCode::OK, "ok\n"),
@@ -60,7 +61,7 @@ impl Page {
     }
 }
 
-/// The answer to a method, path and query.
+/// The response to a method, path and query.
 pub fn respond(pages: &dyn Pages, method: &Method, path: &str, query: Option<&str>) -> Page {
     if method != Method::GET && method != Method::HEAD {
         return Page::text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n");

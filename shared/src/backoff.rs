@@ -1,8 +1,8 @@
-//! When to try again: exponential with full jitter, so that a thousand proxies do not come back at the same moment.
+//! Retry delays: exponential with full jitter, so that a thousand proxies do not reconnect at the same moment.
 
 use std::time::Duration;
 
-/// Delays between tries. Sans-I/O: it says how long, the caller waits.
+/// Delays between retries. Sans-I/O: it returns a delay, the caller waits.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     min: Duration,
@@ -23,7 +23,7 @@ impl Backoff {
         delay
     }
 
-    /// Begins anew after something worked.
+    /// Resets after a success.
     pub fn reset(&mut self) {
         self.ceiling = self.min;
     }

@@ -1,19 +1,19 @@
-//! The digest of a batch on the wire: what neither the versions of its resources nor the root after it cover.
+//! The digest of a batch on the wire: covers what neither the versions of its resources nor the root after it cover.
 //!
-//! A proxy computes versions and roots from the bytes in hand, so a flipped bit of a kind, key or body shows there.
-//! `min_schema`, `gone` and the place in the log are in neither; each of them changes what is served.
+//! A proxy computes versions and roots from the bytes that it received, so a flipped bit of a kind, key or body is
+//! detected. `min_schema`, `gone` and the log position are in neither; each of them changes what is served.
 //!
 //! **Invariant:** two batches that differ in any field that a proxy reads have different digests.
 
 use crate::proto::config::Batch;
 use crate::version::first_half;
 
-/// Puts the digest into a batch that is complete otherwise.
+/// Sets the digest of a batch that is otherwise complete.
 pub fn seal(batch: &mut Batch) {
     batch.check = bytes::Bytes::copy_from_slice(&digest(batch));
 }
 
-/// Whether a batch is what was sealed. Versions are taken as they were said: who reads the resources compares them.
+/// Whether a batch matches its digest. Versions are taken as stated: the reader of the resources verifies them.
 pub fn is_whole(batch: &Batch) -> bool {
     batch.check == digest(batch)[..]
 }
@@ -40,7 +40,8 @@ fn digest(batch: &Batch) -> [u8; 16] {
         text(removal.key.as_bytes());
         text(&[u8::from(removal.gone)]);
     }
-    // A batch without one is read by peers that do not know it. Removals are three texts each: this is no part of one.
+    // Left out if empty, for peers that do not know it. Removals are three texts each, so it cannot be taken for a part
+    // of one.
     if !batch.base.is_empty() {
         text(&batch.base);
     }

@@ -1,8 +1,8 @@
-//! What may be held at once: bytes, descriptors, connections, streams. Taken before it is used, given back by being
-//! dropped (docs/adr/003-budgets.md says who holds what, and what goes first).
+//! Budgets for limited resources: bytes, descriptors, connections, streams. Acquired before use, released by dropping
+//! (docs/adr/003-budgets.md says who holds what, and what is dropped first).
 //!
-//! **Invariant:** what is held never exceeds the limit, and nobody waits for a budget: a taker that gets nothing says so
-//! to whoever asked.
+//! **Invariant:** usage never exceeds the limit, and nothing waits for a budget: if acquiring fails, the caller is told
+//! at once.
 
 mod memory;
 mod peers;
@@ -13,18 +13,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use memory::{memory, parse_bytes, parse_memory};
 pub use peers::{Peers, Place};
 
-/// How full a budget is, and with it what its holders do.
+/// How full a budget is, which determines what its holders do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
-    /// Below three quarters: nobody does anything.
+    /// Below three quarters: nothing is done.
     Calm,
-    /// From three quarters on: what is idle is shed, the longest idle first, and nothing is held ahead of its use.
+    /// From three quarters on: idle holders are dropped, the longest idle first, and nothing is held before it is used.
     Tight,
-    /// From nine tenths on: what is new is refused. What has begun may use the rest to end.
+    /// From nine tenths on: new holders are refused. Those that have begun may use the rest.
     Full,
 }
 
-/// A number of things that may be held at once, by all who hold a clone. One atomic: who takes often takes much at once.
+/// A limit that is shared by all clones. One atomic: frequent users acquire larger amounts at once.
 #[derive(Clone, Debug)]
 pub struct Budget(Arc<Inner>);
 
@@ -34,7 +34,7 @@ struct Inner {
     used: AtomicUsize,
 }
 
-/// A part of a budget. Dropped, it is free again.
+/// An acquired part of a budget. Released when dropped.
 #[derive(Debug)]
 pub struct Held {
     budget: Budget,
@@ -42,29 +42,29 @@ pub struct Held {
 }
 
 impl Budget {
-    /// A budget of which nothing is used.
+    /// An unused budget.
     pub fn new(limit: usize) -> Self {
         Self(Arc::new(Inner { limit, used: AtomicUsize::new(0) }))
     }
 
-    /// Takes so much, or nothing.
+    /// Acquires the whole amount, or nothing.
     pub fn take(&self, amount: usize) -> Option<Held> {
         self.claim(amount).then(|| Held { budget: self.clone(), amount })
     }
 
-    /// What is held.
+    /// The amount in use.
     pub fn used(&self) -> usize {
         self.0.used.load(Ordering::Relaxed)
     }
 
-    /// What may be held.
+    /// The limit.
     pub fn limit(&self) -> usize {
         self.0.limit
     }
 
     /// How full it is.
     pub fn level(&self) -> Level {
-        // Quarters and tenths of the limit, without the overflow of a product.
+        // Avoids the overflow of a product.
         let free = self.0.limit.saturating_sub(self.used());
         if free <= self.0.limit / 10 {
             Level::Full
@@ -86,12 +86,12 @@ impl Budget {
 }
 
 impl Held {
-    /// How much it is.
+    /// The amount that is held.
     pub fn amount(&self) -> usize {
         self.amount
     }
 
-    /// Holds `amount` from now on. Less always succeeds; more leaves it as it was where the budget has none.
+    /// Changes the amount. Less always succeeds; more fails without a change if the budget does not have it.
     #[must_use]
     pub fn resize(&mut self, amount: usize) -> bool {
         match amount.checked_sub(self.amount) {

@@ -1,4 +1,4 @@
-//! The two clocks. Cores take the time as an argument; only edges ask these.
+//! The two clocks. Core logic takes the time as an argument; only I/O code calls these.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,13 +7,13 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Wall-clock time, for what people read. Never for deadlines: it jumps.
+/// Wall-clock time, to be shown to people. Never for deadlines: it jumps.
 #[allow(clippy::disallowed_methods, reason = "the one place that asks the wall clock")]
 pub fn wall() -> SystemTime {
     SystemTime::now()
 }
 
-/// Seconds since 1970, as records have them; 0 for what was before.
+/// Seconds since 1970, as stored in records; 0 for earlier times.
 pub fn unix(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

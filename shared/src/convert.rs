@@ -1,4 +1,4 @@
-//! Between typed resources and their encoded bodies. An error says which field is wrong and what came.
+//! Converts between typed resources and their encoded bodies. An error names the field and what was found.
 
 use bytes::Bytes;
 use prost::Message;
@@ -16,27 +16,27 @@ mod listeners;
 mod materials;
 mod wire;
 
-/// Why bytes are no resource.
+/// Why bytes are not a resource.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// Not the message of its kind.
+    /// Not a valid message of its kind.
     #[error("not a {kind} message: {reason}")]
     Malformed {
-        /// The kind it should be.
+        /// The expected kind.
         kind: Kind,
-        /// What the decoder says.
+        /// The decoder's error.
         reason: String,
     },
-    /// A field breaks a rule of its message.
+    /// A field violates a rule of its message.
     #[error("{field}: {problem}")]
     Invalid {
         /// Path of the field, `paths[3].type`.
         field: String,
-        /// What was expected and what came.
+        /// What was expected, and what was found.
         problem: String,
     },
-    /// A kind whose bodies this build does not know.
+    /// A kind that this build does not know.
     #[error("this build does not know bodies of {kind}")]
     UnknownKind {
         /// That kind.
@@ -45,14 +45,15 @@ pub enum ConvertError {
 }
 
 impl Resource {
-    /// The canonical bytes: the same value gives the same bytes, everywhere and always.
+    /// The canonical bytes: the same value always gives the same bytes.
     pub fn encode(&self) -> Bytes {
         self.encode_with_schema().1
     }
 
-    /// The canonical bytes, and before them the lowest schema revision that honours every field that is set.
+    /// The canonical bytes, and the lowest schema revision that supports every field that is set.
     ///
-    /// A proxy below it refuses the resource and keeps its last good version: protobuf would drop what it does not know.
+    /// A proxy below that revision refuses the resource and keeps its last good version: protobuf would ignore unknown
+    /// fields.
     pub fn encode_with_schema(&self) -> (u32, Bytes) {
         macro_rules! say {
             ($message:ident, $it:expr) => {{
@@ -73,10 +74,10 @@ impl Resource {
         }
     }
 
-    /// Reads the body of a resource.
+    /// Decodes the body of a resource.
     ///
     /// # Errors
-    /// Where the bytes are not this kind's message, or a field breaks one of its rules.
+    /// If the bytes are not this kind's message, or a field violates one of its rules.
     pub fn decode(kind: Kind, body: Bytes) -> Result<Self, ConvertError> {
         Ok(match kind {
             Kind::Settings => Self::Settings(message::<config::Settings>(kind, body)?.try_into()?),
@@ -112,12 +113,12 @@ fn non_empty(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// A policy in which nothing is said encodes to nothing.
+/// An empty policy is encoded as nothing.
 fn said<P: Default + PartialEq>(policy: P) -> Option<P> {
     (policy != P::default()).then_some(policy)
 }
 
-/// A policy as it came, unless it holds an enum's number without a meaning: what is not understood is never dropped.
+/// The policy, unless it has an unknown enum number: what is not understood is never ignored.
 fn understood<P: Default>(
     policy: Option<P>,
     unknown: impl Fn(&P) -> Option<(&'static str, i32)>,
@@ -154,7 +155,7 @@ impl TryFrom<config::Settings> for Settings {
     fn try_from(it: config::Settings) -> Result<Self, ConvertError> {
         let guard = |(i, guard): (usize, &i32)| match config::settings::Guard::try_from(*guard) {
             Ok(config::settings::Guard::Addresses) => Ok(Guard::Addresses),
-            // A restriction that is not understood must not be dropped.
+            // An unknown restriction must not be ignored.
             _ => Err(invalid(format!("guards[{i}]"), format!("unknown restriction {guard}"))),
         };
         Ok(Self {
@@ -245,7 +246,7 @@ impl TryFrom<config::Route> for Route {
     }
 }
 
-/// The path of a match. What else is set would have to be looked at, too, and is not: it is never ignored.
+/// The path of a match. Any other condition is an error: ignoring it would match too much.
 fn matched(field: impl Fn(&str) -> String, it: config::Match) -> Result<(String, PathType), ConvertError> {
     let config::Match { path, r#type, method, headers, query } = it;
     if !path.starts_with('/') {
@@ -263,7 +264,7 @@ fn matched(field: impl Fn(&str) -> String, it: config::Match) -> Result<(String,
     }
 }
 
-/// The one backend of a path. This build weighs none against another.
+/// The one backend of a path. This build does not support weights.
 fn backend_of(
     field: impl Fn(&str) -> String,
     backends: Vec<config::WeightedBackend>,

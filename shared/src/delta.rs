@@ -1,4 +1,4 @@
-//! The way from one set of resources to another.
+//! Deltas: the difference between two sets of resources.
 //!
 //! **Invariant:** `a.apply(diff(a, b))` is `b`, and applying `squash(d, e)` equals applying `d`, then `e`.
 
@@ -9,27 +9,27 @@ use crate::entry::Entry;
 use crate::kind::ResourceKey;
 use crate::snapshot::Snapshot;
 
-/// A resource that goes.
+/// A resource that is removed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Removal {
     /// Kind and key.
     pub key: ResourceKey,
-    /// True: the object behind it is no more, its endpoints leave at once. False: nothing refers to it any longer.
+    /// True: its object was deleted, so endpoints are removed at once. False: nothing refers to it any more.
     pub gone: bool,
 }
 
-/// Changes of one lane. Each key stands in it once.
+/// Changes of one lane. It contains each key once.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Delta {
     /// New and changed resources.
     pub up: Vec<Arc<Entry>>,
-    /// Resources that go.
+    /// Removed resources.
     pub removed: Vec<Removal>,
 }
 
 impl Delta {
-    /// What leads from `from` to `to`. Compares the buckets' digests first, so its price is that of what differs.
-    /// Nothing is known of the objects behind it, so removals are not `gone`.
+    /// The difference from `from` to `to`. Compares the buckets' digests first, so its cost is that of what differs.
+    /// Whether objects were deleted is unknown, so removals are not `gone`.
     pub fn between(from: &Snapshot, to: &Snapshot) -> Self {
         let mut delta = Self::default();
         for bucket in
@@ -49,12 +49,12 @@ impl Delta {
         delta
     }
 
-    /// Changes `snapshot` by it.
+    /// Applies it to `snapshot`.
     pub fn apply(&self, snapshot: &mut Snapshot) {
         snapshot.change(self.up.iter().cloned(), self.removed.iter().map(|removal| removal.key.clone()));
     }
 
-    /// Both as one, this one first.
+    /// Merges two deltas, this one first.
     #[must_use]
     pub fn squash(self, later: Self) -> Self {
         let mut last: BTreeMap<ResourceKey, Result<Arc<Entry>, Removal>> = BTreeMap::new();
@@ -77,7 +77,7 @@ impl Delta {
         self.up.is_empty() && self.removed.is_empty()
     }
 
-    /// Number of resources that it touches.
+    /// Number of resources that it changes.
     pub fn len(&self) -> usize {
         self.up.len() + self.removed.len()
     }

@@ -1,4 +1,4 @@
-//! Ending without losing anybody: not ready but accepting, then no longer accepting, then over.
+//! Graceful shutdown: first not ready but accepting, then no longer accepting, then a deadline.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ impl Signals {
     /// From here on none of them ends the process by itself. Needs a runtime.
     ///
     /// # Errors
-    /// Where the system takes no handler.
+    /// If no handler can be installed.
     pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -26,7 +26,7 @@ impl Signals {
         })
     }
 
-    /// Returns at the next of them.
+    /// Resolves at the next signal.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -36,7 +36,8 @@ impl Signals {
     }
 }
 
-/// What says that log files were renamed: SIGUSR1, on which nginx opens its own again, and SIGHUP, which others take.
+/// The signals that log files were renamed: SIGUSR1, on which nginx reopens its files, and SIGHUP, which other daemons
+/// use.
 #[derive(Debug)]
 pub struct Rotations {
     user: Signal,
@@ -44,15 +45,16 @@ pub struct Rotations {
 }
 
 impl Rotations {
-    /// From here on neither ends the process, which both do by default. For daemons: with a terminal goes what it started.
+    /// From now on neither terminates the process, which both do by default. For daemons only: a process with a
+    /// terminal should end with it.
     ///
     /// # Errors
-    /// Where the system takes no handler.
+    /// If no handler can be installed.
     pub fn new() -> std::io::Result<Self> {
         Ok(Self { user: signal(SignalKind::user_defined1())?, hangup: signal(SignalKind::hangup())? })
     }
 
-    /// Returns at the next of them.
+    /// Resolves at the next signal.
     pub async fn next(&mut self) {
         tokio::select! {
             _ = self.user.recv() => {}
@@ -61,33 +63,33 @@ impl Rotations {
     }
 }
 
-/// How far a process has got on its way out.
+/// The phases of a shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
     /// Not ending.
     Serving,
-    /// Not ready, still accepting: load balancers take note.
+    /// Not ready, still accepting: load balancers notice.
     Leaving,
-    /// Accepts no more; `Connection: close` and GOAWAY to who is left.
+    /// Not accepting any more; open connections get `Connection: close` and GOAWAY.
     Closing,
-    /// The deadline is over: what is open is cut.
+    /// The deadline has passed: open connections are cut.
     Over,
 }
 
-/// Leads everybody who holds a [`Watcher`] through the phases.
+/// Leads all [`Watcher`]s through the phases.
 #[derive(Debug)]
 pub struct Drain {
     phase: watch::Sender<Phase>,
 }
 
-/// Sees the phases, and is counted as work under way while it lives.
+/// Observes the phases, and counts as work under way while it lives.
 #[derive(Clone, Debug)]
 pub struct Watcher {
     phase: watch::Receiver<Phase>,
 }
 
 impl Drain {
-    /// A process that serves, and the first watcher.
+    /// A serving process, and the first watcher.
     pub fn new() -> (Self, Watcher) {
         let (phase, receiver) = watch::channel(Phase::Serving);
         (Self { phase }, Watcher { phase: receiver })
@@ -95,9 +97,9 @@ impl Drain {
 
     /// Goes through the phases: the whole `grace` in [`Phase::Leaving`], then at most `deadline` in [`Phase::Closing`].
     ///
-    /// The grace is there for load balancers, who go on sending until they have seen that this process is not ready: that
-    /// nothing is open at one moment of it says nothing about the next. `busy` says whether anything is open, and cuts
-    /// the deadline short. Whoever accepts learns of the phase first, and counts what stood in its queue.
+    /// The grace is for load balancers, which keep sending until they have noticed that this process is not ready: that
+    /// nothing is open at one moment says nothing about the next. `busy` says whether anything is open, and cuts the
+    /// deadline short. Listeners see the phase first, and accept what was queued.
     pub async fn run(self, grace: Duration, deadline: Duration, busy: impl Fn() -> bool) {
         const LOOK: Duration = Duration::from_millis(20);
         self.phase.send_replace(Phase::Leaving);
@@ -116,14 +118,14 @@ impl Drain {
 }
 
 impl Watcher {
-    /// The phase now.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         *self.phase.borrow()
     }
 
-    /// Returns when `phase` or a later one has begun.
+    /// Resolves when `phase` or a later one has begun.
     pub async fn reached(&mut self, phase: Phase) {
-        // An error means that the drain is gone, and the process with it.
+        // An error means that the drain was dropped, because the process ends.
         let _ = self.phase.wait_for(|now| *now >= phase).await;
     }
 }
@@ -135,7 +137,7 @@ mod tests {
 
     use super::{Drain, Phase, Signals};
 
-    /// Longer than any test: a wait that were not cut short would be seen.
+    /// Longer than any test: a wait that is not cut short would be noticed.
     const LONG: Duration = Duration::from_secs(3600);
 
     #[tokio::test]
@@ -195,7 +197,7 @@ mod tests {
             watcher.reached(Phase::Closing).await;
             open.set(true);
         };
-        // Done by the second look.
+        // Done by the second check.
         let busy = || {
             let was_open = open.take();
             served.set(served.get() || was_open);

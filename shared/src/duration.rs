@@ -1,19 +1,19 @@
-//! Spans of time as flags take them: `90s`, `15m`, `24h`, `7d`.
+//! Durations as flags accept them: `90s`, `15m`, `24h`, `7d`.
 
 use std::time::Duration;
 
-/// The longest span that is taken: a hundred years. The time so long after any other one is still a time.
+/// Maximum: a hundred years. Adding it to a time never overflows.
 pub const MOST: Duration = Duration::from_secs(36_500 * 86_400);
 
-/// Reads a span: a whole number and its unit.
+/// Parses a duration: a whole number and its unit.
 ///
 /// # Errors
-/// Says what was expected, and what came.
+/// What was expected, and what was found.
 pub fn parse(text: &str) -> Result<Duration, String> {
     within(text, Duration::ZERO, MOST)
 }
 
-/// Reads a span that is at least, and at most, so long.
+/// Parses a duration within bounds.
 ///
 /// # Errors
 /// As [`parse`].
@@ -34,10 +34,10 @@ fn read(text: &str) -> Result<Duration, String> {
         _ => return Err(bad()),
     };
     let number = &trimmed[..trimmed.len() - unit.len_utf8()];
-    // `parse` would take a sign.
+    // `parse` would accept a sign.
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let number = number.parse::<u64>().ok().filter(|_| is_number).ok_or_else(bad)?;
-    // What is longer than can be counted is too long, too.
+    // A number too large to represent is also above the maximum.
     Ok(Duration::from_secs(number.saturating_mul(seconds)))
 }
 
@@ -45,7 +45,7 @@ fn outside(least: Duration, most: Duration, text: &str) -> String {
     format!("expected {} to {}, got {text:?}", shown(least), shown(most))
 }
 
-/// In the longest unit of which it is a number.
+/// Formats it in the longest unit that divides it.
 fn shown(span: Duration) -> String {
     let seconds = span.as_secs();
     let units = [(86_400, 'd'), (3_600, 'h'), (60, 'm')];

@@ -1,4 +1,4 @@
-//! A resource as it is stored, hashed and sent: bytes that nobody encodes twice.
+//! A resource as it is stored, hashed and sent: encoded exactly once.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::resource::Resource;
 use crate::secret;
 use crate::version::Version;
 
-/// Bytes of a body at most. A resource is one message, or part of one: a proxy takes messages of twice this.
+/// Limit of a body in bytes. A resource is one message, or part of one: a proxy accepts messages of twice this size.
 pub const MAX_BODY: usize = 4 << 20;
 
 /// One encoded resource.
@@ -32,14 +32,14 @@ impl Entry {
         Self::from_body(ResourceKey::new(resource.kind(), key), min_schema, body)
     }
 
-    /// From bytes in hand. Those of secrets are wiped with the last who holds them.
+    /// From received bytes. Those of secrets are wiped when the last reference is dropped.
     pub fn from_body(key: ResourceKey, min_schema: u32, body: Bytes) -> Self {
         let version = Version::of(key.kind, &key.key, &body);
         let body = if key.kind.is_secret() { secret::kept(body) } else { body };
         Self { key, version, min_schema, body }
     }
 
-    /// Bytes that it takes on the wire, roughly: what chunks are measured by.
+    /// Its approximate size on the wire, by which chunks are measured.
     pub fn wire_size(&self) -> usize {
         self.body.len() + self.key.key.len() + 32
     }
@@ -50,7 +50,7 @@ impl Entry {
     }
 }
 
-/// Says what it is without the body, which may be secret.
+/// Shows the key without the body, which may be secret.
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}@{} ({} bytes)", self.key, self.version, self.body.len())

@@ -1,5 +1,5 @@
-//! Ordered maps and sets that mostly have one entry: most hosts have one Route, most Ingresses one host. A tree makes room
-//! for eleven at once, whatever there is: a third of what a control plane of 10,000 Ingresses held.
+//! Ordered maps and sets optimised for one entry: most hosts have one Route, most Ingresses one host. A B-tree node has
+//! room for eleven entries: that was a third of the memory of a control plane with 10,000 Ingresses.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, btree_map};
@@ -7,7 +7,8 @@ use std::mem;
 use std::ops::Bound;
 use std::slice;
 
-/// As many stand in a row; more are a tree, so that a host of thousands of Routes is not moved about for each of them.
+/// Up to this many entries are in a vector; more are in a tree, so that inserting into a host with thousands of Routes
+/// stays cheap.
 const ROW: usize = 8;
 
 /// An ordered map.
@@ -16,9 +17,9 @@ pub struct Few<K, V>(Kept<K, V>);
 
 #[derive(Clone, Debug)]
 enum Kept<K, V> {
-    /// Sorted, with room for what it has.
+    /// Sorted, with exact capacity.
     Row(Vec<(K, V)>),
-    /// It stays one, however few are left.
+    /// It stays a tree, however few entries are left.
     Tree(BTreeMap<K, V>),
 }
 
@@ -29,7 +30,7 @@ impl<K, V> Default for Few<K, V> {
 }
 
 impl<K: Ord, V> Few<K, V> {
-    /// What stands under a key.
+    /// The value of a key.
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -40,7 +41,7 @@ impl<K: Ord, V> Few<K, V> {
         }
     }
 
-    /// The same, to be changed.
+    /// The value of a key, mutable.
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,
@@ -51,7 +52,7 @@ impl<K: Ord, V> Few<K, V> {
         }
     }
 
-    /// Whether something stands under a key.
+    /// Whether it contains a key.
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -59,7 +60,7 @@ impl<K: Ord, V> Few<K, V> {
         self.get(key).is_some()
     }
 
-    /// Puts a value under a key; gives the one that stood there.
+    /// Inserts a value; returns the previous one.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match &mut self.0 {
             Kept::Tree(tree) => tree.insert(key, value),
@@ -80,7 +81,7 @@ impl<K: Ord, V> Few<K, V> {
         }
     }
 
-    /// Takes out what stands under a key.
+    /// Removes a key; returns its value.
     pub fn remove<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -91,7 +92,7 @@ impl<K: Ord, V> Few<K, V> {
         }
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         match &self.0 {
             Kept::Row(row) => row.len(),
@@ -99,12 +100,12 @@ impl<K: Ord, V> Few<K, V> {
         }
     }
 
-    /// Whether it has nothing.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What it has, by key.
+    /// The entries, by key.
     pub fn iter(&self) -> Iter<'_, K, V> {
         match &self.0 {
             Kept::Row(row) => Iter::Row(row.iter()),
@@ -112,7 +113,7 @@ impl<K: Ord, V> Few<K, V> {
         }
     }
 
-    /// What it has from a key on, by key.
+    /// The entries from a key on, by key.
     pub fn from<Q: Ord + ?Sized>(&self, key: &Q) -> Iter<'_, K, V>
     where
         K: Borrow<Q>,
@@ -134,14 +135,14 @@ impl<K: Ord, V> Few<K, V> {
     }
 }
 
-/// Goes through a [`Few`] by key.
+/// Iterates over a [`Few`] by key.
 #[derive(Debug)]
 pub enum Iter<'a, K, V> {
-    /// Of one that is a row.
+    /// Over a vector.
     Row(slice::Iter<'a, (K, V)>),
-    /// Of one that is a tree.
+    /// Over a tree.
     Tree(btree_map::Iter<'a, K, V>),
-    /// Of a part of one.
+    /// Over a part of a tree.
     Rest(btree_map::Range<'a, K, V>),
 }
 
@@ -211,7 +212,7 @@ impl<T: Ord> Default for FewOf<T> {
 }
 
 impl<T: Ord> FewOf<T> {
-    /// Whether it has this.
+    /// Whether it contains an item.
     pub fn contains<Q: Ord + ?Sized>(&self, of: &Q) -> bool
     where
         T: Borrow<Q>,
@@ -219,12 +220,12 @@ impl<T: Ord> FewOf<T> {
         self.0.contains_key(of)
     }
 
-    /// Puts it in. Whether it was not there.
+    /// Inserts an item. Returns whether it was new.
     pub fn insert(&mut self, it: T) -> bool {
         self.0.insert(it, ()).is_none()
     }
 
-    /// Takes it out. Whether it was there.
+    /// Removes an item. Returns whether it was there.
     pub fn remove<Q: Ord + ?Sized>(&mut self, it: &Q) -> bool
     where
         T: Borrow<Q>,
@@ -232,32 +233,32 @@ impl<T: Ord> FewOf<T> {
         self.0.remove(it).is_some()
     }
 
-    /// What it has and the other one has not, in order.
+    /// The items that the other set does not have, in order.
     pub fn difference(&self, other: &Self) -> impl Iterator<Item = &T> {
         self.iter().filter(|it| !other.contains(*it))
     }
 
-    /// The least.
+    /// The least item.
     pub fn first(&self) -> Option<&T> {
         self.iter().next()
     }
 
-    /// How many there are.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it has nothing.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What it has, in order.
+    /// The items, in order.
     pub fn iter(&self) -> IterOf<'_, T> {
         IterOf(self.0.iter())
     }
 
-    /// What it has from this on, in order.
+    /// The items from this one on, in order.
     pub fn from<Q: Ord + ?Sized>(&self, it: &Q) -> IterOf<'_, T>
     where
         T: Borrow<Q>,
@@ -266,7 +267,7 @@ impl<T: Ord> FewOf<T> {
     }
 }
 
-/// Goes through a [`FewOf`] in order.
+/// Iterates over a [`FewOf`] in order.
 #[derive(Debug)]
 pub struct IterOf<'a, T>(Iter<'a, T, ()>);
 

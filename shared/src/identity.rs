@@ -1,10 +1,10 @@
-//! Who is at the other end of a connection between the planes: a role in a group, and a name.
+//! The identity of a peer between the planes: a role in a group, and a name.
 //!
-//! It stands in a certificate as its one URI, `spiffe://firth/GROUP/ROLE/NAME`, in the manner of SPIFFE (SPIFFE-ID, section
-//! 2): nothing else of a certificate says who its holder is.
+//! A certificate has it as its only URI, `spiffe://firth/GROUP/ROLE/NAME`, in the style of SPIFFE (SPIFFE-ID, section
+//! 2): nothing else in a certificate identifies its holder.
 //!
-//! **Invariant:** what was parsed is written again with the same bytes, so that two identities are equal where their
-//! texts are.
+//! **Invariant:** an identity that was parsed is formatted to the same bytes, so two identities are equal if and only
+//! if their texts are.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -13,29 +13,29 @@ use thiserror::Error;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{ASN1Time, FromDer, X509Certificate};
 
-/// What every identity begins with.
+/// The prefix of every identity.
 const TRUST_DOMAIN: &str = "spiffe://firth/";
-/// Bytes of a group or a name at most.
+/// Limit of a group or a name in bytes.
 pub const PART_MAX: usize = 253;
 
-/// What a peer may do.
+/// The role of a peer, which determines what it may do.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Hands out configuration and certificates.
+    /// Serves configuration and issues certificates.
     ControlPlane,
     /// Follows the stream.
     Proxy,
-    /// Asks.
+    /// Runs queries.
     Reader,
-    /// Asks, and changes what is served: rolls back, pins, rotates.
+    /// Runs queries, and changes what is served: rolls back, pins, rotates.
     Operator,
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 4] = [Self::ControlPlane, Self::Proxy, Self::Reader, Self::Operator];
 
-    /// As it stands in an identity.
+    /// The text in an identity.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ControlPlane => "control-plane",
@@ -45,7 +45,7 @@ impl Role {
         }
     }
 
-    /// The role of this name.
+    /// The role with this name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == text)
     }
@@ -57,36 +57,36 @@ impl fmt::Display for Role {
     }
 }
 
-/// Who a peer is.
+/// The identity of a peer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Identity {
     /// The fleet that it belongs to.
     pub group: Box<str>,
-    /// What it may do there.
+    /// Its role.
     pub role: Role,
-    /// Which one it is: a pod, a host, a person's account.
+    /// Its name: a pod, a host, a person's account.
     pub name: Box<str>,
 }
 
-/// Why something names nobody.
+/// Why there is no identity.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// A group or a name that cannot stand in a URI.
+    /// The group or the name is not valid in a URI.
     #[error("{what}: expected 1 to {PART_MAX} of letters, digits, `.`, `_` and `-`, got {got:?}")]
     Part {
         /// Which of the two.
         what: &'static str,
-        /// What was there.
+        /// Its value.
         got: String,
     },
-    /// A text of another form.
+    /// The text has another form.
     #[error("expected {TRUST_DOMAIN}GROUP/ROLE/NAME, got {0:?}")]
     Form(String),
-    /// No certificate.
+    /// Not a certificate.
     #[error("the certificate is not X.509")]
     NotX509,
-    /// One that says nothing, or several things.
+    /// A certificate without a URI, or with several.
     #[error("the certificate has {0} URIs instead of one")]
     Uris(usize),
 }
@@ -95,15 +95,15 @@ impl Identity {
     /// A role in a group, and a name.
     ///
     /// # Errors
-    /// Where the group or the name cannot stand in a URI.
+    /// If the group or the name is not valid in a URI.
     pub fn new(group: &str, role: Role, name: &str) -> Result<Self, IdentityError> {
         Ok(Self { group: part("group", group)?, role, name: part("name", name)? })
     }
 
-    /// Reads the text that [`Display`](fmt::Display) writes.
+    /// Parses the text that [`Display`](fmt::Display) writes.
     ///
     /// # Errors
-    /// Where it has another form.
+    /// If it has another form.
     pub fn parse(text: &str) -> Result<Self, IdentityError> {
         let form = || IdentityError::Form(text.to_owned());
         let mut parts = text.strip_prefix(TRUST_DOMAIN).ok_or_else(form)?.split('/');
@@ -115,10 +115,10 @@ impl Identity {
         Self::new(group, Role::parse(role).ok_or_else(form)?, name)
     }
 
-    /// Who a certificate says its holder is. Whether it may say so is for whoever verifies it.
+    /// The identity in a certificate. Verifying the certificate is up to the caller.
     ///
     /// # Errors
-    /// Where it says nothing, or several things.
+    /// If it has none, or several.
     pub fn of_certificate(der: &[u8]) -> Result<Self, IdentityError> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|_| IdentityError::NotX509)?;
         let names = certificate.subject_alternative_name().map_err(|_| IdentityError::NotX509)?;
@@ -133,7 +133,7 @@ impl Identity {
         }
     }
 
-    /// Whether a proxy of this identity may call itself so: its name and a suffix, which is another one in each process.
+    /// Whether a proxy with this identity may use this id: its name and a suffix that differs in each process.
     pub fn covers_proxy(&self, id: &str) -> bool {
         let suffix = id.strip_prefix(&*self.name).and_then(|rest| rest.strip_prefix('-'));
         suffix.is_some_and(|suffix| !suffix.is_empty() && suffix.bytes().all(|b| b.is_ascii_hexdigit()))
@@ -146,10 +146,10 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Clocks may differ by so much: a certificate is good before it was made.
+/// Tolerated difference of clocks: a certificate is valid from this long before it was issued.
 pub const SLACK: Duration = Duration::from_secs(5 * 60);
 
-/// From when and until when a certificate is good. `None`: it is none, or says so of a time before 1970.
+/// The validity period of a certificate. `None` if it is invalid, or has a time before 1970.
 pub fn validity(der: &[u8]) -> Option<(SystemTime, SystemTime)> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;
     let time = |time: ASN1Time| {
@@ -160,14 +160,14 @@ pub fn validity(der: &[u8]) -> Option<(SystemTime, SystemTime)> {
     Some((time(validity.not_before)?, time(validity.not_after)?))
 }
 
-/// What of a name can stand in an identity.
+/// A name reduced to the characters that are valid in an identity.
 pub fn fit(name: &str) -> String {
     let fits = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     name.chars().filter(fits).take(PART_MAX).collect()
 }
 
 fn part(what: &'static str, text: &str) -> Result<Box<str>, IdentityError> {
-    // A dot segment would be another path (RFC 3986, section 5.2.4).
+    // A dot segment would change the path (RFC 3986, section 5.2.4).
     if text.is_empty() || matches!(text, "." | "..") || fit(text) != text {
         return Err(IdentityError::Part { what, got: text.chars().take(PART_MAX).collect() });
     }
