@@ -1,10 +1,10 @@
-//! What resources are and how they are called.
+//! The kinds of resources, their names and lanes.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// One of the two streams of changes.
+/// One of the two logs of changes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Lane {
     /// Settings, listeners, hosts, routes, backends: atomic per batch.
@@ -14,7 +14,7 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// Both, in the order in which changes of one moment are sent: LIVE before the CONFIG that relies on it.
+    /// Both, in the order in which simultaneous changes are sent: LIVE before the CONFIG that relies on it.
     pub const ALL: [Self; 2] = [Self::Live, Self::Config];
 
     /// `config` or `live`.
@@ -26,23 +26,23 @@ impl Lane {
     }
 }
 
-/// All that is said of kinds, a row each, in ascending order of the wire's numbers.
+/// The table of kinds, one row each, in ascending order of the wire's numbers.
 macro_rules! kinds {
     ($($(#[$doc:meta])+ $kind:ident = $number:literal $name:literal, body $body:expr, secret $secret:literal;)+) => {
-        /// What a resource is. Ordered by the wire's numbers.
+        /// The kind of a resource. Ordered by the wire's numbers.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Kind {
             $($(#[$doc])+ $kind,)+
-            /// A kind of a later schema: a proxy keeps such resources, so that its root is right, and refuses to serve
-            /// them. Only [`Kind::any_from_wire`] makes one, never with the number of a kind that is known.
+            /// A kind of a later schema: a proxy stores such resources, so that its root is right, and refuses to serve
+            /// them. Only [`Kind::any_from_wire`] creates one, never with the number of a known kind.
             Later(u8),
         }
 
         impl Kind {
-            /// All kinds that are known, in ascending order.
+            /// All known kinds, in ascending order.
             pub const ALL: [Self; [$($number),+].len()] = [$(Self::$kind),+];
 
-            /// Lower-case name, as the CLI and metrics spell it.
+            /// Lower-case name, as used in the CLI and metrics.
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)+
@@ -50,7 +50,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// The wire's number.
+            /// The number on the wire.
             pub fn number(self) -> u8 {
                 match self {
                     $(Self::$kind => $number,)+
@@ -58,7 +58,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Name of the message that its bodies are, in `firth.config.v1`; `None` where this build knows none.
+            /// Name of its message in `firth.config.v1`; `None` for unknown kinds.
             pub fn message(self) -> Option<&'static str> {
                 match self {
                     $(Self::$kind => $body,)+
@@ -66,7 +66,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Whether its body holds secrets, which are never shown. What is not known may.
+            /// Whether its body contains secrets, which are never shown. True for unknown kinds.
             pub fn is_secret(self) -> bool {
                 match self {
                     $(Self::$kind => $secret,)+
@@ -84,9 +84,9 @@ kinds! {
     Listener = 2 "listener", body Some("Listener"), secret false;
     /// A virtual host.
     Host = 3 "host", body Some("Host"), secret false;
-    /// What one object won on one host.
+    /// The paths that one object won on one host.
     Route = 4 "route", body Some("Route"), secret false;
-    /// A Service port as it was written.
+    /// A Service port as an Ingress writes it.
     Backend = 5 "backend", body Some("Backend"), secret false;
     /// One EndpointSlice.
     Endpoints = 16 "endpoints", body Some("Endpoints"), secret false;
@@ -99,7 +99,7 @@ kinds! {
 }
 
 impl Kind {
-    /// The lane on which it travels.
+    /// The lane that it is sent on.
     pub fn lane(self) -> Lane {
         if self.number() < 16 { Lane::Config } else { Lane::Live }
     }
@@ -131,12 +131,12 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Names one resource: kind and key. Cheap to clone.
+/// Identifies a resource: kind and key. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ResourceKey {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// How it is called among its kind, see `proto/firth/config/v1/stream.proto`.
+    /// Its name within the kind, see `proto/firth/config/v1/stream.proto`.
     pub key: Arc<str>,
 }
 

@@ -1,9 +1,9 @@
-//! The language that both planes speak: names, versions, resources, their encoding and digest, deltas, and the small
-//! services every process needs.
+//! What both planes share: names, versions, resources, their encoding and digest, deltas, and the small services that
+//! every process needs.
 //!
 //! **Invariant:** nothing here knows Kubernetes, serves users' traffic, or belongs to one plane alone.
 //!
-//! A resource is *typed* where it is made and used ([`resource`]) and *encoded* everywhere between ([`entry`]): the
+//! A resource is *typed* where it is compiled and used ([`resource`]) and *encoded* everywhere between ([`entry`]): the
 //! bytes that the compiler made are hashed, stored, sent and hashed again, never encoded a second time. A [`snapshot`]
 //! is a persistent set of encoded resources with a Merkle root; a [`delta`] leads from one to another.
 

@@ -1,5 +1,5 @@
-//! One process writes to a folder at a time. The kernel lets go of the lock with the process, however that ends: what is
-//! left of it is a file, which keeps nobody out.
+//! Locks a folder for one process at a time. The kernel releases the lock when the process ends, in whatever way: the
+//! file that remains locks nobody out.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -14,45 +14,45 @@ use crate::private;
 
 /// Name of the file.
 const FILE: &str = "lock";
-/// Bytes of it that are read: a number and a host's name.
+/// Bytes of the file that are read: a process id and a host name.
 const MOST: u64 = 300;
 
-/// Why a folder cannot be written to.
+/// Why a folder cannot be locked.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// By another process.
+    /// Another process has the lock.
     #[error("another process keeps its state in {}{}", dir.display(), Said(by.as_ref()))]
     Taken {
         /// The folder.
         dir: PathBuf,
-        /// Which one, where it said so.
+        /// Its holder, if known.
         by: Option<Holder>,
     },
-    /// The system has none for it.
+    /// The system does not support the lock.
     #[error("{}: {reason}", path.display())]
     System {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: io::Error,
     },
 }
 
-/// Who has a lock, as it wrote into the file. A number alone says little: folders are mounted by containers, which number
-/// their processes each for itself, and by other hosts.
+/// The holder of a lock, as written in the file. The process id alone is not enough: folders are mounted by containers,
+/// each with process ids of its own, and by other hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// Its number there.
+    /// Its process id.
     pub pid: u32,
-    /// What the host, or the pod, is called; may be empty.
+    /// Its host or pod name; may be empty.
     pub host: String,
 }
 
-/// Takes the lock of a folder, as long as the file lives.
+/// Acquires the lock of a folder, which is held as long as the file is open.
 ///
 /// # Errors
-/// Where another process has it, or there can be none.
+/// If another process has it, or locking is not possible.
 pub fn take(dir: &Path) -> Result<File, LockError> {
     let path = dir.join(FILE);
     let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -60,7 +60,7 @@ pub fn take(dir: &Path) -> Result<File, LockError> {
     let mut file = open.map_err(system)?;
     match file.try_lock() {
         Ok(()) => {
-            // Said for people alone: a full disk has room for a lock, if not for this.
+            // Only informative: a full disk has room for a lock, but perhaps not for this.
             let _ = sign(&mut file);
             Ok(file)
         }
@@ -71,7 +71,8 @@ pub fn take(dir: &Path) -> Result<File, LockError> {
     }
 }
 
-/// Whether a lock still is that of a folder, which may have been removed or moved: whoever comes after that gets another one.
+/// Whether this is still the lock of the folder, which may have been removed or moved: then another process gets a lock
+/// of its own.
 pub fn is_of(lock: &File, dir: &Path) -> bool {
     private::is_at(lock, &dir.join(FILE))
 }
@@ -133,7 +134,7 @@ mod tests {
         assert!(is_of(&again, dir.path()));
     }
 
-    /// The end of a process lets go of its locks; the file of one that was killed stays.
+    /// The kernel releases the locks of a process that ends; the file of a killed process stays.
     #[test]
     fn a_file_that_was_left_keeps_nobody_out() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,10 @@
-//! The format of the access log, parsed once: text, and what a request's end fills in (nginx' `log_format`).
+//! The access log's format, parsed once: text, and variables to be filled in at the end of a request (nginx'
+//! `log_format`).
 //!
-//! The control plane parses to tell the owner of a ConfigMap which variable nobody knows; the proxy parses what it was sent
-//! and fills it in, a line a request. Names and meanings are nginx' and ingress-nginx' (controller.md 8).
+//! The control plane parses it to report unknown variables to the owner of a ConfigMap; the proxy parses what it was
+//! sent and fills it in, one line per request. Names and meanings are those of nginx and ingress-nginx.
 //!
-//! **Invariant:** what a variable gives is data: it is never parsed again.
+//! **Invariant:** the value of a variable is data: it is never parsed again.
 
 use thiserror::Error;
 
@@ -13,35 +14,35 @@ pub use names::Value;
 
 mod names;
 
-/// ingress-nginx' own format (controller.md 8).
+/// ingress-nginx' default format.
 pub const DEFAULT: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status $body_bytes_sent \
     \"$http_referer\" \"$http_user_agent\" $request_length $request_time [$proxy_upstream_name] \
     [$proxy_alternative_upstream_name] $upstream_addr $upstream_response_length $upstream_response_time \
     $upstream_status $req_id";
 
-/// ingress-nginx' own of sessions of TCP and UDP services (controller.md 8).
+/// ingress-nginx' default format for TCP and UDP sessions.
 pub const STREAM: &str =
     "[$remote_addr] [$time_local] $protocol $status $bytes_sent $bytes_received $session_time";
 
-/// Pieces of a format at most, so that a line's work is bounded.
+/// Limit of the pieces of a format, which bounds the work per line.
 const PIECES: usize = 512;
 
-/// Bytes of a format at most.
+/// Limit of a format in bytes.
 const LENGTH: usize = 16 * 1024;
 
-/// How values are put into a line.
+/// How values are escaped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Escape {
-    /// `\xNN` for quotes, backslashes and all that is not printable ASCII; `-` for what is missing.
+    /// `\xNN` for quotes, backslashes and all but printable ASCII; `-` for missing values.
     #[default]
     Default,
-    /// As in a string of JSON; nothing for what is missing.
+    /// As in a JSON string; nothing for missing values.
     Json,
-    /// As they are, but for the ends of lines; nothing for what is missing.
+    /// Unchanged except for line breaks; nothing for missing values.
     None,
 }
 
-/// Text and values.
+/// A format: text and values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogFormat {
     pieces: Box<[Piece]>,
@@ -50,22 +51,22 @@ pub struct LogFormat {
 /// A piece of a [`LogFormat`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Piece {
-    /// As it stands.
+    /// Literal text.
     Text(Box<str>),
-    /// To be filled in.
+    /// A value to fill in.
     Value(Value),
 }
 
-/// Why a text is no format. nginx would not start with it.
+/// Why a text is not a format. nginx would not start with it.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum NoFormat {
     /// A variable that nginx and ingress-nginx do not have.
     #[error("unknown variable ${0}")]
     Unknown(String),
-    /// A dollar sign that begins no name.
+    /// A dollar sign without a name.
     #[error("a dollar sign is not followed by the name of a variable")]
     Nameless,
-    /// `${` without its end.
+    /// `${` without a closing brace.
     #[error("a closing brace is missing")]
     Open,
     /// It is too long.
@@ -74,16 +75,16 @@ pub enum NoFormat {
 }
 
 impl LogFormat {
-    /// Reads a text as it stands between single quotes in nginx' configuration, where a backslash makes `\n`, `\t`, `\r`, and
-    /// itself and quotes plain.
+    /// Parses a text as it is between single quotes in nginx' configuration, where a backslash escapes `\n`, `\t`,
+    /// `\r`, quotes and itself.
     ///
     /// # Errors
-    /// Where nginx would take it for none.
+    /// If nginx would reject it.
     pub fn parse(text: &str) -> Result<Self, NoFormat> {
         Self::parse_with(text, Value::of)
     }
 
-    /// The same of sessions of TCP and UDP services, where other variables are known.
+    /// The same for TCP and UDP sessions, which have other variables.
     ///
     /// # Errors
     /// As [`Self::parse`].
@@ -122,7 +123,7 @@ impl LogFormat {
 }
 
 impl Default for LogFormat {
-    /// ingress-nginx' own.
+    /// ingress-nginx' default.
     #[allow(clippy::expect_used, reason = "a test parses it")]
     fn default() -> Self {
         Self::parse(DEFAULT).expect("a format of ours")
@@ -130,7 +131,7 @@ impl Default for LogFormat {
 }
 
 impl Value {
-    /// What is read from the request's head before it is changed for a backend, where it is that.
+    /// The variable, if its value is taken from the request's head before that is changed for a backend.
     pub fn of_head(&self) -> Option<&Variable> {
         match self {
             Self::OfHead(variable) => Some(variable),
@@ -139,7 +140,7 @@ impl Value {
     }
 }
 
-/// The name behind a dollar sign, and what stands behind that.
+/// The name after a dollar sign, and the rest.
 fn name(text: &str) -> Result<(&str, &str), NoFormat> {
     let braced = text.strip_prefix('{');
     let inner = braced.unwrap_or(text);

@@ -1,4 +1,4 @@
-//! Names as they are compared: hosts and namespaced objects.
+//! Names in comparable form: hosts and namespaced objects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ impl ObjectName {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    /// Reads `namespace/name`; `None` unless both are there.
+    /// Parses `namespace/name`; `None` unless both are there.
     pub fn parse(text: &str) -> Option<Self> {
         let (namespace, name) = text.split_once('/')?;
         (!namespace.is_empty() && !name.is_empty() && !name.contains('/')).then(|| Self::new(namespace, name))
     }
 
-    /// Whether an object can be called that: an RFC 1123 subdomain in a namespace, whose labels may be of any length
-    /// (<https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>). A reference is whatever somebody wrote.
+    /// Whether an object can have this name: an RFC 1123 subdomain in a namespace, with labels of any length
+    /// (<https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>). References may contain anything.
     pub fn is_possible(&self) -> bool {
         is_subdomain(&self.namespace) && is_subdomain(&self.name)
     }
 }
 
-/// Whether a name is an RFC 1123 subdomain, whose labels may be of any length here.
+/// Whether a name is an RFC 1123 subdomain, with labels of any length.
 pub fn is_subdomain(name: &str) -> bool {
     let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {
@@ -73,7 +73,7 @@ impl HostName {
         }
     }
 
-    /// The host of requests for no other.
+    /// The host of requests that match no other.
     pub fn catch_all() -> Self {
         Self(CATCH_ALL.into())
     }
@@ -95,8 +95,8 @@ impl fmt::Display for HostName {
     }
 }
 
-/// Whether a text is a DNS-1123 subdomain as Kubernetes has it: labels of lower-case letters, digits and dashes. One dot
-/// at its end is no part of it.
+/// Whether a text is a DNS-1123 subdomain as Kubernetes defines it: labels of lower-case letters, digits and dashes.
+/// One trailing dot is ignored.
 pub fn is_dns_name(text: &str) -> bool {
     let name = text.strip_suffix('.').unwrap_or(text);
     let is_end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

@@ -1,4 +1,4 @@
-//! Certificates and keys out of the PEM of a Secret, and what names a certificate is good for.
+//! Parses certificates and keys from PEM, and the names that a certificate is valid for.
 
 use std::fmt::Write as _;
 
@@ -14,23 +14,23 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::secret;
 
-/// Why PEM is not what it should be. Says nothing of the contents, which may be secret.
+/// Why PEM is invalid. Does not quote the contents, which may be secret.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum PemError {
-    /// No certificate in it.
+    /// No certificate.
     #[error("no certificate found")]
     NoCertificate,
-    /// No list of revoked certificates in it.
+    /// No certificate revocation list.
     #[error("no list of revoked certificates found")]
     NoRevocations,
-    /// A list of revoked certificates that is none.
+    /// An invalid certificate revocation list.
     #[error("list {index} of revoked certificates is not X.509")]
     NotRevocations {
-        /// Which, counted from 0.
+        /// Its index, from 0.
         index: usize,
     },
-    /// No private key in it.
+    /// No private key.
     #[error("no private key found")]
     NoKey,
     /// Not PEM.
@@ -39,7 +39,7 @@ pub enum PemError {
     /// A certificate that is not X.509.
     #[error("certificate {index} is not X.509")]
     NotX509 {
-        /// Which, counted from 0.
+        /// Its index, from 0.
         index: usize,
     },
 }
@@ -47,7 +47,7 @@ pub enum PemError {
 /// The certificates of a PEM text, in order, DER.
 ///
 /// # Errors
-/// Where it is not PEM, holds none, or one that is not X.509.
+/// If it is not PEM, has no certificate, or an invalid one.
 pub fn certificates(pem: &[u8]) -> Result<Vec<Bytes>, PemError> {
     let mut found = Vec::new();
     for (index, der) in CertificateDer::pem_slice_iter(pem).enumerate() {
@@ -58,10 +58,10 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<Bytes>, PemError> {
     if found.is_empty() { Err(PemError::NoCertificate) } else { Ok(found) }
 }
 
-/// The lists of revoked certificates of a PEM text, in order, DER.
+/// The certificate revocation lists of a PEM text, in order, DER.
 ///
 /// # Errors
-/// Where it is not PEM, holds none, or one that is none.
+/// If it is not PEM, has no list, or an invalid one.
 pub fn revocations(pem: &[u8]) -> Result<Vec<Bytes>, PemError> {
     let mut found = Vec::new();
     for (index, der) in CertificateRevocationListDer::pem_slice_iter(pem).enumerate() {
@@ -72,10 +72,10 @@ pub fn revocations(pem: &[u8]) -> Result<Vec<Bytes>, PemError> {
     if found.is_empty() { Err(PemError::NoRevocations) } else { Ok(found) }
 }
 
-/// The first private key of a PEM text, DER; wiped with the last who holds it.
+/// The first private key of a PEM text, DER; wiped when the last reference is dropped.
 ///
 /// # Errors
-/// Where it is not PEM or holds none.
+/// If it is not PEM or has no key.
 pub fn private_key(pem: &[u8]) -> Result<Bytes, PemError> {
     match PrivateKeyDer::from_pem_slice(pem) {
         Ok(mut key) => {
@@ -88,10 +88,10 @@ pub fn private_key(pem: &[u8]) -> Result<Bytes, PemError> {
     }
 }
 
-/// PEM (RFC 7468) of DER; wiped when it is no longer needed.
+/// Encodes DER as PEM (RFC 7468); wiped when dropped.
 pub fn write(label: &str, der: &[u8]) -> Zeroizing<String> {
     let text = Zeroizing::new(STANDARD.encode(der));
-    // The whole room at once: what a string grows out of is not wiped.
+    // With full capacity: buffers left behind by a growing string are not wiped.
     let mut pem = Zeroizing::new(String::with_capacity(text.len() + text.len() / 64 + 2 * label.len() + 40));
     // Writing to a string does not fail.
     let _ = writeln!(pem, "-----BEGIN {label}-----");
@@ -105,8 +105,8 @@ pub fn write(label: &str, der: &[u8]) -> Zeroizing<String> {
     pem
 }
 
-/// The DNS names that a certificate is good for, lower-case; its common name where it lists none (the original still
-/// looks at it, RFC 9110 no longer does). Empty where the certificate is not X.509.
+/// The DNS names that a certificate is valid for, lower-case; its common name if it lists none (ingress-nginx still
+/// uses it, RFC 9110 no longer does). Empty if the certificate is not X.509.
 pub fn names(der: &[u8]) -> Vec<String> {
     let Ok((_, certificate)) = X509Certificate::from_der(der) else {
         return Vec::new();

@@ -1,8 +1,8 @@
-//! What annotations and ConfigMap keys say, for a location, a host, a backend: the messages of
-//! `proto/firth/config/v1/policy.proto` themselves, since nothing would be gained by a copy of each field.
+//! Policies: settings from annotations and ConfigMap keys, for a location, a host, a backend. These are the messages of
+//! `proto/firth/config/v1/policy.proto` themselves; a copy of each field would gain nothing.
 //!
-//! What follows from their fields (`since`, `overlay`, `unknown_value`) is generated, see `shared/build/policies.rs`.
-//! A policy that came over the wire has no enum number without a meaning; all else is judged where it is compiled.
+//! Code derived from their fields (`since`, `overlay`, `unknown_value`) is generated, see `shared/build/policies.rs`. A
+//! policy received over the wire has no unknown enum numbers; everything else is checked when it is compiled.
 
 pub use crate::proto::config::{
     Affinity, AffinityMode, BackendPolicy, BackendProtocol, BackendTls, BasicAuth, Buffers, Canary,

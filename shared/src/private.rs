@@ -1,30 +1,30 @@
-//! Files and folders for their owner alone: what a process keeps may name what others are not to know.
+//! Files and folders that only their owner can read: state may contain names that others must not see.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, set_permissions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// A folder, made with those above it where they are missing. One that is there keeps its mode: it may be a volume.
+/// Creates a folder, with its parents. An existing one keeps its mode: it may be a volume.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// An empty file to be written; one that is there is emptied, and is its owner's from then on.
+/// Creates an empty file; an existing one is truncated, and restricted to its owner.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     set_permissions(path, Permissions::from_mode(0o600))?;
     Ok(file)
 }
 
-/// Whether an open file is the one that stands at a path. It may have been removed or moved, alone or with its folder: what is
-/// written to it then is nobody's.
+/// Whether an open file is still the one at a path. It may have been removed or moved, alone or with its folder:
+/// writing to it then is useless.
 pub fn is_at(file: &File, path: &Path) -> bool {
     let place = |it: Metadata| (it.dev(), it.ino());
     file.metadata().is_ok_and(|file| fs::metadata(path).is_ok_and(|there| place(there) == place(file)))
@@ -45,10 +45,10 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Writes a whole file or none, in place of one that is there, and returns when it is on the disk: with what the system knows
 /// of what was written, for who wants to tell it from what somebody else writes later.
 ///
-/// It is made beside its place; who looks through the folder passes over what ends in `.draft`.
+/// It is written to a temporary file beside it; readers of the folder ignore names that end in `.draft`.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<Metadata> {
     let (draft, written) = draft(path, bytes)?;
     if let Err(error) = fs::rename(&draft, path) {
@@ -59,13 +59,13 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<Metadata> {
     Ok(written)
 }
 
-/// As [`replace`], where nothing is there. False: there was something, and it stays.
+/// As [`replace`], if the file does not exist. Returns false if it exists, and leaves it alone.
 ///
 /// # Errors
-/// The system's.
+/// I/O errors.
 pub fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     let (draft, _) = draft(path, bytes)?;
-    // A link is made once: of several who come together one is first.
+    // A hard link can be created only once: of several concurrent writers one succeeds.
     let linked = fs::hard_link(&draft, path);
     fs::remove_file(&draft)?;
     match linked {
@@ -78,7 +78,7 @@ pub fn create(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// Bytes on the disk beside a path, under a name that nobody else has.
+/// Writes bytes to disk beside a path, under a unique name.
 fn draft(path: &Path, bytes: &[u8]) -> io::Result<(PathBuf, Metadata)> {
     let draft = path.with_extension(format!("{:016x}.draft", fastrand::u64(..)));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
@@ -86,14 +86,14 @@ fn draft(path: &Path, bytes: &[u8]) -> io::Result<(PathBuf, Metadata)> {
     match written {
         Ok(written) => Ok((draft, written)),
         Err(error) => {
-            // On a full disk that is one file less.
+            // Frees space on a full disk.
             let _ = fs::remove_file(&draft);
             Err(error)
         }
     }
 }
 
-/// A name is durable only with its folder.
+/// A name is durable only once its folder is synced.
 fn settle(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()

@@ -1,4 +1,4 @@
-//! Generated messages of `proto/`. Only border modules name them: `convert`, the stream's two ends, inspect, the CLI.
+//! Generated messages of `proto/`. Used only at the borders: `convert`, both ends of the stream, inspect, the CLI.
 
 /// `firth.config.v1`: the stream and the bodies of resources.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::use_self)]
@@ -7,13 +7,13 @@ pub mod config {
     include!(concat!(env!("OUT_DIR"), "/policies.rs"));
 }
 
-/// `firth.inspect.v1`: questions about versions and proxies.
+/// `firth.inspect.v1`: queries about versions and proxies.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::use_self)]
 pub mod inspect {
     include!(concat!(env!("OUT_DIR"), "/firth.inspect.v1.rs"));
 }
 
-/// `firth.identity.v1`: certificates for those who call.
+/// `firth.identity.v1`: certificates for clients.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::use_self)]
 pub mod identity {
     include!(concat!(env!("OUT_DIR"), "/firth.identity.v1.rs"));

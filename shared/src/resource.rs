@@ -1,7 +1,7 @@
-//! Resources as types: what the compiler makes and what the proxy builds its tables from.
+//! Typed resources: what the compiler produces, and what the proxy builds its tables from.
 //!
-//! **Invariant:** a value of these types can be served. What came over the wire and cannot is a
-//! [`ConvertError`](crate::convert::ConvertError) before it gets here.
+//! **Invariant:** a value of these types can be served. Received bytes that cannot be served are rejected with a
+//! [`ConvertError`](crate::convert::ConvertError) before they get here.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -49,16 +49,16 @@ impl Resource {
     }
 }
 
-/// What belongs to the fleet.
+/// Fleet-wide settings.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
-    /// Secret `namespace/name` of the certificate for names that have none; empty: the proxy's own.
+    /// Secret `namespace/name` of the certificate for names that have none; empty: each proxy's own.
     pub default_certificate: String,
-    /// What the ConfigMap says of every location.
+    /// The ConfigMap's defaults for every location.
     pub defaults: LocationPolicy,
-    /// What it says of every backend.
+    /// The ConfigMap's defaults for every backend.
     pub backend_defaults: BackendPolicy,
-    /// Key of the Backend that answers where nobody else does; empty: the proxy itself, 404.
+    /// Key of the Backend for requests that match nothing; empty: the proxy itself answers 404.
     pub default_backend: String,
     /// Restrictions of the ConfigMap that are not enforced yet; ascending.
     pub guards: Vec<Guard>,
@@ -67,33 +67,33 @@ pub struct Settings {
 /// A restriction of the ConfigMap that is not enforced yet: what it would guard answers 503.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Guard {
-    /// By addresses, referers, user agents or rules of a firewall: all paths.
+    /// By addresses, referers, user agents or firewall rules: applies to all paths.
     Addresses,
 }
 
-/// A named socket, and what is spoken on it.
+/// A named socket, and its protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Listener {
-    /// Bound by flags.
+    /// The HTTP port, whose address is given by flags.
     Http,
-    /// Likewise.
+    /// The HTTPS port, likewise.
     Https,
     /// A port of its own.
     Service(StreamService),
 }
 
-/// A TCP or UDP service: whatever comes to a port goes on to a Backend.
+/// A TCP or UDP service: all traffic of a port is forwarded to a Backend.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct StreamService {
-    /// What is spoken on the port.
+    /// The port's transport protocol.
     pub transport: Transport,
     /// Never 0.
     pub port: u16,
     /// Key of the Backend.
     pub backend: String,
-    /// Clients send a header of the PROXY protocol first. Never over UDP.
+    /// Clients send a PROXY protocol header first. Never over UDP.
     pub takes_proxy_header: bool,
-    /// Endpoints are sent one. Never over UDP.
+    /// Endpoints are sent such a header. Never over UDP.
     pub sends_proxy_header: bool,
 }
 
@@ -104,7 +104,7 @@ impl StreamService {
     }
 }
 
-/// What carries the bytes of a [`StreamService`].
+/// The transport protocol of a [`StreamService`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Transport {
@@ -125,11 +125,11 @@ impl Transport {
 /// A virtual host.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Host {
-    /// Its certificates, where an Ingress has a TLS section for it.
+    /// Its certificates, if an Ingress has a TLS section for it.
     pub tls: Option<Tls>,
     /// Why all its routes answer 503, if they do.
     pub denied: Option<Denial>,
-    /// What the Ingress that decides says of the whole host.
+    /// Host-wide settings of the Ingress that decides them.
     pub policy: HostPolicy,
 }
 
@@ -154,7 +154,7 @@ pub struct Route {
     pub paths: Vec<Path>,
     /// Why all of them answer 503, if they do.
     pub denied: Option<Denial>,
-    /// What its annotations say of its locations; lies over [`Settings::defaults`].
+    /// Policy of its locations, from annotations; overrides [`Settings::defaults`].
     pub policy: LocationPolicy,
 }
 
@@ -167,7 +167,7 @@ pub struct Path {
     pub kind: PathType,
     /// Key of the Backend; `None`: the fleet's default backend, which answers 404.
     pub backend: Option<String>,
-    /// Of a prefix: the Exact path of the same text on the host comes first. Counts where paths are regular expressions.
+    /// For a prefix: the host's Exact path with the same text precedes it. Matters if paths are regular expressions.
     pub after_exact: bool,
 }
 
@@ -183,39 +183,39 @@ pub enum PathType {
 /// One Service port as an Ingress writes it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Backend {
-    /// How endpoints' ports are found; `None` when the Service or the port does not exist, and beside a name.
+    /// How the endpoints' port is found; `None` if the Service or the port does not exist, and for an external name.
     pub port: Option<PortRule>,
-    /// The name whose addresses are the endpoints.
+    /// The external name whose addresses are the endpoints.
     pub external: Option<ExternalName>,
-    /// Where the Service itself listens; `None` for one without an address of its own.
+    /// The Service's own address; `None` if it has none.
     pub service: Option<SocketAddr>,
-    /// Keys of the Backends of canaries, in order; the first one acts.
+    /// Keys of canary Backends, in order; the first one takes effect.
     pub alternatives: Vec<String>,
-    /// What annotations say of it, whoever refers to it.
+    /// Its policy, from annotations of any Ingress that refers to it.
     pub policy: BackendPolicy,
     /// The Service does not exist.
     pub without_service: bool,
 }
 
-/// A name outside of the cluster, or inside of it, that proxies look up.
+/// A DNS name, inside or outside of the cluster, that proxies resolve.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ExternalName {
-    /// As [`crate::name::is_dns_name`] has it.
+    /// Valid by [`crate::name::is_dns_name`].
     pub name: String,
     /// Never 0.
     pub port: u16,
-    /// Whether addresses count that lead into the proxy's own machine or its link.
+    /// Whether addresses of the proxy's own machine or link are allowed.
     pub local: bool,
 }
 
-/// Which port of an EndpointSlice a Service port leads to (controller.md 5.3 of the reference: name, then number).
+/// The port of an EndpointSlice that a Service port leads to, found by name, then by number (as in ingress-nginx).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PortRule {
     /// Name of the Service port; empty: every port of a slice.
     pub name: String,
-    /// Numeric targetPort, used when a slice has no port of that name.
+    /// Numeric targetPort, used if a slice has no port with that name.
     pub target_port: Option<u16>,
-    /// Whether it is a port of UDP, and not of TCP.
+    /// Whether it is a UDP port instead of a TCP port.
     pub udp: bool,
 }
 
@@ -239,7 +239,7 @@ pub struct EndpointPort {
     pub name: String,
     /// Never 0.
     pub port: u16,
-    /// Whether it is a port of UDP, and not of TCP.
+    /// Whether it is a UDP port instead of a TCP port.
     pub udp: bool,
 }
 
@@ -254,7 +254,7 @@ pub struct Certificate {
     pub chain: Option<String>,
 }
 
-/// Says nothing of the key.
+/// Does not show the key.
 impl std::fmt::Debug for Certificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { leaf, key: _, chain } = self;
@@ -284,54 +284,54 @@ impl Chain {
     }
 }
 
-/// What a Secret gives for one use.
+/// The contents of a Secret for one use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Material {
-    /// Who may pass.
+    /// The users that may pass.
     Users(Vec<User>),
-    /// Who signs clients' certificates.
+    /// The authorities of clients' certificates.
     Authorities(Authorities),
-    /// Who signs backends' certificates, and the proxy's own for them.
+    /// The authorities of backends' certificates, and the proxy's own certificate.
     BackendIdentity(BackendIdentity),
-    /// What TLS sessions that clients keep are sealed with.
+    /// The keys that encrypt TLS session tickets.
     TicketKeys(TicketKeys),
 }
 
 /// Key of the Material with the fleet's [`TicketKeys`].
 pub const TICKET_KEYS: &str = "firth/ticket-keys";
 
-/// Keys of session tickets; at least one.
+/// Session ticket keys; at least one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TicketKeys(pub Vec<Bytes>);
 
-/// Says nothing of the keys.
+/// Does not show the keys.
 impl std::fmt::Debug for TicketKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("TicketKeys").field(&self.0.len()).finish()
     }
 }
 
-/// Certificates that others are verified by.
+/// Certificates of authorities, to verify peers with.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Authorities {
     /// X.509, DER; at least one.
     pub certificates: Vec<Bytes>,
-    /// Lists of certificates that are revoked, DER.
+    /// Certificate revocation lists, DER.
     pub revocations: Vec<Bytes>,
 }
 
-/// What a Secret gives for TLS towards backends.
+/// TLS identity towards backends, from a Secret.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct BackendIdentity {
-    /// `None`: nothing can be verified.
+    /// `None`: backends cannot be verified.
     pub authorities: Option<Authorities>,
-    /// The proxy's own certificate and those that it was signed by, DER; empty: it shows none.
+    /// The proxy's own certificate with its chain, DER; empty: it shows none.
     pub certificates: Vec<Bytes>,
-    /// The private key of the first of them, DER; empty without one.
+    /// The private key of that certificate, DER; empty without one.
     pub key: Bytes,
 }
 
-/// Says nothing of the key.
+/// Does not show the key.
 impl std::fmt::Debug for BackendIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { authorities, certificates, key: _ } = self;
@@ -342,16 +342,16 @@ impl std::fmt::Debug for BackendIdentity {
     }
 }
 
-/// A user and what the password hashes to.
+/// A user and the hash of the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct User {
-    /// Unique, and without a colon but the one before the realm of a digest.
+    /// Unique, without a colon except before the realm of a digest.
     pub name: String,
     /// As in an htpasswd file.
     pub hash: String,
 }
 
-/// Says nothing of the hash.
+/// Does not show the hash.
 impl std::fmt::Debug for User {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("User").field("name", &self.name).finish_non_exhaustive()

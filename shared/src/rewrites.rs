@@ -1,14 +1,13 @@
-//! Which declared paths are rewritten, and which make all paths of their host regular expressions (ingress-nginx behaviour,
-//! annotations.md 3.4, 3.5). The control plane tells a host by it, the proxy what becomes of a request.
+//! Determines which paths are rewritten, and which turn all paths of their host into regular expressions, as in
+//! ingress-nginx. The control plane uses it for a host, the proxy for requests.
 
 use crate::policy::LocationPolicy;
 use crate::resource::PathType;
 
-/// Which requests for a declared path a `rewrite-target` sends to another path, or elsewhere (ingress-nginx behaviour,
-/// annotations.md 3.5).
+/// Which requests for a declared path a `rewrite-target` rewrites or redirects (as in ingress-nginx).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rewrites {
-    /// None: a target that is the path itself rewrites nothing.
+    /// None: a target that equals the path rewrites nothing.
     Nothing,
     /// Those below it, but not the path itself.
     Below,
@@ -17,8 +16,8 @@ pub enum Rewrites {
 }
 
 impl Rewrites {
-    /// Of a target that is not empty. ingress-nginx compares it with the path twice. A Prefix path that rewrites nothing yet
-    /// becomes two locations, `/a/` and `/a`; with the first of them the target is compared once more, and is another one.
+    /// For a non-empty target. ingress-nginx compares it with the path twice. A Prefix path that rewrites nothing
+    /// becomes two locations, `/a/` and `/a`; for the first of them the target is compared once more, and differs.
     pub fn of(target: &str, uses_regex: bool, declared: &str, kind: PathType) -> Self {
         let is_split = kind == PathType::Prefix && !uses_regex && !declared.ends_with('/');
         match target == declared {
@@ -29,7 +28,7 @@ impl Rewrites {
     }
 }
 
-/// Whether a declared path makes all paths of its host regular expressions (annotations.md 3.4).
+/// Whether a declared path turns all paths of its host into regular expressions (ingress-nginx).
 pub fn makes_patterns(said: &LocationPolicy, declared: &str, kind: PathType) -> bool {
     let uses_regex = said.use_regex == Some(true);
     let target = said.rewrite_target.as_deref().filter(|target| !target.is_empty());

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use zeroize::Zeroizing;
 
-/// Takes bytes in. What is sliced off them, a field of a decoded message for one, is a part of the same bytes.
+/// Takes ownership of secret bytes. Slices, such as fields of a decoded message, share the same bytes.
 ///
-/// Where somebody else holds the bytes they are copied, and what the other holds is the other's to wipe.
+/// If the bytes are shared they are copied, and wiping the original is up to its other owners.
 pub fn kept(bytes: impl Into<Vec<u8>>) -> Bytes {
     Bytes::from_owner(Zeroizing::new(bytes.into()))
 }

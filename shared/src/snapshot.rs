@@ -1,9 +1,9 @@
-//! A set of resources with a Merkle root: what a control plane offers, what a proxy has.
+//! A set of resources with a Merkle root: the state that a control plane offers, or that a proxy has.
 //!
 //! Persistent: a clone shares its structure, a change copies one path. The root is over 1,024 buckets; a change hashes
-//! its own bucket, one group of 32 buckets and the root, so that its price does not grow with the set.
+//! its own bucket, one group of 32 buckets and the root, so that its cost does not grow with the set.
 //!
-//! **Invariant:** equal sets have equal roots, in whatever order they came to be.
+//! **Invariant:** equal sets have equal roots, in whatever order they were built.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const GROUP: usize = 32;
 /// Digest of a bucket or of a group of them. All zero: empty.
 pub type Digest = [u8; 16];
 
-/// The place of a resource: its bucket first, so that a bucket is one range of the map.
+/// The position of a resource: its bucket first, so that a bucket is one range of the map.
 type Place = (u16, ResourceKey);
 
 /// A persistent set of resources, one for each key.
@@ -45,22 +45,22 @@ impl Default for Snapshot {
 }
 
 impl Snapshot {
-    /// Puts resources in, each in place of the one with its key.
+    /// Inserts resources, each replacing the one with its key.
     pub fn extend(&mut self, entries: impl IntoIterator<Item = Arc<Entry>>) {
         self.change(entries, []);
     }
 
-    /// Puts one resource in.
+    /// Inserts a resource.
     pub fn insert(&mut self, entry: Arc<Entry>) {
         self.change([entry], []);
     }
 
-    /// Takes one resource out.
+    /// Removes a resource.
     pub fn remove(&mut self, key: &ResourceKey) {
         self.change([], [key.clone()]);
     }
 
-    /// Takes `removed` out, then puts `up` in; hashes each bucket that is touched once.
+    /// Removes `removed`, then inserts `up`; hashes each bucket that changed once.
     pub fn change(
         &mut self,
         up: impl IntoIterator<Item = Arc<Entry>>,
@@ -81,12 +81,12 @@ impl Snapshot {
         self.rehash(touched);
     }
 
-    /// The resource of a key.
+    /// The resource with a key.
     pub fn get(&self, key: &ResourceKey) -> Option<&Arc<Entry>> {
         self.entries.get(&(bucket_of(key), key.clone()))
     }
 
-    /// The version of a key's resource.
+    /// The version of the resource with a key.
     pub fn version(&self, key: &ResourceKey) -> Option<Version> {
         self.get(key).map(|entry| entry.version)
     }
@@ -106,7 +106,7 @@ impl Snapshot {
         self.entries.is_empty()
     }
 
-    /// Digest over everything in it.
+    /// Digest over all of it.
     pub fn root(&self) -> Root {
         Root(first_half(&blake3::hash(self.groups.as_flattened())))
     }
@@ -157,7 +157,7 @@ impl Snapshot {
     }
 }
 
-/// The root of a set whose buckets have these digests; `None` where they are not as many.
+/// The root of a set whose buckets have these digests; `None` if their number is wrong.
 pub fn root_of(digests: &[Digest]) -> Option<Root> {
     let (groups, rest) = digests.as_chunks::<GROUP>();
     if groups.len() != BUCKETS / GROUP || !rest.is_empty() {
@@ -186,7 +186,7 @@ pub fn bucket_of(key: &ResourceKey) -> u16 {
 }
 
 fn range_of(bucket: u16) -> RangeInclusive<Place> {
-    // Settings is the least kind and "" the least key; the next bucket's first place is never taken by a real key.
+    // Settings is the least kind and "" the least key; no real key has the first position of the next bucket.
     let first = |bucket| (bucket, ResourceKey::new(Kind::Settings, ""));
     first(bucket)..=first(bucket + 1)
 }

@@ -1,11 +1,11 @@
-//! Addresses to listen at, as flags take them.
+//! Listening addresses as flags accept them.
 
 use std::net::SocketAddr;
 
-/// Reads an IP address and a port.
+/// Parses an IP address and a port.
 ///
 /// # Errors
-/// Says what was expected, and what came.
+/// What was expected, and what was found.
 pub fn parse(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("expected ADDRESS:PORT, such as 127.0.0.1:8080, got {text:?}"))
 }

@@ -1,5 +1,5 @@
-//! Long-lived tasks with a name and an owner. One that panics or ends unasked ends the process: Kubernetes starts it
-//! again, and nobody works on beside a hole.
+//! Supervises long-lived tasks by name. If one panics or ends unexpectedly, the process ends: Kubernetes restarts it,
+//! and no process continues without one of its parts.
 
 use std::future::Future;
 
@@ -18,7 +18,7 @@ impl Supervisor {
         Self::default()
     }
 
-    /// Starts a task that is meant to run as long as the process.
+    /// Starts a task that should run as long as the process.
     #[allow(clippy::disallowed_methods, reason = "the one place that starts tasks")]
     pub fn spawn<F, E>(&mut self, name: &'static str, task: F)
     where
@@ -29,7 +29,7 @@ impl Supervisor {
         self.tasks.spawn(named.instrument(info_span!("task", name)));
     }
 
-    /// Waits for the first task that ends; whatever way it ends is a fault.
+    /// Waits for the first task that ends, which is always an error.
     ///
     /// # Errors
     /// The name of the task and how it ended.

@@ -1,4 +1,4 @@
-//! Logs: to standard error, one line an event, as text or JSON. Panics are logged and counted too.
+//! Logging to standard error, one line per event, as text or JSON. Panics are logged and counted, too.
 
 mod lossy;
 mod seldom;
@@ -21,20 +21,20 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use lossy::Lossy;
 pub use seldom::Seldom;
 
-/// How long the end of the process waits for its last lines: a reader that has stopped reading does not hold it up.
+/// How long the end of the process waits for the last lines: a reader that has stopped reading does not delay it.
 const FINISH: Duration = Duration::from_secs(1);
 
-/// The one log of the process. The subscriber is the process' too.
+/// The process' log; the subscriber is global, too.
 static LOG: OnceLock<Lossy> = OnceLock::new();
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// An error with its causes, innermost last, as a line of a log has it.
+/// An error with its causes, innermost last, on one line.
 pub fn chain(error: &dyn Error) -> String {
     iter::successors(error.source(), |&error| error.source())
         .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// How logs look.
+/// The format of logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
@@ -54,26 +54,26 @@ pub struct LogArgs {
     pub log_format: Format,
 }
 
-/// Why there is no log.
+/// Why logging cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// Of `--log`.
+    /// `--log` is invalid.
     #[error("--log: {0}")]
     Filter(#[from] tracing_subscriber::filter::ParseError),
-    /// Of the thread that writes.
+    /// The writing thread cannot be started.
     #[error("cannot start the thread that writes the log: {0}")]
     Thread(#[from] io::Error),
 }
 
-/// The log of the process, until it ends.
+/// The process' log, until its end.
 #[derive(Debug)]
 pub struct Logs(());
 
-/// Starts logging to standard error. Later calls do nothing: the first decides.
+/// Starts logging to standard error. Later calls have no effect.
 ///
 /// # Errors
-/// Where `--log` is no filter, or the system gives no thread.
+/// If `--log` is invalid, or the thread cannot be started.
 pub fn init(args: &LogArgs) -> Result<Logs, LogError> {
     let filter = filter(&args.log)?;
     let log = Lossy::to(io::stderr())?;
@@ -89,18 +89,18 @@ pub fn init(args: &LogArgs) -> Result<Logs, LogError> {
         Format::Text => builder.compact().try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
     };
-    // The usual one writes to standard error itself, and waits for its reader.
+    // The default hook writes to standard error itself, and waits for its reader.
     std::panic::set_hook(Box::new(log_panic));
     Ok(Logs(()))
 }
 
-/// What is logged. Libraries that log what is no news here are heard where they are asked for by name.
+/// What is logged. Noisy libraries are logged only if they are named.
 fn filter(said: &str) -> Result<EnvFilter, LogError> {
     let mut filter = EnvFilter::builder().parse(said)?;
     for (library, directive) in [
-        // Each failed try as an error: who tries says it once.
+        // It logs each failed retry as an error; the caller reports that once.
         ("kube_client", "kube_client=off"),
-        // What peers do wrong, in a line each, with what they said in it: anybody could fill the log with it.
+        // It logs what peers do wrong, including what they sent: anybody could fill the log.
         ("rustls", "rustls=error"),
     ] {
         if !said.contains(library) {
@@ -110,12 +110,12 @@ fn filter(said: &str) -> Result<EnvFilter, LogError> {
     Ok(filter)
 }
 
-/// Log lines that were lost so far.
+/// Number of lost log lines.
 pub fn lost() -> u64 {
     LOG.get().map_or(0, Lossy::lost)
 }
 
-/// Panics of this process so far, on whatever thread and in whatever task.
+/// Number of panics in this process, on any thread and in any task.
 pub fn panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
@@ -129,10 +129,10 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
 }
 
 impl Logs {
-    /// The end of the process: the last lines, then why it failed, if it did. The causes stand in one line; a backtrace
-    /// of ours tells an operator nothing.
+    /// Ends the process: writes the last lines, then the error, if there is one, with its causes on one line; a
+    /// backtrace would not help an operator.
     pub fn conclude(self, outcome: Result<(), impl Display>) -> ExitCode {
-        // Where nobody reads, saying more would wait for ever.
+        // If nobody reads, writing more would block forever.
         let is_read = LOG.get().is_none_or(|log| log.finish(FINISH));
         let Err(error) = outcome else {
             return ExitCode::SUCCESS;
@@ -144,7 +144,7 @@ impl Logs {
     }
 }
 
-/// What this build calls itself: version of the package.
+/// The version of this build's package.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[cfg(test)]

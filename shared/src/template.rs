@@ -1,7 +1,8 @@
-//! Text with nginx variables (`https://$host/start?rd=$escaped_request_uri`), parsed once and filled in for each request.
+//! Text with nginx variables (`https://$host/start?rd=$escaped_request_uri`), parsed once and filled in for each
+//! request.
 //!
-//! The control plane parses it to report unknown variables to the owner; the proxy parses what it was sent and fills it in. A `$` that does
-//! not begin a variable stands for itself, as in ingress-nginx' own expressions (balancing.md 6).
+//! The control plane parses it to report unknown variables to the owner; the proxy parses what it was sent and fills it
+//! in. A `$` that does not begin a variable is literal, as in ingress-nginx (`util.lua`).
 //!
 //! **Invariant:** the value of a variable is data: it is never parsed again.
 
@@ -9,18 +10,18 @@ mod connection;
 
 pub use connection::{OfCertificate, OfConnection};
 
-/// How many variables a template may have: what a request says stands in each, as often as it is named.
+/// Limit of the variables of a template: each occurrence expands to as much as a client sends.
 pub const MOST_VARIABLES: usize = 64;
 
-/// A text comes to more than there is room for.
+/// The filled-in text exceeds its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("what is filled in comes to more than {most} bytes")]
 pub struct Overlong {
-    /// How much it may come to.
+    /// The limit.
     pub most: usize,
 }
 
-/// Text, and variables in it.
+/// A template: text and variables.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Template {
     parts: Box<[Part]>,
@@ -29,13 +30,13 @@ pub struct Template {
 /// A piece of a [`Template`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// As it stands.
+    /// Literal text.
     Text(Box<str>),
-    /// To be filled in.
+    /// A variable to fill in.
     Variable(Variable),
 }
 
-/// A variable that a request gives a value to. Names and meanings are nginx' and ingress-nginx' (controller.md 8 and 9).
+/// A variable with a value per request. Names and meanings are those of nginx and ingress-nginx.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Variable {
@@ -107,20 +108,20 @@ pub enum Variable {
     TimeIso8601,
     /// `$msec`.
     Msec,
-    /// Told by the connection.
+    /// From the connection.
     OfConnection(OfConnection),
     /// `$connection_requests`: number of the request on its connection.
     ConnectionRequests,
     /// `$request`: the first line.
     Request,
-    /// A name that nobody gives a value to: empty, as a variable of nginx that is not set. `$subdomain` is what stands for
-    /// the star of a location's host.
+    /// A name without a value: empty, like an nginx variable that is not set. `$subdomain` is what matched the star of
+    /// a location's host.
     Named(Box<str>),
 }
 
 impl Variable {
-    /// Whether it is what one client shows and another one does not, by which they can be told apart. What no value is
-    /// given to counts as such: whoever names it expects one.
+    /// Whether its value differs between clients, so that they can be told apart by it. True for variables without a
+    /// value: whoever names one expects a value.
     pub fn is_of_client(&self) -> bool {
         matches!(
             self,
@@ -191,7 +192,7 @@ impl Variable {
 }
 
 impl Template {
-    /// Reads a text. Every text is one: `${` without its end, or a `$` before anything else, stands for itself.
+    /// Parses a text. This never fails: an unclosed `${`, or a `$` before anything else, is literal.
     pub fn parse(text: &str) -> Self {
         let mut parts = Vec::new();
         let mut plain = String::new();
@@ -217,13 +218,13 @@ impl Template {
         Self { parts: parts.into() }
     }
 
-    /// One without variables, whatever stands in it.
+    /// A template without variables, whatever the text contains.
     pub fn literal(text: &str) -> Self {
         let part = (!text.is_empty()).then(|| Part::Text(text.into()));
         Self { parts: part.into_iter().collect() }
     }
 
-    /// The text, where no variable stands in it.
+    /// The text, if it has no variables.
     pub fn as_literal(&self) -> Option<&str> {
         match &*self.parts {
             [] => Some(""),
@@ -245,15 +246,15 @@ impl Template {
         })
     }
 
-    /// Whether it has no more variables than a template may.
+    /// Whether the number of its variables is within the limit.
     pub fn is_moderate(&self) -> bool {
         self.variables().nth(MOST_VARIABLES).is_none()
     }
 
-    /// Appends the text to `out`, which then has at most `most` bytes; `value` appends what a variable stands for.
+    /// Appends the filled-in text to `out`, up to `most` bytes; `value` appends the value of a variable.
     ///
     /// # Errors
-    /// It comes to more. What is in `out` then is more than that by one value at most.
+    /// The limit is exceeded, by one value at most.
     pub fn fill(
         &self,
         out: &mut Vec<u8>,
@@ -276,7 +277,7 @@ impl Template {
     }
 }
 
-/// The name that stands behind a `$`, and how many bytes it takes there. One digit is a name by itself.
+/// The name after a `$`, and its length in bytes. A digit is a name by itself.
 fn name(behind: &str) -> Option<(&str, usize)> {
     if let Some(braced) = behind.strip_prefix('{') {
         let end = braced.find('}')?;
@@ -374,7 +375,7 @@ mod tests {
             Template::parse(&text);
         }
 
-        /// Nothing but variables is lost: putting the names back gives the text.
+        /// Only variables are parsed: putting the names back gives the text.
         #[test]
         fn names_put_back_give_the_text(parts in prop::collection::vec(("[a-z/?=.-]{0,6}", "[a-z]{1,6}"), 0..6)) {
             let text: String = parts.iter().map(|(plain, name)| format!("{plain}${{zz{name}}}")).collect();

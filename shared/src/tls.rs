@@ -1,10 +1,10 @@
-//! TLS between the planes: version 1.3 and nothing else, both ends known by certificates of an authority of our own.
+//! TLS between the planes: version 1.3 only, with certificates of our own authority on both sides.
 //!
-//! One address has two doors, told apart by what the client wants to speak (ALPN, RFC 7301): calls, for which it shows a
-//! certificate, and enrolment, for which it cannot have one yet and verifies the control plane alone.
+//! One address serves two purposes, distinguished by the client's ALPN (RFC 7301): calls, for which it shows a
+//! certificate, and enrolment, for which it has none yet and only verifies the control plane.
 //!
-//! **Invariant:** nothing is resumed. A session that was would skip the question who the peer is, and the authority may
-//! have changed its mind since.
+//! **Invariant:** sessions are never resumed. Resumption would skip the check of the peer's certificate, and the
+//! trusted roots may have changed since.
 
 pub mod connect;
 pub mod join;
@@ -26,43 +26,43 @@ use zeroize::Zeroizing;
 
 use pinned::Pinned;
 
-/// The name that every control plane's certificate has, wherever it runs; only theirs have one.
+/// The name in every control plane's certificate, wherever it runs; no other certificate has one.
 pub const SERVER_NAME: &str = "control-plane.firth";
-/// Whoever wants to call: gRPC.
+/// ALPN of clients that make calls: gRPC.
 pub const CALLS: &[u8] = b"h2";
-/// Whoever wants a certificate: gRPC, too.
+/// ALPN of clients that enrol: also gRPC.
 pub const ENROLMENT: &[u8] = b"firth-enrolment";
 
-/// Why TLS cannot be spoken.
+/// Why TLS cannot be configured.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A certificate or a key that cannot be used.
+    /// A certificate or key is unusable.
     #[error("a certificate or its key cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
-    /// No authority to believe.
+    /// There are no usable authorities.
     #[error("the certificates of the authority cannot be used: {0}")]
     Roots(#[from] VerifierBuilderError),
-    /// No private key.
+    /// The private key is invalid.
     #[error("the private key cannot be parsed")]
     Key,
 }
 
-/// Whom a client believes.
+/// Which servers a client trusts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Trust {
-    /// Authorities, each by its certificate, DER.
+    /// Authorities, by their certificates, DER.
     Roots(Vec<Bytes>),
-    /// The authority whose certificate has this digest ([`pin`]), and is shown by the server.
+    /// The authority whose certificate has this digest ([`pin`]) and is sent by the server.
     Pinned([u8; 32]),
 }
 
-/// A certificate with what leads to its authority, and its key; DER.
+/// A certificate with its chain and key; DER.
 #[derive(Clone)]
 pub struct Credentials {
     /// The certificate first.
     pub chain: Vec<Bytes>,
-    /// PKCS#8; wiped when nobody holds it any more.
+    /// PKCS#8; wiped when the last reference is dropped.
     pub key: Bytes,
 }
 
@@ -72,15 +72,15 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The digest by which an authority is pinned.
+/// The digest that pins an authority.
 pub fn pin(root: &[u8]) -> [u8; 32] {
     *blake3::hash(root).as_bytes()
 }
 
-/// For a client that shows a certificate and calls, or that shows none and enrols.
+/// For a client that makes calls with a certificate, or enrols without one.
 ///
 /// # Errors
-/// Where a certificate or its key cannot be used.
+/// If a certificate or its key is unusable.
 pub fn client(trust: &Trust, credentials: Option<&Credentials>) -> Result<ClientConfig, TlsError> {
     let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
     let builder = match trust {
@@ -101,10 +101,10 @@ pub fn client(trust: &Trust, credentials: Option<&Credentials>) -> Result<Client
     Ok(config)
 }
 
-/// For a server that is called by holders of certificates of these authorities, or, without any, that enrols.
+/// For a server of clients with certificates of these authorities, or, without authorities, of clients that enrol.
 ///
 /// # Errors
-/// Where a certificate or its key cannot be used.
+/// If a certificate or its key is unusable.
 pub fn server(credentials: &Credentials, clients: Option<&[Bytes]>) -> Result<ServerConfig, TlsError> {
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
     let builder = match clients {
@@ -121,10 +121,10 @@ pub fn server(credentials: &Credentials, clients: Option<&[Bytes]>) -> Result<Se
     Ok(config)
 }
 
-/// For a server that anybody calls over HTTP/1.1, and who has this certificate.
+/// For an HTTP/1.1 server without client authentication.
 ///
 /// # Errors
-/// Where the certificate or its key cannot be used, or are not of one pair.
+/// If the certificate or its key is unusable, or they do not belong together.
 pub fn https(credentials: &Credentials) -> Result<ServerConfig, TlsError> {
     let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let builder = builder.with_no_client_auth();
@@ -133,10 +133,10 @@ pub fn https(credentials: &Credentials) -> Result<ServerConfig, TlsError> {
     Ok(config)
 }
 
-/// Bytes that nobody can guess.
+/// Cryptographically secure random bytes.
 ///
 /// # Panics
-/// Never: it is the provider's randomness, which waits for the system's.
+/// Never: the provider waits for the system's randomness.
 pub fn random<const N: usize>() -> Zeroizing<[u8; N]> {
     let mut bytes = Zeroizing::new([0; N]);
     let filled = provider().secure_random.fill(bytes.as_mut());

@@ -1,6 +1,6 @@
-//! Identities of states: what a resource, a lane or a process' log *is*, as opposed to what it is called.
+//! Content hashes and ids that identify states: of a resource, a lane, or a process' log.
 //!
-//! **Invariant:** a version depends on kind, key and body alone: no clock, counter, process or key goes in, so that
+//! **Invariant:** a version depends on kind, key and body alone, not on a clock, counter, process or secret, so that
 //! replicas, disks and offline tools agree on it.
 
 use std::fmt;
@@ -54,17 +54,17 @@ sixteen! {
 }
 
 sixteen! {
-    /// Random id of one control-plane process: which log a [`Seq`] belongs to.
+    /// Random id of one control-plane process: identifies the log that a [`Seq`] belongs to.
     Lineage
 }
 
 sixteen! {
-    /// What a control plane reads: which cluster, or which folder.
+    /// Identifies the cluster or folder that a control plane reads.
     Source
 }
 
 impl Source {
-    /// Of a cluster or a folder: what kind of source it is, and what nothing else of that kind is called.
+    /// From the kind of source, and a name that is unique among sources of that kind.
     pub fn of(kind: &str, name: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&(kind.len() as u64).to_le_bytes());
@@ -78,7 +78,7 @@ impl Version {
     /// The version of a resource.
     pub fn of(kind: Kind, key: &str, body: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new();
-        // Lengths keep (key, body) pairs apart that would run together otherwise.
+        // Lengths separate (key, body) pairs that would be ambiguous otherwise.
         hasher.update(&[kind.number()]);
         hasher.update(&(key.len() as u64).to_le_bytes());
         hasher.update(key.as_bytes());
@@ -103,15 +103,15 @@ impl Lineage {
     }
 }
 
-/// What a control plane gives a proxy with the Welcome, and nobody else: with it the proxy takes over from its own stream.
-/// Never shown.
+/// A secret that a control plane gives a proxy with the Welcome: with it the proxy can replace its own stream. Never
+/// shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Claim(pub [u8; 16]);
 
 impl Claim {
-    /// A new one, which nobody can guess.
+    /// A new, unguessable claim.
     pub fn random() -> Self {
-        // The standard library's keyed hash: its key is the system's randomness, and no output tells it.
+        // The standard library's keyed hash: its key is random, and cannot be derived from its output.
         static KEY: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -134,12 +134,12 @@ impl fmt::Debug for Claim {
     }
 }
 
-/// Place in the log of one process. 0 is before everything: "has nothing".
+/// Position in the log of one process. 0 is before everything: "has nothing".
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Debug)]
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// The place after this one.
+    /// The next position.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
