@@ -1,10 +1,11 @@
-//! Canonical bytes, versions and roots, as they were when their compile revision was made.
+//! Canonical bytes, versions and roots, as they were when their compile revision was created.
 //!
-//! Versions and roots are hashes of these bytes: were they to change unnoticed, every proxy of a fleet would be sent
-//! everything again at the next update, and replicas of two builds would never agree.
+//! Versions and roots are hashes of these bytes: if they changed unnoticed, every proxy of a fleet would be sent
+//! everything again at the next upgrade, and replicas of two builds would never agree.
 //!
-//! The file of a revision grows by lines and loses none: each field of a policy has one of its own, at every depth, and
-//! each value of an enum, found through the descriptors. A field without a line fails.
+//! Lines are added to the file of a revision, and none is removed: each field of a policy has a line of its own, at
+//! every depth, and so does each value of an enum, found through the descriptors. A field without a line fails the
+//! test.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

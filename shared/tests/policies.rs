@@ -1,5 +1,5 @@
-//! What is generated from the fields of a policy, against the same said slowly over the descriptors: every field of
-//! every policy takes part, whenever it was added.
+//! The code generated from the fields of policies, checked against a slow implementation over the descriptors: every
+//! field of every policy takes part, whenever it was added.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 

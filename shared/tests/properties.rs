@@ -1,4 +1,4 @@
-//! What holds for all resources, snapshots and deltas: the invariants that the modules state.
+//! Properties of all resources, snapshots and deltas: the invariants that the modules state.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! No private key is left in memory that was freed.
+//! No private key remains in freed memory.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,7 +1,7 @@
-//! For tests that block: a client, and patience.
+//! For blocking tests: a client, and polling with a deadline.
 //!
-//! Each byte that the client sends is sent as it is, and it reads none that it does not need, so that its stream can be read
-//! beside it.
+//! The client sends bytes exactly as given and reads none that it does not need, so that its stream can be read beside
+//! it.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -12,13 +12,13 @@ use socket2::{Domain, Socket, Type};
 
 use crate::message::{Answer, Next, Reading};
 
-/// Nothing that is read in a test takes so long unless it hangs.
+/// No read in a test takes this long unless it hangs.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client's connection.
+/// A client connection.
 #[derive(Debug)]
 pub struct Client {
-    /// The socket, of which nothing was read ahead.
+    /// The socket; nothing was read ahead.
     pub stream: TcpStream,
 }
 
@@ -26,15 +26,15 @@ impl Client {
     /// Connects.
     ///
     /// # Panics
-    /// Where nobody takes the connection.
+    /// The connection is refused.
     pub fn new(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect(address).unwrap())
     }
 
-    /// One that comes from another address of this machine.
+    /// Connects from another address of this machine.
     ///
     /// # Panics
-    /// Where nobody takes the connection, or the machine has no such address.
+    /// The connection is refused, or the machine has no such address.
     pub fn from(source: Ipv4Addr, address: SocketAddr) -> Self {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
@@ -48,41 +48,41 @@ impl Client {
         Self { stream }
     }
 
-    /// Writes bytes as they are.
+    /// Writes bytes unchanged.
     ///
     /// # Panics
-    /// Where the peer is gone.
+    /// The peer is gone.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// A request without body for `a.test`.
+    /// Sends a request without a body for `a.test`.
     ///
     /// # Panics
-    /// Where there is no answer.
+    /// There is no response.
     pub fn get(&mut self, target: &str) -> Answer {
         self.ask(&format!("GET {target} HTTP/1.1\r\nHost: a.test\r\n\r\n"))
     }
 
-    /// A request, and its answer.
+    /// Sends a request, and returns its response.
     ///
     /// # Panics
-    /// Where there is none.
+    /// There is none.
     pub fn ask(&mut self, request: &str) -> Answer {
         self.send(request);
         self.receive(request.starts_with("HEAD ")).unwrap_or_else(|| panic!("no answer to {request:?}"))
     }
 
-    /// The next answer, one before the last included; `None` when the connection ends before it is whole.
+    /// The next response, including interim ones; `None` if the connection ends before it is complete.
     ///
     /// # Panics
-    /// Where what comes is no answer.
+    /// What is received is not a response.
     pub fn receive(&mut self, to_head: bool) -> Option<Answer> {
         let answer = read(&mut self.stream, Reading::answer(to_head))?;
         Some(answer.into_answer().unwrap_or_else(|error| panic!("{error}")))
     }
 
-    /// All until the connection ends.
+    /// Everything until the connection ends.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         // A reset is an end, too.
@@ -90,16 +90,16 @@ impl Client {
         rest
     }
 
-    /// Whether the proxy has ended the connection, and said nothing more.
+    /// Whether the proxy has closed the connection without sending anything more.
     pub fn ended(&mut self) -> bool {
         self.rest().is_empty()
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 ///
 /// # Panics
-/// Where it is not after [`PATIENCE`].
+/// It does not hold after [`PATIENCE`].
 pub fn eventually(what: &str, so: impl Fn() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !so() {
@@ -108,7 +108,7 @@ pub fn eventually(what: &str, so: impl Fn() -> bool) {
     }
 }
 
-/// Reads a message; `None` where the stream ends, or is silent, before it is whole.
+/// Reads a message; `None` if the stream ends, or is silent, before it is complete.
 pub(crate) fn read(stream: &mut impl Read, mut reading: Reading) -> Option<Reading> {
     loop {
         let bytes = match reading.next() {

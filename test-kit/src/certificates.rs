@@ -1,6 +1,6 @@
-//! Certificates that a test makes for itself.
+//! Certificates that tests generate for themselves.
 //!
-//! Names and texts are the test's own: those that can stand in no certificate are a panic.
+//! Names and texts are the test's own: one that cannot be put in a certificate causes a panic.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-/// Who signs certificates.
+/// A certificate authority.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -23,7 +23,7 @@ pub struct Authority {
 /// A certificate with its chain and key.
 #[derive(Clone, Debug)]
 pub struct Own {
-    /// DER, its own first; the root is not among them.
+    /// DER, its own first; without the root.
     pub chain: Vec<Bytes>,
     /// DER.
     pub key: Bytes,
@@ -45,14 +45,14 @@ fn of_authority(cn: &str) -> CertificateParams {
 }
 
 impl Authority {
-    /// One that signed itself.
+    /// A self-signed authority.
     pub fn new(cn: &str) -> Self {
         let (params, key) = (of_authority(cn), KeyPair::generate().unwrap());
         let chain = vec![Bytes::copy_from_slice(params.self_signed(&key).unwrap().der())];
         Self { issuer: Issuer::new(params, key), chain }
     }
 
-    /// One that this one signed.
+    /// An intermediate authority signed by this one.
     pub fn below(&self, cn: &str) -> Self {
         let (params, key) = (of_authority(cn), KeyPair::generate().unwrap());
         let own = Bytes::copy_from_slice(params.signed_by(&key, &self.issuer).unwrap().der());
@@ -65,41 +65,41 @@ impl Authority {
         self.sign(params(cn, names))
     }
 
-    /// One with a number of its own.
+    /// A certificate with this serial number.
     pub fn numbered(&self, cn: &str, number: u64) -> Own {
         let mut params = params(cn, &[]);
         params.serial_number = Some(SerialNumber::from(number));
         self.sign(params)
     }
 
-    /// One that was good once.
+    /// An expired certificate.
     pub fn expired(&self, cn: &str, names: &[&str]) -> Own {
         let mut params = params(cn, names);
         (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(2001, 1, 1));
         self.sign(params)
     }
 
-    /// One of version 1, as `openssl x509 -req` makes it: without extensions.
+    /// A version 1 certificate, as `openssl x509 -req` makes it: without extensions.
     pub fn version1(&self, cn: &str) -> Own {
         self.as_version1(self.leaf(cn, &[]))
     }
 
-    /// The same of version 1.
+    /// The same certificate as version 1.
     pub fn as_version1(&self, mut own: Own) -> Own {
         own.chain[0] = version1(&own.chain[0], self.issuer.key());
         own
     }
 
-    /// One of these parameters.
+    /// A certificate with these parameters.
     pub fn sign(&self, params: CertificateParams) -> Own {
         let key = KeyPair::generate().unwrap();
         let leaf = Bytes::copy_from_slice(params.signed_by(&key, &self.issuer).unwrap().der());
-        // The root is not sent: whoever trusts it has it.
+        // The root is not sent, because whoever trusts it has it.
         let above = self.chain[..self.chain.len() - 1].iter().cloned();
         Own { chain: std::iter::once(leaf).chain(above).collect(), key: key.serialize_der().into() }
     }
 
-    /// A list of revoked certificates.
+    /// A revocation list.
     pub fn revoking(&self, numbers: &[u64]) -> Bytes {
         let revoked = |number: &u64| RevokedCertParams {
             serial_number: SerialNumber::from(*number),
@@ -120,7 +120,7 @@ impl Authority {
 }
 
 impl Own {
-    /// With those above it.
+    /// Including those above it.
     pub fn certificates(&self) -> Vec<CertificateDer<'static>> {
         self.chain.iter().map(|der| CertificateDer::from(der.to_vec())).collect()
     }
@@ -130,20 +130,20 @@ impl Own {
         PrivateKeyDer::try_from(self.key.to_vec()).unwrap()
     }
 
-    /// Both, as a server or client shows them.
+    /// Both, as presented by a server or client.
     pub fn certified(&self) -> Arc<CertifiedKey> {
         let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&self.private_key()).unwrap();
         Arc::new(CertifiedKey::new(self.certificates(), key))
     }
 }
 
-/// What a certificate says, as version 1 says it: without extensions. Signed anew, with ECDSA and SHA-256, as it was.
+/// The contents of a certificate as version 1: without extensions. Signed anew, with ECDSA and SHA-256 as before.
 ///
 /// # Panics
-/// For what is no certificate, or a very long one.
+/// Not a certificate, or a very long one.
 pub fn version1(der: &[u8], issuer: &KeyPair) -> Bytes {
     let parts = values(content(der));
-    // What is tagged by its place is the version and the extensions: the rest is the same in all versions.
+    // The context-tagged fields are the version and the extensions: the rest is the same in all versions.
     let fields = values(content(parts[0])).into_iter().filter(|it| it[0] < 0xa0);
     let body = sequence(&fields.collect::<Vec<_>>());
     let signature = [&[0][..], &issuer.sign(&body).unwrap()].concat();
@@ -151,7 +151,7 @@ pub fn version1(der: &[u8], issuer: &KeyPair) -> Bytes {
     sequence(&[&body, parts[1], &[3, length], &signature]).into()
 }
 
-/// Of a value of DER: how long its head is, and its whole.
+/// Lengths of a DER value: of its header, and in total.
 fn lengths(der: &[u8]) -> (usize, usize) {
     match der[1] {
         short @ 0..=0x7f => (2, 2 + usize::from(short)),
@@ -185,7 +185,7 @@ fn sequence(parts: &[&[u8]]) -> Vec<u8> {
     [head, &content].concat()
 }
 
-/// A certificate for names, signed by itself: (certificate, key), PEM.
+/// A self-signed certificate for names: (certificate, key), PEM.
 pub fn self_signed(names: &[&str]) -> (String, String) {
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     let made = rcgen::generate_simple_self_signed(names).unwrap();

@@ -1,4 +1,4 @@
-//! A client that sees every byte: what it sends is exactly what is sent, what it shows is exactly what came.
+//! A byte-exact client: what it sends is exactly what was given, and what it returns is exactly what came.
 
 use std::error::Error;
 use std::io;
@@ -18,14 +18,14 @@ pub mod h2;
 pub mod tls;
 pub mod websocket;
 
-/// How long one answer may take. Longer than any time limit of a proxy that a test runs into.
+/// Time limit for one response. Longer than any timeout of a proxy that a test triggers.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// A connection on which requests are written as they are and answers are read one after another.
+/// A connection on which requests are written unchanged and responses are read one after another.
 #[derive(Debug)]
 pub struct Connection<S> {
     stream: S,
-    /// Came and was not read yet.
+    /// Received bytes that were not read yet.
     ahead: BytesMut,
 }
 
@@ -42,38 +42,39 @@ impl Connection<TcpStream> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Over a stream of any kind.
+    /// Over any stream.
     pub fn new(stream: S) -> Self {
         Self { stream, ahead: BytesMut::new() }
     }
 
-    /// The stream, and what was read ahead of it.
+    /// The stream, and the bytes that were read ahead.
     pub fn into_parts(self) -> (S, BytesMut) {
         (self.stream, self.ahead)
     }
 
-    /// Writes bytes as they are.
+    /// Writes bytes unchanged.
     ///
     /// # Errors
-    /// Where the peer is gone.
+    /// The peer is gone.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref()).await?;
         self.stream.flush().await
     }
 
-    /// Sends a GET and reads its answer; the connection stays open.
+    /// Sends a GET and reads its response; the connection stays open.
     ///
     /// # Errors
-    /// Where the connection breaks, or what comes is no answer.
+    /// The connection breaks, or what is received is not a response.
     pub async fn get(&mut self, host: &str, path: &str) -> io::Result<Answer> {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await?;
         self.answer("GET").await
     }
 
-    /// Reads the answer to a request with a method (an answer to HEAD has no body). Answers 1xx but 101 are skipped.
+    /// Reads the response to a request with this method (a response to HEAD has no body). Interim responses (1xx)
+    /// other than 101 are skipped.
     ///
     /// # Errors
-    /// Where the connection breaks before its end, or what comes is no answer.
+    /// The connection breaks before the end, or what is received is not a response.
     pub async fn answer(&mut self, method: &str) -> io::Result<Answer> {
         timeout(ANSWER, self.read_answer(method))
             .await
@@ -83,7 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Reads until the peer closes.
     ///
     /// # Errors
-    /// Where the connection is reset, or stays open for long.
+    /// The connection is reset, or stays open for long.
     pub async fn rest(&mut self) -> io::Result<Vec<u8>> {
         let mut rest = std::mem::take(&mut self.ahead).to_vec();
         timeout(ANSWER, self.stream.read_to_end(&mut rest))
@@ -92,10 +93,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(rest)
     }
 
-    /// Reads exactly so many bytes.
+    /// Reads exactly this many bytes.
     ///
     /// # Errors
-    /// Where the connection ends before.
+    /// The connection ends before.
     pub async fn exactly(&mut self, count: usize) -> io::Result<Bytes> {
         while self.ahead.len() < count {
             if !self.more().await? {
@@ -132,18 +133,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// One GET over a connection of its own.
+/// One GET over a new connection.
 ///
 /// # Errors
-/// Why there is no answer.
+/// Why there is no response.
 pub async fn get(address: SocketAddr, host: &str, path: &str) -> io::Result<Answer> {
     request(address, "GET", host, path, &[], b"").await
 }
 
-/// One request over a connection of its own. A body has a Content-Length.
+/// One request over a new connection. A body gets a Content-Length.
 ///
 /// # Errors
-/// Why there is no answer.
+/// Why there is no response.
 pub async fn request(
     address: SocketAddr,
     method: &str,
@@ -168,7 +169,7 @@ pub async fn request(
 /// Sends bytes and reads until the peer closes.
 ///
 /// # Errors
-/// Where the connection breaks.
+/// The connection breaks.
 pub async fn raw(address: SocketAddr, bytes: impl AsRef<[u8]>) -> io::Result<Vec<u8>> {
     let mut connection = Connection::open(address).await?;
     connection.send(bytes).await?;
@@ -178,7 +179,7 @@ pub async fn raw(address: SocketAddr, bytes: impl AsRef<[u8]>) -> io::Result<Vec
 /// A page of a plain HTTP server, `http://ADDRESS`.
 ///
 /// # Errors
-/// Why there is no answer.
+/// Why there is no response.
 pub async fn page(url: &str, path: &str) -> io::Result<Answer> {
     let address = address_of(url)?;
     get(address, &address.to_string(), path).await
@@ -187,7 +188,7 @@ pub async fn page(url: &str, path: &str) -> io::Result<Answer> {
 /// Posts JSON to a plain HTTP server, `http://ADDRESS`.
 ///
 /// # Panics
-/// Where there is no answer.
+/// There is no response.
 pub async fn post_json(url: &str, path: &str, body: &Value) -> Answer {
     let address = address_of(url).expect("an address");
     let kind = [("Content-Type", "application/json")];

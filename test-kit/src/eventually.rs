@@ -1,18 +1,18 @@
-//! Asserts that become true: asked again and again until a deadline, never waited for blindly.
+//! Assertions that become true: checked again and again until a deadline, without blind sleeps.
 
 use std::fmt::Debug;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-/// How long something may take before a test gives up. Generous: what it bounds is a failing test, not a passing one.
+/// Time limit before a test gives up. Generous: it bounds a failing test, not a passing one.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const AGAIN: Duration = Duration::from_millis(15);
 
-/// Asks until the answer is `Ok`, and returns it.
+/// Polls until the result is `Ok`, and returns it.
 ///
 /// # Panics
-/// With the last answer, after [`PATIENCE`].
+/// With the last result, after [`PATIENCE`].
 pub async fn eventually<T, E: Debug, F: Future<Output = Result<T, E>>>(
     what: &str,
     ask: impl FnMut() -> F,
@@ -20,10 +20,10 @@ pub async fn eventually<T, E: Debug, F: Future<Output = Result<T, E>>>(
     eventually_within(PATIENCE, what, ask).await
 }
 
-/// Like [`eventually`] with a deadline of one's own.
+/// Like [`eventually`] with another time limit.
 ///
 /// # Panics
-/// With the last answer, after `patience`.
+/// With the last result, after `patience`.
 pub async fn eventually_within<T, E: Debug, F: Future<Output = Result<T, E>>>(
     patience: Duration,
     what: &str,
@@ -42,10 +42,10 @@ pub async fn eventually_within<T, E: Debug, F: Future<Output = Result<T, E>>>(
     }
 }
 
-/// `Ok` where the values are equal, else a text that shows both: for the end of a closure of [`eventually`].
+/// `Ok` if the values are equal, else a text that shows both: for the end of a closure of [`eventually`].
 ///
 /// # Errors
-/// Both values, where they differ.
+/// Both values, if they differ.
 pub fn same<T: PartialEq + Debug>(got: T, expected: T) -> Result<(), String> {
     if got == expected { Ok(()) } else { Err(format!("expected {expected:?}, got {got:?}")) }
 }

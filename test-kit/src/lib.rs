@@ -1,8 +1,8 @@
-//! What tests speak HTTP with, whatever they test: clients and origins of bytes, certificates that are made here, ports
-//! that nobody has, and patience.
+//! What tests need to speak HTTP: byte-exact clients and origins, generated certificates, free ports, and polling with
+//! a deadline.
 //!
-//! Its parser of messages ([`message`]) is slow and obvious on purpose, and the only one: blocking and asynchronous clients
-//! and the origins read by it.
+//! Its message parser ([`message`]) is deliberately slow and simple, and the only one: blocking and asynchronous
+//! clients and the origins use it.
 //!
 //! **Invariant:** it knows neither plane.
 

@@ -1,4 +1,4 @@
-//! Messages of HTTP/1 as they came, and how they are read.
+//! HTTP/1 messages as they were received, and how they are read.
 
 use serde_json::Value;
 
@@ -6,16 +6,16 @@ mod reading;
 
 pub use reading::{Next, Reading, Unreadable};
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Answer {
     /// Status code.
     pub status: u16,
     /// `HTTP/1.1`, `HTTP/1.0`, `HTTP/2`.
     pub version: String,
-    /// The head to the letter, its empty line included; of HTTP/2 there is none.
+    /// The exact head, including its empty line; empty for HTTP/2.
     pub head: String,
-    /// Fields in the order in which they came, names as they were written.
+    /// Fields in the received order, with names as written.
     pub headers: Vec<(String, String)>,
     /// The body, without its framing.
     pub body: Vec<u8>,
@@ -24,15 +24,15 @@ pub struct Answer {
 /// A request as an origin saw it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Seen {
-    /// Number of the connection that it came on, from 0.
+    /// Number of its connection, from 0.
     pub connection: usize,
     /// GET, POST and so on.
     pub method: String,
-    /// As it stands in the request line.
+    /// As in the request line.
     pub target: String,
-    /// The head to the letter, its empty line included.
+    /// The exact head, including its empty line.
     pub head: String,
-    /// Fields in order, names as they were written.
+    /// Fields in order, with names as written.
     pub headers: Vec<(String, String)>,
     /// The body, without its framing.
     pub body: Vec<u8>,
@@ -52,17 +52,17 @@ impl Answer {
     /// The body as text.
     ///
     /// # Panics
-    /// Where it is none.
+    /// It is not valid text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 
-    /// The body as JSON; null where it is none.
+    /// The body as JSON; null if it is not valid.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// Name of the origin that answered; `None` when the proxy answered itself.
+    /// Name of the origin that responded; `None` if the proxy itself did.
     pub fn origin(&self) -> Option<&str> {
         self.header("x-origin")
     }

@@ -1,4 +1,4 @@
-//! Origins behind a proxy: each connection is a thread that does as it is told.
+//! Scripted origin servers behind a proxy, with one thread per connection.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,19 +12,19 @@ use socket2::SockRef;
 use crate::blocking;
 use crate::message::{Reading, Seen};
 
-/// Connections wait on little more than a buffer, and a test may have thousands.
+/// Connections mostly wait on little more than a buffer, and a test may have thousands.
 const STACK: usize = 512 * 1024;
 
 /// An origin. It listens until [`Origin::end`], or as long as the process lives.
 #[derive(Debug)]
 pub struct Origin {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     open: Arc<Open>,
 }
 
-/// Its connections.
+/// Its open connections.
 #[derive(Debug, Default)]
 struct Open {
     has_ended: AtomicBool,
@@ -32,16 +32,16 @@ struct Open {
     streams: Mutex<Vec<(usize, TcpStream)>>,
 }
 
-/// What a script does with a request: bytes to send, and whether the connection stays.
+/// The result of a script for a request: bytes to send, and whether the connection stays open.
 pub type Reply = (Vec<u8>, bool);
 
 impl Origin {
-    /// Answers each request by `script`.
+    /// Responds to each request by `script`.
     pub fn new(script: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
         Self::listening(loopback(), script)
     }
 
-    /// The same on a socket that is there.
+    /// The same on an existing socket.
     pub fn listening(listener: TcpListener, script: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
         Self::serving(listener, move |mut stream, number, seen| {
             while let Some(request) = read_request(&mut stream, number) {
@@ -54,20 +54,20 @@ impl Origin {
         })
     }
 
-    /// Answers 200 with a text.
+    /// Responds with 200 and a text.
     pub fn says(text: &'static str) -> Self {
         Self::new(move |_| (ok(text), true))
     }
 
-    /// Does with each connection what `serve` does, which keeps of requests what it likes.
+    /// Runs `serve` for each connection, which records requests as it likes.
     pub fn raw(serve: impl Fn(TcpStream, usize, &Mutex<Vec<Seen>>) + Send + Sync + 'static) -> Self {
         Self::serving(loopback(), serve)
     }
 
-    /// The same on a port of an address.
+    /// The same on this address and port.
     ///
     /// # Panics
-    /// Where it cannot be bound.
+    /// It cannot be bound.
     pub fn raw_at(
         address: IpAddr,
         serve: impl Fn(TcpStream, usize, &Mutex<Vec<Seen>>) + Send + Sync + 'static,
@@ -103,24 +103,24 @@ impl Origin {
         unpoisoned(&self.seen).clone()
     }
 
-    /// Connections that were opened to it so far.
+    /// Connections that were opened so far.
     pub fn connections(&self) -> u64 {
         self.open.count.load(Ordering::Relaxed)
     }
 
-    /// Cuts its connections, and refuses further ones.
+    /// Closes its connections, and refuses further ones.
     pub fn end(&self) {
         self.open.has_ended.store(true, Ordering::SeqCst);
         for (_, stream) in unpoisoned(&self.open.streams).drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
         }
-        // The listener finds out that it is over by one that comes; it may be gone already.
+        // The listener notices the end with the next connection; it may be gone already.
         let _ = TcpStream::connect(self.address);
     }
 }
 
 impl Open {
-    /// A connection that came; `None` where it is the last, after the end.
+    /// Registers a new connection; `None` if it is the last one, after the end.
     fn take(&self, number: usize, stream: TcpStream) -> Option<TcpStream> {
         let mut streams = unpoisoned(&self.streams);
         if self.has_ended.load(Ordering::SeqCst) {
@@ -132,7 +132,7 @@ impl Open {
     }
 }
 
-/// A connection is over, also for a script that panicked.
+/// Unregisters a connection, even if its script panicked.
 struct Left<'a>(&'a Open, usize);
 
 impl Drop for Left<'_> {
@@ -141,23 +141,23 @@ impl Drop for Left<'_> {
     }
 }
 
-/// An answer 200 with a text.
+/// A 200 response with a text.
 pub fn ok(text: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
 }
 
-/// The next request; `None` where the client has closed.
+/// The next request; `None` if the client has closed.
 ///
 /// # Panics
-/// Where what comes is no request.
+/// What is received is not a request.
 pub fn read_request(stream: &mut impl Read, connection: usize) -> Option<Seen> {
     Some(blocking::read(stream, Reading::request())?.into_request(connection))
 }
 
-/// Ends a connection with a reset once its stream is dropped.
+/// Has a connection reset when its stream is dropped.
 ///
 /// # Errors
-/// Where the kernel knows nothing of that.
+/// The kernel does not support that.
 pub fn resets(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_linger(Some(Duration::ZERO))
 }

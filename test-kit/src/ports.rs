@@ -1,7 +1,7 @@
-//! Free loopback ports for servers that are told theirs.
+//! Free loopback ports for servers whose port must be given in advance.
 //!
-//! They lie below the range from which the kernel takes the ports of outgoing connections: a port asked for with `:0`
-//! would lie inside, and could be gone when a server that was killed wants it back.
+//! They are below the kernel's range for outgoing connections: a port obtained with `:0` is inside that range, and
+//! could be taken when a server that was killed wants it back.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,10 +12,10 @@ const FIRST: u32 = 12_000;
 const COUNT: u32 = 18_000;
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// A loopback address with a port that nobody listens on and that this process has not given away yet.
+/// A loopback address with a port that nobody listens on and that this process has not handed out yet.
 ///
 /// # Panics
-/// When there is none.
+/// There is none.
 pub fn free() -> SocketAddr {
     free_at(Ipv4Addr::LOCALHOST.into())
 }
@@ -23,9 +23,9 @@ pub fn free() -> SocketAddr {
 /// The same on another address of this machine.
 ///
 /// # Panics
-/// When there is none.
+/// There is none.
 pub fn free_at(ip: IpAddr) -> SocketAddr {
-    // Processes that run at the same time start at different places.
+    // Concurrent processes start at different positions.
     let start = std::process::id().wrapping_mul(97);
     for _ in 0..COUNT {
         let step = TAKEN.fetch_add(1, Ordering::Relaxed);
@@ -38,14 +38,14 @@ pub fn free_at(ip: IpAddr) -> SocketAddr {
     panic!("no free port from {FIRST} to {}", FIRST + COUNT - 1);
 }
 
-/// A loopback address that refuses connections as long as this process lives, and that nobody is given who does not name
-/// it: a socket has it and does not listen.
+/// A loopback address that refuses connections as long as this process lives, and whose port is given only to those
+/// who name it: a socket is bound to it and does not listen.
 ///
 /// # Panics
-/// When there is none.
+/// There is none.
 pub fn refusing() -> SocketAddr {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-    // Whoever names it may have it.
+    // Allows those who name it to bind it.
     socket.set_reuse_address(true).expect("an option that there is");
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("the kernel knows one");
     let address = socket.local_addr().expect("it is bound").as_socket().expect("it is of IPv4");

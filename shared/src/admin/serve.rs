@@ -1,8 +1,9 @@
-//! The server behind an admin or health address.
+//! The HTTP server of an admin or health address.
 //!
-//! **Invariant:** a probe always gets in, and waits for no other page. Whatever others hold open is bounded in number and in time,
-//! and the connection that has been open for longest goes when a new one comes; in a burst not before it had time to ask. Of pages that are not probes so many are made
-//! or sent at once, each on a thread of its own: however many are asked for, and however slowly they are taken, the rest waits.
+//! **Invariant:** a probe always gets in, and waits for no other page. What other clients hold open is bounded in
+//! number and in time: the oldest connection is closed when a new one needs its place; in a burst not before it had
+//! time for its request. The pages other than probes that are made or sent at once are limited, each on a thread of its
+//! own: however many are requested, and however slowly they are read, the rest waits.
 
 mod sent;
 
@@ -37,28 +38,29 @@ use super::{PROBES, Page, Pages, respond};
 use crate::clock;
 use crate::telemetry::Seldom;
 
-/// What clients of an admin address may hold (docs/adr/003-budgets.md).
+/// Limits of an admin address' clients (docs/adr/003-budgets.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at once; one more takes the place of the oldest.
+    /// Concurrent connections; one more replaces the oldest.
     pub connections: usize,
-    /// The oldest is not closed within so long of its coming: what it asks is on its way,
+    /// The oldest is not closed within this time after it was accepted, as its request may be on its way,
     pub young: Duration,
-    /// unless new ones have waited for that so long together since there was room for all.
+    /// unless new ones have waited for this long in total since there was last room for all.
     pub patience: Duration,
-    /// A request's head, from the end of the one before, or from the beginning: so long does an idle connection stay, too.
+    /// Timeout of a request's head, counted from the end of the previous request or from the start: so it is the idle
+    /// timeout, too.
     pub head: Duration,
-    /// Bytes of a request's head.
+    /// Limit of a request's head in bytes.
     pub head_bytes: usize,
-    /// Pages that are made or sent at once, probes' not counted.
+    /// Pages that are made or sent at once, probes excluded.
     pub pages: usize,
-    /// One of those, from when it is made until it is taken.
+    /// Timeout of one of those, from its making until it was read.
     pub page: Duration,
-    /// A connection, whatever it does.
+    /// Lifetime of a connection.
     pub life: Duration,
-    /// The answer under way when its connection's life ends.
+    /// Timeout of the response under way when a connection's lifetime ends.
     pub farewell: Duration,
-    /// Warnings are at least so far apart.
+    /// Minimum interval of warnings.
     pub warnings: Duration,
 }
 
@@ -79,31 +81,31 @@ impl Default for Limits {
     }
 }
 
-/// An address that is bound, before the runtime that serves it is there.
+/// A bound address, before the runtime that serves it exists.
 #[derive(Debug)]
 pub enum Bound {
     /// A port.
     Tcp(std::net::TcpListener),
-    /// A path, for who may enter its folder.
+    /// A path, for those who may enter its folder.
     Unix(std::os::unix::net::UnixListener),
 }
 
 impl Bound {
-    /// On a port.
+    /// Binds a TCP port.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn tcp(address: SocketAddr) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(Self::Tcp(listener))
     }
 
-    /// On a socket of the file system, for its owner alone. What a process before left there is replaced; what is no
-    /// socket, or answers, is not.
+    /// Binds a Unix socket, for its owner alone. A socket that an earlier process left is replaced; anything else, and
+    /// a socket that answers, is not.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn unix(path: &Path) -> io::Result<Self> {
         match fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => {
@@ -135,10 +137,10 @@ impl Bound {
         }
     }
 
-    /// Hands it to the runtime of the calling thread.
+    /// Registers it with the current runtime.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn listen(self) -> io::Result<Listener> {
         Ok(match self {
             Self::Tcp(listener) => Listener::Tcp(TcpListener::from_std(listener)?),
@@ -147,7 +149,7 @@ impl Bound {
     }
 }
 
-/// Where pages are asked for.
+/// A listener.
 #[derive(Debug)]
 pub enum Listener {
     /// A port.
@@ -171,12 +173,12 @@ impl Listener {
     }
 }
 
-/// What is read from and written to.
+/// A stream of either kind.
 trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
-/// Serves pages on a listener until dropped, and its connections with it. Errors of single connections are logged and harm
-/// nobody else.
+/// Serves pages on a listener until dropped, together with its connections. Errors of single connections are logged and
+/// affect no others.
 ///
 /// # Errors
 /// Never; the signature fits [`crate::tasks::Supervisor`].
@@ -210,7 +212,7 @@ pub async fn serve_within(
                 if let Some(before) = warning.now(clock::now()) {
                     warn!(%error, before, "accept failed on the admin address");
                 }
-                // Out of descriptors: one of ours is better than none for a probe.
+                // Out of descriptors: close one of ours, so that a probe gets in.
                 if let Some(oldest) = oldest_first.pop_front() {
                     oldest.task.abort();
                 }
@@ -240,7 +242,7 @@ pub async fn serve_within(
         }
         let task = open.spawn(connection(limits, stream, desk.clone()));
         oldest_first.push_back(Open { since: Instant::now(), task });
-        // Whoever has asked already is answered before the next one takes its place.
+        // A client that has sent its request is answered before the next one replaces it.
         yield_now().await;
     }
 }
@@ -251,11 +253,11 @@ struct Open {
     task: AbortHandle,
 }
 
-/// Where pages are made.
+/// Makes the pages.
 #[derive(Clone)]
 struct Desk {
     pages: Arc<dyn Pages>,
-    /// For those that are not probes'.
+    /// Limits pages other than probes.
     places: Arc<Semaphore>,
 }
 
@@ -293,11 +295,11 @@ async fn connection(limits: Limits, stream: Box<dyn Connection>, desk: Desk) {
     let mut connection = pin!(connection);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
-        // What it holds is others' to have.
+        // It holds a place that others need.
         () = sending.longer_than(limits.page) => return debug!("a page is not taken: its connection is closed"),
         () = sleep(limits.life) => {
             connection.as_mut().graceful_shutdown();
-            // Who does not read its answer is not waited for.
+            // A client that does not read is not waited for.
             timeout(limits.farewell, connection).await.unwrap_or(Ok(()))
         }
     };
@@ -314,12 +316,12 @@ fn into_response(page: Page, sent: impl FnOnce(Bytes) -> Sent) -> Response<Sent>
     response
 }
 
-/// Where a process may be administered: from its own machine alone.
+/// An admin address that is reachable only from the same machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Local {
-    /// A port of loopback.
+    /// A loopback port.
     Tcp(SocketAddr),
-    /// A socket of the file system.
+    /// A Unix socket.
     Unix(PathBuf),
 }
 
@@ -327,7 +329,7 @@ impl Local {
     /// Binds it.
     ///
     /// # Errors
-    /// The system's.
+    /// I/O errors.
     pub fn bind(&self) -> io::Result<Bound> {
         match self {
             Self::Tcp(address) => Bound::tcp(*address),

@@ -1,20 +1,20 @@
-//! How much memory this process may use: what its control group allows, else what the machine has.
+//! Determines how much memory this process may use: the limit of its control group, else the machine's memory.
 
 use std::fs;
 use std::path::Path;
 
-/// Where the kernel shows control groups, by version: the folder, and the file that holds the limit of one.
+/// The control group hierarchies by version: the folder, and the file with a group's limit.
 const TREES: [(&str, &str); 2] =
     [("sys/fs/cgroup", "memory.max"), ("sys/fs/cgroup/memory", "memory.limit_in_bytes")];
-/// Where nothing says how much there is.
+/// Default if the memory is unknown.
 const UNKNOWN: u64 = 1 << 30;
 
-/// Bytes that this process may use. The kernel ends a process that goes beyond.
+/// Bytes that this process may use. Beyond that, the kernel kills it.
 pub fn memory() -> u64 {
     memory_below(Path::new("/"))
 }
 
-/// Reads a number of bytes as flags have it: `1073741824`, `1Gi`, `512Mi`, `64Ki`.
+/// Parses a number of bytes: `1073741824`, `1Gi`, `512Mi`, `64Ki`.
 ///
 /// # Errors
 /// What was expected.
@@ -26,10 +26,10 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("expected bytes such as 512Mi, 1Gi or 65536, got {text:?}"))
 }
 
-/// The least memory that a plane makes budgets for. With less of them it would refuse everybody, or hold nothing back.
+/// Minimum memory of a plane. With less, its budgets would refuse everything, or limit nothing.
 const LEAST: u64 = 16 << 20;
 
-/// Reads how much memory there is for a process.
+/// Parses the memory of a process.
 ///
 /// # Errors
 /// As [`parse_bytes`].
@@ -44,7 +44,7 @@ fn memory_below(root: &Path) -> u64 {
     let groups = read("proc/self/cgroup");
     let limits = TREES.iter().flat_map(|(tree, file)| {
         let group = groups.lines().find_map(|line| group_of(line, tree)).unwrap_or_default();
-        // The limit of each group above counts too; in a container the own group is the root of what is shown.
+        // The limits of parent groups apply, too; in a container the own group is the visible root.
         let above = Path::new(group).ancestors().map(|group| root.join(tree).join(group).join(file));
         above.collect::<Vec<_>>()
     });
@@ -53,7 +53,8 @@ fn memory_below(root: &Path) -> u64 {
     limits.chain(machine).min().unwrap_or(UNKNOWN)
 }
 
-/// The group that a line of `/proc/self/cgroup` names, if it is one of this tree: `0::/a/b`, or `4:memory:/a/b` before.
+/// The group that a line of `/proc/self/cgroup` names, if it belongs to this hierarchy: `0::/a/b`, or `4:memory:/a/b`
+/// in version 1.
 fn group_of<'a>(line: &'a str, tree: &str) -> Option<&'a str> {
     let mut parts = line.splitn(3, ':').skip(1);
     let (controllers, group) = (parts.next()?, parts.next()?);
@@ -112,7 +113,7 @@ mod tests {
     fn version_one_of_control_groups() {
         let own = ("proc/self/cgroup", "5:cpu,memory:/a/b\n0::/\n");
         let limit = ("sys/fs/cgroup/memory/a/b/memory.limit_in_bytes", "1048576\n");
-        // How version one says that there is no limit.
+        // Version 1's value for no limit.
         let free = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(machine(&[MEMINFO, own, limit, free]), 1 << 20);
         assert_eq!(machine(&[MEMINFO, own, free]), 16_000_000 * 1024);

@@ -1,19 +1,19 @@
-//! How many of something each peer address has, so that one alone cannot have them all.
+//! Counts something per peer address, so that one peer alone cannot use it up.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Counts by address. Loopback is not counted: who is there is on our own machine, and `kubectl port-forward`, `firth up`
-/// and a proxy beside us all come from it. Of an IPv6 address the first 64 bits count: one machine has the rest to itself.
+/// Counts by address. Loopback is exempt: it is our own machine, and `kubectl port-forward`, `firth up` and a proxy on
+/// the same host all use it. IPv6 addresses are counted by their first 64 bits: one machine may use the rest.
 #[derive(Clone, Debug)]
 pub struct Peers {
     limit: usize,
     counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// One of a peer's. Dropped, it is free again.
+/// One unit of a peer. Released when dropped.
 #[derive(Debug)]
 pub struct Place {
     peers: Peers,
@@ -21,12 +21,12 @@ pub struct Place {
 }
 
 impl Peers {
-    /// At most `limit` for each address.
+    /// At most `limit` per address.
     pub fn new(limit: usize) -> Self {
         Self { limit, counts: Arc::default() }
     }
 
-    /// One more for this peer; `None`: it has as many as it may.
+    /// Adds one for this peer; `None`: it has reached the limit.
     pub fn enter(&self, address: IpAddr) -> Option<Place> {
         let address = network(address);
         if let Some(address) = address {
@@ -40,7 +40,7 @@ impl Peers {
         Some(Place { peers: self.clone(), address })
     }
 
-    /// Addresses that have any.
+    /// Number of addresses that have any.
     pub fn len(&self) -> usize {
         self.counts().len()
     }
@@ -50,7 +50,7 @@ impl Peers {
         self.len() == 0
     }
 
-    /// Held for a look at one entry and never across anything that may panic.
+    /// Held only for access to one entry, and never across anything that may panic.
     fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,7 +68,7 @@ impl Drop for Place {
     }
 }
 
-/// What is counted as one peer; `None`: not counted.
+/// The address that is counted; `None` if exempt.
 fn network(address: IpAddr) -> Option<IpAddr> {
     let address = address.to_canonical();
     match address {

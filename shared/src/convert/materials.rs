@@ -1,4 +1,4 @@
-//! Materials: what Secrets give for other uses than as certificates of hosts.
+//! Materials: Secrets in uses other than as certificates of hosts.
 
 use std::collections::HashSet;
 
@@ -70,7 +70,7 @@ fn users_of(users: Vec<config::User>) -> Result<Vec<User>, ConvertError> {
     Ok(users.into_iter().map(|it| User { name: it.name, hash: it.hash }).collect())
 }
 
-/// The shortest key of which a stranger knows nothing.
+/// Minimum size of a key that cannot be guessed.
 const LEAST_KEY: usize = 32;
 
 fn ticket_keys_of(it: config::TicketKeys) -> Result<TicketKeys, ConvertError> {

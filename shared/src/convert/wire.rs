@@ -1,4 +1,4 @@
-//! How lanes, kinds, entries and removals are said on the wire: everything about a resource but its body.
+//! Conversion of lanes, kinds, entries and removals to and from the wire: everything about a resource except its body.
 
 use crate::delta::Removal;
 use crate::entry::Entry;
@@ -30,7 +30,7 @@ impl Kind {
         Self::ALL.into_iter().find(|known| known.to_wire() == kind)
     }
 
-    /// From the wire, kinds of a later schema included; `None` for what no schema can have.
+    /// From the wire, including kinds of a later schema; `None` for invalid numbers.
     pub fn any_from_wire(kind: i32) -> Option<Self> {
         let number = u8::try_from(kind).ok().filter(|number| *number > 0)?;
         Some(Self::from_wire(kind).unwrap_or(Self::Later(number)))

@@ -1,22 +1,22 @@
-//! The variables of a log line, by their names.
+//! The variables of a log line, by name.
 
 use crate::template::{OfConnection, Variable};
 
-/// What a request's end gives a value to.
+/// A value that is known at the end of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Value {
-    /// Said by the request's head, as it came.
+    /// From the request's head, as received.
     OfHead(Variable),
-    /// Told by its connection.
+    /// From its connection.
     OfConnection(OfConnection),
-    /// Known while it is answered, and not from the head alone.
+    /// Known during the response, and not from the head alone.
     OfAnswer(Variable),
-    /// `$sent_http_NAME`: a field of the answer as the client gets it, lower-case with hyphens.
+    /// `$sent_http_NAME`: a field of the response to the client, lower-case with hyphens.
     Sent(Box<str>),
-    /// `$upstream_http_NAME`: a field of the backend's answer.
+    /// `$upstream_http_NAME`: a field of the backend's response.
     Came(Box<str>),
-    /// `$upstream_cookie_NAME`: a cookie that the backend's answer sets.
+    /// `$upstream_cookie_NAME`: a cookie that the backend's response sets.
     CameCookie(Box<str>),
     /// `$http_referer`.
     Referer,
@@ -100,11 +100,11 @@ pub enum Value {
     UpstreamReceived,
     /// `$nginx_version`: the proxy's own.
     Version,
-    /// nginx has it, and here it never has a value.
+    /// nginx has it, but it never has a value here.
     Missing,
 }
 
-/// Variables that exist in ingress-nginx and have no value here: what they tell of does not exist.
+/// Variables that exist in ingress-nginx and have no value here, because there is nothing that corresponds to them.
 const MISSING: &[&str] = &[
     "ancient_browser",
     "body_bytes_recv",
@@ -161,12 +161,12 @@ const MISSING: &[&str] = &[
     "upstream_queue_time",
 ];
 
-/// Beginnings of the names of such variables.
+/// Name prefixes of such variables.
 const MISSING_FAMILIES: &[&str] =
     &["geoip_", "geoip2_", "sent_trailer_", "upstream_trailer_", "proxy_protocol_tlv_"];
 
 impl Value {
-    /// By its name, without the dollar sign; `None`: nobody has it.
+    /// By its name, without the dollar sign; `None` if neither nginx nor Firth has it.
     pub fn of(name: &str) -> Option<Self> {
         let of_name = |prefix: &str| name.strip_prefix(prefix).filter(|rest: &&str| !rest.is_empty());
         let field = |name: &str| -> Box<str> { name.replace('_', "-").to_ascii_lowercase().into() };
@@ -207,7 +207,7 @@ impl Value {
         })
     }
 
-    /// The same of sessions of TCP and UDP services.
+    /// The same for TCP and UDP sessions.
     pub fn of_stream(name: &str) -> Option<Self> {
         Some(match name {
             "protocol" => Self::Transport,

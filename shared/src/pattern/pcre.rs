@@ -1,6 +1,6 @@
 //! Translates PCRE syntax that our regex engines read differently.
 //!
-//! Most patterns need no translation. Syntax without an equivalent is left as it is: the engines refuse it or do not support it either.
+//! Most patterns need no translation. Syntax without an equivalent is left unchanged: the engines reject it.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ const BLANKS: &str = r"\t \xA0";
 /// Ends of lines: `\v`.
 const BREAKS: &str = r"\n\x0B\f\r\x85";
 
-/// A pattern as the engines read it.
+/// Translates a pattern.
 pub(super) fn read(text: &str) -> Cow<'_, str> {
     if !text.contains(['\\', '[']) {
         return text.into();
@@ -47,7 +47,7 @@ impl Reader<'_> {
         Some(next)
     }
 
-    /// Takes a text if it comes next, as it stands.
+    /// Copies a text unchanged if it comes next.
     fn copies(&mut self, text: &str) {
         if let Some(rest) = self.rest.strip_prefix(text) {
             self.out.push_str(text);
@@ -55,7 +55,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What stands behind a backslash.
+    /// Translates an escape sequence.
     fn escape(&mut self) {
         let Some(next) = self.take() else { return self.out.push('\\') };
         match next {
@@ -64,7 +64,7 @@ impl Reader<'_> {
                 quoted.chars().for_each(|it| plain(it, &mut self.out));
                 self.rest = rest;
             }
-            // It ends what has not begun.
+            // The end of a quotation that has not begun.
             'E' => {}
             'h' => self.class("", BLANKS),
             'H' => self.class("^", BLANKS),
@@ -81,7 +81,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One of these, or none of them; within a class a part of it.
+    /// A class of these members, or its complement; inside a class, a part of it.
     fn class(&mut self, sign: &str, members: &str) {
         let is_own = !self.in_class || !sign.is_empty();
         let (begin, end) = if is_own { ("[", "]") } else { ("", "") };
@@ -90,7 +90,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A class begins: a bracket that closes nothing yet is one of its members.
+    /// Begins a class: a bracket right after the start is a member.
     fn open(&mut self) {
         self.in_class = true;
         self.out.push('[');
@@ -98,7 +98,7 @@ impl Reader<'_> {
         self.copies("]");
     }
 
-    /// A sign in a class. The engines know classes in classes, and have signs for what several have in common.
+    /// A character in a class. The engines support nested classes and set operators, which PCRE does not have.
     fn in_class(&mut self, sign: char) {
         if sign == '[' {
             let named = self.rest.strip_prefix(':').and_then(|name| name.find(":]"));
@@ -119,9 +119,9 @@ impl Reader<'_> {
     }
 }
 
-/// A character that stands for itself.
+/// A literal character.
 fn plain(it: char, out: &mut String) {
-    // Escaped, these two are no signs but ends of words.
+    // These two are not escaped: the escapes mean word boundaries.
     if it.is_ascii_punctuation() && !matches!(it, '<' | '>') {
         out.push('\\');
     }

@@ -1,8 +1,7 @@
-//! Which of some patterns is found in a text, by a lazy DFA.
+//! Finds which of several patterns matches in a text, with a lazy DFA.
 //!
-//! The automaton is built while it is used, in a cache of its own for each thread. A client that sends what it has not
-//! seen, again and again, makes it grow: what it grows by is charged, and a search that fills the cache over and over is
-//! given up rather than gone on with by a slower engine.
+//! The automaton is built while it is used, in a cache per thread. A client that keeps sending new text makes it grow:
+//! growth is charged, and a search that keeps filling the cache is given up instead of continued with a slower engine.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,30 +14,30 @@ use regex_automata::{Input, MatchKind};
 
 use super::{Exhausted, Steps};
 
-/// Memory of the automaton that one thread has built, in bytes. As much as a few of its states take where that is more.
+/// Memory of the automaton of one thread, in bytes; at least that of a few of its states.
 const CACHE: usize = 2 << 20;
-/// So often may the cache fill before it matters how much of the text that was for.
+/// How often the cache may fill before the progress in the text matters.
 const CLEARS: usize = 2;
-/// Octets of the text for a new state: below it the cache is of no use.
+/// Bytes of text per new state: below this the cache is useless.
 const OCTETS: usize = 10;
-/// Octets of the text for which a step is charged where the automaton has all states, patterns that fit at one of them, and
-/// bytes that it grows by.
+/// Amounts that are charged as one step: bytes of text if the automaton has all states, patterns that match in one
+/// state, and bytes of growth.
 const OCTETS_A_STEP: usize = 8;
 const FITS_A_STEP: usize = 8;
 const GROWTH_A_STEP: usize = 16;
-/// Ways of alternatives for which there is a reason: so many for each state that takes an octet, and these.
+/// Branches that are justified: this many per state that consumes a byte, plus a constant.
 const WAYS_AN_OCTET: usize = 4;
 const WAYS: usize = 768;
 
-/// Patterns, ready to be looked for.
+/// Patterns, ready to be searched for.
 pub(super) struct Quick {
     dfa: DFA,
     caches: Pool<Cache, Box<dyn Fn() -> Cache + Send + Sync>>,
-    /// What is looked at for each state of the program, at most.
+    /// Branches that are visited per state of the program, at most.
     breadth: usize,
 }
 
-/// The ways that lead on from all states of a program: what is looked at to find out where it may be.
+/// The branches from all states of a program: the worst-case work for each byte.
 pub(super) fn weight(program: &NFA) -> usize {
     let ways = |state: &State| match state {
         State::Union { alternates } => alternates.len(),
@@ -49,8 +48,8 @@ pub(super) fn weight(program: &NFA) -> usize {
     program.states().iter().map(ways).sum()
 }
 
-/// The ways of all alternatives that say nothing: those that lead where another one of the same does, and those that are
-/// more than states that take an octet give reason for, as of `x????` a hundred deep.
+/// The number of redundant branches: those that lead where another one of the same alternatives does, and those that
+/// exceed what the consuming states justify, as in `x????` a hundred deep.
 pub(super) fn idle(program: &NFA) -> usize {
     let repeated = |state: &State| match state {
         State::Union { alternates } => alternates.len() - alternates.iter().collect::<HashSet<_>>().len(),
@@ -83,11 +82,11 @@ impl Clone for Quick {
     }
 }
 
-/// Why a search ended before its end.
+/// Why a search ended early.
 enum Ended {
-    /// The cache is of no use.
+    /// The cache is useless.
     GaveUp,
-    /// The steps are.
+    /// The steps are exhausted.
     Exhausted,
 }
 
@@ -98,7 +97,7 @@ impl From<CacheError> for Ended {
 }
 
 impl Quick {
-    /// Of a program; `None` where it has what no DFA can tell.
+    /// From a program; `None` if it needs what a DFA cannot decide.
     pub(super) fn new(program: NFA) -> Option<Self> {
         let config = DFA::config()
             .match_kind(MatchKind::All)
@@ -122,10 +121,10 @@ impl Quick {
         self.dfa.get_nfa().memory_usage()
     }
 
-    /// The first of its patterns, in the order of the program, that is found in a text.
+    /// The first of its patterns, in the order of the program, that matches in a text.
     ///
     /// # Errors
-    /// [`Exhausted`]: that takes longer than it may.
+    /// [`Exhausted`]: the search exceeds its limit.
     pub(super) fn first(&self, text: &[u8], steps: &Steps) -> Result<Option<usize>, Exhausted> {
         let mut cache = self.caches.get();
         steps.take(1 + text.len() / OCTETS_A_STEP)?;
@@ -138,7 +137,7 @@ impl Quick {
             match searched {
                 Ok(found) => return Ok(found),
                 Err(Ended::Exhausted) => return Err(Exhausted),
-                // It has the cache to itself from now on, and gives up again where that does not help.
+                // With an empty cache; if that does not help, it gives up again.
                 Err(Ended::GaveUp) => {
                     cache.reset(&self.dfa);
                     steps.take(CACHE / GROWTH_A_STEP)?;
@@ -168,7 +167,7 @@ impl Quick {
         self.better(cache, state, best, steps)
     }
 
-    /// The least pattern of a state of matches and of those before.
+    /// The least pattern of a matching state and of earlier ones.
     fn better(
         &self,
         cache: &Cache,

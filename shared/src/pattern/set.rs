@@ -1,4 +1,4 @@
-//! Many patterns that are searched for at once: the text is read once, however many there are.
+//! Sets of patterns that are searched for together: the text is read once, however many there are.
 
 use regex_automata::nfa::thompson;
 use regex_automata::util::syntax;
@@ -6,7 +6,7 @@ use regex_automata::util::syntax;
 use super::quick::Quick;
 use super::{Exhausted, Pattern, Steps};
 
-/// Patterns that are matched in linear time.
+/// A set of linear patterns.
 #[derive(Debug)]
 pub struct Set {
     quick: Quick,
@@ -14,8 +14,8 @@ pub struct Set {
 }
 
 impl Set {
-    /// Of patterns that were made by [`Pattern::path`], those of them that are linear; `None` where their program takes more
-    /// than `size` bytes together, and where one of them asks what only slower engines can tell (`(?u:\b)`).
+    /// From the linear ones of patterns made by [`Pattern::path`]; `None` if their program takes more than `size` bytes
+    /// together, or if one needs a slower engine (`(?u:\b)`).
     pub fn new<'p>(patterns: impl Iterator<Item = &'p Pattern>, size: usize) -> Option<Self> {
         let texts: Vec<&str> = patterns.filter_map(Pattern::linear).collect();
         let config = thompson::Config::new().utf8(false).nfa_size_limit(Some(size));
@@ -37,10 +37,10 @@ impl Set {
         self.len == 0
     }
 
-    /// The first of them that fits a text.
+    /// The first of them that matches a text.
     ///
     /// # Errors
-    /// [`Exhausted`]: that takes longer than it may.
+    /// [`Exhausted`]: the search exceeds its limit.
     pub fn first(&self, text: &[u8], steps: &Steps) -> Result<Option<usize>, Exhausted> {
         self.quick.first(text, steps)
     }

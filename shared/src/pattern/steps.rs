@@ -4,12 +4,12 @@ use std::cell::Cell;
 
 use super::Exhausted;
 
-/// What all patterns that one request is compared with may cost together: some 50 ms of a processor at worst. Usual ones
-/// take a thousandth of it.
+/// Budget of all pattern matches of one request together: some 50 ms of a processor at worst. Usual requests take a
+/// thousandth of it.
 const ALL: u32 = 1_000_000;
 
-/// The work that is left, in steps of a backtracking match: some 50 ns. What is matched in linear time is charged what it
-/// takes at worst, so that the same text fits the same patterns whatever else the machine does.
+/// The remaining budget, in steps of a backtracking match: some 50 ns each. Linear matches are charged their worst
+/// case, so that the same text matches the same patterns regardless of load.
 #[derive(Clone, Debug)]
 pub struct Steps {
     left: Cell<u32>,
@@ -22,20 +22,20 @@ impl Default for Steps {
 }
 
 impl Steps {
-    /// For a request.
+    /// The budget of a request.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// So many, where what asks is one of many for the same request.
+    /// A smaller budget, for one of several users within a request.
     pub fn of(steps: u32) -> Self {
         Self { left: Cell::new(steps) }
     }
 
-    /// Takes so many.
+    /// Takes steps from the budget.
     ///
     /// # Errors
-    /// There are fewer: the match is not begun, and nothing is left for others.
+    /// Too few are left: the match is not started, and the budget is emptied.
     pub fn take(&self, steps: usize) -> Result<(), Exhausted> {
         let left = u32::try_from(steps).ok().and_then(|steps| self.left.get().checked_sub(steps));
         self.left.set(left.unwrap_or(0));

@@ -1,7 +1,7 @@
-//! The way of a log line to standard error: a bounded queue, and a thread that writes.
+//! Non-blocking log output to standard error: a bounded queue, and a thread that writes.
 //!
-//! **Invariant:** who logs never waits. A reader that has stopped reading costs lines, which are counted, and nothing else:
-//! no commit, no stream, no request.
+//! **Invariant:** logging never blocks. A reader that has stopped reading costs log lines, which are counted, and
+//! nothing else: no commit, no stream, no request.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::budget::{Budget, Held};
 use crate::clock;
 
-/// Lines that wait at most.
+/// Limit of queued lines.
 const LINES: usize = 4_096;
-/// Bytes that wait at most.
+/// Limit of queued bytes.
 const BYTES: usize = 4 * 1024 * 1024;
 
-/// Takes lines. A clone leads to the same thread.
+/// Accepts lines. Clones share the thread.
 #[derive(Clone, Debug)]
 pub(super) struct Lossy {
     lines: SyncSender<Line>,
@@ -35,11 +35,11 @@ struct Line {
 }
 
 impl Lossy {
-    /// Starts the thread, which writes to `sink`, tells of losses once it can write again, and ends when every clone of
-    /// this is gone.
+    /// Starts the thread, which writes to `sink`, reports losses once it can write again, and ends when every clone of
+    /// this was dropped.
     ///
     /// # Errors
-    /// When the thread cannot be started.
+    /// If the thread cannot be started.
     pub(super) fn to(sink: impl Write + Send + 'static) -> io::Result<Self> {
         let (lines, waiting) = sync_channel(LINES);
         let lost = Arc::new(AtomicU64::new(0));
@@ -50,11 +50,11 @@ impl Lossy {
         Ok(Self { lines, waiting: Budget::new(BYTES), lost })
     }
 
-    /// Waits until everything is written, so long at most. Whether it is.
+    /// Waits until everything is written, at most for that long. Returns whether it is.
     pub(super) fn finish(&self, patience: Duration) -> bool {
         const LOOK: Duration = Duration::from_millis(1);
         let until = clock::now() + patience;
-        // A line is held until it is written.
+        // A line occupies the budget until it is written.
         while self.waiting.used() > 0 {
             if clock::now() >= until {
                 return false;
@@ -64,7 +64,7 @@ impl Lossy {
         true
     }
 
-    /// Lines that were lost so far.
+    /// Number of lost lines.
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -80,7 +80,7 @@ impl Lossy {
 fn write_all(waiting: &Receiver<Line>, mut sink: impl Write, lost: &AtomicU64) {
     let mut told = 0;
     while let Ok(line) = waiting.recv() {
-        // A reader that is gone, or a full disk: there is nobody left to tell.
+        // The reader has gone, or the disk is full: there is nowhere to report that.
         let _ = sink.write_all(&line.text).and_then(|()| sink.flush());
         let now = lost.load(Ordering::Relaxed);
         if now > told {
@@ -90,7 +90,7 @@ fn write_all(waiting: &Receiver<Line>, mut sink: impl Write, lost: &AtomicU64) {
     }
 }
 
-/// The subscriber hands over one whole line at a time.
+/// The subscriber writes one whole line at a time.
 impl Write for &Lossy {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         self.send(text);
@@ -139,7 +139,7 @@ mod tests {
         assert!(lost > 0 && lost < count, "{lost} of {count} lost");
         assert!(log.waiting.used() <= BYTES);
 
-        // The thread ends with the last line, and the pipe with the thread.
+        // The thread ends with the last line, and closes the pipe.
         drop(log);
         let mut read = String::new();
         reader.read_to_string(&mut read).unwrap();

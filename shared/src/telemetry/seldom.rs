@@ -1,8 +1,8 @@
-//! A complaint that is made at most so often, however often there is reason.
+//! Rate-limits a repeated message.
 
 use std::time::{Duration, Instant};
 
-/// Says when it is time, and how often it was not.
+/// Says when the message is due, and how often it was suppressed.
 #[derive(Debug)]
 pub struct Seldom {
     gap: Duration,
@@ -16,7 +16,7 @@ impl Seldom {
         Self { gap, last: None, missed: 0 }
     }
 
-    /// Whether to say it now: then with how often it was kept back since the last time.
+    /// Whether to log it now: if so, returns how often it was suppressed since the last time.
     pub fn now(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < self.gap) {
             self.missed += 1;

@@ -1,12 +1,12 @@
-//! What the connection of a request tells, whatever is asked on it.
+//! Variables that depend only on the connection.
 
-/// A variable of a connection, by nginx' names. Empty where there is nothing to tell.
+/// A variable of a connection, with nginx' names. Empty if there is no value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum OfConnection {
     /// `$remote_port`, `$realip_remote_port`.
     ClientPort,
-    /// `$server_addr`: where the client connected to.
+    /// `$server_addr`: the address that the client connected to.
     ServerAddr,
     /// `$server_port`.
     ServerPort,
@@ -16,11 +16,11 @@ pub enum OfConnection {
     Https,
     /// `$connection`: its number.
     Number,
-    /// `$proxy_protocol_addr`: the client, as the header of its load balancer says, believed or not.
+    /// `$proxy_protocol_addr`: the client address in the PROXY protocol header, whether trusted or not.
     ToldAddr,
     /// `$proxy_protocol_port`.
     ToldPort,
-    /// `$proxy_protocol_server_addr`: where it connected to, likewise.
+    /// `$proxy_protocol_server_addr`: the server address in that header.
     ToldServerAddr,
     /// `$proxy_protocol_server_port`.
     ToldServerPort,
@@ -36,26 +36,26 @@ pub enum OfConnection {
     OfCertificate(OfCertificate),
 }
 
-/// What is known of the certificate that a client has shown: `$ssl_client_NAME`.
+/// A property of the client's certificate: `$ssl_client_NAME`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OfCertificate {
-    /// `verify`: `SUCCESS`, `FAILED:` and why, or `NONE`.
+    /// `verify`: `SUCCESS`, `FAILED:` with a reason, or `NONE`.
     Verify,
-    /// `s_dn`: whose it is (RFC 2253).
+    /// `s_dn`: its subject (RFC 2253).
     Subject,
-    /// `i_dn`: who signed it.
+    /// `i_dn`: its issuer.
     Issuer,
     /// `serial`, hexadecimal.
     Serial,
     /// `fingerprint`: SHA-1, hexadecimal.
     Fingerprint,
-    /// `escaped_cert`: all of it, as PEM that may stand in a URL.
+    /// `escaped_cert`: the whole certificate, as URL-encoded PEM.
     Escaped,
-    /// `v_start`: from when on it is good.
+    /// `v_start`: start of its validity.
     Begins,
-    /// `v_end`: until when.
+    /// `v_end`: end of its validity.
     Ends,
-    /// `v_remain`: days until then.
+    /// `v_remain`: days until that.
     Remains,
 }
 

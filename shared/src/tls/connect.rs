@@ -1,4 +1,4 @@
-//! The way of a client to a control plane: one of its addresses, then TLS.
+//! A client's connection to a control plane: tries its addresses, then performs the TLS handshake.
 
 use std::future::Future;
 use std::io;
@@ -22,10 +22,10 @@ use tower_service::Service;
 
 use super::SERVER_NAME;
 
-/// One of several addresses may be dead, and the others are to have their turn.
+/// Timeout per address: one of several may be dead, and the others need their turn.
 const ADDRESS: Duration = Duration::from_secs(2);
 
-/// Connects. What the control plane is called in the URL does not matter: who it is stands in its certificate.
+/// Connects with TLS. The host name in the URL is not verified: the certificate identifies the control plane.
 #[derive(Clone, Debug)]
 pub struct Connector {
     config: Arc<ClientConfig>,
@@ -37,24 +37,24 @@ pub struct Connector {
 #[derive(Clone, Copy, Debug)]
 pub struct Plain(pub SocketAddr);
 
-/// Whether TLS itself failed on a connection, in the handshake or after it: in TLS 1.3 a client has shaken hands before
-/// the server has looked at its certificate (RFC 8446 4.4.2.4, 6.2). What an error of a call tells of that differs by
-/// who wrapped it. Clones share it.
+/// Records whether TLS failed on a connection, in the handshake or after it: in TLS 1.3 a client completes the
+/// handshake before the server has verified its certificate (RFC 8446 4.4.2.4, 6.2). The error of a call does not
+/// reliably show that. Clones share state.
 #[derive(Clone, Default, Debug)]
 pub struct Doubt(Arc<AtomicBool>);
 
 impl Doubt {
-    /// One that is there.
+    /// A recorded failure.
     pub fn raised() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }
 
-    /// Whether it did.
+    /// Whether TLS failed.
     pub fn is_there(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Errors of TLS come as invalid data, and nothing else does on a socket (tokio-rustls, `client.rs` and `common`).
+    /// TLS errors have the kind InvalidData, and no other socket errors do (tokio-rustls, `client.rs` and `common`).
     fn look<T>(&self, done: io::Result<T>) -> io::Result<T> {
         if done.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
             self.0.store(true, Ordering::Relaxed);
@@ -63,7 +63,7 @@ impl Doubt {
     }
 }
 
-/// A connection that is looked at for that.
+/// A connection that is checked for that.
 #[derive(Debug)]
 pub struct Watched {
     stream: TlsStream<TcpStream>,
@@ -71,12 +71,12 @@ pub struct Watched {
 }
 
 impl Connector {
-    /// What comes of its connections.
+    /// Whether TLS failed on its connections.
     pub fn doubt(&self) -> Doubt {
         self.doubt.clone()
     }
 
-    /// To this address, whatever the name in the URL stands for.
+    /// Connects to this address, regardless of the name in the URL.
     #[must_use]
     pub fn at(self, address: SocketAddr) -> Self {
         Self { at: Some(address), ..self }
@@ -210,7 +210,7 @@ mod tests {
     use super::super::{Credentials, Trust, client, server};
     use super::*;
 
-    /// Somebody of an authority of their own, and that authority.
+    /// Credentials of an authority of their own, and that authority.
     fn somebody() -> (Credentials, Bytes) {
         let (root_key, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let mut root = CertificateParams::default();
@@ -223,7 +223,7 @@ mod tests {
         (Credentials { chain: vec![leaf, root.clone()], key }, root)
     }
 
-    /// What somebody comes to think who connects and reads. `None`: whoever is there hangs up at once.
+    /// Whether a client that connects and reads records a failure. `None`: the server hangs up at once.
     async fn doubts(believed: &Bytes, me: &Credentials, there: Option<ServerConfig>) -> bool {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri: Uri = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();

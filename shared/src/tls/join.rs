@@ -1,7 +1,7 @@
-//! One-time tokens with which a proxy joins where there is no Kubernetes to vouch for it.
+//! One-time join tokens, for proxies outside of Kubernetes.
 //!
-//! A token is all that a proxy needs: it proves that somebody wants it, and has the digest of the authority, so that the
-//! proxy knows whom it talks to before it shows the token.
+//! A token is all that a proxy needs: it authorises the proxy, and has the digest of the authority, so that the proxy
+//! verifies the control plane before it sends the token.
 
 use std::fmt;
 
@@ -10,34 +10,34 @@ use zeroize::Zeroizing;
 
 use super::random;
 
-/// What every token begins with, so that one which strays into a log or a repository is found.
+/// The prefix of every token, so that secret scanners find one in a log or a repository.
 const PREFIX: &str = "firth-join";
 
 /// A token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JoinToken {
-    /// By which the control plane finds it. Not secret.
+    /// Identifies the token at the control plane. Not secret.
     pub id: [u8; 8],
     /// Digest of the authority ([`super::pin`]).
     pub pin: [u8; 32],
     secret: Zeroizing<[u8; 32]>,
 }
 
-/// Not a token. Says nothing of what was there.
+/// Not a token. Does not quote the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("expected {PREFIX}.ID.SECRET.PIN, as `firth token` prints it")]
 pub struct NoToken;
 
 impl JoinToken {
-    /// A new one, for the authority with this digest.
+    /// A new token, for the authority with this digest.
     pub fn new(pin: [u8; 32]) -> Self {
         Self { id: *random(), pin, secret: random() }
     }
 
-    /// Reads the text of a token.
+    /// Parses a token.
     ///
     /// # Errors
-    /// Where it is none.
+    /// If it is invalid.
     pub fn parse(text: &str) -> Result<Self, NoToken> {
         let mut parts = text.trim().split('.');
         let mut part = || parts.next().ok_or(NoToken);
@@ -51,29 +51,29 @@ impl JoinToken {
         if parts.next().is_none() { Ok(it) } else { Err(NoToken) }
     }
 
-    /// The text by which somebody else joins.
+    /// The text that is given to the proxy.
     pub fn text(&self) -> Zeroizing<String> {
         let (id, secret, pin) = (hex(&self.id), hex(self.secret.as_ref()), hex(&self.pin));
         Zeroizing::new(format!("{PREFIX}.{}.{}.{}", *id, *secret, *pin))
     }
 
-    /// What is kept of it by whoever will see it again.
+    /// The digest that the control plane stores.
     pub fn digest(&self) -> [u8; 32] {
         *blake3::hash(self.secret.as_ref()).as_bytes()
     }
 }
 
-/// Without the secret.
+/// Does not show the secret.
 impl fmt::Debug for JoinToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JoinToken").field("id", &hex(&self.id)).finish_non_exhaustive()
     }
 }
 
-/// Bytes as people write them.
+/// Bytes in hex.
 pub fn hex(bytes: &[u8]) -> Zeroizing<String> {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    // The whole room at once: what a string grows out of is not wiped.
+    // With full capacity: buffers left behind by a growing string are not wiped.
     let mut text = Zeroizing::new(String::with_capacity(bytes.len() * 2));
     for byte in bytes {
         text.push(char::from(DIGITS[usize::from(byte >> 4)]));

@@ -1,4 +1,4 @@
-//! A server is believed where its authority is the one whose digest is known: who joins has a token, and no certificate.
+//! Trusts a server if its authority has a known digest: a proxy that joins has a token, but no roots yet.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::pin;
 
-/// Believes one authority.
+/// Trusts one authority.
 #[derive(Debug)]
 pub(super) struct Pinned {
     digest: [u8; 32],
@@ -36,7 +36,7 @@ impl ServerCertVerifier for Pinned {
         let root = root.ok_or(Error::InvalidCertificate(CertificateError::UnknownIssuer))?;
         let mut roots = RootCertStore::empty();
         roots.add(root.clone().into_owned())?;
-        // From here on it is as if the root had been configured: name, purpose and time are looked at as ever.
+        // From here on as if the root had been configured: name, purpose and time are verified as usual.
         let verifier =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&self.provider));
         let verifier = verifier.build().map_err(|error| Error::General(error.to_string()))?;

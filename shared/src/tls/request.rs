@@ -1,5 +1,5 @@
-//! A request for a certificate (PKCS#10): a new key, and the proof that whoever asks has it. All else that a certificate says is
-//! the authority's to say.
+//! Certificate signing requests (PKCS#10): a new key, and the proof of possessing it. Everything else in a certificate
+//! is determined by the authority.
 
 use bytes::Bytes;
 use rcgen::{CertificateParams, DistinguishedName, KeyPair};
@@ -7,13 +7,13 @@ use zeroize::Zeroize as _;
 
 use crate::secret;
 
-/// Why there is none.
+/// Why no request can be made.
 pub use rcgen::Error as KeyError;
 
-/// A new key, PKCS#8 and wiped when nobody holds it any more, and the request, DER.
+/// A new key, PKCS#8 and wiped when the last reference is dropped, and the request, DER.
 ///
 /// # Errors
-/// Where no key can be made.
+/// If no key can be created.
 pub fn request() -> Result<(Bytes, Bytes), KeyError> {
     let mut key = KeyPair::generate()?;
     let mut params = CertificateParams::default();

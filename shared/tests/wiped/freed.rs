@@ -1,4 +1,4 @@
-//! An allocator that looks at what is freed: whether a secret is in it.
+//! An allocator that checks freed memory for a secret.
 
 #![allow(unsafe_code, reason = "an allocator is; it is of tests alone")]
 
@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
 
-/// Bytes of a secret that are looked for.
+/// Bytes of a secret that are searched for.
 const MARK: usize = 32;
 
 static WATCHED: [AtomicU8; MARK] = [const { AtomicU8::new(0) }; MARK];
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Watching {
     }
 }
 
-/// Blocks that were freed by `what` with a part of a secret in them. One test at a time: the allocator is the process'.
+/// Number of blocks freed by `what` with a part of a secret in them. One test at a time: the allocator is global.
 pub(crate) fn with_secret(secret: &[u8], what: impl FnOnce()) -> usize {
     // Neither its beginning, which all keys of a kind have, nor its end.
     let part = &secret[secret.len() / 4..][..MARK];

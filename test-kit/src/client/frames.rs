@@ -1,5 +1,5 @@
-//! HTTP/2 by the frame (RFC 9113, RFC 7541), for clients that no library would be: what is sent is exactly what is sent,
-//! and nothing is read unless it is asked for.
+//! HTTP/2 frame by frame (RFC 9113, RFC 7541), for clients that no library would allow: what is given is sent
+//! unchanged, and nothing is read unless asked for.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What a client says first.
+/// The client's connection preface.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Kinds of frames.
+/// Frame types.
 pub const DATA: u8 = 0;
 /// See [`DATA`].
 pub const HEADERS: u8 = 1;
@@ -28,13 +28,13 @@ pub const END_STREAM: u8 = 1;
 /// See [`END_STREAM`].
 pub const END_HEADERS: u8 = 4;
 
-/// The setting of how much a peer may send on a stream before it is asked for more.
+/// The setting for the initial send window of a stream.
 pub const INITIAL_WINDOW_SIZE: u16 = 4;
 
-/// A frame as it is sent.
+/// Encodes a frame.
 ///
 /// # Panics
-/// Where the payload is longer than a frame can say.
+/// The payload is too long for a frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a payload has 24 bits of length");
     let [0, a, b, c] = length.to_be_bytes() else { panic!("{length} bytes do not fit into a frame") };
@@ -44,7 +44,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A block of fields in HPACK, without its Huffman code.
+/// An HPACK field block, without Huffman coding.
 #[derive(Clone, Debug, Default)]
 pub struct Block(Vec<u8>);
 
@@ -60,26 +60,26 @@ impl Block {
         block.push(0x01).text(host)
     }
 
-    /// A field that the peer does not keep.
+    /// A field that is not indexed.
     #[must_use]
     pub fn field(self, name: &str, value: &str) -> Self {
         self.push(0x00).text(name).text(value)
     }
 
-    /// A field that the peer keeps in its table, as its newest.
+    /// A field that is indexed, as the newest entry.
     #[must_use]
     pub fn kept(self, name: &str, value: &str) -> Self {
         self.push(0x40).text(name).text(value)
     }
 
-    /// The newest field of the table, so many times: a byte each.
+    /// The newest entry of the table, this many times: one byte each.
     #[must_use]
     pub fn newest(mut self, times: usize) -> Self {
         self.0.extend(vec![0xbe; times]);
         self
     }
 
-    /// As it is sent.
+    /// The encoded block.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -116,7 +116,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Connects, and says hello with these settings.
+    /// Connects, and sends the preface with these settings.
     ///
     /// # Errors
     /// Why it cannot be opened.
@@ -136,25 +136,25 @@ impl Frames {
     /// Sends a frame.
     ///
     /// # Errors
-    /// Where the peer takes no more.
+    /// The peer accepts no more.
     pub async fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> io::Result<()> {
         self.write(&frame(kind, flags, stream, payload)).await
     }
 
-    /// Begins a request; `ended`: it has no body.
+    /// Starts a request; `ended`: it has no body.
     ///
     /// # Errors
-    /// Where the peer takes no more.
+    /// The peer accepts no more.
     pub async fn begin(&mut self, stream: u32, block: &Block, ended: bool) -> io::Result<()> {
         let flags = if ended { END_HEADERS | END_STREAM } else { END_HEADERS };
         self.requests += 1;
         self.send(HEADERS, flags, stream, block.bytes()).await
     }
 
-    /// The next frame: kind, flags, stream, payload.
+    /// The next frame: type, flags, stream, payload.
     ///
     /// # Errors
-    /// Where the connection ends.
+    /// The connection ends.
     pub async fn next(&mut self) -> io::Result<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).await?;
@@ -164,17 +164,17 @@ impl Frames {
         Ok((kind, flags, u32::from_be_bytes([s, t, u, v]), payload))
     }
 
-    /// Requests that were begun.
+    /// Number of requests started.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Bytes that were sent.
+    /// Bytes sent.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// The socket, of which nothing was read ahead.
+    /// The socket; nothing was read ahead.
     pub fn into_stream(self) -> TcpStream {
         self.stream
     }

@@ -1,7 +1,8 @@
-//! HTTP/2 by h2's client, over TLS or with prior knowledge.
+//! An HTTP/2 client with the h2 crate, over TLS or with prior knowledge.
 //!
-//! Not by hyper's around it: where a server says that it goes away (GOAWAY) between a request's being written and the next
-//! look at the connection, that one resets the request on a machine of several threads, and no answer would be the server's.
+//! Not with hyper's client around it: if a server sends GOAWAY between the writing of a request and the next poll of
+//! the connection, that client resets the request on a multi-threaded runtime, and the test would see no response of
+//! the server.
 
 use std::future::{pending, poll_fn};
 use std::io;
@@ -17,10 +18,10 @@ use tokio::task::JoinSet;
 
 use super::{Answer, tls};
 
-/// Bytes that a server may send ahead, of a stream and in all.
+/// Receive windows in bytes, of a stream and of the connection.
 const WINDOW: u32 = 2 << 20;
 
-/// One HTTP/2 connection. Requests may run at the same time.
+/// One HTTP/2 connection. Requests may run concurrently.
 #[derive(Debug)]
 pub struct Connection {
     requests: SendRequest<Bytes>,
@@ -38,10 +39,10 @@ impl Connection {
         Self::over(TcpStream::connect(address).await?, "http").await
     }
 
-    /// Over TLS, agreed on by ALPN.
+    /// Over TLS, negotiated by ALPN.
     ///
     /// # Errors
-    /// Why it cannot be opened, or that the server does not agree.
+    /// Why it cannot be opened, or that the server does not negotiate HTTP/2.
     pub async fn tls(address: SocketAddr, name: &str) -> io::Result<Self> {
         let secured = tls::open(address, name, &[b"h2", b"http/1.1"]).await?;
         if secured.alpn.as_deref() != Some(b"h2") {
@@ -59,13 +60,13 @@ impl Connection {
         let (requests, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
         let mut driver = JoinSet::new();
         driver.spawn(async move {
-            // How it ends is seen by the requests on it.
+            // Requests see how it ends.
             let _ = connection.await;
         });
         Ok(Self { requests, scheme, _driver: driver })
     }
 
-    /// Whether it takes another request: the server has not said that it goes away.
+    /// Whether it accepts another request: the server has not sent GOAWAY.
     pub async fn is_open(&self) -> bool {
         self.requests.clone().ready().await.is_ok()
     }
@@ -73,8 +74,8 @@ impl Connection {
     /// One request.
     ///
     /// # Errors
-    /// Why there is no answer; [`io::ErrorKind::NotConnected`] where the request was never written, because the server
-    /// was found to have gone away (RFC 9113 6.8): it may be asked again elsewhere.
+    /// Why there is no response; [`io::ErrorKind::NotConnected`] if the request was never written, because the server
+    /// had already sent GOAWAY (RFC 9113 6.8): it may be retried elsewhere.
     pub async fn request(
         &self,
         method: &str,
@@ -97,7 +98,7 @@ impl Connection {
         let unwritten = |error| io::Error::new(io::ErrorKind::NotConnected, error);
         let mut requests = self.requests.clone().ready().await.map_err(unwritten)?;
         let (response, stream) = requests.send_request(request, body.is_empty()).map_err(unwritten)?;
-        // Both ways at once: a server may answer before it has the whole body, and take the rest no more.
+        // Both directions at once: a server may respond before it has the whole body, and not read the rest.
         let send = async {
             if !body.is_empty() {
                 send(stream, Bytes::copy_from_slice(body)).await;
@@ -113,13 +114,13 @@ impl Connection {
     /// One GET.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// Why there is no response.
     pub async fn get(&self, host: &str, path: &str) -> io::Result<Answer> {
         self.request("GET", host, path, &[], b"").await
     }
 }
 
-/// Sends a body as the server takes it. What stops that is told by the answer.
+/// Sends a body as the server accepts it. If something stops that, the response shows it.
 async fn send(mut stream: SendStream<Bytes>, mut body: Bytes) {
     while !body.is_empty() {
         stream.reserve_capacity(body.len());

@@ -1,4 +1,4 @@
-//! Connections over TLS, to any certificate; which one was shown is part of the result.
+//! TLS connections that accept any certificate; the certificate presented is part of the result.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use tokio_rustls::client::TlsStream;
 
 use super::{Answer, Connection};
 
-/// A TLS connection that is open, and what the server showed.
+/// An open TLS connection, and the certificate that the server presented.
 #[derive(Debug)]
 pub struct Secured {
     /// The connection.
     pub connection: Connection<TlsStream<TcpStream>>,
     /// The leaf certificate, DER.
     pub certificate: Vec<u8>,
-    /// The protocol that was agreed on.
+    /// The negotiated protocol.
     pub alpn: Option<Vec<u8>>,
 }
 
@@ -43,10 +43,10 @@ pub async fn open(address: SocketAddr, name: &str, alpn: &[&[u8]]) -> io::Result
     })
 }
 
-/// One GET over HTTP/1.1 and TLS, and the names in the certificate that was shown.
+/// One GET over HTTP/1.1 and TLS, and the names in the certificate presented.
 ///
 /// # Errors
-/// Why there is no answer.
+/// Why there is no response.
 pub async fn get(address: SocketAddr, host: &str, path: &str) -> io::Result<(Answer, Vec<String>)> {
     let mut secured = open(address, host, &[b"http/1.1"]).await?;
     let answer = secured.connection.get(host, path).await?;
@@ -58,17 +58,17 @@ pub async fn get(address: SocketAddr, host: &str, path: &str) -> io::Result<(Ans
 pub struct Keeping(Arc<ClientConfig>);
 
 impl Default for Keeping {
-    /// Without any.
+    /// Without sessions.
     fn default() -> Self {
         Self(Arc::new(trusting(&[b"http/1.1"])))
     }
 }
 
 impl Keeping {
-    /// One GET on a connection of its own; whether its session is one of before.
+    /// One GET on a new connection; returns whether a session was resumed.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// Why there is no response.
     pub async fn get(&self, address: SocketAddr, host: &str, path: &str) -> io::Result<(Answer, bool)> {
         let stream = TcpStream::connect(address).await?;
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
@@ -78,11 +78,11 @@ impl Keeping {
     }
 }
 
-/// A client that takes any certificate, for those of a test are made by itself; what was shown is looked at afterwards.
+/// A client that accepts any certificate, because tests generate their own; the one presented is checked afterwards.
 /// Offers these protocols.
 ///
 /// # Panics
-/// Where the provider has no version of TLS that is safe.
+/// The provider supports no safe TLS version.
 pub fn trusting(alpn: &[&[u8]]) -> ClientConfig {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -100,7 +100,7 @@ pub fn install_crypto() {
     let _ = aws_lc_rs::default_provider().install_default();
 }
 
-/// Verifies that the peer has the key of the certificate that it shows, and nothing else.
+/// Verifies only that the peer has the key of its certificate.
 #[derive(Debug)]
 struct Any(Arc<CryptoProvider>);
 

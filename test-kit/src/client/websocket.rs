@@ -6,7 +6,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Answer, Connection};
 
-/// The example of RFC 6455 1.3: the key, and what a server must make of it.
+/// The example of RFC 6455 1.3: the key, and the accept value that a server must compute from it.
 pub const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 /// See [`KEY`].
 pub const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
@@ -15,10 +15,10 @@ const TEXT: u8 = 0x81;
 const MASKED: u8 = 0x80;
 const MASK: [u8; 4] = [0x12, 0x34, 0x56, 0x78];
 
-/// Asks for a WebSocket; 101 with [`ACCEPT`] is a yes.
+/// Requests a WebSocket; a 101 with [`ACCEPT`] accepts it.
 ///
 /// # Errors
-/// Why there is no answer.
+/// Why there is no response.
 pub async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
     connection: &mut Connection<S>,
     host: &str,
@@ -50,7 +50,7 @@ pub fn server_frame(text: &str) -> Vec<u8> {
 /// Reads a frame with a text of less than 126 bytes, of either side.
 ///
 /// # Errors
-/// Where the connection ends, or something else comes.
+/// The connection ends, or something else is received.
 pub async fn read<S: AsyncRead + AsyncWrite + Unpin>(connection: &mut Connection<S>) -> io::Result<String> {
     let rest = rest_of(&connection.exactly(2).await?)?;
     text(rest, &connection.exactly(rest.mask + rest.text).await?)
@@ -59,7 +59,7 @@ pub async fn read<S: AsyncRead + AsyncWrite + Unpin>(connection: &mut Connection
 /// The same, blocking.
 ///
 /// # Errors
-/// Where the connection ends, or something else comes.
+/// The connection ends, or something else is received.
 pub fn read_blocking(stream: &mut impl Read) -> io::Result<String> {
     let mut head = [0; 2];
     stream.read_exact(&mut head)?;
@@ -69,7 +69,7 @@ pub fn read_blocking(stream: &mut impl Read) -> io::Result<String> {
     text(rest, &bytes)
 }
 
-/// Bytes of a frame behind its first two.
+/// The bytes of a frame after the first two.
 #[derive(Clone, Copy)]
 struct Rest {
     mask: usize,

@@ -10,24 +10,24 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
-/// Bytes that are handed over at once: what is not taken yet stays here, and is known not to be.
+/// Bytes handed over at once: the rest stays here, and is known not to be sent.
 const PIECE: usize = 16 * 1024;
 
-/// A page on its way.
+/// A page that is being sent.
 pub(super) struct Sent {
     rest: Bytes,
-    /// Given back with the last piece, or when the connection ends.
+    /// Released with the last piece, or when the connection ends.
     _place: Option<OwnedSemaphorePermit>,
     sending: Option<Sending>,
 }
 
 impl Sent {
-    /// A short one.
+    /// A short page, sent at once.
     pub(super) fn all(rest: Bytes) -> Self {
         Self { rest, _place: None, sending: None }
     }
 
-    /// One that holds a place.
+    /// A page that holds a place.
     pub(super) fn in_pieces(rest: Bytes, place: Option<OwnedSemaphorePermit>, sending: &Sending) -> Self {
         sending.0.send_replace(true);
         Self { rest, _place: place, sending: Some(sending.clone()) }
@@ -66,7 +66,7 @@ impl Body for Sent {
     }
 }
 
-/// Whether a page is on its way on a connection. A clone is the same.
+/// Whether a connection is sending a page. Clones share state.
 #[derive(Clone, Debug)]
 pub(super) struct Sending(watch::Sender<bool>);
 
@@ -77,11 +77,11 @@ impl Default for Sending {
 }
 
 impl Sending {
-    /// Ends when one page was on its way for longer than that.
+    /// Resolves when one page has been sent for longer than that.
     pub(super) async fn longer_than(&self, limit: Duration) {
         let mut is_sending = self.0.subscribe();
         loop {
-            // The sender is here.
+            // The sender is owned by `self`, so this cannot fail.
             let _ = is_sending.wait_for(|it| *it).await;
             if timeout(limit, is_sending.wait_for(|it| !*it)).await.is_err() {
                 return;

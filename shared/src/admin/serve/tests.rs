@@ -28,7 +28,7 @@ async fn ask(mut stream: impl Connection, request: &str) -> String {
     answer
 }
 
-/// Runs questions against a server with these limits, for as long as they take.
+/// Sends requests to a server with these limits, as long as they take.
 async fn with<T>(limits: Limits, questions: impl AsyncFnOnce(SocketAddr) -> T) -> T {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -83,7 +83,7 @@ async fn a_probe_gets_in_however_many_are_silent() {
     .await;
 }
 
-/// Connects, and lets twice as many silent ones come as there is room for before it asks.
+/// Connects, and lets twice as many silent connections come as there is room for before it sends its request.
 async fn asks_late(limits: Limits) -> io::Result<String> {
     with(limits, async |address| {
         let mut probe = TcpStream::connect(address).await?;
@@ -106,12 +106,12 @@ async fn a_burst_closes_nobody_who_had_no_time_to_ask() {
     let hour = Duration::from_secs(3_600);
     let limits = Limits { young: hour, patience: hour, ..Limits::default() };
     assert!(asks_late(limits).await.unwrap().starts_with("HTTP/1.1 200 OK\r\n"));
-    // Who holds up all others is not waited for.
+    // A client that holds up all others is not waited for.
     let impatient = Limits { young: hour, patience: Duration::ZERO, ..limits };
     assert!(!asks_late(impatient).await.is_ok_and(|answer| answer.contains("200")));
 }
 
-/// Time stands still but for timers, so that each takes exactly as long as it is set to.
+/// Time advances only by timers, so that each takes exactly as long as it is set to.
 #[tokio::test(start_paused = true)]
 async fn who_is_silent_idle_or_slow_is_let_go_in_time() {
     let limits = Limits::default();
@@ -145,7 +145,7 @@ async fn an_answer_that_is_not_read_holds_a_connection_for_its_life_at_most() {
     .await;
 }
 
-/// A page that takes as long as somebody lets it, and how many are made at once.
+/// A page that takes as long as the test wants, and counts how many are made at once.
 struct Slow {
     is_open: std::sync::Mutex<bool>,
     opened: std::sync::Condvar,
