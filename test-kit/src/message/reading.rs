@@ -1,6 +1,6 @@
-//! One message, read from bytes without I/O: it says what it needs next, and takes that.
+//! Parses one message from bytes without I/O: it says what it needs next, and takes that.
 //!
-//! **Invariant:** it never needs a byte that may not be its own, so that whoever reads for it holds nothing of the next
+//! **Invariant:** it never needs a byte beyond its own message, so that its caller never holds bytes of the next
 //! message.
 
 use std::fmt;
@@ -10,15 +10,15 @@ use super::{Answer, Seen};
 /// What is needed next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// Exactly so many bytes.
+    /// Exactly this many bytes.
     Bytes(usize),
-    /// All until the peer closes.
+    /// Everything until the peer closes.
     Rest,
-    /// Nothing: the message is whole.
+    /// Nothing: the message is complete.
     Done,
 }
 
-/// Why bytes are no message.
+/// Why bytes are not a message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreadable(String);
 
@@ -39,11 +39,11 @@ enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Head,
-    /// So many bytes of the body are missing.
+    /// This many bytes of the body are missing.
     Length(usize),
     /// The line before a chunk.
     Size,
-    /// A chunk of so many bytes, and the end of its line.
+    /// A chunk of this many bytes, and its line end.
     Chunk(usize),
     Trailers,
     Rest,
@@ -58,7 +58,7 @@ pub struct Reading {
     head: Vec<u8>,
     start: String,
     headers: Vec<(String, String)>,
-    /// What came of a line between chunks.
+    /// The received part of a line between chunks.
     line: Vec<u8>,
     body: Vec<u8>,
 }
@@ -69,7 +69,7 @@ impl Reading {
         Self::of(Kind::Request)
     }
 
-    /// An answer; one to HEAD has no body.
+    /// A response; one to HEAD has no body.
     pub fn answer(to_head: bool) -> Self {
         Self::of(Kind::Answer { to_head })
     }
@@ -79,7 +79,7 @@ impl Reading {
         Self { kind, state: State::Head, head, start: String::new(), headers: Vec::new(), line, body }
     }
 
-    /// Whether a byte of it has come.
+    /// Whether a byte of it was received.
     pub fn has_begun(&self) -> bool {
         !self.head.is_empty()
     }
@@ -100,7 +100,7 @@ impl Reading {
     /// Takes what it needed.
     ///
     /// # Errors
-    /// Why it is no message.
+    /// Why it is not a message.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), Unreadable> {
         match self.state {
             State::Head => {
@@ -175,10 +175,10 @@ impl Reading {
         status.ok_or_else(|| unreadable("a status line", self.start.as_bytes()))
     }
 
-    /// The answer, once it is whole.
+    /// The response, once it is complete.
     ///
     /// # Errors
-    /// Where it is none.
+    /// It is not a response.
     pub fn into_answer(self) -> Result<Answer, Unreadable> {
         let status = self.status()?;
         let version = self.start.split(' ').next().unwrap_or_default().to_owned();
@@ -186,7 +186,7 @@ impl Reading {
         Ok(Answer { status, version, head: text(head), headers, body })
     }
 
-    /// The request, once it is whole.
+    /// The request, once it is complete.
     pub fn into_request(self, connection: usize) -> Seen {
         let Self { head, start, headers, body, .. } = self;
         let mut words = start.split(' ').map(str::to_owned);
@@ -195,7 +195,7 @@ impl Reading {
     }
 }
 
-/// Bytes that are missing at the least before these end what came.
+/// Minimum number of bytes missing before the received bytes can end with `end`.
 fn missing(came: &[u8], end: &[u8]) -> usize {
     let there = (0..=end.len()).rev().find(|some| came.ends_with(&end[..*some]));
     end.len() - there.unwrap_or_default()
@@ -215,7 +215,7 @@ fn chunk(line: &[u8]) -> Result<State, Unreadable> {
 }
 
 fn text(head: Vec<u8>) -> String {
-    // It was looked at when it was read.
+    // Validated when it was read.
     String::from_utf8(head).unwrap_or_default()
 }
 
@@ -227,7 +227,7 @@ fn unreadable(expected: &str, got: &[u8]) -> Unreadable {
 mod tests {
     use super::*;
 
-    /// Reads what is needed from bytes, and gives what is left of them.
+    /// Reads what is needed from bytes, and returns the rest.
     fn read(mut reading: Reading, mut bytes: &[u8]) -> Result<(Reading, &[u8]), Unreadable> {
         loop {
             let some = match reading.next() {
