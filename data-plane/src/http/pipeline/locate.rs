@@ -23,7 +23,7 @@ use self::place::place;
 mod kept_out;
 mod place;
 
-/// A health check of the proxy itself, on the catch-all host (balancing.md 12). A prefix location in the original.
+/// A health check of the proxy itself, on the catch-all host. A prefix location in ingress-nginx.
 const HEALTH: &str = "/healthz";
 
 /// The connection status page, likewise.

@@ -40,7 +40,7 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
     let head = &*exchange.head;
     let main = upstream.sticky.as_ref().filter(|_| stands_in.is_none());
     let main = main.map(|sticky| Session::of(sticky, head));
-    // Who is with the main one stays there, whatever else is said (balancing.md 9).
+    // Who is with the main one stays there, whatever else is said (as in ingress-nginx).
     let stays = main.as_ref().is_some_and(Session::is_known);
     let other = upstream
         .alternative
