@@ -23,8 +23,8 @@ use crate::selector::Selector;
 pub use metrics::{Buckets, MetricsArgs};
 pub use status::StatusArgs;
 
-/// A value that an empty text says is absent, as charts and units leave it. Named so that clap takes it for one value,
-/// and not for a flag that may be absent.
+/// A value that is absent if its text is empty, as charts and units pass it. An alias, so that clap takes it for one
+/// value, and not for a flag that may be absent.
 pub type OrNone<T> = Option<T>;
 
 /// Watch a cluster or a folder of manifests, and stream the resulting configuration to proxies
@@ -133,7 +133,7 @@ pub struct Args {
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub ingress_class_by_name: bool,
-    /// Read no IngressClasses, and count spec.ingressClassName for nothing: Ingresses are taken by the annotation kubernetes.io/ingress.class alone, or without it by --watch-ingress-without-class. What ingress-nginx does where it may not read them
+    /// Do not read IngressClasses, and ignore spec.ingressClassName: Ingresses are selected by the annotation kubernetes.io/ingress.class alone, or without it by --watch-ingress-without-class. ingress-nginx does this if it may not read IngressClasses
     #[arg(
         long, env = "FIRTH_IGNORE_INGRESS_CLASSES", value_name = "BOOL",
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
@@ -219,7 +219,7 @@ pub struct Args {
         long, env = "FIRTH_HISTORY_AGE", value_name = "SPAN", default_value = "7d", value_parser = duration::parse
     )]
     pub history_age: Duration,
-    /// Namespace where decisions are on record; without it that of --configmap
+    /// Namespace in which decisions are stored; default: that of --configmap
     #[arg(long, env = "POD_NAMESPACE", value_name = "NS", hide = true)]
     pub pod_namespace: Option<String>,
     /// Flags about the status of Ingresses.

@@ -83,7 +83,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Whether a round is waited for that has not begun.
+    /// Whether a round is waited for and may begin: the previous one has ended.
     fn is_due(&self) -> bool {
         self.asked > self.begun && self.passed == self.begun
     }

@@ -88,7 +88,7 @@ pub struct Options {
     pub health_path: Arc<str>,
     /// Whether the IngressClass named `ingress_class` is ours, whatever its controller.
     pub class_by_name: bool,
-    /// IngressClasses are not read, and count for nothing.
+    /// IngressClasses are not read, and `spec.ingressClassName` has no effect.
     pub ignores_classes: bool,
     /// An Ingress without any class is ours.
     pub watch_without_class: bool,

@@ -79,9 +79,9 @@ pub struct KubeOptions {
     pub kubeconfig: Option<PathBuf>,
     /// The only namespace that is watched; `None`: all. IngressClasses have none; ConfigMaps are read by name anyway.
     pub watch_namespace: Option<String>,
-    /// Whether nobody goes by IngressClasses: then nobody needs to be allowed to read them.
+    /// Whether IngressClasses are ignored: then they need not be readable.
     pub ignores_classes: bool,
-    /// Whether somebody goes by the labels of namespaces.
+    /// Whether Ingresses are selected by the labels of their namespaces.
     pub watches_namespaces: bool,
     /// ConfigMaps that are read by name.
     pub configmaps: Vec<ObjectName>,

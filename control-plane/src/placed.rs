@@ -38,7 +38,7 @@ pub struct Made {
 /// What a commit reports about an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum News {
-    /// The object was compiled.
+    /// Its newest version was compiled, to this.
     Made(Made),
     /// Its endpoints changed, and nothing else.
     Moved,
@@ -46,7 +46,7 @@ pub enum News {
     Gone,
 }
 
-/// An object, and the positions since when it is as it is.
+/// What an object was compiled to, and the positions from which on that is offered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placed {
     /// What it was compiled to.
@@ -136,7 +136,7 @@ impl Places {
         changed.filter(|object| object.kind == kind).map(|object| object.name.clone()).collect()
     }
 
-    /// An object that is there.
+    /// The placement of an object, if it exists.
     pub fn get(&self, object: &ObjectRef) -> Option<&Arc<Placed>> {
         self.objects.get(object)
     }

@@ -266,7 +266,7 @@ impl Store {
             self.commit_config(offered, &done.cause, origin, now, time);
             self.view.settle(&self.config.state.snapshot);
         }
-        // From here on: what ends a pin lets go of nothing.
+        // Only now, so that the commit that ends a pin does not drop the pinned version.
         self.history.pin(self.view.pin.as_ref().map(|pin| pin.version));
         if config_changes || live_changes {
             self.commits.push(self.config.state.seq, self.live.state.seq, now);

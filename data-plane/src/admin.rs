@@ -1,7 +1,8 @@
 //! The pages of `--admin` and `--health`: health, metrics, ingress-nginx' management interface, and a dump of a host
 //! as it is in the table.
 //!
-//! **Invariant:** nothing here changes any state, and no private key is ever shown.
+//! **Invariant:** nothing here changes any state, and no key is ever shown, neither of a certificate nor of session
+//! tickets.
 
 use std::sync::Arc;
 

@@ -197,7 +197,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
         log,
     };
 
-    // The old proxy beside this one has tables: until this one has some too, no client may connect to it.
+    // The old proxy beside this one has tables: no client may connect to this one until it has some, too.
     let (begin, begun) = watch::channel(false);
     let listening = ListenerSet::of(&listeners);
     let serving = (running.http.clone(), running.https.clone());

@@ -156,7 +156,7 @@ fn workers(text: &str) -> Result<NonZeroUsize, String> {
     count.ok_or_else(|| format!("expected 1 to 1024, got {text:?}"))
 }
 
-/// A year: who means for ever says 0.
+/// A year. Unlimited is written as 0.
 const MOST_SECONDS: Duration = Duration::from_secs(365 * 24 * 3600);
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -165,7 +165,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .unwrap_or(text)
         .parse()
         .map_err(|_| format!("expected seconds such as 10 or 0.5, got {text:?}"))?;
-    // What is added to a time stays one.
+    // A time plus such a duration is still a valid time.
     let span = Duration::try_from_secs_f64(seconds).ok().filter(|span| *span <= MOST_SECONDS);
     span.ok_or_else(|| format!("expected 0 to {} seconds, got {text:?}", MOST_SECONDS.as_secs()))
 }

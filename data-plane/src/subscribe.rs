@@ -67,7 +67,8 @@ const OPEN_AGAIN: u32 = 25;
 const MESSAGE: usize = 2 * shared::entry::MAX_BODY;
 /// How long a proxy that has everything else waits for the DNS names of Services before it first serves.
 const NAMES: Duration = Duration::from_secs(2);
-/// The same for one that starts from disk: either others serve meanwhile, or nobody does.
+/// The same for one that found its complete state on disk, and may be the only one that could serve now: names that
+/// take longer are resolved while it serves.
 const NAMES_FROM_DISK: Duration = Duration::from_millis(50);
 /// Number of queued replies at which reading pauses.
 const ANSWERS: usize = 1024;

@@ -218,7 +218,8 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     keeping.abort();
     streams.borrow_mut().end(&worker);
     for (task, socket, entry) in accepting {
-        // It ends by itself, for it may have somebody in hand. Gone with it is its share of the socket.
+        // The task ends by itself, because it may have just accepted a connection. Its reference to the socket is
+        // dropped with it.
         let _ = task.await;
         for (stream, address) in listen::rest(&socket) {
             admit(&worker, stream, address, &entry);

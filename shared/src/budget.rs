@@ -1,8 +1,8 @@
 //! Budgets for limited resources: bytes, descriptors, connections, streams. Acquired before use, released by dropping
 //! (docs/adr/003-budgets.md says who holds what, and what is dropped first).
 //!
-//! **Invariant:** usage never exceeds the limit, and nothing waits for a budget: if acquiring fails, the caller is told
-//! at once.
+//! **Invariant:** usage never exceeds the limit, and nothing waits for a budget: acquiring succeeds or fails at
+//! once.
 
 mod memory;
 mod peers;

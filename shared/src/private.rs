@@ -30,20 +30,20 @@ pub fn is_at(file: &File, path: &Path) -> bool {
     file.metadata().is_ok_and(|file| fs::metadata(path).is_ok_and(|there| place(there) == place(file)))
 }
 
-/// The bytes of a file. What is something else there, a pipe or a device, is refused and never waited for.
+/// Reads a regular file. Anything else, such as a pipe or a device, is an error and never blocks.
 ///
 /// # Errors
-/// The system's; [`ErrorKind::InvalidInput`] for what is no file.
+/// I/O errors; [`ErrorKind::InvalidInput`] if it is not a regular file.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Asked before it is opened: a pipe that nobody writes to would never open.
+    // Checked before opening: opening a pipe without a writer would block.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
     }
     fs::read(path)
 }
 
-/// Writes a whole file or none, in place of one that is there, and returns when it is on the disk: with what the system knows
-/// of what was written, for who wants to tell it from what somebody else writes later.
+/// Writes a file atomically, replacing an existing one, and returns once it is on the disk: with the metadata of what
+/// was written, by which a caller can distinguish it from later writes of others.
 ///
 /// It is written to a temporary file beside it; readers of the folder ignore names that end in `.draft`.
 ///

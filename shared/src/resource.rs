@@ -191,7 +191,7 @@ pub struct Backend {
     pub service: Option<SocketAddr>,
     /// Keys of canary Backends, in order; the first one takes effect.
     pub alternatives: Vec<String>,
-    /// Its policy, from annotations of any Ingress that refers to it.
+    /// Its policy, from annotations. It applies to all requests, whichever Ingress they come through.
     pub policy: BackendPolicy,
     /// The Service does not exist.
     pub without_service: bool,

@@ -254,7 +254,7 @@ impl Template {
     /// Appends the filled-in text to `out`, up to `most` bytes; `value` appends the value of a variable.
     ///
     /// # Errors
-    /// The limit is exceeded, by one value at most.
+    /// The limit is exceeded; `out` is then longer by one value at most.
     pub fn fill(
         &self,
         out: &mut Vec<u8>,

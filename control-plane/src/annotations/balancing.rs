@@ -23,8 +23,8 @@ pub(crate) static LOAD_BALANCE: Row = Row {
     ..Row::NEW
 };
 
-/// `load-balance` of the ConfigMap. A name that ingress-nginx does not know means `round_robin` (its `balancer.lua`);
-/// with one of the names that need further settings, it serves no requests.
+/// `load-balance` of the ConfigMap. A name that ingress-nginx does not know means `round_robin` there (`balancer.lua`);
+/// with a name that needs further settings, such as `chash`, ingress-nginx serves no requests.
 pub(crate) static LOAD_BALANCE_OF_ALL: Row = Row {
     name: "load-balance",
     scope: Scope::Backend,

@@ -145,8 +145,8 @@ pub(super) static ROWS: &[&Row] = &[
     &USE_PORT_IN_REDIRECTS,
 ];
 
-/// A complete URL. An invalid one drops the other redirect, too: it drops its group, though the grammar accepts the
-/// text.
+/// Sets a complete URL. Any other text drops the permanent redirect, too, as an invalid value would
+/// ([`Bad::DropGroup`]), although the grammar accepts it.
 fn temporal(to: &mut Draft<'_>, url: String) {
     if url.starts_with("http://") || url.starts_with("https://") {
         to.location.temporal_redirect = Some(url);

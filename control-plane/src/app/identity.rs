@@ -65,8 +65,8 @@ pub(super) async fn open(args: &Args, cluster: Option<Trust>) -> anyhow::Result<
     }
     let (vault, passing) = vault(args)?;
     let mut keeper = keeper(vault)?;
-    // A folder answers at once: what is wrong with it is said now. But for what time may set right, which passes only while this
-    // process is there.
+    // A folder answers at once, so its errors end the start; except for a missing record, which other processes may
+    // write again while this one runs.
     match keeper.look(Moment::now()).await {
         Err(lost @ KeepError::Lost) => warn!("nobody is served yet: {lost}"),
         looked => looked.context("the authority between the planes cannot be used")?,

@@ -19,7 +19,7 @@ pub enum Port {
     Found(PortRule, Option<SocketAddr>),
     /// The Service does not exist.
     NoService,
-    /// The Service is there and cannot be read, and why.
+    /// The Service exists and cannot be decoded, and why.
     Unreadable(String),
     /// It has no such port.
     Missing,

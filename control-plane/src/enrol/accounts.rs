@@ -43,7 +43,7 @@ impl Accounts {
     /// The role and name of a token's holder that has no certificate yet.
     ///
     /// # Errors
-    /// If the holder has no role.
+    /// If the token cannot be reviewed or is not accepted, or its holder has no role.
     pub async fn meet(&self, token: &str, address: IpAddr) -> Result<(Role, String), Refused> {
         let place = self.addresses.enter(address);
         let _place = place.ok_or_else(|| {
@@ -55,7 +55,7 @@ impl Accounts {
     /// The same for a holder that has a certificate.
     ///
     /// # Errors
-    /// If the holder has no role.
+    /// If the token cannot be reviewed or is not accepted, or its holder has no role.
     pub async fn meet_again(&self, token: &str) -> Result<(Role, String), Refused> {
         self.look(token, &self.known).await
     }

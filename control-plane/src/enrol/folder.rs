@@ -29,7 +29,7 @@ const TOKENS: &str = "tokens";
 /// Limit of a file's size in bytes.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// A folder. Anyone who may write to it can create tokens.
+/// A folder. Only those who may write to it can create tokens.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 

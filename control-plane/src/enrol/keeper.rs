@@ -96,9 +96,9 @@ pub enum KeepError {
 /// The time on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// What roots and certificates go by.
+    /// Wall-clock time: for the validity of roots and certificates.
     pub wall: SystemTime,
-    /// What is waited by.
+    /// Monotonic time: for waiting.
     pub steady: Instant,
 }
 
@@ -119,10 +119,10 @@ pub struct Keeper {
     authority: Option<(Authority, Option<Revision>)>,
     /// When the record was last read or written.
     read: Option<SystemTime>,
-    /// Since when this process has no authority, and others believe one. Of the clock that is never set: a machine that has just
-    /// begun has its other one set while it waits.
+    /// Since when this process has no authority although roots are published. On the monotonic clock: the wall clock of
+    /// a machine that has just started may be set while the process waits.
     lost: Option<Instant>,
-    /// When the certificate of this process is to be renewed, and under which root it stands.
+    /// When the certificate of this process must be renewed, and the root that signed it.
     renew: Option<(SystemTime, bytes::Bytes)>,
     current: watch::Sender<Standing>,
     /// Warnings about this clock, or that of the newest root's creator.
@@ -195,7 +195,7 @@ impl Keeper {
                 rotation = rotations.recv(), if asked => match rotation {
                     Some(told) => {
                         let done = self.rotate(Moment::now()).await.map_err(|error| error.to_string());
-                        // Who asked may be gone.
+                        // The requester may not be waiting any more.
                         let _ = told.send(done);
                     }
                     // No requests can arrive any more; the task lives as long as the process.
@@ -208,7 +208,7 @@ impl Keeper {
     /// Reads, writes and renews what is due.
     ///
     /// # Errors
-    /// Where something of it fails; what was good before stays in use.
+    /// If a part of that fails; what was valid before stays in use.
     pub async fn look(&mut self, moment: Moment) -> Result<(), KeepError> {
         let now = moment.wall;
         let changed = self.change(moment, |authority, life| authority.due(now, life)).await;
@@ -305,7 +305,7 @@ impl Keeper {
         Err(KeepError::Contended)
     }
 
-    /// The first authority of all, or one in the place of another that nobody has any more.
+    /// Creates the first authority, or a replacement for one that no replica has any more.
     async fn create(&mut self, moment: Moment) -> Result<Authority, KeepError> {
         if self.vault.is_published().await? {
             let since = *self.lost.get_or_insert(moment.steady);

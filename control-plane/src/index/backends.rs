@@ -323,7 +323,7 @@ impl Index {
     }
 }
 
-/// What a Service has for a port that somebody names.
+/// Resolves the port of a Backend.
 fn port(objects: &Objects, key: &BackendKey, names: Names) -> Port {
     match objects.service(&key.service) {
         Some(service) => backend::port(Some(service), &key.port, names),

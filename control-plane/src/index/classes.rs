@@ -1,9 +1,9 @@
 //! IngressClasses, and which Ingresses are ours by them, as in ingress-nginx.
 //!
-//! An Ingress is ours by a class of our controller, by the annotation, or by none where that is asked for. In a folder
-//! the rest of the API server is played too: an Ingress without a class is of the default class, and where a folder has
-//! no IngressClass at all, the name that `--ingress-class` gives counts as one of ours. Where classes are ignored the field counts for
-//! nothing, whatever it names.
+//! An Ingress is ours by a class of our controller, by the annotation, or without any class if a flag says so. In a
+//! folder the part of the API server is played, too: an Ingress without a class gets the default class, and if a folder
+//! has no IngressClass at all, the name in `--ingress-class` is taken for one of ours. If classes are ignored
+//! (`--ignore-ingress-classes`), `spec.ingressClassName` does not decide that.
 //!
 //! **Invariant:** an Ingress that no known controller serves has a problem that says why.
 
@@ -84,7 +84,7 @@ enum Belonging {
     Nobody(Fault),
 }
 
-/// The class on which it depends whose an Ingress is: empty for one that names none.
+/// The class that an Ingress names, on which its controller depends; empty if it names none.
 pub(super) fn class_of(ingress: &Ingress, ignores_classes: bool) -> String {
     match Named::of(ingress, ignores_classes) {
         Named::Field(class) | Named::Annotation(class) => class.to_owned(),
@@ -191,13 +191,13 @@ impl Index {
         }
     }
 
-    /// Why an Ingress of a class is not served of which there is nothing that can be used.
+    /// Why an Ingress is not served whose class does not exist, or cannot be read.
     fn without_class(&self, class: &str) -> String {
         let (ours, name) = (&self.options.controller_class, shown(class));
         if let Some(why) = self.objects.unreadable(ObjectKind::IngressClass, &ObjectName::new("", class)) {
             return format!("names class {name}, but that IngressClass cannot be read ({why}): not served");
         }
-        // One flag is less to write than a class for each folder that is tried.
+        // Setting a flag is easier than adding a class to each folder that is tried.
         let or = match self.options.folder && self.classes.known.is_empty() {
             true => ", or --ingress-class names this class",
             false => "",
@@ -207,8 +207,8 @@ impl Index {
         )
     }
 
-    /// Of an Ingress without the annotation, where classes are ignored. What its field names may well be another's; the name that we go
-    /// by was meant for us.
+    /// Which controller an Ingress without the annotation belongs to, if classes are ignored. A class that its field
+    /// names may be another controller's; the name in `--ingress-class` means this one.
     fn without_classes(&self, ingress: &Ingress) -> Belonging {
         let ours = &self.options.ingress_class;
         let field = ingress.spec.ingress_class_name.as_deref().filter(|class| !class.is_empty());
@@ -256,7 +256,7 @@ impl Index {
     /// The warning about a missing class that is taken for ours.
     pub(super) fn assumed_class(&self, name: &ObjectName) -> Option<Problem> {
         let is_asked_for = || self.ingresses.next_of_class(&name.name, None).is_some();
-        // One that cannot be read has a problem of its own.
+        // An unreadable class has a problem of its own.
         let is_there = self.objects.unreadable(ObjectKind::IngressClass, name).is_some();
         (!is_there && self.assumes(&name.name) && is_asked_for()).then(|| Problem {
             object: reference(ObjectKind::IngressClass, name).into(),

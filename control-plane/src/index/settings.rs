@@ -50,7 +50,7 @@ impl Index {
         let allows = settings::allows_snippets(configmap);
         let shares = !settings::is_location_only(configmap);
         let mut compiled = settings::compile(configmap, default_certificate);
-        // Nobody can say whom it keeps out.
+        // It may restrict access, in an unknown way.
         let is_unreadable = configmap.is_none()
             && self.objects.unreadable(ObjectKind::ConfigMap, &self.options.configmap).is_some();
         for (reference, referred) in self.follow_settings(compiled.refs.keys()) {

@@ -92,7 +92,7 @@ pub(super) fn version<'a>(head: &'a Head, digits: &str) -> Result<Picked<'a>, St
     match head.history.find(&lower) {
         Ok(version) if version.root == newest.root => Ok(newest),
         Ok(version) => Ok(Picked { root: version.root, config: &version.snapshot, live: None }),
-        // A process that starts while it is pinned may remember only what came after it.
+        // The history of a process that starts while a version is pinned may have only later ones.
         Err(NotOne::None) if newest.root.to_string().starts_with(&lower) => Ok(newest),
         Err(NotOne::None) => Err(Status::not_found(absent(head, &lower))),
         Err(NotOne::Several) => {

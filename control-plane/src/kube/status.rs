@@ -66,7 +66,7 @@ pub struct StatusOptions {
     pub interval: Duration,
     /// The Lease that elects the replica that writes.
     pub lease: ObjectName,
-    /// How long the Lease is valid without renewal.
+    /// Time without renewal after which another replica may take over.
     pub ttl: Duration,
 }
 

@@ -27,8 +27,8 @@ fn plural(kind: ObjectKind) -> String {
     collection::path(kind, None)
 }
 
-/// Answers quickly and with nothing: as an API server does whose store was lost. So many lists of a kind were read
-/// before the kind was taken for complete.
+/// An API server that answers quickly with empty lists, as one does whose store was lost. Checks how many lists of each
+/// kind were read before the kind was taken for complete.
 #[tokio::test]
 async fn nothing_is_believed_of_three_kinds_before_a_second_list_says_so() {
     for reads_all in [false, true] {
@@ -71,7 +71,7 @@ async fn nothing_is_believed(reads_all: bool) {
     synced.sort();
     let twice = |kind| matches!(kind, ObjectKind::Ingress | ObjectKind::Service | ObjectKind::EndpointSlice);
     for (kind, lists) in &synced {
-        // ConfigMaps are read by name and by label beside.
+        // ConfigMaps are also read by name and by label.
         assert_eq!(*lists >= 2, twice(*kind), "{lists} lists of {kind:?}");
         let is_read = reads_all || !matches!(kind, ObjectKind::Namespace | ObjectKind::IngressClass);
         // ConfigMaps and Secrets are read by names and labels, and by metadata.
@@ -80,7 +80,7 @@ async fn nothing_is_believed(reads_all: bool) {
     decisions_are_asked_for_by_their_label(&server.asked());
 }
 
-/// Whatever else is in the namespace is nobody's decision: an application's ConfigMap, another tool's Secret.
+/// Other objects in the namespace are not decisions: an application's ConfigMap, another tool's Secret.
 fn decisions_are_asked_for_by_their_label(asked: &[fake::Asked]) {
     for kind in [ObjectKind::ConfigMap, ObjectKind::Secret] {
         let path = collection::path(kind, Some("firth"));

@@ -1,9 +1,10 @@
 //! Holds of a folder's objects, stored as files: `<state-dir>/decisions/firth-hold-….json`.
 //!
 //! A file has the object's source and the manifest that it came from, so that the hold is in force after a restart even
-//! where that manifest cannot be read at all. It names the folder of manifests: a state folder that was copied holds nothing of
-//! another folder's, where an object of the same name may be something else. Written beside and renamed, so a reader never sees half of one. Somebody
-//! else may write there, another process or who takes a decision back: stamps are compared every few seconds.
+//! if that manifest cannot be read at all. It names the folder of manifests: a hold in a copied state folder does not
+//! apply to other manifests, in which an object with the same name may be something else. It is written to a temporary
+//! file and renamed, so a reader never sees half of one. Others may write there, too, such as another process, or an
+//! operator who removes a decision: stamps are compared every few seconds.
 //!
 //! **Invariant:** a Secret is held in memory only: no private key reaches the disk.
 
@@ -56,7 +57,7 @@ pub(super) struct Loaded {
 struct Record {
     /// The manifest's path within the folder.
     file: Arc<str>,
-    /// The folder of manifests; not in records from before it was said, which are believed.
+    /// The folder of manifests; missing in records of earlier builds, which are trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<Arc<str>>,
     object: Box<RawValue>,
@@ -74,11 +75,11 @@ impl Records {
         self.folder.is_some()
     }
 
-    /// Reads what is new. What is no record is left where it is, and said.
+    /// Reads what is new. Files that are not records are logged and left alone.
     ///
     /// # Errors
-    /// Where what is there cannot be read now: what was read before stays in force, and a process that starts cannot know what
-    /// is held.
+    /// If the records cannot be read now: then what was read before stays in force, and a process that starts does not
+    /// know what is held.
     pub(super) fn look(&self) -> io::Result<Loaded> {
         let mut loaded = Loaded::default();
         let Some(folder) = &self.folder else {
@@ -191,7 +192,7 @@ fn stamps(folder: &FilePath) -> io::Result<BTreeMap<OsString, Stamp>> {
             .is_some_and(|it| !it.starts_with('.') && it.ends_with(".json") && it != super::pins::FILE);
         if is_record {
             match fs::metadata(entry.path()) {
-                // One that went in between is one that is not there.
+                // It was deleted in the meantime.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 meta => {
                     stamps.insert(name, Stamp::of(&meta?));
@@ -202,7 +203,7 @@ fn stamps(folder: &FilePath) -> io::Result<BTreeMap<OsString, Stamp>> {
     Ok(stamps)
 }
 
-/// What a file says, or why it is no record; `None` for one that went in between.
+/// The contents of a file, or why it is not a record; `None` if it was deleted in the meantime.
 fn text(path: &FilePath) -> io::Result<Option<Result<Vec<u8>, String>>> {
     match private::read(path) {
         Ok(text) => Ok(Some(Ok(text))),
@@ -278,7 +279,7 @@ mod tests {
         assert!(mine.look().unwrap().events.is_empty());
     }
 
-    /// A state folder that was copied, or manifests that were: an object of the same name may be something else there.
+    /// If a state folder, or the manifests, were copied, an object with the same name may be something else.
     #[test]
     fn a_hold_of_another_folder_s_object_is_none() {
         let dir = tempfile::tempdir().unwrap();
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(records("/other").look().unwrap().events, [Event::Held(held.clone())]);
         assert_eq!(records("/one").look().unwrap().events, []);
 
-        // A release that did not say of which folder it was.
+        // An earlier release, whose records do not name the folder.
         let at = dir.path().join("decisions").join(file_name(&held.object.reference()));
         let text = fs::read_to_string(&at).unwrap();
         fs::write(&at, text.replace(r#""source":"/other","#, "")).unwrap();
@@ -355,7 +356,7 @@ mod tests {
         let mine = records(&dir);
         mine.fulfil(HoldRequest::Write(held.clone()), Some(&"web.yaml".into())).unwrap();
         let text = fs::read(&at).unwrap();
-        // Unreadable whoever asks: a link in a circle.
+        // Unreadable even for root: a link to itself.
         fs::remove_file(&at).unwrap();
         std::os::unix::fs::symlink(&at, &at).unwrap();
         mine.look().unwrap_err();
@@ -363,7 +364,7 @@ mod tests {
         fs::remove_file(&at).unwrap();
         fs::write(&at, text).unwrap();
         assert_eq!(mine.look().unwrap().events, [Event::Held(held)], "nobody let go of it meanwhile");
-        // What is no file at all is no record, and nobody waits for it.
+        // Anything but a regular file is not a record, and does not block.
         let _socket = std::os::unix::net::UnixListener::bind(at.with_file_name("firth-hold-0.json")).unwrap();
         assert_eq!(mine.look().unwrap().events, []);
     }

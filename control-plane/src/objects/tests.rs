@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// An object of each kind in which every field that is read says something.
+/// An object of each kind in which every field that is read is set.
 fn full() -> Vec<(ObjectKind, Value)> {
     let metadata = json!({"name": "a", "namespace": "n", "uid": "u", "creationTimestamp": "2026-03-01T00:00:00Z",
         "resourceVersion": "7", "labels": {"kubernetes.io/service-name": "web"}, "annotations": {"b": "1"}});
@@ -66,7 +66,7 @@ fn null_is_absence_for_every_field_of_every_kind() {
             let (mut null, mut absent) = (object.clone(), object.clone());
             *null.pointer_mut(&at).unwrap() = Value::Null;
             let members = absent.pointer_mut(parent).unwrap().as_object_mut().unwrap();
-            // A key of a map stays, with the empty text: nobody can tell that it was meant to be absent.
+            // A map keeps the key, with an empty text: null and absent cannot be distinguished there.
             match parent.rsplit('/').next() {
                 Some("labels" | "annotations" | "data") => members[&key] = json!(""),
                 _ => drop(members.remove(&key)),

@@ -43,7 +43,8 @@ fn lost() -> ask::Answer {
     Err("no answer".to_owned())
 }
 
-/// What a replica that serves nobody makes of them: proxies that are known, those that are lost, replicas that are not heard.
+/// The answers combined by a replica without proxies: numbers of known proxies, of lost ones, and of unreachable
+/// replicas.
 fn fleet(others: Vec<Other>) -> (usize, usize, usize) {
     let own = inspect::ShareResponse { settled: true, ..Default::default() };
     let fleet = fleet::Fleet::of(own, others, true);
@@ -57,7 +58,7 @@ fn this_process_is_none_of_the_others_and_one_with_two_addresses_is_one() {
     let answers = vec![(at(1), share(1, &["own"])), (at(2), share(2, &["a"])), (at(3), share(2, &["a"]))];
     let others = known.take(answers, true, OWN);
     assert_eq!((others.len(), fleet(others)), (1, (1, 0, 0)));
-    // One of its addresses is dead, and it is heard by the other one.
+    // One of its addresses is dead, and it answers at the other one.
     let answers = vec![(at(1), lost()), (at(2), lost()), (at(3), share(2, &["a"]))];
     assert_eq!(fleet(known.take(answers, true, OWN)), (1, 0, 0));
 }
@@ -200,7 +201,7 @@ fn that_the_newest_one_ends_is_told_at_once() {
     assert_eq!(*newest.borrow(), 4);
     peers.note_end(&[3; 16]);
     assert_eq!(*newest.borrow(), 3, "not when all are asked the next time");
-    // It was asked before, and says so only now.
+    // It was asked before that, and answers only now.
     it.take(vec![(at(2), of(2, 3)), (at(3), of(3, 4))], true);
     assert_eq!(*newest.borrow(), 3);
     it.take(vec![(at(2), of(2, 3)), (at(3), of(5, 4))], true);

@@ -76,7 +76,7 @@ fn made(object: &ObjectRef) -> Made {
     Made { is_served: true, backends: texts(backends), materials: texts(materials), ..Made::default() }
 }
 
-/// A version of a resource that says which one it is.
+/// A recognisable version of a resource.
 fn entry(at: usize, value: u8) -> Arc<Entry> {
     let (kind, key) = KEYS[at];
     let denied = Some(Denial { reason: value.to_string() });
@@ -105,7 +105,7 @@ fn entry(at: usize, value: u8) -> Arc<Entry> {
 
 #[derive(Clone, Debug)]
 enum Act {
-    /// Resources that change or go, and objects that are told of: there or gone.
+    /// Resources that change or are removed, and objects that are reported: compiled or deleted.
     Commit(Vec<(Index, Option<u8>)>, Vec<(Index, bool)>),
     /// A proxy acknowledges a commit on a lane.
     Ack(usize, bool, Index),
@@ -139,9 +139,9 @@ struct World {
     seats: Vec<Option<Seat>>,
     standing: Vec<[Standing; 2]>,
     budget: Budget,
-    /// Every state that there was: both lanes.
+    /// Every state so far, of both lanes.
     states: Vec<[Snapshot; 2]>,
-    /// Both places after the last commit that told of an object.
+    /// The positions of both lanes after the last commit that reported an object.
     told: Vec<Option<(Seq, Seq)>>,
 }
 
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    /// Whether all states of a lane from a place on have the same of the object, and the object was told of before.
+    /// Whether all states of a lane from a position on have the same of the object, which was reported before.
     fn is_acknowledged(&self, at: usize, which: usize, standing: &Standing) -> bool {
         let lane = lanes()[at];
         let head = self.published.head();

@@ -118,7 +118,7 @@ pub enum Report {
         /// Time since the commit; `None` for full syncs and resumed cursors, which do not measure one.
         after: Option<Duration>,
     },
-    /// What the proxy says that it refuses cannot be so.
+    /// The refusals that the proxy reports are impossible.
     Overclaims {
         /// Its lane.
         lane: Lane,

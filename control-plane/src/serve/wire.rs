@@ -131,7 +131,7 @@ fn read_inventory(inventory: config::Inventory) -> Result<Inventory, WireError> 
     })
 }
 
-/// The number of refusals: the reported number, or those that are listed.
+/// The number of refusals: the reported number, but not less than those that are listed.
 fn told(refused: &[config::Refusal], total: u32) -> u32 {
     total.max(refused.len().min(REFUSALS_MAX) as u32)
 }

@@ -90,12 +90,12 @@ impl History {
         kept
     }
 
-    /// The version of the pin that is in force: nothing takes its place before that ends.
+    /// Sets the version of the pin in force, which is kept until the pin ends.
     pub(super) fn pin(&mut self, version: Option<Root>) {
         self.pinned = version;
     }
 
-    /// Takes in the newest version and lets go of what is too much.
+    /// Adds the newest version, and drops old ones that exceed the bounds.
     pub(super) fn push(&mut self, version: PastVersion) {
         let now = version.time;
         self.bytes += version.cost();
@@ -112,7 +112,7 @@ impl History {
 
     fn is_too_much(&self, place: usize, now: SystemTime) -> bool {
         let Bounds { count, bytes, age } = self.bounds;
-        // What was compiled while a pin was in force took the place of nothing that was offered.
+        // A version that was compiled while a pin was in force replaced none that was offered.
         let is_released = self.versions.get(place).is_some_and(|it| it.released);
         let next = self.versions.iter().skip(place + 1).find(|it| it.released || !is_released);
         let replaced = next.map(|next| now.duration_since(next.time).unwrap_or_default());
@@ -134,8 +134,8 @@ impl History {
         self.versions.back()
     }
 
-    /// If the newest entry is this version, left by an earlier process, moves it to its position in the current log.
-    /// Returns whether that is so.
+    /// If the newest entry, of those that were offered or of those that were not, is this version, left by an earlier
+    /// process, moves it to its position in the current log. Returns whether that is so.
     pub(super) fn adopt(&mut self, version: &PastVersion) -> bool {
         let place = self.versions.iter().rposition(|it| it.released == version.released);
         let Some(left) = place.and_then(|place| self.versions.get_mut(place)) else {
@@ -242,7 +242,8 @@ mod tests {
         assert_eq!(seqs(&history), [5, 4, 3]);
     }
 
-    /// What is in force is older than all that is compiled meanwhile, and what an operator knows to be good.
+    /// A pinned version is older than all that are compiled meanwhile, and is the one that an operator knows to be
+    /// good.
     #[test]
     fn a_version_that_is_pinned_stays_and_is_as_old_as_what_took_its_place() {
         let mut history = History::new(BOUNDS);

@@ -45,7 +45,7 @@ pub enum JournalError {
     /// Another process uses it.
     #[error(transparent)]
     Taken(LockError),
-    /// It cannot be created or read.
+    /// The folder cannot be created, or the writing thread not be started.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -85,10 +85,10 @@ enum What {
 impl Journal {
     /// Reads the history in a state folder, creating that if it is missing, and continues it.
     ///
-    /// One that cannot be read is put aside: a control plane that starts is worth more than a history.
+    /// A history that cannot be read is put aside: a control plane that runs is better than one that does not start.
     ///
     /// # Errors
-    /// Where another process does, or the folder cannot be made.
+    /// If another process uses the folder, or it cannot be created.
     pub fn open(dir: &Path, bounds: Bounds) -> Result<(Self, History), JournalError> {
         private::folder(dir)?;
         let lock = lock(dir)?;
@@ -170,18 +170,18 @@ fn keep_damaged(path: &Path, left: usize, history: &History) {
     }
 }
 
-/// Keeps a file that cannot be read, and says so.
+/// Puts a file that cannot be read aside, and logs that.
 fn give_up(path: &Path, error: &io::Error) {
     match put_aside(path, "unreadable") {
         Ok(name) => {
             warn!(%error, "the history in {} cannot be read: {}", path.display(), kept_as(name.as_deref()))
         }
-        // It is written anew in its place, as soon as that is possible.
+        // The history is written over it, as soon as that is possible.
         Err(fixed) => warn!(%error, %fixed, "the history in {} cannot be read, nor moved", path.display()),
     }
 }
 
-/// Keeps a file that is of something else, for whom it belongs to.
+/// Puts a file of another source aside, for its owner.
 fn give_back(path: &Path) -> io::Result<()> {
     if let Some(name) = put_aside(path, "foreign")? {
         warn!(
@@ -198,7 +198,7 @@ fn kept_as(name: Option<&Path>) -> String {
     format!("{}a new one begins", kept.unwrap_or_default())
 }
 
-/// Moves a file that is there to a name that no other one has.
+/// Renames a file, if it exists, to a name that is not in use. Returns the name.
 fn put_aside(path: &Path, why: &str) -> io::Result<Option<PathBuf>> {
     let mut name = path.with_extension(why);
     let mut number = 1;

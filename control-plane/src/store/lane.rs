@@ -204,7 +204,8 @@ impl LaneLog {
         self.state.by_seq.insert((seq, key.clone()), change);
     }
 
-    /// Drops old removals beyond the minimum. A cursor from before them gets a full sync.
+    /// Drops removals that are old, while there are more than the minimum, and any that exceed the maximum. A cursor
+    /// from before them gets a full sync.
     fn collect(&mut self, now: Instant) {
         let mut tombstones = self.graves.len();
         while let Some(oldest) = self.graves.first_entry() {

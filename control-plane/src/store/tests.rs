@@ -141,7 +141,8 @@ fn a_restart_while_a_version_is_pinned_is_no_new_version() {
     assert_eq!(roots(&published), before);
 }
 
-/// A record that cannot be read, or is not in force yet, changes nothing that is offered: who ends it has to name it all the same.
+/// A stored pin that cannot be read, or is not in force yet, does not change what is offered, but is needed to remove
+/// it.
 #[test]
 fn what_is_on_record_of_a_pin_is_told_where_nothing_else_changes() {
     let (mut store, published) = Store::new(Lineage([1; 16]), shared::clock::now());

@@ -122,7 +122,7 @@ async fn a_read_that_fails_is_not_a_read_that_found_nothing() {
     }
 }
 
-/// What the index is told.
+/// The Secret that was sent to the index.
 async fn told(arrivals: &mut crate::event::Receivers) -> Secret {
     let Ok(Input::Events(events)) = arrivals.objects.try_recv() else { panic!("nothing was said") };
     match events.into_iter().next() {
@@ -165,7 +165,8 @@ async fn with_a_folder_it_outlives_the_process() {
 async fn a_file_that_cannot_be_read_keeps_nobody_waiting_and_stays_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(FILE);
-    // As a file of somebody else: it cannot be read, and could be replaced. Root reads whatever has no loop.
+    // Like a file of another user: it cannot be read, but could be replaced. A link to itself, as root can read
+    // anything else.
     std::os::unix::fs::symlink(&file, &file).unwrap();
     let (inputs, mut arrivals) = Inputs::channel(4);
     let mut vault = Vault::process(name(), Some(dir.path().to_owned()), inputs);

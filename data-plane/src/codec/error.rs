@@ -92,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// Under which condition another endpoint may be asked; `None`: it would not help.
+    /// The condition under which another endpoint may be tried; `None`: it would not help.
     pub(crate) fn condition(self) -> Option<Condition> {
         match self {
             Self::ConnectFailed | Self::Closed => Some(Condition::Error),

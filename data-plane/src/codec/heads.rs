@@ -17,8 +17,8 @@ const LONGEST: u32 = 16_384;
 const KIND: usize = 3;
 const UNKNOWN: u8 = 0xf0;
 
-/// How many header lists may be held of one that is split over several frames, and the minimum size of a list: about
-/// as much as h2 accepts.
+/// Maximum number of bytes that are held of a field split over several frames, as a multiple of the maximum header list
+/// size, and the minimum that is assumed for that size: about as much as h2 accepts.
 const LISTS: usize = 2;
 const LIST: u32 = 64 * 1024;
 

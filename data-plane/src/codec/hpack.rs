@@ -5,17 +5,18 @@
 //! and values, since it keeps what it reads in a table that later messages refer to. So each field is checked here. An
 //! invalid one is overwritten in place by a valid one of the same encoded length, because the block is not moved, and
 //! of the same decoded length, because the sizes in the table determine what is evicted. h2 then has a well-formed
-//! message and the same table as its peer; whoever handles the message is told that it is not what was sent.
+//! message and the same table as its peer; the handler of the message learns that it was malformed.
 //!
 //! A target that h2 does not accept is a separate case: HTTP/1.1 allows more than the type that h2 parses it into. It
 //! is overwritten too, and the original is kept beside the block and with its table entry, for the handler of the
 //! request to judge.
 //!
-//! Which pseudo-fields there are, and where, is looked at as well (RFC 9113 section 8.3): h2 forgets what it saw of that in a frame
-//! whose last field is cut.
+//! Which pseudo-header fields a message has, and in which places, is checked as well (RFC 9113 section 8.3): h2 forgets
+//! those that it has seen in a frame whose last field is split.
 //!
-//! Where there is nothing of both lengths the text stays, and h2 ends the connection: an empty name, and text in Huffman's
-//! code of which nearly all is controls (more than 15 bits an octet of a name, more than 28 of a value).
+//! If there is no replacement of both lengths, the text stays as it is and h2 closes the connection. That is the case
+//! for an empty name, and for a Huffman-coded text of which nearly all octets are controls (more than 15 bits per octet
+//! of a name, more than 28 of a value).
 //!
 //! **Invariant:** a block without such a field is not changed, and a reference to a replaced field is reported like
 //! the field itself.
@@ -67,11 +68,12 @@ pub(crate) enum Fault {
 /// What was found in a block.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Found {
-    /// One whose name or value is none, or a pseudo-field that is there twice or behind other fields.
+    /// What is wrong, if anything: an invalid name or value, or a pseudo-header field that is repeated or follows other
+    /// fields.
     pub(super) fault: Option<Fault>,
     /// A bit for each [`Name`].
     names: u8,
-    /// The target, where h2 has another one.
+    /// The original target, if h2 was given another one.
     pub(super) target: Option<Target>,
 }
 
@@ -87,7 +89,7 @@ pub(super) enum Outcome {
 }
 
 impl Found {
-    /// Whether there is a pseudo-field.
+    /// Whether there is a pseudo-header field.
     pub(super) fn has_pseudo(&self) -> bool {
         self.names & !Name::Field.bit() != 0
     }

@@ -72,8 +72,8 @@ pub(crate) fn make_room(buffer: &mut BytesMut) {
 /// Ready when a client disconnects while it waits for a response. Meanwhile it may send its next request: up to one
 /// buffer of that is read ahead.
 ///
-/// As nginx does, a client that closes its half of the connection is taken for gone. One that only ends its half of TLS is not:
-/// it has asked its last, and waits (RFC 8446 section 6.1).
+/// As in nginx, a client that closes its half of the connection is considered gone. One that only ends its half of TLS
+/// is not: it sends no further request, but waits for the response (RFC 8446 section 6.1).
 pub(crate) fn poll_gone<S: Stream>(stream: &mut S, input: &mut BytesMut, cx: &mut Context<'_>) -> Poll<()> {
     while input.len() < ROOM {
         make_room(input);
@@ -86,7 +86,7 @@ pub(crate) fn poll_gone<S: Stream>(stream: &mut S, input: &mut BytesMut, cx: &mu
     Poll::Pending
 }
 
-/// Ready at the end of a stream. What comes before it is nobody's.
+/// Ready at the end of a stream. What arrives before it is discarded.
 fn poll_end<S: AsyncRead + Unpin>(stream: &mut S, cx: &mut Context<'_>) -> Poll<()> {
     let mut nobody = [0; 64];
     loop {

@@ -88,7 +88,7 @@ async fn begin<S: Stream>(
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buffer_size(SEND_BUFFER)
-        // Small frames are counted before h2 sees them, and cost nobody the connection.
+        // Small frames are counted before h2 sees them, and cost no client its connection.
         .data_frame_budget(UNCOUNTED);
     let stream = Rc::new(RefCell::new(Prefixed::new(begun, stream)));
     let handshake = builder.handshake(Watched::new(Rc::clone(&stream), Rc::clone(&wire)));

@@ -71,7 +71,7 @@ struct Port {
     text: Bytes,
     /// The port that clients connect to.
     public: Bytes,
-    /// What backends are told of requests that come by it, plain ones and others.
+    /// The header lines for backends about its requests: of plain requests, and of those over TLS.
     arrivals: [OnceCell<Lines>; 2],
 }
 
@@ -204,7 +204,8 @@ impl Peer {
         &self.0.port.0.public
     }
 
-    /// By which port and how it asks, as backends are told: written once for all who come by one listener.
+    /// The header lines for backends about the port and the scheme of its requests, written once for all connections of
+    /// a listener.
     pub(crate) fn arrival(&self) -> &Lines {
         let scheme = self.client_scheme();
         let Port { public, arrivals, .. } = &*self.0.port.0;
@@ -213,7 +214,7 @@ impl Peer {
     }
 }
 
-/// What backends are told of the port and the scheme by which a client asks.
+/// The headers for backends about the port and the scheme that a client uses.
 pub(crate) fn arrival<'a>(port: &'a [u8], scheme: &'a [u8]) -> [(Known, &'a [u8]); 4] {
     [
         (Known::XForwardedPort, port),

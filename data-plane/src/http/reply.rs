@@ -31,7 +31,7 @@ pub(crate) struct Reply {
     /// Set when the client gets no response: it disconnected, or sent its body too slowly (`client-body-timeout`:
     /// closed, with 408 only in the log).
     pub(crate) untold: Option<Kind>,
-    /// How long each piece of its body, or what is said after it, is waited for.
+    /// Timeout for each piece of its body, and for its trailers.
     pub(crate) read: Duration,
 }
 
@@ -78,7 +78,7 @@ pub(crate) enum ReplyBody {
     Tunnel(Box<Link>),
 }
 
-/// What an answer with this body says of its length.
+/// The length that a response with this body declares.
 fn declared(status: u16, body: &[u8]) -> Option<u64> {
     (status != 204).then_some(body.len() as u64)
 }
@@ -110,8 +110,8 @@ impl Reply {
         reply
     }
 
-    /// An answer without a body that says so, be it a 204, which has none anyway (RFC 9110 section 8.6): ingress-nginx does, of
-    /// preflights.
+    /// A response that declares an empty body, even for a 204, which never has one (RFC 9110 section 8.6):
+    /// ingress-nginx does so for preflights.
     pub(crate) fn empty(local: &Local, status: u16) -> Self {
         let mut reply = Self::page(local, status);
         reply.head.fields.remove(Known::ContentType);
@@ -230,8 +230,8 @@ impl ReplyBody {
         }
     }
 
-    /// Bytes from behind it that the newest piece was made of, which has so many. Of an endpoint's, as nginx counts them: with
-    /// what stood around it.
+    /// The number of bytes that the newest piece, which has this length, was made of. For bytes of an endpoint the
+    /// framing around them is included, as in nginx.
     pub(crate) fn made_of(&mut self, piece: usize) -> usize {
         match self {
             Self::Coded(coded) => coded.came(),

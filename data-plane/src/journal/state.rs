@@ -6,7 +6,8 @@ use shared::kind::Lane;
 use shared::snapshot::Snapshot;
 use shared::version::{Lineage, Seq, Source};
 
-/// Identifies the owner of a state: what a proxy knows about a control plane before it connects, and what it is told.
+/// Identifies the owner of a state: what a proxy knows about a control plane before it connects, and what it learns
+/// from it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Binding {
     /// The source that the control plane reads; `None` if unknown.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Number of reserved descriptors, for all workers together.
 const SPARE: usize = 16;
-/// And at most this fraction of those that connections may use.
+/// The divisor for their number: at most this part of the descriptors that connections may use.
 const PART: usize = 16;
 
 /// The reserve of a process. Clones share it.
@@ -46,7 +46,7 @@ impl Reserve {
         self.0.missing.load(Ordering::Acquire) > 0
     }
 
-    /// Whether somebody waits, whom others can help by closing what they do not need.
+    /// Whether a caller waits for a descriptor, so that others should close what they do not need.
     pub(crate) fn is_awaited(&self) -> bool {
         self.0.waiting.load(Ordering::Relaxed) > 0
     }
@@ -83,7 +83,7 @@ impl Drop for Waiting {
     }
 }
 
-/// A file that nobody reads.
+/// A file that only occupies a descriptor.
 fn spare() -> Option<File> {
     File::open("/dev/null").ok()
 }

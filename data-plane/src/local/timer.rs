@@ -44,7 +44,7 @@ pub(crate) struct Timers {
     due: RefCell<Due>,
 }
 
-/// Parked connections whose task would have been woken, and who is told.
+/// Numbers of parked connections whose task would have been woken, and the task that handles them.
 #[derive(Default)]
 struct Due {
     numbers: Vec<usize>,
@@ -131,8 +131,8 @@ impl Timers {
         self.phase.get()
     }
 
-    /// Enters a phase and wakes every task, so that idle connections are closed. Parked ones are closed in the last
-    /// phase, not before.
+    /// Enters a phase and wakes every task, so that idle connections can close. Parked connections are woken only from
+    /// [`Phase::Closing`] on.
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.set(phase);
         let due = &mut *self.due.borrow_mut();

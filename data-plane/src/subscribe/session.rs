@@ -5,8 +5,9 @@
 //! The resources are stored in [`Holdings`]: the writer of the tables.
 //!
 //! **Invariants:** received resources are applied only after their bytes were hashed; the root that the proxy would
-//! have after a batch is computed from them and compared before any of it is served. If it differs, the control plane
-//! is told what this proxy has, and sends the difference on the same stream; meanwhile what is served stays the same.
+//! have after a batch is computed from them and compared before any of it is served. If it differs, the proxy reports
+//! to the control plane what it has, and the difference is sent on the same stream; meanwhile what is served stays the
+//! same.
 
 mod batch;
 mod holdings;

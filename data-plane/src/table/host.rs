@@ -63,7 +63,7 @@ pub enum End {
 pub struct HostCertificates {
     /// The configured policy.
     pub policy: Arc<Certificates>,
-    /// `None`: the required authorities are not available.
+    /// `None`: it cannot be determined what is required, and every client is refused.
     pub cell: Option<Arc<MaterialCell<ClientAuth>>>,
 }
 

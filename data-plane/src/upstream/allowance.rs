@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-/// Retries that are available initially, which matters for backends with few requests.
+/// Retries that are available initially, and the most that are saved up. Backends with few requests depend on them.
 const RESERVE: u64 = 100;
 
 /// Retries added per second, however few requests there are.

@@ -25,8 +25,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::codec::body::JOINED;
 
-/// Small frames that a connection may have inside h2 in addition to those covered by its bytes, and at most. One takes
-/// some 250 bytes there, which is ten bytes for each byte sent.
+/// Maximum number of small frames that a connection may have inside h2: some initially, one more for each 25 bytes
+/// received, and a limit for all of them. A frame takes some 250 bytes there, which is ten bytes for each byte sent.
 const AHEAD: u64 = 256;
 const MOST: u64 = 2_048;
 const BYTES_A_FRAME: u64 = 25;

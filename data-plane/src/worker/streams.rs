@@ -141,11 +141,11 @@ pub(super) async fn keep(worker: Rc<Worker>, own: Own, streams: Rc<RefCell<Strea
     }
 }
 
-/// Accepts until aborted, which it may be while it waits: nobody is in hand then. No error ends it.
+/// Accepts until aborted. That can happen only while it waits, when it holds no connection. No error ends it.
 async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, to: Rc<RefCell<Service>>) {
     loop {
         if worker.is_full() {
-            // Those that were let in just before have not said yet that they are idle.
+            // Those that were accepted just before have not reported yet that they are idle.
             tokio::task::yield_now().await;
         }
         let (stream, address) = super::next(&worker, &socket).await;

@@ -43,9 +43,11 @@ use crate::telemetry::Seldom;
 pub struct Limits {
     /// Concurrent connections; one more replaces the oldest.
     pub connections: usize,
-    /// The oldest is not closed within this time after it was accepted, as its request may be on its way,
+    /// The oldest is not closed within this time after it was accepted, as its request may be on its way; see
+    /// `patience`.
     pub young: Duration,
-    /// unless new ones have waited for this long in total since there was last room for all.
+    /// Exception to `young`: the time, in total since there was last room for all, that new connections may have to
+    /// wait.
     pub patience: Duration,
     /// Timeout of a request's head, counted from the end of the previous request or from the start: so it is the idle
     /// timeout, too.

@@ -2,7 +2,7 @@ use control_plane::objects::json;
 
 use super::*;
 
-/// An address that nobody else is given while this process runs.
+/// A free address, which is reserved until this process ends.
 fn free() -> SocketAddr {
     let (held, addr) = super::super::ports::hold("127.0.0.1:0".parse().unwrap()).unwrap();
     std::mem::forget(held);

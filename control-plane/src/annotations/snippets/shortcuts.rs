@@ -148,7 +148,7 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
     let (mut media_type, mut default_type) = (None, None);
     for it in nodes(node.inner) {
         match (it.directive.name(), it.directive.arguments()) {
-            // The first that fits counts, and each of these fits everybody.
+            // The first match is used, and these match all clients.
             (access @ ("allow" | "deny"), [all]) if all == "all" => {
                 _ = is_open.get_or_insert(access == "allow")
             }
@@ -176,7 +176,7 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
         default_type.iter().for_each(|said| set_type(it, said, |it| &mut it.default_type));
     }
     if is_open == Some(false) && !is_internal {
-        // Access is judged after all of these, and what is internal is not found before that.
+        // nginx checks access after all of these, but `internal` (404) before that.
         shortcuts.push(Shortcut { status: 403, ..Shortcut::default() });
     }
     Some(ShortcutBlock { kind: Some(kind.into()), path: path.clone(), shortcuts })

@@ -12,10 +12,10 @@ use crate::kube::trust::Trust;
 
 const LIFE: Duration = Duration::from_secs(1_000);
 
-/// When the tests begin on the clock that is never set.
+/// The start of the tests on the monotonic clock.
 static BEGUN: LazyLock<Instant> = LazyLock::new(clock::now);
 
-/// On the other one.
+/// A time on the wall clock.
 fn wall(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
 }
@@ -95,7 +95,7 @@ async fn who_has_no_authority_waits_for_who_has_the_one_that_others_believe() {
     newcomer.look(at(76)).await.unwrap();
     assert_eq!((roots(&one), roots(&newcomer)), (before.clone(), before.clone()));
 
-    // A machine that has just begun has its clock set, forwards or back, and nobody has waited for that long.
+    // The clock of a machine that has just started may be set, forwards or back: that does not count as waiting.
     std::fs::remove_file(&file).unwrap();
     let mut begun = keeper(dir.path());
     for (now, set) in [(80, 80), (81, 90_000), (82, 5), (154, 200)] {
@@ -155,7 +155,7 @@ async fn who_has_not_read_the_record_for_long_takes_over_what_stands_there() {
     assert_eq!(roots(&one), roots(&stranger));
 }
 
-/// In a cluster the ConfigMap says so.
+/// In a cluster the ConfigMap shows whether roots are published.
 #[tokio::test]
 async fn roots_in_a_config_map_are_those_of_somebody() {
     for (data, waits) in

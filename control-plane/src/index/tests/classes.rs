@@ -74,7 +74,7 @@ fn an_ingress_of_somebody_else_is_not_judged() {
     assert!(commit.holds.is_empty());
 }
 
-/// What is said of which field of an Ingress, or of the class that is assumed.
+/// The problems of Ingresses, or of the assumed class: fields and reasons.
 fn said(world: &World) -> Vec<(String, String)> {
     let all = world.index.problems().values().flat_map(|problems| problems.iter());
     all.map(|problem| (problem.field.clone(), problem.reason.clone())).collect()
@@ -154,7 +154,8 @@ fn classes_that_may_not_be_read_are_none_that_do_not_exist() {
     assert_eq!(world.index.undecided(), None);
 }
 
-/// As in ingress-nginx, where classes may not be read: an Ingress that has the field is ours by the annotation or without any.
+/// As in ingress-nginx without the right to read classes: an Ingress is ours by the annotation, or without one by
+/// `--watch-ingress-without-class`, whatever its field names.
 #[test]
 fn where_classes_are_ignored_the_field_counts_for_nothing() {
     let [nginx, other] = ["nginx", "other"].map(Some);
@@ -208,7 +209,7 @@ fn a_class_that_cannot_be_read_is_none_that_does_not_exist() {
     world.apply(class("nginx", "k8s.io/ingress-nginx"));
     assert_eq!((world.routes().len(), said(&world).len()), (1, 0));
 
-    // In a folder its name counts as ours, and what is wrong with it is said all the same.
+    // In a folder the missing class is taken for ours, and its problem is reported nevertheless.
     let mut world = folder();
     world.events([applied(service("echo")), applied(web(Some("nginx"), None))]);
     let object = ObjectRef { kind: ObjectKind::IngressClass, name: ObjectName::new("", "nginx") };

@@ -346,7 +346,7 @@ impl World {
         told
     }
 
-    /// What is said of an Ingress.
+    /// The reasons of an Ingress' problems.
     pub(super) fn reasons(&self, ingress: &str) -> Vec<String> {
         let problems = self.index.problems().get(&Subject::Object(reference(ObjectKind::Ingress, ingress)));
         problems.iter().flat_map(|problems| problems.iter()).map(|problem| problem.reason.clone()).collect()

@@ -29,7 +29,8 @@ fn paths_of_a_guarded_ingress_are_denied_the_implicit_root_too() {
     assert!(world.severities(ObjectKind::Ingress, "guarded").contains(&Severity::Unsupported));
 }
 
-/// In a folder one value without quotes is enough (`ssl-redirect: true`), and what else stands there may be a list of who is let in.
+/// In a folder, one value without quotes (`ssl-redirect: true`) makes the ConfigMap unreadable, which may contain an
+/// allowlist.
 #[test]
 fn settings_that_cannot_be_read_let_nobody_in() {
     let object = ObjectRef { kind: ObjectKind::ConfigMap, name: options().configmap };
@@ -55,7 +56,7 @@ fn settings_that_cannot_be_read_let_nobody_in() {
     };
     assert!(first.contains("expected text") && then.ends_with("all paths answer 503"), "{first} {then}");
 
-    // One that was good once goes on.
+    // A valid version stays in use.
     world.apply(configmap(json!({"ssl-redirect": "false"})));
     assert_eq!((guards(&world), said(&world)), (vec![], vec![]));
     world.events([unreadable()]);

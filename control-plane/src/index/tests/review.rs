@@ -36,7 +36,7 @@ fn a_path_is_one_ingress_unless_it_is_a_canary() {
         refused(&world, web("second", "/")),
         "host \"a.test\" and path \"/\" is already defined in ingress default/first"
     );
-    // Whatever its type, and whoever is older.
+    // Whatever its type, and whichever Ingress is older.
     assert!(refused(&world, web("second", "=/")).contains("already defined"));
     assert!(refused(&world, web("second", "/").at(0)).contains("already defined"));
     for fine in [

@@ -253,7 +253,7 @@ fn backends_follow_their_service() {
     assert_eq!(commit.cause, "Service default/echo: deleted");
     assert_eq!(world.get(Kind::Backend, "default/echo/web"), without_service);
 
-    // There is one, whatever it says.
+    // The Service exists, but is unreadable.
     world.events([broken(reference(ObjectKind::Service, "echo"), "spec.ports", "expected a list, got text")]);
     assert_eq!(world.get(Kind::Backend, "default/echo/web"), none);
     let problems = &world.index.problems()[&Subject::Object(reference(ObjectKind::Ingress, "web"))];

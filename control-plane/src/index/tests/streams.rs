@@ -110,7 +110,7 @@ fn an_entry_without_its_service_port_is_not_served_and_said() {
     let unreadable =
         "data[1000]: Service default/echo cannot be read (spec.ports: expected a list, got text): not served";
     assert!(all.iter().any(|it| it == unreadable), "{all:?}");
-    // A port of another transport is none.
+    // A port of the other transport protocol does not match.
     world.events([applied(service("echo")), applied(services("udp", json!({"1000": "default/echo:80"})))]);
     assert_eq!(ports(&world), ["tcp-1000 -> default/echo/80/tcp"]);
     assert!(reasons(&world, "udp")[0].contains("has no UDP port"), "{:?}", reasons(&world, "udp"));

@@ -112,7 +112,7 @@ impl Cluster {
         decoded.map(Change::Put).collect()
     }
 
-    /// What a watch shows of all that is there, in an order that a list may have.
+    /// All Secrets as a watch reports them, in an order that a list may have.
     fn shown(&self, before: &[String]) -> Vec<Change<Decoded>> {
         let secrets = self.secrets.lock().unwrap();
         let put = secrets
@@ -156,7 +156,7 @@ impl Replica {
         self.ask(PinChange::Write { pin: Arc::clone(pin), replaces: replaces.cloned() }).await
     }
 
-    /// Reads all that is there; what that says, if it is news.
+    /// Reads all Secrets; returns the resulting event, if there is news.
     async fn read(&mut self) -> Option<Event> {
         let changes = self.cluster.shown(&self.before);
         self.before = self.cluster.names();

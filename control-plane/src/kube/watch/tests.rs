@@ -94,7 +94,7 @@ impl Edge {
         }
     }
 
-    /// One thing is done and heard of.
+    /// Executes one step, and passes its result to the watch.
     fn step(&mut self) {
         let todo = self.watch.todo(self.now);
         if todo != Todo::Read {
@@ -504,7 +504,7 @@ fn what_was_allowed_is_not_forbidden_at_once() {
     edge.watch.on(Heard::Put(item(1, 11)), edge.now);
     let end = Heard::Bookmark { revision: revision(12), complete: true };
     assert!(edge.watch.on(end, edge.now).contains(&Said::Fresh(7)));
-    // Once it is meant, it is believed.
+    // If it lasts, it is trusted.
     edge.watch.on(Heard::Refresh(8), edge.now);
     forbid(&mut edge);
     edge.now += FORBIDDEN;

@@ -53,7 +53,7 @@ fn lists_are_taken_apart() {
     assert_eq!(names(&yaml), [("Service default/y".to_owned(), 4)], "{yaml:?}");
 }
 
-/// The object counts all the same, and so does everything else in it.
+/// The object is used nevertheless, with all its other fields.
 #[test]
 fn fields_that_there_are_not_are_said_with_their_line() {
     let parsed = parse(
@@ -349,7 +349,7 @@ fn of_a_key_that_stands_twice_the_last_one_counts_and_that_is_said() {
     assert!(parsed.faults.is_empty());
 }
 
-/// The words of whoever reads for us, and second numbers of lines, are no help.
+/// The parser's own wording, and a second line number, would not help.
 #[test]
 fn faults_are_said_in_our_words_with_one_line() {
     let ingress = |spec: &str| {

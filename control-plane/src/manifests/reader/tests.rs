@@ -120,7 +120,7 @@ async fn a_replaced_file_does_not_go_in_between() {
         paths: paths.iter().map(|path| ((*path).clone(), Touched::Content)).collect(),
         lost: None,
     };
-    // The file is there again when the second look is due.
+    // The file exists again when the second scan is due.
     let (looked, ()) = tokio::join!(biased; reader.look(touched(&[&file])), async {
         tokio::time::sleep(REPLACED / 2).await;
         fs::write(&file, ingress("web")).unwrap();
@@ -166,7 +166,7 @@ enum Way {
     Told,
     /// All of them by their stamps.
     Stamps,
-    /// All of them anew.
+    /// All of them are read again.
     Anew,
 }
 

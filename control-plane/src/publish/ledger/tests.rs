@@ -105,7 +105,7 @@ fn thousands_are_written_at_a_pace() {
     assert_eq!(seconds, 20);
 }
 
-/// What is written of these by a server that says this of some of them, in order, within so many seconds.
+/// The writes within a number of seconds, in order, if the server answers `says` for the `bad` ones.
 fn tried(names: &[&str], bad: &[&str], says: &Outcome, seconds: u64) -> Vec<(u64, String)> {
     let mut ledger = ledger(names, names);
     ledger.want(Some(addresses(&["192.0.2.1"])));
@@ -212,7 +212,7 @@ fn a_namespace_where_nothing_may_be_written_is_left_alone_and_no_other() {
     ledger.place(&both);
     ledger.hear(object.name, status("1", &[]));
     assert_eq!(writes(&mut ledger, now), ["e"]);
-    // The one that nothing was said of is asked for first: those may be forbidden alone.
+    // The one without an answer so far is tried first: the others may be forbidden individually.
     let Next::Write(write) = ledger.next(now + SHUT) else { panic!() };
     assert_eq!(&*write.name.name, "d");
     ledger.done(write, Outcome::Forbidden, now + SHUT);
@@ -247,7 +247,7 @@ fn what_is_heard_while_it_is_written_counts() {
     assert_eq!(writes(&mut ledger, now), ["b"]);
     let Next::Write(write) = ledger.next(now + AGAIN) else { panic!("somebody else wrote it since") };
     assert_eq!((&*write.name.name, &*write.revision), ("a", "5"));
-    // One that is refused comes after the others, whatever was heard of it.
+    // One that was rejected comes after the others, even if it has changed.
     let mut ledger = self::ledger(&["a", "b"], &["a", "b"]);
     ledger.want(Some(addresses(&["192.0.2.1"])));
     let Next::Write(write) = ledger.next(now) else { panic!() };

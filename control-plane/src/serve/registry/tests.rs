@@ -282,7 +282,7 @@ fn one_that_has_just_come_is_not_behind_since_the_beginning_of_time() {
     let later = now + Duration::from_secs(3);
     let figures = registry.figures(&head, later);
     assert!(figures.behind_most <= Duration::from_secs(3), "{figures:?}");
-    // One that has said what it has lacks what is newer for as long as that is there.
+    // A proxy that has reported its state has lacked a newer resource since that was committed.
     let old = Standing { root: Some(Root([9; 16])), ..Standing::default() };
     seat.update(&old, &old, clock::wall());
     let figures = registry.figures(&head, later);

@@ -46,7 +46,7 @@ pub(super) enum Source {
 pub(super) struct Flight {
     pub(super) to: Seq,
     pub(super) root: Root,
-    /// Resources of the state that it leads to.
+    /// Number of resources in the state that it leads to.
     pub(super) count: usize,
     pub(super) mode: Mode,
     pub(super) committed: Instant,

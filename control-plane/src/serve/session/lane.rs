@@ -31,7 +31,7 @@ pub struct Standing {
     pub root: Option<Root>,
     /// Up to 256 of the resources that it refuses.
     pub refused: Refusals,
-    /// How many there are in all: what it says, and never more than it can have.
+    /// The number of all refusals: as reported, but never more than it can have.
     pub refused_total: u32,
     /// Its root differed from that of the state, and has not been corrected yet.
     pub diverged: bool,
@@ -50,22 +50,22 @@ pub(super) enum Answer {
     Diverged { expected: Root, came: Root },
 }
 
-/// How many resources a proxy has.
+/// The number of resources that a proxy has.
 #[derive(Clone, Copy, Debug, Default)]
 struct Holding {
     most: usize,
-    /// It has acknowledged a state of so many. Else it has something that is not known here.
+    /// It has acknowledged a state with exactly this many. Otherwise its state is not known here.
     is_exact: bool,
 }
 
-/// What a proxy says of what it refuses cannot be so.
+/// An impossible report of refusals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Overclaim {
-    /// How many it says that it refuses.
+    /// The number of refusals that the proxy reports.
     pub claimed: u32,
-    /// How many resources it has.
+    /// The number of resources that it has.
     pub has: usize,
-    /// How many it names that it does not have, in the version that it names.
+    /// The number of listed refusals of resources, or versions, that it does not have.
     pub strange: usize,
 }
 
@@ -75,9 +75,9 @@ pub(super) struct LaneCursor {
     lane: Lane,
     pub(super) standing: Standing,
     holding: Holding,
-    /// What was wrong with its last claims was told.
+    /// Its last report was impossible, and that was reported.
     overclaims: bool,
-    /// Where the next batch begins: the end of the newest one on the way.
+    /// Where the next batch begins: the end of the newest one in flight.
     cursor: Seq,
     /// The state after the last batch that was sent completely.
     delivered: (Seq, Root),
@@ -127,7 +127,7 @@ impl LaneCursor {
         let (has_slot, answers_inventory) = proxy;
         self.answers_inventory = answers_inventory;
         self.progress = now;
-        // It names all that count.
+        // A Hello has no total: only the listed refusals are counted.
         self.standing.refused_total = resume.refused_total;
         self.standing.refused = resume.refused;
         self.holding = Holding { most: state.snapshot.len(), is_exact: false };
@@ -304,8 +304,8 @@ impl LaneCursor {
         Ok(answer)
     }
 
-    /// What is wrong with what the proxy says that it refuses, where `state` is the newest there is: said once, until it says
-    /// something else. What it says is no more than it can have, from then on.
+    /// What is wrong with the refusals that the proxy reports, if anything; `state` is the newest one. Returned once,
+    /// until a report is correct again. Also caps the reported number at what the proxy can have.
     pub(super) fn overclaim(&mut self, state: &LaneState) -> Option<Overclaim> {
         let Holding { most, is_exact } = self.holding;
         let claimed = self.standing.refused_total;
@@ -315,7 +315,7 @@ impl LaneCursor {
             let key = ResourceKey::new(it.kind, &*it.key);
             state.snapshot.version(&key) == Some(it.version)
         };
-        // Of an older state it is not known here what was in it.
+        // The contents of older states are not known here.
         let is_newest = self.standing.root == Some(state.root) && !self.standing.diverged;
         let strange = match is_newest {
             true => self.standing.refused.iter().filter(|it| !has(it)).count(),

@@ -661,7 +661,7 @@ fn a_stream_begins_with_a_hello_of_its_group_in_time() {
     assert!(matches!(say(ProxyMessage::Hello(hello)), Some(End::Protocol(_))));
 }
 
-/// In a rolling upgrade each proxy changes over once: an older replica takes nobody back while a newer one takes proxies.
+/// In a rolling upgrade each proxy moves once: an older replica accepts none back while a newer one accepts proxies.
 #[test]
 fn who_was_served_by_a_newer_revision_is_not_taken_back_while_there_is_one() {
     let now = shared::clock::now();

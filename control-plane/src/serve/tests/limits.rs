@@ -23,7 +23,7 @@ fn hello_of_size(id: &str, bytes: usize) -> config::Hello {
     hello((0..2_000).find(|last| size(last) == bytes).unwrap())
 }
 
-/// How a stream ends that was told something.
+/// The status with which an open stream ends.
 async fn ends(proxy: &mut Proxy) -> Status {
     loop {
         match proxy.hear.next().await.unwrap() {
@@ -104,7 +104,7 @@ async fn a_header_list_has_its_size() {
         request.metadata_mut().insert("x-long", "x".repeat(bytes).parse().unwrap());
         let path = PathAndQuery::from_static("/firth.config.v1.ConfigStream/Connect");
         let codec = tonic_prost::ProstCodec::<ProxyMessage, config::ControlMessage>::default();
-        // A status of HTTP is heard of with the first message.
+        // An HTTP status is reported with the first message.
         let heard = async { grpc.streaming(request, path, codec).await?.into_inner().message().await };
         assert_eq!(heard.await.is_ok(), taken, "{bytes}");
     }

@@ -167,7 +167,7 @@ fn one_process_writes_a_history() {
     let me = format!("in {}: process {}", dir.path().display(), std::process::id());
     assert!(second.starts_with("another process keeps its state") && second.contains(&me), "{second}");
     stop(store, dir.path(), 1);
-    // The lock goes with the thread, and the file that is left of it stands in nobody's way.
+    // The lock is released with the thread, and the file that remains locks nobody out.
     let (mut store, published) = start(dir.path());
     assert!(dir.path().join("lock").exists());
     commit(&mut store, 2);
@@ -244,7 +244,7 @@ fn a_history_of_something_else_is_kept_aside_and_never_shown() {
     assert_eq!(foreign("history.foreign-2"), before);
 }
 
-/// An API server may tell which cluster it is after it has told everything else.
+/// The identity of the cluster may be known only after everything else was read.
 #[test]
 fn what_it_is_of_may_be_known_late() {
     let dir = tempfile::tempdir().unwrap();
@@ -280,7 +280,7 @@ fn a_history_that_does_not_say_what_it_is_of_is_ones_own() {
     assert!(!dir.path().join("history.foreign").exists());
 }
 
-/// A control plane that starts is worth more than what it remembers.
+/// A control plane that runs is better than one that does not start because of its history.
 #[test]
 fn a_history_that_cannot_be_read_is_kept_aside() {
     let dir = tempfile::tempdir().unwrap();

@@ -105,7 +105,7 @@ impl BodyReader {
         Self { state }
     }
 
-    /// A reader behind the head of an answer.
+    /// A reader for the body of a response with this framing.
     pub(crate) fn of_answer(framing: Framing) -> Self {
         match framing {
             Framing::Chunked => Self { state: State::Chunks(Chunks::of_answer()) },
@@ -113,7 +113,8 @@ impl BodyReader {
         }
     }
 
-    /// A reader of what an application says behind a head with that framing: `begun` came with the head.
+    /// A reader for the output of an application after a head with this framing: `begun` was received together with the
+    /// head.
     pub(super) fn output(framing: Framing, begun: Bytes, records: Records) -> Self {
         let left = match framing {
             Framing::Length(length) => Some(length),

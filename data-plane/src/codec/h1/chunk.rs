@@ -1,8 +1,9 @@
 //! The chunked coding (RFC 9112 section 7.1), read strictly.
 //!
-//! **Invariant:** only one reading exists of what passes. Sizes are plain hexadecimal, every line ends in CRLF,
-//! extensions and trailers follow their grammar, are bounded, and are thrown away. Of endpoints blanks behind a size are taken,
-//! with which old servers make room for the longest one: they are odd, and mean one thing (docs/adr/004-strict-and-odd.md).
+//! **Invariant:** what is accepted can be read in only one way. Sizes are plain hexadecimal, every line ends in CRLF,
+//! extensions and trailers follow their grammar, are bounded, and are discarded. In responses, blanks after a size are
+//! accepted: old servers pad sizes to a fixed length with them, and they have only one meaning
+//! (docs/adr/004-strict-and-odd.md).
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr;
@@ -39,17 +40,17 @@ pub(super) struct Chunks {
     total: u64,
     extensions: usize,
     trailers: usize,
-    /// Whether blanks may stand behind a size.
+    /// Whether blanks after a size are accepted.
     pads: bool,
 }
 
 impl Chunks {
-    /// Of a request.
+    /// For a request.
     pub(super) fn new() -> Self {
         Self { state: State::Size, total: 0, extensions: 0, trailers: 0, pads: false }
     }
 
-    /// Of an answer.
+    /// For a response.
     pub(super) fn of_answer() -> Self {
         Self { pads: true, ..Self::new() }
     }

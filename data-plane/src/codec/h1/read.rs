@@ -111,10 +111,10 @@ impl ResponseReader {
     }
 }
 
-/// Reads the head of a request that begins the bytes; gives its length, too.
+/// Parses the request head at the beginning of the bytes; also returns its length.
 ///
 /// # Errors
-/// What is wrong with it; [`HeadError::Field`] where it does not end.
+/// The head is invalid; [`HeadError::Field`] if it is incomplete.
 fn request(bytes: &[u8], limits: &Limits) -> Result<(Box<RequestHead>, RequestParts, usize), HeadError> {
     let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
@@ -134,7 +134,7 @@ fn request(bytes: &[u8], limits: &Limits) -> Result<(Box<RequestHead>, RequestPa
     Ok((head, parts, length))
 }
 
-/// What stands where in a response's head.
+/// The positions of the parts of a response head.
 struct Found {
     status: u16,
     reason: (usize, usize),
@@ -142,10 +142,10 @@ struct Found {
     length: usize,
 }
 
-/// Reads the head of a response that begins the bytes.
+/// Parses the response head at the beginning of the bytes.
 ///
 /// # Errors
-/// What is wrong with it; [`HeadError::Field`] where it does not end.
+/// The head is invalid; [`HeadError::Field`] if it is incomplete.
 fn response(bytes: &[u8], limits: &Limits) -> Result<(Box<ResponseHead>, Found), HeadError> {
     let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut []);
@@ -167,10 +167,10 @@ fn response(bytes: &[u8], limits: &Limits) -> Result<(Box<ResponseHead>, Found),
     Ok((head, found))
 }
 
-/// Takes the head of a response of this length off the buffer; what is odd about it is mended. `bare`: a line ends in LF alone.
+/// Takes a response head of this length from the buffer, and repairs harmless defects. `bare`: a line ends in LF alone.
 ///
 /// # Errors
-/// What is wrong with it and cannot be mended.
+/// A defect that cannot be repaired.
 fn by_lines(
     buffer: &mut BytesMut,
     length: usize,
@@ -181,7 +181,7 @@ fn by_lines(
         found if found.1.length == bytes.len() => Ok(found),
         _ => Err(HeadError::Field),
     };
-    // httparse takes line ends that we do not pass on.
+    // httparse accepts line ends that we do not pass on.
     let strict = if bare { Err(HeadError::LineEnd) } else { all(&buffer[..length]) };
     match strict {
         Ok(found) => Ok((found, buffer.split_to(length).freeze())),
@@ -195,8 +195,8 @@ fn by_lines(
     }
 }
 
-/// Whether each line of a head ends in CRLF, and none is too long, nor all of it: what [`Scan`] finds out of one that comes in
-/// pieces, or is refused. Nearly every head comes at once and is in order.
+/// Whether every line of a head ends in CRLF, and neither a line nor the whole head is too long: [`Scan`] checks that
+/// for heads that arrive in pieces, and for those that are refused. Nearly every head arrives at once and is in order.
 fn is_in_lines(head: &[u8], fields: &Fields, limits: &Limits) -> bool {
     let (mut begin, mut most) = (0, limits.start_line);
     let ends = fields.begins().chain([head.len() - 2]);

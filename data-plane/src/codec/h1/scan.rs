@@ -33,12 +33,12 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Whether nothing was looked through yet, and what is there begins as a head does.
+    /// Whether nothing was scanned yet, and the buffer begins as a head does.
     pub(super) fn begins(&self, buffer: &[u8], side: Side) -> bool {
         self.seen == 0 && begins_well(buffer, side).is_ok()
     }
 
-    /// How many bytes of empty lines stand before a request and are to be thrown away at once.
+    /// The number of bytes of empty lines before a request, which are to be discarded at once.
     ///
     /// # Errors
     /// [`HeadError::StartLine`] when there are too many, [`HeadError::LineEnd`] for half a line end.

@@ -79,12 +79,12 @@ impl Fields {
         self.spans.len()
     }
 
-    /// Where the line of each field begins.
+    /// The position at which the line of each field begins.
     pub(crate) fn begins(&self) -> impl Iterator<Item = usize> {
         self.spans.iter().map(|span| span.name as usize)
     }
 
-    /// The bytes that the spans are of; `end` is where the last field line ends.
+    /// Sets the bytes that the spans refer to; `end` is the end of the last field line.
     pub(crate) fn stand_in(&mut self, bytes: Bytes, end: usize) {
         (self.bytes, self.end) = (bytes, end as u32);
     }
@@ -280,10 +280,10 @@ impl Fields {
         });
     }
 
-    /// The text of what is added, with room for more.
+    /// The text of the added fields, with room for more.
     fn make_room(&mut self) -> &mut Vec<u8> {
         if self.own.is_empty() {
-            // What the proxy tells a backend about itself fits, so that one request allocates once here.
+            // The fields that the proxy adds for a backend fit, so that a request allocates only once here.
             self.own.reserve(OWN);
         }
         &mut self.own

@@ -229,8 +229,7 @@ impl RequestHead {
 
     /// Continues as a request for this path, without a query: nginx' internal redirect.
     ///
-    /// Unlike in nginx, `$request_uri` is this path from here on, too: an application might route by what it is told
-    /// about the original one.
+    /// Unlike in nginx, `$request_uri` is this path from here on, too: an application might route by the original one.
     pub(crate) fn show(&mut self, page: Box<[u8]>) {
         self.path_len = page.len();
         self.page = Some(page);

@@ -16,7 +16,7 @@ pub(crate) struct ResponseHead {
     pub(crate) status: u16,
     /// How the body ends.
     pub(crate) framing: Framing,
-    /// The length that a response without a body declares: to HEAD, or 304. Of 204 none of a backend's is kept.
+    /// The length that a response without a body declares: to HEAD, or 304. For a 204, that of a backend is not kept.
     pub(crate) declared_length: Option<u64>,
     /// All fields that may be passed on.
     pub(crate) fields: Fields,

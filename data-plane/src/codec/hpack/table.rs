@@ -35,7 +35,7 @@ impl Name {
         1 << self as u8
     }
 
-    /// A pseudo-field's; `None` for one that is none.
+    /// For the name of a pseudo-header field; `None`: it is another name.
     pub(super) fn pseudo(name: &[u8]) -> Option<Self> {
         Some(match name {
             b":authority" => Self::Authority,

@@ -142,7 +142,7 @@ fn head(parts: &Parts, ended: bool, limits: HeadLimits) -> Result<Box<RequestHea
         return Err(HeadError::Target);
     }
     // If a `:path` contains `#`, this is the part before it, where HTTP/1.1 responds with 400: h2 parses it into a
-    // `Uri`, which silently drops the fragment. The same target is routed and sent on, so nobody sees the rest.
+    // `Uri`, which silently drops the fragment. The same target is routed and sent on, so no backend sees the rest.
     let target = match parts.extensions.get() {
         // As over HTTP/1.1 (docs/adr/004-strict-and-odd.md).
         Some(Asked(target)) if std::str::from_utf8(target).is_err() => return Err(HeadError::Target),

@@ -29,7 +29,8 @@ const COPIES: u64 = 3;
 /// Bytes of queued heads that are allowed in addition to what the connection has sent; requests beyond that are
 /// refused, and can be retried.
 const QUEUED: u64 = 128 * 1024;
-/// Bytes of answers that a connection's client has not taken, beyond which no further answer is read. At least one is.
+/// Bytes of responses that the client of a connection has not read yet, beyond which no further response is read. At
+/// least one is.
 const UNTAKEN: usize = 64 * 1024;
 /// The client must have taken this many bytes for each further byte. A page with paused videos leaves several responses
 /// unread, each after it has filled its window; the rest of the page must still be served.
@@ -38,7 +39,7 @@ const TAKEN_A_BYTE: u64 = 2;
 const PAUSED: usize = 256 * 1024;
 /// What they hold at most for a client that never reads.
 const IN_KERNELS: u64 = 16 * 1024 * 1024;
-/// Bytes that a request takes which waits: what h2 keeps of it.
+/// Bytes that a queued request takes: what h2 keeps of it.
 const WAITING: usize = 2 * 1024;
 
 /// What h2 holds for each field of a head, in bytes, whatever its contents: a reference to another field costs its
@@ -122,7 +123,7 @@ impl Streams {
         *self.connection.borrow_mut() = Some(cx.waker().clone());
     }
 
-    /// The connection has taken so many bytes so far, and whether it takes none now.
+    /// Records how many bytes the connection has taken so far, and whether it takes none now.
     pub(super) fn took(&self, taken: u64, stuck: bool) {
         let has_more = self.taken.replace(taken) < taken && self.untaken.get() < self.most(Level::Calm);
         if (self.stuck.replace(stuck) || has_more) && !stuck {
@@ -138,7 +139,7 @@ impl Streams {
         self.register(cx)
     }
 
-    /// Bytes of answers in hand, beyond which no further one is read. With little memory left for all, one is enough.
+    /// Bytes of unread responses, beyond which no further one is read. When memory is short, a single byte is enough.
     fn most(&self, level: Level) -> usize {
         match level {
             Level::Calm => {

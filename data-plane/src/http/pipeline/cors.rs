@@ -1,5 +1,5 @@
 //! Cross-origin requests (as in ingress-nginx): preflights are answered here, and every response of the location gets
-//! the CORS headers. An error page of another backend does not: its own backend sets them.
+//! the CORS headers. The page of an error backend does not get them: it has only those that the error backend sends.
 
 use std::ops::ControlFlow::{Break, Continue};
 

@@ -157,7 +157,7 @@ pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
     let (namespace, ingress) = location.owner.split_once('/').unwrap_or_default();
     let format = exchange.head.fields.joined(Known::Accept).unwrap_or_default();
     let target = Bytes::copy_from_slice(exchange.head.target());
-    // Of who stands in for endpoints the path is the request's own.
+    // `X-Original-URI` is only set for error pages: a request whose backend has no endpoints keeps its own path.
     let is_page = exchange.voice == Voice::Errors;
     let fields = &mut exchange.head.fields;
     for (name, value) in [

@@ -30,8 +30,8 @@ pub(crate) struct Call<'a> {
     pub(crate) peer: &'a Peer,
 }
 
-/// Whose word an answer carries beside its own. nginx puts in what is said where a request has got to when it is answered. HSTS
-/// is among what a location says there, be it of the fleet.
+/// Which configured headers a response gets. nginx adds those of the place in its configuration that a request has
+/// reached when it is answered. HSTS belongs to the location there, even if the fleet configures it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Voice {
     /// All of the location's.
@@ -41,9 +41,9 @@ pub(super) enum Voice {
     Apart,
     /// Those of a sign-in redirect: the location's CORS headers, and the cookies of the auth service.
     SignIn,
-    /// Its host's: the answer came before a location was looked for, or from a block of a snippet of the host.
+    /// Those of its host: the response was made before a location was looked up, or by a snippet of the host.
     Host,
-    /// That of a page for an error: what is said of all answers.
+    /// Those of an error page: only headers that are configured for all responses.
     Errors,
 }
 
@@ -55,8 +55,8 @@ pub(crate) struct Exchange<'a> {
     ///
     /// A request that is the last to hold a location of an old table frees it: that is one path, never a table.
     pub(super) location: &'a mut Option<Arc<PathEntry>>,
-    /// The location that it is sent to because it lacks the slash of its path, or that it would have got to: what the answer
-    /// says is that one's, as far as its voice goes.
+    /// The location whose headers the response gets, as far as `voice` allows, although the request does not enter it:
+    /// it is redirected there because of a missing trailing slash, or to the `app-root` instead.
     pub(super) redirecting: Option<Arc<PathEntry>>,
     /// Facts for the log.
     pub(super) info: &'a mut RequestInfo,
@@ -172,7 +172,7 @@ impl<'a> Exchange<'a> {
         said.unwrap_or_else(|| self.call.peer.public_port_text())
     }
 
-    /// The host that it asks for, to be told to others; which host serves it depends only on its own Host header.
+    /// The requested host, as reported to others; which host serves it depends only on its own Host header.
     pub(super) fn host(&self) -> &Host {
         let said = self.claims.as_ref().and_then(|claims| claims.host.as_ref());
         said.unwrap_or(&self.head.host)

@@ -43,9 +43,9 @@ enum Found {
     Www(Arc<HostEntry>, Arc<Policy>),
     /// Nothing: its User-Agent or Referer is blocked.
     Blocked(Shown),
-    /// Requests for "/" of the host are sent to this path. With the location that they do not get to.
+    /// Requests for "/" of the host are redirected to this path. With the location that they would reach otherwise.
     AppRoot(Box<str>, Option<Arc<PathEntry>>),
-    /// A location whose path has a slash more, and its URL.
+    /// A location whose path has an additional trailing slash, and its URL.
     AddSlash(Arc<PathEntry>, Vec<u8>),
     /// None: the default backend. The catch-all's is not logged (as in ingress-nginx).
     DefaultBackend {
@@ -61,7 +61,7 @@ enum Found {
     Unknown,
     /// Nothing for this client.
     Refused(Refusal, Shown),
-    /// The proxy itself is asked how it is; the media type of its answer, where somebody says it.
+    /// A health check of the proxy itself; the media type of the response, if configured.
     HealthCheck(Option<Bytes>),
     /// The connection status page; whether the client may see it.
     Status(bool),
@@ -69,7 +69,7 @@ enum Found {
     NoTable,
 }
 
-/// Finds the location. Answers where there is none, and where it may not be served.
+/// Finds the location. Responds if there is none, or if it must not be served.
 pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let server = exchange.call.server;
     let local = &server.local;
@@ -161,7 +161,7 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         Found::Blocked(shown) => Break(keep_out(exchange, shown, Reply::page(local, 403))),
         Found::AppRoot(path, entry) => {
             (exchange.redirecting, exchange.voice) = (entry, Voice::Host);
-            // In nginx' file the test for it stands behind the snippet, and before any location is looked for.
+            // In nginx' configuration the test for it follows the snippet, and precedes the lookup of a location.
             if let Some(answers) = answers {
                 shortcuts::before_blocks(exchange, &answers)?;
             }
@@ -194,7 +194,8 @@ pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
         }
         Found::Refused(why, shown) => {
             local.metrics.refusals.add(1);
-            // Such a server of nginx has nothing in it but that: no page for clients without a certificate either.
+            // The server for such a host in nginx' configuration contains nothing but the refusal: no error page for
+            // clients without a certificate either.
             exchange.has_pages_of_fleet |= why.is_hosts();
             Break(keep_out(exchange, shown, certificates::answer(&why, local)))
         }
@@ -288,7 +289,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
     if let Some(blocks) = &table.policy().blocks {
         let (agent, referer) = (head.fields.joined(Known::UserAgent), head.fields.joined(Known::Referer));
         if blocks.block(agent.as_deref(), referer.as_deref()) {
-            // The server of a name with or without `www.` has no pages.
+            // In nginx' configuration, the server that redirects a name with or without `www.` has no error pages.
             let has_none = www.is_some() || !has_pages(host);
             return Found::Blocked(if has_none { Shown::Itself } else { Shown::by(table, client) });
         }
@@ -353,12 +354,12 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
     }
 }
 
-/// Whether the fleet's pages hold for a host.
+/// Whether the fleet's error pages apply to a host: not if it has one for clients without a certificate.
 fn has_pages(host: Option<&Arc<HostEntry>>) -> bool {
     host.and_then(|host| host.certificates()).is_none_or(|it| !it.policy.has_page())
 }
 
-/// Whether plain requests for a location are sent to TLS where its host has that.
+/// Whether plain requests for a location are redirected to TLS if its host has TLS.
 fn redirects(entry: &PathEntry) -> bool {
     entry.policy.redirect.ssl && !entry.stays_plain
 }

@@ -48,7 +48,7 @@ pub(crate) struct RequestRecord {
     pub(super) permit: Option<Permit>,
 }
 
-/// Which backend answers a request instead of the location's.
+/// Which backend answers a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum InPlace {
     /// The location's own backend.
@@ -68,7 +68,7 @@ pub(crate) struct RequestInfo {
     status: u16,
     /// Bytes of response body.
     sent: u64,
-    /// Bytes that go around its pieces.
+    /// Bytes of framing around its pieces.
     around: u64,
     /// Bytes of the request's body.
     pub(crate) received: u64,
@@ -246,12 +246,12 @@ impl RequestInfo {
 }
 
 impl RequestInfo {
-    /// So many bytes go around the pieces of that body.
+    /// Counts bytes of framing around the pieces of that body.
     pub(crate) fn framed(&mut self, bytes: usize) {
         self.around += bytes as u64;
     }
 
-    /// Bytes behind the answer's head. As nginx counts them, which asks the connection: with what goes around the pieces.
+    /// Bytes sent after the response head, including framing: nginx takes that number from the connection.
     fn taken(&self) -> u64 {
         self.sent + self.around
     }

@@ -25,11 +25,11 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
             return Continue(exchange.fallback.as_ref().map(|it| Arc::clone(&it.cell)));
         }
     };
-    // First of all: without endpoints it is 503 also for those that the canary would take.
+    // First of all: without endpoints the response is 503, even to a request that the canary would take.
     let stands_in = match upstream.cell.endpoints().list.is_empty() {
         false => None,
         true => match errors(exchange.location.as_deref()) {
-            // Who stands in for it is behind the same rules of access.
+            // The same access rules protect the error backend.
             Some(errors) => {
                 exchange.info.in_place = InPlace::Errors;
                 Some(errors)
@@ -40,7 +40,8 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
     let head = &*exchange.head;
     let main = upstream.sticky.as_ref().filter(|_| stands_in.is_none());
     let main = main.map(|sticky| Session::of(sticky, head));
-    // Who is with the main one stays there, whatever else is said (as in ingress-nginx).
+    // A client with affinity to the main backend stays there, whatever the rules of the canary say (as in
+    // ingress-nginx).
     let stays = main.as_ref().is_some_and(Session::is_known);
     let other = upstream
         .alternative
@@ -48,7 +49,8 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
         .filter(|_| !stays)
         .and_then(|other| taken(other, head, &exchange.steps));
     let (cell, session, balancing) = match (other, stands_in) {
-        // To the original who stands in is the same backend with other endpoints: its canary has what is the canary's.
+        // In ingress-nginx, an error backend in place of the main one is the same upstream with other endpoints: the
+        // canary still takes its requests.
         (Some((alternative, session)), _) => {
             exchange.info.alternative = Some(Arc::clone(&alternative.name));
             (&alternative.cell, session, &alternative.balancing)
@@ -72,14 +74,14 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
     Continue(Some(cell))
 }
 
-/// Who stands in for a location's backend, where anybody does.
+/// The error backend of a location, if it has endpoints: it replaces a backend without endpoints.
 fn errors(location: Option<&PathEntry>) -> Option<&Arc<Upstream>> {
     let errors = location.and_then(|location| location.errors.as_ref());
     errors.filter(|errors| !errors.cell.endpoints().list.is_empty())
 }
 
-/// A canary, if it takes a request: because the client is with it, or by what the request says. One without endpoints is
-/// passed over.
+/// A canary, if it takes a request: because of the affinity of the client, or by the rules of the canary. One without
+/// endpoints is skipped.
 fn taken<'a>(
     alternative: &'a Arc<Alternative>,
     head: &RequestHead,

@@ -157,8 +157,8 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Res
         fields.replace(&header.name, value);
     }
     let status = reply.head.status;
-    // nginx looks for those that are added in one place: in the location, else around it. The cookies of who is asked for
-    // authentication are some; who sends clients to sign in adds them, too.
+    // nginx takes added headers from one level: the location if it has any, else the levels around it. The cookies of
+    // an auth service are such headers of the location. A sign-in redirect has its own, which are the same cookies.
     let asks = || speaker(exchange).is_some_and(|it| it.external().is_some());
     let by = if has_own && (answers.adds_own || asks()) { By::Location } else { By::All };
     let is_said = |it: &&Beside| it.by == by && exchange.voice != Voice::SignIn && it.is_on(status);

@@ -56,15 +56,15 @@ fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
     Break(Reply::page(&exchange.call.server.local, 404))
 }
 
-/// An `if` or a block of the location answers, and not the location itself.
+/// An `if` or a block of the location responds, and not the location itself.
 fn step_aside(exchange: &mut Exchange<'_>) {
     if exchange.voice == Voice::Location {
         exchange.voice = Voice::Apart;
     }
 }
 
-/// The first whose tests all hold. Who is kept out by a target is kept out by its normal form as well as by its spelling:
-/// a backend decodes it.
+/// The first one whose tests all hold. If it refuses a target, it is tested against the normal form of the target as
+/// well as against the original spelling, because a backend decodes it.
 fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> Step {
     for shortcut in shortcuts {
         let asked = exchange.head.uncured_target();

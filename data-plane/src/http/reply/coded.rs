@@ -26,7 +26,7 @@ const BROTLI: usize = 2 * 1024 * 1024;
 /// The same above level [`USUAL`].
 const HARD: usize = 7 * 1024 * 1024;
 
-/// Brotli windows, as powers of two. Above level [`USUAL`] the tables take 32 MiB even with the small one.
+/// Brotli windows, as powers of two. With the small one, the tables of the levels above [`USUAL`] would take 32 MiB.
 const WINDOW: i32 = 16;
 const HARD_WINDOW: i32 = 18;
 

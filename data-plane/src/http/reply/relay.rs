@@ -29,7 +29,7 @@ pub(crate) struct Relay {
     manner: Manner,
     /// Whether the connection may be reused.
     reusable: bool,
-    /// Bytes that stood around pieces, and were not asked for yet.
+    /// Bytes of framing around pieces that were not reported yet.
     around: usize,
 }
 
@@ -75,7 +75,7 @@ impl Relay {
         }
     }
 
-    /// Bytes that have stood around pieces since this was asked last: sizes of chunks.
+    /// Bytes of framing (chunk sizes) around pieces since the last call.
     pub(super) fn around(&mut self) -> usize {
         std::mem::take(&mut self.around)
     }

@@ -77,7 +77,7 @@ impl Node {
         if self.bare.is_empty() || self.bare.ends_with(b"/") {
             return None;
         }
-        // Only for the sake of who is proxied: a location that is denied is not.
+        // nginx redirects only to locations that are proxied, and a location that is denied is not.
         let slashes = [Slot::EXACT_SLASH, Slot::PREFIX_SLASH].into_iter().filter_map(|slot| self.get(slot));
         slashes.into_iter().find(|entry| !entry.is_denied()).map(Match::AddSlash)
     }

@@ -45,7 +45,7 @@ pub struct Said {
 /// The client certificate policy of a host.
 #[derive(Clone, Debug)]
 pub struct Certificates {
-    /// `None`: the required settings are not available, and every client is refused.
+    /// `None`: it cannot be determined what is required, and every client is refused.
     pub said: Option<Said>,
     /// Which clients pass.
     pub verification: Verification,

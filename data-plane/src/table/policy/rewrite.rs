@@ -1,4 +1,4 @@
-//! Rewriting of a request's path, and what its backend is told about that (as in ingress-nginx).
+//! Rewriting of a request's path, and the header that reports it to the backend (as in ingress-nginx).
 
 use std::borrow::Cow;
 use std::sync::Arc;

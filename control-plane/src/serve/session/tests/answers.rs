@@ -191,7 +191,7 @@ fn without_its_slot_nothing_more_of_config_is_sent() {
     settle(&mut plane, &mut link, &mut proxy, later);
 }
 
-/// What CONFIG has begun with leads to a state whose LIVE is there. Only what comes after it has to wait.
+/// A CONFIG batch that has begun leads to a state whose LIVE was already sent. Only later batches have to wait.
 #[test]
 fn a_config_that_has_begun_goes_on_while_live_is_behind() {
     let now = shared::clock::now();
@@ -311,7 +311,7 @@ fn a_lane_that_is_held_has_no_place_and_wants_no_slot() {
     let actions = session.on(Event::Fresh(plane.published.head()), late);
     assert_eq!(sent(&actions, Lane::Live), [Mode::Full]);
 
-    // An earlier place in this process' own log is none that anything newer comes from.
+    // A proxy at an earlier position in this process' own log has nothing newer.
     let (_, actions) = come(&proxy, Some(lineage(&plane)));
     assert_eq!((actions.doubts, sent(&actions, Lane::Live)), (None, vec![Mode::Commit]));
 }

@@ -100,7 +100,7 @@ fn who_may_have_something_newer_waits_until_that_is_known() {
     let late = now + HEARTBEAT;
     assert!(matches!(&session.on(Event::Tick, late).out[..], [Out::Heartbeat(_)]), "and no question");
     assert_eq!(session.on(Event::Tick, late + PROGRESS).end, None, "nobody owes an answer");
-    // What the other replica had heard of is heard of here, too, and CONFIG changes on top.
+    // This replica catches up with the other one, and CONFIG changes in addition.
     plane.commit(entry(Kind::Host, "b.test", 1), entry(Kind::Endpoints, "a/1", 2), now);
     let newest = plane.published.head();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What proxies say that they refuse.
+//! The refusals that proxies report.
 
 use shared::budget::Budget;
 use shared::version::Version;
@@ -6,7 +6,7 @@ use shared::version::Version;
 use super::*;
 use crate::serve::message::Refused;
 
-/// It names some, says how many there are, and is believed as far as that can be so.
+/// It lists some and reports their number, which is trusted as far as it is possible.
 #[test]
 fn what_a_proxy_refuses_is_on_record_and_is_no_more_than_it_has() {
     let (mut plane, mut proxy, mut link, now) = in_sync();
@@ -34,7 +34,7 @@ fn what_a_proxy_refuses_is_on_record_and_is_no_more_than_it_has() {
         (&fits, 300, 300, vec![]),
         (&fits, most, most, vec![]),
         (&fits, u32::MAX, most, overclaim(u32::MAX, 0)),
-        // Each change is answered, and what is wrong is not said each time.
+        // An impossible report is not reported again while it is repeated.
         (&fits, u32::MAX, most, vec![]),
         (&fits, 1, 1, vec![]),
         (&fits, most + 1, most, overclaim(most + 1, 0)),
@@ -63,7 +63,8 @@ fn what_a_proxy_refuses_is_on_record_and_is_no_more_than_it_has() {
     }
 }
 
-/// What it has is not known here before it has acknowledged something of ours: its word is no more than it can be, and no lie.
+/// The proxy's state is not known here before it has acknowledged one of ours: its number is capped, but not reported
+/// as wrong.
 #[test]
 fn who_comes_with_something_else_is_not_said_to_lie() {
     let now = shared::clock::now();

@@ -1,4 +1,4 @@
-//! Fields as lines of text: how they are written, and those that are put in again and again as they are.
+//! Fields as lines of text: how they are written, and lines that are added to many heads unchanged.
 
 use bytes::BufMut;
 
@@ -6,7 +6,7 @@ use super::{Fields, Span};
 use crate::codec::guard;
 use crate::codec::head::Known;
 
-/// Lines of fields, written once: to put them in is a copy.
+/// Lines of fields that are written once, and copied into each head.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     text: Box<[u8]>,
@@ -16,7 +16,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Fields of these names and values.
+    /// Lines for these names and values.
     pub(crate) fn of(fields: impl IntoIterator<Item = (Known, impl AsRef<[u8]>)>) -> Self {
         let mut made = Fields::default();
         fields.into_iter().for_each(|(name, value)| made.add(name, value));
@@ -36,7 +36,7 @@ impl Fields {
     }
 }
 
-/// Writes the lines of a text but those that were dropped or are to be skipped.
+/// Writes the lines of a text, except those that were dropped or are to be skipped.
 pub(super) fn write_lines(out: &mut impl BufMut, spans: &[Span], text: &[u8], skip: impl Fn(Known) -> bool) {
     let mut run: Option<usize> = None;
     for span in spans {
@@ -62,7 +62,7 @@ pub(crate) fn put_field(out: &mut impl BufMut, name: &[u8], value: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-/// Makes spaces of the controls in a value.
+/// Replaces the controls in a value by spaces.
 pub(super) fn make_harmless(value: &mut [u8]) {
     if !guard::is_value(value) {
         value.iter_mut().filter(|b| !guard::is_value_octet(**b)).for_each(|b| *b = b' ');

@@ -1,4 +1,5 @@
-//! Who is kept out by a host as a whole, before a location is looked for: 403, or the fleet's page for it.
+//! Refuses requests before a location is looked up: with the refusal itself, or with the page that the fleet has for a
+//! 403.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,23 +8,25 @@ use super::{Exchange, Voice, enter};
 use crate::http::reply::Reply;
 use crate::table::{HostTable, PathEntry};
 
-/// What is shown in place of 403. In nginx' file that is said beside the locations, where the fleet's pages hold.
+/// What a client gets in place of a 403. In nginx' configuration that rule is outside of the locations, where the
+/// fleet's error pages apply.
 pub(super) enum Shown {
-    /// That itself.
+    /// Nothing: the refusal itself is sent.
     Itself,
-    /// What the fleet's default backend says; it is asked by what takes all that no location does.
+    /// The error page of the fleet's default backend. The request is sent through the location of requests that no
+    /// other location takes.
     Page(Arc<PathEntry>),
-    /// The 404 that stands in for that backend where the fleet has none.
+    /// The proxy's own 404, because the fleet has no default backend.
     NotFound,
 }
 
 impl Shown {
-    /// What the fleet says of a client.
+    /// What a client gets according to the fleet's settings.
     pub(super) fn by(table: &HostTable, client: IpAddr) -> Self {
         let policy = table.policy();
         match table.unclaimed() {
             _ if !policy.errors.takes(403) => Self::Itself,
-            // It heeds the fleet's word on addresses itself.
+            // That location checks the address lists of the fleet itself.
             Some(entry) => Self::Page(Arc::clone(entry)),
             None if policy.addresses.blocks(client, true) => Self::Itself,
             None => Self::NotFound,
@@ -31,14 +34,14 @@ impl Shown {
     }
 }
 
-/// From here on nobody is asked for a request but who has the page in place of this answer.
+/// The response to a refused request. From here on the request can reach no backend but that of the error page.
 pub(super) fn keep_out(exchange: &mut Exchange<'_>, shown: Shown, reply: Reply) -> Reply {
     exchange.voice = Voice::Host;
     match shown {
         Shown::Itself => reply,
         Shown::Page(entry) => {
             enter(exchange, entry, None);
-            // Nothing that guards it is left.
+            // There are no access rules left to pass.
             exchange.is_let_in = true;
             reply
         }

@@ -1,4 +1,5 @@
-//! What a path leads to, as one reader of it has it: where two readers are led to two places, nobody is told which is right.
+//! What a path leads to, according to one way of reading it. Where two readings lead to different places, it is unknown
+//! which of them a backend follows.
 
 use std::sync::Arc;
 
@@ -7,15 +8,17 @@ use shared::pattern::{Exhausted, Steps};
 use crate::table::policy::shortcuts::{Block, Shortcuts};
 use crate::table::{HostEntry, Match, PathEntry};
 
-/// What a path leads to, to be compared with what another reading of it does.
+/// What a path leads to, to be compared with the result of another reading.
 #[derive(PartialEq)]
 pub(super) struct Place {
     location: Location,
-    /// The blocks that take it, of the host and of the location; an error where that takes too long to tell.
+    /// The snippet blocks of the host and of the location that take it; an error if that could not be determined in
+    /// time.
     blocks: [Result<Option<*const Block>, Exhausted>; 2],
-    /// What those beside them ask of it.
+    /// Which conditions outside of blocks hold for it, likewise.
     asked: [Result<Box<[bool]>, Exhausted>; 2],
-    /// The path itself, where somebody is asked for it whose rules nobody knows.
+    /// The path itself, if some reader sees a `..` step in it and an auth service is asked about it, whose rules are
+    /// unknown.
     told: Option<Box<[u8]>>,
 }
 
@@ -26,7 +29,7 @@ enum Location {
     None,
 }
 
-/// `climbs`: somebody reads a step up into the path as it came.
+/// `climbs`: some reader sees a `..` step in the raw path.
 pub(super) fn place(
     host: &HostEntry,
     path: &[u8],
@@ -52,7 +55,8 @@ pub(super) fn place(
         Some(shortcuts) => shortcuts.asked(path, query, steps),
         None => Ok(Box::default()),
     };
-    // What else has two spellings is often meant, and its reader asks by the one that the backend gets, too.
+    // Other paths with two spellings are usually legitimate, and the auth service gets the spelling that the backend
+    // gets.
     let told = entry.filter(|entry| climbs && entry.external().is_some()).map(|_| path.into());
     Place {
         location,
