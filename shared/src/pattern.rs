@@ -432,7 +432,7 @@ impl Backtracking {
     }
 }
 
-/// A linear pattern over bytes, configured like [`regex::bytes`] without Unicode; and its number of redundant branches.
+/// A linear pattern over bytes, configured like `regex::bytes` without Unicode; and its number of redundant branches.
 fn linear(text: &str, any_case: bool, size: usize) -> Result<(Pattern, usize), Box<BuildError>> {
     let text = escaped(text);
     let syntax = syntax::Config::new().utf8(false).unicode(false).case_insensitive(any_case);
