@@ -36,12 +36,12 @@ impl RequestReader {
         buffer.advance(empty);
         let Self { limits, scan } = self;
         let at_once = if scan.begins(buffer, Side::Request) { request(buffer, limits).ok() } else { None };
-        let (mut head, parts, length) = match at_once {
-            Some(whole) if is_in_lines(&buffer[..whole.2], &whole.0.fields, limits) => whole,
+        let Found { mut head, parts, length } = match at_once {
+            Some(found) if is_in_lines(&buffer[..found.length], &found.head.fields, limits) => found,
             _ => {
                 let Some(length) = scan.advance(buffer, Side::Request, limits)? else { return Ok(None) };
                 let found = request(&buffer[..length], limits)?;
-                if found.2 != length {
+                if found.length != length {
                     return Err(HeadError::Field);
                 }
                 found
@@ -87,10 +87,10 @@ impl ResponseReader {
     ) -> Result<Option<Box<ResponseHead>>, HeadError> {
         let Self { limits, scan } = self;
         let at_once = if scan.begins(buffer, Side::Response) { response(buffer, limits).ok() } else { None };
-        let ((mut head, found), bytes) = match at_once {
-            Some((head, found)) if is_in_lines(&buffer[..found.length], &head.fields, limits) => {
+        let (found, bytes) = match at_once {
+            Some(found) if is_in_lines(&buffer[..found.length], &found.head.fields, limits) => {
                 let bytes = buffer.split_to(found.length).freeze();
-                ((head, found), bytes)
+                (found, bytes)
             }
             _ => {
                 let Some(length) = scan.advance(buffer, Side::Response, limits)? else { return Ok(None) };
@@ -98,7 +98,8 @@ impl ResponseReader {
             }
         };
         self.scan = Scan::default();
-        let Found { status, reason: (reason, reason_len), version, .. } = found;
+        let Found { mut head, parts: StatusLine { status, reason: (reason, reason_len), version }, .. } =
+            found;
         let end = bytes.len() - 2;
         let parts = ResponseParts {
             status,
@@ -111,11 +112,18 @@ impl ResponseReader {
     }
 }
 
-/// Parses the request head at the beginning of the bytes; also returns its length.
+/// A head that was parsed where it stands: its fields, the parts of its first line, and its length in bytes.
+struct Found<H, P> {
+    head: Box<H>,
+    parts: P,
+    length: usize,
+}
+
+/// Parses the request head at the beginning of the bytes.
 ///
 /// # Errors
 /// The head is invalid; [`HeadError::Field`] if it is incomplete.
-fn request(bytes: &[u8], limits: &Limits) -> Result<(Box<RequestHead>, RequestParts, usize), HeadError> {
+fn request(bytes: &[u8], limits: &Limits) -> Result<Found<RequestHead, RequestParts>, HeadError> {
     let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut []);
     let limit = limits.fields.min(MAX_FIELDS);
@@ -131,22 +139,21 @@ fn request(bytes: &[u8], limits: &Limits) -> Result<(Box<RequestHead>, RequestPa
         target_len: request.path.unwrap_or_default().len(),
         version: version(request.version)?,
     };
-    Ok((head, parts, length))
+    Ok(Found { head, parts, length })
 }
 
-/// The positions of the parts of a response head.
-struct Found {
+/// The parts of a status line; of the reason its position and length.
+struct StatusLine {
     status: u16,
     reason: (usize, usize),
     version: Version,
-    length: usize,
 }
 
 /// Parses the response head at the beginning of the bytes.
 ///
 /// # Errors
 /// The head is invalid; [`HeadError::Field`] if it is incomplete.
-fn response(bytes: &[u8], limits: &Limits) -> Result<(Box<ResponseHead>, Found), HeadError> {
+fn response(bytes: &[u8], limits: &Limits) -> Result<Found<ResponseHead, StatusLine>, HeadError> {
     let mut slots = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut response = httparse::Response::new(&mut []);
     let limit = limits.fields.min(MAX_FIELDS);
@@ -158,13 +165,12 @@ fn response(bytes: &[u8], limits: &Limits) -> Result<(Box<ResponseHead>, Found),
     };
     let mut head = ResponseHead::unread();
     spans(bytes, response.headers, Side::Response, &mut head.fields)?;
-    let found = Found {
+    let parts = StatusLine {
         status: response.code.unwrap_or_default(),
         reason: place(bytes, response.reason.unwrap_or_default().as_bytes()),
         version: version(response.version)?,
-        length,
     };
-    Ok((head, found))
+    Ok(Found { head, parts, length })
 }
 
 /// Takes a response head of this length from the buffer, and repairs harmless defects. `bare`: a line ends in LF alone.
@@ -176,9 +182,9 @@ fn by_lines(
     length: usize,
     bare: bool,
     limits: &Limits,
-) -> Result<((Box<ResponseHead>, Found), Bytes), HeadError> {
+) -> Result<(Found<ResponseHead, StatusLine>, Bytes), HeadError> {
     let all = |bytes: &[u8]| match response(bytes, limits)? {
-        found if found.1.length == bytes.len() => Ok(found),
+        found if found.length == bytes.len() => Ok(found),
         _ => Err(HeadError::Field),
     };
     // httparse accepts line ends that we do not pass on.
