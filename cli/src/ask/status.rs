@@ -78,7 +78,7 @@ struct Heard {
     /// The newest response; an inner `None`: the object does not exist.
     last: Option<Option<inspect::StatusResponse>>,
     /// Why it does not exist, as far as known.
-    why: Vec<String>,
+    why: String,
     /// The progress that was last printed.
     said: String,
 }
@@ -119,8 +119,9 @@ async fn follow(args: &StatusArgs, heard: &mut Heard) -> anyhow::Result<inspect:
         if status.state.is_empty() {
             // The object does not exist now, whatever was received before.
             heard.last = Some(None);
-            heard.why = status.problems.iter().map(|problem| printable(&problem.reason)).collect();
-            let why = if heard.why.is_empty() { "not there yet".to_owned() } else { heard.why.join("; ") };
+            let why: Vec<_> = status.problems.iter().map(|problem| printable(&problem.reason)).collect();
+            heard.why = why.join("; ");
+            let why = if heard.why.is_empty() { "not there yet" } else { &heard.why };
             heard.say(format!("{}: {why}", status.object));
             continue;
         }
@@ -149,16 +150,12 @@ impl Heard {
     ) -> anyhow::Result<inspect::StatusResponse> {
         let error = match self.last {
             Some(Some(status)) => return Ok(status),
-            Some(None) => AskError::Missing {
-                message: {
-                    let why = if self.why.is_empty() {
-                        String::new()
-                    } else {
-                        format!(": {}", self.why.join("; "))
-                    };
-                    format!("no {} {}/{} came within the time{why}", args.kind, args.object.0, args.object.1)
-                },
-            },
+            Some(None) => {
+                let colon = if self.why.is_empty() { "" } else { ": " };
+                let (kind, (namespace, name), why) = (&args.kind, &args.object, &self.why);
+                let message = format!("no {kind} {namespace}/{name} came within the time{colon}{why}");
+                AskError::Missing { message }
+            }
             None => match failed {
                 Some(error) => return Err(error),
                 None => AskError::Silent { server: args.ask.server.clone(), time: args.timeout },
@@ -303,7 +300,7 @@ mod tests {
         let missing = "no ingress a/b came within the time";
         assert_eq!(end(Some(None), false).unwrap_err().to_string(), missing);
         assert_eq!(end(Some(None), true).unwrap_err().to_string(), missing, "it was heard of before");
-        let heard = Heard { last: Some(None), why: vec!["names class x".to_owned()], ..Heard::default() };
+        let heard = Heard { last: Some(None), why: "names class x".to_owned(), ..Heard::default() };
         assert_eq!(heard.end(&args, None).unwrap_err().to_string(), format!("{missing}: names class x"));
         assert_eq!(end(None, true).unwrap_err().to_string(), "cannot reach it");
         assert_eq!(end(Some(Some(status("behind", "7"))), true).unwrap().state, "behind");
