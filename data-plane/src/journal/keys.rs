@@ -83,8 +83,7 @@ impl Keys {
     pub(super) fn read(&self) -> HashMap<Version, Arc<Entry>> {
         let path = self.dir.join(FILE);
         // Allocated at full size at once, because memory that a vector outgrows is not wiped.
-        let bytes = fs::metadata(&path).ok().filter(fs::Metadata::is_file).and_then(|_| fs::read(&path).ok());
-        read(&Zeroizing::new(bytes.unwrap_or_default()))
+        read(&Zeroizing::new(private::read(&path).unwrap_or_default()))
     }
 
     /// Stores the secrets of a state; only the new ones, if those of the previous state were stored.

@@ -243,9 +243,7 @@ impl RequestInfo {
         self.sent += sent as u64;
         self.attempts.relayed(came);
     }
-}
 
-impl RequestInfo {
     /// Counts bytes of framing around the pieces of that body.
     pub(crate) fn framed(&mut self, bytes: usize) {
         self.around += bytes as u64;
