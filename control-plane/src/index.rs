@@ -123,6 +123,35 @@ pub struct Options {
 }
 
 impl Options {
+    /// What the flags of ingress-nginx say by default, of a cluster whose objects are all read.
+    #[cfg(any(test, feature = "sim"))]
+    pub(crate) fn usual() -> Self {
+        let of_the_fleet = |name: &str| ObjectName::new("ingress-nginx", name);
+        Self {
+            ingress_class: "nginx".to_owned(),
+            controller_class: "k8s.io/ingress-nginx".to_owned(),
+            request_metrics: RequestMetrics::default(),
+            health_path: HEALTH_PATH.into(),
+            class_by_name: false,
+            ignores_classes: false,
+            watch_without_class: false,
+            default_certificate: None,
+            configmap: of_the_fleet("ingress-nginx-controller"),
+            tcp_services: of_the_fleet("tcp-services"),
+            udp_services: of_the_fleet("udp-services"),
+            default_backend: None,
+            disable_catch_all: false,
+            prefix: None,
+            no_external_names: false,
+            passes_tls: false,
+            ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
+            watch_namespace: None,
+            namespace_selector: None,
+            folder: false,
+            on_demand: false,
+        }
+    }
+
     /// The Backend for requests that match nothing.
     fn default_backend(&self) -> Option<BackendKey> {
         let service = self.default_backend.clone()?;

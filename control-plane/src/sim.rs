@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::barrier::Barrier;
 use crate::event::{HoldRequest, Input, Inputs, Wants};
-use crate::index::{HEALTH_PATH, Index, Options};
+use crate::index::{Index, Options};
 use crate::kube::sim::Followed;
 pub use crate::kube::sim::{Came, NAMESPACE, Next};
 use crate::metrics::Metrics;
@@ -103,27 +103,9 @@ impl Replica {
         let (problems, known) = watch::channel(Problems::default());
         let (awaited, _) = watch::channel(None);
         let index = Index::new(Options {
-            ingress_class: "nginx".to_owned(),
-            controller_class: "k8s.io/ingress-nginx".to_owned(),
             request_metrics: if is_ours { RequestMetrics::default() } else { other_metrics() },
-            health_path: HEALTH_PATH.into(),
-            class_by_name: false,
-            ignores_classes: false,
-            watch_without_class: false,
-            default_certificate: None,
             configmap: ObjectName::new(NAMESPACE, "settings"),
-            default_backend: None,
-            disable_catch_all: false,
-            no_external_names: false,
-            prefix: None,
-            passes_tls: false,
-            tcp_services: ObjectName::new("ingress-nginx", "tcp-services"),
-            udp_services: ObjectName::new("ingress-nginx", "udp-services"),
-            folder: false,
-            ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
-            watch_namespace: None,
-            namespace_selector: None,
-            on_demand: false,
+            ..Options::usual()
         });
         let (places, _) = watch::channel(Places::default());
         let outputs = Outputs { wants, awaited, holds, pins, problems, places };

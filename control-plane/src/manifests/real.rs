@@ -5,14 +5,13 @@ use std::path::Path as FilePath;
 
 use shared::kind::Kind;
 use shared::name::ObjectName;
-use shared::policy::RequestMetrics;
 
 use super::backlog;
 use super::disk::Disk;
 use super::folder::Folder;
 use super::watches::Watches;
 use crate::event::Event;
-use crate::index::{HEALTH_PATH, Index, Options};
+use crate::index::{Index, Options};
 use crate::objects::{Ingress, Object, ObjectKind, ObjectRef};
 use crate::problem::{Severity, Subject};
 
@@ -35,29 +34,7 @@ struct Outcome {
 }
 
 fn compile(events: &[Event], watch_without_class: bool) -> Outcome {
-    let mut index = Index::new(Options {
-        ingress_class: "nginx".into(),
-        controller_class: "k8s.io/ingress-nginx".into(),
-        request_metrics: RequestMetrics::default(),
-        health_path: HEALTH_PATH.into(),
-        class_by_name: false,
-        ignores_classes: false,
-        watch_without_class,
-        default_certificate: None,
-        configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
-        default_backend: None,
-        disable_catch_all: false,
-        no_external_names: false,
-        prefix: None,
-        passes_tls: false,
-        tcp_services: ObjectName::new("ingress-nginx", "tcp-services"),
-        udp_services: ObjectName::new("ingress-nginx", "udp-services"),
-        folder: true,
-        ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
-        watch_namespace: None,
-        namespace_selector: None,
-        on_demand: false,
-    });
+    let mut index = Index::new(Options { watch_without_class, folder: true, ..Options::usual() });
     events.iter().cloned().for_each(|event| index.apply(event));
     let commit = index.commit();
     let routes = commit.config.up.iter().filter(|entry| entry.kind() == Kind::Route);

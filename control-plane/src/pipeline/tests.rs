@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use crate::event::Inputs;
-use crate::index::{HEALTH_PATH, Options};
+use crate::index::Options;
 use crate::objects::{
     ConfigMap, EndpointSlice, Ingress, IngressBackend, IngressHttp, IngressPath, IngressPathType,
     IngressRule, IngressTls, Metadata, Object, ServicePortRef, ServiceRef, SliceEndpoint,
@@ -12,7 +12,6 @@ use crate::objects::{
 use crate::store::Published;
 use shared::kind::Kind;
 use shared::name::ObjectName;
-use shared::policy::RequestMetrics;
 use shared::version::Lineage;
 
 struct Bench {
@@ -32,29 +31,7 @@ fn bench() -> Bench {
     let (pins, _) = mpsc::channel(4);
     let (problems, _) = watch::channel(Problems::default());
     let (places, placed) = watch::channel(Places::default());
-    let index = Index::new(Options {
-        ingress_class: "nginx".to_owned(),
-        controller_class: "k8s.io/ingress-nginx".to_owned(),
-        request_metrics: RequestMetrics::default(),
-        health_path: HEALTH_PATH.into(),
-        default_certificate: None,
-        configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
-        default_backend: None,
-        disable_catch_all: false,
-        no_external_names: false,
-        prefix: None,
-        passes_tls: false,
-        tcp_services: ObjectName::new("ingress-nginx", "tcp-services"),
-        udp_services: ObjectName::new("ingress-nginx", "udp-services"),
-        folder: true,
-        ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
-        watch_namespace: None,
-        namespace_selector: None,
-        on_demand: true,
-        class_by_name: false,
-        ignores_classes: false,
-        watch_without_class: false,
-    });
+    let index = Index::new(Options { folder: true, on_demand: true, ..Options::usual() });
     let (awaited, awaits) = watch::channel(None);
     let outputs = Outputs { wants, awaited, holds, pins, problems, places };
     Bench {

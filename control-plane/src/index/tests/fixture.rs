@@ -6,7 +6,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use shared::kind::Kind;
-use shared::policy::RequestMetrics;
 use shared::resource::{Backend, PathType, Resource};
 use shared::snapshot::Snapshot;
 
@@ -16,29 +15,7 @@ use crate::objects::{Object, ObjectRef, Secret};
 use crate::problem::{Severity, Subject};
 
 pub(super) fn options() -> Options {
-    Options {
-        ingress_class: "nginx".into(),
-        controller_class: "k8s.io/ingress-nginx".into(),
-        request_metrics: RequestMetrics::default(),
-        health_path: HEALTH_PATH.into(),
-        default_certificate: None,
-        configmap: ObjectName::new("ingress-nginx", "ingress-nginx-controller"),
-        default_backend: None,
-        disable_catch_all: false,
-        no_external_names: false,
-        prefix: None,
-        passes_tls: false,
-        tcp_services: ObjectName::new("ingress-nginx", "tcp-services"),
-        udp_services: ObjectName::new("ingress-nginx", "udp-services"),
-        folder: false,
-        ticket_keys: ObjectName::new("firth", "firth-ticket-keys"),
-        watch_namespace: None,
-        namespace_selector: None,
-        on_demand: false,
-        class_by_name: false,
-        ignores_classes: false,
-        watch_without_class: false,
-    }
+    Options::usual()
 }
 
 pub(super) fn name(name: &str) -> ObjectName {
