@@ -28,12 +28,14 @@ use crate::local::quota::Share;
 use crate::local::timer::{SILENCE, Timer};
 use crate::upstream::incoming::{Incoming, UNCOUNTED};
 use streams::{Counted, Kept, Streams};
+use window::Window;
 use wire::{Watched, Wire};
 
 mod frames;
 mod send;
 mod stream;
 mod streams;
+mod window;
 mod wire;
 
 /// Maximum number of concurrent streams of a connection (`http2-max-concurrent-streams`).
@@ -47,9 +49,8 @@ const HEADER_LIST: u32 = 32 * 1024;
 const PENDING_RESETS: usize = 20;
 /// Maximum number of streams that we had to reset because of the client's errors (CVE-2025-8671).
 const CAUSED_RESETS: usize = 128;
-/// Bytes of request body that a client may send ahead, per stream and per connection.
+/// Bytes of request body that a client may send ahead per stream.
 const STREAM_WINDOW: u32 = 128 * 1024;
-const CONNECTION_WINDOW: u32 = 512 * 1024;
 /// Bytes of response body per stream that may wait for the connection.
 const SEND_BUFFER: usize = 32 * 1024;
 /// The overhead of a field in addition to its text (RFC 9113 section 6.5.2).
@@ -86,7 +87,7 @@ async fn begin<S: Stream>(
         .max_pending_accept_reset_streams(PENDING_RESETS)
         .max_local_error_reset_streams(Some(CAUSED_RESETS))
         .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_connection_window_size(window::SIZE)
         .max_send_buffer_size(SEND_BUFFER)
         // Small frames are counted before h2 sees them, and cost no client its connection.
         .data_frame_budget(UNCOUNTED);
@@ -103,6 +104,7 @@ async fn begin<S: Stream>(
         streams: Rc::default(),
         waiting: VecDeque::new(),
         wire,
+        window: Window::default(),
         timer,
         waits: Waits::Nothing,
         requests: 0,
@@ -149,6 +151,7 @@ pub(crate) struct Serving<S> {
     /// Requests that do not fit beside those in progress, in order.
     waiting: VecDeque<Waiting>,
     wire: Rc<Wire>,
+    window: Window,
     timer: Timer,
     waits: Waits,
     /// Number of requests so far.
@@ -247,6 +250,7 @@ impl<S: Stream> Serving<S> {
                     return Poll::Pending;
                 }
                 Poll::Pending => {
+                    self.widen();
                     self.wait();
                     if self.timer.poll_elapsed(cx).is_pending() {
                         return Poll::Pending;
@@ -287,6 +291,15 @@ impl<S: Stream> Serving<S> {
         if !self.leaving {
             self.leaving = true;
             self.connection.graceful_shutdown();
+        }
+    }
+
+    /// Has streams that are not read leave room for the others.
+    fn widen(&mut self) {
+        let inflow = self.wire.inflow();
+        let size = self.window.follow(inflow.received(), || inflow.unread(), &self.server.local.quota);
+        if let Some(size) = size {
+            self.connection.set_target_window_size(size);
         }
     }
 

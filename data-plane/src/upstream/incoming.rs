@@ -112,6 +112,13 @@ impl Inflow {
         self.received.get()
     }
 
+    /// Bytes of bodies that were received and that nobody has taken.
+    pub(crate) fn unread(&self) -> usize {
+        let bodies = self.bodies.borrow();
+        let unread = |body: Rc<Body>| body.stream.borrow_mut().flow_control().used_capacity();
+        bodies.iter().filter_map(Weak::upgrade).map(unread).sum()
+    }
+
     /// A body that is received over this connection.
     pub(crate) fn body(self: &Rc<Self>, stream: RecvStream) -> Incoming {
         let (gathered, waits) = Default::default();

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use data_plane::local::Limits;
@@ -89,6 +90,9 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
         return;
     }
     let mut body = request.into_body();
+    if path == "/stalled" {
+        return std::future::pending().await;
+    }
     if path == "/silent" {
         while let Some(Ok(_)) = body.data().await {}
         REACHED.fetch_add(1, Ordering::Relaxed);
@@ -190,6 +194,38 @@ fn messages_go_both_ways_before_either_side_has_ended() {
     });
 }
 
+/// Sends until the window is full; without more of it for a while, it stays full.
+async fn fill(out: &mut h2::SendStream<Bytes>) {
+    loop {
+        out.reserve_capacity(16 * 1024);
+        let room = std::future::poll_fn(|cx| out.poll_capacity(cx));
+        match tokio::time::timeout(Duration::from_millis(300), room).await {
+            Ok(room) => out.send_data(vec![b'x'; room.unwrap().unwrap()].into(), false).unwrap(),
+            Err(_) => return out.reserve_capacity(0),
+        }
+    }
+}
+
+#[test]
+fn calls_that_are_not_read_stop_no_other_of_their_connection() {
+    run(async {
+        let proxy = proxy(&[echo(false).await], LocationPolicy::default(), BackendProtocol::Grpc);
+        let mut sender = sender(&proxy).await;
+        let mut stalled = Vec::new();
+        for _ in 0..8 {
+            let (response, mut out) = sender.send_request(call("/stalled"), false).unwrap();
+            fill(&mut out).await;
+            stalled.push((response, out));
+        }
+        let (response, mut out) = sender.send_request(call("/chat"), false).unwrap();
+        out.send_data(Bytes::from_static(b"hello"), true).unwrap();
+        let (body, _) = whole(&mut response.await.unwrap().into_body()).await;
+        assert_eq!(body, b"hello");
+        drop(stalled);
+        proxy
+    });
+}
+
 #[test]
 fn what_is_longer_than_a_window_passes_both_ways() {
     run(async {
@@ -280,7 +316,7 @@ fn a_call_that_takes_its_time_keeps_its_trailers() {
         let trailers = body.trailers().await.unwrap().unwrap();
         assert_eq!((length, trailers["grpc-status"].as_bytes()), (40 * 1024, &b"0"[..]));
         let took = begun.elapsed();
-        assert!(took > std::time::Duration::from_millis(700), "{took:?}");
+        assert!(took > Duration::from_millis(700), "{took:?}");
         proxy
     });
 }

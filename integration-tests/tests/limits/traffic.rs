@@ -302,8 +302,8 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "bytes of uploads that a client may send ahead",
-        &["http::h2::STREAM_WINDOW", "http::h2::CONNECTION_WINDOW"],
-        &["a_connection_is_told_its_limits_at_first"],
+        &["http::h2::STREAM_WINDOW", "http::h2::window::SIZE", "http::h2::window::STEP"],
+        &["a_connection_is_told_its_limits_at_first", "it_grows_by_what_is_not_read_and_shrinks_again"],
     ),
     Row(
         "frames of bodies of HTTP/2 below 256 bytes that nobody has taken, of clients and of endpoints",
