@@ -45,6 +45,26 @@ fn run(test: impl Future<Output = ()>) {
 }
 
 #[test]
+fn what_an_endpoint_said_before_it_broke_off_arrives() {
+    let origin = Origin::raw(|mut stream, connection, _| {
+        let last: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
+        if read_request(&mut stream, connection).is_some() {
+            stream.write_all(last).unwrap();
+        }
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    run(async {
+        let mut sender = prior_knowledge(proxy.http).await;
+        for _ in 0..8 {
+            let response = sender.send_request(request(Method::GET, "http://a.test/", "")).await;
+            let mut body = response.unwrap().into_body();
+            assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "hello");
+            assert!(body.frame().await.unwrap().is_err(), "it is not complete");
+        }
+    });
+}
+
+#[test]
 fn a_stream_is_a_request_like_any_other() {
     let origin = Origin::new(|seen| (ok(&format!("{} {}", seen.line(), seen.body.len())), true));
     let sizes = Sizes { body: 0, ..Sizes::default() };

@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use h2::{Reason, SendStream};
 use http::HeaderMap;
+use tokio::task::yield_now;
 
 use crate::codec::body::Joining;
 use crate::codec::error::{Kind, ProxyError};
@@ -94,6 +95,25 @@ pub(super) async fn send(
         Some(trailers) => out.stream.send_trailers(trailers).map_err(gone),
         None => out.stream.send_data(Bytes::new(), true).map_err(gone),
     }
+}
+
+/// Lets the connection write what it was given, before its stream is reset: h2 discards what it has not written, which
+/// is the end of what a failing backend sent. curl 7.88 also loses a response whose reset comes in its last TLS record.
+pub(super) async fn written(
+    (local, timer): (&Local, &Timer),
+    stream: &mut SendStream<Bytes>,
+    streams: &Streams,
+) {
+    // The connection's task was woken by what it was given.
+    yield_now().await;
+    timer.arm(local.limits.client_send);
+    poll_fn(|cx| match streams.poll_flowing(cx) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending if stream.poll_reset(cx).is_ready() => Poll::Ready(()),
+        Poll::Pending => timer.poll_elapsed(cx).map(|_| ()),
+    })
+    .await;
+    timer.disarm();
 }
 
 /// Sends the joined pieces.

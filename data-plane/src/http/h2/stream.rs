@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::RecvStream;
 use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 
 use super::FIELD;
-use super::send::{Out, reason, send};
+use super::send::{Out, reason, send, written};
 use super::streams::Counted;
 use super::wire::Wire;
 use crate::codec::body::RequestBody;
@@ -184,16 +184,26 @@ async fn reply_to(
     if bodiless {
         // What a backend sends after such a head is dropped; its connection is reused if there is nothing.
         let _ = body.buffered();
-        respond.send_response(head, true).map_err(gone)?;
+        let mut stream = respond.send_response(head, true).map_err(gone)?;
         record.info.completed();
+        if counted.has_left() {
+            written((&server.local, timer), &mut stream, counted.streams()).await;
+        }
         return Ok(());
     }
     let stream = respond.send_response(head, false).map_err(gone)?;
     let mut out = Out { stream, streams: Rc::clone(counted.streams()) };
     let sent = send((&server.local, timer), read, &mut out, &mut body, &mut record.info).await;
-    match &sent {
-        Ok(()) => record.info.completed(),
-        Err(error) => out.stream.send_reset(reason(error.kind)),
+    if sent.is_ok() {
+        record.info.completed();
+    }
+    let reset = sent.as_ref().err().map(|error| reason(error.kind));
+    // h2 resets a stream whose request has not ended when it is dropped.
+    if reset == Some(Reason::INTERNAL_ERROR) || (reset.is_none() && counted.has_left()) {
+        written((&server.local, timer), &mut out.stream, &out.streams).await;
+    }
+    if let Some(reason) = reset {
+        out.stream.send_reset(reason);
     }
     sent
 }
@@ -255,8 +265,9 @@ struct Received {
 
 impl Drop for Received {
     fn drop(&mut self) {
-        if self.incoming.is_some() {
+        if let Some(incoming) = &self.incoming {
             self.wire.forget(self.stream);
+            self.counted.leave(!incoming.is_end_stream());
         }
     }
 }

@@ -107,8 +107,8 @@ impl Streams {
         let share = quota.open(2 * usize::try_from(size).unwrap_or(usize::MAX / 4) + REQUEST)?;
         self.count.set(self.count.get() + 1);
         self.heads.set(self.heads.get() + weight(size));
-        let (weight, received) = (Cell::new(weight(size)), Cell::new(0));
-        Some(Counted { streams: Rc::clone(self), weight, received, _share: share })
+        let (weight, received, left) = (Cell::new(weight(size)), Cell::new(0), Cell::new(false));
+        Some(Counted { streams: Rc::clone(self), weight, received, left, _share: share })
     }
 
     /// Queues a request beside others with heads of `beside` bytes, if that is allowed.
@@ -194,6 +194,8 @@ pub(super) struct Counted {
     weight: Cell<u64>,
     /// Bytes of its request body so far.
     received: Cell<u64>,
+    /// Whether the rest of its request body is not wanted.
+    left: Cell<bool>,
     _share: Share,
 }
 
@@ -211,6 +213,16 @@ impl Counted {
     /// Bytes of its request body so far.
     pub(super) fn received(&self) -> u64 {
         self.received.get()
+    }
+
+    /// Called when its request body is not read on. `left`: before its end.
+    pub(super) fn leave(&self, left: bool) {
+        self.left.set(left);
+    }
+
+    /// Whether its request body was not read to the end.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.get()
     }
 
     /// Called when its head is no longer held.
