@@ -18,7 +18,7 @@ use crate::codec::proxy_protocol::{self, Ends};
 use crate::http::peer::Peer;
 use crate::http::server::Server;
 use crate::local::opening;
-use crate::local::relay::{End, relay};
+use crate::local::relay::{End, Idle, relay};
 use crate::local::session::{Begun, Session, Status};
 use crate::local::timer::Timer;
 use crate::table::BackendCell;
@@ -116,7 +116,7 @@ pub(crate) async fn pass(
     let client = End { stream: &mut client, input };
     let reached = End { stream: &mut endpoint.stream, input: BytesMut::new() };
     let idle = server.local.limits.stream_idle;
-    if let Err(error) = relay((&server.local, timer), client, reached, idle, |_| {}).await {
+    if let Err(error) = relay((&server.local, timer), client, reached, Idle::of(idle), |_| {}).await {
         debug!(client = %peer.address(), %error, "a connection that was passed on was cut");
     }
 }
@@ -177,7 +177,9 @@ pub(crate) async fn serve(
     session.reached(endpoint.address);
     let near = End { stream: &mut client, input };
     let far = End { stream: &mut endpoint.stream, input: BytesMut::new() };
-    if let Err(error) = relay((local, &timer), near, far, terms.idle, |moved| session.moves(moved)).await {
+    if let Err(error) =
+        relay((local, &timer), near, far, Idle::of(terms.idle), |moved| session.moves(moved)).await
+    {
         debug!(client = %address, backend = %cell.key, %error, "a TCP session was cut");
     }
 }

@@ -8,12 +8,12 @@ use tracing::debug;
 use crate::codec::stream::Stream;
 use crate::http::pipeline::log::RequestInfo;
 use crate::local::Local;
-use crate::local::relay::{End, Moved, relay};
+use crate::local::relay::{End, Idle, Moved, relay};
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
 
-/// Relays until both directions have ended, one has failed, or both were idle for nginx' timeout
-/// (`proxy-read-timeout`). `rest` is what the client sent after its request.
+/// Relays until both directions have ended, one has failed, or both were idle for nginx' timeouts: `proxy-read-timeout`,
+/// and `send_timeout` while the client takes nothing. `rest` is what the client sent after its request.
 pub(crate) async fn tunnel<S: Stream>(
     worker: (&Local, &Timer),
     client: &mut S,
@@ -29,7 +29,8 @@ pub(crate) async fn tunnel<S: Stream>(
         let down = usize::try_from(moved.down).unwrap_or(usize::MAX);
         info.relayed(down, down);
     };
-    if let Err(error) = relay(worker, client, endpoint, read, told).await {
+    let idle = Idle { silent: read, untaken: worker.0.limits.client_send };
+    if let Err(error) = relay(worker, client, endpoint, idle, told).await {
         debug!(%error, "tunnel was cut");
     }
 }

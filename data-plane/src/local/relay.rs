@@ -38,6 +38,22 @@ pub(crate) struct Moved {
     pub(crate) down: u64,
 }
 
+/// How long a relay may stand still.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Idle {
+    /// While neither side says anything, or the endpoint takes nothing.
+    pub(crate) silent: Duration,
+    /// While the client takes nothing of what the endpoint has sent.
+    pub(crate) untaken: Duration,
+}
+
+impl Idle {
+    /// The same for both.
+    pub(crate) fn of(time: Duration) -> Self {
+        Self { silent: time, untaken: time }
+    }
+}
+
 /// Relays until both directions have ended, one has failed, or both were idle for too long. `told` is called along the
 /// way with the bytes relayed since its last call, because a relay may be cut at any moment.
 ///
@@ -47,12 +63,13 @@ pub(crate) async fn relay<C: Stream, E: Stream>(
     (local, timer): (&Local, &Timer),
     client: End<'_, C>,
     endpoint: End<'_, E>,
-    idle: Duration,
+    idle: Idle,
     mut told: impl FnMut(Moved),
 ) -> io::Result<()> {
     let (mut up, mut down) = (Direction::new(client.input), Direction::new(endpoint.input));
     let (client, endpoint) = (client.stream, endpoint.stream);
-    timer.arm(idle);
+    let mut is_untaken = false;
+    timer.arm(idle.silent);
     let outcome: io::Result<()> = poll_fn(|cx| {
         let before = Moved { up: up.moved, down: down.moved };
         let sent = up.poll(&mut *client, &mut *endpoint, Lent::by(local), cx);
@@ -63,8 +80,9 @@ pub(crate) async fn relay<C: Stream, E: Stream>(
         if sent.is_ready() && received.is_ready() {
             return Poll::Ready(Ok(()));
         }
-        if moved != Moved::default() {
-            timer.arm(idle);
+        if moved != Moved::default() || is_untaken != down.is_held() {
+            is_untaken = down.is_held();
+            timer.arm(if is_untaken { idle.untaken } else { idle.silent });
         }
         timer.poll_elapsed(cx).map(|_| Err(io::ErrorKind::TimedOut.into()))
     })
@@ -116,6 +134,11 @@ struct Direction {
 impl Direction {
     fn new(buffer: BytesMut) -> Self {
         Self { buffer, pipe: None, share: None, state: State::Open, unflushed: false, moved: 0 }
+    }
+
+    /// Whether the sink does not take what was read.
+    fn is_held(&self) -> bool {
+        self.share.is_some()
     }
 
     /// Moves what can be moved. Ready when the source has ended and the sink was shut down.

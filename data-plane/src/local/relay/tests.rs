@@ -94,11 +94,43 @@ async fn a_relay_on_which_nothing_is_ever_said_ends() {
     let ((_near, mut client), (mut endpoint, _far)) = (pair().await, pair().await);
     let client = End { stream: &mut client, input: BytesMut::new() };
     let endpoint = End { stream: &mut endpoint, input: BytesMut::new() };
-    let mut relaying = pin!(relay((&local, &timer), client, endpoint, Duration::from_secs(60), |_| {}));
+    let mut relaying =
+        pin!(relay((&local, &timer), client, endpoint, Idle::of(Duration::from_secs(60)), |_| {}));
     assert!(futures::poll!(relaying.as_mut()).is_pending());
     local.timers.tick(shared::clock::now() + Duration::from_secs(62));
     let Poll::Ready(Err(error)) = futures::poll!(relaying.as_mut()) else { panic!("it goes on") };
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+}
+
+/// Whoever pauses a download is not silent: the endpoint would go on.
+#[tokio::test]
+async fn a_client_that_takes_nothing_has_a_time_of_its_own() {
+    let local = Rc::new(Local::for_tests());
+    let timer = local.timers.timer();
+    let ((mut near, mut client), (mut endpoint, mut far)) = (pair().await, pair().await);
+    let client = End { stream: &mut client, input: BytesMut::new() };
+    let endpoint = End { stream: &mut endpoint, input: BytesMut::new() };
+    let idle = Idle { silent: Duration::from_secs(3), untaken: Duration::from_secs(60) };
+    let mut relaying = pin!(relay((&local, &timer), client, endpoint, idle, |_| {}));
+    let sending = async {
+        let filling = async { while far.write_all(&[b'x'; 64 * 1024]).await.is_ok() {} };
+        tokio::time::timeout(Duration::from_millis(200), filling).await.unwrap_err();
+    };
+    let start = shared::clock::now();
+    tokio::select! {
+        _ = &mut relaying => panic!("it ends"),
+        () = sending => {}
+    }
+    local.timers.tick(start + Duration::from_secs(50));
+    assert!(futures::poll!(relaying.as_mut()).is_pending(), "it was not silent");
+    near.read_exact(&mut vec![0; 1 << 20]).await.unwrap();
+    let outcome = relaying.as_mut();
+    let late = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        local.timers.tick(start + Duration::from_secs(200));
+    };
+    let (outcome, ()) = tokio::join!(outcome, late);
+    assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
 }
 
 /// Like TLS, a sink may accept bytes and hold them back for more.
@@ -137,7 +169,7 @@ async fn what_passes_in_plenty_passes_as_it_came() {
             let so_far = moved.get();
             moved.set(Moved { up: so_far.up + more.up, down: so_far.down + more.down });
         };
-        relay((&local, &timer), client, endpoint, Duration::from_secs(60), tell).await
+        relay((&local, &timer), client, endpoint, Idle::of(Duration::from_secs(60)), tell).await
     };
     let speaking = async {
         let (mut reads, mut writes) = near.split();
