@@ -222,6 +222,14 @@ impl Call {
         })
     }
 
+    /// Bytes of the response that have arrived and were not read. The task is woken when there are more.
+    pub(crate) fn poll_unread(&mut self, cx: &mut Context<'_>) -> usize {
+        match &mut self.answer {
+            Answer::Body(body) | Answer::Read(body, _) => body.poll_unread(cx),
+            Answer::Awaited(_) | Answer::Over => 0,
+        }
+    }
+
     /// Continues to send the client's body.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
         self.sending.poll(cx);

@@ -115,8 +115,7 @@ impl Inflow {
     /// Bytes of bodies that were received and that nobody has taken.
     pub(crate) fn unread(&self) -> usize {
         let bodies = self.bodies.borrow();
-        let unread = |body: Rc<Body>| body.stream.borrow_mut().flow_control().used_capacity();
-        bodies.iter().filter_map(Weak::upgrade).map(unread).sum()
+        bodies.iter().filter_map(Weak::upgrade).map(|body| body.unread()).sum()
     }
 
     /// A body that is received over this connection.
@@ -132,7 +131,11 @@ impl Inflow {
     pub(crate) fn gather(&self) {
         for body in &*self.bodies.borrow() {
             if let Some(body) = body.upgrade() {
-                body.gather();
+                // This makes h2 forget the registered waker.
+                body.gather(&mut Context::from_waker(Waker::noop()));
+                if let Some(waits) = body.waits.borrow_mut().take() {
+                    waits.wake();
+                }
             }
         }
         self.small.set(0);
@@ -140,10 +143,8 @@ impl Inflow {
 }
 
 impl Body {
-    fn gather(&self) {
+    fn gather(&self, cx: &mut Context<'_>) {
         let mut gathered = self.gathered.borrow_mut();
-        // This makes h2 forget the registered waker.
-        let cx = &mut Context::from_waker(Waker::noop());
         while gathered.end.is_none()
             && let Poll::Ready(came) = self.stream.borrow_mut().poll_data(cx)
         {
@@ -153,9 +154,11 @@ impl Body {
                 None => gathered.end = Some(Ok(())),
             }
         }
-        if let Some(waits) = self.waits.borrow_mut().take() {
-            waits.wake();
-        }
+    }
+
+    /// Bytes that were received and that nobody has taken.
+    fn unread(&self) -> usize {
+        self.stream.borrow_mut().flow_control().used_capacity()
     }
 }
 
@@ -205,6 +208,13 @@ impl Incoming {
             *self.body.waits.borrow_mut() = Some(cx.waker().clone());
         }
         polled
+    }
+
+    /// Bytes that were received and not taken. Whoever does not take them is woken when it is more.
+    pub(crate) fn poll_unread(&mut self, cx: &mut Context<'_>) -> usize {
+        self.body.gather(cx);
+        *self.body.waits.borrow_mut() = Some(cx.waker().clone());
+        self.body.unread()
     }
 
     /// The trailers, once the body has ended.

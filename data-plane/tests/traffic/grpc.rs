@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use data_plane::local::Limits;
+use data_plane::local::{Budgets, Limits};
 use h2::server::SendResponse;
 use h2::{RecvStream, client, server};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
@@ -21,6 +21,9 @@ use super::harness::*;
 /// Number of cancelled streams that the origin has seen.
 static CANCELLED: AtomicUsize = AtomicUsize::new(0);
 static REACHED: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes that an endpoint sends at once: less than the window of a call.
+const FLOOD: usize = 100_000;
 
 /// Returns the proxies, which must be dropped outside of the runtime.
 pub(crate) fn run<T>(test: impl Future<Output = T>) {
@@ -90,6 +93,11 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
         return;
     }
     let mut body = request.into_body();
+    if path == "/flood" {
+        let mut out = respond.send_response(head, false).unwrap();
+        out.send_data(vec![b'x'; FLOOD].into(), false).unwrap();
+        return std::future::pending().await;
+    }
     if path == "/stalled" {
         return std::future::pending().await;
     }
@@ -111,10 +119,14 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
     let _ = out.send_trailers(trailers);
 }
 
-#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 pub(crate) async fn sender(proxy: &Proxy) -> client::SendRequest<Bytes> {
+    sender_with(proxy, &client::Builder::new()).await
+}
+
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn sender_with(proxy: &Proxy, builder: &client::Builder) -> client::SendRequest<Bytes> {
     let stream = TcpStream::connect(proxy.http).await.unwrap();
-    let (sender, connection) = client::handshake(stream).await.unwrap();
+    let (sender, connection) = builder.handshake(stream).await.unwrap();
     tokio::spawn(connection);
     sender
 }
@@ -222,6 +234,29 @@ fn calls_that_are_not_read_stop_no_other_of_their_connection() {
         let (body, _) = whole(&mut response.await.unwrap().into_body()).await;
         assert_eq!(body, b"hello");
         drop(stalled);
+        proxy
+    });
+}
+
+#[test]
+fn responses_of_calls_that_are_not_read_are_charged() {
+    run(async {
+        let budgets = Budgets::default();
+        let mut proxy = Proxy::within(Limits::default(), budgets.clone());
+        let policy =
+            LocationPolicy { backend_protocol: Some(BackendProtocol::Grpc.into()), ..Default::default() };
+        proxy.policies(false, &[("/flood", policy)]);
+        proxy.endpoints("flood", &[echo(false).await]);
+        let mut sender = sender_with(&proxy, client::Builder::new().initial_window_size(0)).await;
+        let mut calls = Vec::new();
+        for _ in 0..10 {
+            let (response, _) = sender.send_request(call("/flood"), true).unwrap();
+            calls.push(response.await.unwrap());
+        }
+        // Most of it: a piece that is about to be written is not charged.
+        while budgets.bytes.used() < 8 * FLOOD {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         proxy
     });
 }

@@ -215,11 +215,21 @@ async fn room(
     let held = piece.len() + body.held();
     let _share = local.quota.take(held).ok_or(Kind::NoRoom)?;
     let _untaken = streams.untaken(held);
+    // What the endpoint of a call sends meanwhile.
+    let mut unread = local.quota.take(0);
     timer.arm(local.limits.client_send);
     let room = poll_fn(|cx| {
-        // A client that waits for its own data to be read does not wait forever.
         if let Some(call) = body.call() {
+            // A client that waits for its own data to be read does not wait forever.
             call.drive(cx);
+            let bytes = call.poll_unread(cx);
+            if unread.as_ref().is_none_or(|share| share.amount() != bytes) {
+                drop(unread.take());
+                unread = local.quota.take(bytes);
+            }
+            if unread.is_none() {
+                return Poll::Ready(Err(Kind::NoRoom.into()));
+            }
         }
         // Data given to h2 while the connection is blocked would be held there.
         let room = match streams.poll_flowing(cx) {
