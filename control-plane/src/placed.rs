@@ -2,7 +2,7 @@
 //! log that is offered.
 //!
 //! Written by the pipeline with each commit, for the objects of that commit; read to tell how many proxies serve an
-//! object.
+//! object. A number of deleted objects are remembered, so that one that is gone is told from one that never was.
 //!
 //! **Invariant:** a proxy that has acknowledged both positions of an object has received everything that its newest
 //! version was compiled to, except for what a pin holds back. A position may be later than necessary, never earlier.
@@ -15,6 +15,9 @@ use shared::name::ObjectName;
 use shared::version::{Root, Seq};
 
 use crate::objects::{ObjectKind, ObjectRef};
+
+/// Limit of the deleted objects that are remembered. A command that waits for a deletion asks soon after it.
+const DELETED_MAX: usize = 10_000;
 
 /// What the newest version of an object was compiled to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -80,6 +83,36 @@ pub struct Places {
     objects: OrdMap<ObjectRef, Arc<Placed>>,
     /// Some objects may have been placed under a pin.
     has_pinned: bool,
+    deleted: Deleted,
+}
+
+/// Objects that were there and are not any more: the last of them.
+#[derive(Clone, Debug, Default)]
+struct Deleted {
+    by_object: OrdMap<ObjectRef, u64>,
+    by_time: OrdMap<u64, ObjectRef>,
+    next: u64,
+}
+
+impl Deleted {
+    fn insert(&mut self, object: ObjectRef) {
+        self.remove(&object);
+        self.by_object.insert(object.clone(), self.next);
+        self.by_time.insert(self.next, object);
+        self.next += 1;
+        if self.by_time.len() > DELETED_MAX
+            && let (Some((_, oldest)), others) = self.by_time.without_min_with_key()
+        {
+            self.by_object.remove(&oldest);
+            self.by_time = others;
+        }
+    }
+
+    fn remove(&mut self, object: &ObjectRef) {
+        if let Some(time) = self.by_object.remove(object) {
+            self.by_time.remove(&time);
+        }
+    }
 }
 
 impl Places {
@@ -95,6 +128,7 @@ impl Places {
         for (object, news) in news {
             match news {
                 News::Made(made) => {
+                    self.deleted.remove(&object);
                     self.objects.insert(object, Arc::new(Placed { made, config, live, version, is_pinned }));
                 }
                 News::Moved => {
@@ -103,7 +137,9 @@ impl Places {
                     }
                 }
                 News::Gone => {
-                    self.objects.remove(&object);
+                    if self.objects.remove(&object).is_some() {
+                        self.deleted.insert(object);
+                    }
                 }
             }
         }
@@ -140,6 +176,12 @@ impl Places {
     pub fn get(&self, object: &ObjectRef) -> Option<&Arc<Placed>> {
         self.objects.get(object)
     }
+
+    /// Whether an object exists, or was deleted not long ago. Resources alone do not tell: the Backend of a Service is
+    /// there as long as an Ingress names it, whether the Service exists or not.
+    pub fn has_known(&self, object: &ObjectRef) -> bool {
+        self.objects.contains_key(object) || self.deleted.by_object.contains_key(object)
+    }
 }
 
 #[cfg(test)]
@@ -166,5 +208,35 @@ mod tests {
         assert_eq!(at(&places, "under"), Some((Seq(3), Root([3; 16]))));
         assert_eq!(at(&places, "before"), Some((Seq(1), Root([1; 16]))), "it was offered all the time");
         assert!(!places.settle(Vec::new(), behind(4, false)));
+    }
+
+    #[test]
+    fn the_last_deleted_objects_are_remembered() {
+        let object = |number: usize| ObjectRef {
+            kind: ObjectKind::Service,
+            name: ObjectName::new("n", number.to_string()),
+        };
+        let (made, gone) =
+            (|number| (object(number), News::Made(Made::default())), |number| (object(number), News::Gone));
+        let mut places = Places::default();
+        let mut settle = |news| {
+            places.settle(news, Behind::default());
+            places.clone()
+        };
+        assert!(!settle(vec![gone(0)]).has_known(&object(0)), "it never was there");
+        assert!(settle(vec![made(0), made(1)]).has_known(&object(0)));
+        let places = settle(vec![gone(0), gone(1)]);
+        assert!(places.has_known(&object(0)) && places.get(&object(0)).is_none());
+
+        // One that comes back and is deleted again is the newest.
+        settle(vec![made(0)]);
+        settle(vec![gone(0)]);
+        let others = || 2..=DELETED_MAX;
+        settle(others().map(made).collect());
+        let places = settle(others().map(gone).collect());
+        assert!(places.has_known(&object(0)) && places.has_known(&object(DELETED_MAX)));
+        assert!(!places.has_known(&object(1)), "the oldest is forgotten");
+        let Deleted { by_object, by_time, .. } = &places.deleted;
+        assert_eq!((by_object.len(), by_time.len()), (DELETED_MAX, DELETED_MAX));
     }
 }

@@ -50,7 +50,8 @@ pub struct Extent<'a> {
 }
 
 impl<'a> Extent<'a> {
-    /// For an object at a head. `None`: it does not exist, and nothing is remembered of it.
+    /// For an object at a head. `None`: it does not exist, and there are no resources under its name, or removals that
+    /// are remembered. A Service may have a Backend without ever having existed.
     pub fn of(object: &'a ObjectRef, placed: Option<&'a Placed>, head: &'a Head) -> Option<Self> {
         let (config, live) = placed.map(|placed| (placed.config, placed.live)).unwrap_or_default();
         let mut extent = Self {

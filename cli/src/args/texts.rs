@@ -85,7 +85,8 @@ Examples:
 
 pub(super) const STATUS: &str = "\
 Exit code 0: every proxy serves the newest version of the object. 3: some do not yet, are silent, or are unknown. 4: the \
-version was rejected, is held back by a pin, or was refused by a proxy. A proxy that shut down properly does not count. \
+version was rejected, is held back by a pin, or was refused by a proxy. 1: there is no such object; with --wait: none \
+came within the time. A proxy that shut down properly does not count. \
 If no proxy was heard from, the answer is unknown.
 
 Examples:

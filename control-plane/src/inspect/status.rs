@@ -13,7 +13,7 @@ use tonic::Status;
 
 use super::share::words;
 use super::{GAP, Inspect, OTHERS, convert};
-use crate::objects::ObjectRef;
+use crate::objects::{ObjectKind, ObjectRef};
 use crate::peers::fleet::{Fleet, Member, Other};
 use crate::placed::{Placed, Places};
 use crate::problem::{Problem, Problems, Severity, Subject};
@@ -47,14 +47,18 @@ impl Inspect {
     /// Combines what is known here with the answers of others.
     fn local(&self, object: &ObjectRef, others: &[Other]) -> Result<inspect::StatusResponse, Status> {
         // In this order, so that the object's placement is never ahead of the head.
-        let placed = self.places.borrow().get(object).cloned();
+        let (placed, is_known) = {
+            let places = self.places.borrow();
+            (places.get(object).cloned(), places.has_known(object))
+        };
         let head = self.published.head();
         if !head.is_ready() {
             return Err(Status::unavailable("the first lists are not complete yet"));
         }
         let known = self.problems_of(object);
         let problems = known.as_deref().unwrap_or_default();
-        let extent = Extent::of(object, placed.as_deref(), &head).ok_or_else(|| missing(object, problems))?;
+        let extent = Extent::of(object, placed.as_deref(), &head).filter(|_| is_known);
+        let extent = extent.ok_or_else(|| missing(object, problems))?;
         let own = self.share_object(&extent, &head, clock::now());
         let mut answer = count(Fleet::of(own, others.to_vec(), !self.peers.is_none()));
         answer.object = object.to_string();
@@ -143,9 +147,14 @@ fn missing(object: &ObjectRef, problems: &[Problem]) -> Status {
         field => format!("{reason} (at {field})"),
     };
     let why: Vec<_> = problems.iter().take(TOLD).map(told).collect();
+    let or = match object.kind {
+        ObjectKind::Ingress => ", or it has another class",
+        ObjectKind::Secret => ", or nothing that is served refers to it",
+        _ => "",
+    };
     Status::not_found(match why.is_empty() {
         true => format!(
-            "{object} is not served here: it does not exist, nothing that is served refers to it, or it has another class"
+            "{object} is not served here: it does not exist, or not in a namespace that is watched{or}"
         ),
         false => format!("{object} is not served: {}", why.join("; ")),
     })

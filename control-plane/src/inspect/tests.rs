@@ -5,7 +5,7 @@ use shared::clock;
 use shared::delta::Delta;
 use shared::entry::Entry;
 use shared::name::ObjectName;
-use shared::resource::{Certificate, EndpointPort, Endpoints, Host, Resource, Settings};
+use shared::resource::{Backend, Certificate, EndpointPort, Endpoints, Host, Resource, Settings};
 use shared::version::{Claim, Lineage};
 use tokio_stream::StreamExt as _;
 
@@ -607,4 +607,37 @@ async fn all_is_said_only_where_all_were_heard() {
     }
     let other = inspect::StatusRequest { name: "other".to_owned(), ..asked() };
     assert_eq!(bench.inspect.status(Request::new(other)).await.unwrap_err().code(), tonic::Code::NotFound);
+}
+
+/// An Ingress names a Service: the Backend is there, whether the Service is or not.
+#[tokio::test]
+async fn what_never_was_is_not_taken_for_what_is_gone() {
+    use crate::placed::{Made, News};
+
+    let mut bench = bench();
+    bench.commit("test", vec![entry("default/web/80", &Resource::Backend(Backend::default()))]);
+    let head = bench.inspect.published.head();
+    let seat = proxy(&bench.registry, "a-1");
+    seat.update(&standing(&head, Lane::Config), &standing(&head, Lane::Live), clock::wall());
+    let said = async |kind: &str| {
+        let (kind, namespace, name) = (kind.to_owned(), "default".to_owned(), "web".to_owned());
+        let asked = inspect::StatusRequest { kind, namespace, name };
+        bench.inspect.status(Request::new(asked)).await.map(Response::into_inner)
+    };
+    for kind in ["service", "ingress", "secret"] {
+        let missing = said(kind).await.unwrap_err();
+        assert_eq!(missing.code(), tonic::Code::NotFound, "{kind}");
+        assert!(missing.message().contains("default/web is not served here: it does not exist"), "{missing}");
+    }
+    let object = ObjectRef { kind: ObjectKind::Service, name: ObjectName::new("default", "web") };
+    let mut watcher = Watcher::new(&bench.inspect, object.clone());
+    assert_eq!(watcher.next().await.unwrap().state, "", "whoever waits goes on waiting");
+
+    let settle = |news| bench.places.send_modify(|places| _ = places.settle(vec![news], head.behind()));
+    settle((object.clone(), News::Made(Made::default())));
+    assert_eq!(watcher.next().await.unwrap().state, "programmed");
+    settle((object, News::Gone));
+    assert_eq!(watcher.next().await.unwrap().state, "deleted");
+    let gone = said("service").await.unwrap();
+    assert_eq!((gone.deleted, gone.programmed, gone.total), (true, 1, 1));
 }
