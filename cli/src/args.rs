@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use shared::telemetry::Format as LogFormat;
-use shared::{duration, socket};
+use shared::{duration, identity, socket};
 
 pub(crate) use status::StatusArgs;
 
@@ -112,7 +112,7 @@ pub(crate) struct TokenArgs {
     #[arg(long, env = "FIRTH_ROLE", default_value = "proxy", value_name = "ROLE", value_parser = ["proxy", "reader", "operator"])]
     pub(crate) role: String,
     /// Name of the fleet to join
-    #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME")]
+    #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME", value_parser = group)]
     pub(crate) group: String,
     /// Lifetime of the token, in minutes
     #[arg(long, env = "FIRTH_MINUTES", default_value_t = 60, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=10_080))]
@@ -146,7 +146,7 @@ pub(crate) struct LoginArgs {
     #[arg(long, env = "FIRTH_ROLE", default_value = "operator", value_name = "ROLE", value_parser = ["reader", "operator"])]
     pub(crate) role: String,
     /// The fleet that the control plane serves
-    #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME")]
+    #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME", value_parser = group)]
     pub(crate) group: String,
     /// Folder to write; without it the one for that address below ~/.config/firth
     #[arg(long, env = "FIRTH_IDENTITY", value_name = "DIR")]
@@ -327,6 +327,14 @@ fn lasts(text: &str) -> Result<Duration, String> {
     duration::within(text, Duration::from_secs(1), Duration::from_secs(366 * 24 * 3600))
 }
 
+/// A group as it can stand in a certificate.
+fn group(text: &str) -> Result<String, String> {
+    match identity::group(text) {
+        Ok(group) => Ok(group.into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 fn kind() -> clap::builder::PossibleValuesParser {
     shared::kind::Kind::ALL.map(shared::kind::Kind::as_str).into()
 }
@@ -447,6 +455,19 @@ mod tests {
         assert_eq!((args.role.as_str(), args.minutes), ("proxy", 60));
         assert!(parse("firth token --ca-dir a --role control-plane").is_err());
         assert!(parse("firth token --ca-dir a --minutes 0").is_err());
+    }
+
+    #[test]
+    fn a_group_is_one_that_a_certificate_can_name() {
+        assert!(parse("firth token --ca-dir a --group edge-1.b_C").is_ok());
+        for command in ["token --ca-dir a", "login"] {
+            for group in ["", " ", "a b", "a/b", "..", "\u{1b}[2J", "a\n", "\u{e4}"] {
+                let words =
+                    format!("firth {command} --group").split(' ').map(OsString::from).collect::<Vec<_>>();
+                let error = Args::parse_words(&[words, vec![group.into()]].concat()).unwrap_err().to_string();
+                assert!(error.contains("--group <NAME>") && error.contains("1 to 253"), "{error}");
+            }
+        }
     }
 
     #[test]

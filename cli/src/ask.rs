@@ -138,6 +138,8 @@ async fn connect(ask: &AskArgs) -> anyhow::Result<Inspect> {
 
 /// With this person's certificate, unless the control plane uses plaintext.
 async fn channel(ask: &AskArgs) -> anyhow::Result<Channel> {
+    // Before the identity is looked for: without an address there is none.
+    client::endpoint(&ask.server)?;
     let connector = match client::is_plain(&ask.server) {
         true => None,
         false => {
@@ -161,4 +163,25 @@ fn show<T: Serialize>(ask: &AskArgs, view: &T, text: impl FnOnce(&T) -> String) 
         Format::Text => text(view),
         Format::Json => serde_json::to_string_pretty(view)? + "\n",
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    #[test]
+    fn an_address_is_judged_before_an_identity_is_looked_for() {
+        for line in ["problems", "login --ca-dir /nowhere"] {
+            let line = format!("firth {line} --server ftp://a --identity /nowhere");
+            let error = match Args::parse_from(line.split(' ')).command {
+                Command::Ask(question) => run(question).unwrap_err(),
+                Command::Login(args) => crate::login::run(&args).unwrap_err(),
+                _ => panic!("neither serves"),
+            };
+            assert!(error.to_string().starts_with("--server: expected"), "{error}");
+        }
+    }
 }

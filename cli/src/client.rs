@@ -31,18 +31,21 @@ pub(crate) type Authority = generated::identity_client::IdentityClient<Channel>;
 #[non_exhaustive]
 pub(crate) enum AskError {
     /// The address is invalid.
-    #[error("--server: expected https://HOST:PORT, or http:// for one with --insecure, got {server:?}")]
+    #[error(
+        "--server: expected https://HOST:PORT, or http:// for one with --insecure, got {:?}",
+        shown(server)
+    )]
     Address {
         /// What was given.
         server: String,
     },
     /// It is not reachable.
-    #[error("cannot reach the control plane at {server}: {reason}; {}", advice(server, reason))]
+    #[error("cannot reach the control plane at {server}: {}; {}", cause.reason, advice(server, cause))]
     Unreachable {
         /// The address.
         server: String,
-        /// The system's error.
-        reason: String,
+        /// Why not.
+        cause: Cause,
     },
     /// It is reachable, but does not respond.
     #[error("the control plane at {server} has not answered within {time:?}")]
@@ -68,6 +71,25 @@ pub(crate) enum AskError {
         /// Its message.
         message: String,
     },
+}
+
+/// Why a connection failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Cause {
+    /// The system's error.
+    reason: String,
+    stage: Stage,
+}
+
+/// How far a connection got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The name did not resolve.
+    Name,
+    /// No process answered at the address.
+    Address,
+    /// It was established, and failed then.
+    Connected,
 }
 
 /// Connects to a control plane: over `https://`, which may be left out, with `connector`; over `http://` without
@@ -105,13 +127,14 @@ pub(crate) fn endpoint(server: &str) -> Result<Endpoint, AskError> {
         Some(("http" | "https", _)) => server.to_owned(),
         Some(_) => return Err(bad()),
     };
-    let endpoint = Endpoint::from_shared(url).map_err(|_| bad())?;
+    // A control plane knows clients by their certificates: a user name or password would be sent to nobody.
+    let endpoint = Endpoint::from_shared(url).ok().filter(|_| !server.contains('@')).ok_or_else(bad)?;
     Ok(endpoint.connect_timeout(CONNECT).timeout(PATIENCE))
 }
 
 /// The error for a failed connection.
 pub(crate) fn unreachable(server: &str, error: &tonic::transport::Error) -> AskError {
-    AskError::Unreachable { server: server.to_owned(), reason: reason(error) }
+    AskError::Unreachable { server: server.to_owned(), cause: Cause::of(error) }
 }
 
 /// The error for a failed call.
@@ -121,17 +144,28 @@ pub(crate) fn failed(server: &str, status: &Status) -> AskError {
         Code::NotFound => AskError::Missing { message: status.message().to_owned() },
         // Only transport errors have a source; a control plane's own errors do not.
         code => match status.source() {
-            Some(source) => AskError::Unreachable { server, reason: reason(source) },
+            Some(source) => AskError::Unreachable { server, cause: Cause::of(source) },
             None => AskError::Refused { server, code, message: status.message().to_owned() },
         },
     }
 }
 
+/// An address without the user name and password that somebody may have put into it.
+fn shown(server: &str) -> String {
+    let Some((before, host)) = server.rsplit_once('@') else { return server.to_owned() };
+    let scheme = before.split_once("://").map(|(scheme, _)| format!("{scheme}://"));
+    format!("{}***@{host}", scheme.unwrap_or_default())
+}
+
 /// What the user can do about it.
-fn advice(server: &str, reason: &str) -> String {
+fn advice(server: &str, Cause { reason, stage }: &Cause) -> String {
     let address = server.split_once("://").map_or(server, |(_, address)| address);
-    let is_silent = ["connection refused", "timed out"].contains(&reason);
-    if is_plain(server) && !is_silent {
+    match stage {
+        Stage::Name => return "is the name right? (--server)".to_owned(),
+        Stage::Address => return "is it running? (firth up DIR, or --server)".to_owned(),
+        Stage::Connected => {}
+    }
+    if is_plain(server) {
         return format!("it may speak TLS: --server https://{address}");
     }
     // The first bytes were no TLS record.
@@ -145,21 +179,36 @@ fn advice(server: &str, reason: &str) -> String {
     "is it running? (firth up DIR, or --server)".to_owned()
 }
 
-/// The innermost cause in the system's words: `connection refused` rather than `transport error`.
-fn reason(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut innermost = error;
-    loop {
-        if let Some(error) = innermost.downcast_ref::<io::Error>() {
-            match error.kind() {
-                io::ErrorKind::ConnectionRefused => return "connection refused".to_owned(),
-                io::ErrorKind::TimedOut => return "timed out".to_owned(),
-                _ => {}
+impl Cause {
+    /// The innermost cause in the system's words: `connection refused` rather than `transport error`.
+    fn of(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut innermost = error;
+        let mut stage = Stage::Connected;
+        loop {
+            if let Some(error) = innermost.downcast_ref::<io::Error>() {
+                let at_address = |reason: &str| Self { reason: reason.to_owned(), stage: Stage::Address };
+                match error.kind() {
+                    io::ErrorKind::ConnectionRefused => return at_address("connection refused"),
+                    io::ErrorKind::TimedOut => return at_address("timed out"),
+                    io::ErrorKind::HostUnreachable
+                    | io::ErrorKind::NetworkUnreachable
+                    | io::ErrorKind::NetworkDown
+                    | io::ErrorKind::AddrNotAvailable
+                    | io::ErrorKind::PermissionDenied => stage = Stage::Address,
+                    _ => {}
+                }
+            }
+            match innermost.source() {
+                Some(source) => innermost = source,
+                None => break,
             }
         }
-        match innermost.source() {
-            Some(source) => innermost = source,
-            None => return innermost.to_string(),
+        let reason = innermost.to_string();
+        // The resolver's errors have no kind of their own, but always this prefix (std, `sys::net`).
+        if reason.starts_with("failed to lookup address information") {
+            stage = Stage::Name;
         }
+        Self { reason, stage }
     }
 }
 
@@ -191,7 +240,6 @@ mod tests {
             ("http://a:1", "stream closed because of a broken pipe", "--server https://a:1"),
             ("https://a:1", "received corrupt message of type InvalidContentType", "--server http://a:1"),
             ("a:1", "received corrupt message of type InvalidContentType", "--server http://a:1"),
-            ("http://a:1", "timed out", "is it running?"),
             ("https://a:1", "connection reset", "is it running?"),
             (
                 "https://a:1",
@@ -199,9 +247,30 @@ mod tests {
                 "firth login again (with its newest ca.pem",
             ),
         ] {
-            let error = AskError::Unreachable { server: server.to_owned(), reason: reason.to_owned() };
+            let cause = Cause { reason: reason.to_owned(), stage: Stage::Connected };
+            let error = AskError::Unreachable { server: server.to_owned(), cause };
             assert!(error.to_string().contains(advised), "{error}");
         }
+    }
+
+    #[test]
+    fn tls_is_suspected_only_where_somebody_answered() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = format!("http://{}", silent.local_addr().unwrap());
+        // Hangs up, as a server does that gets something other than TLS.
+        let hangs_up = std::thread::spawn(move || drop(silent.accept().unwrap()));
+        let asked = async |server: &str| {
+            let mut client = inspect(connect(server, None).await?);
+            let asked = client.unpin(shared::proto::inspect::UnpinRequest {}).await;
+            asked.map(|_| ()).map_err(|status| failed(server, &status))
+        };
+        let error = wait(asked(&server)).unwrap_err().to_string();
+        assert!(error.contains("it may speak TLS"), "{error}");
+        hangs_up.join().unwrap();
+
+        // A name that is reserved for this (RFC 6761, section 6.4).
+        let error = wait(connect("http://nowhere.invalid:1", None)).unwrap_err().to_string();
+        assert!(error.ends_with("is the name right? (--server)"), "{error}");
     }
 
     #[test]
@@ -209,6 +278,22 @@ mod tests {
         for server in ["ftp://x", "http://", "https://", "a b"] {
             let error = wait(connect(server, None)).unwrap_err();
             assert!(matches!(error, AskError::Address { .. }), "{server}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_refused_and_not_repeated() {
+        for (server, shown) in [
+            ("https://me:hunter2@a:1", "https://***@a:1"),
+            ("http://me:hunter2@a:1", "http://***@a:1"),
+            ("me:hunter2@a:1", "***@a:1"),
+            ("ftp://hunter2@a", "ftp://***@a"),
+            ("https://me:hunter2/@x@a:1", "https://***@a:1"),
+        ] {
+            let error = endpoint(server).unwrap_err();
+            assert!(matches!(error, AskError::Address { .. }), "{server}: {error}");
+            let told = error.to_string();
+            assert!(told.contains(&format!("{shown:?}")) && !told.contains("hunter2"), "{told}");
         }
     }
 

@@ -12,7 +12,7 @@ use shared::{clock, pem};
 
 use crate::args::{Format, LoginArgs};
 use crate::identity::{self, Somebody};
-use crate::output;
+use crate::{client, output};
 
 /// Lifetime of a token that is used at once.
 const TOKEN: Duration = Duration::from_secs(60);
@@ -23,6 +23,7 @@ const TOKEN: Duration = Duration::from_secs(60);
 /// If no certificate is issued, or it cannot be written.
 pub(crate) fn run(args: &LoginArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    client::endpoint(&args.server)?;
     let folder = identity::folder(args.identity.as_deref(), &args.server)?;
     // Before any request: a join token can be used only once.
     identity::no_file(&folder)?;

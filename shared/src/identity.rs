@@ -97,7 +97,7 @@ impl Identity {
     /// # Errors
     /// If the group or the name is not valid in a URI.
     pub fn new(group: &str, role: Role, name: &str) -> Result<Self, IdentityError> {
-        Ok(Self { group: part("group", group)?, role, name: part("name", name)? })
+        Ok(Self { group: self::group(group)?, role, name: part("name", name)? })
     }
 
     /// Parses the text that [`Display`](fmt::Display) writes.
@@ -164,6 +164,14 @@ pub fn validity(der: &[u8]) -> Option<(SystemTime, SystemTime)> {
 pub fn fit(name: &str) -> String {
     let fits = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     name.chars().filter(fits).take(PART_MAX).collect()
+}
+
+/// A group, if it is valid in an identity.
+///
+/// # Errors
+/// If it is not.
+pub fn group(text: &str) -> Result<Box<str>, IdentityError> {
+    part("group", text)
 }
 
 fn part(what: &'static str, text: &str) -> Result<Box<str>, IdentityError> {

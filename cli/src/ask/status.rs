@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{connect, given, show};
 use crate::args::StatusArgs;
-use crate::client::{AskError, Inspect};
+use crate::client::{self, AskError, Inspect};
 use crate::output::{self, printable};
 use view::View;
 
@@ -85,6 +85,8 @@ struct Heard {
 
 /// The first response that settles it, or the last one before the timeout. Progress goes to standard error.
 async fn wait(args: &StatusArgs) -> anyhow::Result<inspect::StatusResponse> {
+    // An address that is none will not become one.
+    client::endpoint(&args.ask.server)?;
     let until = Instant::from_std(clock::now() + args.timeout);
     let mut heard = Heard::default();
     let mut failed = None;
@@ -279,6 +281,13 @@ mod tests {
         let of_folder = inspect::StatusResponse { uncounted: true, ..status("programmed", "") };
         assert!(is_uncounted(&of_folder, Some("7")) && !is_uncounted(&of_folder, None));
         assert!(!is_uncounted(&status("rejected", ""), Some("7")), "one that cannot be read may be mended");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_none_is_not_waited_for() {
+        let args = args("firth status ingress a/b --wait --timeout 1h --server ftp://a");
+        let said = wait(&args).await.unwrap_err().to_string();
+        assert!(said.starts_with("--server: expected"), "{said}");
     }
 
     /// Without any response, nothing is known about an object.
