@@ -8,6 +8,7 @@
 mod known;
 mod lines;
 mod place;
+mod twice;
 mod yaml;
 
 use std::collections::BTreeSet;
@@ -156,7 +157,7 @@ impl Parsed {
                 let place = Place { line, yaml: Some(&yaml), within: String::new() };
                 self.read_value(&value.to_string(), &place, &Head::default(), 0);
                 if let Some((within, words)) = twice {
-                    let reason = format!("{words}: the last one counts, as with kubectl");
+                    let reason = yaml::last_counts(&words);
                     let fault = Fault { line: line + within - 1, field: String::new(), reason };
                     let objects = self.objects[known..].iter();
                     self.remarks.extend(objects.map(|(object, _)| (object.reference(), fault.clone())));
@@ -205,6 +206,7 @@ impl Parsed {
             let outer = Head { api_version: api_version.clone(), kind: of.to_owned().into() };
             return self.read_list(text, place, &outer, depth);
         }
+        let known = self.objects.len();
         match ObjectKind::parse(api_version, kind) {
             Some(kind) => self.read_object(kind, text, place),
             None if legacy::kind(api_version, kind).is_some() => {
@@ -219,6 +221,12 @@ impl Parsed {
                     self.ignored.insert(format!("{api_version} {kind}"));
                 }
             },
+        }
+        // Of YAML only one of two is left in the text.
+        if let (None, Some((object, _))) = (place.yaml, self.objects.get(known))
+            && let Some(fault) = twice::key(text, place.line)
+        {
+            self.remarks.push((object.reference(), fault));
         }
     }
 

@@ -431,3 +431,23 @@ fn what_a_document_may_cost_is_bounded() {
     let labels = "apiVersion: v1\nkind: Service\nmetadata: {name: a, labels: &l {app: web}}\nspec: {selector: *l, ports: [{port: 80}]}\n";
     assert_eq!(parse(labels).objects.len(), 1);
 }
+
+fn remarks(parsed: &Parsed) -> Vec<(String, usize, &str, &str)> {
+    let remarks = parsed.remarks.iter();
+    remarks.map(|(object, it)| (object.to_string(), it.line, &*it.field, &*it.reason)).collect()
+}
+
+/// An annotation that is overridden further down in the same mapping restricts nobody.
+#[test]
+fn a_key_of_json_that_is_there_twice_is_said() {
+    let parsed = parse(
+        "{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[\n\
+         {\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"},\"data\":{\"x\":\"1\",\"y\":\"1\"}},\n\
+         {\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"b\"},\"data\":{\"x\":\"1\",\n\"x\":\"2\"}}]}\n",
+    );
+    assert_eq!(names(&parsed).len(), 2);
+    let said = "got the key \"x\" twice in one mapping: the last one counts, as with kubectl";
+    assert_eq!(remarks(&parsed), [("ConfigMap default/b".to_owned(), 4, "data.x", said)]);
+    let Object::ConfigMap(b) = &parsed.objects[1].0 else { panic!("a ConfigMap") };
+    assert_eq!(b.data["x"], "2");
+}

@@ -48,10 +48,7 @@ pub(super) fn line_of(error: &serde_saphyr::Error) -> usize {
 pub(super) fn words(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
     let told = match error.without_snippet() {
-        Error::DuplicateMappingKey { key: Some(key), .. } if key.len() <= MAX_KEY => {
-            return format!("got the key {key:?} twice in one mapping");
-        }
-        Error::DuplicateMappingKey { .. } => "got a key twice in one mapping",
+        Error::DuplicateMappingKey { key, .. } => return twice(key.as_deref()),
         Error::Eof { .. } => "and it ends too early",
         Error::UnknownAnchor { .. } => {
             "got an alias (`*name`) of an anchor that does not exist: quote text that begins with `*`"
@@ -67,4 +64,17 @@ pub(super) fn words(error: &serde_saphyr::Error) -> String {
         _ => "got something else: check indentation, quotes and brackets",
     };
     told.to_owned()
+}
+
+/// The text about a key that occurs twice.
+pub(super) fn twice(key: Option<&str>) -> String {
+    match key.filter(|key| key.len() <= MAX_KEY) {
+        Some(key) => format!("got the key {key:?} twice in one mapping"),
+        None => "got a key twice in one mapping".to_owned(),
+    }
+}
+
+/// The remark about it.
+pub(super) fn last_counts(twice: &str) -> String {
+    format!("{twice}: the last one counts, as with kubectl")
 }
