@@ -9,6 +9,7 @@ mod known;
 mod lines;
 mod place;
 mod twice;
+mod unquoted;
 mod yaml;
 
 use std::collections::BTreeSet;
@@ -23,6 +24,7 @@ use shared::name::ObjectName;
 
 use self::lines::{Lines, joined};
 use self::place::{Along, Place, Yaml};
+use self::unquoted::Quoted;
 use super::{defaults, legacy, meant};
 use crate::objects::json::{self, DecodeError, Head, Identity};
 use crate::objects::{Object, ObjectKind, ObjectRef, OfKind};
@@ -276,6 +278,17 @@ impl Parsed {
     }
 
     fn read_object(&mut self, kind: ObjectKind, text: &str, place: &Place<'_>) {
+        let quoted = (kind == ObjectKind::ConfigMap).then(|| unquoted::quoted(text, place)).flatten();
+        let Some(Quoted { text, remarks }) = quoted else { return self.read_typed(kind, text, place) };
+        let known = self.objects.len();
+        self.read_typed(kind, &text, place);
+        if let Some((object, _)) = self.objects.get(known) {
+            let object = object.reference();
+            self.remarks.extend(remarks.into_iter().map(|fault| (object.clone(), fault)));
+        }
+    }
+
+    fn read_typed(&mut self, kind: ObjectKind, text: &str, place: &Place<'_>) {
         let decoded = match (kind, legacy::old_backend(text)) {
             (ObjectKind::Ingress, Some(field)) => Err(DecodeError {
                 field,

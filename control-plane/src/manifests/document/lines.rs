@@ -1,4 +1,4 @@
-//! Finds the lines of fields in a YAML document. It is parsed once more for that, only if needed: for lists, and for
+//! Finds the lines of fields in a YAML document, and what was written there. It is parsed once more for that, only if needed: for lists, and for
 //! reports.
 
 use std::cell::OnceCell;
@@ -28,11 +28,21 @@ impl<'a> Lines<'a> {
 
     /// The line, from 1, of a field such as `items[2].spec.rules[0].host`, or of its innermost parent that exists.
     pub(super) fn of_field(&self, field: &str) -> Option<usize> {
-        let root = self.root.get_or_init(|| {
+        self.root()?.inside.find(field).filter(|line| *line > 0)
+    }
+
+    /// The text of a scalar; where a field is an alias, that of its anchor.
+    pub(super) fn text_of(&self, field: &str) -> Option<&'a str> {
+        let (start, end) = self.root()?.inside.node(field)?.scalar?;
+        self.document.get(start..end)
+    }
+
+    fn root(&self) -> Option<&Node> {
+        let read = || {
             let options = yaml::options(self.document, DuplicateKeyPolicy::LastWins);
             serde_saphyr::from_str_with_options(self.document, options).ok()
-        });
-        root.as_ref()?.inside.find(field).filter(|line| *line > 0)
+        };
+        self.root.get_or_init(read).as_ref()
     }
 }
 
@@ -45,6 +55,8 @@ pub(super) fn joined(within: &str, field: &str) -> String {
 /// A value, and the line on which it begins.
 struct Node {
     line: usize,
+    /// The bytes of a scalar.
+    scalar: Option<(usize, usize)>,
     inside: Inside,
 }
 
@@ -58,20 +70,32 @@ enum Inside {
 
 impl Inside {
     fn find(&self, field: &str) -> Option<usize> {
+        let (line, node, rest) = self.step(field)?;
+        Some(node.inside.find(rest).unwrap_or(line))
+    }
+
+    fn node(&self, field: &str) -> Option<&Node> {
+        let (_, node, rest) = self.step(field)?;
+        if rest.is_empty() { Some(node) } else { node.inside.node(rest) }
+    }
+
+    /// The value that the path begins with, its line, and the rest of the path. Of a key that occurs twice the last one
+    /// counts.
+    fn step<'f>(&self, field: &'f str) -> Option<(usize, &Node, &'f str)> {
         match self {
             Self::Nothing => None,
-            Self::Fields(fields) => fields.iter().find_map(|(name, line, inner)| {
+            Self::Fields(fields) => fields.iter().rev().find_map(|(name, line, inner)| {
                 let rest = match name.contains('.') {
                     true => field.strip_prefix('[')?.strip_prefix(name)?.strip_prefix(']')?,
                     false => field.strip_prefix('.').unwrap_or(field).strip_prefix(name)?,
                 };
                 let is_whole = rest.is_empty() || rest.starts_with(['.', '[']);
-                is_whole.then(|| inner.inside.find(rest).unwrap_or(*line))
+                is_whole.then_some((*line, inner, rest))
             }),
             Self::Items(items) => {
                 let (number, rest) = field.strip_prefix('[')?.split_once(']')?;
                 let item = items.get(number.parse::<usize>().ok()?)?;
-                item.inside.find(rest).or(Some(item.line))
+                Some((item.line, item, rest))
             }
         }
     }
@@ -84,7 +108,13 @@ fn line<T>(it: &Spanned<T>) -> usize {
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let read = Spanned::<Inside>::deserialize(deserializer)?;
-        Ok(Self { line: line(&read), inside: read.value })
+        let span = read.defined.span();
+        let bytes = span.byte_offset().zip(span.byte_len()).filter(|_| matches!(read.value, Inside::Nothing));
+        let scalar = bytes.and_then(|(start, length)| {
+            let start = usize::try_from(start).ok()?;
+            Some((start, start.checked_add(usize::try_from(length).ok()?)?))
+        });
+        Ok(Self { line: line(&read), scalar, inside: read.value })
     }
 }
 
@@ -174,6 +204,20 @@ mod tests {
         }
         for field in ["", "kin", "kinds", "none"] {
             assert_eq!(lines.of_field(field), None, "{field}");
+        }
+    }
+
+    #[test]
+    fn what_was_written() {
+        let text = "\u{e4}: &it 0x1F # \u{e4}\nb: {c: True, d.e: [010, *it]}\nb2: |\n  text\nf: 1\nf: 2\n";
+        let lines = Lines::of(text);
+        for (field, written) in
+            [("\u{e4}", "0x1F"), ("b.c", "True"), ("b[d.e][0]", "010"), ("b[d.e][1]", "0x1F"), ("f", "2")]
+        {
+            assert_eq!(lines.text_of(field), Some(written), "{field}");
+        }
+        for field in ["b", "b.c.x", "b[d.e]", "x"] {
+            assert_eq!(lines.text_of(field), None, "{field}");
         }
     }
 

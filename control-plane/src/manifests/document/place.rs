@@ -34,6 +34,12 @@ impl Place<'_> {
         let Some(Yaml { lines, line }) = self.yaml else { return self.line };
         lines.of_field(&joined(&self.within, field)).map_or(self.line, |it| line + it - 1)
     }
+
+    /// A scalar as it was written; `json` is its value in JSON. `None`: that is not known.
+    pub(super) fn written(&self, field: &str, json: &str) -> Option<String> {
+        let Some(Yaml { lines, .. }) = self.yaml else { return Some(json.to_owned()) };
+        lines.text_of(&joined(&self.within, field)).map(str::to_owned)
+    }
 }
 
 /// Counts lines in one pass over a text.

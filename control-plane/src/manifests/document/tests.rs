@@ -451,3 +451,48 @@ fn a_key_of_json_that_is_there_twice_is_said() {
     let Object::ConfigMap(b) = &parsed.objects[1].0 else { panic!("a ConfigMap") };
     assert_eq!(b.data["x"], "2");
 }
+
+#[test]
+fn an_unquoted_value_of_a_configmap_is_the_text_that_was_written() {
+    let yaml = parse(
+        "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: a}\n  data:\n    use-gzip: 'true'\n    \
+         ssl-redirect: false\n    a.b: True\n    size: 010\n    big: 123456789012345678\n    none:\n",
+    );
+    let json = parse(
+        "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"a\"},\n\
+         \"data\":{\"use-gzip\":\"true\",\"ssl-redirect\":false,\"n\":-7}}",
+    );
+    let data = |parsed: &Parsed| match &parsed.objects[0].0 {
+        Object::ConfigMap(map) => map.data.clone().into_iter().collect::<Vec<_>>(),
+        _ => panic!("a ConfigMap"),
+    };
+    let pairs = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    assert_eq!(
+        data(&yaml),
+        pairs(&[
+            ("a.b", "True"),
+            ("big", "123456789012345678"),
+            ("none", ""),
+            ("size", "010"),
+            ("ssl-redirect", "false"),
+            ("use-gzip", "true")
+        ])
+    );
+    assert_eq!(data(&json), pairs(&[("n", "-7"), ("ssl-redirect", "false"), ("use-gzip", "true")]));
+    let told: Vec<_> = remarks(&yaml).into_iter().map(|(_, line, field, _)| (line, field)).collect();
+    assert_eq!(told, [(9, "data.ssl-redirect"), (10, "data[a.b]"), (11, "data.size"), (12, "data.big")]);
+    let said = "expected text, got false: quote it, an API server refuses this";
+    assert!(remarks(&json).contains(&("ConfigMap default/a".to_owned(), 1, "data.ssl-redirect", said)));
+
+    for other in ["1.5", "[true]", "{a: 1}", "!!int '5'", "0.1e3", "&a [1]"] {
+        let parsed = parse(&format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata:\n  good: true\n  bad: {other}\n"
+        ));
+        assert_eq!((parsed.objects.len(), parsed.broken.len()), (0, 1), "{other}: {parsed:?}");
+        assert_eq!(parsed.remarks, [], "{other}");
+    }
+    let secret = parse("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: 12345}\n");
+    assert_eq!(secret.broken.len(), 1, "whether a password has a zero in front is not known: {secret:?}");
+}
