@@ -75,8 +75,9 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             let asked = connect(&args.ask).await?.history(request).await;
             let mut answer = body(&args.ask, asked)?;
             let pin = answer.pin.take().map(pin::view);
+            let silent = replicas::silent(&replicas::views(std::mem::take(&mut answer.replicas)));
             let views = history::views(answer, pin.as_ref().map(pin::Pin::version));
-            show(&args.ask, &views, |views| pinned(pin.as_ref()) + &history::text(views))
+            show(&args.ask, &views, |views| pinned(pin.as_ref()) + &history::text(views) + &silent)
         }
         Question::Diff(args) => {
             let (from, to) = (args.from.unwrap_or_default(), args.to.unwrap_or_default());

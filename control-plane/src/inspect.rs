@@ -11,6 +11,7 @@ mod difference;
 mod leaves;
 mod page;
 mod pick;
+mod reach;
 mod share;
 mod status;
 mod terms;
@@ -280,12 +281,10 @@ impl Service for Inspect {
             0 => usize::MAX,
             limit => limit as usize,
         };
-        let head = self.published.head();
-        let mut acked = Vec::with_capacity(self.registry.len());
-        self.registry.for_each(|proxy| acked.push(proxy.config.seq));
-        let versions = head.history.newest_first().take(limit);
-        let entries = versions.map(|version| convert::history(version, &acked)).collect();
-        Ok(Response::new(inspect::HistoryResponse { entries, pin: convert::pin(&head) }))
+        let (reach, head, replicas) = self.reach().await;
+        let versions = head.history.newest_first().enumerate().take(limit);
+        let entries = versions.map(|(place, version)| convert::history(place, version, &reach)).collect();
+        Ok(Response::new(inspect::HistoryResponse { entries, pin: convert::pin(&head), replicas }))
     }
 
     async fn diff(

@@ -123,6 +123,8 @@ async fn a_replica_that_is_stopped_or_killed_is_never_part_of_all() {
         let proxies = proxies.as_array().unwrap();
         assert_eq!(proxies.len(), 2, "{proxies:?}");
         assert!(proxies.iter().all(|proxy| proxy["in_sync"] == true), "{proxies:?}");
+        let (history, _) = json(at, &["history"]).await;
+        assert_eq!((&history[0]["acked"], &history[0]["proxies"]), (&2.into(), &2.into()), "{history}");
     }
     // A waiting client is told about all of them by one replica.
     fleet.site.folder.apply(&ingress("web", "a.test", &[("/", "one"), ("/x", "one")]));
@@ -132,6 +134,8 @@ async fn a_replica_that_is_stopped_or_killed_is_never_part_of_all() {
     fleet.counts(1, 0).await;
     fleet.others[0].process().signal(Signal::Stop);
     is_told(server, "a stopped replica has its share unknown", ("unknown", 1, 2, 1, 3)).await;
+    let history = String::from_utf8_lossy(&firth(server, &["history"]).await.stdout).into_owned();
+    assert!(history.contains(" 1 of 2 ") && history.contains("does not answer"), "{history}");
     fleet.counts(0, 1).await;
     fleet.site.folder.apply(&ingress("web", "a.test", &[("/", "one"), ("/y", "one")]));
     fleet.site.proxy.serves("a.test", "/y", "one").await;

@@ -101,12 +101,15 @@ mod tests {
         };
         let held_back = inspect::HistoryEntry { held_back: true, ..entry.clone() };
         let pinned = views(
-            inspect::HistoryResponse { entries: vec![held_back, entry.clone(), entry.clone()], pin: None },
+            inspect::HistoryResponse {
+                entries: vec![held_back, entry.clone(), entry.clone()],
+                ..Default::default()
+            },
             Some("1f3a92c04d7e"),
         );
         assert_eq!(pinned.iter().map(|entry| entry.pinned).collect::<Vec<_>>(), [false, true, false]);
         assert!(text(&pinned).contains("  held back  "));
-        let views = views(inspect::HistoryResponse { entries: vec![entry], pin: None }, None);
+        let views = views(inspect::HistoryResponse { entries: vec![entry], ..Default::default() }, None);
         let expected = "\
 VERSION       TIME                      ACKED   CHANGED  SIZE   BY    CAUSE
 1f3a92c04d7e  2026-11-21T19:03:58.000Z  1 of 1  1        214 B  helm  Ingress default/web: canary-weight 10 -> 50

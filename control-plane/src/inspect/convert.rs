@@ -6,8 +6,8 @@ use prost_types::Timestamp;
 use shared::entry::Entry;
 use shared::kind::Lane;
 use shared::proto::inspect;
-use shared::version::Seq;
 
+use super::reach::Reach;
 use crate::problem::Problem;
 use crate::serve::message::{REFUSALS_MAX, Refused};
 use crate::serve::registry::Proxy;
@@ -96,16 +96,16 @@ pub(super) fn pin(head: &Head) -> Option<inspect::Pin> {
     })
 }
 
-/// `acked`: the log positions that the connected proxies have acknowledged.
-pub(super) fn history(version: &PastVersion, acked: &[Seq]) -> inspect::HistoryEntry {
-    let has = |acked: &&Seq| version.released && **acked > Seq::default() && **acked >= version.seq;
+/// A version at a place of the history, the newest being 0.
+pub(super) fn history(place: usize, version: &PastVersion, reach: &Reach) -> inspect::HistoryEntry {
+    let acked = if version.released { reach.acked(place) } else { 0 };
     inspect::HistoryEntry {
         version: version.root.short(),
         time: Some(timestamp(version.time)),
         cause: version.cause.to_string(),
         changed: version.changed as u32,
-        acked: acked.iter().filter(has).count() as u32,
-        proxies: acked.len() as u32,
+        acked: acked as u32,
+        proxies: reach.proxies as u32,
         object: version.origin.object.clone(),
         resource_version: version.origin.resource_version.clone(),
         manager: version.origin.manager.clone(),

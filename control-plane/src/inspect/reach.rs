@@ -1,0 +1,148 @@
+//! How many proxies have a version of the history, over all replicas.
+//!
+//! Positions in a log mean nothing to other replicas, so a proxy of another replica is placed by the version that it has
+//! acknowledged.
+//!
+//! **Invariant:** never optimistic: a proxy whose version is not in this replica's history counts as having none, and
+//! so does one that only a replica knew that does not answer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use shared::proto::inspect;
+use shared::version::Seq;
+
+use super::Inspect;
+use crate::peers::fleet::{Fleet, Member};
+use crate::serve::registry::Registry;
+use crate::store::{Head, PastVersion};
+
+/// The newest version that each proxy has.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Reach {
+    /// Number of proxies.
+    pub(super) proxies: usize,
+    /// Of those that have a version of the history: its place, the newest being 0. Sorted.
+    places: Vec<usize>,
+}
+
+impl Reach {
+    /// Number of proxies that have the version at a place, or a newer one.
+    pub(super) fn acked(&self, place: usize) -> usize {
+        self.places.partition_point(|it| *it <= place)
+    }
+
+    /// Of the connected proxies of this replica, and of all others in the fleet.
+    fn of(own: &HashMap<Arc<str>, Seq>, fleet: &Fleet, head: &Head) -> Self {
+        let released = || head.history.newest_first().enumerate().filter(|(_, version)| version.released);
+        let mut by_name: HashMap<String, usize> = HashMap::new();
+        for (place, PastVersion { root, .. }) in released().map(|(place, version)| (place, &**version)) {
+            by_name.entry(root.short()).or_insert(place);
+        }
+        let newest = released().next().map(|(place, _)| place);
+        let own_places = own.values().map(|acked| {
+            let mut had = released().filter(|(_, version)| *acked > Seq::default() && *acked >= version.seq);
+            had.next().map(|(place, _)| place)
+        });
+        let connected = |member: &&Member| member.shared.connected && !own.contains_key(&*member.shared.id);
+        let others =
+            fleet.members.values().filter(connected).map(|Member { shared, is_of_the_same, .. }| {
+                let proxy = shared.proxy.as_ref()?;
+                match *is_of_the_same && proxy.in_sync {
+                    true => newest,
+                    false => by_name.get(&proxy.acked).copied(),
+                }
+            });
+        let all: Vec<_> = own_places.chain(others).chain(fleet.lost.values().map(|_| None)).collect();
+        let mut places: Vec<_> = all.iter().copied().flatten().collect();
+        places.sort_unstable();
+        Self { proxies: all.len(), places }
+    }
+}
+
+fn connected(registry: &Registry) -> HashMap<Arc<str>, Seq> {
+    let mut connected = HashMap::new();
+    registry.for_each(|proxy| _ = connected.insert(Arc::clone(&proxy.id), proxy.config.seq));
+    connected
+}
+
+impl Inspect {
+    /// The newest version that each proxy of the fleet has, and the replicas. The head is no older than their answers.
+    pub(super) async fn reach(&self) -> (Reach, Arc<Head>, Vec<inspect::Replica>) {
+        let others = self.peers.ask(None).await;
+        let head = self.published.head();
+        let own = connected(&self.registry);
+        let share = self.share_proxies(&head, shared::clock::now());
+        let fleet = Fleet::of(share, others, !self.peers.is_none());
+        (Reach::of(&own, &fleet, &head), head, fleet.replicas)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::clock;
+    use shared::delta::Delta;
+    use shared::entry::Entry;
+    use shared::resource::{Denial, Host, Resource};
+    use shared::version::Lineage;
+
+    use super::*;
+    use crate::store::{Changes, Store};
+
+    /// A head after some versions, the names of which are returned too, the newest first.
+    fn head() -> (Arc<Head>, Vec<String>) {
+        let (mut store, published) = Store::new(Lineage([1; 16]), clock::now());
+        for reason in ["one", "two", "three", "two"] {
+            let denied = Some(Denial { reason: reason.to_owned() });
+            let host = Resource::Host(Host { denied, ..Host::default() });
+            let up = vec![Arc::new(Entry::encode("a.test", &host))];
+            let config = Delta { up, removed: Vec::new() };
+            store.commit(Changes { config, ..Changes::default() }, clock::now(), clock::wall());
+        }
+        let head = published.head();
+        let names = head.history.newest_first().map(|version| version.root.short()).collect();
+        (head, names)
+    }
+
+    fn member(id: &str, acked: &str, in_sync: bool, is_of_the_same: bool) -> (String, Member) {
+        let proxy = inspect::Proxy { acked: acked.to_owned(), in_sync, ..Default::default() };
+        let shared = inspect::SharedProxy {
+            id: id.to_owned(),
+            connected: true,
+            proxy: Some(proxy),
+            ..Default::default()
+        };
+        (id.to_owned(), Member { shared, is_of_the_same, replica: "other".to_owned() })
+    }
+
+    #[test]
+    fn proxies_of_other_replicas_count_by_the_version_that_they_have() {
+        let (head, names) = head();
+        let own = HashMap::from([("own".into(), head.config.seq), ("new".into(), Seq::default())]);
+        let mut fleet = Fleet::default();
+        let reach = |fleet: &Fleet| {
+            let reach = Reach::of(&own, fleet, &head);
+            (reach.proxies, (0..names.len()).map(|place| reach.acked(place)).collect::<Vec<_>>())
+        };
+        assert_eq!(reach(&fleet), (2, vec![1, 1, 1, 1]));
+        fleet.members.extend([
+            member("same", "?", true, true),
+            member("third", &names[1], false, true),
+            // It was offered twice: whoever has it has both.
+            member("second", &names[2], true, false),
+            member("first", &names[3], false, false),
+            member("unknown", "0123456789ab", true, false),
+            member("nothing", "", false, true),
+            // It is moving, and is connected here as well.
+            member("own", &names[3], false, false),
+        ]);
+        let silent = member("silent", &names[0], false, true);
+        let shared = inspect::SharedProxy { connected: false, ..silent.1.shared };
+        fleet.members.insert(silent.0, Member { shared, ..silent.1 });
+        assert_eq!(reach(&fleet), (8, vec![3, 4, 4, 5]));
+        fleet
+            .lost
+            .insert("lost".to_owned(), inspect::Proxy { acked: names[0].clone(), ..Default::default() });
+        assert_eq!(reach(&fleet), (9, vec![3, 4, 4, 5]));
+    }
+}
