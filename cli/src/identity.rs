@@ -7,6 +7,8 @@
 //! Each control plane has a folder of its own, by its address, so that one control plane's certificate is not shown to
 //! another.
 
+mod passing;
+
 use std::env;
 use std::fs;
 use std::io;
@@ -23,6 +25,8 @@ use shared::tls::{self, Credentials, TlsError, Trust};
 use shared::{pem, private};
 
 use crate::client::{AskError, failed, generated};
+
+pub(crate) use passing::{Passing, sweep};
 
 /// The files of an identity's folder.
 const FILES: [&str; 3] = ["ca.pem", "cert.pem", "key.pem"];

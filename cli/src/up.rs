@@ -76,7 +76,7 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
         ended = control.ended() => return Err(ended),
         () = signals.next() => return control.stop().await,
     };
-    let identity = authority.keep(&me, &server)?;
+    let identity = authority.keep(&me, &server, args.listen.port() == 0)?;
     for said in [&authority.said, &identity.said].into_iter().flatten() {
         output::print(&format!("{}\n", output::printable(said)))?;
     }

@@ -162,6 +162,37 @@ fn the_example_is_served_and_follows_its_files() {
     assert!(up.process.wait().unwrap().success());
 }
 
+/// With a port that the kernel chose, nobody looks for the identity once the process has ended.
+#[test]
+fn an_identity_for_a_port_that_nobody_chose_ends_with_its_process() {
+    let (dir, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    example(dir.path());
+    let identities = || {
+        let entries = fs::read_dir(home.path().join("firth")).into_iter().flatten();
+        entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    let start = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_firth"));
+        let mut up = Up::run(command.env("XDG_CONFIG_HOME", home.path()), dir.path(), &["--no-demo"]);
+        up.line("Ctrl-C stops");
+        up
+    };
+    let killed = start();
+    let first = identities();
+    assert_eq!(first.len(), 1, "{first:?}");
+    drop(killed);
+    assert_eq!(identities(), first, "a killed process leaves it");
+
+    let mut up = start();
+    let second = identities();
+    assert_eq!(second.len(), 1, "the next one removes it: {first:?} {second:?}");
+    let interrupted = Command::new("kill").args(["-INT", &up.process.id().to_string()]).status().unwrap();
+    assert!(interrupted.success());
+    up.line("stopping");
+    assert!(up.process.wait().unwrap().success());
+    assert_eq!(identities(), [] as [String; 0]);
+}
+
 /// What a user has in a cluster: a Deployment, its Service, an Ingress; no class, no endpoints.
 const OWN: &str = r#"
 apiVersion: apps/v1

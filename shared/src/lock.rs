@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::private;
 
 /// Name of the file.
-const FILE: &str = "lock";
+pub const FILE: &str = "lock";
 /// Bytes of the file that are read: a process id and a host name.
 const MOST: u64 = 300;
 

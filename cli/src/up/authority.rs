@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use super::LOOK;
 use crate::args::UpArgs;
-use crate::identity::{self, Somebody};
+use crate::identity::{self, Passing, Somebody};
 
 /// Lifetime of a token that is used at once.
 const TOKEN: Duration = Duration::from_secs(60);
@@ -42,6 +42,8 @@ pub(super) struct Kept {
     pub(super) found: bool,
     /// The message for the user.
     pub(super) said: Option<String>,
+    /// Removes the folder below the home folder at the end.
+    pub(super) _passing: Option<Passing>,
 }
 
 impl Authority {
@@ -98,32 +100,48 @@ impl Authority {
         }
     }
 
-    /// Writes the identity to where `firth` looks for it, and below `--state-dir`.
-    pub(super) fn keep(&self, me: &Somebody, server: &str) -> io::Result<Kept> {
-        self.keep_in(identity::folder(None, server).ok(), me)
+    /// Writes the identity to where `firth` looks for it, and below `--state-dir`. `passes`: the address is one that the
+    /// kernel chose, so the former ends with this process.
+    pub(super) fn keep(&self, me: &Somebody, server: &str, passes: bool) -> io::Result<Kept> {
+        let home = identity::folder(None, server).ok();
+        if let Some(all) = home.as_deref().and_then(Path::parent) {
+            identity::sweep(all);
+        }
+        self.keep_in(home, me, passes)
     }
 
     /// The home folder is a convenience: if it is not writable, the other folder is used.
-    fn keep_in(&self, home: Option<PathBuf>, me: &Somebody) -> io::Result<Kept> {
+    fn keep_in(&self, home: Option<PathBuf>, me: &Somebody, passes: bool) -> io::Result<Kept> {
         let (own, now) = (self.path.join("operator"), clock::wall());
-        let (found, said) = match home.as_deref().map(|home| (home.display(), me.write_for_up(home, now))) {
-            None => (false, None),
-            Some((_, Ok(false))) => (true, None),
-            Some((at, Ok(true))) => {
-                let said = format!(
-                    "{at}: replaced what `firth login` wrote for another control plane at this address"
-                );
-                (true, Some(said))
-            }
-            Some((at, Err(error))) => {
-                (false, Some(format!("cannot write {at}: {error}; ask with --identity {}", own.display())))
-            }
+        let write = |home: &Path| {
+            // Another process may be removing what was there.
+            let claimed = (passes || Passing::is_marked(home)).then(|| Passing::claim(home)).transpose()?;
+            let replaced = me.write_for_up(home, now)?;
+            let passing = claimed.filter(|_| passes);
+            passing.as_ref().map_or(Ok(()), Passing::mark)?;
+            io::Result::Ok((replaced, passing))
         };
-        if let Some(home) = home.filter(|_| found && !self.named) {
-            return Ok(Kept { folder: home, found, said });
+        let mut kept = Kept { folder: own, found: false, said: None, _passing: None };
+        if let Some(home) = home {
+            let at = home.display();
+            match write(&home) {
+                Ok((replaced, passing)) => {
+                    (kept.found, kept._passing) = (true, passing);
+                    kept.said = replaced.then(|| {
+                        format!("{at}: replaced what `firth login` wrote for another control plane at this address")
+                    });
+                }
+                Err(error) => {
+                    let own = kept.folder.display();
+                    kept.said = Some(format!("cannot write {at}: {error}; ask with --identity {own}"));
+                }
+            }
+            if kept.found && !self.named {
+                return Ok(Kept { folder: home, ..kept });
+            }
         }
-        me.write_for_up(&own, now)?;
-        Ok(Kept { folder: own, found, said })
+        me.write_for_up(&kept.folder, now)?;
+        Ok(kept)
     }
 }
 
@@ -163,7 +181,7 @@ mod tests {
             assert!(passing.path.is_dir() && !passing.path.starts_with(READ_ONLY));
             let said = passing.said.as_deref().unwrap();
             assert!(said.contains(why) && said.contains("--state-dir"), "{said}");
-            let kept = passing.keep_in(None, &Somebody::made_up()).unwrap();
+            let kept = passing.keep_in(None, &Somebody::made_up(), true).unwrap();
             assert!(!kept.found && Somebody::read(&kept.folder, clock::wall()).is_ok());
         }
     }
@@ -172,7 +190,7 @@ mod tests {
     fn whoever_runs_it_is_written_below_the_state_and_at_home_where_it_can_be() {
         let (state, home) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (authority, me, now) = (named(state.path()), Somebody::made_up(), clock::wall());
-        let kept = authority.keep_in(Some(Path::new(READ_ONLY).join("me")), &me).unwrap();
+        let kept = authority.keep_in(Some(Path::new(READ_ONLY).join("me")), &me, true).unwrap();
         assert_eq!((kept.folder.as_path(), kept.found), (&*state.path().join("operator"), false));
         assert!(Somebody::read(&kept.folder, now).is_ok());
         let said = kept.said.unwrap();
@@ -180,12 +198,21 @@ mod tests {
 
         let at_home = home.path().join("me");
         Somebody::made_up().write_for_login(&at_home).unwrap();
-        let kept = authority.keep_in(Some(at_home.clone()), &me).unwrap();
+        let kept = authority.keep_in(Some(at_home.clone()), &me, false).unwrap();
         assert!(kept.found && kept.folder.starts_with(state.path()) && Somebody::read(&at_home, now).is_ok());
         assert!(kept.said.unwrap().contains("firth login"));
         let other = Authority { named: false, ..named(state.path()) };
-        let kept = other.keep_in(Some(at_home.clone()), &me).unwrap();
-        assert_eq!((kept.folder, kept.found, kept.said), (at_home, true, None));
+        let kept = other.keep_in(Some(at_home.clone()), &me, false).unwrap();
+        assert_eq!((&kept.folder, kept.found, &kept.said), (&at_home, true, &None));
+        drop(kept);
+        assert!(Somebody::read(&at_home, now).is_ok(), "of an address that somebody chose");
+
+        let passing = home.path().join("passing");
+        let kept = authority.keep_in(Some(passing.clone()), &me, true).unwrap();
+        assert!(kept.found && Somebody::read(&passing, now).is_ok());
+        let own = kept.folder.clone();
+        drop(kept);
+        assert!(!passing.exists() && Somebody::read(&own, now).is_ok());
     }
 
     #[test]
