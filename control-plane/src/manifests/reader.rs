@@ -130,7 +130,7 @@ impl Reader {
             .scan()
             .await?
             .map_err(|reason| FolderError::Unreadable { path: self.dir.clone(), reason })?;
-        let scan = self.settled(scan).await?;
+        let scan = self.settled_first(scan).await?;
         // Holds first, so that a rejected object has its last good version.
         self.send(on_record).await?;
         let parsed = blocking(move || backlog::parse(scan.found)).await?;

@@ -4,7 +4,8 @@
 //! from another, a reader may see the first file before and the second after its change: no endpoints at all, a state
 //! that never existed.
 //!
-//! **Invariant:** what is reported was in all of the files at one moment, unless they never stop changing.
+//! **Invariant:** what is reported was in all of the files at one moment, unless they do not stop changing for a while
+//! ([`LONG`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -22,8 +23,11 @@ use crate::manifests::notice::{Pending, Touched};
 /// a moment later. Only waiting can tell that from a deletion: there is no sign that more will come.
 pub(super) const REPLACED: Duration = Duration::from_millis(20);
 
-/// A folder that is written continuously is reported as found after this many scans.
-const LOOKS: usize = 16;
+/// A folder that is written continuously is reported as found after this time and this many scans: other files must not
+/// wait for it. When the process starts, there is more patience.
+const LONG: Duration = Duration::from_millis(200);
+const LOOKS_MIN: usize = 8;
+const LOOKS_MAX: usize = 16;
 
 /// The results of one or more scans.
 #[derive(Debug, Default)]
@@ -49,7 +53,7 @@ impl Reader {
         if !self.see(&mut seen, pending.paths).await? {
             return Ok(());
         }
-        self.rest(&mut seen).await?;
+        self.rest(&mut seen, Some(LONG)).await?;
         self.compare(seen.scan, Instant::now()).await?;
         if let Some(reason) = seen.lost {
             return self.lost(&reason).await;
@@ -57,9 +61,10 @@ impl Reader {
         self.believe().await
     }
 
-    /// Continues until nothing changed during a scan.
-    async fn rest(&mut self, seen: &mut Seen) -> Result<(), FolderError> {
-        for _ in 1..LOOKS {
+    /// Continues until nothing changed during a scan, or its time is over; `None`: for [`LOOKS_MAX`] scans.
+    async fn rest(&mut self, seen: &mut Seen, time: Option<Duration>) -> Result<(), FolderError> {
+        let until = time.map(|time| Instant::now() + time);
+        for look in 1..LOOKS_MAX {
             // A renamed file disappears here and appears there, in two events, and one that is replaced is missing or
             // empty for a moment. Changes shortly after are merged into one, so that its objects are not removed in
             // between.
@@ -82,6 +87,10 @@ impl Reader {
                 self.notice.put_back(paths);
                 return Ok(());
             }
+            if look >= LOOKS_MIN && until.is_some_and(|until| until <= Instant::now()) {
+                self.notice.put_back(paths);
+                return self.look_at_voids(seen).await;
+            }
             if is_doubtful {
                 // All of it again: a folder may have been created or removed over what was found before.
                 paths.extend(seen.paths.keys().map(|path| (path.clone(), Touched::Content)));
@@ -89,6 +98,20 @@ impl Reader {
             if !self.see(seen, paths).await? {
                 return Ok(());
             }
+        }
+        if seen.doubt() {
+            tokio::time::sleep(REPLACED).await;
+            self.look_at_voids(seen).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks what seemed to be about to be replaced, which was waited for: it may have been.
+    async fn look_at_voids(&mut self, seen: &mut Seen) -> Result<(), FolderError> {
+        let voids = voids(&seen.scan.found).map(|path| (self.dir.join(&**path), Touched::Content));
+        let voids: BTreeMap<_, _> = voids.collect();
+        if !voids.is_empty() {
+            self.see(seen, voids).await?;
         }
         Ok(())
     }
@@ -125,10 +148,19 @@ impl Reader {
 
     /// Completes a scan of the whole folder with what changed meanwhile.
     pub(super) async fn settled(&mut self, scan: Scan) -> Result<Scan, FolderError> {
+        self.settled_within(scan, Some(LONG)).await
+    }
+
+    /// As [`Self::settled`], for the first scan.
+    pub(super) async fn settled_first(&mut self, scan: Scan) -> Result<Scan, FolderError> {
+        self.settled_within(scan, None).await
+    }
+
+    async fn settled_within(&mut self, scan: Scan, time: Option<Duration>) -> Result<Scan, FolderError> {
         let mut seen = Seen { scan, ..Seen::default() };
         // The caller compares missing files with the previous ones.
         seen.doubted = voids(&seen.scan.found).cloned().collect();
-        self.rest(&mut seen).await?;
+        self.rest(&mut seen, time).await?;
         if let Some(reason) = seen.lost {
             self.notice.lose(reason);
         }

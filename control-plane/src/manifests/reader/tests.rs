@@ -132,6 +132,41 @@ async fn a_replaced_file_does_not_go_in_between() {
     assert_eq!(deleted(&mut heard), 1);
 }
 
+/// The clock moves only where the reader waits for files that may be about to be replaced.
+#[tokio::test(start_paused = true)]
+async fn a_folder_that_is_written_without_end_holds_up_no_other_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("quiet.yaml"), ingress("before")).unwrap();
+    let (mut reader, mut heard, _slices) = reader(dir.path());
+    reader.start(Vec::new()).await.unwrap();
+    while heard.try_recv().is_ok() {}
+    // Each is new and empty: its content may come in a moment.
+    let write = |round: u32| fs::write(at(&format!("{round}.yaml")), "").unwrap();
+    write(0);
+    fs::write(at("quiet.yaml"), ingress("after")).unwrap();
+    let paths = ["0.yaml", "quiet.yaml"].map(|name| (at(name), Touched::Content));
+    let begun = Instant::now();
+    tokio::select! { biased;
+        looked = reader.look(Pending { paths: paths.into(), lost: None }) => looked.unwrap(),
+        () = async {
+            for round in 1..1_000 {
+                tokio::time::sleep(REPLACED / 4).await;
+                write(round);
+            }
+        } => panic!("it never ends"),
+    }
+    let took = begun.elapsed();
+    assert!(took >= Duration::from_millis(200) && took <= Duration::from_millis(250), "{took:?}");
+    let Ok(Input::Events(events)) = heard.try_recv() else { panic!("nothing was told") };
+    let is_there = |event: &Event| matches!(event, Event::Applied { object, .. } if &*object.reference().name.name == "after");
+    assert!(events.iter().any(is_there), "{events:?}");
+    // What came too late is read the next time.
+    let late = reader.notice.take().paths;
+    assert!(!late.is_empty());
+    reader.look(Pending { paths: late, lost: None }).await.unwrap();
+}
+
 /// Of two slices that take turns one has an endpoint at any time. The second is read, the first changed before it.
 #[tokio::test]
 async fn what_changed_before_what_was_read_is_told_with_it() {
