@@ -261,7 +261,7 @@ impl KubeSource {
         }
 
         if options.ignores_classes {
-            tracing::info!("IngressClasses are not read, and spec.ingressClassName counts for nothing");
+            tracing::info!("IngressClasses are not read, and spec.ingressClassName has no effect");
             sender.synced(ObjectKind::IngressClass).await?;
         }
         match options.watches_namespaces {

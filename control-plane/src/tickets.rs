@@ -165,7 +165,7 @@ async fn in_cluster(place: &Place, now: SystemTime) -> Result<(), String> {
             },
         };
         if place.store(&next.to_text(), over.as_deref()).await? {
-            info!(secret = %place.name(), "new keys of session tickets are on record");
+            info!(secret = %place.name(), "new keys of session tickets are stored");
             return Ok(());
         }
     }

@@ -263,7 +263,7 @@ const CONTROL_PLANE: &[&str] = &[
     "authority",
     // What is written into the cluster.
     "publish",
-    // What is on record of session tickets.
+    // The stored keys of session tickets.
     "tickets/record",
     // The sources.
     "kube",

@@ -45,7 +45,7 @@ async fn the_control_plane_gets_along_with_the_chart_s_rights() {
     })
     .await;
 
-    // A hold is put on record and taken off it again.
+    // A hold is stored and deleted again.
     let held = "/api/v1/namespaces/firth/configmaps?labelSelector=firth.dev%2Fdecision";
     for (path, count) in [("/etc/passwd", 1), ("/fine", 0)] {
         let web = site.ingress("web", "a.test", &[(path, "one")]);

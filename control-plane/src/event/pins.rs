@@ -47,13 +47,13 @@ pub enum PinRefused {
         reason: String,
     },
     /// It is unknown whether it was stored.
-    #[error("it is not known whether the decision is on record; ask again: {reason}")]
+    #[error("it is not known whether the decision is stored; ask again: {reason}")]
     Unknown {
         /// Why not.
         reason: String,
     },
     /// It cannot be stored now.
-    #[error("the decision cannot be put on record: {reason}")]
+    #[error("the decision cannot be stored: {reason}")]
     Failed {
         /// The error of the API server, or of the disk.
         reason: String,

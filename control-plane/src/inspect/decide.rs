@@ -114,9 +114,9 @@ impl Decider {
 
     async fn decide(&self, change: PinChange) -> Result<Arc<str>, Status> {
         let (request, outcome) = PinRequest::new(change);
-        let busy = || Status::unavailable("too many decisions wait to be put on record");
+        let busy = || Status::unavailable("too many decisions wait to be stored");
         self.pins.try_send(request).map_err(|_| busy())?;
-        let late = "the decision is not on record yet; it may be, a little later: ask again";
+        let late = "the decision is not stored yet; it may be a little later: ask again";
         let outcome = tokio::time::timeout(RECORD, outcome).await;
         let outcome = outcome.map_err(|_| Status::deadline_exceeded(late))?;
         outcome.map_err(|_| Status::unavailable("this replica is going"))?.map_err(|refused| match refused {
@@ -135,7 +135,7 @@ impl Decider {
         match waited {
             Ok(Ok(head)) => Ok(Arc::clone(&head)),
             Ok(Err(_)) => Err(Status::unavailable("this replica is going")),
-            Err(_) => Err(Status::deadline_exceeded(format!("it is on record and not in force yet: {why}"))),
+            Err(_) => Err(Status::deadline_exceeded(format!("it is stored and not in force yet: {why}"))),
         }
     }
 }

@@ -156,9 +156,7 @@ pub(super) async fn write(
             queue.done(object, clock::now());
             continue;
         };
-        tracing::error!(
-            "the hold of {object} cannot be put on record in {namespace}, and is tried again: {reason}"
-        );
+        tracing::error!("the hold of {object} cannot be stored in {namespace}, and is tried again: {reason}");
         queue.failed(object, job, clock::now());
     }
 }
@@ -180,9 +178,7 @@ async fn fulfil(client: &Client, namespace: &str, request: &HoldRequest) -> Resu
             let body = record(&name, namespace, &hold.object, None);
             match ask(client, Method::POST, &collection, Some(body)).await? {
                 Answer::Done(_) => {
-                    tracing::warn!(
-                        "{object} is held at its last good version, on record in {namespace}/{name}"
-                    );
+                    tracing::warn!("{object} is held at its last good version, stored in {namespace}/{name}");
                     return Ok(());
                 }
                 Answer::Absent => return Err("there is no such namespace".to_owned()),

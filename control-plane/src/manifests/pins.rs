@@ -119,7 +119,7 @@ impl PinFile {
             // It was removed meanwhile.
             PinChange::Mend { .. } | PinChange::Erase { .. } if there.is_none() => self.erase(),
             PinChange::Write { .. } | PinChange::Mend { .. } | PinChange::Erase { .. } => {
-                let there = there.map_or("nothing is pinned", |_| "another pin is on record");
+                let there = there.map_or("nothing is pinned", |_| "another pin is stored");
                 Err(PinRefused::Overtaken { there: there.to_owned() })
             }
         }

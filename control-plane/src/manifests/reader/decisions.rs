@@ -52,13 +52,13 @@ impl Reader {
                 self.backoff.reset();
                 if let Event::Held(hold) = &event {
                     let kept = self.records.are_kept() && hold.object.kind() != ObjectKind::Secret;
-                    let how = if kept { "on record" } else { "in memory alone" };
+                    let how = if kept { "stored" } else { "in memory only" };
                     tracing::warn!("{object} is held at its last good version, {how}");
                 }
                 self.send(vec![event]).await
             }
             Err(error) => {
-                tracing::error!("the hold of {object} cannot be put on record, and is tried again: {error}");
+                tracing::error!("the hold of {object} cannot be stored, and is tried again: {error}");
                 self.unfulfilled.insert(object, request);
                 self.retry = Some(Instant::now() + self.backoff.next_delay());
                 Ok(())
