@@ -4,6 +4,7 @@
 //! that were read together are reported together.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::task::JoinSet;
 
@@ -55,7 +56,7 @@ impl Backlog {
                 return std::future::pending().await;
             };
             self.start();
-            // A file that makes the parser panic fails alone.
+            // Parsing does not panic, and nothing aborts it.
             let Ok((number, mut parsed)) = done else {
                 continue;
             };
@@ -88,11 +89,20 @@ fn length(raw: &Raw) -> usize {
     }
 }
 
-/// Parses all of it.
+/// Parses all of it. A file that makes the parser panic is unreadable; the others are not affected.
 pub(super) fn parse(found: Found) -> Parsed {
+    parse_by(found, document::parse)
+}
+
+fn parse_by(found: Found, parser: impl Fn(&str) -> document::Parsed) -> Parsed {
     let content = |raw| match raw {
         Raw::Gone => Content::Gone,
-        Raw::Text(text) => Content::Text(document::parse(&text)),
+        Raw::Text(text) => match catch_unwind(AssertUnwindSafe(|| parser(&text))) {
+            Ok(parsed) => Content::Text(parsed),
+            Err(_) => {
+                Content::Unreadable("expected a document that the parser survives: it panicked".to_owned())
+            }
+        },
         Raw::Unreadable(reason) => Content::Unreadable(reason),
     };
     found.into_iter().map(|(path, raw)| (path, content(raw))).collect()
@@ -109,6 +119,17 @@ mod tests {
 
     fn found<const N: usize>(files: [(&str, Raw); N]) -> Found {
         files.into_iter().map(|(path, raw)| (path.into(), raw)).collect()
+    }
+
+    #[test]
+    fn a_file_that_makes_the_parser_panic_is_unreadable_alone() {
+        let parsed = parse_by(found([("bad", text("bad", 1)), ("good", text("good", 1))]), |text| {
+            assert!(!text.contains("name: bad"), "the parser's fault");
+            document::parse(text)
+        });
+        assert!(matches!(&parsed["bad"], Content::Unreadable(_)), "{parsed:?}");
+        let Content::Text(good) = &parsed["good"] else { panic!("{parsed:?}") };
+        assert_eq!(&*good.objects[0].0.metadata().name, "good");
     }
 
     #[tokio::test]
