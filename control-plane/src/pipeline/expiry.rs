@@ -1,8 +1,8 @@
 //! Expiry of a pin: once it has expired, its record is deleted.
 //!
-//! No replica ends a pin by its own clock alone: otherwise replicas would offer different states when their clocks
-//! differ. Each requests the deletion, the first succeeds, and all see it. A pin that expired before this process began
-//! ends in the same way, right after the start.
+//! A pin ends for all replicas at once, when its record is deleted: if each ended it for itself, replicas would offer
+//! different states while their clocks differ. Each requests the deletion when its own clock says so, the first
+//! succeeds, and all see it. A pin that expired before this process began ends in the same way, right after the start.
 //!
 //! **Invariant:** sans-I/O; times go in, actions come out.
 
