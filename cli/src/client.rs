@@ -71,6 +71,32 @@ pub(crate) enum AskError {
         /// Its message.
         message: String,
     },
+    /// It ended a stream that has no end.
+    #[error("the control plane at {server} ended the stream")]
+    Ended {
+        /// The address.
+        server: String,
+    },
+}
+
+impl AskError {
+    /// Whether the same question may be answered later without anybody doing something about it.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Silent { .. } | Self::Missing { .. } | Self::Ended { .. } => {
+                true
+            }
+            Self::Address { .. } => false,
+            Self::Refused { code, .. } => !matches!(
+                code,
+                Code::InvalidArgument
+                    | Code::OutOfRange
+                    | Code::PermissionDenied
+                    | Code::Unauthenticated
+                    | Code::Unimplemented
+            ),
+        }
+    }
 }
 
 /// Why a connection failed.
@@ -295,6 +321,22 @@ mod tests {
             let told = error.to_string();
             assert!(told.contains(&format!("{shown:?}")) && !told.contains("hunter2"), "{told}");
         }
+    }
+
+    #[test]
+    fn what_nobody_mends_by_waiting_is_told_apart() {
+        for (status, may_pass) in [
+            (Status::unavailable("not synced yet"), true),
+            (Status::resource_exhausted("too many streams"), true),
+            (Status::not_found("no such object"), true),
+            (Status::permission_denied("needs the role reader"), false),
+            (Status::unauthenticated("no certificate"), false),
+            (Status::invalid_argument("kind: expected ingress"), false),
+            (Status::unimplemented("an older version"), false),
+        ] {
+            assert_eq!(failed("s", &status).may_pass(), may_pass, "{status}");
+        }
+        assert!(!AskError::Address { server: "ftp://x".to_owned() }.may_pass());
     }
 
     #[test]

@@ -93,6 +93,7 @@ async fn wait(args: &StatusArgs) -> anyhow::Result<inspect::StatusResponse> {
     loop {
         match timeout_at(until, follow(args, &mut heard)).await {
             Ok(Ok(status)) => return Ok(status),
+            Ok(Err(error)) if !may_pass(&error) => return Err(error),
             Ok(Err(error)) => {
                 heard.say(format!("{error:#}"));
                 failed = Some(error);
@@ -105,6 +106,11 @@ async fn wait(args: &StatusArgs) -> anyhow::Result<inspect::StatusResponse> {
         }
         return heard.end(args, failed);
     }
+}
+
+/// Whether to ask again. A missing identity is waited for: a `firth up` that has just begun is about to write it.
+fn may_pass(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_none_or(AskError::may_pass)
 }
 
 /// Follows one stream until a response settles it.
@@ -133,7 +139,7 @@ async fn follow(args: &StatusArgs, heard: &mut Heard) -> anyhow::Result<inspect:
         }
         heard.last = Some(Some(status));
     }
-    anyhow::bail!("the control plane ended the stream")
+    Err(AskError::Ended { server: args.ask.server.clone() }.into())
 }
 
 impl Heard {
