@@ -16,6 +16,7 @@ mod status;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use serde::Serialize;
 use shared::clock;
 use shared::proto::{identity as identity_proto, inspect};
@@ -108,12 +109,17 @@ async fn answer(question: Question) -> anyhow::Result<String> {
         }
         Question::Authority(args) => {
             let mut authority = Authority::new(channel(&args.ask).await?);
-            if args.action == AuthorityAction::Rotate {
+            let rotates = args.action == AuthorityAction::Rotate;
+            if rotates {
                 let asked = authority.rotate_authority(identity_proto::RotateAuthorityRequest {}).await;
                 body(&args.ask, asked)?;
             }
             let asked = authority.get_authority(identity_proto::GetAuthorityRequest {}).await;
-            let view = authority::view(body(&args.ask, asked)?);
+            let asked = body(&args.ask, asked).map_err(anyhow::Error::from);
+            // Nobody should repeat a rotation because only its outcome could not be shown.
+            let asked =
+                if rotates { asked.context("the rotation has begun, but cannot be shown") } else { asked };
+            let view = authority::view(asked?);
             show(&args.ask, &view, authority::text)
         }
         Question::Problems(ask) => {
