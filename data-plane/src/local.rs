@@ -17,8 +17,8 @@ use date::HttpDate;
 use ids::Ids;
 use pipes::Pipes;
 use quota::Quota;
-use reach::Told;
 use timer::Timers;
+use told::Told;
 use turns::Turns;
 
 pub use budgets::Budgets;
@@ -53,6 +53,7 @@ pub(crate) mod shares;
 pub(crate) mod spill;
 pub(crate) mod stint;
 pub(crate) mod timer;
+pub(crate) mod told;
 pub(crate) mod turns;
 pub(crate) mod verdicts;
 
@@ -78,6 +79,8 @@ pub(crate) struct Local {
     pub(crate) refusals: Told,
     /// Tenants that were logged for responses that only nginx would follow.
     pub(crate) unfollowed: Told,
+    /// Backends and auth services that did not respond.
+    pub(crate) failures: Told,
     /// Budget for descriptors of connections.
     pub(crate) descriptors: Budget,
     pub(crate) reserve: Reserve,
@@ -119,6 +122,7 @@ impl Local {
             reach,
             refusals: Told::default(),
             unfollowed: Told::default(),
+            failures: Told::default(),
             descriptors: budgets.descriptors.clone(),
             reserve: budgets.reserve.clone(),
             sessions: budgets.sessions.clone(),

@@ -29,6 +29,7 @@ mod elsewhere;
 mod errors;
 mod exchange;
 mod external;
+mod failures;
 mod forwarded;
 mod hash;
 mod limit;

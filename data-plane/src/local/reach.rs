@@ -3,17 +3,9 @@
 //! **Invariant:** the check is on the address that is about to be connected to, never on a name: a name may resolve
 //! differently the next time.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::time::{Duration, Instant};
 
 use shared::address::{self, AddressSet};
-
-/// Time until the same Ingress is logged again.
-const AGAIN: Duration = Duration::from_secs(60);
-/// Maximum number of Ingresses that are logged within that time.
-const TOLD: usize = 256;
 
 /// Exceptions: networks that may be connected to although they are loopback, link-local or unassigned.
 #[derive(Clone, Debug, Default)]
@@ -28,28 +20,6 @@ impl Reach {
     /// Why an address may not be connected to; `None` if it may.
     pub(crate) fn refuses(&self, address: IpAddr) -> Option<&'static str> {
         address::astray(address).filter(|_| !self.0.contains(address))
-    }
-}
-
-/// Ingresses that were logged recently: a single request must not produce a log line.
-#[derive(Debug, Default)]
-pub(crate) struct Told(RefCell<HashMap<Box<str>, Instant>>);
-
-impl Told {
-    /// Whether this one was not logged recently, and should be now.
-    pub(crate) fn is_news(&self, owner: &str, now: Instant) -> bool {
-        let mut told = self.0.borrow_mut();
-        if told.get(owner).is_some_and(|until| now < *until) {
-            return false;
-        }
-        if told.len() >= TOLD {
-            told.retain(|_, until| now < *until);
-        }
-        let has_room = told.len() < TOLD;
-        if has_room {
-            told.insert(owner.into(), now + AGAIN);
-        }
-        has_room
     }
 }
 
@@ -92,19 +62,5 @@ mod tests {
             assert_eq!(refused(&some, address), None, "{address}");
         }
         assert_eq!(refused(&some, "169.254.169.254"), Some("link-local"));
-    }
-
-    #[test]
-    fn the_log_is_told_of_each_ingress_once_a_while() {
-        let (refusals, now) = (Told::default(), Instant::now());
-        assert!(refusals.is_news("a/b", now) && !refusals.is_news("a/b", now));
-        assert!(!refusals.is_news("a/b", now + AGAIN - Duration::from_millis(1)));
-        assert!(refusals.is_news("a/b", now + AGAIN));
-        let later = now + AGAIN;
-        for number in 1..TOLD {
-            assert!(refusals.is_news(&format!("a/{number}"), later), "{number}");
-        }
-        assert!(!refusals.is_news("c/d", later), "there is no room");
-        assert!(refusals.is_news("c/d", later + AGAIN));
     }
 }

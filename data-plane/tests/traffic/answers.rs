@@ -1,7 +1,8 @@
 //! Response headers: what is removed from those of backends, and what is added to all of them.
 
 use std::fmt::{Debug, Write as _};
-use std::sync::Mutex;
+use std::net::TcpListener;
+use std::sync::{Mutex, Once};
 
 use data_plane::local::Limits;
 use shared::policy::{
@@ -171,9 +172,34 @@ impl Subscriber for Warnings {
     fn exit(&self, _: &span::Id) {}
 }
 
+/// Collects the warnings of all proxies of this process.
+fn collect_warnings() {
+    static COLLECTED: Once = Once::new();
+    COLLECTED.call_once(|| tracing::subscriber::set_global_default(Warnings).unwrap());
+}
+
+#[test]
+fn the_log_says_why_a_backend_does_not_respond_once() {
+    collect_warnings();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let proxy = Proxy::serving(Limits::default(), &[free]);
+    let mut client = Client::new(proxy.http);
+    for _ in 0..3 {
+        assert_eq!(client.get("/").status, 502);
+    }
+    let told = WARNED.lock().unwrap().clone();
+    let told: Vec<_> = told.iter().filter(|line| line.contains(&free.to_string())).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    for part in
+        ["backend=\"ns/echo/80\"", "ingress=\"ns/web\"", "connect_failed", "refused", "a request got 502"]
+    {
+        assert!(told[0].contains(part), "{part}: {told:?}");
+    }
+}
+
 #[test]
 fn the_log_is_told_of_redirects_that_are_not_followed() {
-    tracing::subscriber::set_global_default(Warnings).unwrap();
+    collect_warnings();
     let (moved, plain) = (talkative(), Origin::says("in"));
     for (origin, name, expected) in [(&moved, "moved", 1), (&plain, "stayed", 0)] {
         let mut proxy = proxy(origin, LocationPolicy::default());

@@ -551,9 +551,9 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "lines of the log about addresses that are not asked, or get no copy",
-        &["local::reach::AGAIN", "local::reach::TOLD"],
-        &["the_log_is_told_of_each_ingress_once_a_while"],
+        "lines of the log about addresses that are not asked, or get no copy, and about backends that do not respond",
+        &["local::told::AGAIN", "local::told::TOLD"],
+        &["each_is_told_once_a_while"],
     ),
     Row(
         "certificates of which is asked what their authority says",

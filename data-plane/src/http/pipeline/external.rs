@@ -12,7 +12,7 @@ use shared::template::Overlong;
 use super::access::Said;
 use super::elsewhere::{Room, Url, Word};
 use super::variables::{self, Allowance};
-use super::{Exchange, Voice, forwarded};
+use super::{Exchange, Voice, failures, forwarded};
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
 use crate::local::verdicts::{Key, Verdict};
@@ -52,7 +52,7 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
                 verdict
             }
             Err(error) => {
-                tracing::debug!(%error, "external authentication cannot be asked");
+                failures::of_auth(exchange, external.said, &error);
                 return Said::Fail(Reply::page(local, 500));
             }
         },

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 use super::affinity::Session;
-use super::{Call, Exchange, forwarded, mirror};
+use super::{Call, Exchange, failures, forwarded, mirror};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::write_request;
@@ -57,7 +57,7 @@ pub(super) async fn send<B: RequestBody>(
     match outcome {
         Ok((reached, answered)) => reply(exchange, cell, reached, answered),
         Err(error) => {
-            tracing::debug!(kind = error.kind.as_str(), source = ?error.source, "request failed");
+            failures::of_backend(exchange, cell, &error);
             Reply::failure(local, &error)
         }
     }

@@ -105,6 +105,11 @@ impl Attempts {
         }
     }
 
+    /// The endpoint that was asked last.
+    pub(crate) fn last(&self) -> Option<SocketAddr> {
+        self.list.last().map(|attempt| attempt.address)
+    }
+
     pub(super) fn list(&self) -> &[Attempt] {
         &self.list
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use http::uri::{PathAndQuery, Scheme};
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri, header};
 
-use super::super::forwarded;
+use super::super::{failures, forwarded};
 use super::{PASSED_BY, UNCOUNTED, is_grpc, link, pick, target};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
@@ -38,7 +38,7 @@ pub(super) async fn send<B: RequestBody>(
             Reply { head, body, close: false, untold: None, read: exchange.timeouts.read }
         }
         Err(error) => {
-            tracing::debug!(kind = error.kind.as_str(), source = ?error.source, "call failed");
+            failures::of_backend(exchange, cell, &error);
             let local = &exchange.call.server.local;
             local.metrics.failed(error.kind);
             exchange.info.attempts.failed(error.kind.status());
