@@ -705,6 +705,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("codec::guard::EACH", "a word of octets"),
     ("codec::head::fields::OWN", "room for lines, grown as they come"),
     ("codec::head::request::LITTLE", "what is not worth a copy"),
+    ("codec::head::name::BITS", "a table of fixed size"),
     ("codec::head::name::CASE", "a word of octets"),
     ("codec::head::name::EACH", "a word of octets"),
     ("codec::head::name::TOP", "a word of octets"),

@@ -28,7 +28,6 @@ macro_rules! known {
                 }
             }
 
-            #[cfg(test)]
             const ALL: &[Self] = &[$(Self::$variant,)*];
         }
     };
@@ -110,76 +109,10 @@ known! {
 }
 
 impl Known {
-    /// Recognises a name, which is a token, ignoring case: its length and first letter leave few comparisons, or none.
+    /// Recognises a name, which is a token, ignoring case: it is compared with the only one that it can be.
     pub(crate) fn of(name: &[u8]) -> Self {
-        let first = name.first().map_or(0, u8::to_ascii_lowercase);
-        let candidates: &[Self] = match (name.len(), first) {
-            (2, b't') => &[Self::Te],
-            (4, b'd') => &[Self::Date],
-            (4, b'h') => &[Self::Host],
-            (4, b'v') => &[Self::Vary],
-            (5, b'p') => &[Self::Proxy],
-            (5, b'x') => &[Self::XPad],
-            (6, b'a') => &[Self::Accept],
-            (6, b'c') => &[Self::Cookie],
-            (6, b'e') => &[Self::Expect],
-            (6, b'o') => &[Self::Origin],
-            (6, b's') => &[Self::Server],
-            (6, b'x') => &[Self::XCode],
-            (7, b'b') => &[Self::Baggage],
-            (7, b'r') => &[Self::Referer],
-            (7, b't') => &[Self::Trailer],
-            (7, b'u') => &[Self::Upgrade],
-            (8, b'l') => &[Self::Location],
-            (8, b'x') => &[Self::XScheme, Self::XFormat],
-            (9, b'f') => &[Self::Forwarded],
-            (9, b'x') => &[Self::XRealIp],
-            (10, b'c') => &[Self::Connection],
-            (10, b'k') => &[Self::KeepAlive],
-            (10, b's') => &[Self::SetCookie],
-            (10, b't') => &[Self::Tracestate],
-            (10, b'u') => &[Self::UserAgent],
-            (11, b'r') => &[Self::RetryAfter],
-            (11, b't') => &[Self::Traceparent],
-            (11, b'x') => &[Self::XSentFrom, Self::XNamespace],
-            (12, b'c') => &[Self::ContentType],
-            (12, b'x') => &[Self::XRequestId],
-            (13, b'a') => &[Self::Authorization],
-            (13, b'c') => &[Self::CacheControl],
-            (14, b'c') => &[Self::ContentLength],
-            (14, b'h') => &[Self::Http2Settings],
-            (14, b'x') => &[
-                Self::XOriginalUri,
-                Self::XOriginalUrl,
-                Self::XIngressName,
-                Self::XServiceName,
-                Self::XServicePort,
-            ],
-            (15, b's') => &[Self::SslClientCert],
-            (15, b'x') => &[Self::XForwardedFor, Self::XAccelExpires, Self::XAccelCharset],
-            (16, b'p') => &[Self::ProxyConnection],
-            (16, b'w') => &[Self::WwwAuthenticate],
-            (16, b'x') => &[Self::XForwardedHost, Self::XForwardedPort, Self::XAccelRedirect],
-            (17, b's') => &[Self::SslClientVerify],
-            (17, b't') => &[Self::TransferEncoding],
-            (17, b'x') => &[Self::XForwardedProto, Self::XOriginalMethod, Self::XAccelBuffering],
-            (18, b'x') => &[Self::XForwardedScheme, Self::XForwardedPrefix, Self::XAccelLimitRate],
-            (20, b's') => &[Self::SslClientIssuerDn],
-            (21, b's') => &[Self::SslClientSubjectDn],
-            (22, b'a') => &[Self::AccessControlMaxAge],
-            (23, b'x') => &[Self::XAuthRequestRedirect],
-            (24, b'x') => &[Self::XOriginalForwardedFor],
-            (25, b's') => &[Self::StrictTransportSecurity],
-            (25, b'x') => &[Self::XOriginalForwardedHost],
-            (27, b'a') => &[Self::AccessControlAllowOrigin],
-            (28, b'a') => &[Self::AccessControlAllowMethods, Self::AccessControlAllowHeaders],
-            (29, b'a') => &[Self::AccessControlRequestMethod, Self::AccessControlExposeHeaders],
-            (30, b'a') => &[Self::AccessControlRequestHeaders],
-            (32, b'a') => &[Self::AccessControlAllowCredentials],
-            _ => return Self::Other,
-        };
-        let found = candidates.iter().find(|known| is_spelled(name, known.lower()));
-        found.copied().unwrap_or(Self::Other)
+        let known = PLACES.known[place(name, PLACES.multiplier)];
+        if is_spelled(name, known.lower()) { known } else { Self::Other }
     }
 
     /// This name's bit in masks; [`Known::Other`] has none.
@@ -241,16 +174,74 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
 /// Whether a token equals, ignoring case, one that consists of lower-case letters, digits and dashes: apart from
 /// capitals, only controls differ from these octets in just the case bit, and a token contains no controls.
 fn is_spelled(token: &[u8], lower: &[u8]) -> bool {
-    const CASE: u64 = u64::from_ne_bytes([b' '; 8]);
     let equal =
-        |one: &[u8; 8], other: &[u8; 8]| u64::from_ne_bytes(*one) | CASE == u64::from_ne_bytes(*other);
-    let (Some(ends), Some(lower_ends)) = (token.last_chunk(), lower.last_chunk()) else {
-        return token.eq_ignore_ascii_case(lower);
-    };
-    // As below, the last eight may overlap with those before.
+        |(one, other): (&[u8; 8], &[u8; 8])| u64::from_le_bytes(*one) | CASE == u64::from_le_bytes(*other);
+    // As above, the last eight may overlap with those before.
     token.len() == lower.len()
-        && token.as_chunks().0.iter().zip(lower.as_chunks().0).all(|(one, other)| equal(one, other))
-        && equal(ends, lower_ends)
+        && end_of(token) == end_of(lower)
+        && token.as_chunks().0.iter().zip(lower.as_chunks().0).all(equal)
+}
+
+/// The case bit of eight octets.
+const CASE: u64 = u64::from_le_bytes([b' '; 8]);
+
+/// The last eight octets of a name, or all of a shorter one, in lower case.
+const fn end_of(name: &[u8]) -> u64 {
+    let end = match (name.last_chunk(), name.first_chunk(), name.last_chunk()) {
+        (Some(end), _, _) => u64::from_le_bytes(*end),
+        // Of five, three are in both halves.
+        (None, Some(first), Some(last)) => {
+            (u32::from_le_bytes(*first) as u64) << 32 | u32::from_le_bytes(*last) as u64
+        }
+        (None, _, _) => match *name {
+            [a, b, c] => u64::from_le_bytes([a, b, c, 0, 0, 0, 0, 0]),
+            [a, b] => u64::from_le_bytes([a, b, 0, 0, 0, 0, 0, 0]),
+            [a] => a as u64,
+            _ => 0,
+        },
+    };
+    end | CASE
+}
+
+/// The places of names are numbers of so many bits.
+const BITS: u32 = 9;
+
+/// Where in [`PLACES`] a name is, if it is known: by its length and its end.
+const fn place(name: &[u8], multiplier: u64) -> usize {
+    ((end_of(name) ^ name.len() as u64).wrapping_mul(multiplier) >> (64 - BITS)) as usize
+}
+
+/// A perfect hash table of the known names.
+struct Places {
+    multiplier: u64,
+    /// All other places have [`Known::Other`].
+    known: [Known; 1 << BITS],
+}
+
+/// With the first of some random multipliers that gives each name a place of its own.
+static PLACES: Places = {
+    let mut multiplier: u64 = 1;
+    loop {
+        if let Some(known) = places(multiplier) {
+            break Places { multiplier, known };
+        }
+        // Knuth's generator.
+        multiplier =
+            multiplier.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    }
+};
+
+const fn places(multiplier: u64) -> Option<[Known; 1 << BITS]> {
+    let (mut places, mut at) = ([Known::Other; 1 << BITS], 0);
+    while at < Known::ALL.len() {
+        let place = &mut places[place(Known::ALL[at].lower(), multiplier)];
+        if !matches!(*place, Known::Other) {
+            return None;
+        }
+        *place = Known::ALL[at];
+        at += 1;
+    }
+    Some(places)
 }
 
 const fn lower_case<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
