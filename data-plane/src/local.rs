@@ -32,6 +32,7 @@ pub use reserve::Reserve;
 pub use spill::Spill;
 pub use verdicts::Verdicts;
 
+pub(crate) mod boxed;
 pub(crate) mod budgets;
 pub(crate) mod buffers;
 pub(crate) mod copies;

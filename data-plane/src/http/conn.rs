@@ -20,6 +20,7 @@ use super::peer::Peer;
 use crate::codec::stream::{Gathered, Prefixed, Socket, Tls};
 use crate::http::server::Server;
 use crate::listen::Scheme;
+use crate::local::boxed::boxed;
 use crate::local::opening;
 use crate::local::turns::Turns;
 use crate::table::BackendCell;
@@ -74,7 +75,7 @@ pub(crate) fn serve(
             (false, Scheme::Http) => {
                 Parked::or_http2(Session::new(server, Socket::from(stream), peer, true).run().await).await
             }
-            (false, Scheme::Https) => Box::pin(secure(server, (stream, BytesMut::new()), peer)).await,
+            (false, Scheme::Https) => boxed(|| secure(server, (stream, BytesMut::new()), peer)).await,
             (true, _) => Box::pin(behind_a_balancer(server, stream, peer)).await,
         }
     }
@@ -124,7 +125,7 @@ async fn http2(session: Session<Socket>) -> Option<Box<h2::Serving<Socket>>> {
 async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) -> Option<Parked> {
     let timer = server.local.timers.timer();
     timer.idle(true);
-    let shaken = match timer.limit(server.local.limits.handshake, Box::pin(shake(&server, begun))).await {
+    let shaken = match timer.limit(server.local.limits.handshake, boxed(|| shake(&server, begun))).await {
         Ok(Ok(shaken)) => shaken,
         Ok(Err(error)) => {
             server.local.metrics.handshake_failures.add(1);

@@ -23,6 +23,7 @@ use super::peer::Peer;
 use crate::codec::guard::Limits as HeadLimits;
 use crate::codec::stream::{Prefixed, Stream};
 use crate::http::server::Server;
+use crate::local::boxed::boxed;
 use crate::local::isolated::isolated;
 use crate::local::quota::Share;
 use crate::local::timer::{SILENCE, Timer};
@@ -401,7 +402,7 @@ impl<S: Stream> Serving<S> {
         let metrics = Arc::clone(&server.local.metrics);
         let counted = Rc::new(counted);
         // Boxed: a task's future is moved when it starts and copied when it ends, and this one is large.
-        let serving = Box::pin(async move {
+        let serving = boxed(|| async move {
             isolated(stream::serve((&server, &peer, &wire), &counted, request, respond)).await
         });
         spawn_local(async move {

@@ -24,6 +24,7 @@ use crate::http::pipeline::{self, Call, Exchange};
 use crate::http::reply::{Bad, Reply, ReplyBody};
 use crate::http::server::Server;
 use crate::http::upgrade;
+use crate::local::boxed::boxed;
 use crate::local::timer::{SILENCE, Timer};
 use crate::table::policy::clients::Clients;
 
@@ -107,7 +108,7 @@ impl<S: Stream> Session<S> {
                 match self.next().await {
                     Next::Request(head) => {
                         self.served = self.served.saturating_add(1);
-                        if !Box::pin(self.exchange(head)).await {
+                        if !boxed(|| self.exchange(head)).await {
                             break;
                         }
                     }
