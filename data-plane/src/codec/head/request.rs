@@ -60,6 +60,8 @@ pub(crate) struct RequestParts {
 }
 
 impl Default for RequestHead {
+    // Inlined, so that a box of it is filled in place.
+    #[inline(always)]
     fn default() -> Self {
         Self {
             method: Method::Other,

@@ -35,6 +35,8 @@ pub(crate) struct ResponseParts {
 }
 
 impl Default for ResponseHead {
+    // Inlined, so that a box of it is filled in place.
+    #[inline(always)]
     fn default() -> Self {
         Self {
             status: 0,
