@@ -109,12 +109,17 @@ impl HeadError {
 
 /// Whether the octet is allowed in a token (RFC 9110 section 5.6.2).
 pub(crate) fn is_token(b: u8) -> bool {
-    TOKEN[usize::from(b)]
+    CLASS[usize::from(b)] & TOKEN != 0
 }
 
 /// Whether this is a field name: a token of at least one octet (RFC 9110 section 5.1).
 pub(crate) fn is_name(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|&b| is_token(b))
+    !name.is_empty() && are_all(TOKEN, name)
+}
+
+/// The same without capitals, as HTTP/2 requires (RFC 9113 section 8.2.1).
+pub(crate) fn is_lower_name(name: &[u8]) -> bool {
+    !name.is_empty() && are_all(TOKEN | NO_CAPITAL, name)
 }
 
 /// Whether the octet is allowed in a field value: no control except HTAB (RFC 9110 section 5.5).
@@ -148,35 +153,33 @@ fn may_have_control(octets: &[u8; 8]) -> bool {
 /// As in ingress-nginx (`ignore-invalid-headers`, `enable-underscores-in-headers`): other fields are dropped and the
 /// request continues, so that no backend confuses `X_Forwarded_For` with the real one.
 pub(crate) fn is_plain_name(name: &[u8]) -> bool {
-    name.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
+    are_all(PLAIN, name)
 }
 
-const TOKEN: [bool; 256] = {
-    let mut table = [false; 256];
+/// Whether each of the octets has these properties. Looks at all of them: hardly any name lacks one.
+fn are_all(properties: u8, octets: &[u8]) -> bool {
+    octets.iter().fold(properties, |common, b| common & CLASS[usize::from(*b)]) == properties
+}
+
+/// Properties of an octet in a name, as bits.
+const TOKEN: u8 = 1;
+const PLAIN: u8 = 2;
+const NO_CAPITAL: u8 = 4;
+
+const CLASS: [u8; 256] = {
+    let mut classes = [0; 256];
     let mut b = 0;
     while b < 256 {
-        let octet = b as u8;
-        table[b] = octet.is_ascii_alphanumeric()
-            || matches!(
-                octet,
-                b'!' | b'#'
-                    | b'$'
-                    | b'%'
-                    | b'&'
-                    | b'\''
-                    | b'*'
-                    | b'+'
-                    | b'-'
-                    | b'.'
-                    | b'^'
-                    | b'_'
-                    | b'`'
-                    | b'|'
-                    | b'~'
-            );
+        classes[b] = match b as u8 {
+            b'A'..=b'Z' => TOKEN | PLAIN,
+            b'a'..=b'z' | b'0'..=b'9' | b'-' => TOKEN | PLAIN | NO_CAPITAL,
+            b'!' | b'#' | b'$' | b'%' | b'&' | b'\'' | b'*' | b'+' | b'.' | b'^' | b'_' | b'`' | b'|'
+            | b'~' => TOKEN | NO_CAPITAL,
+            _ => NO_CAPITAL,
+        };
         b += 1;
     }
-    table
+    classes
 };
 
 #[cfg(test)]

@@ -327,7 +327,7 @@ impl Lines {
 
     fn push(&mut self, known: Known, name: &[u8], value: &[u8]) -> Result<(), HeadError> {
         let value = value.trim_ascii();
-        if !guard::is_name(name) || name.iter().any(u8::is_ascii_uppercase) || !guard::is_value(value) {
+        if !guard::is_lower_name(name) || !guard::is_value(value) {
             return Err(HeadError::Field);
         }
         if self.text.len() + name.len() + value.len() + 4 > self.limits.head {
