@@ -10,7 +10,7 @@ use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 
 use super::FIELD;
 use super::send::{Out, reason, send, written};
@@ -223,14 +223,29 @@ fn response(head: &ResponseHead) -> Response<()> {
         }
         // Each value is allocated separately, because the HPACK table of the connection keeps some long after this
         // head.
-        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
+        if let (Some(name), Ok(value)) = (named(known, name), HeaderValue::from_bytes(value)) {
             headers.append(name, value);
         }
     }
     if let Some(length) = length(head) {
-        headers.insert(http::header::CONTENT_LENGTH, digits(length));
+        headers.insert(header::CONTENT_LENGTH, digits(length));
     }
     response
+}
+
+/// A field name in h2's type. What most responses have needs no parsing.
+fn named(known: Known, name: &[u8]) -> Option<HeaderName> {
+    Some(match known {
+        Known::Date => header::DATE,
+        Known::Server => header::SERVER,
+        Known::ContentType => header::CONTENT_TYPE,
+        Known::CacheControl => header::CACHE_CONTROL,
+        Known::Vary => header::VARY,
+        Known::SetCookie => header::SET_COOKIE,
+        Known::Location => header::LOCATION,
+        Known::StrictTransportSecurity => header::STRICT_TRANSPORT_SECURITY,
+        _ => return HeaderName::from_bytes(name).ok(),
+    })
 }
 
 /// A number as a header value: allocated once at its exact length, where the type's own conversion allocates twice.
