@@ -22,7 +22,7 @@ mod write;
 pub(crate) use body::{Body, BodyReader};
 pub(crate) use cgi::CgiReader;
 pub(crate) use read::{RequestReader, ResponseReader};
-pub(crate) use write::{BodyWriter, Client, Frame, write_continue, write_request, write_response};
+pub(crate) use write::{BodyWriter, CONTINUE, Client, Frame, write_request, write_response};
 
 #[cfg(test)]
 mod tests;

@@ -230,7 +230,7 @@ impl<'r> Sending<'r> {
     }
 
     fn push(&mut self, piece: Option<Bytes>) -> Result<(), ProxyError> {
-        let mut piece = piece.unwrap_or_default();
+        let Some(mut piece) = piece else { return Ok(()) };
         while !piece.is_empty() {
             let part = piece.split_to(piece.len().min(self.writer.most()));
             let frame = self.writer.frame(part.len());

@@ -9,10 +9,8 @@ use super::body::BodyError;
 use crate::codec::fcgi;
 use crate::codec::head::{Framing, Known, RequestHead, ResponseHead, Version, put_field};
 
-/// Writes the interim response that asks a client for its body.
-pub(crate) fn write_continue(out: &mut impl BufMut) {
-    out.put_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
-}
+/// The interim response that asks a client for its body.
+pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// Writes the head of an HTTP/1.1 request to a backend, and returns how its body is to be written.
 ///

@@ -8,7 +8,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
-use crate::codec::h1::{Body, BodyReader, write_continue};
+use crate::codec::h1::{Body, BodyReader, CONTINUE};
 use crate::codec::head::{Framing, RequestHead};
 use crate::codec::stream::{LARGE, Stream, make_room, poll_fill, poll_gone};
 
@@ -18,7 +18,7 @@ pub(super) struct ClientBody<'c, S> {
     input: &'c mut BytesMut,
     reader: BodyReader,
     /// The part of `100 Continue` that is still to be written; the client waits for it.
-    permission: Bytes,
+    permission: &'static [u8],
     received: u64,
     /// Whether the last read filled its buffer: then there is probably more.
     abounds: bool,
@@ -29,15 +29,12 @@ pub(super) struct ClientBody<'c, S> {
 impl<'c, S: Stream> ClientBody<'c, S> {
     /// The body that follows a head.
     pub(super) fn new(stream: &'c mut S, input: &'c mut BytesMut, head: &RequestHead) -> Self {
-        let mut permission = BytesMut::new();
-        if head.expect_continue && !head.framing.is_empty() {
-            write_continue(&mut permission);
-        }
+        let is_asked = head.expect_continue && !head.framing.is_empty();
         Self {
             stream,
             input,
             reader: BodyReader::new(head.framing),
-            permission: permission.freeze(),
+            permission: if is_asked { CONTINUE } else { b"" },
             received: 0,
             abounds: false,
             most: LARGE,
@@ -156,7 +153,7 @@ impl<S: Stream> RequestBody for ClientBody<'_, S> {
             match self.reader.next(self.input) {
                 Ok(Body::Data(piece)) => {
                     // A client that sends without waiting needs no `100 Continue`.
-                    self.permission = Bytes::new();
+                    self.permission = b"";
                     self.received += piece.len() as u64;
                     return Poll::Ready(Ok(Some(piece)));
                 }
@@ -165,12 +162,12 @@ impl<S: Stream> RequestBody for ClientBody<'_, S> {
                 Err(error) => return Poll::Ready(Err(ProxyError::of(Kind::ClientBody, error))),
             }
             while !self.permission.is_empty() {
-                let count = ready!(Pin::new(&mut *self.stream).poll_write(cx, &self.permission))
+                let count = ready!(Pin::new(&mut *self.stream).poll_write(cx, self.permission))
                     .map_err(|error| ProxyError::of(Kind::ClientGone, error))?;
                 if count == 0 {
                     return Poll::Ready(Err(Kind::ClientGone.into()));
                 }
-                let _ = self.permission.split_to(count);
+                self.permission = &self.permission[count..];
                 if self.permission.is_empty() {
                     // It is short: anything that TLS buffers is sent with the next possible flush.
                     let _ = Pin::new(&mut *self.stream).poll_flush(cx);
