@@ -52,8 +52,8 @@ mod variables;
 type Step<T = ()> = ControlFlow<Reply, T>;
 
 /// Answers a request.
-pub(crate) async fn serve<B: RequestBody>(mut exchange: Exchange<'_>, body: &mut B) -> Reply {
-    let reply = match isolated(answer(&mut exchange, body)).await {
+pub(crate) async fn serve<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Reply {
+    let reply = match isolated(answer(exchange, body)).await {
         Ok(reply) => reply,
         // A panic ends only this request. How far its body was read is unknown, so its connection is not reused.
         Err(panic) => {
@@ -63,7 +63,7 @@ pub(crate) async fn serve<B: RequestBody>(mut exchange: Exchange<'_>, body: &mut
             Reply::refusal(local, 500)
         }
     };
-    respond::respond(&mut exchange, reply)
+    respond::respond(exchange, reply)
 }
 
 async fn answer<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Reply {

@@ -272,16 +272,17 @@ impl<S: Stream> Session<S> {
         let mut client = Client::of(head);
         let mut body = ClientBody::new(stream, input, head);
         let call = Call { server, timer, peer };
-        let Some(exchange) = Exchange::new(call, &mut record) else {
+        let Some(mut exchange) = Exchange::new(call, &mut record) else {
             return false;
         };
         let mut reply = match share {
             Some(_) if self.misplaced => {
                 pipeline::unrouted(&server.local, Reply::bad(&server.local, Bad::Plain))
             }
-            Some(_) => pipeline::serve(exchange, &mut body).await,
+            Some(_) => pipeline::serve(&mut exchange, &mut body).await,
             None => pipeline::unrouted(&server.local, Reply::overloaded(&server.local)),
         };
+        drop(exchange);
         let mut unread = body.into_unread();
         let info = &mut record.info;
         info.received = unread.received();

@@ -156,7 +156,7 @@ fn head(parts: &Parts, ended: bool, limits: HeadLimits) -> Result<Box<RequestHea
 
 async fn answer(call: Call<'_>, record: &mut RequestRecord, mut body: Received) -> Reply {
     let reply = match Exchange::new(call, record) {
-        Some(exchange) => pipeline::serve(exchange, &mut body).await,
+        Some(mut exchange) => pipeline::serve(&mut exchange, &mut body).await,
         None => pipeline::refusal(&call.server.local, 500),
     };
     record.info.received = body.counted.received();

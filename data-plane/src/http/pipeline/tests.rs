@@ -67,8 +67,8 @@ async fn a_panic_ends_one_request() {
     let timer = server.local.timers.timer();
     let mut record = RequestRecord::new(&server.local, &peer, Some(head));
     let call = Call { server: &server, timer: &timer, peer: &peer };
-    let exchange = Exchange::new(call, &mut record).unwrap();
-    let reply = serve(exchange, &mut Broken).await;
+    let mut exchange = Exchange::new(call, &mut record).unwrap();
+    let reply = serve(&mut exchange, &mut Broken).await;
     assert_eq!((reply.head.status, reply.close), (500, true));
     assert_eq!(metrics.panics.value(), 1);
     // Like every response.
