@@ -2,7 +2,6 @@
 //! one of them is enough; if all fail, a 401 has precedence over a 403, as in nginx.
 
 use std::ops::ControlFlow::{Break, Continue};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::basic::{self, Credentials};
@@ -31,7 +30,7 @@ pub(super) enum Said {
 
 /// Refuses requests without access. Redirects and missing endpoints are handled earlier.
 pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
-    let Some(location) = exchange.location.as_ref().filter(|location| location.is_guarded()).cloned() else {
+    let Some(location) = exchange.location().filter(|location| location.is_guarded()) else {
         exchange.is_let_in = true;
         return Continue(());
     };
@@ -40,35 +39,35 @@ pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
     match location.policy.addresses.say(exchange.client()) {
         Listed::Denied if any => refusal = Some(page(exchange, 403)),
         Listed::Denied => return Break(page(exchange, 403)),
-        Listed::Allowed if any => return enter(exchange, &location),
+        Listed::Allowed if any => return enter(exchange, location),
         Listed::Allowed | Listed::Unsaid => {}
     }
     if location.users.is_some() {
-        let said = password(exchange, &location).await;
+        let said = password(exchange, location).await;
         exchange.has_password = matches!(said, Said::Pass);
         match said {
-            Said::Pass if any => return enter(exchange, &location),
+            Said::Pass if any => return enter(exchange, location),
             Said::Pass => {}
             Said::Refuse(reply) if any => refusal = Some(reply),
-            Said::Refuse(reply) => return Break(signin(exchange, &location, reply)),
+            Said::Refuse(reply) => return Break(signin(exchange, location, reply)),
             Said::Fail(reply) => return Break(reply),
         }
     }
     if let Some(external) = location.external() {
         // Boxed: most requests never get here, and would have to reserve room for its state.
         match Box::pin(external::ask(exchange, external)).await {
-            Said::Pass if any => return enter(exchange, &location),
+            Said::Pass if any => return enter(exchange, location),
             Said::Pass => {}
             Said::Refuse(reply) if any => {
                 refusal = refusal.filter(|earlier| earlier.head.status == 401).or(Some(reply));
             }
-            Said::Refuse(reply) => return Break(signin(exchange, &location, reply)),
+            Said::Refuse(reply) => return Break(signin(exchange, location, reply)),
             Said::Fail(reply) => return Break(reply),
         }
     }
     match refusal {
-        Some(reply) => Break(signin(exchange, &location, reply)),
-        None => enter(exchange, &location),
+        Some(reply) => Break(signin(exchange, location, reply)),
+        None => enter(exchange, location),
     }
 }
 
@@ -107,7 +106,7 @@ pub(super) fn signin(exchange: &mut Exchange<'_>, location: &PathEntry, reply: R
     }
 }
 
-async fn password(exchange: &mut Exchange<'_>, location: &Arc<PathEntry>) -> Said {
+async fn password(exchange: &mut Exchange<'_>, location: &PathEntry) -> Said {
     let (Some(cell), Some(asked)) = (&location.users, &location.policy.auth.basic) else {
         return Said::Fail(page(exchange, 503));
     };

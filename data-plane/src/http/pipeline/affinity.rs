@@ -54,7 +54,7 @@ impl Session {
 
 /// Adds the cookie of the chosen endpoint to the response, if the location issues cookies.
 pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
-    let (Some(session), Some(location)) = (&exchange.session, exchange.location.as_deref()) else {
+    let (Some(session), Some(location)) = (&exchange.session, exchange.location()) else {
         return;
     };
     let Some(key) = session.issued.as_deref().filter(|_| exchange.issues_cookie) else {

@@ -13,8 +13,8 @@ const ETAG: &str = "ETag";
 /// Compresses a response, if that is configured and there is memory for it; the last step that changes its head.
 /// Responses that would differ for other clients get a `Vary` header.
 pub(super) fn compress(exchange: &Exchange<'_>, reply: &mut Reply) {
-    let Exchange { call, head, location, .. } = exchange;
-    let is_said = location.as_deref().is_none_or(|location| location.policy.compression.is_some());
+    let Exchange { call, head, .. } = exchange;
+    let is_said = exchange.location().is_none_or(|location| location.policy.compression.is_some());
     if !is_said || head.method == Method::Head || !may_be(reply) {
         return;
     }

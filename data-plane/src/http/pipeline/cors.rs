@@ -44,7 +44,7 @@ pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
 /// The CORS settings and the allowed origin, if the request's origin is allowed. A request with two Origin headers has
 /// none.
 fn allowed<'a>(exchange: &'a Exchange<'_>) -> Option<(&'a Cors, Bytes)> {
-    let location = exchange.location.as_deref().filter(|location| !location.is_denied())?;
+    let location = exchange.location().filter(|location| !location.is_denied())?;
     let cors = location.policy.cors.as_deref()?;
     let origin = cors.allowed(exchange.head.fields.joined(Known::Origin).as_ref())?;
     Some((cors, origin))

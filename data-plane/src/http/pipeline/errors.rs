@@ -28,15 +28,15 @@ pub(super) async fn replace<B: RequestBody>(
     body: &mut B,
     reply: Reply,
 ) -> Reply {
-    let Some(location) = exchange.location.clone() else {
+    let Some(location) = exchange.location() else {
         return reply;
     };
     if exchange.stands_in || reply.untold.is_some() {
         return reply;
     }
     let close = reply.close;
-    if signs_in(exchange, &location, &reply) {
-        let mut reply = access::signin(exchange, &location, reply);
+    if signs_in(exchange, location, &reply) {
+        let mut reply = access::signin(exchange, location, reply);
         reply.close |= close;
         return reply;
     }
@@ -49,14 +49,14 @@ pub(super) async fn replace<B: RequestBody>(
     let fleets =
         location.is_denied().then(|| exchange.call.server.with_table(|it| it.policy().errors.clone()));
     let errors = fleets.as_ref().unwrap_or(&location.policy.errors);
-    if !is_replaced(exchange, &location, errors, &reply) {
+    if !is_replaced(exchange, location, errors, &reply) {
         return reply;
     }
     // As in nginx: with a 401 the client gets the challenge.
     let challenges = reply.head.fields.all(Known::WwwAuthenticate).filter(|_| status == 401);
     let challenges: Vec<_> = challenges.map(Bytes::copy_from_slice).collect();
     drop(reply);
-    let mut reply = in_place(exchange, body, (&location, errors), status).await;
+    let mut reply = in_place(exchange, body, (location, errors), status).await;
     reply.close |= close;
     for challenge in challenges {
         reply.head.fields.append(Known::WwwAuthenticate, challenge);
@@ -94,7 +94,7 @@ fn is_replaced(exchange: &Exchange<'_>, location: &PathEntry, errors: &Errors, r
 async fn in_place<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     body: &mut B,
-    (location, errors): (&Arc<PathEntry>, &Errors),
+    (location, errors): (&PathEntry, &Errors),
     status: u16,
 ) -> Reply {
     exchange.voice = Voice::Errors;
@@ -150,7 +150,7 @@ fn serves(location: &PathEntry, key: &str) -> bool {
 
 /// Tells the error backend what happened, replacing the client's own headers of these names.
 pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
-    let Some(location) = exchange.location.clone() else {
+    let Some(location) = exchange.location() else {
         return;
     };
     let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());

@@ -1,6 +1,7 @@
 //! A request in the pipeline, and what the phases have found out about it.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,10 +52,10 @@ pub(super) enum Voice {
 pub(crate) struct Exchange<'a> {
     pub(super) call: Call<'a>,
     pub(super) head: &'a mut RequestHead,
-    /// The location of the request, from `locate` on. It is owned by the log record, which outlives the phases.
+    /// Where `locate` puts the location: into the log record, which outlives the phases.
     ///
     /// A request that is the last to hold a location of an old table frees it: that is one path, never a table.
-    pub(super) location: &'a mut Option<Arc<PathEntry>>,
+    pub(super) entered: &'a OnceCell<Arc<PathEntry>>,
     /// The location whose headers the response gets, as far as `voice` allows, although the request does not enter it:
     /// it is redirected there because of a missing trailing slash, or to the `app-root` instead.
     pub(super) redirecting: Option<Arc<PathEntry>>,
@@ -113,7 +114,7 @@ impl<'a> Exchange<'a> {
         Some(Self {
             call,
             head,
-            location,
+            entered: location,
             redirecting: None,
             info,
             permit,
@@ -138,6 +139,12 @@ impl<'a> Exchange<'a> {
             sizes,
             steps: Steps::new(),
         })
+    }
+
+    /// The location of the request, from `locate` on. It is not borrowed from the exchange, which can be changed
+    /// meanwhile.
+    pub(super) fn location(&self) -> Option<&'a PathEntry> {
+        self.entered.get().map(|entry| &**entry)
     }
 
     /// The client's address for access rules.

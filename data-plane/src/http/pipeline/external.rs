@@ -97,7 +97,7 @@ pub(super) fn tell_backend(exchange: &mut Exchange<'_>) {
 
 /// Adds the cookies of the auth response to the client's response.
 pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
-    let (Some(verdict), Some(location)) = (&exchange.verdict, exchange.location.as_deref()) else {
+    let (Some(verdict), Some(location)) = (&exchange.verdict, exchange.location()) else {
         return;
     };
     if exchange.voice == Voice::Errors {
@@ -142,7 +142,7 @@ fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Result<Op
         return Ok(None);
     }
     let url = variables::filled(&external.url, exchange, &mut Allowance::default(), |_| &[])?;
-    let location = exchange.location.as_deref();
+    let location = exchange.location();
     let (owner, path) = location.map_or(("", ""), |location| (&location.owner, &location.declared));
     let host = exchange.head.host.name();
     let mut hasher = blake3::Hasher::new();
@@ -193,7 +193,7 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
     let url = Url::parse(&filled).ok_or_else(|| std::io::Error::other("expected a URL of http or https"))?;
     let text = question::text(exchange, external, &url).map_err(std::io::Error::other)?;
     let is_head = external.method.as_deref() == Some("HEAD");
-    let owner = exchange.location.as_deref().map_or("", |location| &location.owner);
+    let owner = exchange.location().map_or("", |location| &location.owner);
     let word = Word { owner, field: external.said, room: Room::Made };
     let asking = question::ask(exchange.call, (word, &url), &text, is_head);
     let answer = exchange.call.timer.limit(PATIENCE, asking).await;

@@ -22,7 +22,7 @@ use crate::table::policy::forwarding::{Connection, Forwarding, Names};
 /// that only a proxy may set (`X-Original-*`, `X-Forwarded-Prefix`, `ssl-client-*`) are removed; `Forwarded` and `Via`
 /// pass, as in ingress-nginx.
 pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
-    let Some(location) = exchange.location.clone() else {
+    let Some(location) = exchange.location() else {
         return Continue(());
     };
     exchange.is_forwarded = true;
@@ -161,7 +161,7 @@ pub(super) fn addresses<'a>(
 /// # Errors
 /// The configured value is too long for a name.
 pub(super) fn host(exchange: &Exchange<'_>) -> Result<Bytes, ProxyError> {
-    let location = exchange.location.as_deref().filter(|_| exchange.voice != Voice::Errors);
+    let location = exchange.location().filter(|_| exchange.voice != Voice::Errors);
     let said = location.and_then(|location| location.policy.forwarding.host.as_ref());
     let said = said.map(|template| filled(template, exchange, &mut Allowance::of_host())).transpose();
     let said = said.map_err(|overlong| ProxyError::of(Kind::Overlong, overlong))?;

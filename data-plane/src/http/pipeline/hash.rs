@@ -33,7 +33,7 @@ fn append(exchange: &Exchange<'_>, variable: &Variable, key: &mut Vec<u8>) {
             Some(Err(_)) | None => key.extend_from_slice(exchange.path()),
         },
         Variable::Capture(group) => {
-            let location = exchange.location.as_deref();
+            let location = exchange.location();
             let found = location.and_then(|it| it.groups(exchange.path(), &exchange.steps).ok().flatten());
             if let Some(found) = found {
                 key.extend_from_slice(found.get(usize::from(*group), exchange.path()));

@@ -12,7 +12,7 @@ use crate::http::reply::Reply;
 /// Counts a request, and refuses it if it exceeds a limit. It is in progress until the end of its record: until the
 /// last byte of the response or tunnel was sent, or the client disconnected.
 pub(super) fn limit(exchange: &mut Exchange<'_>) -> Step {
-    let Some(location) = exchange.location.as_deref() else {
+    let Some(location) = exchange.location() else {
         return Continue(());
     };
     let (Some(limits), Some(counts)) = (&location.policy.limits, &location.counts) else {

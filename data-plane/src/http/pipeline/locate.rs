@@ -237,7 +237,8 @@ fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<
     }
     exchange.timeouts = entry.policy.timeouts.over(exchange.timeouts);
     exchange.sizes = entry.policy.bodies.over(exchange.sizes);
-    *exchange.location = Some(entry);
+    let is_first = exchange.entered.set(entry).is_ok();
+    debug_assert!(is_first, "a request enters one location");
 }
 
 /// The parts of a request that its routing depends on.

@@ -1,5 +1,6 @@
 //! Reports a request to the log and the counters once, when it ends, however it ends.
 
+use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ pub(crate) struct RequestRecord {
     /// A head that could not be parsed.
     unread: Option<Box<Unread>>,
     /// Its location, once that is found.
-    pub(crate) location: Option<Arc<PathEntry>>,
+    pub(crate) location: OnceCell<Arc<PathEntry>>,
     pub(crate) info: RequestInfo,
     /// Held until the end.
     pub(super) permit: Option<Permit>,
@@ -122,7 +123,7 @@ impl RequestRecord {
             peer: peer.clone(),
             head,
             unread: None,
-            location: None,
+            location: OnceCell::new(),
             permit: None,
             info: RequestInfo {
                 started: now,
@@ -178,7 +179,7 @@ impl RequestRecord {
     /// Counts it under its labels, if those were determined.
     fn count(&self, took: Duration) {
         let Self { info, location, head, local, .. } = self;
-        let place = info.unclaimed.as_ref().or_else(|| location.as_deref().map(|it| &it.place));
+        let place = info.unclaimed.as_ref().or_else(|| location.get().map(|it| &it.place));
         let (Some(place), Some(head)) = (place, head.as_deref()) else {
             return;
         };

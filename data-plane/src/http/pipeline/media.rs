@@ -17,7 +17,7 @@ pub(super) fn of(exchange: &Exchange<'_>, said: Option<&Bytes>) -> Bytes {
     if let Some(said) = said {
         return said.clone();
     }
-    let said = match exchange.location.as_deref() {
+    let said = match exchange.location() {
         Some(location) => location.policy.answers.media_type.clone(),
         None => exchange.call.server.with_table(|table| table.policy().answers.media_type.clone()),
     };

@@ -33,7 +33,7 @@ const LISTENED: usize = 256 * 1024;
 
 /// The mirror of a request's location.
 pub(super) fn of<'e>(exchange: &'e Exchange<'_>) -> Option<&'e Mirror> {
-    let location = exchange.location.as_deref().filter(|_| !exchange.stands_in)?;
+    let location = exchange.location().filter(|_| !exchange.stands_in)?;
     location.policy.mirror.as_deref()
 }
 
@@ -78,7 +78,7 @@ fn prepare<B: RequestBody>(
     payload: &Payload<'_, B>,
     framing: Framing,
 ) -> Option<Copy> {
-    let location = exchange.location.clone()?;
+    let location = exchange.location()?;
     let mirror = location.policy.mirror.as_deref()?;
     let local = &exchange.call.server.local;
     let url =

@@ -18,7 +18,7 @@ use crate::upstream::Turn;
 /// Chooses the backend; `None` is the default backend. Responds if there is nothing to choose.
 pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>> {
     let local = &exchange.call.server.local;
-    let upstream = match exchange.location.as_deref().map(|location| &location.action) {
+    let upstream = match exchange.location().map(|location| &location.action) {
         Some(Action::Backend(upstream)) => upstream,
         Some(Action::Denied(_) | Action::Unavailable) => return Break(Reply::page(local, 503)),
         Some(Action::DefaultBackend) | None => {
@@ -28,7 +28,7 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
     // First of all: without endpoints the response is 503, even to a request that the canary would take.
     let stands_in = match upstream.cell.endpoints().list.is_empty() {
         false => None,
-        true => match errors(exchange.location.as_deref()) {
+        true => match errors(exchange.location()) {
             // The same access rules protect the error backend.
             Some(errors) => {
                 exchange.info.in_place = InPlace::Errors;

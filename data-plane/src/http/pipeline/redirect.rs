@@ -15,7 +15,7 @@ const NO_HOST: &[u8] = b"_";
 
 /// Redirects all requests of a location, if configured (as in ingress-nginx).
 pub(super) fn elsewhere(exchange: &mut Exchange<'_>) -> Step {
-    let Some(location) = exchange.location.as_deref() else {
+    let Some(location) = exchange.location() else {
         return Continue(());
     };
     let redirect = &location.policy.redirect;
@@ -42,7 +42,7 @@ pub(super) fn is_redirect(status: u16) -> bool {
 
 /// Redirects plain requests to TLS, if their location is configured so (as in ingress-nginx).
 pub(super) fn to_tls(exchange: &mut Exchange<'_>) -> Step {
-    let Some(location) = exchange.location.as_deref() else {
+    let Some(location) = exchange.location() else {
         return Continue(());
     };
     let redirect = &location.policy.redirect;

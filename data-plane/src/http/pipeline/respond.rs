@@ -1,8 +1,6 @@
 //! The last processing of a response before it is written: removes the backend's headers that are meant for a proxy
 //! (`X-Accel-*`), adds `Date`, and adds the configured headers.
 
-use std::sync::Arc;
-
 use shared::clock;
 use shared::template::Overlong;
 use tracing::warn;
@@ -34,11 +32,13 @@ const FOR_PROXIES: u128 = Known::XAccelRedirect.bit()
 pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     let server = exchange.call.server;
     log::asked::of_backend(exchange, &reply);
-    match speaker(exchange).cloned() {
+    // Hardly any request has one.
+    let redirecting = exchange.redirecting.clone();
+    match exchange.location().or(redirecting.as_deref()) {
         Some(location) => {
             tell_of_unfollowed(&server.local, &location.owner, &reply);
             finish(&server.local, &location.policy.answers, &mut reply);
-            returned::mend(exchange, &location, &mut reply);
+            returned::mend(exchange, location, &mut reply);
             affinity::say(exchange, &mut reply);
             put(exchange, &location.policy.answers, &mut reply);
         }
@@ -58,15 +58,15 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     // actually sent.
     compress::compress(exchange, &mut reply);
     log::asked::of_answer(exchange, &reply);
-    if let Some(it) = exchange.location.as_deref().and_then(|location| location.policy.pace) {
+    if let Some(it) = exchange.location().and_then(|location| location.policy.pace) {
         pace(&server.local, it, &mut reply.body);
     }
     reply
 }
 
 /// The location whose headers a response gets.
-fn speaker<'e>(exchange: &'e Exchange<'_>) -> Option<&'e Arc<PathEntry>> {
-    exchange.location.as_ref().or(exchange.redirecting.as_ref())
+fn speaker<'e>(exchange: &'e Exchange<'_>) -> Option<&'e PathEntry> {
+    exchange.location().or(exchange.redirecting.as_deref())
 }
 
 /// Logs a response with `X-Accel-Redirect`, which nginx would follow: users who migrated here expect that.

@@ -14,8 +14,7 @@ use crate::table::policy::rewrite::Rewritten;
 /// matched against the normalised path of the request. The query stays. If the target is a URL, the response is a
 /// redirect.
 pub(super) fn rewrite(exchange: &mut Exchange<'_>) -> Step {
-    let Some(rewritten) = exchange.location.as_deref().and_then(|location| location.rewritten.as_ref())
-    else {
+    let Some(rewritten) = exchange.location().and_then(|location| location.rewritten.as_ref()) else {
         return Continue(());
     };
     let local = &exchange.call.server.local;
@@ -52,7 +51,7 @@ fn climbs(rewritten: &Rewritten, text: &[u8], target: &[u8]) -> bool {
 
 /// `X-Forwarded-Prefix` of a rewritten request, if configured. Its captures are those of the rewrite.
 pub(super) fn prefix(exchange: &Exchange<'_>, allowance: &mut Allowance) -> Step<Option<Vec<u8>>> {
-    let location = exchange.location.as_deref();
+    let location = exchange.location();
     let Some((rewritten, prefix)) = location
         .and_then(|location| Some((location.rewritten.as_ref()?, location.policy.rewrite.prefix.as_ref()?)))
     else {

@@ -88,7 +88,7 @@ async fn attempt<B: RequestBody>(
     let protocol = way.protocol;
     let host = forwarded::host(exchange)?;
     let (Call { server, timer, .. }, timeouts) = (exchange.call, exchange.timeouts);
-    let location = exchange.location.as_deref().filter(|_| !exchange.stands_in);
+    let location = exchange.location().filter(|_| !exchange.stands_in);
     exchange.head.as_http10 = location.is_some_and(|location| location.policy.is_http10);
     let (mut payload, framing) = prepare(exchange, body).await?;
     if mirror::of(exchange).is_some() {
@@ -101,7 +101,8 @@ async fn attempt<B: RequestBody>(
             write_request(text, exchange.head, target, &host, framing)
         }
     };
-    let Exchange { call, head, location, info, sizes, session, turn, .. } = exchange;
+    let retries = exchange.location().map(|location| location.policy.retries).unwrap_or_default();
+    let Exchange { call, head, info, sizes, session, turn, .. } = exchange;
     let request = Request {
         head: text,
         writer,
@@ -114,7 +115,6 @@ async fn attempt<B: RequestBody>(
     let idempotent = head.method.is_retriable();
     // For a request that cannot be sent twice, the kernel is asked first whether a reused connection is still open.
     let once = !idempotent || !payload.is_kept();
-    let retries = location.as_deref().map(|location| location.policy.retries).unwrap_or_default();
     let begun = server.local.timers.now();
     let in_time = || retries.is_in_time(server.local.timers.now().duration_since(begun));
     let mut tries = match timeouts.tries {
@@ -327,7 +327,7 @@ async fn link(
 /// The protocol of the location's endpoints.
 fn protocol(exchange: &Exchange<'_>) -> Protocol {
     // An error backend is always spoken to in plain HTTP (as in ingress-nginx).
-    let location = exchange.location.as_deref().filter(|_| !exchange.stands_in);
+    let location = exchange.location().filter(|_| !exchange.stands_in);
     let spoken = location.map(|location| location.policy.spoken).unwrap_or_default();
     spoken.with(exchange.call.peer.scheme())
 }
@@ -335,12 +335,12 @@ fn protocol(exchange: &Exchange<'_>) -> Protocol {
 /// How the location's endpoints are spoken to; `None`: over TLS whose settings are not available yet.
 fn way(exchange: &Exchange<'_>) -> Option<Way> {
     let protocol = protocol(exchange);
-    let location = exchange.location.as_deref().filter(|_| protocol.is_secure());
+    let location = exchange.location().filter(|_| protocol.is_secure());
     let tls = match location.and_then(|location| location.backend_tls.as_ref()) {
         Some(cell) => Some(cell.get()?),
         None => None,
     };
-    let wear = exchange.location.as_deref().map(|location| location.policy.kept.wear);
+    let wear = exchange.location().map(|location| location.policy.kept.wear);
     Some(Way { protocol, tls, wear: wear.unwrap_or_default() })
 }
 

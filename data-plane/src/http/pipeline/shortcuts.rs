@@ -31,11 +31,7 @@ pub(super) fn before_blocks(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) 
 
 /// Those of the location. A block in it is chosen before any of them is evaluated.
 pub(super) fn of_location(exchange: &mut Exchange<'_>) -> Step {
-    let Some(location) = exchange.location.as_ref().filter(|it| it.policy.shortcuts.is_some()) else {
-        return Continue(());
-    };
-    let location = location.clone();
-    let Some(shortcuts) = location.policy.shortcuts.as_deref() else {
+    let Some(shortcuts) = exchange.location().and_then(|it| it.policy.shortcuts.as_deref()) else {
         return Continue(());
     };
     of_block(exchange, shortcuts)?;
@@ -43,13 +39,12 @@ pub(super) fn of_location(exchange: &mut Exchange<'_>) -> Step {
 }
 
 fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
-    let declared = exchange.location.as_deref().map(|it| it.declared.clone());
-    let (block, groups) =
-        match shortcuts.block(exchange.path(), declared.as_deref().unwrap_or_default(), &exchange.steps) {
-            Ok(Some(found)) => found,
-            Ok(None) => return Continue(()),
-            Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
-        };
+    let declared = exchange.location().map_or("", |it| &*it.declared);
+    let (block, groups) = match shortcuts.block(exchange.path(), declared, &exchange.steps) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Continue(()),
+        Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
+    };
     step_aside(exchange);
     first(exchange, &block.shortcuts, &Some((groups, exchange.path().to_vec())))?;
     // nginx would look for a file here, and find none.
@@ -155,7 +150,7 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
     }
     if place.starts_with(b"/") {
         let usual = Redirect::default();
-        let said = exchange.location.as_deref().map_or(&usual, |it| &it.policy.redirect);
+        let said = exchange.location().map_or(&usual, |it| &it.policy.redirect);
         place = redirect::on_this_host(exchange.call, said, &exchange.head.host, &place);
     }
     Ok(Reply::redirect(local, shortcut.status, place))

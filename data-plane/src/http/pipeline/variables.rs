@@ -55,16 +55,16 @@ pub(super) fn filled<'c>(
 
 /// The response to a request whose template expands to too much.
 pub(super) fn refused(exchange: &Exchange<'_>, overlong: Overlong) -> Reply {
-    let location = exchange.location.as_deref().map_or("", |it| &*it.declared);
+    let location = exchange.location().map_or("", |it| &*it.declared);
     tracing::debug!(%overlong, location, "what a location says cannot be filled in");
     Reply::failure(&exchange.call.server.local, &Kind::Overlong.into())
 }
 
 /// Appends the value of a variable, if it has one for this request.
 pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) {
-    let Exchange { call, head, location, info, .. } = exchange;
+    let Exchange { call, head, info, .. } = exchange;
     let peer = call.peer;
-    let location = location.as_deref();
+    let location = exchange.location();
     let owner = location.map(|it| &*it.owner).and_then(|owner| owner.split_once('/')).unwrap_or_default();
     let field = |name| head.fields.joined(name).unwrap_or_default();
     match variable {

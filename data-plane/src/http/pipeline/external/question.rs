@@ -40,7 +40,7 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
     certificates::tell(exchange.certificate.as_deref(), &mut fields);
     fields.add(Known::XSentFrom, "nginx-ingress-controller");
     fields.add(Known::XRealIp, &client);
-    let whole = exchange.location.as_deref().is_some_and(|it| it.policy.forwarding.whole_list);
+    let whole = exchange.location().is_some_and(|it| it.policy.forwarding.whole_list);
     let list = forwarded::addresses(head, exchange.claims.as_deref(), peer, &client, whole);
     fields.add(Known::XForwardedFor, list);
     let allowance = &mut Allowance::default();

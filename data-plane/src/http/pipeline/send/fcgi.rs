@@ -30,7 +30,7 @@ pub(super) fn write(
     framing: Framing,
     out: &mut Vec<u8>,
 ) -> Result<BodyWriter, ProxyError> {
-    let location = exchange.location.as_deref();
+    let location = exchange.location();
     let said = location.and_then(|location| location.policy.fastcgi.as_deref());
     begin(out);
     let mut params = Params::default();

@@ -102,7 +102,7 @@ async fn attempt<B: RequestBody>(
 
 /// Whether the location's error backend may respond instead of its endpoints.
 fn may_be_sent_elsewhere(exchange: &Exchange<'_>) -> bool {
-    let location = exchange.location.as_deref();
+    let location = exchange.location();
     location.is_some_and(|it| !it.policy.errors.is_empty()) && !exchange.stands_in && !is_grpc(exchange.head)
 }
 
@@ -126,7 +126,7 @@ struct Asking {
 
 impl Asking {
     fn new(exchange: &Exchange<'_>, cell: &BackendCell, way: Way) -> Self {
-        let retries = exchange.location.as_deref().map(|location| location.policy.retries);
+        let retries = exchange.location().map(|location| location.policy.retries);
         Self {
             way,
             retries: retries.unwrap_or_default(),
