@@ -5,21 +5,25 @@ use std::net::IpAddr;
 use std::ops::ControlFlow::{Break, Continue};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use shared::pattern::Steps;
 
-use super::certificates::{self, Judged, Passes, Refusal};
+use super::certificates::{self, Judged, Passes};
 use super::claims::{self, Claims};
 use super::{Call, Exchange, Step, Voice, forwarded, log, redirect, shortcuts};
+use crate::access_log::Format;
 use crate::codec::head::{Known, RequestHead};
 use crate::codec::path::{self, Normalised, Verdict};
 use crate::http::reply::Reply;
+use crate::metrics::Place;
 use crate::table::policy::forwarding::Names;
-use crate::table::{Action, HostEntry, HostTable, Match, PathEntry, Policy};
+use crate::table::policy::shortcuts::Shortcuts;
+use crate::table::{Action, HostEntry, HostTable, Match, PathEntry, Upstream};
 
+use self::found::{Found, Own};
 use self::kept_out::{Shown, keep_out};
 use self::place::place;
 
+mod found;
 mod kept_out;
 mod place;
 
@@ -29,191 +33,189 @@ const HEALTH: &str = "/healthz";
 /// The connection status page, likewise.
 const STATUS: &str = "/nginx_status";
 
-/// The result of looking up a path.
-enum Found {
-    /// A location.
-    Location {
-        entry: Arc<PathEntry>,
-        /// The path for the backend instead of the request's own, already encoded.
-        target: Option<Vec<u8>>,
-        has_tls: bool,
-        issues_cookie: bool,
-    },
-    /// The name is another host's with or without `www.`: that host, and how its location redirects.
-    Www(Arc<HostEntry>, Arc<Policy>),
-    /// Nothing: its User-Agent or Referer is blocked.
-    Blocked(Shown),
-    /// Requests for "/" of the host are redirected to this path. With the location that they would reach otherwise.
-    AppRoot(Box<str>, Option<Arc<PathEntry>>),
-    /// A location whose path has an additional trailing slash, and its URL.
-    AddSlash(Arc<PathEntry>, Vec<u8>),
-    /// None: the default backend. The catch-all's is not logged (as in ingress-nginx).
-    DefaultBackend {
-        silent: bool,
-        entry: Option<Arc<PathEntry>>,
-        target: Option<Vec<u8>>,
-        /// There is none, and the client's address is blocked.
-        blocked: bool,
-    },
-    /// Two different locations, depending on how the path is read.
-    Ambiguous,
-    /// Exceeded the matching budget: refused, so that nobody gets past a rule that way.
-    Unknown,
-    /// Nothing for this client.
-    Refused(Refusal, Shown),
-    /// A health check of the proxy itself; the media type of the response, if configured.
-    HealthCheck(Option<Bytes>),
-    /// The connection status page; whether the client may see it.
-    Status(bool),
-    /// No table was received yet.
-    NoTable,
-}
-
 /// Finds the location. Responds if there is none, or if it must not be served.
 pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
-    let server = exchange.call.server;
-    let local = &server.local;
-    // Normalised once, before routing: all later phases use this path.
+    let suspicious = normalise(exchange)?;
+    let looked = exchange.call.server.with_table(|table| look(table, exchange, suspicious));
+    let (found, answers) = note(exchange, looked);
+    follow(exchange, found, answers)
+}
+
+/// Normalises the path, once: routing and all later phases use this one. Returns whether somebody might read the
+/// original one differently.
+fn normalise(exchange: &mut Exchange<'_>) -> Step<bool> {
     let Ok(Normalised { path, suspicious }) = path::normalise(exchange.head.path()) else {
+        let server = exchange.call.server;
         exchange.info.unrouted(server);
-        local.metrics.refusals.add(1);
-        return Break(Reply::refusal(local, 400));
+        server.local.metrics.refusals.add(1);
+        return Break(Reply::refusal(&server.local, 400));
     };
     exchange.normal = match path {
         Cow::Borrowed(_) => None,
         Cow::Owned(path) => Some(path),
     };
-    let peer = exchange.call.peer;
+    Continue(suspicious)
+}
+
+/// What the table says about a request.
+struct Look {
+    found: Found,
+    claims: Option<Box<Claims>>,
+    /// What is known about the client's certificate.
+    passes: Option<Box<Passes>>,
+    /// The page that the client gets instead of what it requested.
+    page: Option<Box<str>>,
+    /// The fleet's default backend.
+    fallback: Option<Arc<Upstream>>,
+    /// Snippet directives of the host.
+    answers: Option<Arc<Shortcuts>>,
+    /// Which unusual field names pass.
+    names: Names,
+    has_pages: bool,
+    /// See [`log::follow`].
+    format: Option<Arc<Format>>,
+    /// The metric labels, and whether it is not logged, if no location takes it.
+    place: Option<Arc<Place>>,
+    silent: bool,
+    by_alias: bool,
+}
+
+/// Looks everything up that a request needs of the table.
+fn look(table: &HostTable, exchange: &Exchange<'_>, suspicious: bool) -> Look {
+    let (call, head, policy) = (exchange.call, &*exchange.head, table.policy());
+    let claims = Claims::of(head, call.peer, &policy.forwarding);
+    let name = head.host.name();
+    let www = table.www(name);
+    let host = if www.is_none() { table.host(name) } else { None };
+    let ask = Ask {
+        call,
+        client: claims.as_ref().map_or_else(|| call.peer.address().ip(), |claims| claims.address),
+        name,
+        www,
+        host,
+        is_plain: claims::is_plain(claims.as_deref(), call.peer),
+        head,
+        raw: head.path(),
+        query: head.query(),
+        steps: &exchange.steps,
+    };
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
-    let mut names = Names::Plain;
-    let (mut passes, mut page, mut has_pages) = (None, None, true);
-    let (mut format, mut place, mut answers) = (None, None, None);
-    let (mut silent, mut by_alias) = (false, false);
-    let (claims, found, fallback) = server.with_table(|table| {
-        let forwarding = &table.policy().forwarding;
-        let claims = Claims::of(exchange.head, peer, forwarding);
-        let is_plain = claims::is_plain(claims.as_deref(), peer);
-        names = forwarding.names;
-        let head = &*exchange.head;
-        let client = claims.as_ref().map_or_else(|| peer.address().ip(), |claims| claims.address);
-        let (call, name) = (exchange.call, head.host.name());
-        let www = table.www(name);
-        let host = if www.is_none() { table.host(name) } else { None };
-        let (raw, query, steps) = (head.path(), head.query(), &exchange.steps);
-        let ask = Ask { call, client, name, www, host, is_plain, head, raw, query, steps };
-        has_pages = self::has_pages(host);
-        let found;
-        (found, passes, page) = admit(table, &ask, &normal);
-        format = log::follow(local, table.policy());
-        by_alias =
-            host.is_some_and(|it| it.names().is_some_and(|names| it.name() != name && names.has(name)));
-        if matches!(
-            found,
-            Found::Location { .. } | Found::AddSlash(..) | Found::DefaultBackend { .. } | Found::AppRoot(..)
-        ) {
-            // No redirect to another host: these are the snippets of the host that was found.
-            answers = ask.host.and_then(|host| host.shortcuts().cloned());
-        }
-        if !matches!(found, Found::Location { .. } | Found::HealthCheck(_) | Found::Status(_)) {
-            place = table.host(exchange.head.host.name()).map(|host| Arc::clone(host.place()));
-            silent = !table.policy().log.takes(exchange.head.asked_target());
-        }
-        (claims, found, table.default_backend().cloned())
-    });
-    exchange.has_pages_of_fleet = has_pages;
+    let (found, passes, page) = admit(table, &ask, &normal);
+    let is_unclaimed = found.is_unclaimed();
+    Look {
+        claims,
+        passes,
+        page,
+        fallback: table.default_backend().cloned(),
+        answers: host.filter(|_| found.has_snippets()).and_then(|host| host.shortcuts().cloned()),
+        names: policy.forwarding.names,
+        has_pages: has_pages(host),
+        format: log::follow(&call.server.local, policy),
+        place: if is_unclaimed { table.host(name).map(|host| Arc::clone(host.place())) } else { None },
+        silent: is_unclaimed && !policy.log.takes(head.asked_target()),
+        by_alias: host.is_some_and(|it| it.names().is_some_and(|names| it.name() != name && names.has(name))),
+        found,
+    }
+}
+
+/// Stores what was looked up. Returns what decides how the request continues.
+fn note(exchange: &mut Exchange<'_>, looked: Look) -> (Found, Option<Arc<Shortcuts>>) {
+    let Look { found, claims, passes, page, fallback, answers, names, .. } = looked;
+    exchange.has_pages_of_fleet = looked.has_pages;
     exchange.certificate = passes;
     if let Some(page) = page {
         show(exchange, page);
     }
     if names != Names::Plain {
-        let location = match &found {
-            Found::Location { entry, .. } | Found::DefaultBackend { entry: Some(entry), .. } => {
-                Some(&**entry)
-            }
-            _ => None,
-        };
-        forwarded::take_back(exchange.head, names, location);
+        forwarded::take_back(exchange.head, names, found.location());
     }
     exchange.info.client = claims.as_ref().map(|claims| claims.address);
-    exchange.claims = claims;
-    exchange.fallback = fallback;
-    (exchange.info.unclaimed, exchange.info.silent, exchange.info.by_alias) = (place, silent, by_alias);
-    log::asked::of_head(exchange, format);
+    (exchange.claims, exchange.fallback) = (claims, fallback);
+    let info = &mut *exchange.info;
+    (info.unclaimed, info.silent, info.by_alias) = (looked.place, looked.silent, looked.by_alias);
+    log::asked::of_head(exchange, looked.format);
+    (found, answers)
+}
+
+/// Continues with what was found.
+fn follow(exchange: &mut Exchange<'_>, found: Found, answers: Option<Arc<Shortcuts>>) -> Step {
+    let local = &exchange.call.server.local;
+    let of_host = |exchange: &mut Exchange<'_>| match answers.as_deref() {
+        Some(answers) => shortcuts::of_host(exchange, answers),
+        None => Continue(()),
+    };
     match found {
         Found::Location { entry, target, has_tls, issues_cookie } => {
             (exchange.has_tls, exchange.issues_cookie) = (has_tls, issues_cookie);
             exchange.info.silent = !entry.policy.log.takes(exchange.head.asked_target());
             let denied = entry.is_denied();
             enter(exchange, entry, target);
-            if let Some(answers) = answers {
-                shortcuts::of_host(exchange, &answers)?;
-            }
+            of_host(exchange)?;
             // Before any redirect.
-            if denied {
-                return Break(Reply::page(local, 503));
-            }
-            Continue(())
+            if denied { Break(Reply::page(local, 503)) } else { Continue(()) }
         }
         Found::Www(host, policy) => {
             exchange.voice = Voice::Host;
             Break(redirect::to_www(exchange, host.name(), &policy.redirect))
         }
-        Found::Blocked(shown) => Break(keep_out(exchange, shown, Reply::page(local, 403))),
         Found::AppRoot(path, entry) => {
             (exchange.redirecting, exchange.voice) = (entry, Voice::Host);
             // In nginx' configuration the test for it follows the snippet, and precedes the lookup of a location.
-            if let Some(answers) = answers {
-                shortcuts::before_blocks(exchange, &answers)?;
+            if let Some(answers) = answers.as_deref() {
+                shortcuts::before_blocks(exchange, answers)?;
             }
             Break(redirect::to_app_root(exchange, &path))
         }
         Found::AddSlash(entry, location) => {
-            if let Some(answers) = answers {
-                shortcuts::of_host(exchange, &answers)?;
-            }
+            of_host(exchange)?;
             // The log shows no location, and none of its rules is evaluated.
-            exchange.redirecting = Some(entry);
-            exchange.voice = Voice::Apart;
+            (exchange.redirecting, exchange.voice) = (Some(entry), Voice::Apart);
             Break(Reply::redirect(local, 301, location))
         }
         Found::DefaultBackend { silent, entry, target, blocked } => {
-            exchange.info.silent = silent;
-            exchange.info.default_backend = true;
-            if let Some(answers) = answers {
-                shortcuts::of_host(exchange, &answers)?;
-            }
+            (exchange.info.silent, exchange.info.default_backend) = (silent, true);
+            of_host(exchange)?;
             let Some(entry) = entry else {
                 return Break(Reply::page(local, if blocked { 403 } else { 404 }));
             };
             enter(exchange, entry, target);
             Continue(())
         }
-        Found::Ambiguous => {
+        Found::Own(own) => Break(answer(exchange, own)),
+    }
+}
+
+/// The response that the proxy gives by itself.
+fn answer(exchange: &mut Exchange<'_>, own: Own) -> Reply {
+    let local = &exchange.call.server.local;
+    match own {
+        Own::Blocked(shown) => keep_out(exchange, shown, Reply::page(local, 403)),
+        Own::Ambiguous => {
             local.metrics.refusals.add(1);
-            Break(Reply::refusal(local, 400))
+            Reply::refusal(local, 400)
         }
-        Found::Refused(why, shown) => {
+        Own::Refused(why, shown) => {
             local.metrics.refusals.add(1);
             // The server for such a host in nginx' configuration contains nothing but the refusal: no error page for
             // clients without a certificate either.
             exchange.has_pages_of_fleet |= why.is_hosts();
-            Break(keep_out(exchange, shown, certificates::answer(&why, local)))
+            keep_out(exchange, shown, certificates::answer(&why, local))
         }
-        Found::Unknown => Break(Reply::page(local, 500)),
-        Found::HealthCheck(media_type) => {
+        Own::Unknown => Reply::page(local, 500),
+        Own::HealthCheck(media_type) => {
             (exchange.info.silent, exchange.voice) = (true, Voice::Host);
             let mut reply = Reply::healthy(local);
             if let Some(media_type) = media_type {
                 reply.head.fields.set(Known::ContentType, media_type);
             }
-            Break(reply)
+            reply
         }
-        Found::Status(may_know) => {
+        Own::Status(may_know) => {
             (exchange.info.silent, exchange.voice) = (true, Voice::Host);
             let page = local.metrics.all().filter(|_| may_know).map(|all| all.stub());
-            Break(page.map_or_else(|| Reply::page(local, 403), |page| Reply::text(local, page)))
+            page.map_or_else(|| Reply::page(local, 403), |page| Reply::text(local, page))
         }
-        Found::NoTable => Break(Reply::page(local, 404)),
+        Own::NoTable => Reply::page(local, 404),
     }
 }
 
@@ -274,13 +276,13 @@ fn admit(
         Judged::Page(page) => {
             let found = match path::normalise(page.as_bytes()) {
                 Ok(normal) => find(table, &Ask { raw: page.as_bytes(), query: None, ..*ask }, &normal),
-                Err(_) => Found::Ambiguous,
+                Err(_) => Found::Own(Own::Ambiguous),
             };
             (found, None, Some(page))
         }
         Judged::Refused(why) => {
             let shown = if why.is_hosts() { Shown::by(table, ask.client) } else { Shown::Itself };
-            (Found::Refused(why, shown), None, None)
+            (Found::Own(Own::Refused(why, shown)), None, None)
         }
     }
 }
@@ -292,7 +294,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
         if blocks.block(agent.as_deref(), referer.as_deref()) {
             // In nginx' configuration, the server that redirects a name with or without `www.` has no error pages.
             let has_none = www.is_some() || !has_pages(host);
-            return Found::Blocked(if has_none { Shown::Itself } else { Shown::by(table, client) });
+            return Found::Own(Own::Blocked(if has_none { Shown::Itself } else { Shown::by(table, client) }));
         }
     }
     if let Some(host) = www {
@@ -304,13 +306,13 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
     }
     // A catch-all host is always in the table.
     let Some(host) = host else {
-        return Found::NoTable;
+        return Found::Own(Own::NoTable);
     };
     let climbs = normal.suspicious && path::climbs(raw);
     let target = match path::forward(raw, normal, |path| place(host, path, query, climbs, steps)) {
         Verdict::Raw => None,
         Verdict::Normal(path) => Some(path),
-        Verdict::Refuse => return Found::Ambiguous,
+        Verdict::Refuse => return Found::Own(Own::Ambiguous),
     };
     let catch_all = host.name() == shared::resource::CATCH_ALL;
     let answers = &table.policy().answers;
@@ -338,12 +340,12 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             has_tls: is_plain && redirects(entry) && table.redirects_to_tls(name),
             issues_cookie: entry.issues_cookie() && host.knows_as(name),
         },
-        Match::Unknown => Found::Unknown,
-        _ if own == Some(health) => Found::HealthCheck(answers.media_type.clone()),
-        _ if own == Some(STATUS) => Found::Status(match &table.policy().status {
+        Match::Unknown => Found::Own(Own::Unknown),
+        _ if own == Some(health) => Found::Own(Own::HealthCheck(answers.media_type.clone())),
+        _ if own == Some(STATUS) => Found::Own(Own::Status(match &table.policy().status {
             Some(shown) => shown.contains(client),
             None => client.is_loopback(),
-        }),
+        })),
         _ => {
             let (log, asked) = (&table.policy().log, head.asked_target());
             let logged = if catch_all { log.takes_unclaimed(asked) } else { log.takes(asked) };
