@@ -11,7 +11,7 @@ use super::affinity::Session;
 use super::{Call, Exchange, failures, forwarded, mirror};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
-use crate::codec::h1::write_request;
+use crate::codec::h1::{BodyWriter, write_request};
 use crate::codec::head::{Framing, Known, Method, RequestHead};
 use crate::http::reply::{Relay, Reply, ReplyBody};
 use crate::http::server::Server;
@@ -26,11 +26,12 @@ use crate::upstream::manner::{Manner, Way};
 use crate::upstream::observation::Observation;
 use crate::upstream::payload::Payload;
 use crate::upstream::send::{Answered, Failed, Request};
-use crate::upstream::standing;
 use crate::upstream::{Tried, Turn};
+use trying::Trying;
 
 mod fcgi;
 mod grpc;
+mod trying;
 
 /// Minimum number of attempts if they are unlimited. ingress-nginx would go on without end or pause; here every
 /// endpoint has been tried by then.
@@ -77,6 +78,7 @@ struct Reached {
     link: Box<Link>,
 }
 
+/// Writes the head, and asks endpoints until one has responded.
 async fn attempt<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     body: &mut B,
@@ -85,92 +87,70 @@ async fn attempt<B: RequestBody>(
     text: &mut Vec<u8>,
 ) -> Result<(Reached, Answered), ProxyError> {
     let target = target(exchange);
-    let protocol = way.protocol;
     let host = forwarded::host(exchange)?;
-    let (Call { server, timer, .. }, timeouts) = (exchange.call, exchange.timeouts);
     let location = exchange.location().filter(|_| !exchange.stands_in);
     exchange.head.as_http10 = location.is_some_and(|location| location.policy.is_http10);
     let (mut payload, framing) = prepare(exchange, body).await?;
     if mirror::of(exchange).is_some() {
         mirror::copy(exchange, &payload, framing);
     }
-    let writer = match protocol {
+    let writer = match way.protocol {
         Protocol::Fcgi => fcgi::write(exchange, &host, framing, text)?,
         _ => {
             let target = target.as_deref().unwrap_or_else(|| exchange.head.target());
             write_request(text, exchange.head, target, &host, framing)
         }
     };
-    let retries = exchange.location().map(|location| location.policy.retries).unwrap_or_default();
-    let Exchange { call, head, info, sizes, session, turn, .. } = exchange;
+    ask(exchange, &mut payload, cell, way, (&text[..], writer)).await
+}
+
+/// Sends a request to endpoints, one after another, until one has responded.
+async fn ask<B: RequestBody>(
+    exchange: &mut Exchange<'_>,
+    payload: &mut Payload<'_, B>,
+    cell: &Arc<BackendCell>,
+    way: &Way,
+    (text, writer): (&[u8], BodyWriter),
+) -> Result<(Reached, Answered), ProxyError> {
+    let mut trying = Trying::new(exchange, cell, payload.is_kept());
+    let Call { server, timer, .. } = exchange.call;
+    let Exchange { head, info, sizes, session, turn, .. } = exchange;
     let request = Request {
         head: text,
         writer,
         to_head: head.method == Method::Head,
         upgrade: head.upgrade.as_deref(),
-        timeouts,
+        timeouts: exchange.timeouts,
         answer_head: sizes.head,
-        is_fcgi: protocol == Protocol::Fcgi,
+        is_fcgi: way.protocol == Protocol::Fcgi,
     };
-    let idempotent = head.method.is_retriable();
-    // For a request that cannot be sent twice, the kernel is asked first whether a reused connection is still open.
-    let once = !idempotent || !payload.is_kept();
-    let begun = server.local.timers.now();
-    let in_time = || retries.is_in_time(server.local.timers.now().duration_since(begun));
-    let mut tries = match timeouts.tries {
-        0 => cell.endpoints().list.len().max(UNCOUNTED),
-        tries => tries,
-    };
-    let mut tried = Tried::default();
-    // Set after a reused connection turned out dead: its endpoint has probably restarted, so the others are dead too.
-    let mut fresh = false;
-    let mut passed_by = 0;
     loop {
         if payload.is_kept() && payload.is_gone().await {
             return Err(Kind::ClientGone.into());
         }
-        let picked = pick(server, cell, (session.as_mut(), *turn), &mut tried);
-        let Some(endpoint) = picked else {
-            // A client whose affinity requires another endpoint has none left: 502, whatever failed before (as in
-            // ingress-nginx).
-            let kind = if tried.is_empty() { Kind::NoEndpoints } else { Kind::ConnectFailed };
-            return Err(kind.into());
-        };
+        let endpoint = trying.pick(session.as_mut(), *turn)?;
         info.attempts.asked(&endpoint);
         let mut observed = Observation::begin(*turn, &endpoint);
-        let (mut failed, reused) = match link(*call, timeouts.connect, cell, (&endpoint, way), fresh, once)
-            .await
-        {
+        let (fresh, once) = (trying.fresh, trying.once());
+        let linking = link(exchange.call, request.timeouts.connect, cell, (&endpoint, way), fresh, once);
+        let (failed, reused) = match linking.await {
             Ok(mut link) => {
                 info.attempts.connected(link.reused);
                 if let Some(observed) = observed.as_mut().filter(|_| !link.reused) {
                     observed.connected();
                 }
                 link.observed = observed.take();
-                match upstream::send::send(&server.local, timer, &mut link, &request, &mut payload).await {
+                match upstream::send::send(&server.local, timer, &mut link, &request, payload).await {
+                    Ok(Answered { head, .. }) if trying.passes_over(&endpoint, head.status) => {
+                        Observation::forget(&mut link.observed);
+                        // What follows this head is not read: the connection is closed.
+                        link.rest(&server.local.buffers);
+                        info.attempts.passed_over(head.status);
+                        continue;
+                    }
                     Ok(answered) => {
-                        let status = answered.head.status;
-                        // The last response is passed on, whatever it is.
-                        let is_listed = retries.after_status(status, !idempotent);
-                        if is_listed {
-                            standing::passed_over(&server.local, cell, &endpoint, status);
-                        } else {
-                            standing::answered(&server.local, cell, &endpoint);
-                        }
-                        if tries > 1 && is_listed && payload.is_kept() && in_time() && may_again(server, cell)
-                        {
-                            Observation::forget(&mut link.observed);
-                            // What follows this head is not read: the connection is closed.
-                            link.rest(&server.local.buffers);
-                            info.attempts.passed_over(status);
-                            tries -= 1;
-                            tried.add(&endpoint);
-                            server.local.metrics.retries.add(1);
-                            continue;
-                        }
-                        info.attempts.answered(status);
-                        let manner = way.manner();
-                        return Ok((Reached { endpoint, manner, link }, answered));
+                        info.attempts.answered(answered.head.status);
+                        return Ok((Reached { endpoint, manner: way.manner(), link }, answered));
                     }
                     Err(failed) => {
                         link.rest(&server.local.buffers);
@@ -181,37 +161,7 @@ async fn attempt<B: RequestBody>(
             }
             Err(error) => (Failed { error, sent: false, answered: false }, false),
         };
-        failed.error = failed.error.within(timer.is_over());
-        let kind = failed.error.kind;
-        if matches!(kind, Kind::NoRoom | Kind::NoDisk | Kind::OutOfTime) {
-            // The endpoint was not even asked, or is not to blame.
-            Observation::forget(&mut observed);
-        }
-        server.local.metrics.failed(kind);
-        info.attempts.failed(kind.status());
-        // nginx does not count it as an attempt, once, when a kept-alive connection was closed under it: a new
-        // connection follows. Nor does it count against the endpoint.
-        let dead = reused && kind == Kind::Closed && !failed.answered;
-        let no_way = passed_by < PASSED_BY && failed.error.is_no_way();
-        passed_by += usize::from(no_way);
-        let elsewhere = may_retry(&retries, &failed, idempotent);
-        if !dead || fresh {
-            tries = tries.saturating_sub(usize::from(!no_way));
-            tried.add(&endpoint);
-            if elsewhere {
-                standing::failed(&server.local, cell, &endpoint, &failed.error);
-            }
-        }
-        if tries == 0 || !elsewhere || !payload.is_replayable() || !in_time() {
-            return Err(failed.error);
-        }
-        // A request that was not sent cost the endpoint nothing.
-        if failed.sent && (!dead || fresh) && !may_again(server, cell) {
-            return Err(failed.error);
-        }
-        Observation::forget(&mut observed);
-        fresh |= dead;
-        server.local.metrics.retries.add(1);
+        trying.after(&endpoint, (failed, reused), observed, info, payload.is_replayable())?;
     }
 }
 
