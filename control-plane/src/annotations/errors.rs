@@ -14,7 +14,16 @@ pub(crate) static CUSTOM_HTTP_ERRORS: Row = Row {
     name: "custom-http-errors",
     value: &Of(
         STATUSES,
-        Act::Sets(|to, values| to.location.custom_http_errors = Some(StatusList { values })),
+        Act::Sets(|to, values| {
+            match values {
+            Some(values) => to.location.custom_http_errors = Some(StatusList { values }),
+            None => to.fault(
+                Severity::Warning,
+                "expected nothing but commas between the statuses, got spaces, or a comma at the end: it has no effect, \
+                 as in ingress-nginx",
+            ),
+        }
+        }),
     ),
     bad: Bad::Reject,
     doc: "Statuses for which the default backend answers",
@@ -68,14 +77,19 @@ pub(super) static ROWS: &[&Row] = &[
     &DISABLE_PROXY_INTERCEPT_ERRORS,
 ];
 
-const STATUSES: Grammar<Vec<u32>> = Grammar {
+/// `None`: ingress-nginx checks the list without its spaces, so that it passes, and then cannot read it with them.
+const STATUSES: Grammar<Option<Vec<u32>>> = Grammar {
     words: "statuses from 400 to 599 with commas between them",
     read: |text| {
+        let text = text.trim();
         let status = |item: &str| item.parse().ok().filter(|status| (400..600).contains(status));
-        value::list(text).map(status).collect()
+        let plain = text.replace(' ', "");
+        let statuses: Vec<_> =
+            plain.strip_suffix(',').unwrap_or(&plain).split(',').map(status).collect::<Option<_>>()?;
+        Some((plain == text && !text.ends_with(',')).then_some(statuses))
     },
-    good: &["404, 503"],
-    bad: &["404,foo", "399", "600"],
+    good: &["404,503"],
+    bad: &["404,foo", "399", "600", "404,,503"],
 };
 
 const ANY_STATUSES: Grammar<(Vec<u32>, Vec<String>)> = Grammar {
@@ -108,3 +122,24 @@ const SERVICE: Grammar<String> = Grammar {
     good: &["errors"],
     bad: &["Bad_Name", "ns/name", "1st", "a-"],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::location;
+    use super::*;
+
+    #[test]
+    fn statuses_with_spaces_have_no_effect() {
+        let said = |values: &[u32]| Some(StatusList { values: values.to_vec() });
+        for (text, statuses, faults) in [
+            ("404,503", said(&[404, 503]), 0),
+            (" 404 ", said(&[404]), 0),
+            ("404, 503", None, 1),
+            ("404,503,", None, 1),
+            ("404,foo", None, 1),
+        ] {
+            let (location, told) = location(&[("custom-http-errors", text)]);
+            assert_eq!((location.custom_http_errors, told), (statuses, faults), "{text}");
+        }
+    }
+}
