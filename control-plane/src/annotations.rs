@@ -178,7 +178,11 @@ fn understood<'a>(draft: &mut Draft<'a>, said: &[Said<'a>]) -> Vec<(Said<'a>, Op
             draft.dead();
         } else if has_control_characters(row, text) {
             draft.fault(Severity::Rejected, format!("expected a single line, got {}", shown(text)));
-        } else if is_canary && row.bad == Bad::Reject && !is_empty && row.value.read(text).is_none() {
+        } else if (is_canary || row.checked_alone)
+            && row.bad == Bad::Reject
+            && !is_empty
+            && row.value.read(text).is_none()
+        {
             // ingress-nginx parses every annotation before it knows which ones a canary ignores.
             draft.bad(text);
         } else if is_canary && !row.on_canary {

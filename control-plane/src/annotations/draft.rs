@@ -169,10 +169,14 @@ impl<'a> Draft<'a> {
 
     /// The value of the current annotation is invalid.
     pub(super) fn bad(&mut self, text: &str) {
-        let Some((Row { value, bad, default, group, .. }, _)) = self.now else {
+        let Some((Row { value, bad, default, group, unread_beside, .. }, _)) = self.now else {
             return;
         };
         let what = format!("expected {}, got {}", value.words(), shown(text));
+        if let Some(other) = unread_beside.filter(|other| self.is_written(other)) {
+            self.fault(Severity::Warning, format!("{what}: it has no effect beside {other}"));
+            return;
+        }
         match bad {
             Bad::Reject => self.fault(Severity::Rejected, what),
             Bad::Deny(reach) => {

@@ -100,6 +100,7 @@ pub(super) static ROWS: &[&Row] = &[
         risk: Risk::Medium,
         value: &Of(URL, Act::Sets(|to, it| to.location.permanent_redirect = Some(it))),
         bad: Bad::Reject,
+        unread_beside: Some("temporal-redirect"),
         group: "redirects",
         doc: "Every request is redirected to this URL",
         ..Row::NEW
@@ -112,6 +113,8 @@ pub(super) static ROWS: &[&Row] = &[
         ),
         bad: Bad::Reject,
         needs: Some("permanent-redirect"),
+        checked_alone: true,
+        unread_beside: Some("temporal-redirect"),
         group: "redirects",
         default: "301",
         doc: "Status of that redirect: 300 to 308; with 300, 304, 305 and 306 the URL is the text of the answer, and there is no `Location`",
@@ -137,6 +140,7 @@ pub(super) static ROWS: &[&Row] = &[
         ),
         bad: Bad::Reject,
         needs: Some("temporal-redirect"),
+        checked_alone: true,
         group: "redirects",
         default: "302",
         doc: "Status of that redirect: 300 to 307, of which the same are none",
@@ -212,6 +216,27 @@ mod tests {
             let location = it.serving.location;
             assert_eq!(location.permanent_redirect_code, Some(permanent), "{text}");
             assert_eq!(location.temporal_redirect_code, Some(temporal), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_code_that_is_no_number_is_rejected_without_a_redirect() {
+        for name in ["permanent-redirect-code", "temporal-redirect-code"] {
+            let severity =
+                |text| parsed(&[(name, text)]).faults.iter().map(|it| it.severity).collect::<Vec<_>>();
+            assert_eq!(severity("x"), [Severity::Rejected], "{name}");
+            assert_eq!(severity("301"), [Severity::Warning], "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_of_the_permanent_one_is_read_beside_a_temporal_one() {
+        let temporal = ("temporal-redirect", "https://y.test");
+        for said in [("permanent-redirect", "<>"), ("permanent-redirect-code", "x")] {
+            let it = parsed(&[temporal, said]);
+            assert_eq!(it.serving.location.temporal_redirect.as_deref(), Some("https://y.test"));
+            assert_eq!(it.faults.len(), 1);
+            assert_eq!(it.faults[0].severity, Severity::Warning, "{said:?}");
         }
     }
 

@@ -24,6 +24,10 @@ pub struct Row {
     pub empty: Empty,
     /// It has no effect unless this other annotation is set and not empty.
     pub needs: Option<&'static str>,
+    /// A bad value counts all the same: ingress-nginx reads it before it looks for the other one.
+    pub checked_alone: bool,
+    /// Beside this other one it is not read, not even to reject a bad value (ingress-nginx).
+    pub unread_beside: Option<&'static str>,
     /// The feature it belongs to, for [`Bad::DropGroup`].
     pub group: &'static str,
     /// Whether its list may have several lines; any other value has one.
@@ -47,6 +51,8 @@ impl Row {
         bad: Bad::Fallback,
         empty: Empty::NotSaid,
         needs: None,
+        checked_alone: false,
+        unread_beside: None,
         group: "",
         lines: false,
         on_canary: false,
