@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use shared::pattern::{Exhausted, Groups, Pattern, Steps};
+use shared::template::Template;
 
 use super::aliases::Names;
 use super::backend_tls::BackendTls;
@@ -30,7 +31,7 @@ pub struct HostEntry {
     certificates: Option<Box<[Arc<CertificateCell>]>>,
     routing: Routing,
     /// Redirect target for requests for "/", used before a location is looked up.
-    app_root: Option<Box<str>>,
+    app_root: Option<Arc<Template>>,
     /// Its aliases.
     names: Option<Arc<Names>>,
     /// Whether the same name with or without `www.` redirects here.
@@ -105,7 +106,7 @@ impl HostEntry {
     /// Sets the redirect target for "/". If several locations define one, the first in nginx' list of locations wins,
     /// whichever has "/" (as in ingress-nginx).
     pub fn with_app_root(mut self, path: Option<&str>) -> Self {
-        self.app_root = path.map(Into::into);
+        self.app_root = path.map(|path| Arc::new(Template::parse(path)));
         self
     }
 
@@ -241,8 +242,8 @@ impl HostEntry {
     }
 
     /// The path that requests for "/" are sent to.
-    pub fn app_root(&self) -> Option<&str> {
-        self.app_root.as_deref()
+    pub fn app_root(&self) -> Option<&Arc<Template>> {
+        self.app_root.as_ref()
     }
 
     /// Whether an Ingress has a TLS section for it.

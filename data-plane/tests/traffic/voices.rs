@@ -298,6 +298,19 @@ fn what_a_host_adds_is_not_said_where_somebody_is_asked() {
     assert_eq!(said(alone), [true, true, false, true, true, false]);
 }
 
+/// nginx evaluates it as any other text of a `return`; nothing was matched, so captures are empty.
+#[test]
+fn an_app_root_may_hold_variables() {
+    let policy = LocationPolicy {
+        app_root: Some("/$host/$request_method$1/$http_x_dir".into()),
+        ..LocationPolicy::default()
+    };
+    let proxy = proxy(&answering(""), &answering(""), policy);
+    let mut client = Client::new(proxy.http);
+    let sent = client.ask("GET /?q HTTP/1.1\r\nHost: A.test:81\r\nX-Dir: a b\r\n\r\n");
+    assert_eq!((sent.status, sent.all("location")), (302, vec!["http://A.test:81/a.test/GET/a%20b"]));
+}
+
 /// Its own word is that of its host, and none of the location that the request did not get to.
 #[test]
 fn the_redirect_to_an_app_root_says_what_its_host_says() {

@@ -325,7 +325,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             Match::Path(entry) => Some(Arc::clone(entry)),
             _ => None,
         };
-        return Found::AppRoot(app_root.into(), entry);
+        return Found::AppRoot(Arc::clone(app_root), entry);
     }
     match host.route(&normal.path, steps) {
         Match::AddSlash(entry) => {

@@ -3,8 +3,12 @@
 use std::io::Write as _;
 use std::ops::ControlFlow::{Break, Continue};
 
-use super::{Call, Exchange, Step, media};
+use shared::template::Template;
+
+use super::variables::Allowance;
+use super::{Call, Exchange, Step, media, variables};
 use crate::codec::host::Host;
+use crate::codec::path;
 use crate::http::peer::Peer;
 use crate::http::reply::Reply;
 use crate::listen::{PublicPorts, Scheme};
@@ -56,13 +60,31 @@ pub(super) fn to_tls(exchange: &mut Exchange<'_>) -> Step {
 }
 
 /// The response to a request for "/" of a host with an `app-root`: the connection's scheme and the host as received,
-/// including its port; the query is dropped (as in ingress-nginx).
-pub(super) fn to_app_root(exchange: &Exchange<'_>, app_root: &str) -> Reply {
+/// including its port; the query is dropped (as in ingress-nginx). The path may hold variables; nothing was matched, so
+/// captures are empty.
+pub(super) fn to_app_root(exchange: &Exchange<'_>, app_root: &Template) -> Reply {
+    let path = match variables::filled(app_root, exchange, &mut Allowance::default(), |_| b"") {
+        Ok(path) => unbroken(&path),
+        Err(overlong) => return variables::refused(exchange, overlong),
+    };
     let mut url = exchange.call.peer.scheme().as_str().as_bytes().to_vec();
     url.extend_from_slice(b"://");
     url.extend_from_slice(exchange.head.host.raw());
-    url.extend_from_slice(app_root.as_bytes());
+    url.extend_from_slice(&path);
     Reply::redirect(&exchange.call.server.local, 302, url)
+}
+
+/// Text from a client, without anything that ends a line or a field.
+pub(super) fn unbroken(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    for &byte in text {
+        if (b'!'..=b'~').contains(&byte) {
+            out.push(byte);
+        } else {
+            path::escape(&[byte], &mut out);
+        }
+    }
+    out
 }
 
 /// The redirect between a name with and without `www.`: the scheme, always the port, and the target as received,

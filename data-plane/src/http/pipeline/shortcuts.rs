@@ -144,7 +144,7 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
         Variable::Uri => out.extend(path::re_encode(exchange.path())),
         variable => variables::append(exchange, variable, out),
     })?;
-    let mut place = unbroken(&place);
+    let mut place = redirect::unbroken(&place);
     if shortcut.pattern.is_some() {
         add_query(&mut place, exchange.head.query());
     }
@@ -169,19 +169,6 @@ fn add_query(place: &mut Vec<u8>, query: Option<&[u8]>) {
     place.extend_from_slice(query);
 }
 
-/// Text from a client, without anything that ends a line or a field.
-fn unbroken(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    for &byte in text {
-        if (b'!'..=b'~').contains(&byte) {
-            out.push(byte);
-        } else {
-            path::escape(&[byte], &mut out);
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +191,6 @@ mod tests {
 
     #[test]
     fn line_breaks_in_a_location_are_escaped() {
-        assert_eq!(unbroken(b"/a b\r\nX: y\xff"), b"/a%20b%0D%0AX:%20y%FF");
+        assert_eq!(redirect::unbroken(b"/a b\r\nX: y\xff"), b"/a%20b%0D%0AX:%20y%FF");
     }
 }

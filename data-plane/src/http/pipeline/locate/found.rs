@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use shared::template::Template;
 
 use super::kept_out::Shown;
 use crate::http::pipeline::certificates::Refusal;
@@ -21,7 +22,7 @@ pub(super) enum Found {
     /// The name is another host's with or without `www.`: that host, and how its location redirects.
     Www(Arc<HostEntry>, Arc<Policy>),
     /// Requests for "/" of the host are redirected to this path. With the location that they would reach otherwise.
-    AppRoot(Box<str>, Option<Arc<PathEntry>>),
+    AppRoot(Arc<Template>, Option<Arc<PathEntry>>),
     /// A location whose path has an additional trailing slash, and its URL.
     AddSlash(Arc<PathEntry>, Vec<u8>),
     /// None: the default backend. The catch-all's is not logged (as in ingress-nginx).
