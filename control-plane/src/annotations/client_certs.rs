@@ -15,6 +15,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-tls-error-page",
         scope: Scope::Host,
+        on_canary: true,
         risk: Risk::High,
         value: &Of(ERROR_PAGE, Act::Sets(set_page)),
         bad: Bad::Reject,
@@ -25,6 +26,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-tls-match-cn",
         scope: Scope::Host,
+        on_canary: true,
         risk: Risk::High,
         value: &Of(MATCH_CN, Act::Sets(|to, it| certificates(to).match_cn = it)),
         bad: Bad::Reject,
@@ -35,6 +37,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-tls-pass-certificate-to-upstream",
         scope: Scope::Host,
+        on_canary: true,
         value: &Of(BOOL, Act::Sets(|to, it| certificates(to).tells_certificate = Some(it))),
         bad: Bad::Reject,
         needs: Some("auth-tls-secret"),
@@ -45,6 +48,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-tls-secret",
         scope: Scope::Host,
+        on_canary: true,
         risk: Risk::Medium,
         value: &Of(BASIC, Act::Sets(|to, it| set_secret(to, &it))),
         bad: Bad::Reject,
@@ -54,6 +58,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-tls-verify-client",
         scope: Scope::Host,
+        on_canary: true,
         risk: Risk::Medium,
         value: &Of(one_of!("on" | "off" | "optional" | "optional_no_ca"), Act::Sets(set_verification)),
         needs: Some("auth-tls-secret"),
@@ -64,6 +69,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-tls-verify-depth",
         scope: Scope::Host,
+        on_canary: true,
         value: &Of(INT, Act::Sets(|to, it| certificates(to).depth = depth(it))),
         needs: Some("auth-tls-secret"),
         default: "1",

@@ -72,10 +72,11 @@ pub fn of_referred(referred: &Referred, hosts: usize) -> Option<String> {
     })
 }
 
-/// Bytes that are copied into each Route and Host. A canary has neither.
+/// Bytes that are copied into each Route and Host. A canary has no Route.
 fn of_each_host(claim: &Claim) -> usize {
+    let serving = &claim.parsed.serving;
     if claim.is_canary() {
-        return 0;
+        return Resource::Host(Host { policy: serving.host.clone(), ..Host::default() }).encode().len();
     }
     let serving = &claim.parsed.serving;
     let policy = snippets::put(serving.location.clone(), claim, serving.of_hosts.as_ref());

@@ -97,7 +97,7 @@ struct Deciders {
     snippets: FewOf<Age>,
     /// TLS towards backends.
     backend_tls: FewOf<Age>,
-    /// Client certificates.
+    /// Client certificates, canaries included.
     client_certificates: FewOf<Age>,
     /// Ciphers.
     ciphers: FewOf<Age>,
@@ -180,7 +180,7 @@ impl Claims {
         let mut touched = Touched::default();
         for claim in before.iter().chain(&after) {
             touched.parts.insert(claim.object());
-            touched.host |= !claim.is_canary();
+            touched.host |= !claim.is_canary() || asks_for_certificates(claim);
         }
         let (gone, come) = change.paths(&self.host);
         touched.looked_at = 1 + gone.len() + come.len();
@@ -226,6 +226,7 @@ impl Claims {
         let age = &claim.age;
         if claim.is_canary() {
             self.canaries.remove(age);
+            self.deciders.client_certificates.remove(age);
             self.wishes.take_out(claim, paths);
             return;
         }
@@ -254,6 +255,9 @@ impl Claims {
         let age = || claim.age.clone();
         if claim.is_canary() {
             self.canaries.insert(age(), Arc::clone(claim));
+            if asks_for_certificates(claim) {
+                self.deciders.client_certificates.insert(age());
+            }
             self.wishes.put_in(claim, paths, self.host.as_str() == CATCH_ALL);
             return;
         }
@@ -278,7 +282,7 @@ impl Claims {
             (guards, serving.hosts_denied.is_some()),
             (snippets, serving.of_hosts.is_some()),
             (backend_tls, claim.shared_backend_tls().is_some()),
-            (client_certificates, serving.host.client_certificates.is_some()),
+            (client_certificates, asks_for_certificates(claim)),
             (ciphers, serving.host.ssl_ciphers.is_some()),
             (order, serving.host.ssl_prefer_server_ciphers.is_some()),
             (passthrough, serving.host.passthrough == Some(true)),
@@ -417,4 +421,8 @@ impl Claims {
         let others: BTreeSet<_> = others.collect();
         (!others.is_empty()).then(|| TextList { values: others.into_iter().collect() })
     }
+}
+
+fn asks_for_certificates(claim: &Claim) -> bool {
+    claim.parsed.serving.host.client_certificates.is_some()
 }

@@ -1,5 +1,6 @@
 //! Client certificates of a host: the settings of the first Ingress apply to all paths; if an Ingress' authorities are
-//! unknown, nobody is let in on any path, as in ingress-nginx.
+//! unknown, nobody is let in on any path, as in ingress-nginx. Canaries count, too: of them ingress-nginx ignores what is
+//! about their locations.
 
 use std::sync::Arc;
 
@@ -14,13 +15,13 @@ use crate::reference::FORBIDDEN;
 impl Claims {
     /// The settings of the host.
     pub(super) fn client_certificates(&self) -> Option<ClientCertificates> {
-        let first = self.decider(&self.deciders.client_certificates)?;
+        let first = self.claim(self.deciders.client_certificates.first()?)?;
         self.forbids().unwrap_or(first).client_certificates()
     }
 
     /// The first Ingress without authorities.
     pub(super) fn forbids(&self) -> Option<&Arc<Claim>> {
-        let asking = self.deciders.client_certificates.iter().filter_map(|age| self.mains.get(age));
+        let asking = self.deciders.client_certificates.iter().filter_map(|age| self.claim(age));
         let mut asking =
             asking.filter(|claim| claim.client_certificates().is_some_and(|it| it.authorities.is_empty()));
         asking.next()

@@ -120,6 +120,34 @@ fn clients_of_a_host_are_asked_as_its_first_ingress_says_and_nobody_gets_in_with
     assert_eq!(world.keys(Kind::Material), ["default/one/auth-tls", "default/two/auth-tls"]);
 }
 
+/// ingress-nginx reads it of canaries, too, since it is about the host and not about their paths.
+#[test]
+fn a_canary_asks_the_clients_of_its_host_for_certificates() {
+    let mut world = World::default();
+    let asked = |world: &World| match world.get(Kind::Host, "a.test") {
+        Some(Resource::Host(it)) => it.policy.client_certificates.map(|it| it.authorities),
+        _ => panic!("no host"),
+    };
+    let canary = || {
+        let it = ingress("canary").at(2).rule("a.test", &[("/", "new")]);
+        it.annotation("canary", "true").annotation("auth-tls-secret", "default/one")
+    };
+    world.events([
+        applied(authorities("one")),
+        applied(ingress("open").at(1).rule("a.test", &[("/", "open")])),
+    ]);
+    assert_eq!(asked(&world), None);
+    world.apply(canary());
+    assert_eq!(asked(&world), Some("default/one/auth-tls".into()));
+    assert!(world.told("canary").is_empty(), "{:?}", world.told("canary"));
+    world.apply(canary().annotation("auth-tls-secret", "default/two"));
+    assert_eq!(asked(&world), Some(String::new()), "its Secret is missing: nobody gets in");
+    assert!(world.severities(ObjectKind::Ingress, "open").contains(&Severity::Unsupported));
+    world.delete(ObjectKind::Ingress, "canary");
+    assert_eq!(asked(&world), None);
+    assert!(!world.severities(ObjectKind::Ingress, "open").contains(&Severity::Unsupported));
+}
+
 /// The TLS settings of the first Ingress with authorities apply to the host; while the authorities are missing, nothing
 /// is sent by paths that rely on them.
 #[test]

@@ -139,7 +139,7 @@ fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
         outcome.tell(claim, &format!("spec.rules[{rule}]"), "answer 503");
     }
     // None of the Secrets exists.
-    let forbids = mains.iter().find(|claim| claim.parsed.serving.host.client_certificates.is_some());
+    let forbids = members.iter().find(|claim| claim.parsed.serving.host.client_certificates.is_some());
     for claim in mains.iter().filter(|claim| forbids.is_some_and(|other| other.name != claim.name)) {
         let rule = claim.paths(host).first().map_or(0, |path| path.place.0);
         outcome.tell(claim, &format!("spec.rules[{rule}]"), "answered 403");
