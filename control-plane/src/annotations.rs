@@ -58,7 +58,7 @@ use self::row::{Bad, Empty, Row, Saying, Status};
 use crate::problem::{Fault, Severity, bounded, shown};
 use crate::reference::Reference;
 
-pub use self::snippets::OfHosts;
+pub use self::snippets::{Lists, OfHosts};
 #[cfg(test)]
 pub(crate) use self::unknown::KEYS;
 
@@ -105,7 +105,7 @@ pub struct Serving {
     pub location: LocationPolicy,
     /// Policy of its hosts, unless an earlier Ingress sets the same.
     pub host: HostPolicy,
-    /// What its server-snippet sets for the responses of its hosts.
+    /// What its server-snippet sets for all locations of its hosts.
     pub of_hosts: Option<OfHosts>,
     /// Why its paths answer 503, if they do.
     pub denied: Option<Denial>,

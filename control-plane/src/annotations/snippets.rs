@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 pub use self::headers::OfHosts;
 use self::headers::{Headers, Place};
-use self::lists::Lists;
+pub use self::lists::Lists;
 use self::shortcuts::Taken;
 use super::draft::Draft;
 use super::row::{Act, Of, Reach, Risk, Row, Scope};
@@ -229,9 +229,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
         if place == Place::Location && !speaks_tls(to) {
             rest.retain(|it| !it.name().starts_with("proxy_ssl_"));
         }
-        if place == Place::Location {
-            lists = Lists::of(&mut rest, to);
-        }
+        lists = Lists::of(&mut rest, place, to);
         taken = shortcuts;
         rest
     });
@@ -246,9 +244,6 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
         let what = format!("location {}: nothing in it answers, so its requests get 404", shown(path));
         to.fault(Severity::Warning, what);
     }
-    if let Some(lists) = lists {
-        lists.put(to);
-    }
     match place {
         Place::Location => to.location.shortcuts = taken.put(),
         Place::Server => to.host.shortcuts = taken.put(),
@@ -256,6 +251,11 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
     }
     if headers.put(place, to) {
         to.needs_snippets();
+    }
+    match (lists, place) {
+        (Some(lists), Place::Server) => to.of_hosts.get_or_insert_default().lists = Some(lists),
+        (Some(lists), _) => lists.put(to),
+        (None, _) => {}
     }
     let rest = rest.unwrap_or_default();
     // A variable is only used by directives that are parsed or left out.

@@ -78,8 +78,9 @@ fn of_each_host(claim: &Claim) -> usize {
     if claim.is_canary() {
         return Resource::Host(Host { policy: serving.host.clone(), ..Host::default() }).encode().len();
     }
-    let serving = &claim.parsed.serving;
-    let policy = snippets::put(serving.location.clone(), claim, serving.of_hosts.as_ref());
+    let of_hosts = serving.of_hosts.as_ref();
+    let lists = of_hosts.and_then(|it| it.lists.as_ref());
+    let policy = snippets::put(serving.location.clone(), claim, of_hosts, lists);
     let route = Route { denied: serving.denied.clone(), policy, ..Route::default() };
     let host = Host { denied: serving.hosts_denied.clone(), policy: serving.host.clone(), ..Host::default() };
     let compiled = compiled(&serving.location, &serving.host);

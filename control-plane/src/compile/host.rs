@@ -13,13 +13,14 @@ mod client_certificates;
 mod denial;
 mod locations;
 mod part;
+mod snippets;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use shared::few::{Few, FewOf};
 use shared::name::{HostName, ObjectName};
-use shared::policy::{HostPolicy, NumberList, Shortcuts, TextList};
+use shared::policy::{HostPolicy, NumberList, TextList};
 use shared::resource::{CATCH_ALL, Denial, Host, PathType, Tls};
 
 use self::canaries::Wishes;
@@ -27,7 +28,7 @@ use self::locations::{Location, Locations, Move};
 pub use self::part::{Part, PartFault};
 use super::claim::difference::{Difference, Numbered};
 use super::claim::{Age, BackendKey, Claim, Place};
-use crate::annotations::OfHosts;
+use crate::annotations::{Lists, OfHosts};
 use crate::objects::ObjectRef;
 
 /// A canary's backend attached to a main one.
@@ -118,6 +119,7 @@ struct Firsts {
     root: Option<Age>,
     guard: Option<(Age, Denial)>,
     headers: Option<OfHosts>,
+    lists: Option<Lists>,
     forbids: Option<Age>,
     /// The value itself only affects the Host.
     backend_tls: Option<Result<(), Denial>>,
@@ -331,7 +333,8 @@ impl Claims {
         let forbids = self.forbids().map(|claim| claim.age.clone());
         let backend_tls = self.shared_backend_tls().map(|shared| shared.map(|_| ()));
         let everywhere = self.wishes.everywhere().cloned().collect();
-        Firsts { root, guard, headers: self.headers().cloned(), forbids, backend_tls, everywhere }
+        let (headers, lists) = (self.headers().cloned(), self.lists().cloned());
+        Firsts { root, guard, headers, lists, forbids, backend_tls, everywhere }
     }
 
     /// Marks the claims that depend on who comes first.
@@ -342,8 +345,8 @@ impl Claims {
         }
         self.touch(now.everywhere.symmetric_difference(&before.everywhere).cloned(), touched);
         let is_of_all = |it: &Firsts| {
-            let Firsts { root: _, guard, headers, forbids, backend_tls, everywhere: _ } = it;
-            (guard.clone(), headers.clone(), forbids.clone(), backend_tls.clone())
+            let Firsts { root: _, guard, headers, lists, forbids, backend_tls, everywhere: _ } = it;
+            (guard.clone(), headers.clone(), lists.clone(), forbids.clone(), backend_tls.clone())
         };
         if is_of_all(&now) != is_of_all(before) {
             self.touch(self.mains.keys().cloned(), touched);
@@ -387,17 +390,6 @@ impl Claims {
             tls_decided_by: decides.map(|claim| claim.object()),
             secrets: secrets.into_iter().flatten().cloned().collect(),
         }
-    }
-
-    /// Response headers of the first server-snippet (ingress-nginx).
-    fn headers(&self) -> Option<&OfHosts> {
-        let decides = self.decider(&self.deciders.snippets).filter(|claim| claim.fleet.allows_snippets)?;
-        decides.parsed.serving.of_hosts.as_ref()
-    }
-
-    /// Fixed responses of that snippet, whether the fleet allows snippets or not (docs/adr/034-shortcuts.md).
-    fn shortcuts(&self) -> Option<Shortcuts> {
-        self.decider(&self.deciders.snippets)?.parsed.serving.host.shortcuts.clone()
     }
 
     /// The list of the first Ingress that sets one (ingress-nginx).

@@ -3,11 +3,17 @@
 use shared::policy::LocationPolicy;
 
 use super::claim::Claim;
-use crate::annotations::OfHosts;
+use crate::annotations::{Lists, OfHosts};
 
-/// The policy of a claim's locations on a host with the server-snippet `of_host`. As in nginx, a location that hides
-/// headers itself inherits none of those.
-pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>) -> LocationPolicy {
+/// The policy of a claim's locations on a host with the server-snippet `of_host`, and its lists of addresses, which count
+/// whether the fleet allows snippets or not. As in nginx, a location that hides headers itself inherits none of those,
+/// and one that lists addresses none of those.
+pub fn put(
+    mut policy: LocationPolicy,
+    claim: &Claim,
+    of_host: Option<&OfHosts>,
+    lists: Option<&Lists>,
+) -> LocationPolicy {
     // Only snippets set these fields.
     if !claim.fleet.allows_snippets {
         policy.header_changes = None;
@@ -18,7 +24,10 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
             external.told_headers.clear();
         }
     }
-    if let Some(OfHosts { changes, hidden }) = of_host {
+    if let Some(lists) = lists {
+        lists.put_unless_own(&mut policy);
+    }
+    if let Some(OfHosts { changes, hidden, lists: _ }) = of_host {
         policy.host_header_changes = changes.clone();
         policy.hide_headers = policy.hide_headers.or_else(|| hidden.clone());
     }

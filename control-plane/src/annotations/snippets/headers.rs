@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use shared::policy::{Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, TextList};
 use shared::template::{Template, Variable};
 
+use super::lists::Lists;
 use super::tokens::Directive;
 use crate::annotations::draft::Draft;
 
@@ -100,7 +101,7 @@ impl Headers {
                 to.location.request_headers =
                     (!requests.is_empty()).then_some(HeaderList { headers: requests });
             }
-            Place::Server => to.of_hosts = Some(OfHosts { changes, hidden }),
+            Place::Server => to.of_hosts = Some(OfHosts { changes, hidden, lists: None }),
             Place::Auth => to.auth_headers = requests,
         }
         is_any
@@ -194,13 +195,15 @@ impl Headers {
     }
 }
 
-/// What a server-snippet does to the responses of its hosts.
+/// What a server-snippet says to the locations of its hosts.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct OfHosts {
     /// Header changes, for locations that change none themselves.
     pub changes: Option<HeaderChangeList>,
     /// Headers that are removed from backends' responses, for locations that hide none themselves.
     pub hidden: Option<TextList>,
+    /// Who is let in, to locations without such lists.
+    pub lists: Option<Lists>,
 }
 
 /// `Name: value`; without a colon or a value, the name alone. `None` for an option or a pattern of names.

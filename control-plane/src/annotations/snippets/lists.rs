@@ -1,9 +1,12 @@
 //! Address lists of a snippet: nginx' `allow`, `deny` and `satisfy`, if annotations can express the same.
 //!
+//! Those of a server-snippet are for all locations of its hosts that have no list of their own, as in nginx.
+//!
 //! **Invariant:** they are taken all together or not at all, since their order matters.
 
-use shared::policy::TextList;
+use shared::policy::{LocationPolicy, TextList};
 
+use super::headers::Place;
 use super::tokens::Directive;
 use crate::annotations::draft::Draft;
 use crate::annotations::value::CIDRS;
@@ -12,8 +15,8 @@ use crate::annotations::value::CIDRS;
 const ANNOTATIONS: [&str; 3] = ["allowlist-source-range", "denylist-source-range", "satisfy"];
 
 /// The lists of a snippet.
-#[derive(Default, PartialEq, Debug)]
-pub(super) struct Lists {
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct Lists {
     /// The addresses that are allowed, all others being denied.
     allowed: Option<Vec<String>>,
     /// The addresses that are denied, with precedence.
@@ -22,9 +25,10 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Takes the lists out of a location snippet, if they can be expressed.
-    pub(super) fn of(directives: &mut Vec<Directive>, to: &Draft<'_>) -> Option<Self> {
-        if ANNOTATIONS.iter().any(|name| to.said(name).is_some()) {
+    /// Takes the lists out of a snippet, if they can be expressed.
+    pub(super) fn of(directives: &mut Vec<Directive>, place: Place, to: &Draft<'_>) -> Option<Self> {
+        let has_own = || ANNOTATIONS.iter().any(|name| to.said(name).is_some());
+        if place == Place::Auth || place == Place::Location && has_own() || !directives.iter().any(is_one) {
             return None;
         }
         let lists = Self::read(directives.iter().filter(|it| is_one(it)))?;
@@ -57,22 +61,41 @@ impl Lists {
             (Some("deny"), false) => lists.allowed = Some(allowed),
             // Everybody else is allowed, which would satisfy `any`.
             _ if lists.satisfies_any == Some(true) => return None,
+            // Nobody is kept out by an `allow` without a `deny`.
             _ => {}
         }
-        (lists != Self::default()).then_some(lists)
+        Some(lists)
     }
 
     /// Sets the fields that the annotations would set.
     pub(super) fn put(self, to: &mut Draft<'_>) {
+        self.add_to(&mut to.location);
+    }
+
+    /// Sets them in the policy of a location of the hosts, unless it has lists of its own: nginx' inner level hides the
+    /// outer one.
+    pub fn put_unless_own(&self, policy: &mut LocationPolicy) {
+        let (allowed, denied) = (&policy.allowlist_source_range, &policy.denylist_source_range);
+        let has_own = allowed.is_some() || denied.is_some();
+        let satisfies_any = policy.satisfy_any;
+        if has_own {
+            policy.satisfy_any = satisfies_any.or(self.satisfies_any);
+        } else {
+            self.clone().add_to(policy);
+            policy.satisfy_any = satisfies_any.or(policy.satisfy_any);
+        }
+    }
+
+    fn add_to(self, policy: &mut LocationPolicy) {
         let Self { allowed, denied, satisfies_any } = self;
         if let Some(values) = allowed {
-            to.location.allowlist_source_range = Some(TextList { values });
+            policy.allowlist_source_range = Some(TextList { values });
         }
         if !denied.is_empty() {
-            to.location.denylist_source_range = Some(TextList { values: denied });
+            policy.denylist_source_range = Some(TextList { values: denied });
         }
         if satisfies_any.is_some() {
-            to.location.satisfy_any = satisfies_any;
+            policy.satisfy_any = satisfies_any;
         }
     }
 }
@@ -107,6 +130,8 @@ mod tests {
             ("deny 10.0.0.1; allow all;", lists(None, &["10.0.0.1"], None)),
             ("deny all;", lists(None, &["0.0.0.0/0", "::/0"], None)),
             ("satisfy any; allow ::1; deny all;", lists(Some(&["::1"]), &[], Some(true))),
+            ("allow 10.0.0.1;", lists(None, &[], None)),
+            ("allow all;", lists(None, &[], None)),
         ] {
             assert_eq!(read(text), expected, "{text}");
         }

@@ -97,7 +97,7 @@ impl Claims {
             | note(&mut self.www, claim, is_name && asks_for_www && !won.is_empty());
         if !won.is_empty() {
             part.used.extend(claim.errors.clone());
-            let mut policy = snippets::put(policy.into_owned(), claim, self.headers());
+            let mut policy = snippets::put(policy.into_owned(), claim, self.headers(), self.lists());
             if policy.issues_cookie == Some(true) && self.has_implicit_root(claim) {
                 policy.root_issues_none = Some(true);
             }

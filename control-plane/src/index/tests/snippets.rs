@@ -128,6 +128,43 @@ fn the_first_server_snippet_of_a_host_counts() {
     assert_eq!(shortcuts(&world).unwrap().blocks.len(), 1);
 }
 
+/// nginx inherits them into the locations that have none.
+#[test]
+fn lists_of_the_first_server_snippet_are_for_all_locations_without_their_own() {
+    let lists = |world: &World, name: &str| {
+        let policy = route(world, name).policy;
+        [policy.allowlist_source_range, policy.denylist_source_range].map(|it| it.unwrap_or_default().values)
+    };
+    for said in ["true", "false"] {
+        let mut world = World::default();
+        let snippet = |text| {
+            let it = ingress("first").at(1).rule("a.test", &[("/first", "echo")]);
+            it.annotation("server-snippet", text)
+        };
+        let own = ingress("own").at(2).rule("a.test", &[("/own", "echo")]);
+        world.events([
+            applied(allowed(said)),
+            applied(snippet("deny 10.0.0.1; allow 10.0.0.0/8; deny all;")),
+            applied(own.annotation("denylist-source-range", "10.0.0.2")),
+            applied(ingress("plain").at(3).rule("a.test", &[("/plain", "echo")])),
+        ]);
+        for name in ["first", "plain"] {
+            assert_eq!(lists(&world, name), [vec!["10.0.0.0/8"], vec!["10.0.0.1"]], "{name}");
+        }
+        assert_eq!(lists(&world, "own"), [vec![], vec!["10.0.0.2"]]);
+        assert_eq!(world.told("first"), Vec::<String>::new(), "{said}");
+        world.apply(snippet("deny all;"));
+        assert_eq!(lists(&world, "plain")[1], ["0.0.0.0/0", "::/0"]);
+        world.apply(snippet("allow 10.0.0.1;"));
+        assert_eq!(lists(&world, "plain"), [const { Vec::<String>::new() }; 2], "nobody is kept out");
+        let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
+        assert_eq!(host.denied, None);
+        world.apply(snippet("allow 10.0.0.0/8; deny 10.0.0.1; deny all;"));
+        let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
+        assert!(host.denied.is_some(), "what cannot be expressed is not ignored");
+    }
+}
+
 /// A directive that could restrict access denies access, whatever is allowed.
 #[test]
 fn what_restricts_answers_503_beside_headers_too() {
