@@ -1,8 +1,10 @@
 //! One connection to an endpoint.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -20,6 +22,15 @@ use crate::table::BackendTls;
 use crate::table::policy::kept::Wear;
 use crate::tls::backends::{Backends, Over};
 
+/// The bytes that a request moves over its connection, heads and framing included.
+#[derive(Default, Debug)]
+pub(crate) struct Traffic {
+    /// To the endpoint.
+    pub(crate) sent: Cell<u64>,
+    /// From it.
+    pub(crate) received: Cell<u64>,
+}
+
 /// A connection to an endpoint. It has no buffer while there is nothing to read.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -30,6 +41,8 @@ pub(crate) struct Link {
     pub(crate) reused: bool,
     /// The timing of its current request, if a balancer uses that. It ends with the connection at the latest.
     pub(crate) observed: Option<Box<Observation>>,
+    /// The bytes of its current request.
+    traffic: Rc<Traffic>,
     room: usize,
     usage: Usage,
     descriptor: Held,
@@ -60,6 +73,7 @@ impl Link {
             input: BytesMut::new(),
             reused: false,
             observed: None,
+            traffic: Rc::default(),
             room: ROOM,
             usage: Usage::new(wear, shared::clock::now()),
             descriptor,
@@ -82,7 +96,23 @@ impl Link {
         };
         let count = read?;
         self.room = if count == room { LARGE } else { ROOM };
+        let received = &self.traffic.received;
+        received.set(received.get() + count as u64);
         Poll::Ready(Ok(count))
+    }
+
+    /// Starts counting for a new request. The previous one may not have been logged yet: it keeps its own count.
+    pub(crate) fn count(&mut self) -> Rc<Traffic> {
+        match Rc::get_mut(&mut self.traffic) {
+            Some(traffic) => *traffic = Traffic::default(),
+            None => self.traffic = Rc::default(),
+        }
+        Rc::clone(&self.traffic)
+    }
+
+    /// Counts what was sent in total for the current request.
+    pub(super) fn has_sent(&self, bytes: u64) {
+        self.traffic.sent.set(bytes);
     }
 
     /// The parts of a new connection.

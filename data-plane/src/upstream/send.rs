@@ -102,6 +102,7 @@ pub(crate) async fn send<B: RequestBody>(
     .await;
     timer.disarm();
     let whole = sending.state == State::Sent;
+    link.has_sent(sending.out.written());
     outcome.map(|(head, body)| Answered { head, body, whole }).map_err(|error| Failed {
         error,
         sent: sending.out.written() > 0,

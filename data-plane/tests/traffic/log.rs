@@ -78,6 +78,54 @@ fn bytes_are_those_that_the_client_is_sent() {
     assert_eq!(log.lines().collect::<Vec<_>>(), expected);
 }
 
+/// Heads and framing count, and each request on a connection counts its own.
+#[test]
+fn bytes_of_an_endpoint_are_those_on_its_connection() {
+    let chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let length = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    let origin = Origin::new(|seen| match seen.line().contains("/chunks") {
+        true => (chunks.to_vec(), true),
+        false => (length.to_vec(), true),
+    });
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let defaults = LocationPolicy {
+        log_format_upstream: Some("$upstream_bytes_sent $upstream_bytes_received".into()),
+        ..LocationPolicy::default()
+    };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let mut client = Client::new(proxy.http);
+    let mut expected = Vec::new();
+    for (target, answer) in [("/chunks", &chunks[..]), ("/length", length), ("/length?longer", length)] {
+        client.get(target);
+        expected.push(answer.len());
+    }
+    client.ask("POST /body HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\nbody");
+    expected.push(length.len());
+    drop(client);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    let lines = log.lines().map(|line| line.split_once(' ').unwrap());
+    let (sent, received): (Vec<usize>, Vec<usize>) = lines
+        .map(|(sent, received)| (sent.parse::<usize>().unwrap(), received.parse::<usize>().unwrap()))
+        .unzip();
+    assert_eq!(received, expected);
+    assert_eq!(sent[2] - sent[1], "?longer".len());
+    assert_eq!(sent[1] - sent[0], 0);
+    assert!(sent[3] > sent[1] + 4, "{sent:?}");
+    assert_eq!(origin.connections(), 1);
+}
+
+#[test]
+fn an_endpoint_that_refuses_moves_no_bytes() {
+    let mut proxy = Proxy::serving(Limits::default(), &[refusing()]);
+    let defaults = LocationPolicy {
+        log_format_upstream: Some("$upstream_bytes_sent|$upstream_bytes_received".into()),
+        ..LocationPolicy::default()
+    };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    Client::new(proxy.http).get("/");
+    assert_eq!(proxy.stop(Duration::ZERO, PATIENCE), "0, 0, 0|0, 0, 0\n");
+}
+
 #[test]
 fn every_try_is_told() {
     let dead = refusing();

@@ -94,7 +94,7 @@ pub enum Value {
     BytesReceived,
     /// `$session_time`.
     SessionTime,
-    /// `$upstream_bytes_sent`: to its endpoint.
+    /// `$upstream_bytes_sent`: to an endpoint, everything included.
     UpstreamSent,
     /// `$upstream_bytes_received`.
     UpstreamReceived,
@@ -154,8 +154,6 @@ const MISSING: &[&str] = &[
     "uid_got",
     "uid_reset",
     "uid_set",
-    "upstream_bytes_received",
-    "upstream_bytes_sent",
     "upstream_cache_status",
     "upstream_last_server_name",
     "upstream_queue_time",
@@ -295,6 +293,8 @@ impl Value {
             "upstream_addr" => Self::UpstreamAddr,
             "upstream_status" => Self::UpstreamStatus,
             "upstream_response_length" => Self::UpstreamLength,
+            "upstream_bytes_sent" => Self::UpstreamSent,
+            "upstream_bytes_received" => Self::UpstreamReceived,
             "upstream_response_time" => Self::UpstreamTime,
             "upstream_connect_time" => Self::UpstreamConnectTime,
             "upstream_header_time" => Self::UpstreamHeaderTime,

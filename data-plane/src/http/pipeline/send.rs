@@ -136,6 +136,7 @@ async fn ask<B: RequestBody>(
         let (failed, reused) = match linking.await {
             Ok(mut link) => {
                 info.attempts.connected(link.reused);
+                info.attempts.counted(link.count());
                 if let Some(observed) = observed.as_mut().filter(|_| !link.reused) {
                     observed.connected();
                 }

@@ -1,11 +1,14 @@
 //! The endpoints that were tried for a request, and the outcomes.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
 use crate::table::Endpoint;
+use crate::upstream::link::Traffic;
 
 /// One endpoint that was tried.
 #[derive(Clone, Debug)]
@@ -14,6 +17,8 @@ pub(crate) struct Attempt {
     begun: Instant,
     /// Bytes of body that came from it.
     pub(super) length: u64,
+    /// Bytes on its connection; none for a gRPC call, which shares one, and before there is one.
+    traffic: Option<Rc<Traffic>>,
     /// Connect time; none for a reused connection.
     pub(super) connect: Option<Duration>,
     /// Time until the response head.
@@ -24,6 +29,16 @@ pub(crate) struct Attempt {
     pub(super) status: u16,
     /// Whether the error backend starts here, which is an internal redirect in nginx.
     pub(super) stands_in: bool,
+}
+
+impl Attempt {
+    /// Bytes on its connection; `None` if it is one that several calls share.
+    pub(super) fn bytes(&self, of: fn(&Traffic) -> &Cell<u64>) -> Option<u64> {
+        match &self.traffic {
+            Some(traffic) => Some(of(traffic).get()),
+            None => self.connect.is_none().then_some(0),
+        }
+    }
 }
 
 /// All attempts, in order.
@@ -44,6 +59,7 @@ impl Attempts {
             address: endpoint.address,
             begun: shared::clock::now(),
             length: 0,
+            traffic: None,
             connect: None,
             header: None,
             took: Duration::ZERO,
@@ -56,6 +72,13 @@ impl Attempts {
     pub(crate) fn connected(&mut self, kept: bool) {
         if let Some(attempt) = self.list.last_mut() {
             attempt.connect = Some(if kept { Duration::ZERO } else { attempt.begun.elapsed() });
+        }
+    }
+
+    /// Its connection counts bytes.
+    pub(crate) fn counted(&mut self, traffic: Rc<Traffic>) {
+        if let Some(attempt) = self.list.last_mut() {
+            attempt.traffic = Some(traffic);
         }
     }
 

@@ -141,6 +141,8 @@ impl Ended<'_> {
             Value::UpstreamAddr => each(list, out, |it, out| written(&it.address, out)),
             Value::UpstreamStatus => each(list, out, |it, out| number(it.status.into(), out)),
             Value::UpstreamLength => each(list, out, |it, out| number(it.length, out)),
+            Value::UpstreamSent => each(list, out, |it, out| count(it.bytes(|it| &it.sent), out)),
+            Value::UpstreamReceived => each(list, out, |it, out| count(it.bytes(|it| &it.received), out)),
             Value::UpstreamTime => each(list, out, |it, out| time(Some(it.took), out)),
             Value::UpstreamConnectTime => each(list, out, |it, out| time(it.connect, out)),
             Value::UpstreamHeaderTime => each(list, out, |it, out| time(it.header, out)),
@@ -156,6 +158,14 @@ fn text(text: &[u8], out: &mut Vec<u8>) -> bool {
 
 fn number(number: u64, out: &mut Vec<u8>) -> bool {
     written(&number, out)
+}
+
+/// A dash stands for a number that is not known.
+fn count(number: Option<u64>, out: &mut Vec<u8>) -> bool {
+    match number {
+        Some(number) => written(&number, out),
+        None => text(b"-", out),
+    }
 }
 
 fn written(it: &dyn std::fmt::Display, out: &mut Vec<u8>) -> bool {
