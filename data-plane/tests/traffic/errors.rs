@@ -1,5 +1,6 @@
 //! Error pages from another backend.
 
+use std::io::Read as _;
 use std::time::Duration;
 
 use data_plane::local::Limits;
@@ -122,6 +123,35 @@ fn who_stands_in_is_told_what_the_location_says() {
     let seen = &errors.seen()[0];
     assert_eq!((seen.all("x-code"), seen.all("x-original-uri").len()), (vec!["503"], 0));
     assert_eq!((seen.line(), seen.all("host")), ("GET /nobody?q HTTP/1.1", vec!["inner.test"]));
+}
+
+/// As the backend in whose place it is: to ingress-nginx it is the same one with other endpoints.
+#[test]
+fn who_stands_in_is_spoken_to_as_the_backend() {
+    let (origin, (tell, told)) = (answers("404 No"), std::sync::mpsc::channel());
+    let errors = Origin::raw(move |mut stream, _, _| {
+        let mut first = [0];
+        if stream.read_exact(&mut first).is_ok() {
+            let _ = tell.send(first[0]);
+        }
+    });
+    let said = LocationPolicy { backend_protocol: Some(BackendProtocol::Fcgi.into()), ..listing(&[404]) };
+    let proxy = proxy(&origin, &errors, said);
+    assert_eq!(Client::new(proxy.http).get("/nobody").status, 502);
+    assert_eq!(told.recv().unwrap(), 1, "a record of FastCGI begins with its version");
+}
+
+/// The limits of a location are those of its backend: an error page may take longer.
+#[test]
+fn a_page_has_the_usual_time() {
+    let origin = answers("404 No");
+    let errors = Origin::new(|_| {
+        std::thread::sleep(Duration::from_millis(1500));
+        (b"HTTP/1.1 418 Teapot\r\nContent-Length: 0\r\n\r\n".to_vec(), true)
+    });
+    let said = LocationPolicy { proxy_read_timeout: Some(1), ..listing(&[404, 504]) };
+    let proxy = proxy(&origin, &errors, said);
+    assert_eq!(Client::new(proxy.http).get("/").status, 418);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::codec::error::ProxyError;
 use crate::codec::head::{Framing, Known};
 use crate::http::reply::{Reply, ReplyBody};
 use crate::table::policy::errors::Errors;
-use crate::table::{Action, PathEntry, Upstream};
+use crate::table::{Action, PathEntry, Timeouts, Upstream};
 use crate::upstream::Turn;
 
 /// Replaces a response by an error page, if one is configured for it.
@@ -128,6 +128,8 @@ async fn in_place<B: RequestBody>(
     }
     tell(exchange, status);
     exchange.stands_in = true;
+    // The limits of the location are those of its own backend: nginx' configuration has them there.
+    exchange.timeouts = Timeouts { client_body: exchange.timeouts.client_body, ..Timeouts::default() };
     exchange.info.attempts.redirected();
     exchange.target = Some(b"/".to_vec());
     exchange.head.framing = Framing::None;

@@ -11,9 +11,9 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_local;
 
-use super::Exchange;
 use super::elsewhere::{self, Room, Url, Word};
 use super::variables::{self, Allowance};
+use super::{Exchange, Voice};
 use crate::codec::body::RequestBody;
 use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, ResponseReader, write_request};
@@ -31,9 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Maximum bytes of a response that are read and discarded; a longer one is cut off.
 const LISTENED: usize = 256 * 1024;
 
-/// The mirror of a request's location.
+/// The mirror of a request's location; none for an error page.
 pub(super) fn of<'e>(exchange: &'e Exchange<'_>) -> Option<&'e Mirror> {
-    let location = exchange.location().filter(|_| !exchange.stands_in)?;
+    let location = exchange.location().filter(|_| exchange.voice != Voice::Errors)?;
     location.policy.mirror.as_deref()
 }
 

@@ -1,17 +1,18 @@
 //! Rewrites redirects and cookies in an endpoint's response, if the location asks for it.
 
-use super::{Exchange, redirect};
+use super::{Exchange, Voice, redirect};
 use crate::codec::head::Known;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::table::PathEntry;
 
 const REFRESH: &str = "Refresh";
 
-/// Rewrites a response of the location's own endpoints; only for HTTP, as in nginx.
+/// Rewrites a response of the location's endpoints, or of those in place of them, and no error page; only for HTTP, as
+/// in nginx.
 pub(super) fn mend(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut Reply) {
     let Some(returned) = location.policy.returned.as_deref() else { return };
     let is_endpoints =
-        matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_)) && !exchange.stands_in;
+        matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_)) && exchange.voice != Voice::Errors;
     if !is_endpoints || !location.policy.spoken.is_http() {
         return;
     }

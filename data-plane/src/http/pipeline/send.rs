@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 use super::affinity::Session;
-use super::{Call, Exchange, failures, forwarded, mirror};
+use super::{Call, Exchange, Voice, failures, forwarded, mirror};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, write_request};
@@ -88,7 +88,7 @@ async fn attempt<B: RequestBody>(
 ) -> Result<(Reached, Answered), ProxyError> {
     let target = target(exchange);
     let host = forwarded::host(exchange)?;
-    let location = exchange.location().filter(|_| !exchange.stands_in);
+    let location = exchange.location().filter(|_| exchange.voice != Voice::Errors);
     exchange.head.as_http10 = location.is_some_and(|location| location.policy.is_http10);
     let (mut payload, framing) = prepare(exchange, body).await?;
     if mirror::of(exchange).is_some() {
@@ -277,8 +277,9 @@ async fn link(
 
 /// The protocol of the location's endpoints.
 fn protocol(exchange: &Exchange<'_>) -> Protocol {
-    // An error backend is always spoken to in plain HTTP (as in ingress-nginx).
-    let location = exchange.location().filter(|_| !exchange.stands_in);
+    // Error pages are always fetched in plain HTTP. An error backend in place of one without endpoints is spoken to as
+    // that (as in ingress-nginx).
+    let location = exchange.location().filter(|_| exchange.voice != Voice::Errors);
     let spoken = location.map(|location| location.policy.spoken).unwrap_or_default();
     spoken.with(exchange.call.peer.scheme())
 }
