@@ -48,7 +48,10 @@ fn page() -> String {
     let names: Vec<_> = dead.map(|row| code(row.name)).chain(families).collect();
     let _ = writeln!(page, "{}.", names.join(", "));
     page.push_str(
-        "\n## Keys of the ConfigMap\n\nA key that sets the default of an annotation takes the same values.\n\n",
+        "\n## Keys of the ConfigMap\n\nA key that sets the default of an annotation takes the same values. The defaults are ingress-nginx', but for \
+         `client-header-timeout`\n(60 there, [003](adr/003-budgets.md)), `upstream-keepalive-connections` (320 there, \
+         [024](adr/024-who-cannot-be-reached.md)) and `ssl-ciphers` (there with the two\nsuites `DHE-RSA-*`, which are not \
+         known here).\n\n",
     );
     page.push_str("| key | becomes | default |\n|---|---|---|\n");
     for (key, status) in &keys::ROWS {
@@ -56,7 +59,9 @@ fn page() -> String {
             keys::Status::Default(row) if row.name == *key => (becomes(row), row.default),
             keys::Status::Default(row) => (format!("{}, as `{}`", becomes(row), row.name), row.default),
             keys::Status::Allows(default) => ("**honoured**".into(), *default),
-            keys::Status::OfIndex => ("**honoured**".into(), "false"),
+            keys::Status::OfIndex => {
+                ("**honoured**".into(), if *key == keys::STRICT_PATHS { "true" } else { "false" })
+            }
             keys::Status::Unsupported => ("not honoured yet".into(), ""),
             keys::Status::Guards(_) => ("503 until it is honoured".into(), ""),
             keys::Status::Snippet => (RAW.into(), ""),
@@ -71,7 +76,18 @@ fn page() -> String {
 }
 
 const RAW: &str = "raw configuration is never used; 503 if it could restrict access or redirect elsewhere";
-const SNIPPET: &str = "fixed answers and address lists are **honoured**; header directives with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere";
+/// What becomes of a snippet, by where it stands in nginx' configuration.
+fn snippet(name: &str) -> &'static str {
+    match name {
+        "stream-snippet" => "differs: raw nginx configuration never acts",
+        "auth-snippet" => {
+            "header directives are **honoured** with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
+        }
+        _ => {
+            "fixed answers and address lists are **honoured**; header directives with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
+        }
+    }
+}
 
 fn becomes(row: &Row) -> String {
     match row.value.status() {
@@ -81,7 +97,7 @@ fn becomes(row: &Row) -> String {
         Status::Differs(without) => format!("differs: {without}"),
         Status::Denies(Reach::Paths) => "503 until it is honoured".into(),
         Status::Denies(Reach::Hosts) => "503 for the host until it is honoured".into(),
-        Status::Snippet => SNIPPET.into(),
+        Status::Snippet => snippet(row.name).into(),
         Status::Dead => "no effect, as in ingress-nginx".into(),
     }
 }
@@ -91,7 +107,7 @@ fn bad(row: &Row) -> &'static str {
         _ if row.value.samples().1.is_empty() => "",
         (Bad::Reject, _) => "rejects",
         (Bad::Deny(_), Empty::Bad) => "denies, an empty one too",
-        (Bad::Deny(_), Empty::NotSaid) => "denies",
+        (Bad::Deny(_), _) => "denies",
         (Bad::DropGroup, _) => "drops the group",
         (Bad::Fallback, _) => "falls back",
     }
