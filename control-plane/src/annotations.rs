@@ -191,6 +191,13 @@ fn understood<'a>(draft: &mut Draft<'a>, said: &[Said<'a>]) -> Vec<(Said<'a>, Op
             draft.fault(Severity::Warning, format!("has no effect without the annotation {needed}"));
         } else if text.is_empty() && !is_alias && row.alias.is_some_and(|alias| draft.is_written(alias)) {
             // The alias is read instead.
+        } else if is_empty && row.empty == Empty::DropsGroup {
+            if row.unread_beside.is_none_or(|other| !draft.is_written(other)) {
+                let what =
+                    format!("is empty: all annotations of {} are ignored, as in ingress-nginx", row.group);
+                draft.fault(Severity::Warning, what);
+                sayings.push((*it, None));
+            }
         } else if is_empty && (row.empty == Empty::NotSaid || is_alias) {
         } else if let Some(saying) = row.value.read(text).filter(|_| !is_empty) {
             sayings.push((*it, Some(saying)));

@@ -105,6 +105,7 @@ fn becomes(row: &Row) -> String {
 fn bad(row: &Row) -> &'static str {
     match (row.bad, row.empty) {
         _ if row.value.samples().1.is_empty() => "",
+        (Bad::Reject, Empty::DropsGroup) => "rejects, an empty one drops the group",
         (Bad::Reject, _) => "rejects",
         (Bad::Deny(_), Empty::Bad) => "denies, an empty one too",
         (Bad::Deny(_), _) => "denies",

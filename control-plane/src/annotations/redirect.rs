@@ -3,7 +3,7 @@
 use shared::policy::TextList;
 
 use super::draft::Draft;
-use super::row::{Act, Bad, Of, Risk, Row, Scope};
+use super::row::{Act, Bad, Empty, Of, Risk, Row, Scope};
 use super::value::{BOOL, Grammar, INT, PATH, TEXT_LIST, URL};
 use crate::problem::Severity;
 
@@ -54,6 +54,7 @@ pub(crate) static RELATIVE_REDIRECTS: Row = Row {
     // An annotation cannot switch off the fleet's value, which nginx has in its `http` block.
     value: &Of(BOOL, Act::Sets(|to, it| to.location.relative_redirects = it.then_some(true))),
     bad: Bad::Reject,
+    group: "redirects",
     default: "false",
     doc: "Redirects to places on the same host name neither scheme nor host; `false` does not undo the ConfigMap's `true`",
     ..Row::NEW
@@ -91,6 +92,7 @@ pub(super) static ROWS: &[&Row] = &[
         scope: Scope::Host,
         value: &Of(BOOL, Act::Sets(|to, it| to.host.www = Some(it))),
         bad: Bad::Reject,
+        group: "redirects",
         default: "false",
         doc: "The same host with or without `www.` is redirected to this one",
         ..Row::NEW
@@ -101,6 +103,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(URL, Act::Sets(|to, it| to.location.permanent_redirect = Some(it))),
         bad: Bad::Reject,
         unread_beside: Some("temporal-redirect"),
+        empty: Empty::DropsGroup,
         group: "redirects",
         doc: "Every request is redirected to this URL",
         ..Row::NEW
@@ -128,6 +131,7 @@ pub(super) static ROWS: &[&Row] = &[
         risk: Risk::Medium,
         value: &Of(URL, Act::Sets(temporal)),
         bad: Bad::Reject,
+        empty: Empty::DropsGroup,
         group: "redirects",
         doc: "Every request is redirected to this URL; comes before `permanent-redirect`",
         ..Row::NEW
@@ -149,14 +153,16 @@ pub(super) static ROWS: &[&Row] = &[
     &USE_PORT_IN_REDIRECTS,
 ];
 
-/// Sets a complete URL. Any other text drops the permanent redirect, too, as an invalid value would
-/// ([`Bad::DropGroup`]), although the grammar accepts it.
+/// Sets a complete URL. Any other text drops the other redirects, too, as an invalid value would ([`Bad::DropGroup`]),
+/// although the grammar accepts it.
 fn temporal(to: &mut Draft<'_>, url: String) {
     if url.starts_with("http://") || url.starts_with("https://") {
         to.location.temporal_redirect = Some(url);
     } else {
-        // Annotations come in ascending order: the permanent redirect was already set.
+        // Annotations come in ascending order: the others were already set.
         to.location.permanent_redirect = None;
+        to.location.relative_redirects = None;
+        to.host.www = None;
         let reason = "expected a URL with http:// or https://: all redirect annotations are ignored";
         to.fault(Severity::Warning, reason);
     }
@@ -247,6 +253,27 @@ mod tests {
         assert_eq!(it.serving.location.temporal_redirect, None);
         assert_eq!(it.faults.len(), 1);
         assert_eq!(it.faults[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn an_empty_redirect_takes_the_others_with_it() {
+        let (permanent, www) = (("permanent-redirect", "https://x.test"), ("from-to-www-redirect", "true"));
+        let relative = ("relative-redirects", "true");
+        for said in [[("temporal-redirect", ""), permanent], [("temporal-redirect", "/new"), permanent]] {
+            let it = parsed(&[&said[..], &[www, relative]].concat());
+            let (location, host) = (it.serving.location, it.serving.host);
+            assert_eq!(
+                (location.permanent_redirect, location.relative_redirects, host.www),
+                (None, None, None)
+            );
+            assert_eq!(it.faults.len(), 1, "{said:?}");
+        }
+        let it = parsed(&[("permanent-redirect", ""), www]);
+        assert_eq!((it.serving.host.www, it.faults.len()), (None, 1));
+        let temporal = ("temporal-redirect", "https://y.test");
+        let it = parsed(&[("permanent-redirect", ""), temporal, www]);
+        assert_eq!((it.serving.host.www, it.faults.len()), (Some(true), 0), "the empty one is not read");
+        assert!(it.serving.location.temporal_redirect.is_some());
     }
 
     #[test]

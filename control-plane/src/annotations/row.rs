@@ -126,6 +126,8 @@ pub enum Empty {
     NotSaid,
     /// It is a bad value.
     Bad,
+    /// All annotations of its group are ignored, unless it is not read beside the other one.
+    DropsGroup,
 }
 
 /// What answers 503.
