@@ -141,6 +141,11 @@ impl Peer {
         self.0.told.as_deref()
     }
 
+    /// Whether a load balancer terminated its TLS, as far as a PROXY header says.
+    pub(crate) fn came_by_tls(&self) -> bool {
+        self.0.by_tls
+    }
+
     /// The scheme that the client uses, as far as known.
     pub(crate) fn client_scheme(&self) -> Scheme {
         if self.0.by_tls { Scheme::Https } else { self.0.scheme }

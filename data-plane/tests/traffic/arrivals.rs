@@ -78,6 +78,25 @@ fn a_load_balancer_tells_whose_connection_it_is() {
     assert_eq!(told(&origin)[0], "127.0.0.1");
 }
 
+/// In ingress-nginx' rewrite the header comes after what a request says, and only 443 means anything there.
+#[test]
+fn the_port_of_tls_overrules_what_a_request_says_of_its_scheme() {
+    let origin = Origin::says("in");
+    let mut proxy = behind(&origin, None, None);
+    let defaults = LocationPolicy {
+        use_proxy_protocol: Some(true),
+        use_forwarded_headers: Some(true),
+        ..LocationPolicy::default()
+    };
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    for (port, said, scheme) in [("443", "http", "https"), ("80", "https", "https"), ("80", "http", "http")] {
+        let mut client = Client::new(proxy.http);
+        client.send(LINE.replace("1234", port));
+        client.ask(&format!("GET / HTTP/1.1\r\nHost: a.test\r\nX-Forwarded-Proto: {said}\r\n\r\n"));
+        assert_eq!(told(&origin)[1..], [port, scheme], "{port} {said}");
+    }
+}
+
 #[test]
 fn the_log_has_what_it_says_whoever_is_believed() {
     let origin = Origin::says("in");

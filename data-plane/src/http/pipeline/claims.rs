@@ -33,9 +33,9 @@ impl Claims {
     pub(super) fn of(head: &RequestHead, peer: &Peer, forwarding: &Forwarding) -> Option<Box<Self>> {
         let believed = forwarding.believed.as_deref()?;
         let fields = &head.fields;
-        let (peer, said) = (peer.address().ip(), list(head, forwarding));
-        let is_believed = believed.contains(peer);
-        let address = said.map_or(peer, |list| forwarding::client(&list, peer, believed));
+        let (address, said) = (peer.address().ip(), list(head, forwarding));
+        let is_believed = believed.contains(address);
+        let address = said.map_or(address, |list| forwarding::client(&list, address, believed));
         let named = |known| {
             let text = fields.joined(known).filter(|_| forwarding.takes_claims);
             text.filter(|text| !text.is_empty())
@@ -45,6 +45,8 @@ impl Claims {
             Host::parse(Bytes::copy_from_slice(first.trim_ascii())).ok()
         });
         let (scheme, port) = (named(Known::XForwardedProto), named(Known::XForwardedPort));
+        // In ingress-nginx the port of the PROXY header is looked at last: 443 is https, whatever the client says.
+        let scheme = scheme.filter(|_| !peer.came_by_tls());
         Some(Box::new(Self { is_believed, address, scheme, port, host }))
     }
 }
