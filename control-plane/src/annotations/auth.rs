@@ -6,7 +6,7 @@ use shared::policy::{BasicAuth, ExternalAuth, TextList};
 use super::draft::Draft;
 use super::row::{Act, Bad, Of, Reach, Risk, Row};
 use super::value::{
-    BASIC, BOOL, Grammar, HEADERS, INT, TEXT_LIST, URL_SPACED, URL_WITH_VARIABLES, VARIABLES, one_of,
+    self, BASIC, BOOL, Grammar, HEADERS, INT, TEXT_LIST, URL_SPACED, URL_WITH_VARIABLES, VARIABLES, one_of,
 };
 use crate::problem::{Severity, shown};
 use crate::reference::Use;
@@ -320,8 +320,12 @@ global! {
     GLOBAL_SIGNIN_PARAM = "global-auth-signin-redirect-param", URL_SPACED,
         |to, it| to.location.global_auth_signin_redirect_param = Some(it);
     /// `global-auth-response-headers`.
-    GLOBAL_RESPONSE_HEADERS = "global-auth-response-headers", HEADERS,
-        |to, values| to.location.global_auth_response_headers = Some(TextList { values });
+    GLOBAL_RESPONSE_HEADERS = "global-auth-response-headers", NAMES, |to, (values, left_out)| {
+        for item in left_out {
+            to.fault(Severity::Warning, format!("expected the name of a header, got {}: left out", shown(&item)));
+        }
+        to.location.global_auth_response_headers = Some(TextList { values });
+    };
     /// `global-auth-request-redirect`.
     GLOBAL_REQUEST_REDIRECT = "global-auth-request-redirect", URL_WITH_VARIABLES,
         |to, it| to.location.global_auth_request_redirect = Some(it);
@@ -336,6 +340,14 @@ global! {
         |to, it| to.location.global_auth_cache_duration = Some(it);
 }
 
+/// Names of headers, and what is none. ingress-nginx leaves those out one by one; no client can send them either.
+const NAMES: Grammar<(Vec<String>, Vec<String>)> = Grammar {
+    words: "names of headers: letters, digits, - and _, with commas between them",
+    read: |text| Some(value::list(text).map(str::to_owned).partition(|name| value::is_header_name(name))),
+    good: &["X-User, X-Groups"],
+    bad: &[],
+};
+
 /// A URL that requests can be sent to.
 const WHERE: Grammar<String> = Grammar {
     words: "a URL of http or https with a host",
@@ -343,3 +355,24 @@ const WHERE: Grammar<String> = Grammar {
     good: &["https://auth.test/check?to=$request_uri"],
     bad: &["not-a-url", "http://a..b/", "http://a.test/;"],
 };
+
+#[cfg(test)]
+mod tests {
+    use shared::name::ObjectName;
+
+    use super::*;
+    use crate::annotations::{PREFIX, default, read};
+
+    #[test]
+    fn a_name_with_a_space_denies_and_the_fleets_is_left_out() {
+        let said = [("auth-url", "http://auth.test/"), ("auth-response-headers", "X-User X-Groups")];
+        let said = said.map(|(name, text)| (format!("{PREFIX}{name}"), text.to_owned()));
+        let parsed = read(&ObjectName::new("default", "web"), &said.into());
+        assert!(parsed.serving.denied.is_some(), "{:?}", parsed.faults);
+        let fleet = default(&GLOBAL_RESPONSE_HEADERS, GLOBAL_RESPONSE_HEADERS.name, "X-User, X Y,X-Groups,");
+        let names = fleet.serving.location.global_auth_response_headers.unwrap().values;
+        assert_eq!(names, ["X-User", "X-Groups"]);
+        let severities: Vec<_> = fleet.faults.iter().map(|it| it.severity).collect();
+        assert_eq!((severities, fleet.serving.denied), (vec![Severity::Warning], None));
+    }
+}

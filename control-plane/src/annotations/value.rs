@@ -136,12 +136,17 @@ pub const VARIABLES: Grammar<String> = Grammar {
 pub const HEADERS: Grammar<Vec<String>> = Grammar {
     words: "names of headers: letters, digits, - and _, with commas between them",
     read: |text| {
-        let name = |c: char| c.is_ascii_alphanumeric() || "-_, ".contains(c);
-        written(text, name).map(|text| list(&text).map(str::to_owned).collect())
+        let names = list(text).map(|name| is_header_name(name).then(|| name.to_owned()));
+        names.collect()
     },
-    good: &["X-User, X-Groups"],
-    bad: &["X:Y", "a;b"],
+    good: &["X-User, X-Groups", "X-User,,X_Groups,"],
+    bad: &["X:Y", "a;b", "X-User X-Groups"],
 };
+
+/// Whether ingress-nginx takes it for the name of a header.
+pub fn is_header_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}
 
 /// Characters of regular expressions (ingress-nginx' `IsValidRegex`): no space, no comma.
 pub const PATTERN: Grammar<String> = Grammar {
