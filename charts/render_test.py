@@ -403,8 +403,25 @@ class Services(unittest.TestCase):
         self.assertEqual(told["--udp-services-configmap"], "ingress-nginx/udp-services")
 
     def test_a_service_is_a_port_and_where_it_leads(self):
-        for wrong in ("tcp.http=shop/db:1", "tcp.0=shop/db:1", "udp.53=kube-dns:53", "tcp.1=shop/db"):
+        for wrong in ("tcp.http=shop/db:1", "tcp.0=shop/db:1", "udp.53=kube-dns:53", "tcp.1=shop/db", "tcp.65536=shop/db:1"):
             self.assertNotEqual(template(wrong).returncode, 0, wrong)
+        render("tcp.65535=shop/db:1")
+
+    def test_a_port_has_one_user(self):
+        for values, saying in (
+            (["tcp.80=shop/db:1"], "tcp.80: port 80 is already used by dataPlane.ports.http"),
+            (["tcp.10254=shop/db:1"], "tcp.10254: port 10254 is already used by dataPlane.ports.health"),
+            (["tcp.443=shop/db:1", "dataPlane.ports.https=8443"], "tcp.443: port 443 is already used by the Service for HTTPS"),
+            (["dataPlane.ports.https=80"], "dataPlane.ports.https: port 80 is already used by dataPlane.ports.http"),
+            (["controlPlane.adminPort=15010"], "controlPlane.adminPort: port 15010 is already used by controlPlane.service.port"),
+            (["webhook.enabled=true", "webhook.port=15020"], "webhook.port: port 15020 is already used by controlPlane.adminPort"),
+        ):
+            done = template(*values)
+            self.assertNotEqual(done.returncode, 0, values)
+            self.assertIn(saying, done.stderr)
+        # Another transport, another plane, a port that is not open.
+        render("udp.443=shop/quic:1", "tcp.15020=shop/db:1", "controlPlane.adminPort=8443")
+        render("tcp.443=shop/db:1", "dataPlane.ports.https=8443", "service.enabled=false")
 
 
 class Rights(unittest.TestCase):

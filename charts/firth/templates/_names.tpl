@@ -37,6 +37,40 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "defaultBackendService: expected a Service of namespace %s, which alone is watched (watchNamespace), got %s" . $.Values.defaultBackendService) -}}
 {{- end -}}
 {{- end -}}
+{{- include "firth.checkPorts" . -}}
+{{- end -}}
+
+{{/* A port has one user: a second one would be refused by the API server, or would not get the port and keep its pod from starting. */}}
+{{- define "firth.checkPorts" -}}
+{{- $proxy := dict -}}
+{{- range $name := list "http" "https" "health" -}}
+{{- include "firth.take" (list $proxy (printf "dataPlane.ports.%s" $name) (index $.Values.dataPlane.ports $name)) -}}
+{{- end -}}
+{{- $service := dict -}}
+{{- if .Values.service.enabled -}}
+{{- $service = dict "80" "the Service for HTTP" "443" "the Service for HTTPS" -}}
+{{- end -}}
+{{- range $port, $_ := .Values.tcp -}}
+{{- include "firth.take" (list $proxy (printf "tcp.%s" $port) $port) -}}
+{{- include "firth.take" (list $service (printf "tcp.%s" $port) $port) -}}
+{{- end -}}
+{{- $control := dict -}}
+{{- include "firth.take" (list $control "controlPlane.service.port" .Values.controlPlane.service.port) -}}
+{{- include "firth.take" (list $control "controlPlane.adminPort" .Values.controlPlane.adminPort) -}}
+{{- if .Values.webhook.enabled -}}
+{{- include "firth.take" (list $control "webhook.port" .Values.webhook.port) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Enters the user of a port in a table of them. */}}
+{{- define "firth.take" -}}
+{{- $taken := index . 0 -}}
+{{- $who := index . 1 -}}
+{{- $port := index . 2 | toString -}}
+{{- with get $taken $port -}}
+{{- fail (printf "%s: port %s is already used by %s" $who $port .) -}}
+{{- end -}}
+{{- $_ := set $taken $port $who -}}
 {{- end -}}
 
 {{/* Service NAMESPACE/NAME whose addresses Ingresses have; empty: none. */}}
