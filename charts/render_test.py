@@ -424,6 +424,51 @@ class Services(unittest.TestCase):
         render("tcp.443=shop/db:1", "dataPlane.ports.https=8443", "service.enabled=false")
 
 
+class Front(unittest.TestCase):
+    """The Service in front of the proxies."""
+
+    def spec(self, *values):
+        return render(*values)["Service", "firth"]["spec"]
+
+    def test_nothing_is_asked_for_by_itself(self):
+        spec = self.spec()
+        for field in ("loadBalancerSourceRanges", "loadBalancerIP", "externalIPs"):
+            self.assertNotIn(field, spec)
+        self.assertFalse([port for port in spec["ports"] if "nodePort" in port])
+
+    def test_addresses_and_who_may_reach_them(self):
+        spec = self.spec("service.loadBalancerSourceRanges={203.0.113.0/24,2001:db8::/32}", "service.loadBalancerIP=192.0.2.1",
+                         "service.externalIPs={192.0.2.7}")
+        self.assertEqual(spec["loadBalancerSourceRanges"], ["203.0.113.0/24", "2001:db8::/32"])
+        self.assertEqual((spec["loadBalancerIP"], spec["externalIPs"]), ("192.0.2.1", ["192.0.2.7"]))
+
+    def test_a_restriction_without_effect_is_refused(self):
+        ranges = "service.loadBalancerSourceRanges={203.0.113.0/24}"
+        for values in ([ranges, "service.type=NodePort"], [ranges, "service.enabled=false"],
+                       ["service.loadBalancerIP=192.0.2.1", "service.type=ClusterIP"]):
+            done = template(*values)
+            self.assertNotEqual(done.returncode, 0, values)
+            self.assertIn("expected service.type=LoadBalancer", done.stderr)
+        self.assertNotEqual(template("service.loadBalancerSourceRanges={203.0.113.9}").returncode, 0)
+
+    def test_ports_of_the_nodes(self):
+        services = ("tcp.5432=shop/db:1", "tcp.5433=shop/db:2", "udp.53=dns/dns:53")
+        ports = {it["name"]: it.get("nodePort") for it in self.spec(
+            *services, "service.type=NodePort", "service.nodePorts.http=30080", "service.nodePorts.https=30443",
+            "service.nodePorts.tcp.5432=30432", "service.nodePorts.udp.53=30053")["ports"]}
+        self.assertEqual(ports, {"http": 30080, "https": 30443, "5432-tcp": 30432, "5433-tcp": None, "53-udp": 30053})
+        for values, saying in ((["service.type=ClusterIP", "service.nodePorts.http=30080"], "service.nodePorts"),
+                               (["service.nodePorts.tcp.5432=30432"], "service.nodePorts.tcp.5432")):
+            done = template(*values)
+            self.assertNotEqual(done.returncode, 0, values)
+            self.assertIn(saying, done.stderr)
+
+    def test_labels(self):
+        labels = render("service.labels.team=edge")["Service", "firth"]["metadata"]["labels"]
+        self.assertEqual((labels["team"], labels["app.kubernetes.io/name"]), ("edge", "firth"))
+        self.assertNotEqual(template(r"service.labels.app\.kubernetes\.io/name=x").returncode, 0)
+
+
 class Rights(unittest.TestCase):
     WATCH = ["get", "list", "watch"]
 

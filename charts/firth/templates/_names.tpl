@@ -38,6 +38,31 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 {{- include "firth.checkPorts" . -}}
+{{- include "firth.checkService" . -}}
+{{- end -}}
+
+{{/* What would have no effect, or be refused by the API server when half of the release is there. */}}
+{{- define "firth.checkService" -}}
+{{- $type := .Values.service.type -}}
+{{- if or (not .Values.service.enabled) (ne $type "LoadBalancer") -}}
+{{- range $key := list "loadBalancerSourceRanges" "loadBalancerIP" -}}
+{{- if index $.Values.service $key -}}
+{{- fail (printf "service.%s: restricts or names a load balancer, expected service.type=LoadBalancer and service.enabled=true" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.service.nodePorts -}}
+{{- if and (eq $type "ClusterIP") (or .http .https .tcp .udp) -}}
+{{- fail "service.nodePorts: expected service.type=NodePort or LoadBalancer: one of type ClusterIP has no ports of the nodes" -}}
+{{- end -}}
+{{- range $transport := list "tcp" "udp" -}}
+{{- range $port, $_ := index $.Values.service.nodePorts $transport -}}
+{{- if not (hasKey (index $.Values $transport) $port) -}}
+{{- fail (printf "service.nodePorts.%s.%s: expected a port of %s, which has none of this number" $transport $port $transport) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* A port has one user: a second one would be refused by the API server, or would not get the port and keep its pod from starting. */}}
