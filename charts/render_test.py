@@ -314,6 +314,33 @@ class Planes(unittest.TestCase):
         self.assertIn(("PodDisruptionBudget", "firth-control-plane"), objects)
         self.assertNotIn(("PodDisruptionBudget", "firth-control-plane"), render("controlPlane.replicas=1"))
 
+    def test_where_pods_are_scheduled(self):
+        for plane, values in zip(PLANES, ("controlPlane", "dataPlane")):
+            objects = render(f"{values}.affinity.podAffinity.x=y", f"{values}.topologySpreadConstraints[0].topologyKey=zone",
+                             f"{values}.topologySpreadConstraints[0].maxSkew=1", f"{values}.topologySpreadConstraints[1].topologyKey=rack",
+                             f"{values}.topologySpreadConstraints[1].labelSelector.matchLabels.a=b", f"{values}.priorityClassName=high",
+                             f"{values}.tolerations[0].key=edge")
+            spec = pod(objects, plane)
+            self.assertEqual(spec["affinity"], {"podAffinity": {"x": "y"}})
+            own = {"app.kubernetes.io/name": "firth", "app.kubernetes.io/instance": "firth", "app.kubernetes.io/component": plane}
+            self.assertEqual(spec["topologySpreadConstraints"], [
+                {"topologyKey": "zone", "maxSkew": 1, "labelSelector": {"matchLabels": own}},
+                {"topologyKey": "rack", "labelSelector": {"matchLabels": {"a": "b"}}}])
+            self.assertEqual((spec["priorityClassName"], spec["tolerations"]), ("high", [{"key": "edge"}]))
+            self.assertEqual(spec["nodeSelector"], {"kubernetes.io/os": "linux"})
+        # One on each node as it is.
+        self.assertNotIn("affinity", pod(render(), "data-plane"))
+
+    def test_more_volumes(self):
+        for plane, values in zip(PLANES, ("controlPlane", "dataPlane")):
+            usual = render("webhook.enabled=true", "webhook.certificate.secret=mine")
+            objects = render(f"{values}.extraVolumes[0].name=more", f"{values}.extraVolumes[0].configMap.name=cm",
+                             f"{values}.extraVolumeMounts[0].name=more", f"{values}.extraVolumeMounts[0].mountPath=/more",
+                             "webhook.enabled=true", "webhook.certificate.secret=mine")
+            volume, mount = {"name": "more", "configMap": {"name": "cm"}}, {"name": "more", "mountPath": "/more"}
+            self.assertEqual(pod(objects, plane)["volumes"], pod(usual, plane)["volumes"] + [volume])
+            self.assertEqual(container(objects, plane)["volumeMounts"], container(usual, plane)["volumeMounts"] + [mount])
+
     def test_ways_to_expose(self):
         ports = lambda o: {p["name"]: p.get("hostPort") for p in container(o, "data-plane")["ports"]}
         by_port = render()
