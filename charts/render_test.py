@@ -19,7 +19,8 @@ def helm(*args):
 
 
 def template(*values, release="firth", namespace="shore"):
-    sets = [part for value in values for part in ("--set", value)]
+    # Lists of --set are {a,b}, without quotes: {"a": 1} is JSON.
+    sets = [part for value in values for part in ("--set-json" if '={"' in value else "--set", value)]
     return helm("template", release, str(CHART), "--namespace", namespace, *sets)
 
 
@@ -449,6 +450,25 @@ class Services(unittest.TestCase):
         # Another transport, another plane, a port that is not open.
         render("udp.443=shop/quic:1", "tcp.15020=shop/db:1", "controlPlane.adminPort=8443")
         render("tcp.443=shop/db:1", "dataPlane.ports.https=8443", "service.enabled=false")
+
+
+class Settings(unittest.TestCase):
+    def test_settings_are_a_config_map_that_may_be_read(self):
+        objects = render('settings={"use-forwarded-headers": true, "limit": 1000000, "half": 0.5, "log-format-upstream": "$host \\"x\\""}')
+        told = objects["ConfigMap", "firth-settings"]["data"]
+        self.assertEqual(told, {"use-forwarded-headers": "true", "limit": "1000000", "half": "0.5", "log-format-upstream": '$host "x"'})
+        self.assertEqual(flags(objects, "control-plane")["--configmap"], "shore/firth-settings")
+        named = [rule.get("resourceNames", []) for rule in objects["ClusterRole", "shore-firth-control-plane"]["rules"]]
+        self.assertIn(["firth-settings", "tcp-services", "udp-services"], named)
+
+    def test_without_any_they_are_those_of_ingress_nginx(self):
+        objects = render()
+        self.assertNotIn(("ConfigMap", "firth-settings"), objects)
+        self.assertEqual(flags(objects, "control-plane")["--configmap"], "ingress-nginx/ingress-nginx-controller")
+
+    def test_a_setting_is_a_key_and_a_text(self):
+        for wrong in ('settings={"a": ["b"]}', 'settings={"a b": "c"}'):
+            self.assertNotEqual(template(wrong).returncode, 0, wrong)
 
 
 class Front(unittest.TestCase):

@@ -119,3 +119,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- index $root.Values.configMaps (printf "%sServices" $transport) -}}
 {{- end -}}
 {{- end -}}
+
+{{/* ConfigMap NAMESPACE/NAME with the settings: ours where the values have any. */}}
+{{- define "firth.settings" -}}
+{{- if .Values.settings -}}
+{{- printf "%s/%s-settings" .Release.Namespace (include "firth.name" .) -}}
+{{- else -}}
+{{- .Values.configMaps.settings -}}
+{{- end -}}
+{{- end -}}
