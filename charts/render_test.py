@@ -579,6 +579,39 @@ class Rights(unittest.TestCase):
         self.assertNotIn(("ServiceAccount", "firth-control-plane"), render("serviceAccount.name=mine"))
 
 
+class Names(unittest.TestCase):
+    def every(self, *values):
+        """All labels, of objects and of pods."""
+        objects = render(*values, "webhook.enabled=true", 'settings={"a": "b"}', "tcp.5432=shop/db:1").items()
+        every = {key: it["metadata"]["labels"] for key, it in objects}
+        return every | {(*key, "pod"): it["spec"]["template"]["metadata"]["labels"] for key, it in objects if "template" in it.get("spec", {})}
+
+    def test_labels_of_all_objects(self):
+        for key, labels in self.every("commonLabels.team=edge").items():
+            self.assertEqual((labels["team"], labels["app.kubernetes.io/name"]), ("edge", "firth"), key)
+        objects = render("commonLabels.team=edge")
+        for key in ("Deployment", "firth-control-plane"), ("DaemonSet", "firth-data-plane"):
+            self.assertNotIn("team", objects[key]["spec"]["selector"]["matchLabels"], "a selector cannot be changed")
+
+    def test_an_object_s_own_label_wins(self):
+        done = template("commonLabels.team=edge", "controlPlane.podLabels.team=core", "service.labels.team=front")
+        self.assertEqual((done.stdout.count("team: core"), done.stdout.count("team: front")), (1, 1))
+        labels = self.every("commonLabels.team=edge", "controlPlane.podLabels.team=core", "service.labels.team=front")
+        self.assertEqual(labels["Deployment", "firth-control-plane", "pod"]["team"], "core")
+        self.assertEqual(labels["Deployment", "firth-control-plane"]["team"], "edge")
+        self.assertEqual(labels["Service", "firth"]["team"], "front")
+
+    def test_labels_that_selectors_have_are_the_chart_s(self):
+        for values in ("commonLabels", "controlPlane.podLabels", "dataPlane.podLabels"):
+            self.assertNotEqual(template(rf"{values}.app\.kubernetes\.io/component=x").returncode, 0, values)
+
+    def test_another_name(self):
+        for key, labels in self.every("nameOverride=edge").items():
+            self.assertEqual(labels["app.kubernetes.io/name"], "edge", key)
+        self.assertNotIn("app.kubernetes.io/name: firth", template("nameOverride=edge").stdout)
+        self.assertIn("name=edge,", flags(render("nameOverride=edge", "service.enabled=false"), "control-plane")["--publish-nodes"])
+
+
 class Rest(unittest.TestCase):
     def test_class_is_the_originals(self):
         self.assertEqual(render()["IngressClass", "nginx"]["spec"], {"controller": "k8s.io/ingress-nginx"})

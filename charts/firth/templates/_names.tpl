@@ -3,15 +3,27 @@
 {{- end -}}
 
 {{- define "firth.selector" -}}
-app.kubernetes.io/name: firth
+app.kubernetes.io/name: {{ default "firth" .Values.nameOverride }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "firth.labels" -}}
+{{ include "firth.labelsWith" (list . dict) }}
+{{- end -}}
+
+{{/* The labels of an object that has some of its own, which win over the common ones. */}}
+{{- define "firth.labelsWith" -}}
+{{- $root := index . 0 -}}
+{{- $own := index . 1 -}}
+{{- with $root -}}
 {{ include "firth.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+{{- with merge (dict) (default dict $own) (default dict $root.Values.commonLabels) }}
+{{ toYaml . }}
+{{- end -}}
 {{- end -}}
 
 {{- define "firth.image" -}}
