@@ -579,6 +579,28 @@ class Rights(unittest.TestCase):
         self.assertNotIn(("ServiceAccount", "firth-control-plane"), render("serviceAccount.name=mine"))
 
 
+class Metrics(unittest.TestCase):
+    def test_prometheus_finds_both_planes_where_somebody_says_so(self):
+        self.assertFalse([key for key in render() if key[0] == "PodMonitor"])
+        objects = render("podMonitor.enabled=true", "podMonitor.labels.release=prometheus", "podMonitor.interval=15s")
+        monitor = objects["PodMonitor", "firth"]
+        self.assertEqual(monitor["metadata"]["labels"]["release"], "prometheus")
+        ends = {end["port"]: end for end in monitor["spec"]["podMetricsEndpoints"]}
+        for plane, port in (("data-plane", "health"), ("control-plane", "admin")):
+            self.assertEqual(ends[port], {"port": port, "interval": "15s"})
+            self.assertIn(port, [it["name"] for it in container(objects, plane)["ports"]])
+            kind = "Deployment" if plane == "control-plane" else "DaemonSet"
+            labels = objects[kind, f"firth-{plane}"]["spec"]["template"]["metadata"]["labels"]
+            self.assertLessEqual(monitor["spec"]["selector"]["matchLabels"].items(), labels.items())
+        kept = render("podMonitor.enabled=true", "podMonitor.honorLabels=true")["PodMonitor", "firth"]
+        self.assertTrue(all(end["honorLabels"] for end in kept["spec"]["podMetricsEndpoints"]))
+
+    def test_nobody_is_told_to_scrape_the_loopback_of_a_node(self):
+        values = ("podMonitor.enabled=true", "dataPlane.expose=hostNetwork", "networkPolicy.enabled=false")
+        self.assertIn("dataPlane.hostNetworkHealthBind", template(*values).stderr)
+        render(*values, "dataPlane.hostNetworkHealthBind=0.0.0.0")
+
+
 class Names(unittest.TestCase):
     def every(self, *values):
         """All labels, of objects and of pods."""

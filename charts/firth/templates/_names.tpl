@@ -49,6 +49,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "defaultBackendService: expected a Service of namespace %s, which alone is watched (watchNamespace), got %s" . $.Values.defaultBackendService) -}}
 {{- end -}}
 {{- end -}}
+{{- if and (.Values.podMonitor).enabled (eq .Values.dataPlane.expose "hostNetwork") (has .Values.dataPlane.hostNetworkHealthBind (list "127.0.0.1" "[::1]")) -}}
+{{- fail "podMonitor.enabled: Prometheus cannot reach the proxies' metrics on the nodes' loopback, expected another dataPlane.hostNetworkHealthBind" -}}
+{{- end -}}
 {{- include "firth.checkPorts" . -}}
 {{- include "firth.checkService" . -}}
 {{- end -}}
