@@ -38,8 +38,9 @@ def render(*values, **how):
 
 
 def pod(objects, plane):
-    kind = "Deployment" if plane == "control-plane" else "DaemonSet"
-    return objects[kind, f"firth-{plane}"]["spec"]["template"]["spec"]
+    found = [objects[kind, f"firth-{plane}"] for kind in ("Deployment", "DaemonSet") if (kind, f"firth-{plane}") in objects]
+    assert len(found) == 1, f"{len(found)} of {plane}"
+    return found[0]["spec"]["template"]["spec"]
 
 
 def container(objects, plane):
@@ -364,6 +365,33 @@ class Planes(unittest.TestCase):
         self.assertEqual(strategy("dataPlane.expose=none")["rollingUpdate"], {"maxSurge": 1, "maxUnavailable": 0})
         self.assertEqual(strategy("dataPlane.expose=none", "dataPlane.updateStrategy.type=OnDelete"), {"type": "OnDelete"})
 
+    def test_proxies_may_be_a_deployment(self):
+        objects = render("dataPlane.kind=Deployment", "dataPlane.replicas=3")
+        deployment = objects["Deployment", "firth-data-plane"]["spec"]
+        self.assertEqual((deployment["replicas"], deployment["strategy"]["rollingUpdate"]), (3, {"maxSurge": 1, "maxUnavailable": 0}))
+        self.assertNotIn("updateStrategy", deployment)
+        # Two may be on a node, so the node's ports are not theirs.
+        self.assertFalse([port for port in container(objects, "data-plane")["ports"] if "hostPort" in port])
+        term = pod(objects, "data-plane")["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"][0]
+        self.assertEqual(term["podAffinityTerm"]["labelSelector"]["matchLabels"]["app.kubernetes.io/component"], "data-plane")
+        budget = objects["PodDisruptionBudget", "firth-data-plane"]["spec"]
+        self.assertEqual(budget["maxUnavailable"], 1)
+        self.assertEqual(budget["selector"], deployment["selector"])
+        # Otherwise the pods are those of a DaemonSet.
+        same, other = pod(objects, "data-plane"), pod(render("dataPlane.expose=none"), "data-plane")
+        same.pop("affinity")
+        self.assertEqual(same, other)
+        self.assertNotIn(("PodDisruptionBudget", "firth-data-plane"), render())
+        self.assertNotIn(("PodDisruptionBudget", "firth-data-plane"), render("dataPlane.kind=Deployment", "dataPlane.replicas=1"))
+
+    def test_a_deployment_with_the_nodes_ports_is_replaced_in_place(self):
+        objects = render("dataPlane.kind=Deployment", "dataPlane.expose=hostPort", "dataPlane.antiAffinity=hard")
+        deployment = objects["Deployment", "firth-data-plane"]["spec"]
+        self.assertEqual(deployment["strategy"]["rollingUpdate"], {"maxSurge": 0, "maxUnavailable": 1})
+        self.assertIn("requiredDuringSchedulingIgnoredDuringExecution", pod(objects, "data-plane")["affinity"]["podAntiAffinity"])
+        done = template("dataPlane.kind=Deployment", "dataPlane.updateStrategy.type=OnDelete")
+        self.assertIn("a Deployment has no OnDelete", done.stderr)
+
     def test_values_reach_their_flags(self):
         objects = render("watchNamespace=shop", "defaultCertificate=shop/wild", "dataPlane.workers=3", "dataPlane.bind=[::]",
                          "dataPlane.extraArgs={--group=blue}", "log.filter=debug")
@@ -662,6 +690,10 @@ class Rest(unittest.TestCase):
         other = helm("install", "edge", str(CHART), "--dry-run=client", "--namespace", "shore")
         self.assertIn("--account edge-reader --ca-secret edge-ca", other.stdout)
         self.assertIn("where the network of the cluster enforces it", done.stdout)
+        self.assertIn("2 control planes and a proxy on each node", done.stdout)
+        deployed = helm("install", "firth", str(CHART), "--dry-run=client", "--namespace", "shore", "--set", "dataPlane.kind=Deployment")
+        self.assertIn("2 control planes and 2 proxies", deployed.stdout)
+        self.assertNotIn("by hostPort", deployed.stdout)
 
 
 if __name__ == "__main__":

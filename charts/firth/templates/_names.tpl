@@ -38,7 +38,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* What cannot be expressed by the schema: said before anything is installed. */}}
 {{- define "firth.check" -}}
-{{- if and .Values.networkPolicy.enabled (eq .Values.dataPlane.expose "hostNetwork") (not .Values.networkPolicy.nodeCidrs) -}}
+{{- if and .Values.networkPolicy.enabled (eq (include "firth.expose" .) "hostNetwork") (not .Values.networkPolicy.nodeCidrs) -}}
 {{- fail "networkPolicy.nodeCidrs: with dataPlane.expose=hostNetwork the proxies have the nodes' addresses; name them, or set networkPolicy.enabled=false" -}}
 {{- end -}}
 {{- with .Values.watchNamespace -}}
@@ -49,8 +49,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "defaultBackendService: expected a Service of namespace %s, which alone is watched (watchNamespace), got %s" . $.Values.defaultBackendService) -}}
 {{- end -}}
 {{- end -}}
-{{- if and (.Values.podMonitor).enabled (eq .Values.dataPlane.expose "hostNetwork") (has .Values.dataPlane.hostNetworkHealthBind (list "127.0.0.1" "[::1]")) -}}
+{{- if and (.Values.podMonitor).enabled (eq (include "firth.expose" .) "hostNetwork") (has .Values.dataPlane.hostNetworkHealthBind (list "127.0.0.1" "[::1]")) -}}
 {{- fail "podMonitor.enabled: Prometheus cannot reach the proxies' metrics on the nodes' loopback, expected another dataPlane.hostNetworkHealthBind" -}}
+{{- end -}}
+{{- if and (eq (include "firth.kind" .) "Deployment") (eq (toString .Values.dataPlane.updateStrategy.type) "OnDelete") -}}
+{{- fail "dataPlane.updateStrategy: a Deployment has no OnDelete, expected RollingUpdate or Recreate, or dataPlane.kind=DaemonSet" -}}
 {{- end -}}
 {{- include "firth.checkPorts" . -}}
 {{- include "firth.checkService" . -}}
@@ -142,4 +145,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- else -}}
 {{- .Values.configMaps.settings -}}
 {{- end -}}
+{{- end -}}
+
+{{- define "firth.kind" -}}
+{{- default "DaemonSet" .Values.dataPlane.kind -}}
+{{- end -}}
+
+{{/* How proxies are reached: several of a Deployment may share a node, so they do not take its ports by themselves. */}}
+{{- define "firth.expose" -}}
+{{- default (ternary "none" "hostPort" (eq (include "firth.kind" .) "Deployment")) .Values.dataPlane.expose -}}
 {{- end -}}

@@ -1,16 +1,18 @@
-{{/* On which nodes the pods of a plane are: the root, the plane's component, its values. */}}
+{{/* On which nodes the pods of a plane are: the root, the plane's component, its values, and how far its pods are kept
+apart: soft, hard, or empty for not at all. */}}
 {{- define "firth.placement" -}}
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
 {{- $plane := index . 2 -}}
+{{- $apart := index . 3 -}}
 {{- $labels := printf "%s\napp.kubernetes.io/component: %s" (include "firth.selector" $root) $component | fromYaml -}}
 {{- $pod := dict -}}
 {{- if $plane.affinity -}}
 {{- $_ := set $pod "affinity" $plane.affinity -}}
-{{- else if $plane.antiAffinity -}}
+{{- else if $apart -}}
 {{- $term := dict "topologyKey" "kubernetes.io/hostname" "labelSelector" (dict "matchLabels" $labels) -}}
 {{- $rule := dict "preferredDuringSchedulingIgnoredDuringExecution" (list (dict "weight" 100 "podAffinityTerm" $term)) -}}
-{{- if eq $plane.antiAffinity "hard" -}}
+{{- if eq $apart "hard" -}}
 {{- $rule = dict "requiredDuringSchedulingIgnoredDuringExecution" (list $term) -}}
 {{- end -}}
 {{- $_ := set $pod "affinity" (dict "podAntiAffinity" $rule) -}}
