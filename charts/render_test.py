@@ -1,5 +1,6 @@
 """What the chart renders to, with several sets of values. Run by test.sh, which provides helm ($HELM) and PyYAML."""
 
+import json
 import os
 import re
 import subprocess
@@ -497,6 +498,48 @@ class Settings(unittest.TestCase):
     def test_a_setting_is_a_key_and_a_text(self):
         for wrong in ('settings={"a": ["b"]}', 'settings={"a b": "c"}'):
             self.assertNotEqual(template(wrong).returncode, 0, wrong)
+
+
+class FromIngressNginx(unittest.TestCase):
+    """Values of the ingress-nginx chart."""
+    TABLE = yaml.safe_load((CHART / "ingress-nginx-values.yaml").read_text())
+
+    def test_each_is_told_what_it_is_here(self):
+        values = {}
+        for path in self.TABLE:
+            at = values
+            *parents, last = path.split(".")
+            for key in parents:
+                at = at.setdefault(key, {})
+            # A parent that is in the table, too, is given with its keys.
+            at.setdefault(last, {} if any(other.startswith(f"{path}.") for other in self.TABLE) else "x")
+        done = template(*(f"{key}={json.dumps(value)}" for key, value in values.items() if isinstance(value, dict)),
+                        *(f"{key}={value}" for key, value in values.items() if isinstance(value, str)))
+        self.assertNotEqual(done.returncode, 0)
+        for theirs, ours in self.TABLE.items():
+            self.assertIn(f"  {theirs}: {ours}\n", done.stderr + "\n")
+
+    def test_what_is_off_is_given_too_and_what_is_not_known_is_named(self):
+        done = template("controller.hostNetwork=false", "controller.lifecycle.preStop=x", "controller.service.clusterIP=x")
+        self.assertIn("controller.hostNetwork: dataPlane.expose=hostNetwork", done.stderr)
+        for path in ("controller.lifecycle", "controller.service"):
+            self.assertIn(f"{path}: nothing here by that name", done.stderr)
+
+    def test_names_here_exist(self):
+        """Each word that looks like a value of this chart is one."""
+        values = yaml.safe_load((CHART / "values.yaml").read_text())
+        for ours in self.TABLE.values():
+            for path in re.findall(r"\b[a-z]+[a-zA-Z]*(?:\.[a-zA-Z-]+)+", ours):
+                if path.split(".")[0] in ("docs", "flags", "app", "settings"):
+                    continue
+                at = values
+                for key in path.split("."):
+                    self.assertIn(key, at, path)
+                    at = at[key]
+
+    def test_the_documentation_has_the_same_table(self):
+        rows = [f"| `{theirs}` | {ours} |" for theirs, ours in self.TABLE.items()]
+        self.assertIn("\n".join(rows), (ROOT / "docs" / "migrating.md").read_text())
 
 
 class Front(unittest.TestCase):

@@ -38,6 +38,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/* What cannot be expressed by the schema: said before anything is installed. */}}
 {{- define "firth.check" -}}
+{{- include "firth.checkIngressNginx" . -}}
 {{- if and .Values.networkPolicy.enabled (eq (include "firth.expose" .) "hostNetwork") (not .Values.networkPolicy.nodeCidrs) -}}
 {{- fail "networkPolicy.nodeCidrs: with dataPlane.expose=hostNetwork the proxies have the nodes' addresses; name them, or set networkPolicy.enabled=false" -}}
 {{- end -}}
