@@ -500,6 +500,40 @@ class Settings(unittest.TestCase):
             self.assertNotEqual(template(wrong).returncode, 0, wrong)
 
 
+class Older(unittest.TestCase):
+    """Values that lack some, as `helm upgrade --reuse-values` has them from an older chart: it takes the defaults of that one."""
+
+    def absent(self, values, path=""):
+        for key, value in values.items():
+            yield f"{path}{key}", not value
+            # Those two are Kubernetes' own, and are taken as they are.
+            if isinstance(value, dict) and key not in ("resources", "nodeSelector"):
+                yield from self.absent(value, f"{path}{key}.")
+
+    def test_a_value_that_is_absent_changes_nothing_or_is_named(self):
+        values = yaml.safe_load((CHART / "values.yaml").read_text())
+        usual, refused = template().stdout, []
+        # What is empty anyhow can be left out all at once.
+        empty = template(*(f"{path}=null" for path, is_empty in self.absent(values) if is_empty))
+        self.assertEqual(empty.stdout, usual, empty.stderr)
+        for path in (path for path, is_empty in self.absent(values) if not is_empty):
+            if path.endswith((".resources", ".nodeSelector")):
+                self.assertEqual(template(f"{path}=null").returncode, 0, path)
+                continue
+            with self.subTest(path):
+                done = template(f"{path}=null")
+                if done.returncode == 0:
+                    self.assertEqual(done.stdout, usual)
+                    continue
+                self.assertRegex(done.stderr, rf"{path}[.a-zA-Z]*: no value, .* use --reset-then-reuse-values")
+                refused.append(path)
+        self.assertIn("webhook", refused)
+
+    def test_what_is_off_is_not_absent(self):
+        render("networkPolicy.enabled=false", "dataPlane.drain.graceSeconds=0", "service.enabled=false", "ingressClass.create=false",
+               "dataPlane.podDisruptionBudget=null", "dataPlane.kind=Deployment")
+
+
 class FromIngressNginx(unittest.TestCase):
     """Values of the ingress-nginx chart."""
     TABLE = yaml.safe_load((CHART / "ingress-nginx-values.yaml").read_text())

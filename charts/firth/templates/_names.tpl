@@ -39,6 +39,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* What cannot be expressed by the schema: said before anything is installed. */}}
 {{- define "firth.check" -}}
 {{- include "firth.checkIngressNginx" . -}}
+{{- include "firth.checkComplete" . -}}
 {{- if and .Values.networkPolicy.enabled (eq (include "firth.expose" .) "hostNetwork") (not .Values.networkPolicy.nodeCidrs) -}}
 {{- fail "networkPolicy.nodeCidrs: with dataPlane.expose=hostNetwork the proxies have the nodes' addresses; name them, or set networkPolicy.enabled=false" -}}
 {{- end -}}
@@ -53,7 +54,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and (.Values.podMonitor).enabled (eq (include "firth.expose" .) "hostNetwork") (has .Values.dataPlane.hostNetworkHealthBind (list "127.0.0.1" "[::1]")) -}}
 {{- fail "podMonitor.enabled: Prometheus cannot reach the proxies' metrics on the nodes' loopback, expected another dataPlane.hostNetworkHealthBind" -}}
 {{- end -}}
-{{- if and (eq (include "firth.kind" .) "Deployment") (eq (toString .Values.dataPlane.updateStrategy.type) "OnDelete") -}}
+{{- if and (eq (include "firth.kind" .) "Deployment") (eq (toString (.Values.dataPlane.updateStrategy).type) "OnDelete") -}}
 {{- fail "dataPlane.updateStrategy: a Deployment has no OnDelete, expected RollingUpdate or Recreate, or dataPlane.kind=DaemonSet" -}}
 {{- end -}}
 {{- include "firth.checkPorts" . -}}
