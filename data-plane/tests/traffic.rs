@@ -58,6 +58,8 @@ mod growing;
 mod grpc;
 #[path = "traffic/harness.rs"]
 mod harness;
+#[path = "traffic/held_back.rs"]
+mod held_back;
 #[path = "traffic/hostile.rs"]
 mod hostile;
 #[path = "traffic/http2.rs"]

@@ -61,6 +61,16 @@ impl Joining {
     }
 }
 
+/// Where the responses of a client go that may take none for a while. A response that it has no room for stays with its
+/// endpoint.
+pub(crate) trait Outlet {
+    /// Ready when there is room for a response.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// Bytes that the client has taken so far, of any response.
+    fn taken(&self) -> u64;
+}
+
 /// The body of a request from a client.
 pub(crate) trait RequestBody {
     /// The next piece, never empty; `None` at the end, and again after it.
@@ -73,9 +83,9 @@ pub(crate) trait RequestBody {
     /// Ready when the client has disconnected; called after the end of the body.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 
-    /// Ready when the client accepts responses, as far as known: until then none is read for it.
-    fn poll_room(&mut self, _: &mut Context<'_>) -> Poll<()> {
-        Poll::Ready(())
+    /// Where the response goes, if there may be no room for it.
+    fn outlet(&mut self) -> Option<&mut dyn Outlet> {
+        None
     }
 
     /// Separates the body from its connection, if it can be read while the response is written.

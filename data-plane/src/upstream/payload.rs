@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use shared::budget::Held;
 
-use crate::codec::body::{Joining, Pieces, RequestBody};
+use crate::codec::body::{Joining, Outlet, Pieces, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::Framing;
 use crate::local::Local;
@@ -180,9 +180,9 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         poll_fn(|cx| Poll::Ready(self.poll_gone(cx).is_ready())).await
     }
 
-    /// Ready when the client accepts responses.
-    pub(crate) fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.client().poll_room(cx)
+    /// Where the response goes, if there may be no room for it.
+    pub(crate) fn outlet(&mut self) -> Option<&mut dyn Outlet> {
+        self.client().outlet()
     }
 
     fn client(&mut self) -> &mut B {

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 
 use super::link::Link;
+use super::observation::Observation;
 use crate::codec::body::{Joining, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::guard::{HeadError, Limits as HeadLimits};
@@ -17,6 +18,9 @@ use crate::local::Local;
 use crate::local::timer::Timer;
 use crate::table::Timeouts;
 use crate::upstream::payload::Payload;
+use hold::Hold;
+
+mod hold;
 
 /// Maximum number of interim responses before the final one; more are an attack or a fault.
 const INTERIM: usize = 32;
@@ -74,12 +78,13 @@ pub(crate) async fn send<B: RequestBody>(
 ) -> Result<Answered, Failed> {
     let mut sending = Sending::new(request);
     let mut answer = Answer::new(request);
+    let mut hold = Hold::new(local.limits.client_send);
     timer.arm(request.timeouts.send);
     let outcome = poll_fn(|cx| {
         if let Err(error) = sending.poll(local, timer, link, payload, cx) {
             return Poll::Ready(Err(error));
         }
-        let answered = match payload.poll_room(cx) {
+        let answered = match hold.poll((&sending, timer), link, payload, cx) {
             Poll::Ready(()) => answer.poll(local, timer, link, request, cx),
             Poll::Pending => Poll::Pending,
         };
@@ -97,10 +102,13 @@ pub(crate) async fn send<B: RequestBody>(
         if sending.state == State::Sent && payload.poll_gone(cx).is_ready() {
             return Poll::Ready(Err(Kind::ClientGone.into()));
         }
-        timer.poll_elapsed(cx).map(|_| Err(ProxyError::from(sending.waits_for())))
+        hold.poll_late((&sending, timer), payload, cx).map(|late| Err(late.into()))
     })
     .await;
     timer.disarm();
+    if hold.was_on {
+        Observation::forget(&mut link.observed);
+    }
     let whole = sending.state == State::Sent;
     link.has_sent(sending.out.written());
     outcome.map(|(head, body)| Answered { head, body, whole }).map_err(|error| Failed {

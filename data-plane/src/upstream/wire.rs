@@ -50,6 +50,11 @@ impl Wire {
         }
     }
 
+    /// Ready when the kernel has something to read, if only the end.
+    pub(super) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.tcp().poll_read_ready(cx).map(|_| ())
+    }
+
     /// Whether the peer has neither closed it nor sent anything; no system call unless epoll has reported something.
     /// TLS messages such as tickets are processed and ignored.
     pub(super) fn is_quiet(&mut self) -> bool {

@@ -286,6 +286,8 @@ const ROWS: &[Row] = &[
             "http::h2::streams::IN_KERNELS",
         ],
         &[
+            "the_time_of_a_response_that_has_arrived_is_its_client_s",
+            "what_waits_for_its_client_is_not_late",
             "who_takes_nothing_has_no_further_answer_read",
             "who_has_taken_much_may_leave_more_lying",
             "of_answers_that_nobody_takes_few_are_in_hand",

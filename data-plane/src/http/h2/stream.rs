@@ -16,7 +16,7 @@ use super::FIELD;
 use super::send::{Out, reason, send, written};
 use super::streams::Counted;
 use super::wire::Wire;
-use crate::codec::body::RequestBody;
+use crate::codec::body::{Outlet, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::guard::{HeadError, Limits as HeadLimits};
 use crate::codec::head::{Framing, Known, Method, RequestHead, ResponseHead};
@@ -287,6 +287,16 @@ impl Drop for Received {
     }
 }
 
+impl Outlet for Received {
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.counted.streams().poll_room(self.local.quota.level(), cx)
+    }
+
+    fn taken(&self) -> u64 {
+        self.counted.streams().taken()
+    }
+}
+
 impl RequestBody for Received {
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
         let Some(incoming) = &mut self.incoming else {
@@ -316,8 +326,8 @@ impl RequestBody for Received {
         Poll::Pending
     }
 
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.counted.streams().poll_room(self.local.quota.level(), cx)
+    fn outlet(&mut self) -> Option<&mut dyn Outlet> {
+        Some(self)
     }
 
     fn detach(&mut self) -> Option<Box<dyn RequestBody>> {

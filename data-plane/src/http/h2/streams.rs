@@ -131,6 +131,11 @@ impl Streams {
         }
     }
 
+    /// Bytes that the connection has taken so far.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.get()
+    }
+
     /// Ready when a further response may be read.
     pub(super) fn poll_room(&self, level: Level, cx: &Context<'_>) -> Poll<()> {
         if self.untaken.get() < self.most(level) {

@@ -1,0 +1,80 @@
+//! Responses that are not read from their endpoints because the client of their HTTP/2 connection takes no others.
+
+use shared::policy::LocationPolicy;
+use test_kit::client::frames::{
+    Block, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RESET, SETTINGS, WINDOW_UPDATE,
+};
+
+use super::harness::*;
+use super::hostile::Frames;
+
+/// Streams that wait for their windows, each with 16 KiB in hand, until no further response is read.
+const LYING: u32 = 5;
+
+/// Asks for a path of `a.test`.
+fn ask(frames: &mut Frames, stream: u32, method: &str, path: &str) {
+    let block = Block::request(method, "a.test", path);
+    assert!(frames.send(HEADERS, END_HEADERS | END_STREAM, stream, block.bytes()));
+}
+
+/// A client whose windows have this size, and that has asked for `/big` so many times.
+fn with_lying(proxy: &Proxy, window: u32, lying: u32) -> Frames {
+    let mut frames = Frames::new(proxy);
+    let [a, b, c, d] = window.to_be_bytes();
+    assert!(frames.send(SETTINGS, 0, 0, &[0, 4, a, b, c, d]));
+    assert!(frames.send(WINDOW_UPDATE, 0, 0, &0x7fff_0000_u32.to_be_bytes()));
+    for n in 0..lying {
+        ask(&mut frames, 2 * n + 1, "GET", "/big");
+        heads(&mut frames, 1);
+    }
+    frames
+}
+
+/// Waits for so many response heads.
+fn heads(frames: &mut Frames, mut count: u32) {
+    while count > 0 {
+        let (kind, stream, payload) = frames.next().unwrap();
+        assert!(![RESET, GOAWAY].contains(&kind), "{kind} of {stream}: {payload:?}");
+        count -= u32::from(kind == HEADERS);
+    }
+}
+
+/// Such a client stalls for longer than endpoints have to respond. Each has: none is asked a second time, and no
+/// client is told that one has not.
+#[test]
+fn what_waits_for_its_client_is_not_late() {
+    let big = Origin::new(|_| (ok(&"x".repeat(100_000)), true));
+    let (small, other) = (Origin::says("here"), Origin::says("here"));
+    let silent =
+        Origin::raw(|mut stream, connection, _| while read_request(&mut stream, connection).is_some() {});
+    let limited = LocationPolicy { proxy_read_timeout: Some(1), ..LocationPolicy::default() };
+    let mut proxy = Proxy::start();
+    proxy.policies(false, &["/big", "/small", "/silent"].map(|path| (path, limited.clone())));
+    proxy.endpoints("big", &[big.address]);
+    proxy.endpoints("small", &[small.address, other.address]);
+    proxy.endpoints("silent", &[silent.address]);
+    let mut client = with_lying(&proxy, 0, LYING);
+    let lying = 2 * LYING;
+    ask(&mut client, lying + 1, "GET", "/small");
+    ask(&mut client, lying + 3, "POST", "/small");
+    let asked = || small.seen().len() + other.seen().len();
+    eventually("both are asked for", || asked() == 2);
+    // The time in which an endpoint has to respond goes by.
+    assert_eq!(Client::new(proxy.http).get("/silent").status, 504);
+    assert_eq!(asked(), 2, "none is asked again");
+    let worker = proxy.metrics.worker(0);
+    let failed = worker.retries.value();
+    assert!(client.send(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]));
+    let (mut here, mut length) = (0, 0);
+    while here < 2 || length < LYING as usize * 100_000 {
+        let (kind, stream, payload) = client.next().unwrap();
+        assert!(![RESET, GOAWAY].contains(&kind), "{kind} of {stream}: {payload:?}");
+        match kind {
+            HEADERS if stream > lying => assert_eq!(payload[0], 0x88, "`:status: 200`"),
+            DATA if stream > lying => here += usize::from(payload == b"here"),
+            DATA => length += payload.len(),
+            _ => {}
+        }
+    }
+    assert_eq!((asked(), worker.retries.value()), (2, failed));
+}
