@@ -64,8 +64,14 @@ impl Joining {
 /// Where the responses of a client go that may take none for a while. A response that it has no room for stays with its
 /// endpoint.
 pub(crate) trait Outlet {
-    /// Ready when there is room for a response.
+    /// Whether there is room for a response, and no other waits for it.
+    fn has_room(&self) -> bool;
+
+    /// Ready when there is room for a response. Those that wait get it in the order in which they came.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// The response does not wait any more.
+    fn leave(&mut self);
 
     /// Bytes that the client has taken so far, of any response.
     fn taken(&self) -> u64;

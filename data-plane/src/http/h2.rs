@@ -33,6 +33,7 @@ use window::Window;
 use wire::{Watched, Wire};
 
 mod frames;
+mod line;
 mod send;
 mod stream;
 mod streams;

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 
 use super::link::Link;
-use super::observation::Observation;
 use crate::codec::body::{Joining, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::guard::{HeadError, Limits as HeadLimits};
@@ -106,9 +105,7 @@ pub(crate) async fn send<B: RequestBody>(
     })
     .await;
     timer.disarm();
-    if hold.was_on {
-        Observation::forget(&mut link.observed);
-    }
+    hold.end(link, payload);
     let whole = sending.state == State::Sent;
     link.has_sent(sending.out.written());
     outcome.map(|(head, body)| Answered { head, body, whole }).map_err(|error| Failed {

@@ -78,3 +78,43 @@ fn what_waits_for_its_client_is_not_late() {
     }
     assert_eq!((asked(), worker.retries.value()), (2, failed));
 }
+
+/// Long responses that a slow client takes steadily have their next pieces in hand all the time. Another one is read in
+/// its turn, and not when one of them has ended.
+#[test]
+fn what_waits_beside_long_responses_has_its_turn() {
+    const LONG: u32 = 16;
+    const WINDOW: u32 = 16 * 1024;
+    let big = Origin::new(|_| (ok(&"x".repeat(1_000_000)), true));
+    let small = Origin::says("here");
+    let mut proxy = Proxy::start();
+    proxy.policies(false, &["/big", "/small"].map(|path| (path, LocationPolicy::default())));
+    proxy.endpoints("big", &[big.address]);
+    proxy.endpoints("small", &[small.address]);
+    let mut client = with_lying(&proxy, WINDOW, 0);
+    for n in 0..LONG {
+        ask(&mut client, 2 * n + 1, "GET", "/big");
+    }
+    eventually("all are asked for", || big.seen().len() == LONG as usize);
+    ask(&mut client, 2 * LONG + 1, "GET", "/small");
+    eventually("it is asked for", || small.seen().len() == 1);
+    let (mut taken, mut is_here) = (0, false);
+    while taken < LONG as usize * 1_000_000 {
+        let (kind, stream, payload) = client.next().unwrap();
+        assert!(![RESET, GOAWAY].contains(&kind), "{kind} of {stream}: {payload:?}");
+        if kind != DATA {
+            continue;
+        }
+        is_here |= payload == b"here";
+        taken += if stream > 2 * LONG { 0 } else { payload.len() };
+        assert!(is_here || taken < 4_000_000, "it is kept out");
+        if !payload.is_empty() {
+            let [a, b, c, d] = (payload.len() as u32).to_be_bytes();
+            client.send(WINDOW_UPDATE, 0, stream, &[a, b, c, d]);
+        }
+    }
+    while !is_here {
+        let (kind, _, payload) = client.next().unwrap();
+        is_here = kind == DATA && payload == b"here";
+    }
+}

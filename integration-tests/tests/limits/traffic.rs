@@ -294,6 +294,15 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
+        "an answer of HTTP/2 that is being sent while others wait for room",
+        &["http::h2::send::QUIET"],
+        &[
+            "room_is_given_in_order_of_arrival",
+            "way_is_given_until_it_is_in_vain",
+            "what_waits_beside_long_responses_has_its_turn",
+        ],
+    ),
+    Row(
         "bytes handed to h2",
         &["http::h2::SEND_BUFFER"],
         &[

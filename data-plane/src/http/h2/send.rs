@@ -5,8 +5,7 @@
 //! few hundred bytes of state for each piece, however small, and a backend may send a byte at a time.
 
 use std::future::poll_fn;
-use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,24 +13,31 @@ use h2::{Reason, SendStream};
 use http::HeaderMap;
 use tokio::task::yield_now;
 
-use crate::codec::body::Joining;
+use crate::codec::body::{Joining, Outlet as _};
 use crate::codec::error::{Kind, ProxyError};
 use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::ReplyBody;
 use crate::local::Local;
+use crate::local::quota::Share;
 use crate::local::timer::Timer;
 
-use super::streams::Streams;
+use super::line::Turn;
+use super::streams::{Streams, Untaken};
 
 /// A piece up to this size in bytes is copied out of its larger buffer if it has to wait.
 const COPIED: usize = 4 * 1024;
 
+/// A response gives way to others until its client has taken nothing for this long, although it could.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// The destination of a response.
 pub(super) struct Out {
     pub(super) stream: SendStream<Bytes>,
-    /// The streams of its connection.
-    pub(super) streams: Rc<Streams>,
+    pub(super) turn: Turn,
 }
+
+/// What is reckoned for a piece that waits, and for the buffer that it is in.
+type Reckoned = (Share, Untaken);
 
 /// Sends a whole body.
 ///
@@ -70,7 +76,11 @@ pub(super) async fn send(
                 info.relayed(0, body.made_of(0));
                 break;
             }
-            Ok(None) if joining.is_empty() => {
+            Ok(None) if joining.is_empty() || gives_way(out, body) => {
+                flush((local, timer), out, body, &mut joining).await?;
+                if gives_way(out, body) {
+                    give_way(timer, out).await?;
+                }
                 more(timer, read, &mut out.stream, body).await?;
                 found = body.buffered();
             }
@@ -137,13 +147,48 @@ async fn pass(
     mut piece: Bytes,
     last: bool,
 ) -> Result<(), ProxyError> {
+    // Until all of it is gone: in between it is still in hand.
+    let mut reckoned = None;
     while !piece.is_empty() {
-        let room = room(local, timer, (&mut *out, &mut *body), &mut piece).await?;
+        let room = room(local, timer, (&mut *out, &mut *body), (&mut piece, &mut reckoned)).await?;
         let part = piece.split_to(room.min(piece.len()));
         let is_end = last && piece.is_empty();
         out.stream.send_data(part, is_end).map_err(|error| ProxyError::of(Kind::ClientGone, error))?;
     }
     Ok(())
+}
+
+/// Whether others wait that may have room once this response has nothing in hand. A call goes on: its client may wait
+/// for an answer to what it is sending.
+fn gives_way(out: &Out, body: &mut ReplyBody) -> bool {
+    out.turn.is_contended() && body.call().is_none()
+}
+
+/// Lets those that wait for room go first. If the client leaves it to others than those that give way, nothing comes of
+/// that, and they go on.
+async fn give_way(timer: &Timer, out: &mut Out) -> Result<(), ProxyError> {
+    let Out { stream, turn } = out;
+    let mut taken = turn.taken();
+    timer.arm(QUIET);
+    let outcome = poll_fn(|cx| {
+        if !turn.is_contended() || turn.poll_room(cx).is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        if stream.poll_reset(cx).is_ready() {
+            return Poll::Ready(Err(Kind::ClientGone.into()));
+        }
+        ready!(timer.poll_elapsed(cx));
+        if std::mem::replace(&mut taken, turn.taken()) < turn.taken() || turn.streams().is_stuck() {
+            timer.arm(QUIET);
+            ready!(timer.poll_elapsed(cx));
+        }
+        turn.gave_way_in_vain();
+        Poll::Ready(Ok(()))
+    })
+    .await;
+    turn.leave();
+    timer.disarm();
+    outcome
 }
 
 /// The backend's trailers.
@@ -199,9 +244,10 @@ async fn room(
     local: &Local,
     timer: &Timer,
     (out, body): (&mut Out, &mut ReplyBody),
-    piece: &mut Bytes,
+    (piece, reckoned): (&mut Bytes, &mut Option<Reckoned>),
 ) -> Result<usize, ProxyError> {
-    let Out { stream: out, streams } = out;
+    let Out { stream: out, turn } = out;
+    let streams = turn.streams();
     out.reserve_capacity(piece.len());
     let flows = poll_fn(|cx| Poll::Ready(streams.poll_flowing(cx).is_ready())).await;
     if flows && out.capacity() > 0 {
@@ -213,8 +259,13 @@ async fn room(
     }
     // The piece is in a buffer of the endpoint's connection.
     let held = piece.len() + body.held();
-    let _share = local.quota.take(held).ok_or(Kind::NoRoom)?;
-    let _untaken = streams.untaken(held);
+    match reckoned {
+        Some((share, untaken)) => {
+            share.shrink(held);
+            untaken.shrink(held);
+        }
+        none => *none = Some((local.quota.take(held).ok_or(Kind::NoRoom)?, streams.untaken(held))),
+    }
     // What the endpoint of a call sends meanwhile.
     let mut unread = local.quota.take(0);
     timer.arm(local.limits.client_send);
@@ -263,6 +314,8 @@ pub(super) fn reason(kind: Kind) -> Reason {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use h2::{RecvStream, client, server};
 
     use super::*;
@@ -272,7 +325,7 @@ mod tests {
 
     /// A stream to a client that reads ten bytes at a time.
     #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
-    async fn stream() -> (Out, RecvStream) {
+    async fn stream(local: &Rc<Local>) -> (Out, RecvStream) {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let mut builder = client::Builder::new();
         builder.initial_window_size(10);
@@ -284,7 +337,7 @@ mod tests {
         let (_, mut respond) = server.accept().await.unwrap().unwrap();
         tokio::spawn(async move { while server.accept().await.is_some() {} });
         let stream = respond.send_response(http::Response::new(()), false).unwrap();
-        let out = Out { stream, streams: Rc::default() };
+        let out = Out { stream, turn: Turn::new(&Rc::default(), local) };
         (out, answer.await.unwrap().into_body())
     }
 
@@ -295,7 +348,7 @@ mod tests {
         let peer = Peer::new(([127, 0, 0, 1], 1).into(), Scheme::Http, 80);
         let timer = local.timers.timer();
         for stops in [false, true] {
-            let (mut out, mut taken) = stream().await;
+            let (mut out, mut taken) = stream(&local).await;
             let mut record = RequestRecord::new(&local, &peer, None);
             let mut body = ReplyBody::Page(Bytes::from_static(&[b'x'; 500]));
             let sending =

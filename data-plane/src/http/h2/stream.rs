@@ -13,6 +13,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 
 use super::FIELD;
+use super::line::Turn;
 use super::send::{Out, reason, send, written};
 use super::streams::Counted;
 use super::wire::Wire;
@@ -26,7 +27,6 @@ use crate::http::pipeline::log::RequestRecord;
 use crate::http::pipeline::{self, Call, Exchange};
 use crate::http::reply::Reply;
 use crate::http::server::Server;
-use crate::local::Local;
 use crate::local::timer::Timer;
 use crate::upstream::incoming::Incoming;
 
@@ -80,7 +80,7 @@ pub(super) async fn serve(
                 is_detached: false,
                 counted: Rc::clone(counted),
                 wire: Rc::clone(wire),
-                local: Rc::clone(local),
+                turn: Some(Turn::new(counted.streams(), local)),
             };
             // Pinned in place: moving such a large future leaves a copy of it behind.
             let mut answering = pin!(answer(call, &mut record, received));
@@ -192,7 +192,7 @@ async fn reply_to(
         return Ok(());
     }
     let stream = respond.send_response(head, false).map_err(gone)?;
-    let mut out = Out { stream, streams: Rc::clone(counted.streams()) };
+    let mut out = Out { stream, turn: Turn::new(counted.streams(), &server.local) };
     let sent = send((&server.local, timer), read, &mut out, &mut body, &mut record.info).await;
     if sent.is_ok() {
         record.info.completed();
@@ -200,7 +200,7 @@ async fn reply_to(
     let reset = sent.as_ref().err().map(|error| reason(error.kind));
     // h2 resets a stream whose request has not ended when it is dropped.
     if reset == Some(Reason::INTERNAL_ERROR) || (reset.is_none() && counted.has_left()) {
-        written((&server.local, timer), &mut out.stream, &out.streams).await;
+        written((&server.local, timer), &mut out.stream, out.turn.streams()).await;
     }
     if let Some(reason) = reset {
         out.stream.send_reset(reason);
@@ -275,7 +275,8 @@ struct Received {
     is_detached: bool,
     counted: Rc<Counted>,
     wire: Rc<Wire>,
-    local: Rc<Local>,
+    /// The response's; none where another task reads the body.
+    turn: Option<Turn>,
 }
 
 impl Drop for Received {
@@ -284,16 +285,6 @@ impl Drop for Received {
             self.wire.forget(self.stream);
             self.counted.leave(!incoming.is_end_stream());
         }
-    }
-}
-
-impl Outlet for Received {
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.counted.streams().poll_room(self.local.quota.level(), cx)
-    }
-
-    fn taken(&self) -> u64 {
-        self.counted.streams().taken()
     }
 }
 
@@ -327,7 +318,7 @@ impl RequestBody for Received {
     }
 
     fn outlet(&mut self) -> Option<&mut dyn Outlet> {
-        Some(self)
+        self.turn.as_mut().map(|turn| turn as _)
     }
 
     fn detach(&mut self) -> Option<Box<dyn RequestBody>> {
@@ -342,7 +333,7 @@ impl RequestBody for Received {
             is_detached: false,
             counted: Rc::clone(&self.counted),
             wire: Rc::clone(&self.wire),
-            local: Rc::clone(&self.local),
+            turn: None,
         }))
     }
 }

@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker};
 
 use shared::budget::Level;
 
+use super::line::Line;
 use crate::http::pipeline::log::REQUEST;
 use crate::local::quota::{Quota, Share};
 
@@ -77,8 +78,10 @@ pub(super) struct Streams {
     taken: Cell<u64>,
     /// Whether it takes none now.
     stuck: Cell<bool>,
-    /// Streams whose endpoints are not read because the client does not read other responses.
-    readers: RefCell<Vec<Waker>>,
+    /// Streams that have a piece in hand while it takes none.
+    held_up: RefCell<Vec<Waker>>,
+    /// Those whose endpoints are not read because the client does not read other responses.
+    pub(super) line: Line,
 }
 
 impl fmt::Debug for Streams {
@@ -125,10 +128,19 @@ impl Streams {
 
     /// Records how many bytes the connection has taken so far, and whether it takes none now.
     pub(super) fn took(&self, taken: u64, stuck: bool) {
-        let has_more = self.taken.replace(taken) < taken && self.untaken.get() < self.most(Level::Calm);
-        if (self.stuck.replace(stuck) || has_more) && !stuck {
-            self.read_on();
+        let has_more = self.taken.replace(taken) < taken;
+        let goes_on = self.stuck.replace(stuck) && !stuck;
+        if goes_on {
+            self.held_up.take().into_iter().for_each(Waker::wake);
         }
+        if (goes_on || has_more) && self.has_room(Level::Calm) {
+            self.line.wake_first();
+        }
+    }
+
+    /// Whether it takes none now.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.stuck.get()
     }
 
     /// Bytes that the connection has taken so far.
@@ -136,12 +148,9 @@ impl Streams {
         self.taken.get()
     }
 
-    /// Ready when a further response may be read.
-    pub(super) fn poll_room(&self, level: Level, cx: &Context<'_>) -> Poll<()> {
-        if self.untaken.get() < self.most(level) {
-            return self.poll_flowing(cx);
-        }
-        self.register(cx)
+    /// Whether a further response may be read.
+    pub(super) fn has_room(&self, level: Level) -> bool {
+        !self.stuck.get() && self.untaken.get() < self.most(level)
     }
 
     /// Bytes of unread responses, beyond which no further one is read. When memory is short, a single byte is enough.
@@ -158,13 +167,12 @@ impl Streams {
 
     /// Ready when the connection takes bytes.
     pub(super) fn poll_flowing(&self, cx: &Context<'_>) -> Poll<()> {
-        if self.stuck.get() { self.register(cx) } else { Poll::Ready(()) }
-    }
-
-    fn register(&self, cx: &Context<'_>) -> Poll<()> {
-        let mut readers = self.readers.borrow_mut();
-        if !readers.iter().any(|waker| waker.will_wake(cx.waker())) {
-            readers.push(cx.waker().clone());
+        if !self.stuck.get() {
+            return Poll::Ready(());
+        }
+        let mut held_up = self.held_up.borrow_mut();
+        if !held_up.iter().any(|waker| waker.will_wake(cx.waker())) {
+            held_up.push(cx.waker().clone());
         }
         Poll::Pending
     }
@@ -175,8 +183,11 @@ impl Streams {
         Untaken { streams: Rc::clone(self), bytes }
     }
 
-    fn read_on(&self) {
-        self.readers.take().into_iter().for_each(Waker::wake);
+    fn give_back(&self, bytes: usize) {
+        self.untaken.set(self.untaken.get() - bytes);
+        if self.has_room(Level::Calm) {
+            self.line.wake_first();
+        }
     }
 
     fn release(&self, weight: u64) {
@@ -250,10 +261,20 @@ pub(super) struct Untaken {
     bytes: usize,
 }
 
+impl Untaken {
+    /// Returns everything beyond this amount.
+    pub(super) fn shrink(&mut self, bytes: usize) {
+        let more = self.bytes.saturating_sub(bytes);
+        if more > 0 {
+            self.bytes -= more;
+            self.streams.give_back(more);
+        }
+    }
+}
+
 impl Drop for Untaken {
     fn drop(&mut self) {
-        self.streams.untaken.set(self.streams.untaken.get() - self.bytes);
-        self.streams.read_on();
+        self.streams.give_back(self.bytes);
     }
 }
 
@@ -294,34 +315,30 @@ mod tests {
     #[test]
     fn who_takes_nothing_has_no_further_answer_read() {
         let streams = Rc::<Streams>::default();
-        let cx = Context::from_waker(Waker::noop());
-        let held: Vec<_> = (0..4).map(|_| streams.untaken(16 * 1024)).collect();
-        assert!(streams.poll_room(Level::Calm, &cx).is_pending());
-        assert!(!streams.readers.borrow().is_empty());
+        let mut held: Vec<_> = (0..4).map(|_| streams.untaken(16 * 1024)).collect();
+        assert!(!streams.has_room(Level::Calm));
+        held[0].shrink(16 * 1024 - 1);
+        assert!(streams.has_room(Level::Calm));
         drop(held);
-        assert!(streams.readers.borrow().is_empty(), "who waited was woken");
-        assert!(streams.poll_room(Level::Calm, &cx).is_ready());
         let _one = streams.untaken(1);
-        assert!(streams.poll_room(Level::Calm, &cx).is_ready());
-        assert!(streams.poll_room(Level::Tight, &cx).is_pending(), "one in hand is enough");
+        assert!(streams.has_room(Level::Calm));
+        assert!(!streams.has_room(Level::Tight), "one in hand is enough");
         streams.took(0, true);
-        assert!(streams.poll_room(Level::Calm, &cx).is_pending(), "what is read could go nowhere");
+        assert!(!streams.has_room(Level::Calm), "what is read could go nowhere");
         streams.took(0, false);
-        assert!(streams.poll_room(Level::Calm, &cx).is_ready());
+        assert!(streams.has_room(Level::Calm));
     }
 
     #[test]
     fn who_has_taken_much_may_leave_more_lying() {
         let streams = Rc::<Streams>::default();
-        let cx = Context::from_waker(Waker::noop());
         let _held: Vec<_> = (0..8).map(|_| streams.untaken(16 * 1024)).collect();
-        assert!(streams.poll_room(Level::Calm, &cx).is_pending());
+        assert!(!streams.has_room(Level::Calm));
         streams.took(128 * 1024, false);
-        assert!(!streams.readers.borrow().is_empty(), "nobody is woken for nothing");
+        assert!(!streams.has_room(Level::Calm));
         streams.took(128 * 1024 + 2, false);
-        assert!(streams.readers.borrow().is_empty(), "who waited was woken");
-        assert!(streams.poll_room(Level::Calm, &cx).is_ready());
-        assert!(streams.poll_room(Level::Tight, &cx).is_pending(), "there is little memory for all");
+        assert!(streams.has_room(Level::Calm));
+        assert!(!streams.has_room(Level::Tight), "there is little memory for all");
         let most = |taken| {
             streams.took(taken, false);
             streams.most(Level::Calm)

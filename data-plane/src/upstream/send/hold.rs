@@ -11,6 +11,7 @@ use crate::codec::body::RequestBody;
 use crate::codec::error::Kind;
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
+use crate::upstream::observation::Observation;
 use crate::upstream::payload::Payload;
 
 /// Whether the response of a request is held back.
@@ -18,8 +19,8 @@ pub(super) struct Hold {
     /// Timeout for a client that takes nothing.
     limit: Duration,
     is_on: bool,
-    /// Whether it ever was: then the time until the response says nothing about its endpoint.
-    pub(super) was_on: bool,
+    /// Whether it ever was.
+    was_on: bool,
     /// What had moved when the client's time began.
     mark: (u64, u64),
 }
@@ -38,15 +39,33 @@ impl Hold {
         cx: &mut Context<'_>,
     ) -> Poll<()> {
         let Some(outlet) = payload.outlet() else { return Poll::Ready(()) };
-        let is_on = outlet.poll_room(cx).is_pending()
+        // One that has not arrived needs no room, and keeps no other out.
+        let is_on = !outlet.has_room()
             && link.input.is_empty()
-            && link.stream.poll_arrived(cx).is_ready();
+            && link.stream.poll_arrived(cx).is_ready()
+            && outlet.poll_room(cx).is_pending();
+        if !is_on {
+            outlet.leave();
+        }
         if std::mem::replace(&mut self.is_on, is_on) != is_on && sending.is_over() {
             self.mark = (outlet.taken(), sending.out.written());
             timer.arm(if is_on { self.limit } else { sending.timeouts.read });
         }
         self.was_on |= is_on;
         if is_on { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// The request has ended.
+    pub(super) fn end<B: RequestBody>(&self, link: &mut Link, payload: &mut Payload<'_, B>) {
+        if self.is_on
+            && let Some(outlet) = payload.outlet()
+        {
+            outlet.leave();
+        }
+        if self.was_on {
+            // The time until the response says nothing about its endpoint.
+            Observation::forget(&mut link.observed);
+        }
     }
 
     /// Ready when the side that is waited for has been silent for too long.

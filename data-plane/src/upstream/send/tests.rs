@@ -102,10 +102,16 @@ struct Slow {
 }
 
 impl Outlet for &Slow {
+    fn has_room(&self) -> bool {
+        self.has_room.get()
+    }
+
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         *self.waits.borrow_mut() = Some(cx.waker().clone());
         if self.has_room.get() { Poll::Ready(()) } else { Poll::Pending }
     }
+
+    fn leave(&mut self) {}
 
     fn taken(&self) -> u64 {
         self.taken.get()
