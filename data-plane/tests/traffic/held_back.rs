@@ -1,6 +1,8 @@
 //! Responses that are not read from their endpoints because the client of their HTTP/2 connection takes no others.
 
-use shared::policy::LocationPolicy;
+use data_plane::local::{Budgets, Limits};
+use shared::budget::Budget;
+use shared::policy::{LocationPolicy, StatusList};
 use test_kit::client::frames::{
     Block, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RESET, SETTINGS, WINDOW_UPDATE,
 };
@@ -117,4 +119,47 @@ fn what_waits_beside_long_responses_has_its_turn() {
         let (kind, _, payload) = client.next().unwrap();
         is_here = kind == DATA && payload == b"here";
     }
+}
+
+/// The first responses are small, and come before any page does.
+#[test]
+fn of_error_pages_that_nobody_takes_few_are_in_hand() {
+    let origin = Origin::new(|_| (b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
+    let (go, waits) = std::sync::mpsc::channel::<()>();
+    let waits = std::sync::Mutex::new(waits);
+    let pages = Origin::new(move |_| {
+        let _ = waits.lock().unwrap().recv();
+        (ok(&"x".repeat(100_000)), true)
+    });
+    let budgets = Budgets { bytes: Budget::new(64 << 20), ..Budgets::default() };
+    let mut proxy = Proxy::within(Limits::default(), budgets.clone());
+    let listing = LocationPolicy {
+        custom_http_errors: Some(StatusList { values: vec![404] }),
+        default_backend: Some("ns/pages/80".into()),
+        ..LocationPolicy::default()
+    };
+    proxy.policies(false, &[("/gone", listing), ("/pages", LocationPolicy::default())]);
+    proxy.endpoints("gone", &[origin.address]);
+    proxy.endpoints("pages", &[pages.address]);
+    let mut client = with_lying(&proxy, 0, 0);
+    for n in 0..100 {
+        ask(&mut client, 2 * n + 1, "GET", "/gone");
+    }
+    eventually("all pages are asked for", || pages.seen().len() == 100);
+    drop(go);
+    heads(&mut client, 1);
+    // As many pages as have room are read meanwhile, each with a head that this client gets.
+    for _ in 0..50 {
+        assert_eq!(Client::new(proxy.http).get("/gone").body.len(), 100_000);
+        assert!(budgets.bytes.used() <= 1_500 * 1024, "{}", budgets.bytes.used());
+    }
+    assert!(client.send(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]));
+    let mut length = 0;
+    while length < 100 * 100_000 {
+        let (kind, _, payload) = client.next().unwrap();
+        assert!(kind != RESET && kind != GOAWAY, "{kind} {payload:?} after {length} bytes");
+        length += if kind == DATA { payload.len() } else { 0 };
+    }
+    drop(client);
+    eventually("all is given back", || budgets.bytes.used() == 0);
 }

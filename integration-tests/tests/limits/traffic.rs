@@ -291,6 +291,7 @@ const ROWS: &[Row] = &[
             "who_takes_nothing_has_no_further_answer_read",
             "who_has_taken_much_may_leave_more_lying",
             "of_answers_that_nobody_takes_few_are_in_hand",
+            "of_error_pages_that_nobody_takes_few_are_in_hand",
         ],
     ),
     Row(

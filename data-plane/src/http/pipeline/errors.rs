@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use super::log::InPlace;
 use super::{Exchange, Voice, access, forwarded, send};
-use crate::codec::body::RequestBody;
+use crate::codec::body::{Outlet, RequestBody};
 use crate::codec::error::ProxyError;
 use crate::codec::head::{Framing, Known};
 use crate::http::reply::{Reply, ReplyBody};
@@ -194,5 +194,9 @@ impl<B: RequestBody> RequestBody for Nothing<'_, B> {
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.0.poll_gone(cx)
+    }
+
+    fn outlet(&mut self) -> Option<&mut dyn Outlet> {
+        self.0.outlet()
     }
 }
