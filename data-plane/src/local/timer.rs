@@ -42,6 +42,8 @@ pub(crate) struct Timers {
     slots: RefCell<Vec<Slot>>,
     free: RefCell<Vec<usize>>,
     due: RefCell<Due>,
+    /// Those to wake with the next tick.
+    checks: RefCell<Vec<Waker>>,
 }
 
 /// Numbers of parked connections whose task would have been woken, and the task that handles them.
@@ -101,6 +103,7 @@ impl Timers {
             slots: RefCell::default(),
             free: RefCell::default(),
             due: RefCell::default(),
+            checks: RefCell::default(),
         })
     }
 
@@ -154,6 +157,13 @@ impl Timers {
                 slot.wake(number, due);
             }
         }
+        self.checks.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes a task with the next tick, which may be too early for its deadline: it waits for something that wakes
+    /// nobody.
+    pub(crate) fn wake_at_tick(&self, waker: &Waker) {
+        self.checks.borrow_mut().push(waker.clone());
     }
 
     /// Numbers of parked connections that need a task again, at most `most`. They may include some that have got a

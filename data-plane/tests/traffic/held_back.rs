@@ -163,3 +163,24 @@ fn of_error_pages_that_nobody_takes_few_are_in_hand() {
     drop(client);
     eventually("all is given back", || budgets.bytes.used() == 0);
 }
+
+/// While memory is short, a single response in hand is enough. When it is not any more, no byte has to move.
+#[test]
+fn what_waits_for_memory_goes_on_when_there_is_some() {
+    let big = Origin::new(|_| (ok(&"x".repeat(100_000)), true));
+    let small = Origin::says("here");
+    let budgets = Budgets { bytes: Budget::new(64 << 20), ..Budgets::default() };
+    let mut proxy = Proxy::within(Limits::default(), budgets.clone());
+    proxy.policies(false, &["/big", "/small"].map(|path| (path, LocationPolicy::default())));
+    proxy.endpoints("big", &[big.address]);
+    proxy.endpoints("small", &[small.address]);
+    let mut client = with_lying(&proxy, 0, 1);
+    let short = budgets.bytes.take(52 << 20).unwrap();
+    ask(&mut client, 3, "GET", "/small");
+    eventually("it is asked for", || small.seen().len() == 1);
+    for _ in 0..10 {
+        assert_eq!(Client::new(proxy.http).get("/small").text(), "here");
+    }
+    drop(short);
+    heads(&mut client, 1);
+}

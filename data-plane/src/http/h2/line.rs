@@ -10,6 +10,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use shared::budget::Level;
 
 use super::streams::Streams;
 use crate::codec::body::Outlet;
@@ -78,12 +81,14 @@ pub(super) struct Turn {
     streams: Rc<Streams>,
     local: Rc<Local>,
     place: Option<u64>,
+    /// When it was last looked at how short memory is.
+    checked: Option<Instant>,
 }
 
 impl Turn {
     /// It does not wait yet.
     pub(super) fn new(streams: &Rc<Streams>, local: &Rc<Local>) -> Self {
-        Self { streams: Rc::clone(streams), local: Rc::clone(local), place: None }
+        Self { streams: Rc::clone(streams), local: Rc::clone(local), place: None, checked: None }
     }
 
     /// The streams of its connection.
@@ -95,6 +100,14 @@ impl Turn {
     pub(super) fn is_contended(&self) -> bool {
         let line = &self.streams.line;
         line.len() > usize::from(self.place.is_some()) && !line.is_in_vain.get()
+    }
+
+    /// Looks again soon: memory becomes plentiful without a byte being moved on this connection.
+    fn check_again(&mut self, cx: &Context<'_>) {
+        let now = self.local.timers.now();
+        if self.checked.replace(now) != Some(now) {
+            self.local.timers.wake_at_tick(cx.waker());
+        }
     }
 
     /// Those that wait get no room by this: nobody gives way to them until one of them has got some.
@@ -111,14 +124,18 @@ impl Outlet for Turn {
     }
 
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let line = &self.streams.line;
-        if line.is_first(self.place) && self.streams.has_room(self.local.quota.level()) {
+        let (line, level) = (&self.streams.line, self.local.quota.level());
+        let is_first = line.is_first(self.place);
+        if is_first && self.streams.has_room(level) {
             line.is_in_vain.set(false);
             // There may be room for the next one, too.
             self.leave();
             return Poll::Ready(());
         }
         self.place = Some(line.wait(self.place, cx.waker()));
+        if is_first && level != Level::Calm {
+            self.check_again(cx);
+        }
         Poll::Pending
     }
 
