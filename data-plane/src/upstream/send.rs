@@ -51,6 +51,8 @@ pub(crate) struct Answered {
     pub(crate) body: BodyReader,
     /// Whether the request was sent completely; if not, the connection cannot be reused.
     pub(crate) whole: bool,
+    /// Whether it waited for its client, so that the time until its head is not its endpoint's.
+    pub(crate) was_held: bool,
 }
 
 /// A failed attempt.
@@ -105,10 +107,10 @@ pub(crate) async fn send<B: RequestBody>(
     })
     .await;
     timer.disarm();
-    hold.end(link, payload);
+    let was_held = hold.end(link, payload);
     let whole = sending.state == State::Sent;
     link.has_sent(sending.out.written());
-    outcome.map(|(head, body)| Answered { head, body, whole }).map_err(|error| Failed {
+    outcome.map(|(head, body)| Answered { head, body, whole, was_held }).map_err(|error| Failed {
         error,
         sent: sending.out.written() > 0,
         answered: answer.begun,

@@ -151,6 +151,9 @@ async fn ask<B: RequestBody>(
                     }
                     Ok(answered) => {
                         info.attempts.answered(answered.head.status);
+                        if answered.was_held {
+                            info.attempts.waited();
+                        }
                         return Ok((Reached { endpoint, manner: way.manner(), link }, answered));
                     }
                     Err(failed) => {
@@ -309,7 +312,7 @@ fn target(exchange: &mut Exchange<'_>) -> Option<Vec<u8>> {
 /// Converts a backend's response.
 fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
     let Reached { endpoint, manner, link } = reached;
-    let Answered { head, body, whole } = answered;
+    let Answered { head, body, whole, .. } = answered;
     let body = if head.status == 101 {
         ReplyBody::Tunnel(link)
     } else {

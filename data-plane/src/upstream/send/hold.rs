@@ -55,8 +55,8 @@ impl Hold {
         if is_on { Poll::Pending } else { Poll::Ready(()) }
     }
 
-    /// The request has ended.
-    pub(super) fn end<B: RequestBody>(&self, link: &mut Link, payload: &mut Payload<'_, B>) {
+    /// The request has ended. Returns whether the response was held back at any time.
+    pub(super) fn end<B: RequestBody>(&self, link: &mut Link, payload: &mut Payload<'_, B>) -> bool {
         if self.is_on
             && let Some(outlet) = payload.outlet()
         {
@@ -66,6 +66,7 @@ impl Hold {
             // The time until the response says nothing about its endpoint.
             Observation::forget(&mut link.observed);
         }
+        self.was_on
     }
 
     /// Ready when the side that is waited for has been silent for too long.

@@ -91,6 +91,13 @@ impl Attempts {
         }
     }
 
+    /// Its response had to wait for the client: nobody knows when the head came.
+    pub(crate) fn waited(&mut self) {
+        if let Some(attempt) = self.list.last_mut() {
+            attempt.header = None;
+        }
+    }
+
     /// It has responded, and another one is tried.
     pub(crate) fn passed_over(&mut self, status: u16) {
         self.answered(status);
