@@ -107,12 +107,13 @@ pub(crate) async fn pass(
     cell: &Arc<BackendCell>,
     peer: &Peer,
 ) {
+    // Room is made by connections that wait for their clients. The end of this one would be blamed on its endpoints.
+    timer.idle(false);
     let tries = Tries { most: server.local.limits.timeouts.tries, within: Duration::ZERO };
     let Some(mut endpoint) = reach(server, timer, cell, tries).await else {
         debug!(client = %peer.address(), backend = %cell.key, "no endpoint takes the connection");
         return;
     };
-    timer.idle(false);
     let client = End { stream: &mut client, input };
     let reached = End { stream: &mut endpoint.stream, input: BytesMut::new() };
     let idle = server.local.limits.stream_idle;

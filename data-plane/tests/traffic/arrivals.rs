@@ -1,14 +1,16 @@
 //! What precedes a request: a load balancer's PROXY header, and a ClientHello that is passed through to a backend.
 
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use data_plane::local::Limits;
+use data_plane::local::{Budgets, Limits};
 use rustls::{ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 use shared::policy::{HostPolicy, LocationPolicy, TextList};
 use shared::resource::{Host, PathType, Resource, Settings, Tls};
+use socket2::{Domain, Socket, Type};
 use test_kit::client::tls::trusting;
 
 use super::harness::*;
@@ -39,7 +41,7 @@ fn told(origin: &Origin) -> [String; 3] {
 }
 
 /// A TLS session after some plain bytes from the client.
-fn secure(proxy: &Proxy, before: &[u8], name: &str) -> StreamOwned<ClientConnection, std::net::TcpStream> {
+fn secure(proxy: &Proxy, before: &[u8], name: &str) -> StreamOwned<ClientConnection, TcpStream> {
     let mut client = Client::new(proxy.https);
     client.send(before);
     let name = ServerName::try_from(name.to_owned()).unwrap();
@@ -187,12 +189,17 @@ fn counting() -> Origin {
 /// TLS passthrough for a host with these paths.
 fn passing(limits: Limits, host: &str, paths: &[&str], origin: &Origin) -> Proxy {
     let mut proxy = Proxy::serving(limits, &[origin.address]);
+    pass_on(&mut proxy, host, paths, &[origin.address]);
+    proxy
+}
+
+fn pass_on(proxy: &mut Proxy, host: &str, paths: &[&str], endpoints: &[SocketAddr]) {
     let paths: Vec<_> = paths.iter().map(|path| (*path, PathType::Prefix, "echo")).collect();
     proxy.host(host, true, &paths);
+    proxy.endpoints("echo", endpoints);
     let policy = HostPolicy { passthrough: Some(true), ..HostPolicy::default() };
     let passed = Host { policy, tls: Some(Tls::default()), ..Host::default() };
     proxy.config(vec![(host, Resource::Host(passed))]);
-    proxy
 }
 
 #[test]
@@ -219,6 +226,31 @@ fn tls_for_the_very_name_ends_at_the_backend() {
         let _ = other.read_to_string(&mut answer);
         assert!(answer.starts_with("HTTP/1.1 404"), "{name}: {answer}");
     }
+}
+
+/// What is shed waits for its client. This one waits for its endpoint, whose queue is full.
+#[test]
+fn tls_that_waits_for_its_backend_makes_no_room() {
+    let full = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    full.listen(0).unwrap();
+    full.set_read_timeout(Some(PATIENCE)).unwrap();
+    let listener = TcpListener::from(full);
+    let address = listener.local_addr().unwrap();
+    let _first = TcpStream::connect(address).unwrap();
+    let budgets = Budgets::default().with_connections(1, 100);
+    let mut proxy = Proxy::within(Limits::default(), budgets.clone());
+    pass_on(&mut proxy, "p.test", &["/"], &[address]);
+    let mut client = Client::new(proxy.https);
+    client.send(hello("p.test"));
+    eventually("it connects", || budgets.descriptors.used() == 2);
+    assert!(Client::new(proxy.https).ended(), "there is no place");
+    drop(listener.accept().unwrap());
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(b"here").unwrap();
+    let mut line = [0; 4];
+    client.stream.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"here");
 }
 
 #[test]
