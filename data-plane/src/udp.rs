@@ -2,7 +2,8 @@
 //! sent to.
 //!
 //! **Invariant:** a session holds a descriptor but no buffer: a datagram is passed on before anything is awaited, so
-//! one buffer serves all ports of a worker. When the maximum number of sessions is reached, the oldest is closed.
+//! one buffer serves all ports of a worker. When the maximum number of sessions is reached, the oldest of the port that
+//! has most is closed.
 
 mod datagram;
 
@@ -43,13 +44,25 @@ type Begun = (Key, u64);
 
 type Sessions = HashMap<Key, Rc<Session>, RandomState>;
 
-/// Shared by all ports, for one datagram at a time.
-#[derive(Clone)]
-pub(crate) struct Buffer(Rc<RefCell<Box<[u8]>>>);
+/// What all ports of a worker share.
+pub(crate) struct Common {
+    /// For one datagram at a time.
+    buffer: RefCell<Box<[u8]>>,
+    ports: RefCell<Vec<Weak<Port>>>,
+}
 
-impl Default for Buffer {
+impl Default for Common {
     fn default() -> Self {
-        Self(Rc::new(RefCell::new(vec![0; DATAGRAM].into())))
+        Self { buffer: RefCell::new(vec![0; DATAGRAM].into()), ports: RefCell::default() }
+    }
+}
+
+impl Common {
+    /// The port with most sessions, and more than so many.
+    fn fullest(&self, beyond: usize) -> Option<Rc<Port>> {
+        let ports = self.ports.borrow();
+        let ports = ports.iter().filter_map(Weak::upgrade);
+        ports.filter(|port| port.count() > beyond).max_by_key(|port| port.count())
     }
 }
 
@@ -62,7 +75,7 @@ pub(crate) struct Port {
     begun: Cell<u64>,
     /// In the order in which they started; some have ended.
     order: RefCell<VecDeque<Begun>>,
-    buffer: Buffer,
+    common: Rc<Common>,
 }
 
 /// A client's session and its socket to an endpoint.
@@ -76,8 +89,9 @@ struct Session {
     over: tokio::sync::Notify,
     /// For the log.
     told: session::Session,
-    /// A slot among all sessions, and a descriptor.
-    _held: (Held, Held),
+    /// A slot among all sessions, until it is for another one.
+    slot: RefCell<Option<Held>>,
+    _descriptor: Held,
 }
 
 impl Port {
@@ -89,19 +103,24 @@ impl Port {
         server: Rc<Server>,
         socket: Socket,
         cell: Arc<BackendCell>,
-        buffer: Buffer,
+        common: Rc<Common>,
     ) -> io::Result<Rc<Self>> {
         let socket = UdpSocket::from_std(socket.into())?;
         datagram::watch(&socket)?;
-        Ok(Rc::new(Self {
+        let port = Rc::new(Self {
             server,
             socket,
             cell: RefCell::new(cell),
             sessions: RefCell::default(),
             begun: Cell::new(0),
             order: RefCell::default(),
-            buffer,
-        }))
+            common,
+        });
+        let mut ports = port.common.ports.borrow_mut();
+        ports.retain(|port| port.strong_count() > 0);
+        ports.push(Rc::downgrade(&port));
+        drop(ports);
+        Ok(port)
     }
 
     /// Sets the backend of new sessions.
@@ -114,7 +133,7 @@ impl Port {
         loop {
             // Yields now and then, however many arrive.
             let took = self.socket.async_io(Interest::READABLE, || {
-                let mut buffer = self.buffer.0.borrow_mut();
+                let mut buffer = self.common.buffer.borrow_mut();
                 let Received { length, client, asked } = datagram::receive(&self.socket, &mut buffer)?;
                 self.take((client, asked), buffer.get(..length).unwrap_or_default());
                 Ok(())
@@ -155,11 +174,7 @@ impl Port {
         let endpoint =
             self.server.upstreams.borrow_mut().pick(&cell, Turn::Rotation, &mut Tried::default())?;
         self.make_room();
-        let Some(held) = self.server.local.sessions.take(1).zip(self.server.local.descriptors.take(1)) else {
-            // The client's datagrams are accepted again when a session has ended.
-            self.end_oldest();
-            return None;
-        };
+        let (slot, descriptor) = self.slot()?;
         let socket = match connect(endpoint.address) {
             Ok(socket) => socket,
             Err(error) => {
@@ -179,12 +194,38 @@ impl Port {
             heard: Cell::new(self.server.local.timers.now()),
             over: tokio::sync::Notify::new(),
             told,
-            _held: held,
+            slot: RefCell::new(Some(slot)),
+            _descriptor: descriptor,
         });
         self.sessions.borrow_mut().insert(key, Rc::clone(&session));
         self.order.borrow_mut().push_back((key, number));
         spawn_local(answers(Rc::downgrade(self), Rc::clone(&self.server), key, Rc::clone(&session)));
         Some(session)
+    }
+
+    /// Number of sessions.
+    fn count(&self) -> usize {
+        self.sessions.borrow().len()
+    }
+
+    /// A slot among all sessions, and a descriptor. If there is no slot, the oldest session of the port that has most
+    /// gives its own, so that a flood of one port closes no other. Of equal ports, that is this one.
+    fn slot(&self) -> Option<(Held, Held)> {
+        let local = &self.server.local;
+        let give_way = || match self.common.fullest(self.count()) {
+            Some(port) => port.end_oldest(),
+            None => self.end_oldest(),
+        };
+        let slot = local.sessions.take(1).or_else(|| {
+            give_way();
+            local.sessions.take(1)
+        });
+        let descriptor = local.descriptors.take(1);
+        if descriptor.is_none() {
+            // The client's datagrams are accepted again when it has closed its socket.
+            give_way();
+        }
+        slot.zip(descriptor)
     }
 
     /// Its log entry.
@@ -214,6 +255,7 @@ impl Port {
             if is_newest(&sessions, &oldest)
                 && let Some(session) = sessions.remove(&oldest.0)
             {
+                session.slot.take();
                 return session.over.notify_one();
             }
         }
@@ -221,7 +263,7 @@ impl Port {
 
     /// Sends a reply to its client. False: the session has ended.
     fn give(&self, (client, asked): Key, session: &Session) -> bool {
-        let mut buffer = self.buffer.0.borrow_mut();
+        let mut buffer = self.common.buffer.borrow_mut();
         for _ in 0..ANSWERS {
             match session.socket.try_recv(&mut buffer) {
                 Ok(count) => {

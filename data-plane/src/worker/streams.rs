@@ -16,7 +16,7 @@ use crate::listen;
 use crate::listen::ports::Port;
 use crate::local::timer::TICK;
 use crate::table::streams::Service;
-use crate::udp::{self, Buffer};
+use crate::udp::{self, Common};
 
 /// The TCP and UDP services of a worker.
 #[derive(Default)]
@@ -24,8 +24,8 @@ pub(super) struct Streams {
     /// The generation of the table that was looked at last.
     generation: Option<u64>,
     open: HashMap<(Transport, u16), Open>,
-    /// For datagrams; not allocated before there is a UDP port.
-    buffer: OnceCell<Buffer>,
+    /// What UDP ports share; not allocated before there is one.
+    common: OnceCell<Rc<Common>>,
 }
 
 struct Open {
@@ -61,7 +61,7 @@ impl Streams {
                 open.serving.lead_to(service);
                 continue;
             }
-            match begin(worker, own, service, &self.buffer) {
+            match begin(worker, own, service, &self.common) {
                 Ok(open) => {
                     self.open.insert(key, open);
                 }
@@ -83,7 +83,12 @@ impl Streams {
     }
 }
 
-fn begin(worker: &Rc<Worker>, own: &Own, service: &Service, buffer: &OnceCell<Buffer>) -> io::Result<Open> {
+fn begin(
+    worker: &Rc<Worker>,
+    own: &Own,
+    service: &Service,
+    common: &OnceCell<Rc<Common>>,
+) -> io::Result<Open> {
     let socket = service.port.open(worker.index)?;
     debug!(worker = worker.index, service = %service.said.key(), "listening");
     let serving = match service.said.transport {
@@ -95,8 +100,8 @@ fn begin(worker: &Rc<Worker>, own: &Own, service: &Service, buffer: &OnceCell<Bu
         }
         Transport::Udp => {
             let (server, cell) = (Rc::clone(&worker.server), Arc::clone(&service.cell));
-            let buffer = buffer.get_or_init(Buffer::default).clone();
-            let port = udp::Port::new(server, socket, cell, buffer)?;
+            let common = Rc::clone(common.get_or_init(Rc::default));
+            let port = udp::Port::new(server, socket, cell, common)?;
             let task = own.spawn("a port", Rc::clone(&port).run());
             Serving::Udp { port, task }
         }

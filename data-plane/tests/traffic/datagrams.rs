@@ -6,7 +6,7 @@ use std::time::Duration;
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
 use shared::policy::LocationPolicy;
-use shared::resource::{Resource, Settings, StreamService, Transport};
+use shared::resource::{Listener, Resource, Settings, StreamService, Transport};
 
 use super::harness::*;
 use super::streams::{free, move_to, serving, serving_within, tcp};
@@ -140,4 +140,37 @@ fn a_session_is_a_line_when_it_is_over() {
     assert_eq!(one.recv(&mut [0; 16]).unwrap(), 5);
     let log = proxy.stop(Duration::ZERO, PATIENCE);
     assert!(log.contains(" UDP 200 5 5 0."), "{log}");
+}
+
+/// Whoever fills the places that all ports share, another port with fewer sessions has its own.
+#[test]
+fn a_flood_of_one_port_closes_no_other() {
+    let ports = [free(), free()];
+    let origin = UdpSocket::bind("127.0.0.1:0").unwrap();
+    origin.set_read_timeout(Some(PATIENCE)).unwrap();
+    let budgets = Budgets { sessions: Budget::new(3), ..Budgets::default() };
+    let at = [origin.local_addr().unwrap()];
+    let mut proxy = serving_within(Limits::default(), budgets, &udp(ports[0]), &at);
+    let other = udp(ports[1]);
+    proxy.config(vec![(&other.key(), Resource::Listener(Listener::Service(other)))]);
+    let comes_from = |client: &UdpSocket| {
+        client.send(b"x").unwrap();
+        origin.recv_from(&mut [0; 8]).unwrap().1
+    };
+    let flood: Vec<_> = (0..6).map(|_| datagrams(ports[0])).collect();
+    for client in &flood[..3] {
+        comes_from(client);
+    }
+    let client = datagrams(ports[1]);
+    // Until the worker has the port.
+    origin.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    eventually("there is a place for it", || {
+        client.send(b"x").unwrap();
+        origin.recv_from(&mut [0; 8]).is_ok()
+    });
+    let own = comes_from(&client);
+    for client in &flood[3..] {
+        comes_from(client);
+    }
+    assert_eq!(comes_from(&client), own, "the flood makes room for itself");
 }

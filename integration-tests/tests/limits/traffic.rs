@@ -211,6 +211,7 @@ const ROWS: &[Row] = &[
             "clients_leave_descriptors_for_endpoints",
             "the_oldest_session_makes_room",
             "who_comes_when_there_are_enough_makes_the_oldest_go",
+            "a_flood_of_one_port_closes_no_other",
             "a_silent_session_makes_room_by_itself",
         ],
     ),
