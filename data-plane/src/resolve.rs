@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,8 +49,14 @@ impl Names {
     /// Waits until each name was resolved, or failed, once; not longer than `patience`.
     pub(crate) async fn settled(&self, writer: &RefCell<Writer>, patience: Duration) {
         let all = async {
-            while !writer.borrow_mut().names().is_settled() {
-                self.answered.notified().await;
+            loop {
+                // Several may wait, and an answer is told only to those that do.
+                let mut answered = pin!(self.answered.notified());
+                answered.as_mut().enable();
+                if writer.borrow_mut().names().is_settled() {
+                    return;
+                }
+                answered.await;
             }
         };
         if time::timeout(patience, all).await.is_err() {
@@ -79,7 +86,7 @@ impl Names {
             tokio::select! {
                 Some((name, outcome)) = asking.next(), if !asking.is_empty() => {
                     take_in(&mut writer.borrow_mut(), &name, outcome);
-                    self.answered.notify_one();
+                    self.answered.notify_waiters();
                 }
                 () = self.changed.notified() => {}
                 () = until => {}

@@ -135,3 +135,19 @@ async fn the_first_answers_are_waited_for_and_not_for_ever() {
         assert_eq!(writer.borrow_mut().names().is_settled(), is_quick, "{names:?}");
     }
 }
+
+/// At start-up, and when the control plane has sent everything soon after that.
+#[tokio::test]
+async fn all_who_wait_for_the_first_answers_are_told() {
+    let dns = Dns::start().await;
+    dns.script.addresses("far.test", &[1], 30);
+    let (writer, keeper) = (writer(&["far"]), Names::by(dns.servers()));
+    let begun = clock::now();
+    let patience = Duration::from_secs(10);
+    let both = async { tokio::join!(keeper.settled(&writer, patience), keeper.settled(&writer, patience)) };
+    tokio::select! {
+        never = keeper.keep(&writer) => match never {},
+        ((), ()) = both => {}
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
