@@ -220,25 +220,31 @@ impl Session {
         }
         writer.apply(candidate);
         self.unsettled |= lane == Lane::Live && anew;
+        self.arrive(lane, to, writer);
+        Ok(())
+    }
+
+    /// This proxy has what the control plane had at a position in the log.
+    fn arrive(&mut self, lane: Lane, to: Seq, writer: &mut impl Holdings) {
         let lineage = self.lineage;
+        if lane == Lane::Config {
+            self.begun = None;
+        }
         let state = self.lane_mut(lane);
         state.position = lineage.map(|lineage| (lineage, to));
         (state.complete, state.kept, state.astray, state.torn) = (true, false, false, false);
         state.target = state.target.filter(|target| *target > to);
         self.settle(writer);
-        Ok(())
     }
 
     /// A batch has ended of which nothing was used. The reply says what this proxy has instead, or that it has all of
     /// it.
-    fn pass(&mut self, lane: Lane, staged: &Staged, writer: &impl Holdings) {
-        if writer.root(lane) != staged.root_after {
-            return self.lose(lane);
+    fn pass(&mut self, lane: Lane, staged: &Staged, writer: &mut impl Holdings) {
+        if writer.root(lane) == staged.root_after {
+            self.arrive(lane, staged.to, writer);
+        } else {
+            self.lose(lane);
         }
-        let lineage = self.lineage;
-        let state = self.lane_mut(lane);
-        state.position = lineage.map(|lineage| (lineage, staged.to));
-        (state.astray, state.torn) = (false, false);
     }
 
     /// This proxy has no position in the log any more: its state is another one.

@@ -365,3 +365,28 @@ fn a_full_sync_of_live_is_not_for_the_disk_before_its_configuration() {
     assert!(proxy.session.places().is_some());
     proxy.check(&model);
 }
+
+/// The commit of a batch that led elsewhere is taken back by the next one. This leads to what the proxy has, and nothing
+/// else may follow for long.
+#[test]
+fn a_batch_that_leads_to_what_a_proxy_has_ends_what_was_begun() {
+    let (mut model, mut proxy) = one_commit_behind(Lane::Config);
+    model.world.live.remove(&ResourceKey::new(Kind::Endpoints, "ns/e2"));
+    proxy.connect(&mut model);
+    let stream = model.stream.as_mut().unwrap();
+    let Some(Control::Welcome(welcome)) = stream.queue.front_mut() else { panic!("no welcome") };
+    (welcome.lanes[0].mode, stream.live) = (Mode::Full.into(), None);
+    let batch = loop {
+        match model.next(9).unwrap() {
+            Control::Batch(batch) if batch.lane == Lane::Config.to_wire() => break batch,
+            message => assert_eq!(proxy.hear(message).close, None),
+        }
+    };
+    let wrong = config::Batch { up: Vec::new(), removed: Vec::new(), more: false, ..batch };
+    let root_after = proxy.writer.root(Lane::Config).to_bytes();
+    let back = config::Batch { from: wrong.to, to: wrong.to + 1, root_after, ..wrong.clone() };
+    assert_eq!(proxy.hear(Control::Batch(sealed(wrong))).close, None);
+    assert_eq!(proxy.session.places(), None);
+    assert_eq!(proxy.hear(Control::Batch(sealed(back))).close, None);
+    assert!(proxy.session.places().is_some(), "what LIVE lacked is out of use");
+}
