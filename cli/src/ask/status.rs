@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::{connect, given, show};
 use crate::args::StatusArgs;
-use crate::client::{self, AskError, Inspect};
+use crate::client::{AskError, Inspect};
 use crate::output::{self, printable};
 use view::View;
 
@@ -85,8 +85,6 @@ struct Heard {
 
 /// The first response that settles it, or the last one before the timeout. Progress goes to standard error.
 async fn wait(args: &StatusArgs) -> anyhow::Result<inspect::StatusResponse> {
-    // An address that is none will not become one.
-    client::endpoint(&args.ask.server)?;
     let until = Instant::from_std(clock::now() + args.timeout);
     let mut heard = Heard::default();
     let mut failed = None;
