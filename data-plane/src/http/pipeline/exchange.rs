@@ -147,6 +147,11 @@ impl<'a> Exchange<'a> {
         self.entered.get().map(|entry| &**entry)
     }
 
+    /// The Ingress of its location, `namespace/name`; empty if it has none.
+    pub(super) fn owner(&self) -> &str {
+        self.location().map_or("", |location| &location.owner)
+    }
+
     /// The client's address for access rules.
     pub(super) fn client(&self) -> IpAddr {
         self.claims.as_ref().map_or_else(|| self.call.peer.address().ip(), |claims| claims.address)

@@ -193,7 +193,7 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
     let url = Url::parse(&filled).ok_or_else(|| std::io::Error::other("expected a URL of http or https"))?;
     let text = question::text(exchange, external, &url).map_err(std::io::Error::other)?;
     let is_head = external.method.as_deref() == Some("HEAD");
-    let owner = exchange.location().map_or("", |location| &location.owner);
+    let owner = exchange.owner();
     let word = Word { owner, field: external.said, room: Room::Made };
     let asking = question::ask(exchange.call, (word, &url), &text, is_head);
     let answer = exchange.call.timer.limit(PATIENCE, asking).await;

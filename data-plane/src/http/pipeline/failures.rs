@@ -19,7 +19,7 @@ pub(super) fn of_backend(exchange: &Exchange<'_>, cell: &BackendCell, error: &Pr
         debug!(backend, kind = kind.as_str(), source, "request failed");
         return;
     }
-    let ingress = exchange.location().map_or("", |location| &location.owner);
+    let ingress = exchange.owner();
     let endpoint = exchange.info.attempts.last().map(tracing::field::display);
     let (status, kind) = (kind.status(), kind.as_str());
     warn!(
@@ -30,7 +30,7 @@ pub(super) fn of_backend(exchange: &Exchange<'_>, cell: &BackendCell, error: &Pr
 
 /// Logs that an auth service cannot be asked. `field`: the annotation that names it.
 pub(super) fn of_auth(exchange: &Exchange<'_>, field: &str, error: &std::io::Error) {
-    let ingress = exchange.location().map_or("", |location| &location.owner);
+    let ingress = exchange.owner();
     if exchange.call.server.local.failures.is_news(ingress, clock::now()) {
         let source = telemetry::chain(error);
         warn!(ingress, field, source, "a request got 500: the auth service cannot be asked");
