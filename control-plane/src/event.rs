@@ -62,6 +62,9 @@ pub enum Event {
     Held(Hold),
     /// No hold of this object is stored any more.
     Released(ObjectRef),
+    /// The stored holds were listed, and what differed was said before: of what was stored and removed since the list
+    /// before, nothing was seen.
+    HoldsListed,
     /// A pin is stored, and what it needs was read with it.
     Pinned(Arc<Pin>),
     /// No pin is stored any more.
@@ -76,7 +79,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The object that the event is about; `None`: a file, or the pin.
+    /// The object that the event is about; `None`: a file, the pin, or all holds.
     pub fn object(&self) -> Option<ObjectRef> {
         match self {
             Self::Applied { object, .. } | Self::Held(Hold { object }) => Some(object.reference()),
@@ -86,7 +89,11 @@ impl Event {
             | Self::Unreadable { object, .. }
             | Self::Dropped(object)
             | Self::Released(object) => Some(object.clone()),
-            Self::Noted { .. } | Self::Pinned(_) | Self::Unpinned | Self::PinUnreadable { .. } => None,
+            Self::HoldsListed
+            | Self::Noted { .. }
+            | Self::Pinned(_)
+            | Self::Unpinned
+            | Self::PinUnreadable { .. } => None,
         }
     }
 }

@@ -255,6 +255,7 @@ impl Index {
             Event::Noted { file, problems } => return self.note_file(file, problems),
             Event::Pinned(pin) => return self.note_pin(Some(Arc::clone(pin))),
             Event::Unpinned => return self.note_pin(None),
+            Event::HoldsListed => return self.dirty.unanswered.extend(self.objects.asking()),
             Event::PinUnreadable { why, revision } => {
                 return self.note_unreadable_pin(why.clone(), Arc::clone(revision));
             }
@@ -326,6 +327,7 @@ impl Index {
         let sites = match event {
             Event::Held(_)
             | Event::Released(_)
+            | Event::HoldsListed
             | Event::Moved { .. }
             | Event::Noted { .. }
             | Event::Pinned(_)
@@ -482,6 +484,10 @@ impl Index {
             if let Some(slot) = self.objects.get_mut(&object) {
                 requests.extend(slot.hold_request(&object, is_rejected));
             }
+        }
+        for object in std::mem::take(&mut self.dirty.unanswered) {
+            let slot = self.objects.get(&object);
+            requests.extend(slot.and_then(|slot| slot.unanswered_request(&object)));
         }
         requests
     }

@@ -42,6 +42,8 @@ pub(super) struct Dirty {
     pub(super) problems: BTreeSet<ObjectRef>,
     /// Handled in the commit, once all else is settled.
     pub(super) holds: BTreeSet<ObjectRef>,
+    /// Objects whose hold was requested, and is not among those that were listed since.
+    pub(super) unanswered: BTreeSet<ObjectRef>,
     /// Objects with news for the commit.
     pub(super) told: BTreeSet<ObjectRef>,
     /// Slices whose own change is not committed yet.

@@ -68,6 +68,11 @@ impl Objects {
         orphans.cloned().collect()
     }
 
+    /// The objects of which a change of the stored hold was requested and not read back yet.
+    pub(super) fn asking(&self) -> impl Iterator<Item = ObjectRef> {
+        self.slots.iter().filter(|(_, slot)| slot.is_asking()).map(|(object, _)| object.clone())
+    }
+
     /// Checks all Ingresses against new restrictions, and returns those that changed.
     pub(super) fn judge_again(&mut self, allowed: &Allowed) -> Vec<ObjectRef> {
         let ingresses = self.slots.iter_mut().filter(|(it, _)| it.kind == ObjectKind::Ingress);

@@ -342,6 +342,20 @@ impl Slot {
         Some(HoldRequest::Erase(reference.clone()))
     }
 
+    /// Whether a change of the stored hold was requested and not read back yet.
+    pub(super) fn is_asking(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// The change of the stored hold that was requested and not read back yet. Another replica may have undone it
+    /// unseen, or a restored backup: it is requested until it is seen.
+    pub(super) fn unanswered_request(&self, reference: &ObjectRef) -> Option<HoldRequest> {
+        Some(match self.asked.as_ref()? {
+            Asked::Write(good) => HoldRequest::Write(Hold { object: good.object.clone() }),
+            Asked::Erase => HoldRequest::Erase(reference.clone()),
+        })
+    }
+
     fn last_good(&self) -> Option<&Version> {
         let record = || {
             let (object, is_good) = self.record.as_ref()?;

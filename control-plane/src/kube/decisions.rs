@@ -118,6 +118,10 @@ impl Sink<Decoded> for Records {
         self.objects.events(events).await
     }
 
+    async fn listed(&mut self) -> Result<(), KubeError> {
+        self.objects.events(vec![Event::HoldsListed]).await
+    }
+
     async fn synced(&mut self) -> Result<(), KubeError> {
         self.objects.part_complete().await
     }

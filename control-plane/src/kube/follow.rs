@@ -29,6 +29,11 @@ pub(super) trait Sink<T>: Send {
         afresh: bool,
     ) -> impl Future<Output = Result<(), KubeError>> + Send;
 
+    /// A list is complete; what differed was reported before.
+    fn listed(&mut self) -> impl Future<Output = Result<(), KubeError>> + Send {
+        async { Ok(()) }
+    }
+
     /// The first list is complete.
     fn synced(&mut self) -> impl Future<Output = Result<(), KubeError>> + Send;
 
@@ -131,7 +136,10 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                 match said {
                     Said::Afresh => afresh = true,
                     Said::Changes(changes) => self.sink.changes(changes, afresh).await?,
-                    Said::Listed => self.freshness.note_relist(self.collection.kind),
+                    Said::Listed => {
+                        self.freshness.note_relist(self.collection.kind);
+                        self.sink.listed().await?;
+                    }
                     Said::Synced => self.sink.synced().await?,
                     Said::Fresh(round) => {
                         if !self.sink.fresh(round).await? {

@@ -6,7 +6,7 @@ use super::decisions::{self, Holding};
 use super::sink;
 use super::watch::{Heard, Revision, Said, Todo, Watch};
 use super::wire::{self, Decoded, Whole};
-use crate::event::{HoldRequest, Input};
+use crate::event::{Event, HoldRequest, Input};
 use crate::hold::record_name;
 use crate::objects::ObjectKind;
 
@@ -125,6 +125,9 @@ impl Followed {
                 Said::Probe => told.probe = true,
                 Said::Restored => told.restored = true,
                 Said::Fresh(round) => told.fresh = Some(round),
+                Said::Listed if self.kind == ObjectKind::ConfigMap => {
+                    told.inputs.push(Input::Events(vec![Event::HoldsListed]));
+                }
                 Said::Afresh | Said::Listed | Said::Forbidden(_) | Said::Warning(_) => {}
             }
         }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::event::{Input, Receivers};
+use crate::event::{Event, Input, Receivers};
 
 pub(crate) mod fake;
 
@@ -57,14 +57,21 @@ async fn nothing_is_believed(reads_all: bool) {
     let (_holds, held) = mpsc::channel(1);
     let (_pins, decided) = mpsc::channel(1);
     let mut running = std::pin::pin!(source.run(inputs, wanted, held, decided));
-    let mut synced = Vec::new();
+    let (mut synced, mut holds_listed) = (Vec::new(), 0);
     while synced.len() < ObjectKind::ALL.len() {
         let input = tokio::select! {
             input = endpoints.recv() => input,
             input = objects.recv() => input,
             ended = &mut running => panic!("{ended:?}"),
         };
-        let Some(Input::Synced(kind)) = input else { panic!("{input:?}: there is nothing") };
+        let kind = match input {
+            Some(Input::Synced(kind)) => kind,
+            Some(Input::Events(events)) if events == [Event::HoldsListed] => {
+                holds_listed += 1;
+                continue;
+            }
+            other => panic!("{other:?}: there is nothing"),
+        };
         let is_list = |asked: &&fake::Asked| asked.path == plural(kind) && !asked.query.contains_key("watch");
         synced.push((kind, server.asked().iter().filter(is_list).count()));
     }
@@ -78,6 +85,7 @@ async fn nothing_is_believed(reads_all: bool) {
         assert_eq!(*lists > 0, is_read, "{lists} lists of {kind:?}");
     }
     decisions_are_asked_for_by_their_label(&server.asked());
+    assert!(holds_listed >= 2, "{holds_listed}: holds of Secrets and of all else");
 }
 
 /// Other objects in the namespace are not decisions: an application's ConfigMap, another tool's Secret.

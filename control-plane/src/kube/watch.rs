@@ -281,7 +281,6 @@ impl<T> Watch<T> {
 
     /// Handles a complete list: the only place that infers deletions.
     fn listed(&mut self, items: Vec<Item<T>>, revision: Revision, now: Instant, said: &mut Vec<Said<T>>) {
-        said.push(Said::Listed);
         self.complained = false;
         self.delays.allowed();
         let went_back = revision.number() < self.highest;
@@ -329,6 +328,7 @@ impl<T> Watch<T> {
         if !changes.is_empty() {
             said.push(Said::Changes(changes));
         }
+        said.push(Said::Listed);
         self.highest = revision.number();
         self.at = Some(revision);
         self.expected = None;

@@ -384,6 +384,7 @@ impl Reader {
                 | Event::Unreadable { object, .. } => object.kind == ObjectKind::EndpointSlice,
                 Event::Held(_)
                 | Event::Released(_)
+                | Event::HoldsListed
                 | Event::Noted { .. }
                 | Event::Pinned(_)
                 | Event::Unpinned

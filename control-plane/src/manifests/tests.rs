@@ -166,7 +166,7 @@ impl World {
                 self.noted.insert(file.to_string(), problems.iter().map(ToString::to_string).collect());
                 return;
             }
-            Event::Pinned(_) | Event::Unpinned | Event::PinUnreadable { .. } => return,
+            Event::HoldsListed | Event::Pinned(_) | Event::Unpinned | Event::PinUnreadable { .. } => return,
         };
         assert_eq!(on_endpoints, kind == ObjectKind::EndpointSlice, "{name}");
     }

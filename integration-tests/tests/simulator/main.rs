@@ -301,6 +301,19 @@ fn all_converge_whatever_happens() {
     assert!(failed.is_empty(), "FIRTH_SEED={} fails, and {} in all: {failed:?}", failed[0], failed.len());
 }
 
+/// A hold was stored and then deleted by a replica that was behind, while the one that had asked for it listed the holds
+/// anew: it waited forever for what it had asked for, and a replica that started had no last good version.
+#[test]
+fn a_hold_that_vanished_unseen_is_asked_for_again() {
+    [1_075, 2_498].into_iter().for_each(simulate);
+}
+
+/// The same, but it vanished with a backup from before, to which the store was restored.
+#[test]
+fn a_hold_that_a_backup_lacks_is_asked_for_again() {
+    simulate(2_236);
+}
+
 /// A stream that lost its slot over CONFIG asked for another at once, and kept both: the next one waited forever.
 #[test]
 fn a_slot_that_is_taken_back_is_given_back() {

@@ -65,6 +65,23 @@ fn a_rejected_version_leaves_the_good_one() {
 }
 
 #[test]
+fn what_a_list_of_the_holds_lacks_is_requested_again() {
+    let mut world = World::default();
+    world.apply(good());
+    assert_eq!(world.apply(bad()).holds, write(good()));
+    // It was stored and deleted between two lists.
+    assert_eq!(world.events([Event::HoldsListed]).holds, write(good()));
+    assert_eq!(world.events([]).holds, []);
+    // A list that has it is preceded by it.
+    assert_eq!(world.events([held(good()), Event::HoldsListed]).holds, []);
+    let better = ingress("web").rule("a.test", &[("/", "three")]);
+    assert_eq!(world.apply(better).holds, erase());
+    assert_eq!(world.events([Event::HoldsListed]).holds, erase());
+    // A newer wish replaces the one that was not fulfilled.
+    assert_eq!(world.apply(bad()).holds, write(ingress("web").rule("a.test", &[("/", "three")])));
+}
+
+#[test]
 fn a_good_version_ends_the_hold() {
     let mut world = World::default();
     world.apply(good());

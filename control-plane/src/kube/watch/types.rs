@@ -81,7 +81,7 @@ pub(in crate::kube) enum Said<T> {
     Afresh,
     /// Changes, to be applied together.
     Changes(Vec<Change<T>>),
-    /// A list is complete and was compared.
+    /// A list is complete, and what differed was reported.
     Listed,
     /// The first list is complete.
     Synced,
