@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use h2::server::{Builder, Connection, SendResponse};
@@ -107,6 +108,7 @@ async fn begin<S: Stream>(
         waiting: VecDeque::new(),
         wire,
         window: Window::default(),
+        asked: None,
         timer,
         waits: Waits::Nothing,
         requests: 0,
@@ -154,6 +156,8 @@ pub(crate) struct Serving<S> {
     waiting: VecDeque<Waiting>,
     wire: Rc<Wire>,
     window: Window,
+    /// When it last asked for the next tick.
+    asked: Option<Instant>,
     timer: Timer,
     waits: Waits,
     /// Number of requests so far.
@@ -253,6 +257,9 @@ impl<S: Stream> Serving<S> {
                 }
                 Poll::Pending => {
                     self.widen();
+                    if self.window.is_short() {
+                        self.server.local.timers.wake_at_tick(&mut self.asked, cx.waker());
+                    }
                     self.wait();
                     if self.timer.poll_elapsed(cx).is_pending() {
                         return Poll::Pending;

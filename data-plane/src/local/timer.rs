@@ -161,9 +161,12 @@ impl Timers {
     }
 
     /// Wakes a task with the next tick, which may be too early for its deadline: it waits for something that wakes
-    /// nobody.
-    pub(crate) fn wake_at_tick(&self, waker: &Waker) {
-        self.checks.borrow_mut().push(waker.clone());
+    /// nobody. `asked`: when it last asked, which is enough once a tick.
+    pub(crate) fn wake_at_tick(&self, asked: &mut Option<Instant>, waker: &Waker) {
+        let now = self.now();
+        if asked.replace(now) != Some(now) {
+            self.checks.borrow_mut().push(waker.clone());
+        }
     }
 
     /// Numbers of parked connections that need a task again, at most `most`. They may include some that have got a

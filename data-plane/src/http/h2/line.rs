@@ -81,14 +81,14 @@ pub(super) struct Turn {
     streams: Rc<Streams>,
     local: Rc<Local>,
     place: Option<u64>,
-    /// When it was last looked at how short memory is.
-    checked: Option<Instant>,
+    /// When it last asked for the next tick.
+    asked: Option<Instant>,
 }
 
 impl Turn {
     /// It does not wait yet.
     pub(super) fn new(streams: &Rc<Streams>, local: &Rc<Local>) -> Self {
-        Self { streams: Rc::clone(streams), local: Rc::clone(local), place: None, checked: None }
+        Self { streams: Rc::clone(streams), local: Rc::clone(local), place: None, asked: None }
     }
 
     /// The streams of its connection.
@@ -100,14 +100,6 @@ impl Turn {
     pub(super) fn is_contended(&self) -> bool {
         let line = &self.streams.line;
         line.len() > usize::from(self.place.is_some()) && !line.is_in_vain.get()
-    }
-
-    /// Looks again soon: memory becomes plentiful without a byte being moved on this connection.
-    fn check_again(&mut self, cx: &Context<'_>) {
-        let now = self.local.timers.now();
-        if self.checked.replace(now) != Some(now) {
-            self.local.timers.wake_at_tick(cx.waker());
-        }
     }
 
     /// Those that wait get no room by this: nobody gives way to them until one of them has got some.
@@ -134,7 +126,8 @@ impl Outlet for Turn {
         }
         self.place = Some(line.wait(self.place, cx.waker()));
         if is_first && level != Level::Calm {
-            self.check_again(cx);
+            // Memory becomes plentiful without a byte being moved on this connection.
+            self.local.timers.wake_at_tick(&mut self.asked, cx.waker());
         }
         Poll::Pending
     }

@@ -28,6 +28,8 @@ pub(super) struct Window {
     received: u64,
     /// The budget for `extra`.
     share: Option<Share>,
+    /// It was not enlarged for lack of memory.
+    is_short: bool,
 }
 
 impl Window {
@@ -39,12 +41,13 @@ impl Window {
         unread: impl FnOnce() -> usize,
         quota: &Rc<Quota>,
     ) -> Option<u32> {
-        if self.extra == 0 && received - self.received < u64::from(STEP) {
+        if self.extra == 0 && !self.is_short && received - self.received < u64::from(STEP) {
             return None;
         }
         self.received = received;
         let wanted = u32::try_from(unread()).unwrap_or(u32::MAX - SIZE) / STEP * STEP;
-        if wanted == self.extra || (wanted > self.extra && !self.reserve(wanted, quota)) {
+        self.is_short = wanted > self.extra && !self.reserve(wanted, quota);
+        if wanted == self.extra || self.is_short {
             return None;
         }
         if wanted < self.extra {
@@ -53,6 +56,12 @@ impl Window {
         }
         self.extra = wanted;
         Some(SIZE + wanted)
+    }
+
+    /// Whether it would be larger with more memory: the client may have nothing left to send that would lead to another
+    /// look.
+    pub(super) fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// Charges an enlargement. Other connections have precedence when memory is short.
@@ -96,8 +105,16 @@ mod tests {
         let quota = Quota::new(Budget::new(4 << 20));
         let mut window = Window::default();
         assert_eq!(window.follow(1 << 20, || 1 << 20, &quota), Some(SIZE + (1 << 20)));
-        let _others = quota.take(5 << 19).unwrap();
+        let others = quota.take(5 << 19).unwrap();
         assert_eq!(window.follow(2 << 20, || 2 << 20, &quota), None);
+        assert!(window.is_short());
         assert_eq!(window.follow(2 << 20, || 1 << 19, &quota), Some(SIZE + (1 << 19)), "it always shrinks");
+        assert!(!window.is_short());
+        assert_eq!(window.follow(2 << 20, || 0, &quota), Some(SIZE));
+        let more = quota.take(1 << 19).unwrap();
+        assert_eq!(window.follow(3 << 20, || SIZE as usize, &quota), None);
+        drop((others, more));
+        assert_eq!(window.follow(3 << 20, || SIZE as usize, &quota), Some(2 * SIZE), "no more can come");
+        assert!(!window.is_short());
     }
 }
