@@ -245,6 +245,9 @@ impl<S: Stream> Serving<S> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Left, h2::Error>> {
         loop {
             self.resume(cx);
+            // What was read or discarded since must not be given to the client as a larger window, which nobody can take
+            // back.
+            self.widen();
             match self.connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, respond)))) => self.accept(request, respond),
                 Poll::Ready(Some(Err(failure))) => return Poll::Ready(Err(failure)),

@@ -5,13 +5,18 @@ use std::collections::HashMap;
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
 use shared::policy::{ExternalAuth, LocationPolicy};
-use test_kit::client::frames::{Block, DATA, END_HEADERS, END_STREAM, HEADERS, SETTINGS, WINDOW_UPDATE};
+use test_kit::client::frames::{
+    Block, DATA, END_HEADERS, END_STREAM, HEADERS, RESET, SETTINGS, WINDOW_UPDATE,
+};
 
 use super::harness::*;
 use super::hostile::Frames;
 
-/// Bytes that an upload may be ahead.
+/// Bytes that all uploads of a connection may be ahead, and one of them.
+const SHARED: usize = 512 * 1024;
 const OWN: usize = 128 * 1024;
+/// By this much what is unread is rounded.
+const STEP: usize = 64 * 1024;
 const PING: u8 = 6;
 const ACK: u8 = 1;
 const PIECE: usize = 16 * 1024;
@@ -105,6 +110,26 @@ impl Uploads {
         }
         stalled
     }
+}
+
+/// A window that was given cannot be taken back: what is not charged any more must not become one.
+#[test]
+fn what_is_not_read_any_more_leaves_no_larger_window_behind() {
+    let small = Origin::says("here");
+    let budgets = Budgets { bytes: Budget::new(64 << 20), ..Budgets::default() };
+    let (proxy, _silent) = serving(budgets.clone(), &small);
+    let mut client = Uploads::new(&proxy);
+    let stalled = client.stall(24);
+    assert!(stalled.iter().all(|stream| client.own[stream] == 0), "room is left for each");
+    let ahead = stalled.len() * OWN;
+    assert!(budgets.bytes.used() > ahead - STEP, "{}", budgets.bytes.used());
+    for stream in stalled {
+        client.frames.send(RESET, 0, stream, &8_u32.to_be_bytes());
+    }
+    eventually("nothing is charged", || budgets.bytes.used() < STEP);
+    client.settle();
+    client.settle();
+    assert!(client.shared <= SHARED + STEP, "{} of {ahead}", client.shared);
 }
 
 /// Without another byte: the client may have nothing left that it may send.
