@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, Read};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -50,9 +50,17 @@ impl Wire {
         }
     }
 
-    /// Ready when the kernel has something to read, if only the end.
-    pub(super) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.tcp().poll_read_ready(cx).map(|_| ())
+    /// Ready when there is something to read, if only the end. TLS messages such as tickets are processed and ignored.
+    pub(super) fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if matches!(self, Self::Tls(_)) && !self.is_quiet() {
+                return Poll::Ready(());
+            }
+            ready!(self.tcp().poll_read_ready(cx).map(|_| ()));
+            if matches!(self, Self::Plain(_)) {
+                return Poll::Ready(());
+            }
+        }
     }
 
     /// Whether the peer has neither closed it nor sent anything; no system call unless epoll has reported something.

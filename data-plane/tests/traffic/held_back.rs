@@ -1,12 +1,14 @@
 //! Responses that are not read from their endpoints because the client of their HTTP/2 connection takes no others.
 
 use data_plane::local::{Budgets, Limits};
+use rustls::{ServerConnection, StreamOwned};
 use shared::budget::Budget;
-use shared::policy::{LocationPolicy, StatusList};
+use shared::policy::{BackendProtocol, LocationPolicy, StatusList, TextList};
 use test_kit::client::frames::{
     Block, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RESET, SETTINGS, WINDOW_UPDATE,
 };
 
+use super::backend_tls;
 use super::harness::*;
 use super::hostile::Frames;
 
@@ -162,6 +164,34 @@ fn of_error_pages_that_nobody_takes_few_are_in_hand() {
     }
     drop(client);
     eventually("all is given back", || budgets.bytes.used() == 0);
+}
+
+/// After the handshake, a TLS endpoint has said something (its tickets) that is no response.
+#[test]
+fn an_endpoint_behind_tls_that_says_nothing_is_late_beside_responses_that_wait() {
+    let big = Origin::new(|_| (ok(&"x".repeat(100_000)), true));
+    let silent = Origin::raw(|mut stream, connection, seen| {
+        let mut session = ServerConnection::new(backend_tls::server()).unwrap();
+        session.complete_io(&mut stream).unwrap();
+        let mut stream = StreamOwned::new(session, stream);
+        while let Some(request) = read_request(&mut stream, connection) {
+            seen.lock().unwrap().push(request);
+        }
+    });
+    let limited = LocationPolicy {
+        backend_protocol: Some(BackendProtocol::Https.into()),
+        proxy_read_timeout: Some(1),
+        proxy_next_upstream: Some(TextList { values: vec!["off".to_owned()] }),
+        ..LocationPolicy::default()
+    };
+    let mut proxy = Proxy::start();
+    proxy.policies(false, &[("/big", LocationPolicy::default()), ("/silent", limited)]);
+    proxy.endpoints("big", &[big.address]);
+    proxy.endpoints("silent", &[silent.address]);
+    let mut client = with_lying(&proxy, 0, LYING);
+    ask(&mut client, 2 * LYING + 1, "GET", "/silent");
+    heads(&mut client, 1);
+    assert_eq!(silent.seen().len(), 1);
 }
 
 /// While memory is short, a single response in hand is enough. When it is not any more, no byte has to move.

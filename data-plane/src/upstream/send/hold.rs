@@ -34,7 +34,7 @@ impl Hold {
     pub(super) fn poll<B: RequestBody>(
         &mut self,
         (sending, timer): (&Sending<'_>, &Timer),
-        link: &Link,
+        link: &mut Link,
         payload: &mut Payload<'_, B>,
         cx: &mut Context<'_>,
     ) -> Poll<()> {
