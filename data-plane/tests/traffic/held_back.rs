@@ -1,9 +1,12 @@
 //! Responses that are not read from their endpoints because the client of their HTTP/2 connection takes no others.
 
+use std::time::Duration;
+
 use data_plane::local::{Budgets, Limits};
 use rustls::{ServerConnection, StreamOwned};
 use shared::budget::Budget;
 use shared::policy::{BackendProtocol, LocationPolicy, StatusList, TextList};
+use shared::resource::{Resource, SETTINGS_KEY, Settings};
 use test_kit::client::frames::{
     Block, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RESET, SETTINGS, WINDOW_UPDATE,
 };
@@ -192,6 +195,35 @@ fn an_endpoint_behind_tls_that_says_nothing_is_late_beside_responses_that_wait()
     ask(&mut client, 2 * LYING + 1, "GET", "/silent");
     heads(&mut client, 1);
     assert_eq!(silent.seen().len(), 1);
+}
+
+/// The time until its head is not its endpoint's, and is not in the log.
+#[test]
+fn a_response_that_waited_and_is_passed_over_has_no_header_time() {
+    let big = Origin::new(|_| (ok(&"x".repeat(100_000)), true));
+    let busy = || Origin::new(|_| (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
+    let (one, other) = (busy(), busy());
+    let values = vec!["http_503".to_owned()];
+    let again =
+        LocationPolicy { proxy_next_upstream: Some(TextList { values }), ..LocationPolicy::default() };
+    let mut proxy = Proxy::start();
+    let format = "$upstream_status $upstream_header_time".to_owned();
+    let defaults = LocationPolicy { log_format_upstream: Some(format), ..LocationPolicy::default() };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    proxy.policies(false, &[("/big", LocationPolicy::default()), ("/busy", again)]);
+    proxy.endpoints("big", &[big.address]);
+    proxy.endpoints("busy", &[one.address, other.address]);
+    let mut client = with_lying(&proxy, 0, LYING);
+    ask(&mut client, 2 * LYING + 1, "GET", "/busy");
+    eventually("one is asked", || one.seen().len() + other.seen().len() == 1);
+    for _ in 0..10 {
+        assert_eq!(Client::new(proxy.http).get("/big").status, 200);
+    }
+    assert!(client.send(SETTINGS, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]));
+    heads(&mut client, 1);
+    drop(client);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    assert!(log.lines().any(|line| line.starts_with("503, 503, 503 -, 0.")), "{log}");
 }
 
 /// While memory is short, a single response in hand is enough. When it is not any more, no byte has to move.

@@ -142,11 +142,14 @@ async fn ask<B: RequestBody>(
                 }
                 link.observed = observed.take();
                 match upstream::send::send(&server.local, timer, &mut link, &request, payload).await {
-                    Ok(Answered { head, .. }) if trying.passes_over(&endpoint, head.status) => {
+                    Ok(Answered { head, was_held, .. }) if trying.passes_over(&endpoint, head.status) => {
                         Observation::forget(&mut link.observed);
                         // What follows this head is not read: the connection is closed.
                         link.rest(&server.local.buffers);
                         info.attempts.passed_over(head.status);
+                        if was_held {
+                            info.attempts.waited();
+                        }
                         continue;
                     }
                     Ok(answered) => {
