@@ -82,7 +82,10 @@ pub(crate) async fn send<B: RequestBody>(
     let mut hold = Hold::new(local.limits.client_send);
     timer.arm(request.timeouts.send);
     let outcome = poll_fn(|cx| {
-        if let Err(error) = sending.poll(local, timer, link, payload, cx) {
+        let sent = sending.poll(local, timer, link, payload, cx);
+        // Here, because a client that gives up ends this at any time.
+        link.has_sent(sending.out.written());
+        if let Err(error) = sent {
             return Poll::Ready(Err(error));
         }
         let answered = match hold.poll((&sending, timer), link, payload, cx) {
@@ -109,7 +112,6 @@ pub(crate) async fn send<B: RequestBody>(
     timer.disarm();
     let was_held = hold.end(link, payload);
     let whole = sending.state == State::Sent;
-    link.has_sent(sending.out.written());
     outcome.map(|(head, body)| Answered { head, body, whole, was_held }).map_err(|error| Failed {
         error,
         sent: sending.out.written() > 0,

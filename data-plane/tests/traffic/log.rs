@@ -5,8 +5,41 @@ use std::time::Duration;
 use data_plane::local::Limits;
 use shared::policy::LocationPolicy;
 use shared::resource::{Denial, Host, PathType, Resource, Route, SETTINGS_KEY, Settings};
+use test_kit::client::frames::{END_HEADERS, END_STREAM, HEADERS, RESET};
 
 use super::harness::*;
+use super::hostile::{Frames, get};
+
+/// A client of HTTP/2 resets a stream, one of HTTP/1.1 closes its connection: neither undoes what was sent.
+#[test]
+fn a_client_that_gives_up_leaves_what_its_endpoint_was_sent() {
+    let silent = Origin::raw(|mut stream, connection, seen| {
+        while let Some(request) = read_request(&mut stream, connection) {
+            seen.lock().unwrap().push(request);
+        }
+    });
+    let mut proxy = Proxy::serving(Limits::default(), &[silent.address]);
+    let defaults = LocationPolicy {
+        log_format_upstream: Some("$status $upstream_status $upstream_bytes_sent".into()),
+        ..LocationPolicy::default()
+    };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let mut stream = TcpStream::connect(proxy.http).unwrap();
+    write!(stream, "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
+    eventually("it is asked for", || silent.seen().len() == 1);
+    drop(stream);
+    eventually("the connection is gone", || proxy.metrics.open() == 0);
+    let mut frames = Frames::new(&proxy);
+    assert!(frames.send(HEADERS, END_HEADERS | END_STREAM, 1, &get()));
+    eventually("it is asked for", || silent.seen().len() == 2);
+    assert!(frames.send(RESET, 0, 1, &8_u32.to_be_bytes()));
+    drop(frames);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    let lines: Vec<_> = log.lines().collect();
+    assert_eq!(lines.len(), 2, "{log}");
+    assert!(lines[0].starts_with("499 499 ") && !lines[0].ends_with(" 0"), "{log}");
+    assert_eq!(lines[0], lines[1]);
+}
 
 /// Lines without time, request time and request id.
 fn lines(log: &str) -> Vec<String> {

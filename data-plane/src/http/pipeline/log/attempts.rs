@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
+use super::CLIENT_GONE;
 use crate::table::Endpoint;
 use crate::upstream::link::Traffic;
 
@@ -128,10 +129,13 @@ impl Attempts {
         }
     }
 
-    /// The request has ended.
+    /// The request has ended. An attempt under way ends with its client.
     pub(super) fn end(&mut self, now: Instant) {
         if let Some(last) = self.list.last_mut().filter(|last| last.took.is_zero()) {
             last.took = now.duration_since(last.begun);
+            if last.status == 0 {
+                last.status = CLIENT_GONE;
+            }
         }
     }
 
