@@ -366,6 +366,11 @@ class Planes(unittest.TestCase):
         self.assertEqual(strategy("dataPlane.expose=none")["rollingUpdate"], {"maxSurge": 1, "maxUnavailable": 0})
         self.assertEqual(strategy("dataPlane.expose=none", "dataPlane.updateStrategy.type=OnDelete"), {"type": "OnDelete"})
 
+    def test_a_process_that_hangs_is_not_given_time_to_drain(self):
+        objects = render()
+        for plane in "control-plane", "data-plane":
+            self.assertEqual(container(objects, plane)["livenessProbe"]["terminationGracePeriodSeconds"], 5)
+
     def test_proxies_may_be_a_deployment(self):
         objects = render("dataPlane.kind=Deployment", "dataPlane.replicas=3")
         deployment = objects["Deployment", "firth-data-plane"]["spec"]
