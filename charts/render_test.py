@@ -390,6 +390,32 @@ class Planes(unittest.TestCase):
         self.assertNotIn(("PodDisruptionBudget", "firth-data-plane"), render())
         self.assertNotIn(("PodDisruptionBudget", "firth-data-plane"), render("dataPlane.kind=Deployment", "dataPlane.replicas=1"))
 
+    def test_an_autoscaler_says_how_many(self):
+        values = ("dataPlane.kind=Deployment", "dataPlane.autoscaling.enabled=true")
+        objects = render(*values, "dataPlane.replicas=1", "dataPlane.autoscaling.minReplicas=3")
+        deployment = objects["Deployment", "firth-data-plane"]
+        self.assertNotIn("replicas", deployment["spec"])
+        self.assertIn(("PodDisruptionBudget", "firth-data-plane"), objects)
+        spec = objects["HorizontalPodAutoscaler", "firth-data-plane"]["spec"]
+        self.assertEqual(spec["scaleTargetRef"], {"apiVersion": deployment["apiVersion"], "kind": "Deployment", "name": "firth-data-plane"})
+        self.assertEqual((spec["minReplicas"], spec["maxReplicas"]), (3, 11))
+        target = {"type": "Utilization", "averageUtilization": 50}
+        self.assertEqual(spec["metrics"], [{"type": "Resource", "resource": {"name": "cpu", "target": target}}])
+        self.assertNotIn(("HorizontalPodAutoscaler", "firth-data-plane"), render("dataPlane.kind=Deployment"))
+        both = render(*values, "dataPlane.autoscaling.targetMemoryUtilizationPercentage=80")
+        metrics = both["HorizontalPodAutoscaler", "firth-data-plane"]["spec"]["metrics"]
+        self.assertEqual([metric["resource"]["name"] for metric in metrics], ["cpu", "memory"])
+
+    def test_an_autoscaler_without_effect_is_refused(self):
+        on = ["dataPlane.kind=Deployment", "dataPlane.autoscaling.enabled=true"]
+        for values, saying in ((on[1:], "expected dataPlane.kind=Deployment"),
+                               ([*on, "dataPlane.autoscaling.targetCPUUtilizationPercentage=null"], "expected targetCPU"),
+                               ([*on, "dataPlane.resources.requests.cpu=null"], "dataPlane.resources.requests.cpu"),
+                               ([*on, "dataPlane.autoscaling.minReplicas=12"], "got 12 and 11")):
+            done = template(*values)
+            self.assertNotEqual(done.returncode, 0, values)
+            self.assertIn(saying, done.stderr)
+
     def test_a_deployment_with_the_nodes_ports_is_replaced_in_place(self):
         objects = render("dataPlane.kind=Deployment", "dataPlane.expose=hostPort", "dataPlane.antiAffinity=hard")
         deployment = objects["Deployment", "firth-data-plane"]["spec"]
@@ -775,6 +801,8 @@ class Rest(unittest.TestCase):
         self.assertIn("2 control planes and a proxy on each node", done.stdout)
         deployed = helm("install", "firth", str(CHART), "--dry-run=client", "--namespace", "shore", "--set", "dataPlane.kind=Deployment")
         self.assertIn("2 control planes and 2 proxies", deployed.stdout)
+        one = helm("install", "firth", str(CHART), "--dry-run=client", "--set", "dataPlane.kind=Deployment,dataPlane.replicas=1,controlPlane.replicas=1")
+        self.assertIn("1 control plane and 1 proxy, for", one.stdout)
         self.assertNotIn("by hostPort", deployed.stdout)
 
 
