@@ -638,10 +638,13 @@ class Front(unittest.TestCase):
         services = ("tcp.5432=shop/db:1", "tcp.5433=shop/db:2", "udp.53=dns/dns:53")
         ports = {it["name"]: it.get("nodePort") for it in self.spec(
             *services, "service.type=NodePort", "service.nodePorts.http=30080", "service.nodePorts.https=30443",
-            "service.nodePorts.tcp.5432=30432", "service.nodePorts.udp.53=30053")["ports"]}
-        self.assertEqual(ports, {"http": 30080, "https": 30443, "5432-tcp": 30432, "5433-tcp": None, "53-udp": 30053})
+            "service.nodePorts.tcp.5432=30432", "service.nodePorts.udp.53=30080")["ports"]}
+        self.assertEqual(ports, {"http": 30080, "https": 30443, "5432-tcp": 30432, "5433-tcp": None, "53-udp": 30080})
         for values, saying in ((["service.type=ClusterIP", "service.nodePorts.http=30080"], "service.nodePorts"),
-                               (["service.nodePorts.tcp.5432=30432"], "service.nodePorts.tcp.5432")):
+                               (["service.nodePorts.tcp.5432=30432"], "service.nodePorts.tcp.5432"),
+                               ([*services, "service.nodePorts.http=30080", "service.nodePorts.tcp.5433=30080"],
+                                "service.nodePorts.tcp.5433: port 30080 is already used by service.nodePorts.http"),
+                               (["service.nodePorts.http=30080", "service.nodePorts.https=30080"], "port 30080 is already used")):
             done = template(*values)
             self.assertNotEqual(done.returncode, 0, values)
             self.assertIn(saying, done.stderr)

@@ -72,6 +72,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 {{- with .Values.service.nodePorts -}}
+{{- $taken := dict "tcp" dict "udp" dict -}}
+{{- range $name := list "http" "https" -}}
+{{- with index $.Values.service.nodePorts $name -}}
+{{- include "firth.take" (list $taken.tcp (printf "service.nodePorts.%s" $name) .) -}}
+{{- end -}}
+{{- end -}}
+{{- range $transport := list "tcp" "udp" -}}
+{{- range $port, $node := index $.Values.service.nodePorts $transport -}}
+{{- if $node -}}
+{{- include "firth.take" (list (index $taken $transport) (printf "service.nodePorts.%s.%s" $transport $port) $node) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if and (eq $type "ClusterIP") (or .http .https .tcp .udp) -}}
 {{- fail "service.nodePorts: expected service.type=NodePort or LoadBalancer: one of type ClusterIP has no ports of the nodes" -}}
 {{- end -}}
