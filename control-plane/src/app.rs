@@ -13,6 +13,7 @@ mod status;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::bail;
 use shared::tasks::Supervisor;
@@ -81,6 +82,8 @@ pub struct Running {
     pub admin: Option<SocketAddr>,
     tasks: Supervisor,
     exit: Exit,
+    /// How long reviews are answered after the shutdown began.
+    reviews: Duration,
     status: Option<(status::Writers, status::Last)>,
 }
 
@@ -241,11 +244,13 @@ async fn serve(
     let admin = doors::spawn_admin(&mut tasks, doors.admin, pages)?;
     info!(%listen, group = %args.group, version = shared::telemetry::VERSION, "control plane started");
     let exit = Exit { ends, registry, peers, served };
-    Ok(Running { listen, admin, tasks, exit, status: writers.map(|writers| (writers, last)) })
+    let reviews = args.validating_webhook.map(|_| webhook::STAY).unwrap_or_default();
+    Ok(Running { listen, admin, tasks, exit, reviews, status: writers.map(|writers| (writers, last)) })
 }
 
 impl Running {
-    /// Runs until `shutdown` resolves, then tells the streams to connect elsewhere and waits for them.
+    /// Runs until `shutdown` resolves, then tells the streams to connect elsewhere and waits for them, and for reviews
+    /// that API servers still send here.
     ///
     /// # Errors
     /// If a task ends before that.
@@ -258,14 +263,14 @@ impl Running {
             () = shutdown => {}
         }
         // The tasks keep running until both have ended.
-        let Self { exit, status, tasks: _tasks, .. } = self;
+        let Self { exit, status, reviews, tasks: _tasks, .. } = self;
         exit.begin();
         let status = async {
             if let Some((writers, last)) = status {
                 writers.end(&last).await;
             }
         };
-        tokio::join!(exit.leave(), status);
+        tokio::join!(exit.leave(), status, tokio::time::sleep(reviews));
         Ok(())
     }
 }

@@ -83,6 +83,9 @@ const AT_ONCE: usize = 4;
 const WHOLE: Duration = Duration::from_secs(9);
 /// Timeout of the index. It usually takes milliseconds, except while a cluster is listed again.
 const JUDGING: Duration = Duration::from_secs(3);
+/// Time for which a process that was told to end still answers: that is known to its Service some seconds later, and a
+/// review that nobody answers lets an invalid Ingress pass, or rejects a valid one.
+pub const STAY: Duration = Duration::from_secs(10);
 /// Minimum interval of warnings.
 const WARNINGS: Duration = Duration::from_secs(1);
 

@@ -6,6 +6,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use integration_tests::api::Api;
 use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::objects::{self, Edit};
+use integration_tests::process::Signal;
 use integration_tests::{ClusterSite, ControlPlane, Source, eventually, helm, ports};
 use serde_json::{Value, json};
 use test_kit::certificates;
@@ -92,6 +93,17 @@ async fn what_would_be_rejected_is_refused_and_nobody_waits_for_who_is_gone() {
         }
     })
     .await;
+
+    // API servers hear some seconds later that it ends.
+    site.control.process().signal(Signal::Term);
+    eventually("its streams are told", || async {
+        site.control.log().contains("telling proxies to reconnect").then_some(()).ok_or("not yet")
+    })
+    .await;
+    for _ in 0..20 {
+        let why = said(&site.api, &bad).await;
+        assert!(why.contains("limit-rps"), "{why}");
+    }
 
     // It fails open.
     site.control.kill();

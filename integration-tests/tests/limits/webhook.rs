@@ -57,6 +57,7 @@ pub(crate) const LISTENER: Listener = Listener {
         ),
     ],
     others: &[
+        ("webhook::STAY", "how long a process that ends still answers"),
         ("webhook::believed::LOOK", "how often the configuration of the API server is looked at"),
         ("webhook::believed::RETRY", "how often the configuration of the API server is looked at"),
         ("webhook::believed::WARNINGS", "how often it is said"),
