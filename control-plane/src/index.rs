@@ -18,6 +18,7 @@ mod commit;
 mod dirty;
 mod hosts;
 mod ingresses;
+mod lasting;
 mod made;
 mod namespaces;
 mod objects;
@@ -270,7 +271,10 @@ impl Index {
         if !self.hear_of(&reference, &event) {
             return;
         }
+        let stays = matches!(event, Event::Deleted(_)).then(|| self.what_stays(&reference)).flatten();
+        let is_lasting = self.is_lasting(&reference);
         let slot = self.objects.slot(&reference);
+        slot.is_lasting = is_lasting;
         let before = slot.newest().or_else(|| slot.in_use()).cloned();
         let is_news = match event {
             Event::Applied { object, location } => {
@@ -282,7 +286,7 @@ impl Index {
                 slot.apply(object, location, &self.allowed)
             }
             Event::Broken { uid, problem, .. } => slot.break_off(uid, problem),
-            Event::Deleted(_) | Event::Dropped(_) | Event::Unreadable { .. } => slot.delete(),
+            Event::Deleted(_) | Event::Dropped(_) | Event::Unreadable { .. } => slot.delete(stays),
             Event::Held(hold) => slot.held(hold.object, &self.allowed),
             Event::Released(_) => slot.released(),
             _ => false,
@@ -381,8 +385,12 @@ impl Index {
     /// Notes that the first lists of all kinds are complete: a hold whose object is in none of them is obsolete, and
     /// the next commit asks for its deletion. Once is enough.
     pub fn lists_complete(&mut self) {
-        let orphans = self.objects.lists_complete();
-        self.dirty.holds.extend(orphans);
+        for orphan in self.objects.lists_complete() {
+            if self.is_lasting(&orphan) {
+                self.dirty.objects.insert(orphan.clone());
+            }
+            self.dirty.holds.insert(orphan);
+        }
     }
 
     /// Compiles whatever is dirty, and returns everything that the events since the last commit changed.
@@ -480,9 +488,14 @@ impl Index {
     fn hold_requests(&mut self) -> Vec<HoldRequest> {
         let mut requests = Vec::new();
         while let Some(object) = self.dirty.holds.pop_first() {
-            let is_rejected = self.is_rejected(&object);
+            let is_held = self.is_rejected(&object) || self.is_kept(&object);
             if let Some(slot) = self.objects.get_mut(&object) {
-                requests.extend(slot.hold_request(&object, is_rejected));
+                let request = slot.hold_request(&object, is_held);
+                // A class that was kept until now is not known any more.
+                if matches!(request, Some(HoldRequest::Erase(_))) && object.kind == ObjectKind::IngressClass {
+                    self.dirty.objects.insert(object);
+                }
+                requests.extend(request);
             }
         }
         for object in std::mem::take(&mut self.dirty.unanswered) {

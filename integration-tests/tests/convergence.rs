@@ -138,7 +138,7 @@ async fn a_certificate_comes_is_renewed_and_goes() {
 
 #[tokio::test]
 async fn an_ingress_class_comes_and_goes() {
-    let site = ClusterSite::shared("a-class").await;
+    let mut site = ClusterSite::shared("a-class").await;
     let one = site.origin("one").await;
     let ingress =
         site.ingress("web", "a.test", &[("/", "one")]).with("/spec/ingressClassName", json!("late"));
@@ -149,12 +149,30 @@ async fn an_ingress_class_comes_and_goes() {
     let class = objects::ingress_class().with("/metadata/name", json!("late"));
     site.api.apply(&class).await;
     site.proxy.serves("a.test", "/", "one").await;
+    // What it had goes on, after a restart, too; what comes later is not served.
     site.api.delete(&class).await;
-    site.proxy.answers("a.test", "/", 404).await;
+    is_held(&site).await;
+    let late = site.ingress("late", "late.test", &[("/", "one")]);
+    site.api.apply(&late.with("/spec/ingressClassName", json!("late"))).await;
+    site.control.restart().await;
+    site.route("marker", "again.marker.test", &one).await;
+    site.proxy.serves("a.test", "/", "one").await;
+    site.proxy.answers("late.test", "/", 404).await;
     let other = class.with("/spec/controller", json!("example.com/other"));
     site.api.apply(&other).await;
     site.route("marker", "second.marker.test", &one).await;
     site.proxy.answers("a.test", "/", 404).await;
+}
+
+/// A decision is on record.
+async fn is_held(site: &ClusterSite) {
+    let holds =
+        format!("/api/v1/namespaces/{}/configmaps?labelSelector=firth.dev%2Fdecision", site.namespace);
+    eventually("the deleted object is held", || async {
+        let held = site.api.list(&holds).await.map_err(|error| error.to_string())?;
+        if held.len() == 1 { Ok(()) } else { Err(format!("{held:?}")) }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -107,7 +107,7 @@ impl Index {
             return ("start".to_owned(), Origin::default());
         };
         let before = touched.before(first);
-        let slot = self.objects.get(first);
+        let slot = self.objects.get(first).filter(|slot| slot.is_there());
         let after = slot.and_then(|slot| slot.newest().or_else(|| slot.in_use())).cloned();
         let origin = Origin::new(first, before, after.as_ref());
         let first = self.describe(first, before, after);

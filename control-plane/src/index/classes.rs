@@ -14,7 +14,9 @@ use std::sync::Arc;
 use shared::name::ObjectName;
 
 use super::Index;
+use super::lasting::Members;
 use super::objects::reference;
+use super::slot::Slot;
 use crate::objects::{Ingress, IngressClass, Object, ObjectKind};
 use crate::problem::{Fault, Problem, Severity};
 
@@ -30,14 +32,22 @@ pub(super) const MAX_SHOWN: usize = 63;
 /// The known IngressClasses.
 #[derive(Debug, Default)]
 pub(super) struct Classes {
-    /// Each known class; a default class with its creation time in seconds.
-    known: BTreeMap<Arc<str>, Option<i64>>,
+    known: BTreeMap<Arc<str>, Known>,
     /// They may not be listed: classes that are not known may exist.
     unreadable: bool,
 }
 
+/// A class that exists, or is kept.
+#[derive(Debug)]
+struct Known {
+    /// A default class: its creation time in seconds.
+    default: Option<i64>,
+    /// It was deleted, and is kept for these Ingresses.
+    kept: Option<Members>,
+}
+
 impl Classes {
-    fn set(&mut self, name: &Arc<str>, class: Option<&IngressClass>) {
+    fn set(&mut self, name: &Arc<str>, class: Option<&IngressClass>, is_kept: bool) {
         let Some(class) = class else {
             self.known.remove(name);
             return;
@@ -45,12 +55,31 @@ impl Classes {
         let is_default = class.metadata.annotations.get(DEFAULT_ANNOTATION).is_some_and(|it| it == "true");
         let created = class.metadata.creation_timestamp.parse::<jiff::Timestamp>();
         let second = created.map_or(i64::MIN, jiff::Timestamp::as_second);
-        self.known.insert(Arc::clone(name), is_default.then_some(second));
+        let kept = is_kept.then(|| Members::listed(class));
+        self.known.insert(Arc::clone(name), Known { default: is_default.then_some(second), kept });
+    }
+
+    /// Whether no class exists.
+    fn are_none(&self) -> bool {
+        self.known.values().all(|known| known.kept.is_some())
+    }
+
+    /// The Ingresses for which a deleted class is kept.
+    pub(super) fn kept(&self, class: &str) -> Option<&Members> {
+        self.known.get(class)?.kept.as_ref()
+    }
+
+    /// The deleted classes that may be kept for an Ingress that names this one; empty: that names none.
+    pub(super) fn kept_for(&self, class: &str) -> impl Iterator<Item = &Arc<str>> {
+        let named = self.known.get_key_value(class);
+        let default = self.default_class().filter(|_| class.is_empty());
+        let default = default.and_then(|class| self.known.get_key_value(class));
+        named.into_iter().chain(default).filter(|(_, known)| known.kept.is_some()).map(|(name, _)| name)
     }
 
     /// The default class: of several the newest, then the first by name, as the API server chooses.
     fn default_class(&self) -> Option<&Arc<str>> {
-        let defaults = self.known.iter().filter_map(|(name, second)| Some((Reverse((*second)?), name)));
+        let defaults = self.known.iter().filter_map(|(name, known)| Some((Reverse(known.default?), name)));
         defaults.min().map(|(_, name)| name)
     }
 }
@@ -93,8 +122,8 @@ pub(super) fn class_of(ingress: &Ingress, ignores_classes: bool) -> String {
 }
 
 impl Index {
-    /// Whether an Ingress is ours. Unlike in ingress-nginx, a class that is created or deleted takes effect on its
-    /// Ingresses at once.
+    /// Whether an Ingress is ours. Unlike in ingress-nginx, a class that is created takes effect on its Ingresses at
+    /// once; one that is deleted is kept for them ([`super::lasting`]).
     pub(super) fn is_ours(&self, ingress: &Ingress) -> bool {
         matches!(self.belonging(ingress), Belonging::Ours)
     }
@@ -150,10 +179,10 @@ impl Index {
     fn by_name(&self, ingress: &Ingress) -> Belonging {
         let annotation = || format!("metadata.annotations[{CLASS_ANNOTATION}]");
         match self.named(ingress) {
-            Named::Field(class) => self.by_class(class, || "spec.ingressClassName".to_owned()),
+            Named::Field(class) => self.by_class(ingress, class, || "spec.ingressClassName".to_owned()),
             Named::Annotation(class) if *class == self.options.ingress_class => Belonging::Ours,
             Named::Annotation(_) if self.options.ignores_classes => Belonging::Another,
-            Named::Annotation(class) => match self.by_class(class, annotation) {
+            Named::Annotation(class) => match self.by_class(ingress, class, annotation) {
                 // As in ingress-nginx: only one value of the annotation is used, whatever classes there are.
                 Belonging::Ours => Belonging::Nobody(Fault::new(
                     Severity::Warning,
@@ -167,15 +196,47 @@ impl Index {
                 other => other,
             },
             Named::Nothing if self.options.ignores_classes => self.without_classes(ingress),
-            Named::Nothing => self.by_default(),
+            Named::Nothing => self.by_default(ingress),
         }
     }
 
-    fn by_class(&self, class: &str, field: impl FnOnce() -> String) -> Belonging {
-        let ours = &self.options.controller_class;
-        let is_named = self.options.class_by_name && class == self.options.ingress_class;
-        match self.objects.ingress_class(&ObjectName::new("", class)) {
-            Some(class) if is_named || class.spec.controller == *ours => Belonging::Ours,
+    /// Whether a class of this name is ours.
+    pub(super) fn is_our_class(&self, name: &str, class: &IngressClass) -> bool {
+        let is_named = self.options.class_by_name && name == self.options.ingress_class;
+        is_named || class.spec.controller == self.options.controller_class
+    }
+
+    /// The Ingresses that name a class, in a folder those without a class, too, if it is the default.
+    pub(super) fn ingresses_of(&self, class: &str) -> impl Iterator<Item = &ObjectName> {
+        let unnamed = self.is_default_here(class).then(|| self.ingresses.of_class(""));
+        self.ingresses.of_class(class).chain(unnamed.into_iter().flatten())
+    }
+
+    /// Whether an Ingress names a class as its field does.
+    pub(super) fn names_class(&self, ingress: &ObjectName, class: &str) -> bool {
+        let slot = self.objects.get(&reference(ObjectKind::Ingress, ingress));
+        let Some(Object::Ingress(ingress)) = slot.and_then(|slot| slot.newest().or_else(|| slot.in_use()))
+        else {
+            return false;
+        };
+        match self.named(ingress) {
+            Named::Field(named) => named == class,
+            Named::Nothing => self.is_default_here(class),
+            Named::Annotation(_) => false,
+        }
+    }
+
+    /// Whether this is the class of Ingresses without one. In a cluster, the API server sets the field instead.
+    fn is_default_here(&self, class: &str) -> bool {
+        self.options.folder && self.classes.default_class().is_some_and(|default| **default == *class)
+    }
+
+    fn by_class(&self, ingress: &Ingress, class: &str, field: impl FnOnce() -> String) -> Belonging {
+        let is_for =
+            |members: &Members| members.contain(&ingress.metadata.object_name(), &ingress.metadata.uid);
+        let known = self.objects.ingress_class(&ObjectName::new("", class));
+        match known.filter(|_| self.classes.kept(class).is_none_or(is_for)) {
+            Some(it) if self.is_our_class(class, it) => Belonging::Ours,
             Some(_) => Belonging::Another,
             None if self.assumes(class) => Belonging::Ours,
             None if self.classes.unreadable => Belonging::Nobody(Fault::new(
@@ -198,7 +259,7 @@ impl Index {
             return format!("names class {name}, but that IngressClass cannot be read ({why}): not served");
         }
         // Setting a flag is easier than adding a class to each folder that is tried.
-        let or = match self.options.folder && self.classes.known.is_empty() {
+        let or = match self.options.folder && self.classes.are_none() {
             true => ", or --ingress-class names this class",
             false => "",
         };
@@ -226,11 +287,11 @@ impl Index {
         Belonging::Nobody(Fault::new(Severity::Warning, "spec.ingressClassName", reason))
     }
 
-    fn by_default(&self) -> Belonging {
+    fn by_default(&self, ingress: &Ingress) -> Belonging {
         let default = self.classes.default_class();
         // In a cluster the API server sets the field when an Ingress is created, and never later.
         if let Some(class) = default.filter(|_| self.options.folder) {
-            return self.by_class(class, String::new);
+            return self.by_class(ingress, class, String::new);
         }
         if self.options.watch_without_class {
             return Belonging::Ours;
@@ -249,7 +310,7 @@ impl Index {
 
     /// Whether a missing class is taken for ours: most manifests name the class that their cluster had.
     fn assumes(&self, class: &str) -> bool {
-        let is_known = !self.classes.known.is_empty() || self.options.ignores_classes;
+        let is_known = !self.classes.are_none() || self.options.ignores_classes;
         self.options.folder && !is_known && class == self.options.ingress_class
     }
 
@@ -299,10 +360,11 @@ impl Index {
     /// Reads an IngressClass again, and marks the Ingresses that depend on it.
     pub(super) fn refresh_class(&mut self, name: &ObjectName) {
         let object = reference(ObjectKind::IngressClass, name);
-        let before = (self.classes.known.is_empty(), self.classes.default_class().cloned());
+        let before = (self.classes.are_none(), self.classes.default_class().cloned());
         let class = self.objects.ingress_class(name).cloned();
-        self.classes.set(&name.name, class.as_deref());
-        let after = (self.classes.known.is_empty(), self.classes.default_class().cloned());
+        let is_kept = self.objects.get(&object).is_some_and(Slot::is_kept);
+        self.classes.set(&name.name, class.as_deref(), is_kept);
+        let after = (self.classes.are_none(), self.classes.default_class().cloned());
 
         let mut walks = vec![Arc::clone(&name.name)];
         if before.0 != after.0 {

@@ -36,6 +36,16 @@ impl Ingresses {
         rest.next()
     }
 
+    /// The Ingresses with this class.
+    pub(super) fn of_class(&self, class: &str) -> impl Iterator<Item = &ObjectName> {
+        self.by_class.get(class).into_iter().flatten()
+    }
+
+    /// The classes that an Ingress names.
+    fn classes_of(&self, name: &ObjectName) -> impl Iterator<Item = &String> {
+        self.classes.get(name).into_iter().flat_map(|classes| classes.iter())
+    }
+
     /// The next of the Ingresses of a namespace, by name.
     pub(super) fn next_of_namespace(
         &self,
@@ -104,7 +114,9 @@ impl Index {
         let referred = self.follow_references(name, ours.as_ref().map(|(_, parsed)| &**parsed));
         let after =
             ours.map(|(ingress, parsed)| Arc::new(Claim::of(&ingress, parsed, referred, self.of_fleet)));
+        self.tell_classes(name);
         self.ingresses.set_classes(name, classes);
+        self.tell_classes(name);
         let before = match &after {
             Some(claim) => self.ingresses.claims.insert(object.clone(), Arc::clone(claim)),
             None => self.ingresses.claims.remove(&object),
@@ -115,6 +127,17 @@ impl Index {
         self.mark_ingress(object);
         self.replace_member(before.as_ref(), after.as_ref());
         self.replace_referrer(before.as_ref(), after.as_ref());
+    }
+
+    /// Looks again whether the classes of an Ingress are still to be kept, if they were deleted.
+    fn tell_classes(&mut self, name: &ObjectName) {
+        for class in self.ingresses.classes_of(name) {
+            for class in self.classes.kept_for(class) {
+                let object = reference(ObjectKind::IngressClass, &ObjectName::new("", Arc::clone(class)));
+                self.dirty.holds.insert(object.clone());
+                self.dirty.problems.insert(object);
+            }
+        }
     }
 
     /// Updates the references of an Ingress' annotations. Returns the target of each reference: if the new target was

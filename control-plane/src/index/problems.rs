@@ -89,6 +89,9 @@ impl Index {
         let Some(slot) = self.objects.get(object) else {
             return Vec::new();
         };
+        if let Some(kept) = self.fault_of_kept(object) {
+            return vec![problem(object, slot, kept)];
+        }
         let foreign = match slot.newest() {
             Some(Object::Ingress(ingress)) => Some(ingress).filter(|ingress| !self.is_ours(ingress)),
             _ => None,

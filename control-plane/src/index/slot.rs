@@ -128,6 +128,8 @@ pub(super) struct Slot {
     /// The stored hold, and whether its object has no faults in this build.
     record: Option<(Version, bool)>,
     asked: Option<Asked>,
+    /// Its last good version stays in use when it is deleted.
+    pub(super) is_lasting: bool,
 }
 
 impl Slot {
@@ -177,11 +179,13 @@ impl Slot {
         true
     }
 
-    /// The object was deleted, and its last good version is dropped. Returns false if it did not exist.
-    pub(super) fn delete(&mut self) -> bool {
+    /// The object was deleted, and its last good version is dropped, except what stays in use. Returns false if it did
+    /// not exist.
+    pub(super) fn delete(&mut self, stays: Option<Object>) -> bool {
         let was_there = !matches!(self.present, Present::Deleted);
-        self.good = None;
+        self.good = stays.map(Version::of);
         self.present = Present::Deleted;
+        self.location = Arc::default();
         was_there
     }
 
@@ -189,7 +193,7 @@ impl Slot {
     pub(super) fn held(&mut self, object: Object, allowed: &Allowed) -> bool {
         let object = Version::of(object);
         let is_good = object.faults(allowed).is_empty();
-        let may_act = is_good && self.good.is_some() && self.is_of(&object);
+        let may_act = is_good && (self.good.is_some() || self.is_gone()) && self.is_of(&object);
         match &self.asked {
             Some(Asked::Write(written)) if is_same(written, &object) => self.asked = None,
             Some(Asked::Write(written)) if may_act => match compare_versions(&object, written) {
@@ -227,8 +231,18 @@ impl Slot {
         let is_orphan = matches!(self.present, Present::Unknown) && self.record.is_some();
         if is_orphan {
             self.present = Present::Deleted;
+            self.good = if self.is_lasting { self.last_good().cloned() } else { None };
         }
         is_orphan
+    }
+
+    fn is_gone(&self) -> bool {
+        matches!(self.present, Present::Deleted)
+    }
+
+    /// Whether it is in use although it does not exist.
+    pub(super) fn is_kept(&self) -> bool {
+        !self.is_there() && self.version_in_use().is_some()
     }
 
     /// Checks a Secret, which is wanted now.
@@ -266,6 +280,7 @@ impl Slot {
         match &self.present {
             Present::Fine(version) => Some(version),
             Present::Faulty(..) | Present::Broken { .. } => self.last_good(),
+            Present::Unknown | Present::Deleted if self.is_lasting => self.last_good(),
             Present::Unknown | Present::Deleted | Present::Unchecked(_) => None,
         }
     }
@@ -302,10 +317,11 @@ impl Slot {
         matches!(self.present, Present::Unknown | Present::Deleted)
             && self.record.is_none()
             && self.asked.is_none()
+            && self.good.is_none()
     }
 
     /// The change of the stored hold that is needed. `is_rejected`: its current version is rejected although it is
-    /// wanted.
+    /// wanted, or it is in use although it was deleted.
     pub(super) fn hold_request(&mut self, reference: &ObjectRef, is_rejected: bool) -> Option<HoldRequest> {
         if is_rejected && let Some(good) = self.last_good() {
             let is_on_record = self.record.as_ref().is_some_and(|(object, _)| is_same(object, good));
@@ -335,6 +351,9 @@ impl Slot {
             Some(Asked::Write(_)) => true,
             None => self.record.is_some(),
         };
+        if self.is_gone() {
+            self.good = None;
+        }
         if !is_void || !is_there {
             return None;
         }
@@ -372,14 +391,23 @@ impl Slot {
         self.good.take_if(|good| !is_one(uid, &good.metadata().uid));
     }
 
-    /// Whether `object` is a version of the object that exists now.
+    /// The uid of the object that exists now.
+    pub(super) fn uid(&self) -> Option<&str> {
+        match &self.present {
+            Present::Fine(now) | Present::Faulty(now, _) | Present::Unchecked(now) => {
+                Some(&now.metadata().uid)
+            }
+            Present::Broken { uid, .. } => Some(uid),
+            Present::Unknown | Present::Deleted => None,
+        }
+    }
+
+    /// Whether `object` is a version of the object that exists now, or of one that may stay in use.
     fn is_of(&self, object: &Object) -> bool {
-        let uid = match &self.present {
-            Present::Fine(now) | Present::Faulty(now, _) | Present::Unchecked(now) => &now.metadata().uid,
-            Present::Broken { uid, .. } => uid,
-            Present::Unknown | Present::Deleted => return false,
-        };
-        is_one(uid, &object.metadata().uid)
+        match self.uid() {
+            Some(uid) => is_one(uid, &object.metadata().uid),
+            None => self.is_lasting && !matches!(self.asked, Some(Asked::Erase)),
+        }
     }
 }
 

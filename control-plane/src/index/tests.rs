@@ -11,6 +11,7 @@ mod fixture;
 mod headers;
 mod holds;
 mod interrupted;
+mod lasting;
 mod made;
 mod names;
 mod namespaces;

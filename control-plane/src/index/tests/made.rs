@@ -74,7 +74,7 @@ fn whose_it_is_hangs_on_the_class() {
     assert_eq!(said(&world.apply(classy()), ObjectKind::Ingress, "web"), Some(News::Gone));
     let came = world.apply(class("ours", "k8s.io/ingress-nginx"));
     assert!(made(&came, ObjectKind::Ingress, "web").is_served, "nothing was heard of the Ingress itself");
-    let went = world.delete_class("ours");
+    let went = world.apply(class("ours", "example.com/other"));
     assert_eq!(said(&went, ObjectKind::Ingress, "web"), Some(News::Gone));
 }
 

@@ -241,8 +241,13 @@ proptest! {
         let feed = |steps: Vec<Step>, truth: &mut Truth, world: &mut World, free: &mut World| {
             for step in steps {
                 let event = truth.take(step);
-                world.events(event.clone());
-                free.events(event);
+                let mut asked = world.events(event.clone()).holds;
+                assert_eq!(free.events(event).holds, asked);
+                while !asked.is_empty() {
+                    let read_back = truth.obey(asked);
+                    asked = world.events(read_back.clone()).holds;
+                    assert_eq!(free.events(read_back).holds, asked);
+                }
             }
         };
         feed(first, &mut truth, &mut world, &mut free);

@@ -1,0 +1,152 @@
+//! Our IngressClasses, which stay in use for their Ingresses when they are deleted.
+//!
+//! Most such deletions are accidents: `helm uninstall` of the former controller, a prune. So the last good version is held as that of a rejected object is ([`super::slot`]), until the object exists
+//! again, whatever it says then. For an IngressClass, the hold lists the Ingresses that belonged to it, as an annotation
+//! of the held source: only these go on being served.
+//!
+//! **Invariant:** which Ingresses those are is read from the stored hold, so it is the same on every replica.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use shared::name::ObjectName;
+
+use super::Index;
+use super::objects::reference;
+use super::slot::Slot;
+use crate::objects::{IngressClass, Object, ObjectKind, ObjectRef};
+use crate::problem::{Fault, Severity};
+
+/// Annotation of a held IngressClass with its Ingresses.
+const ANNOTATION: &str = "firth.dev/ingresses";
+/// Its value if there are more than [`MOST`]: every Ingress that names the class.
+const ALL: &str = "*";
+/// Limit of the Ingresses that are listed: the list fits into a ConfigMap.
+const MOST: usize = 65_536;
+/// Bytes of an Ingress in the list.
+const SIZE: usize = size_of::<u64>();
+
+/// The Ingresses that belonged to a class when it was deleted, as digests of their names and uids.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Members {
+    All,
+    Those(Arc<[u64]>),
+}
+
+impl Members {
+    fn of(digests: BTreeSet<u64>) -> Self {
+        if digests.len() > MOST { Self::All } else { Self::Those(digests.into_iter().collect()) }
+    }
+
+    /// Those that a held class lists; none if it lists none.
+    pub(super) fn listed(class: &IngressClass) -> Self {
+        let text = class.metadata.annotations.get(ANNOTATION).map(String::as_str);
+        if text == Some(ALL) {
+            return Self::All;
+        }
+        let bytes = text.and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
+        let (digests, _) = bytes.as_chunks::<SIZE>();
+        Self::of(digests.iter().map(|it| u64::from_be_bytes(*it)).collect())
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::All => ALL.to_owned(),
+            Self::Those(digests) => {
+                let bytes: Vec<u8> = digests.iter().flat_map(|it| it.to_be_bytes()).collect();
+                STANDARD.encode(bytes)
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Those(digests) if digests.is_empty())
+    }
+
+    /// Whether an Ingress is one of them. One of the same name that was created later has another uid.
+    pub(super) fn contain(&self, name: &ObjectName, uid: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Those(digests) => digests.binary_search(&digest(name, uid)).is_ok(),
+        }
+    }
+}
+
+fn digest(name: &ObjectName, uid: &str) -> u64 {
+    let hash = blake3::hash(format!("{name}/{uid}").as_bytes());
+    let (first, _) = hash.as_bytes().as_chunks::<SIZE>();
+    first.first().map_or(0, |it| u64::from_be_bytes(*it))
+}
+
+impl Index {
+    /// Whether a deleted object of this name may stay in use.
+    pub(super) fn is_lasting(&self, object: &ObjectRef) -> bool {
+        match object.kind {
+            ObjectKind::IngressClass => !self.options.ignores_classes,
+            _ => false,
+        }
+    }
+
+    /// What stays in use of an object that was deleted now.
+    pub(super) fn what_stays(&self, object: &ObjectRef) -> Option<Object> {
+        if !self.is_lasting(object) {
+            return None;
+        }
+        let slot = self.objects.get(object)?;
+        match slot.in_use()? {
+            // It was deleted before.
+            kept if !slot.is_there() => Some(kept.clone()),
+            Object::IngressClass(class) if self.is_our_class(&object.name.name, class) => {
+                let members = self.members(&object.name.name);
+                (!members.is_empty()).then(|| {
+                    let mut class = IngressClass::clone(class);
+                    class.metadata.annotations.insert(ANNOTATION.into(), members.text());
+                    Object::IngressClass(Arc::new(class))
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The Ingresses that name a class, those included whose event is still to be compiled.
+    fn members(&self, class: &str) -> Members {
+        let heard = self.dirty.objects.iter().filter(|it| it.kind == ObjectKind::Ingress).map(|it| &it.name);
+        let names: BTreeSet<_> = self.ingresses_of(class).chain(heard).chain(&self.dirty.ingresses).collect();
+        let named = names.into_iter().filter(|name| self.names_class(name, class));
+        Members::of(named.filter_map(|name| Some(digest(name, self.uid(name)?))).collect())
+    }
+
+    /// The uid of an Ingress that exists.
+    fn uid(&self, ingress: &ObjectName) -> Option<&str> {
+        self.objects.get(&reference(ObjectKind::Ingress, ingress)).and_then(Slot::uid)
+    }
+
+    /// Whether a deleted object is in use: for a class, by an Ingress that it lists.
+    pub(super) fn is_kept(&self, object: &ObjectRef) -> bool {
+        if !self.objects.get(object).is_some_and(Slot::is_kept) {
+            return false;
+        }
+        let class = &object.name.name;
+        let Some(members) = self.classes.kept(class) else {
+            return false;
+        };
+        self.ingresses_of(class).any(|name| {
+            self.uid(name).is_some_and(|uid| members.contain(name, uid)) && self.names_class(name, class)
+        })
+    }
+
+    /// What is said of a deleted object that is in use.
+    pub(super) fn fault_of_kept(&self, object: &ObjectRef) -> Option<Fault> {
+        if !self.is_kept(object) {
+            return None;
+        }
+        let reason = format!(
+            "was deleted: the Ingresses that belonged to it are served as before, new ones are not. Create it again with \
+             spec.controller {} to go on, or with another controller to end that",
+            self.options.controller_class
+        );
+        Some(Fault::new(Severity::Warning, "", reason))
+    }
+}
