@@ -11,6 +11,7 @@ mod demo;
 mod environment;
 mod flags;
 mod news;
+mod patience;
 mod plane;
 mod ports;
 mod served;
@@ -31,6 +32,7 @@ use tempfile::TempDir;
 use self::authority::{Authority, GROUP};
 use self::backends::Backends;
 use self::news::News;
+use self::patience::Patience;
 use self::plane::Plane;
 use self::ports::Ports;
 use self::served::Served;
@@ -76,11 +78,14 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
         ended = control.ended() => return Err(ended),
         () = signals.next() => return control.stop().await,
     };
-    let identity = authority.keep(&me, &server, args.listen.port() == 0)?;
+    let identity = authority.keep(&me, &server, args.listen.port() == 0);
+    let identity = identity.with_context(|| format!("cannot write {}", authority.path().display()))?;
     for said in [&authority.said, &identity.said].into_iter().flatten() {
         output::print(&format!("{}\n", output::printable(said)))?;
     }
-    let mut data = start_data(&args, &ports, state.path(), &authority.token(Role::Proxy)?, backends.names())?;
+    let token = authority.token(Role::Proxy);
+    let token = token.with_context(|| format!("cannot write {}", authority.path().display()))?;
+    let mut data = start_data(&args, &ports, state.path(), &token, backends.names())?;
     let dir = output::printable(&args.dir.display().to_string());
     let starting = async {
         if let Some(missing) = backends.first().await {
@@ -214,16 +219,20 @@ async fn started(server: &str, me: &Somebody, backends: &mut Backends) -> anyhow
 }
 
 async fn connected(server: &str, me: &Somebody) -> anyhow::Result<Inspect> {
+    let mut patience = Patience::new("the control plane");
     loop {
-        if let Ok(channel) = client::connect(server, Some(me.connector()?)).await {
-            let mut inspect = client::inspect(channel);
-            // Before the first lists are complete the control plane may reject queries: retry.
-            while let Ok(lists::Proxies { proxies, .. }) = lists::proxies(&mut inspect).await {
-                if proxies.iter().any(|proxy| proxy.in_sync) {
-                    return Ok(inspect);
+        match client::connect(server, Some(me.connector()?)).await {
+            Ok(channel) => {
+                let mut inspect = client::inspect(channel);
+                // Before the first lists are complete the control plane may reject queries: retry.
+                while let Ok(lists::Proxies { proxies, .. }) = lists::proxies(&mut inspect).await {
+                    if proxies.iter().any(|proxy| proxy.in_sync) {
+                        return Ok(inspect);
+                    }
+                    tokio::time::sleep(LOOK).await;
                 }
-                tokio::time::sleep(LOOK).await;
             }
+            Err(error) => patience.hear(&error),
         }
         tokio::time::sleep(LOOK).await;
     }

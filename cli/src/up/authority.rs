@@ -1,7 +1,7 @@
 //! The authority of `firth up`: a private folder for each folder of manifests, so that files written yesterday, for
 //! example for grpcurl, are still valid today.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,11 +16,14 @@ use shared::{clock, private};
 use tempfile::TempDir;
 
 use super::LOOK;
+use super::patience::Patience;
 use crate::args::UpArgs;
 use crate::identity::{self, Passing, Somebody};
 
 /// Lifetime of a token that is used at once.
 const TOKEN: Duration = Duration::from_secs(60);
+/// Bytes that the folder needs at least: tokens, keys and certificates.
+const ROOM: usize = 16 * 1024;
 /// The group; there is only one proxy.
 pub(super) const GROUP: &str = "default";
 
@@ -87,14 +90,25 @@ impl Authority {
     }
 
     /// The operator's identity, once the control plane answers.
+    ///
+    /// # Errors
+    /// If the folder cannot be written, which waiting does not mend.
     pub(super) async fn operator(&self, server: &str) -> anyhow::Result<Somebody> {
+        let mut patience = Patience::new("a certificate of this control plane");
         loop {
-            // Before it has started there may be no roots, or yesterday's.
-            if let Ok(token) = self.token(Role::Operator) {
-                let proof = Proof::JoinToken(token.text().to_string());
-                if let Ok(me) = Somebody::enrol(server, &Trust::Pinned(token.pin), GROUP, proof).await {
-                    return Ok(me);
+            match self.token(Role::Operator) {
+                Ok(token) => {
+                    let proof = Proof::JoinToken(token.text().to_string());
+                    match Somebody::enrol(server, &Trust::Pinned(token.pin), GROUP, proof).await {
+                        Ok(me) => return Ok(me),
+                        Err(error) => patience.hear(&error),
+                    }
                 }
+                Err(TokenError::Io(error)) => {
+                    return Err(error).with_context(|| format!("cannot write {}", self.path.display()));
+                }
+                // Before it has started there may be no roots, or yesterday's.
+                Err(error) => patience.hear(&error),
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -145,10 +159,11 @@ impl Authority {
     }
 }
 
-/// Creates a folder, and checks that it is writable: an existing one may belong to somebody else, or be read-only.
+/// Creates a folder, and checks that it is writable: an existing one may belong to somebody else, or be read-only, and
+/// the disk may be full.
 fn usable(path: &Path) -> io::Result<()> {
     private::folder(path)?;
-    tempfile::tempfile_in(path).map(drop)
+    tempfile::tempfile_in(path)?.write_all(&[0; ROOM])
 }
 
 /// A name for a folder of manifests, independent of the working folder.
@@ -213,6 +228,19 @@ mod tests {
         let own = kept.folder.clone();
         drop(kept);
         assert!(!passing.exists() && Somebody::read(&own, now).is_ok());
+    }
+
+    /// As on a full disk: the roots of an earlier run are there, and nothing can be added.
+    #[tokio::test]
+    async fn a_folder_where_no_token_can_be_written_is_said_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        Somebody::made_up().write_for_login(dir.path()).unwrap();
+        std::fs::write(dir.path().join("tokens"), "").unwrap();
+        let authority = named(dir.path());
+        let asked = tokio::time::timeout(Duration::from_secs(10), authority.operator("https://127.0.0.1:1"));
+        let error = asked.await.expect("it does not wait").err().unwrap();
+        let expected = format!("cannot write {}: ", dir.path().display());
+        assert!(format!("{error:#}").starts_with(&expected), "{error:#}");
     }
 
     #[test]
