@@ -239,6 +239,7 @@ impl Store {
         let first = self.config.state.seq == Seq::default();
         let Changes { config, live, cause, origin, pin, on_record, heard } = changes;
         let is_record_news = std::mem::replace(&mut self.on_record, on_record.clone()) != on_record;
+        let before = self.view.pin.clone();
         let Step { offered, held_back, is_pin_news } =
             self.view.step(&self.config.state.snapshot, config, pin);
         let live = view::effective(&self.live.state.snapshot, live);
@@ -259,7 +260,7 @@ impl Store {
         }
         let config_changes = first || !offered.is_empty();
         if is_pin_news {
-            done.cause = self.told(&offered);
+            done.cause = self.told(&offered, before.as_deref(), time);
         }
         if config_changes {
             let origin = if is_pin_news { Origin::default() } else { origin };
@@ -280,12 +281,20 @@ impl Store {
         done
     }
 
-    /// Describes a pin that was set or removed.
-    fn told(&self, offered: &Delta) -> Arc<str> {
-        match &self.view.pin {
-            Some(pin) => pin.to_string().into(),
-            None => format!("unpin: {} resources released", offered.len()).into(),
+    /// Describes a pin that was set or removed. `before`: the one that was in force.
+    fn told(&self, offered: &Delta, before: Option<&Pin>, time: SystemTime) -> Arc<str> {
+        if let Some(pin) = &self.view.pin {
+            return pin.to_string().into();
         }
+        let ended = match before.filter(|pin| pin.until() <= time) {
+            Some(pin) => format!("{} expired", pin.how.as_str()),
+            None => "unpin".to_owned(),
+        };
+        let released = match offered.len() {
+            1 => "1 resource".to_owned(),
+            count => format!("{count} resources"),
+        };
+        format!("{ended}: {released} released").into()
     }
 
     /// What is offered now.

@@ -44,7 +44,7 @@ use crate::pin::How;
 
 fn pin(config: &Snapshot, revision: &str) -> Arc<Pin> {
     let lasts = std::time::Duration::from_secs(60);
-    let pin = Pin::new(How::Rollback, config.root(), config.clone(), SystemTime::UNIX_EPOCH, lasts, "");
+    let pin = Pin::new(How::Rollback, config.root(), config.clone(), shared::clock::wall(), lasts, "");
     Arc::new(Pin { revision: revision.into(), ..pin })
 }
 
@@ -92,6 +92,24 @@ fn a_pin_keeps_what_is_offered_and_its_end_releases_all_in_one_step() {
     let expected =
         [(true, "unpi"), (false, "test"), (false, "test"), (true, "roll"), (true, "test"), (true, "test")];
     assert_eq!(told, expected);
+}
+
+#[test]
+fn a_pin_that_expired_is_told_from_one_that_was_removed() {
+    for (at, expected) in [
+        (SystemTime::UNIX_EPOCH, "rollback expired: 1 resource released"),
+        (shared::clock::wall(), "unpin: 1 resource released"),
+    ] {
+        let (mut store, published) = Store::new(Lineage([1; 16]), shared::clock::now());
+        step(&mut store, host("a"), None);
+        let pin = Pin {
+            at: 0,
+            until: shared::clock::unix(at) + 60,
+            ..Pin::clone(&pin(&published.head().config.snapshot, "1"))
+        };
+        step(&mut store, host("b"), Some(&Arc::new(pin)));
+        assert_eq!(&*step(&mut store, Delta::default(), None).cause, expected);
+    }
 }
 
 #[test]
