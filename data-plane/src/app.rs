@@ -62,7 +62,8 @@ pub async fn run(args: Args, shutdown: impl Future<Output = ()>) -> anyhow::Resu
     start(args).await?.until(shutdown).await
 }
 
-/// Like [`run`], but these names are known and not looked up.
+/// Like [`run`], but these names are known and not looked up, and ports of TCP and UDP services are not shared with
+/// another process: this one has no successor.
 ///
 /// # Errors
 /// As for [`run`].
@@ -71,7 +72,7 @@ pub async fn run_knowing(
     names: KnownNames,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    start_knowing(args, names).await?.until(shutdown).await
+    start_knowing(args, names, true).await?.until(shutdown).await
 }
 
 /// A running data plane.
@@ -102,10 +103,10 @@ pub struct Running {
 /// # Errors
 /// The arguments are inconsistent, an address is in use, or a thread cannot be started.
 pub async fn start(args: Args) -> anyhow::Result<Running> {
-    start_knowing(args, KnownNames::default()).await
+    start_knowing(args, KnownNames::default(), false).await
 }
 
-async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running> {
+async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Result<Running> {
     let Args {
         control_plane,
         insecure,
@@ -167,6 +168,7 @@ async fn start_knowing(args: Args, names: KnownNames) -> anyhow::Result<Running>
     let doors = Doors::bind(&http, &https, admin, health, workers)?;
     let (lines, log) = access_log::start(&access_log).context("--access-log")?;
     let ports = Ports::new(stream_address, workers, &doors.own()).within(&budgets.descriptors);
+    let ports = if alone { ports.alone() } else { ports };
     let clients_may_come = ports.begun();
     let writer = writer.with_ports(ports);
     let tables = Arc::clone(writer.tables());

@@ -190,6 +190,27 @@ pub fn bind(
 }
 
 fn open(address: SocketAddr, transport: Transport) -> io::Result<Socket> {
+    let socket = of_transport(address, transport)?;
+    // A new process may run beside the old one while that drains.
+    socket.set_reuse_port(true)?;
+    if transport == Transport::Tcp {
+        // Accepted sockets inherit these on Linux.
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Binds an address that no other socket has. Fails if one has it, shared or not.
+fn unshared(address: SocketAddr, transport: Transport) -> io::Result<Socket> {
+    let socket = of_transport(address, transport)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+fn of_transport(address: SocketAddr, transport: Transport) -> io::Result<Socket> {
     let (kind, protocol) = match transport {
         Transport::Tcp => (Type::STREAM, Protocol::TCP),
         Transport::Udp => (Type::DGRAM, Protocol::UDP),
@@ -199,17 +220,10 @@ fn open(address: SocketAddr, transport: Transport) -> io::Result<Socket> {
         // `[::]` includes IPv4, whatever net.ipv6.bindv6only says.
         socket.set_only_v6(false)?;
     }
-    // A new process may run beside the old one while that drains.
-    socket.set_reuse_port(true)?;
     if transport == Transport::Tcp {
         // A restart does not wait for TIME_WAIT.
         socket.set_reuse_address(true)?;
-        // Accepted sockets inherit these on Linux.
-        socket.set_tcp_nodelay(true)?;
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
     }
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
     Ok(socket)
 }
 

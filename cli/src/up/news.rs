@@ -1,5 +1,5 @@
-//! Events while `firth up` runs, one line each: changes as the proxy acknowledges them, problems as they appear and
-//! disappear.
+//! Events while `firth up` runs, one line each: changes as the proxy acknowledges them, problems and what the proxy
+//! refuses as they appear and disappear.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,7 +50,9 @@ impl News {
                     return Ok(line(&change));
                 }
                 _ = self.look.tick() => {
-                    let problems = lists::problems(&mut self.inspect).await?;
+                    let mut problems = lists::problems(&mut self.inspect).await?;
+                    let proxies = lists::proxies(&mut self.inspect).await?.proxies;
+                    problems.extend(proxies.into_iter().flat_map(|proxy| proxy.refused).map(refusal));
                     self.problems.update(problems);
                 }
             }
@@ -102,6 +104,16 @@ impl Problems {
         }
         self.told = now;
         self.lines.reverse();
+    }
+}
+
+/// What a proxy refuses, such as a port that it cannot open, as a problem.
+fn refusal(refused: inspect::Refused) -> inspect::Problem {
+    inspect::Problem {
+        object: format!("{} {}", refused.kind, refused.key),
+        severity: "refused".to_owned(),
+        reason: refused.reason,
+        ..Default::default()
     }
 }
 
@@ -172,6 +184,19 @@ mod tests {
         assert!(problems.lines.is_empty());
         problems.update(vec![]);
         assert_eq!(problems.lines, [format!("resolved: {told}")]);
+    }
+
+    #[test]
+    fn what_the_proxy_refuses_is_told_like_a_problem() {
+        let refused = inspect::Refused {
+            kind: "listener".to_owned(),
+            key: "tcp/5432".to_owned(),
+            reason: "port: cannot open tcp 5432".to_owned(),
+            ..Default::default()
+        };
+        let mut problems = Problems::default();
+        problems.update(vec![refusal(refused)]);
+        assert_eq!(problems.lines, ["refused: listener tcp/5432: port: cannot open tcp 5432"]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use shared::budget::{Budget, Held};
 use shared::resource::Transport;
 use socket2::{Socket, Type};
 
-use super::{BACKLOG, open};
+use super::{BACKLOG, open, unshared};
 
 /// Maximum number of open service ports. Further ones are refused.
 const MOST: usize = 1024;
@@ -29,6 +29,8 @@ pub struct Ports {
     own: Vec<u16>,
     descriptors: Option<Budget>,
     begun: Arc<AtomicBool>,
+    /// No other process may have them.
+    alone: bool,
     known: HashMap<(Transport, u16), Weak<Port>>,
 }
 
@@ -78,6 +80,13 @@ impl Ports {
     #[must_use]
     pub fn within(self, descriptors: &Budget) -> Self {
         Self { descriptors: Some(descriptors.clone()), ..self }
+    }
+
+    /// Refuses ports that another process has: without that they are shared, as an old and a new process of one proxy
+    /// do while the old one drains.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self { alone: true, ..self }
     }
 
     /// Set to true once clients may connect: ports that are opened from then on listen at once, so that they do so
@@ -131,9 +140,29 @@ impl Ports {
     }
 
     fn bind(&self, transport: Transport, address: SocketAddr) -> io::Result<Port> {
+        if self.alone {
+            is_free(address, transport)?;
+        }
         let sockets = (0..self.workers).map(|_| open(address, transport)).collect::<io::Result<Box<_>>>()?;
         Ok(Port { sockets, address, _descriptors: None })
     }
+}
+
+/// Whether no socket of another process is at an address. One that shares its port (`SO_REUSEPORT`) does not share it
+/// with a socket that does not.
+fn is_free(address: SocketAddr, transport: Transport) -> io::Result<()> {
+    let Err(error) = unshared(address, transport) else {
+        return Ok(());
+    };
+    if error.kind() != io::ErrorKind::AddrInUse {
+        return Err(error);
+    }
+    let (port, flag) = (address.port(), if transport == Transport::Tcp { 't' } else { 'u' });
+    let name = transport.as_str().to_ascii_uppercase();
+    let reason = format!(
+        "another process has {name} port {port}: stop it, or choose another port; `ss -ln{flag}p 'sport = :{port}'` names it"
+    );
+    Err(io::Error::new(io::ErrorKind::AddrInUse, reason))
 }
 
 fn listen(socket: &Socket) -> io::Result<()> {
@@ -214,6 +243,29 @@ mod tests {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let number = taken.local_addr().unwrap().port();
         assert_eq!(ports.take(Transport::Udp, number).map_err(kind).unwrap_err(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn a_port_that_another_process_shares_is_refused_by_who_wants_it_alone() {
+        for transport in [Transport::Tcp, Transport::Udp] {
+            let number = free();
+            let ports = || {
+                let ports = Ports::new(Some(Ipv4Addr::LOCALHOST.into()), 2, &[]);
+                ports.begun().store(true, Ordering::Relaxed);
+                ports
+            };
+            let (mut one, mut other, mut successor) = (ports().alone(), ports().alone(), ports());
+            let first = one.take(transport, number).unwrap();
+            let refused = other.take(transport, number).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+            let name = transport.as_str().to_ascii_uppercase();
+            let expected = format!("another process has {name} port {number}: ");
+            assert!(refused.to_string().starts_with(&expected), "{refused}");
+            successor.take(transport, number).unwrap();
+            drop(first);
+            let again = other.take(transport, number).unwrap();
+            assert!(Arc::ptr_eq(&again, &other.take(transport, number).unwrap()), "its own");
+        }
     }
 
     #[test]
