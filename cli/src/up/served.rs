@@ -11,6 +11,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use shared::proto::inspect::{self, Problem};
+use shared::resource::SETTINGS_KEY;
 use tonic::{Code, Status};
 
 use self::canary::Canary;
@@ -68,6 +69,8 @@ impl Served {
         let proxies = lists::proxies(source.inspect).await?.proxies;
         let mut served = Self { proxies: proxies.len(), ..Self::default() };
         let problems = lists::problems(source.inspect).await?;
+        let settings = source.get("settings", SETTINGS_KEY).await?.unwrap_or_default();
+        source.guard = failure::guard(&settings, &problems);
         let routes = source.list("route").await?;
         served.version = source.version.clone();
         served.hidden = routes.len().saturating_sub(SHOWN);
@@ -193,11 +196,13 @@ struct Source<'a> {
     version: String,
     /// Endpoints by `namespace/name` of the Service; `None` if there are too many slices to count.
     endpoints: Option<BTreeMap<String, usize>>,
+    /// Why every path answers 503, if it does.
+    guard: Option<String>,
 }
 
 impl<'a> Source<'a> {
     async fn new(inspect: &'a mut Inspect) -> Result<Self, Status> {
-        let mut source = Source { inspect, version: String::new(), endpoints: None };
+        let mut source = Source { inspect, version: String::new(), endpoints: None, guard: None };
         let slices = source.list("endpoints").await?;
         if slices.len() <= COUNTED {
             let mut counts = BTreeMap::new();
@@ -269,7 +274,7 @@ impl<'a> Source<'a> {
                 canary: self.canary(&body).await?,
                 external: external.map(str::to_owned),
                 redirect: failure::redirect(&route),
-                failure: served.failure(problems),
+                failure: self.guard.clone().or_else(|| served.failure(problems)),
                 backend,
             });
         }

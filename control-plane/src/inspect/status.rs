@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::clock;
+use shared::name::ObjectName;
 use shared::proto::inspect;
 use tokio::sync::watch;
 use tonic::Status;
 
 use super::share::words;
 use super::{GAP, Inspect, OTHERS, convert};
+use crate::compile::settings::ALL_PATHS;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::peers::fleet::{Fleet, Member, Other};
 use crate::placed::{Placed, Places};
@@ -69,6 +71,7 @@ impl Inspect {
             answer.version = placed.version.short();
         }
         answer.problems = problems.iter().map(convert::problem).collect();
+        answer.fleet = of_fleet(&self.problems.borrow(), object).map(convert::problem).collect();
         answer.pin = convert::pin(&head);
         let is_rejected = placed.as_ref().is_some_and(|placed| is_rejected(placed, problems));
         let is_held_back = extent.is_held_back();
@@ -84,6 +87,26 @@ impl Inspect {
     fn problems_of(&self, object: &ObjectRef) -> Option<Arc<[Problem]>> {
         self.problems.borrow().get(&Subject::Object(object.clone())).cloned()
     }
+}
+
+/// The problems of the fleet's objects that concern every host, except those of the object itself.
+fn of_fleet<'a>(problems: &'a Problems, object: &'a ObjectRef) -> impl Iterator<Item = &'a Problem> {
+    let of_kind = |kind| {
+        let first = ObjectRef { kind, name: ObjectName::new("", "") };
+        let is_of_kind =
+            move |subject: &Subject| matches!(subject, Subject::Object(other) if other.kind == kind);
+        let from = problems.range(Subject::from(first)..);
+        from.take_while(move |(subject, _)| is_of_kind(subject))
+            .filter(|(subject, _)| **subject != Subject::Object(object.clone()))
+            .flat_map(|(_, problems)| problems.iter())
+    };
+    let kinds = [ObjectKind::ConfigMap, ObjectKind::IngressClass];
+    let concerns_all = |problem: &&Problem| {
+        problem.severity == Severity::Rejected
+            || problem.field.is_empty()
+            || problem.reason.ends_with(ALL_PATHS)
+    };
+    kinds.into_iter().flat_map(of_kind).filter(concerns_all).take(NAMED)
 }
 
 /// Counts the proxies by state, and lists some that are not programmed.
@@ -217,5 +240,43 @@ impl Watcher {
             }
             tokio::time::sleep(GAP).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Fault;
+
+    #[test]
+    fn what_concerns_every_host_is_told_of_each_object() {
+        let named =
+            |kind, namespace: &str, name: &str| ObjectRef { kind, name: ObjectName::new(namespace, name) };
+        let settings = named(ObjectKind::ConfigMap, "fleet", "settings");
+        let class = named(ObjectKind::IngressClass, "", "nginx");
+        let web = named(ObjectKind::Ingress, "default", "web");
+        let problem = |object: &ObjectRef, fault: Fault| Problem {
+            object: object.clone().into(),
+            field: fault.field,
+            severity: fault.severity,
+            reason: fault.reason,
+            location: String::new(),
+        };
+        let guards =
+            Fault::new(Severity::Unsupported, "data.enable-modsecurity", format!("until then {ALL_PATHS}"));
+        let tunes = Fault::new(Severity::Unsupported, "data.worker-processes", "has no effect here");
+        let deleted = Fault::new(Severity::Warning, "", "was deleted");
+        let mut problems = Problems::new();
+        for (object, faults) in [
+            (&web, vec![Fault::new(Severity::Warning, "", "its own")]),
+            (&class, vec![deleted]),
+            (&settings, vec![guards, tunes]),
+        ] {
+            let all: Vec<_> = faults.into_iter().map(|fault| problem(object, fault)).collect();
+            problems.insert(object.clone().into(), all.into());
+        }
+        let told = |object| of_fleet(&problems, object).map(|it| it.reason.clone()).collect::<Vec<_>>();
+        assert_eq!(told(&web), ["until then all paths answer 503", "was deleted"]);
+        assert_eq!(told(&settings), ["was deleted"], "its own are among its problems");
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct View {
     /// Empty: the control plane has no peers configured.
     replicas: Vec<replicas::Replica>,
     problems: Vec<problems::Problem>,
+    /// Problems that concern every host.
+    fleet: Vec<problems::Problem>,
     pin: Option<pin::Pin>,
     /// The requested version, if the control plane has not seen it yet.
     #[serde(skip)]
@@ -96,6 +98,7 @@ impl View {
             settled: status.settled,
             replicas: replicas::views(status.replicas),
             problems: problems::views(status.problems),
+            fleet: problems::views(status.fleet),
             pin: status.pin.map(pin::view),
         }
     }
@@ -170,6 +173,10 @@ impl View {
         if !self.problems.is_empty() {
             text.push_str(&problems::text(&self.problems));
         }
+        if !self.fleet.is_empty() {
+            text.push_str("for every host:\n");
+            text.push_str(&problems::text(&self.fleet));
+        }
         if let Some(pin) = &self.pin {
             text.push_str(&pin::text(pin));
         }
@@ -213,6 +220,24 @@ mod tests {
             settled: true,
             ..Default::default()
         }
+    }
+
+    #[test]
+    fn what_concerns_every_host_comes_after_what_is_the_object_s_own() {
+        let problem = |object: &str, reason: &str| inspect::Problem {
+            object: object.to_owned(),
+            severity: "warning".to_owned(),
+            reason: reason.to_owned(),
+            ..Default::default()
+        };
+        let status = inspect::StatusResponse {
+            problems: vec![problem("Ingress default/web", "odd")],
+            fleet: vec![problem("IngressClass nginx", "was deleted")],
+            ..status()
+        };
+        let text = View::of(status, None).text();
+        let expected = "warning: Ingress default/web\n  odd\nfor every host:\nwarning: IngressClass nginx\n  was deleted\n";
+        assert!(text.ends_with(expected), "{text}");
     }
 
     #[test]

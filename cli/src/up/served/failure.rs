@@ -55,6 +55,19 @@ impl Served<'_> {
     }
 }
 
+/// Why every path answers 503: the ConfigMap of the fleet asks for a restriction that is not enforced.
+pub(super) fn guard(settings: &Value, problems: &[Problem]) -> Option<String> {
+    field(settings, "guards").as_array().filter(|guards| !guards.is_empty())?;
+    let is_guard =
+        |it: &&Problem| it.object.starts_with("ConfigMap ") && it.reason.ends_with("all paths answer 503");
+    let of = |it: &Problem| match it.field.as_str() {
+        "" => it.object.clone(),
+        field => format!("{}, {field}", it.object),
+    };
+    let what = problems.iter().find(is_guard).map_or_else(|| "the ConfigMap of the fleet".to_owned(), of);
+    Some(format!("{what}: a restriction that is not enforced"))
+}
+
 /// The redirect target of all requests for a Route's paths, if there is one: then no backend is used.
 pub(super) fn redirect(route: &Value) -> Option<String> {
     let policy = field(route, "policy");
@@ -110,6 +123,27 @@ mod tests {
         assert_eq!(said.as_deref(), Some("default/web:80 has no endpoints"));
         let said = failure(&none, &none, &none, Some(0));
         assert_eq!(said.as_deref(), Some("Service default/web has no TCP port 80"));
+    }
+
+    #[test]
+    fn a_guard_of_the_fleet_is_in_the_way_of_every_path() {
+        let of = |object: &str, field: &str, reason: &str| Problem {
+            object: object.to_owned(),
+            field: field.to_owned(),
+            reason: reason.to_owned(),
+            ..Problem::default()
+        };
+        let problems = [
+            of("ConfigMap fleet/settings", "data.worker-processes", "has no effect here"),
+            of("ConfigMap fleet/settings", "data.enable-modsecurity", "until then all paths answer 503"),
+        ];
+        let guarded = json!({"guards": ["GUARD_ADDRESSES"]});
+        assert_eq!(
+            guard(&guarded, &problems).as_deref(),
+            Some("ConfigMap fleet/settings, data.enable-modsecurity: a restriction that is not enforced")
+        );
+        assert!(guard(&guarded, &[]).is_some());
+        assert_eq!(guard(&json!({}), &problems), None);
     }
 
     #[test]
