@@ -27,6 +27,9 @@ pub use status::StatusArgs;
 /// value, and not for a flag that may be absent.
 pub type OrNone<T> = Option<T>;
 
+/// The ConfigMap with global settings, if no flag names another.
+pub const DEFAULT_CONFIGMAP: &str = "ingress-nginx/ingress-nginx-controller";
+
 /// Watch a cluster or a folder of manifests, and stream the resulting configuration to proxies
 #[derive(Clone, Debug, Parser)]
 #[command(name = "firth-control-plane", version, max_term_width = 110)]
@@ -169,7 +172,7 @@ pub struct Args {
     /// ConfigMap with global settings, with the keys of ingress-nginx
     #[arg(
         long, env = "FIRTH_CONFIGMAP", value_name = "NS/NAME",
-        default_value = "ingress-nginx/ingress-nginx-controller", value_parser = object
+        default_value = DEFAULT_CONFIGMAP, value_parser = object
     )]
     pub configmap: ObjectName,
     /// ConfigMap with TCP services: each key is a port, each value `NAMESPACE/SERVICE:PORT[:PROXY][:PROXY]`

@@ -97,6 +97,8 @@ pub struct Options {
     pub default_certificate: Option<ObjectName>,
     /// The fleet's ConfigMap.
     pub configmap: ObjectName,
+    /// It should exist: it is a problem if it never did.
+    pub expects_configmap: bool,
     /// The ConfigMap with TCP services.
     pub tcp_services: ObjectName,
     /// The ConfigMap with UDP services.
@@ -138,6 +140,7 @@ impl Options {
             watch_without_class: false,
             default_certificate: None,
             configmap: of_the_fleet("ingress-nginx-controller"),
+            expects_configmap: false,
             tcp_services: of_the_fleet("tcp-services"),
             udp_services: of_the_fleet("udp-services"),
             default_backend: None,

@@ -177,15 +177,15 @@ async fn is_held(site: &ClusterSite) {
 
 #[tokio::test]
 async fn the_config_map_comes_changes_and_goes() {
-    let site = ClusterSite::shared("a-config-map").await;
-    let _one = site.origin("one").await;
+    let mut site = ClusterSite::shared("a-config-map").await;
+    let one = site.origin("one").await;
     let tls = json!([{"hosts": ["a.test"]}]);
     let ingress = site.ingress("web", "a.test", &[("/", "one")]).with("/spec/tls", tls);
     site.api.apply(&ingress).await;
     site.proxy.answers("a.test", "/", 308).await;
     let settings = |value: &str| {
         let data = json!({ "ssl-redirect": value });
-        objects::config_map(&site.namespace, "ingress-nginx-controller", data)
+        objects::config_map("a-config-map", "ingress-nginx-controller", data)
     };
     site.api.apply(&settings("false")).await;
     site.proxy.serves("a.test", "/", "one").await;
@@ -193,7 +193,13 @@ async fn the_config_map_comes_changes_and_goes() {
     site.proxy.answers("a.test", "/", 308).await;
     site.api.apply(&settings("false")).await;
     site.proxy.serves("a.test", "/", "one").await;
+    // Its last values stay, after a restart, too.
     site.api.delete(&settings("false")).await;
+    is_held(&site).await;
+    site.control.restart().await;
+    site.route("marker", "marker.test", &one).await;
+    site.proxy.serves("a.test", "/", "one").await;
+    site.api.apply(&settings("true")).await;
     site.proxy.answers("a.test", "/", 308).await;
 }
 

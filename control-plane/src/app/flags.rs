@@ -7,7 +7,7 @@ use shared::clock;
 use shared::name::ObjectName;
 use shared::version::Lineage;
 
-use crate::args::Args;
+use crate::args::{Args, DEFAULT_CONFIGMAP};
 use crate::index::{self, Index};
 use crate::store::{Bounds, Journal, Published, Store};
 
@@ -112,6 +112,8 @@ pub(super) fn index(args: &Args) -> Index {
         ignores_classes: *ignore_ingress_classes,
         watch_without_class: *watch_ingress_without_class,
         default_certificate: default_ssl_certificate.clone(),
+        // In a folder, most have none.
+        expects_configmap: manifests.is_none() || configmap.to_string() != DEFAULT_CONFIGMAP,
         configmap: configmap.clone(),
         tcp_services: tcp_services_configmap.clone(),
         udp_services: udp_services_configmap.clone(),

@@ -1,6 +1,7 @@
-//! Our IngressClasses, which stay in use for their Ingresses when they are deleted.
+//! Objects of the fleet that stay in use when they are deleted: our IngressClasses, and the fleet's ConfigMap.
 //!
-//! Most such deletions are accidents: `helm uninstall` of the former controller, a prune. So the last good version is held as that of a rejected object is ([`super::slot`]), until the object exists
+//! Each of them decides on every host, and most deletions are accidents: `helm uninstall` of the former controller, a
+//! prune. So the last good version is held as that of a rejected object is ([`super::slot`]), until the object exists
 //! again, whatever it says then. For an IngressClass, the hold lists the Ingresses that belonged to it, as an annotation
 //! of the held source: only these go on being served.
 //!
@@ -85,6 +86,7 @@ impl Index {
     pub(super) fn is_lasting(&self, object: &ObjectRef) -> bool {
         match object.kind {
             ObjectKind::IngressClass => !self.options.ignores_classes,
+            ObjectKind::ConfigMap => object.name == self.options.configmap,
             _ => false,
         }
     }
@@ -98,6 +100,8 @@ impl Index {
         match slot.in_use()? {
             // It was deleted before.
             kept if !slot.is_there() => Some(kept.clone()),
+            // Without data it says the same as none.
+            Object::ConfigMap(map) => (!map.data.is_empty()).then(|| Object::ConfigMap(Arc::clone(map))),
             Object::IngressClass(class) if self.is_our_class(&object.name.name, class) => {
                 let members = self.members(&object.name.name);
                 (!members.is_empty()).then(|| {
@@ -123,14 +127,14 @@ impl Index {
         self.objects.get(&reference(ObjectKind::Ingress, ingress)).and_then(Slot::uid)
     }
 
-    /// Whether a deleted object is in use: for a class, by an Ingress that it lists.
+    /// Whether a deleted object is in use: its values, or for a class an Ingress that it lists.
     pub(super) fn is_kept(&self, object: &ObjectRef) -> bool {
         if !self.objects.get(object).is_some_and(Slot::is_kept) {
             return false;
         }
         let class = &object.name.name;
         let Some(members) = self.classes.kept(class) else {
-            return false;
+            return object.kind == ObjectKind::ConfigMap;
         };
         self.ingresses_of(class).any(|name| {
             self.uid(name).is_some_and(|uid| members.contain(name, uid)) && self.names_class(name, class)
@@ -142,11 +146,15 @@ impl Index {
         if !self.is_kept(object) {
             return None;
         }
-        let reason = format!(
-            "was deleted: the Ingresses that belonged to it are served as before, new ones are not. Create it again with \
-             spec.controller {} to go on, or with another controller to end that",
-            self.options.controller_class
-        );
+        let reason = match object.kind {
+            ObjectKind::IngressClass => format!(
+                "was deleted: the Ingresses that belonged to it are served as before, new ones are not. Create it again \
+                 with spec.controller {} to go on, or with another controller to end that",
+                self.options.controller_class
+            ),
+            _ => "was deleted: its last values stay in use. Create it again to change them; one without data gives the defaults"
+                .to_owned(),
+        };
         Some(Fault::new(Severity::Warning, "", reason))
     }
 }

@@ -90,7 +90,9 @@ impl Index {
             return Vec::new();
         };
         if let Some(kept) = self.fault_of_kept(object) {
-            return vec![problem(object, slot, kept)];
+            let of_values = self.settings_faults.iter().filter(|_| object.kind == ObjectKind::ConfigMap);
+            let faults = bounded([kept].into_iter().chain(of_values.cloned()).collect(), MOST);
+            return faults.into_iter().map(|fault| problem(object, slot, fault)).collect();
         }
         let foreign = match slot.newest() {
             Some(Object::Ingress(ingress)) => Some(ingress).filter(|ingress| !self.is_ours(ingress)),
@@ -146,18 +148,21 @@ impl Index {
     fn missing_of_the_fleet(&self, object: &ObjectRef) -> Option<&'static str> {
         let (named, reason) = match object.kind {
             ObjectKind::Secret => (
-                &self.options.default_certificate,
+                self.options.default_certificate.as_ref(),
                 "the Secret of the default certificate does not exist: each proxy uses a certificate that it generated",
             ),
             ObjectKind::Service => (
-                &self.options.default_backend,
+                self.options.default_backend.as_ref(),
                 "the Service of the default backend does not exist: requests that match no Ingress get 404",
+            ),
+            ObjectKind::ConfigMap if self.options.expects_configmap => (
+                Some(&self.options.configmap),
+                "the ConfigMap of --configmap does not exist: every setting of the fleet has its default",
             ),
             _ => return None,
         };
-        let slot = self.objects.get(object).map(|slot| &slot.present);
-        let is_missing = matches!(slot, None | Some(Present::Unknown | Present::Deleted));
-        (is_missing && named.as_ref() == Some(&object.name)).then_some(reason)
+        let is_missing = self.objects.get(object).is_none_or(|slot| !slot.is_there() && !slot.is_kept());
+        (is_missing && named == Some(&object.name)).then_some(reason)
     }
 
     fn faults_of_ingress(&self, object: &ObjectRef) -> Vec<Fault> {

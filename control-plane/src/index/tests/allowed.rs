@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::fixture::*;
 use crate::event::{Event, Hold, HoldRequest};
-use crate::objects::{Object, ObjectKind, ObjectRef};
+use crate::objects::{Object, ObjectKind};
 
 fn good() -> Ing {
     ingress("web").rule("a.test", &[("/", "one")])
@@ -39,7 +39,7 @@ fn what_is_not_allowed_leaves_the_last_good_version() {
     world.events([Event::Released(reference(ObjectKind::Ingress, "web"))]);
     world.apply(level("Low"));
     assert_eq!((world.routes(), world.told("web")), (vec![], vec![TOLD.to_owned()]));
-    world.events([Event::Deleted(ObjectRef { kind: ObjectKind::ConfigMap, name: options().configmap })]);
+    world.apply(configmap(json!({})));
     assert_eq!(world.routes(), [TWO]);
 }
 

@@ -244,3 +244,58 @@ fn a_folder_keeps_a_class_too() {
     world.apply(of_class("late", "").with(|it| it["spec"]["ingressClassName"] = json!("web")));
     assert_eq!(hosts(&world), ["bare.test", "one.test"]);
 }
+
+fn settings() -> ObjectRef {
+    ObjectRef { kind: ObjectKind::ConfigMap, name: options().configmap }
+}
+
+#[test]
+fn the_values_of_a_deleted_configmap_stay_until_it_exists_again() {
+    let mut world = World::default();
+    world.apply(configmap(json!({"whitelist-source-range": "10.0.0.0/8", "frobnicate": "1"})));
+    let before = world.config.clone();
+    let commit = world.events([Event::Deleted(settings())]);
+    assert_eq!(world.config, before);
+    let hold = written(&commit.holds);
+    assert_eq!(world.events([held(&hold)]).holds, []);
+    let reasons = said(&world, settings());
+    assert!(reasons.contains("was deleted: its last values stay in use"), "{reasons}");
+    assert!(reasons.contains("unknown key"), "what was said of its values still holds: {reasons}");
+
+    let mut fresh = World::default();
+    fresh.events([held(&hold)]);
+    fresh.index.lists_complete();
+    assert_eq!(fresh.events([]).holds, []);
+    super::properties::assert_same(&world, &fresh);
+    assert_eq!(written(&fresh.events([Event::Released(settings())]).holds), hold);
+    assert_eq!(fresh.config, before);
+
+    let commit = world.apply(configmap(json!({})));
+    assert_eq!(commit.holds, [HoldRequest::Erase(settings())]);
+    assert!(world.config != before && said(&world, settings()).is_empty());
+    world.events([Event::Released(settings())]);
+    assert_eq!(world.events([Event::Deleted(settings())]).holds, [], "without data there is nothing to keep");
+    assert_eq!(said(&world, settings()), "");
+}
+
+#[test]
+fn the_last_good_values_of_a_broken_configmap_that_is_deleted_stay() {
+    let mut world = World::default();
+    world.apply(configmap(json!({"whitelist-source-range": "10.0.0.0/8"})));
+    let before = world.config.clone();
+    let commit = world.events([broken(settings(), "data", "expected a map")]);
+    world.events([held(&written(&commit.holds))]);
+    assert_eq!(world.events([Event::Deleted(settings())]).holds, [], "they are on record");
+    assert_eq!(world.config, before);
+}
+
+#[test]
+fn a_configmap_that_a_flag_names_and_that_is_not_there_is_said() {
+    let mut world = World::with(Options { expects_configmap: true, ..options() });
+    world.events([]);
+    assert!(said(&world, settings()).contains("--configmap does not exist"));
+    world.apply(configmap(json!({"ssl-redirect": "false"})));
+    assert_eq!(said(&world, settings()), "");
+    world.events([Event::Deleted(settings())]);
+    assert!(said(&world, settings()).starts_with("was deleted"), "{}", said(&world, settings()));
+}
