@@ -13,7 +13,7 @@ use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, 
 use super::referred::Referred;
 use super::{allowed, headers, ticket_keys};
 use crate::annotations::row::{Reach, Row};
-use crate::annotations::{self, snippets, value};
+use crate::annotations::{self, auth, snippets, value};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
 use crate::reference::{Reference, Use};
@@ -74,6 +74,7 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     };
     let (mut faults, mut refs, mut allowed_headers) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
     let mut ticket_key = None;
+    let asks = asks_before_requests(configmap);
     for (key, said) in configmap.iter().flat_map(|map| &map.data) {
         let text = said.trim();
         let mut fault = |severity, reason: String| {
@@ -103,8 +104,9 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
                 }
                 Some(text) => {
                     let (denies, said) = row_of(row, key, &text, &mut settings, &mut refs);
-                    settings.guards.extend(denies.then_some(Guard::Addresses));
-                    faults.extend(said);
+                    let is_idle = denies && !asks && is_of_questions(row);
+                    settings.guards.extend((denies && !is_idle).then_some(Guard::Addresses));
+                    faults.extend(said.into_iter().map(|it| if is_idle { idle(it) } else { it }));
                 }
             },
             Some(Status::Guards(which)) => {
@@ -162,6 +164,24 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     settings.guards.sort_unstable();
     settings.guards.dedup();
     Compiled { settings, faults, refs, allowed_headers, ticket_key }
+}
+
+/// Whether somebody is asked about the requests of all locations.
+fn asks_before_requests(configmap: Option<&ConfigMap>) -> bool {
+    let mut keys = configmap.iter().flat_map(|map| &map.data);
+    keys.any(|(key, text)| key.eq_ignore_ascii_case(auth::GLOBAL_URL.name) && !text.trim().is_empty())
+}
+
+/// Whether a key says how that is done, and not whom.
+fn is_of_questions(row: &Row) -> bool {
+    row.name.starts_with("global-auth-") && row.name != auth::GLOBAL_URL.name
+}
+
+/// A fault of such a key while nobody is asked: it shuts nobody out.
+fn idle(fault: Fault) -> Fault {
+    let instead = format!("without {} the key has no effect", auth::GLOBAL_URL.name);
+    let reason = fault.reason.replace(ALL_PATHS, &instead);
+    Fault { severity: Severity::Warning, reason, ..fault }
 }
 
 /// Whether annotations may refer to objects of other namespaces.

@@ -80,8 +80,6 @@ fn restrictions_guard() {
         ("denylist-source-range", "office"),
         ("block-cidrs", "10.0.0.0/8 192.0.2.1"),
         ("global-auth-url", "not-a-url"),
-        ("global-auth-method", "FETCH"),
-        ("global-auth-cache-duration", "5 minutes"),
         ("block-user-agents", "~*bot("),
         ("block-referers", "a, ~["),
         ("enable-modsecurity", "true"),
@@ -104,6 +102,23 @@ fn restrictions_guard() {
         ("global-auth-url", " "),
     ]);
     assert_eq!((settings, faults), (Settings::default(), Vec::new()));
+}
+
+/// How nobody is asked restricts nobody.
+#[test]
+fn a_faulty_question_guards_where_it_is_asked() {
+    let keys = [("global-auth-method", "FETCH"), ("global-auth-cache-duration", "5 minutes")];
+    for (key, text) in keys {
+        let (settings, faults) = compiled(&[("global-auth-url", "http://auth.test/"), (key, text)]);
+        assert_eq!((settings.guards, faults.len()), (vec![Guard::Addresses], 1), "{key}: {faults:?}");
+        assert!(faults[0].reason.ends_with(ALL_PATHS), "{faults:?}");
+        for url in ["", " "] {
+            let (settings, faults) = compiled(&[("global-auth-url", url), (key, text)]);
+            assert_eq!((settings, faults.len()), (Settings::default(), 1), "{key}: {faults:?}");
+            assert_eq!(faults[0].severity, Severity::Warning);
+            assert!(!faults[0].reason.contains("503"), "{faults:?}");
+        }
+    }
 }
 
 /// As in ingress-nginx, an empty value is false; a value of spaces is invalid.
