@@ -18,6 +18,15 @@ use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
 use crate::reference::{Reference, Use};
 
+/// Lists whose default has items.
+const LISTS: [&str; 5] = [
+    "no-auth-locations",
+    "no-tls-redirect-locations",
+    "nginx-status-ipv4-whitelist",
+    "nginx-status-ipv6-whitelist",
+    "proxy-real-ip-cidr",
+];
+
 /// The compiled ConfigMap.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Compiled {
@@ -90,6 +99,10 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
                 if row.default == "true" {
                     fault(Severity::Warning, "expected true or false, got nothing: false is used".into());
                 }
+            }
+            // Unlike other values, an empty list takes the place of its default (ingress-nginx).
+            Some(Status::Default(row)) if text.is_empty() && LISTS.contains(&row.name) => {
+                row_of(row, key, ",", &mut settings, &mut refs);
             }
             Some(_) if text.is_empty() => {}
             Some(Status::Default(row)) => match in_decimal(key, text) {

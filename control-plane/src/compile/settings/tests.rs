@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use shared::policy::{LoadBalance, LocationPolicy};
+use shared::policy::{LoadBalance, LocationPolicy, TextList};
 
 use super::*;
 
@@ -31,6 +31,26 @@ fn redirects_are_honoured_in_any_case_of_the_key() {
     assert_eq!(settings.defaults.ssl_redirect, Some(false));
     assert_eq!(settings.defaults.force_ssl_redirect, None);
     assert_eq!(faults.len(), 1);
+}
+
+/// Nobody is trusted, and no location is spared, where that is said.
+#[test]
+fn an_empty_list_takes_the_place_of_its_default() {
+    for said in ["", " ", ","] {
+        let data: Vec<_> = LISTS.iter().map(|key| (*key, said)).collect();
+        let (settings, faults) = compiled(&data);
+        let it = &settings.defaults;
+        for list in [
+            &it.no_auth_locations,
+            &it.no_tls_redirect_locations,
+            &it.nginx_status_ipv4_whitelist,
+            &it.nginx_status_ipv6_whitelist,
+            &it.proxy_real_ip_cidr,
+        ] {
+            assert_eq!(*list, Some(TextList::default()), "{said:?}");
+        }
+        assert_eq!(faults, []);
+    }
 }
 
 #[test]
