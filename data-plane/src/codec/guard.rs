@@ -4,8 +4,8 @@
 //! rules for start lines and framing next to the heads. The pipeline sees only heads that passed. The statuses are
 //! those of ingress-nginx.
 //!
-//! **Invariant:** a head that passed has one framing, at most one Host, and no octet in a line that a later reader
-//! could take for a line end.
+//! **Invariant:** a head that passed has one framing, at most one Host and one Authorization, and no octet in a line
+//! that a later reader could take for a line end.
 
 use thiserror::Error;
 
@@ -76,6 +76,9 @@ pub(crate) enum HeadError {
     /// Host is missing, repeated or not `host [":" port]`.
     #[error("expected exactly one valid Host")]
     Host,
+    /// A second line of a field that says who the client is, or how its body comes.
+    #[error("a field that is said once is repeated")]
+    Repeated,
     /// Content-Length is not one decimal number below 2^63, or is repeated.
     #[error("expected one decimal Content-Length")]
     ContentLength,

@@ -106,6 +106,7 @@ impl RequestHead {
         let form = start::target(method, &bytes[raw.clone()])?;
         let framing = framing::request_framing(version, fields)?;
         let mut host = host(version, fields)?;
+        once(fields)?;
         let mut origin = raw.clone();
         let mut made = None;
         if let start::Target::Absolute { from, to } = form {
@@ -306,6 +307,15 @@ fn host(version: Version, fields: &Fields) -> Result<Host, HeadError> {
         (None, _) if version == Version::Http10 => Ok(Host::none()),
         _ => Err(HeadError::Host),
     }
+}
+
+/// Refuses a second Authorization or Expect, as nginx does: somebody behind the proxy could heed the other one.
+fn once(fields: &Fields) -> Result<(), HeadError> {
+    let is_repeated = |name| fields.all(name).nth(1).is_some();
+    if is_repeated(Known::Authorization) || is_repeated(Known::Expect) {
+        return Err(HeadError::Repeated);
+    }
+    Ok(())
 }
 
 /// HTTP/2 fields as lines of text, and the head under construction.

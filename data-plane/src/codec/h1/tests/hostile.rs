@@ -52,6 +52,18 @@ fn framing_has_one_reading() {
 }
 
 #[test]
+fn who_asks_is_said_once() {
+    for (fields, expected) in [
+        ("Authorization: Basic YTpi\r\nAuthorization: Basic YTpi", "Repeated"),
+        ("Authorization: Basic YTpi\r\nA: b\r\nAUTHORIZATION: Bearer x", "Repeated"),
+        ("Expect: 100-continue\r\nExpect: 100-continue", "Repeated"),
+        ("Authorization: Basic YTpi\r\nProxy-Authorization: x\r\nContent-Length: 1", "1 passed, 3"),
+    ] {
+        assert_eq!(with(fields), expected, "{fields:?}");
+    }
+}
+
+#[test]
 fn chunks_have_one_reading() {
     for (body, expected) in [
         ("3\r\nabc\r\n0\r\n\r\n", "1 passed, abc"),
@@ -170,6 +182,7 @@ fn a_refusal_has_nginx_status() {
         (HeadError::TransferCoding, 501),
         (HeadError::Version, 505),
         (HeadError::Host, 400),
+        (HeadError::Repeated, 400),
     ] {
         assert_eq!(error.status(), status, "{error}");
     }

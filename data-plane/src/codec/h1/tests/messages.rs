@@ -37,6 +37,7 @@ fn field() -> impl Strategy<Value = String> {
             "Connection: close", "Connection: keep-alive, X-One", "Connection: Host, X-Forwarded-For", "Keep-Alive: 5",
             "TE: trailers", "Upgrade: websocket", "Upgrade: h2c", "HTTP2-Settings: AA", "Expect: 100-continue",
             "Proxy: http://evil", "X-Forwarded-For: 1.2.3.4", "X-Bytes: h\u{e9}",
+            "Authorization: Basic YTpi",
         ]).prop_map(str::to_owned),
         1 => select(vec![
             "Host: b.test", "Host: a.test, b.test", "Host: ", "Content-Length: 5, 5", "Content-Length: +3",
