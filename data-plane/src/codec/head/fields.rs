@@ -158,7 +158,8 @@ impl Fields {
         if place < self.came { &self.bytes } else { &self.own }
     }
 
-    /// All values of that name, joined by `, ` (RFC 9110 section 5.3); `None` if there is no such field.
+    /// All values of that name, joined by `, ` (RFC 9110 section 5.3), those of Cookie by `; ` (RFC 9113 section
+    /// 8.2.3, and nginx whatever the version); `None` if there is no such field.
     pub(crate) fn joined(&self, name: impl FieldName) -> Option<Bytes> {
         if !self.may_have(name) {
             return None;
@@ -168,9 +169,10 @@ impl Fields {
         let Some(second) = values.next() else {
             return self.get_bytes(name);
         };
+        let between: &[u8] = if name.is(Known::Cookie, b"cookie") { b"; " } else { b", " };
         let mut whole = BytesMut::from(first);
         for value in std::iter::once(second).chain(values) {
-            whole.put_slice(b", ");
+            whole.put_slice(between);
             whole.put_slice(value);
         }
         Some(whole.freeze())

@@ -1,6 +1,7 @@
 use super::*;
 use crate::codec::guard::Limits;
 use crate::codec::h1::RequestReader;
+use crate::codec::head::OfVariable;
 
 fn fields(lines: &str) -> Fields {
     let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
@@ -33,6 +34,16 @@ fn reading_sees_edits() {
     fields.remove("a");
     assert_eq!(fields.iter().collect::<Vec<_>>(), [(&b"B"[..], &b"3"[..]), (b"X-Forwarded-For", b"1.1.1.1")]);
     assert_eq!(Fields::default().iter().count(), 0);
+}
+
+#[test]
+fn cookies_are_joined_as_one_cookie() {
+    let fields = fields("Cookie: a=1\r\nX-Cookie: 1\r\ncookie: b=2; c=3\r\nx-cookie: 2\r\n");
+    for joined in [fields.joined(Known::Cookie), fields.joined("cookie"), fields.joined(OfVariable("cookie"))]
+    {
+        assert_eq!(joined.unwrap(), &b"a=1; b=2; c=3"[..]);
+    }
+    assert_eq!(fields.joined("x-cookie").unwrap(), &b"1, 2"[..]);
 }
 
 #[test]
