@@ -103,7 +103,8 @@ impl LogFormat {
                 pieces.push(Piece::Text(rest[..at].into()));
             }
             let (name, behind) = name(&rest[at + 1..])?;
-            let value = of(name).ok_or_else(|| NoFormat::Unknown(name.to_owned()))?;
+            // nginx ignores the case of a variable's name.
+            let value = of(&name.to_ascii_lowercase()).ok_or_else(|| NoFormat::Unknown(name.to_owned()))?;
             pieces.push(Piece::Value(value));
             rest = behind;
         }
@@ -200,6 +201,8 @@ mod tests {
             ("$sent_http_content_type|$upstream_http_x", "<Sent(\"content-type\")>|<Came(\"x\")>"),
             (r#"a\tb\'c\"d\\e\x"#, "a\tb'c\"d\\e\\x"),
             ("$geoip2_city", "<Missing>"),
+            ("$balancer_ewma_score,$connection_upgrade,$proxy_port", "<Missing>,<Missing>,<Missing>"),
+            ("$Status|$HTTP_X_Id|$Time_ISO8601", "<Status>|<OfHead(Header(\"x-id\"))>|<TimeIso8601>"),
         ] {
             assert_eq!(shown(text), expected, "{text}");
         }
