@@ -21,6 +21,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "proxy-ssl-ciphers",
+        on_canary: true,
         risk: Risk::Medium,
         value: &Of(CIPHERS, Act::Sets(set_ciphers)),
         needs: Some("proxy-ssl-secret"),
@@ -30,6 +31,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "proxy-ssl-name",
+        on_canary: true,
         risk: Risk::High,
         value: &Of(NAME, Act::Sets(set_name)),
         needs: Some("proxy-ssl-secret"),
@@ -38,6 +40,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "proxy-ssl-protocols",
+        on_canary: true,
         value: &Of(PROTOCOLS_OF_TLS, Act::Sets(|to, it| backend_tls(to).versions = it)),
         needs: Some("proxy-ssl-secret"),
         default: "TLSv1.2",
@@ -46,6 +49,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "proxy-ssl-secret",
+        on_canary: true,
         risk: Risk::Medium,
         value: &Of(BASIC, Act::Sets(|to, it| set_secret(to, &it))),
         bad: Bad::Deny(Reach::Paths),
@@ -54,6 +58,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "proxy-ssl-server-name",
+        on_canary: true,
         value: &Of(SWITCH, Act::Sets(|to, it| backend_tls(to).tells_name = it)),
         needs: Some("proxy-ssl-secret"),
         default: "off",
@@ -62,6 +67,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "proxy-ssl-verify",
+        on_canary: true,
         value: &Of(SWITCH, Act::Sets(set_verify)),
         needs: Some("proxy-ssl-secret"),
         default: "off",
@@ -70,6 +76,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "proxy-ssl-verify-depth",
+        on_canary: true,
         value: &Of(INT, Act::Sets(|to, it| backend_tls(to).verify_depth = depth(it))),
         needs: Some("proxy-ssl-secret"),
         default: "1",

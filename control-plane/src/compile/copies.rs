@@ -76,7 +76,9 @@ pub fn of_referred(referred: &Referred, hosts: usize) -> Option<String> {
 fn of_each_host(claim: &Claim) -> usize {
     let serving = &claim.parsed.serving;
     if claim.is_canary() {
-        return Resource::Host(Host { policy: serving.host.clone(), ..Host::default() }).encode().len();
+        let backend_tls = serving.location.backend_tls.clone();
+        let policy = HostPolicy { backend_tls, ..serving.host.clone() };
+        return Resource::Host(Host { policy, ..Host::default() }).encode().len();
     }
     let of_hosts = serving.of_hosts.as_ref();
     let lists = of_hosts.and_then(|it| it.lists.as_ref());

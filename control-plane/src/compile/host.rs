@@ -85,7 +85,7 @@ pub struct Claims {
     www: FewOf<Age>,
 }
 
-/// Claims, other than canaries, with settings of which the oldest one decides.
+/// Claims with settings of which the oldest one decides; canaries only where it is said.
 #[derive(Debug, Default)]
 struct Deciders {
     /// `spec.tls`.
@@ -96,7 +96,7 @@ struct Deciders {
     guards: FewOf<Age>,
     /// A server-snippet.
     snippets: FewOf<Age>,
-    /// TLS towards backends.
+    /// TLS towards backends, canaries included.
     backend_tls: FewOf<Age>,
     /// Client certificates, canaries included.
     client_certificates: FewOf<Age>,
@@ -182,7 +182,7 @@ impl Claims {
         let mut touched = Touched::default();
         for claim in before.iter().chain(&after) {
             touched.parts.insert(claim.object());
-            touched.host |= !claim.is_canary() || asks_for_certificates(claim);
+            touched.host |= !claim.is_canary() || asks_for_certificates(claim) || backend_tls::is_said(claim);
         }
         let (gone, come) = change.paths(&self.host);
         touched.looked_at = 1 + gone.len() + come.len();
@@ -229,6 +229,7 @@ impl Claims {
         if claim.is_canary() {
             self.canaries.remove(age);
             self.deciders.client_certificates.remove(age);
+            self.deciders.backend_tls.remove(age);
             self.wishes.take_out(claim, paths);
             return;
         }
@@ -260,6 +261,9 @@ impl Claims {
             if asks_for_certificates(claim) {
                 self.deciders.client_certificates.insert(age());
             }
+            if backend_tls::is_said(claim) {
+                self.deciders.backend_tls.insert(age());
+            }
             self.wishes.put_in(claim, paths, self.host.as_str() == CATCH_ALL);
             return;
         }
@@ -283,7 +287,7 @@ impl Claims {
             (aliases, says_aliases),
             (guards, serving.hosts_denied.is_some()),
             (snippets, serving.of_hosts.is_some()),
-            (backend_tls, claim.shared_backend_tls().is_some()),
+            (backend_tls, backend_tls::is_said(claim)),
             (client_certificates, asks_for_certificates(claim)),
             (ciphers, serving.host.ssl_ciphers.is_some()),
             (order, serving.host.ssl_prefer_server_ciphers.is_some()),

@@ -1,5 +1,5 @@
 //! TLS towards backends: the settings of the first Ingress of a host that has any apply to all locations without their
-//! own, as in ingress-nginx.
+//! own, as in ingress-nginx. Those of canaries count, too: of them ingress-nginx ignores what is about their locations.
 
 use shared::policy::{BackendProtocol, BackendTls, LocationPolicy};
 use shared::resource::Denial;
@@ -10,7 +10,7 @@ use crate::compile::claim::Claim;
 impl Claims {
     /// The settings of the first Ingress.
     pub(super) fn shared_backend_tls(&self) -> Option<Result<BackendTls, Denial>> {
-        self.decider(&self.deciders.backend_tls)?.shared_backend_tls()
+        self.claim(self.deciders.backend_tls.first()?)?.shared_backend_tls()
     }
 
     /// Leaves locations to the host's settings, if the claim has none of its own. Returns why its locations answer 503,
@@ -33,4 +33,10 @@ impl Claims {
 fn is_over_tls(policy: &LocationPolicy) -> bool {
     let protocol = policy.backend_protocol.and_then(|number| BackendProtocol::try_from(number).ok());
     matches!(protocol, Some(BackendProtocol::Https | BackendProtocol::Grpcs | BackendProtocol::AutoHttp))
+}
+
+/// Whether its TLS settings may be those of a host. A canary without the authorities that it names shuts no path of the
+/// others: it has none that rely on them.
+pub(super) fn is_said(claim: &Claim) -> bool {
+    claim.shared_backend_tls().is_some_and(|shared| shared.is_ok() || !claim.is_canary())
 }

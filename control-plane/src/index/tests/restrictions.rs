@@ -176,6 +176,33 @@ fn backends_of_a_host_are_verified_as_its_first_ingress_says() {
     assert_eq!((denied(&world), shared(&world)), (vec![], None));
 }
 
+/// ingress-nginx reads it of canaries, too, since it is about the host as well. They shut nobody out.
+#[test]
+fn a_canary_says_how_backends_of_its_host_are_verified() {
+    let mut world = World::default();
+    let tls = |name: &str, at| ingress(name).at(at).annotation("backend-protocol", "HTTPS");
+    let shared = |world: &World| match world.get(Kind::Host, "a.test") {
+        Some(Resource::Host(it)) => it.policy.backend_tls.map(|it| (it.material, it.verify)),
+        _ => panic!("no host"),
+    };
+    let canary = || {
+        let it = ingress("canary").at(1).annotation("canary", "true");
+        let it = it.annotation("proxy-ssl-secret", "default/ca");
+        let it = it.annotation("proxy-ssl-verify", "on").annotation("proxy-ssl-name", "x.test");
+        it.rule("a.test", &[("/", "new")])
+    };
+    world.apply(tls("main", 2).rule("a.test", &[("/", "old")]));
+    world.apply(canary());
+    assert_eq!((shared(&world), is_any_denied(&world)), (None, false), "its Secret is missing");
+    world.apply(authorities("ca"));
+    assert_eq!(shared(&world), Some(("default/ca/proxy-ssl".into(), true)));
+    assert_eq!((world.told("canary").len(), world.keys(Kind::Material).len()), (0, 1));
+    world.apply(canary().annotation("proxy-ssl-verify", "off"));
+    assert_eq!(shared(&world), Some(("default/ca/proxy-ssl".into(), false)));
+    world.delete(ObjectKind::Ingress, "canary");
+    assert_eq!(shared(&world), None);
+}
+
 /// A Secret with the certificate of a root.
 pub(super) fn authorities(name: &str) -> Object {
     let key = rcgen::KeyPair::generate().unwrap();
@@ -194,6 +221,10 @@ fn is_closed(world: &World) -> bool {
         .routes()
         .iter()
         .any(|line| line.starts_with("ingress/default/web/a.test") && line.ends_with("(denied)"))
+}
+
+fn is_any_denied(world: &World) -> bool {
+    world.routes().iter().any(|line| line.ends_with("(denied)"))
 }
 
 fn fresh(ingress: &Ing) -> World {
