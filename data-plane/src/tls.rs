@@ -45,8 +45,9 @@ const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS13, &rust
 /// HTTP/2 in ALPN.
 const HTTP2: &[u8] = b"h2";
 
-/// Protocols over TLS, in order of preference.
-const PROTOCOLS: [&[u8]; 2] = [HTTP2, b"http/1.1"];
+/// Protocols over TLS, in order of preference. A client that offers none of them gets no connection; one that offers
+/// HTTP/1.0 alone does, as in nginx.
+const PROTOCOLS: [&[u8]; 3] = [HTTP2, b"http/1.1", b"http/1.0"];
 
 /// The enabled versions.
 fn versions(tls12: bool, tls13: bool) -> Vec<&'static SupportedProtocolVersion> {

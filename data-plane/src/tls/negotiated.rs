@@ -87,6 +87,7 @@ impl Negotiated {
         let alpn = match session.alpn_protocol() {
             Some(b"h2") => Some("h2"),
             Some(b"http/1.1") => Some("http/1.1"),
+            Some(b"http/1.0") => Some("http/1.0"),
             _ => None,
         };
         let curve = session.negotiated_key_exchange_group().and_then(|group| curve(group.name()));

@@ -143,7 +143,7 @@ fn over_tls_by_the_clients_choice() {
     proxy.host("a.test", true, &[("/", PathType::Prefix, "echo")]);
     proxy.endpoints("echo", &[origin.address]);
     run(async {
-        for alpn in [&b"h2"[..], b"http/1.1", b""] {
+        for alpn in [&b"h2"[..], b"http/1.1", b"http/1.0", b""] {
             let offered = [alpn];
             let stream = TcpStream::connect(proxy.https).await.unwrap();
             let name = ServerName::try_from("a.test").unwrap();
@@ -164,7 +164,7 @@ fn over_tls_by_the_clients_choice() {
     let log = proxy.stop(Duration::ZERO, PATIENCE);
     let mut lines: Vec<_> = log.lines().collect();
     lines.sort_unstable();
-    assert_eq!(lines, ["[] [-]", "[] [http/1.1]", "[h2] [h2]"]);
+    assert_eq!(lines, ["[] [-]", "[] [http/1.0]", "[] [http/1.1]", "[h2] [h2]"]);
 }
 
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
