@@ -206,7 +206,11 @@ impl<S: Stream> Serving<S> {
                     None
                 }
                 Err(failure) => {
-                    debug!(error = %failure, "HTTP/2 connection ended");
+                    debug!(client = %self.peer.address(), error = %failure, "HTTP/2 connection ended");
+                    // h2 has told the client how it broke the protocol.
+                    if failure.is_go_away() && failure.is_library() && !self.sent_away {
+                        self.server.local.metrics.sent_away.add(1);
+                    }
                     None
                 }
             };

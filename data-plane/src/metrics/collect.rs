@@ -24,9 +24,11 @@ const COUNTERS: [Plain; 25] = [
     ("firth_tls_handshakes", "TLS handshakes with clients that succeeded", |w| &w.handshakes),
     ("firth_tls_handshakes_resumed", "TLS handshakes that resumed a session", |w| &w.handshakes_resumed),
     ("firth_tls_handshake_failures", "TLS handshakes that failed", |w| &w.handshake_failures),
-    ("firth_http2_sent_away", "HTTP/2 connections ended for resets, floods or malformed requests", |w| {
-        &w.sent_away
-    }),
+    (
+        "firth_http2_sent_away",
+        "HTTP/2 connections ended for resets, floods, malformed requests or protocol errors",
+        |w| &w.sent_away,
+    ),
     ("firth_panics", "Connections ended by a panic", |w| &w.panics),
     ("firth_requests_routed", "Requests sent to a backend", |w| &w.routed),
     ("firth_requests_refused", "Requests refused before routing", |w| &w.refusals),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
 use test_kit::client::frames::{
-    Block, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RESET, frame,
+    Block, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PREFACE, RESET, WINDOW_UPDATE, frame,
 };
 
 use super::harness::*;
@@ -183,6 +183,22 @@ fn frames_about_nothing_end_the_connection() {
     eventually("all were sent away", || proxy.metrics.worker(0).sent_away.value() == 4);
     eventually("and are gone", || proxy.metrics.open() == 0);
     assert_eq!(Client::new(proxy.http).get("/").text(), "hello");
+}
+
+/// It is told so by h2, and counted like those that are sent away for other reasons.
+#[test]
+fn who_breaks_the_protocol_is_counted() {
+    const PROTOCOL_ERROR: u32 = 1;
+    let proxy = Proxy::serving(Limits::default(), &[Origin::says("hello").address]);
+    let faults: [(u8, u32, &[u8]); 3] =
+        [(WINDOW_UPDATE, 0, &[0; 4]), (DATA, 1, b"of no request"), (HEADERS, 2, &get())];
+    for (count, (kind, stream, payload)) in (1..).zip(faults) {
+        let mut hostile = Frames::new(&proxy);
+        // As a flag of DATA, END_HEADERS has no meaning.
+        assert!(hostile.send(kind, END_HEADERS, stream, payload));
+        assert_eq!(said_goodbye(&mut hostile), Some(PROTOCOL_ERROR), "{kind}");
+        eventually("it is counted", || proxy.metrics.worker(0).sent_away.value() == count);
+    }
 }
 
 #[test]
