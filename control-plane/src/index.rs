@@ -35,6 +35,7 @@ mod slot;
 mod steps;
 mod streams;
 mod ticket_keys;
+mod version;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

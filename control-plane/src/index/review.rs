@@ -8,7 +8,7 @@ use std::sync::Arc;
 use shared::resource::PathType;
 
 use super::Index;
-use super::slot::Version;
+use super::version::Version;
 use crate::annotations::PREFIX;
 use crate::compile::claim::Claim;
 use crate::compile::referred::AllReferred;

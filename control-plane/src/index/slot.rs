@@ -4,93 +4,13 @@
 //! the one in the hold. A hold that this process did not ask for is what the replicas agreed on, so it is adopted.
 
 use std::cmp::Ordering;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use shared::policy::LocationPolicy;
-
-use crate::annotations::{self, Parsed};
+use super::version::Version;
 use crate::compile::allowed::Allowed;
-use crate::compile::{certificate, endpoints, rejection, size};
 use crate::event::{Hold, HoldRequest};
 use crate::objects::{Metadata, Object, ObjectRef};
-use crate::problem::{Fault, Problem, Severity};
-
-/// The parsed annotations of most Ingresses, shared: they take 3 kB.
-static NOTHING: LazyLock<Arc<Parsed>> = LazyLock::new(Arc::default);
-
-/// A version of an object, with what was parsed on arrival.
-#[derive(Clone, Debug)]
-pub(super) struct Version {
-    object: Object,
-    /// The parsed annotations of an Ingress.
-    parsed: Option<Arc<Parsed>>,
-}
-
-impl Version {
-    /// Parses an object.
-    pub(super) fn of(object: Object) -> Self {
-        let parsed = match &object {
-            Object::Ingress(ingress) => {
-                let metadata = &ingress.metadata;
-                let parsed = annotations::read(&metadata.object_name(), &metadata.annotations);
-                Some(if parsed == **NOTHING { Arc::clone(&NOTHING) } else { Arc::new(parsed) })
-            }
-            _ => None,
-        };
-        Self { object, parsed }
-    }
-
-    /// The parsed annotations of an Ingress.
-    pub(super) fn parsed(&self) -> Option<&Arc<Parsed>> {
-        self.parsed.as_ref()
-    }
-
-    /// Why it is rejected, independent of other objects except the ConfigMap's restrictions.
-    pub(super) fn faults(&self, allowed: &Allowed) -> Vec<Fault> {
-        let rejected = |fault: &&Fault| fault.severity == Severity::Rejected;
-        let said = self.parsed.iter().flat_map(|parsed| &parsed.faults).filter(rejected).cloned();
-        match &self.object {
-            Object::Ingress(ingress) => {
-                let nothing = LocationPolicy::default();
-                let location = self.parsed.as_ref().map_or(&nothing, |parsed| &parsed.serving.location);
-                let forbidden = allowed.faults(&ingress.metadata.annotations);
-                let faults = rejection::faults(ingress, location).into_iter().chain(said);
-                let faults: Vec<_> = faults.chain(forbidden).collect();
-                match &self.parsed {
-                    // The size of what is rejected anyway need not be computed.
-                    Some(parsed) if faults.is_empty() => {
-                        size::of_ingress(ingress, parsed).into_iter().collect()
-                    }
-                    _ => faults,
-                }
-            }
-            Object::Secret(secret) => {
-                let certificate = || certificate::compile(secret).err();
-                size::of_data(&secret.data).or_else(certificate).into_iter().collect()
-            }
-            Object::Service(service) => size::of_service(service).into_iter().collect(),
-            Object::EndpointSlice(slice) => match size::of_slice(slice) {
-                Some(fault) => vec![fault],
-                None => endpoints::rejection(slice),
-            },
-            Object::ConfigMap(map) => size::of_data(&map.data).into_iter().collect(),
-            Object::IngressClass(_) | Object::Namespace(_) => Vec::new(),
-        }
-    }
-
-    fn checked(self, allowed: &Allowed) -> Present {
-        let faults = self.faults(allowed);
-        if faults.is_empty() { Present::Fine(self) } else { Present::Faulty(self, faults) }
-    }
-}
-
-impl std::ops::Deref for Version {
-    type Target = Object;
-
-    fn deref(&self) -> &Object {
-        &self.object
-    }
-}
+use crate::problem::{Fault, Problem};
 
 /// The newest version of an object.
 #[derive(Debug, Default)]
@@ -108,6 +28,13 @@ pub(super) enum Present {
     Unchecked(Version),
     /// It exists and cannot be decoded.
     Broken { uid: Arc<str>, problem: Problem },
+}
+
+impl Present {
+    fn judged(version: Version, allowed: &Allowed) -> Self {
+        let faults = version.faults(allowed);
+        if faults.is_empty() { Self::Fine(version) } else { Self::Faulty(version, faults) }
+    }
 }
 
 /// A requested change of the stored hold that was not read back yet.
@@ -149,7 +76,7 @@ impl Slot {
         self.present = match &*version {
             // A Secret is checked once it is wanted.
             Object::Secret(_) => Present::Unchecked(version),
-            _ => version.checked(allowed),
+            _ => Present::judged(version, allowed),
         };
         if matches!(self.present, Present::Fine(_)) {
             self.good = None;
@@ -248,7 +175,7 @@ impl Slot {
     /// Checks a Secret, which is wanted now.
     pub(super) fn check(&mut self) {
         if let Present::Unchecked(object) = &self.present {
-            self.present = object.clone().checked(&Allowed::default());
+            self.present = Present::judged(object.clone(), &Allowed::default());
         }
         if matches!(self.present, Present::Fine(_)) {
             self.good = None;
@@ -262,7 +189,7 @@ impl Slot {
             *is_good = object.faults(allowed).is_empty();
         }
         self.present = match std::mem::take(&mut self.present) {
-            Present::Fine(version) | Present::Faulty(version, _) => version.checked(allowed),
+            Present::Fine(version) | Present::Faulty(version, _) => Present::judged(version, allowed),
             other => other,
         };
         if matches!(self.present, Present::Fine(_)) {
