@@ -199,7 +199,14 @@ fn a_canary_says_how_backends_of_its_host_are_verified() {
     assert_eq!((world.told("canary").len(), world.keys(Kind::Material).len()), (0, 1));
     world.apply(canary().annotation("proxy-ssl-verify", "off"));
     assert_eq!(shared(&world), Some(("default/ca/proxy-ssl".into(), false)));
+    // Without it, the next Ingress with such settings decides.
+    world.apply(authorities("other"));
+    let late = tls("late", 3).annotation("proxy-ssl-secret", "default/other");
+    world.apply(late.annotation("proxy-ssl-verify", "on").rule("a.test", &[("/late", "late")]));
+    assert_eq!(shared(&world), Some(("default/ca/proxy-ssl".into(), false)));
     world.delete(ObjectKind::Ingress, "canary");
+    assert_eq!(shared(&world), Some(("default/other/proxy-ssl".into(), true)));
+    world.delete(ObjectKind::Ingress, "late");
     assert_eq!(shared(&world), None);
 }
 
