@@ -215,10 +215,12 @@ async fn serve(
         .among(peers.newest())
         .moving(ends.moving());
     let shared = Arc::clone(&registry);
-    let inspect = Inspect::new(published.clone(), shared, problems.clone(), placed, pins, ends.leaving())?
-        .beside(peers.clone())
-        .counted(args.manifests.is_none())
-        .ending(ends.ending());
+    let (leaving, configmap) = (ends.leaving(), args.configmap.clone());
+    let inspect =
+        Inspect::new(published.clone(), shared, problems.clone(), placed, pins, leaving, configmap)?
+            .beside(peers.clone())
+            .counted(args.manifests.is_none())
+            .ending(ends.ending());
     let inspect = Routes::new(inspect.into_server());
     let listen = doors.listen.local_addr()?;
     let served =

@@ -23,6 +23,7 @@ use std::time::Duration;
 use futures::Stream;
 use shared::clock;
 use shared::kind::Lane;
+use shared::name::ObjectName;
 use shared::proto::inspect;
 use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status};
@@ -67,6 +68,8 @@ pub struct Inspect {
     ending: watch::Receiver<bool>,
     /// Whether an API server gives objects a resource version; false in a folder.
     is_counted: bool,
+    /// The ConfigMap with the settings of the fleet.
+    configmap: ObjectName,
     decider: Decider,
     peers: Peers,
     bodies: Arc<Bodies>,
@@ -76,6 +79,7 @@ pub struct Inspect {
 
 impl Inspect {
     /// A service over the store, the connected proxies, and the problems. Its streams end once `leaving` is true.
+    /// `configmap`: the one with the settings of the fleet.
     ///
     /// # Errors
     /// If the descriptors of this build are broken.
@@ -86,6 +90,7 @@ impl Inspect {
         places: watch::Receiver<Places>,
         pins: mpsc::Sender<PinRequest>,
         leaving: watch::Receiver<bool>,
+        configmap: ObjectName,
     ) -> Result<Self, prost_reflect::DescriptorError> {
         let bodies = Arc::new(Bodies::new()?);
         let decider = Decider::new(published.clone(), pins);
@@ -100,6 +105,7 @@ impl Inspect {
             leaving,
             ending,
             is_counted,
+            configmap,
             decider,
             peers,
             bodies,

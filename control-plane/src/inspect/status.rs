@@ -71,7 +71,8 @@ impl Inspect {
             answer.version = placed.version.short();
         }
         answer.problems = problems.iter().map(convert::problem).collect();
-        answer.fleet = of_fleet(&self.problems.borrow(), object).map(convert::problem).collect();
+        answer.fleet =
+            of_fleet(&self.problems.borrow(), &self.configmap, object).map(convert::problem).collect();
         answer.pin = convert::pin(&head);
         let is_rejected = placed.as_ref().is_some_and(|placed| is_rejected(placed, problems));
         let is_held_back = extent.is_held_back();
@@ -89,24 +90,28 @@ impl Inspect {
     }
 }
 
-/// The problems of the fleet's objects that concern every host, except those of the object itself.
-fn of_fleet<'a>(problems: &'a Problems, object: &'a ObjectRef) -> impl Iterator<Item = &'a Problem> {
-    let of_kind = |kind| {
-        let first = ObjectRef { kind, name: ObjectName::new("", "") };
-        let is_of_kind =
-            move |subject: &Subject| matches!(subject, Subject::Object(other) if other.kind == kind);
-        let from = problems.range(Subject::from(first)..);
-        from.take_while(move |(subject, _)| is_of_kind(subject))
-            .filter(|(subject, _)| **subject != Subject::Object(object.clone()))
-            .flat_map(|(_, problems)| problems.iter())
-    };
-    let kinds = [ObjectKind::ConfigMap, ObjectKind::IngressClass];
+/// The problems of the fleet's ConfigMap and of IngressClasses that concern every host, except those of the object
+/// itself.
+fn of_fleet<'a>(
+    problems: &'a Problems,
+    configmap: &ObjectName,
+    object: &'a ObjectRef,
+) -> impl Iterator<Item = &'a Problem> + use<'a> {
+    let settings = ObjectRef { kind: ObjectKind::ConfigMap, name: configmap.clone() };
+    let settings = problems.get_key_value(&Subject::Object(settings)).into_iter();
+    let first = ObjectRef { kind: ObjectKind::IngressClass, name: ObjectName::new("", "") };
+    let is_class =
+        |it: &Subject| matches!(it, Subject::Object(other) if other.kind == ObjectKind::IngressClass);
+    let classes = problems.range(Subject::from(first)..).take_while(move |(subject, _)| is_class(subject));
+    let others = settings
+        .chain(classes)
+        .filter(move |(subject, _)| !matches!(subject, Subject::Object(it) if it == object));
     let concerns_all = |problem: &&Problem| {
         problem.severity == Severity::Rejected
             || problem.field.is_empty()
             || problem.reason.ends_with(ALL_PATHS)
     };
-    kinds.into_iter().flat_map(of_kind).filter(concerns_all).take(NAMED)
+    others.flat_map(|(_, problems)| problems.iter()).filter(concerns_all).take(NAMED)
 }
 
 /// Counts the proxies by state, and lists some that are not programmed.
@@ -254,6 +259,7 @@ mod tests {
             |kind, namespace: &str, name: &str| ObjectRef { kind, name: ObjectName::new(namespace, name) };
         let settings = named(ObjectKind::ConfigMap, "fleet", "settings");
         let class = named(ObjectKind::IngressClass, "", "nginx");
+        let of_app = named(ObjectKind::ConfigMap, "default", "app");
         let web = named(ObjectKind::Ingress, "default", "web");
         let problem = |object: &ObjectRef, fault: Fault| Problem {
             object: object.clone().into(),
@@ -266,17 +272,26 @@ mod tests {
             Fault::new(Severity::Unsupported, "data.enable-modsecurity", format!("until then {ALL_PATHS}"));
         let tunes = Fault::new(Severity::Unsupported, "data.worker-processes", "has no effect here");
         let deleted = Fault::new(Severity::Warning, "", "was deleted");
+        let unreadable = Fault::new(Severity::Rejected, "data.port", "expected a string, got a number");
         let mut problems = Problems::new();
         for (object, faults) in [
             (&web, vec![Fault::new(Severity::Warning, "", "its own")]),
             (&class, vec![deleted]),
-            (&settings, vec![guards, tunes]),
+            (&of_app, vec![unreadable.clone()]),
+            (&settings, vec![guards, tunes, unreadable]),
         ] {
             let all: Vec<_> = faults.into_iter().map(|fault| problem(object, fault)).collect();
             problems.insert(object.clone().into(), all.into());
         }
-        let told = |object| of_fleet(&problems, object).map(|it| it.reason.clone()).collect::<Vec<_>>();
-        assert_eq!(told(&web), ["until then all paths answer 503", "was deleted"]);
+        let told = |object| {
+            of_fleet(&problems, &settings.name, object).map(|it| it.reason.clone()).collect::<Vec<_>>()
+        };
+        let expected = ["until then all paths answer 503", "expected a string, got a number", "was deleted"];
+        assert_eq!(
+            told(&web),
+            expected,
+            "what is wrong with the ConfigMap of an application is not among it"
+        );
         assert_eq!(told(&settings), ["was deleted"], "its own are among its problems");
     }
 }

@@ -41,6 +41,7 @@ fn bench() -> Bench {
         places.subscribe(),
         pins,
         leaving.subscribe(),
+        ObjectName::new("fleet", "settings"),
     );
     Bench { store, registry, problems, places, leaving, decisions, inspect: inspect.unwrap() }
 }
@@ -577,6 +578,19 @@ async fn all_is_said_only_where_all_were_heard() {
     let said = async || bench.inspect.status(Request::new(asked())).await.unwrap().into_inner();
     let nobody = said().await;
     assert_eq!((&*nobody.state, nobody.total, &*nobody.resource_version), ("unknown", 0, "7"));
+    assert_eq!(nobody.fleet, []);
+
+    let settings = ObjectRef { kind: ObjectKind::ConfigMap, name: ObjectName::new("fleet", "settings") };
+    let deleted = Problem {
+        object: settings.clone().into(),
+        field: String::new(),
+        severity: Severity::Warning,
+        reason: "was deleted".to_owned(),
+        location: String::new(),
+    };
+    bench.problems.send_modify(|problems| _ = problems.insert(settings.into(), vec![deleted].into()));
+    let told = said().await;
+    assert_eq!((told.problems.len(), told.fleet.len()), (0, 1), "it concerns every host");
 
     let [one, two] = ["a-1", "b-2"].map(|id| proxy(&bench.registry, id));
     let reached = [Lane::Config, Lane::Live].map(|lane| standing(&head, lane));
