@@ -158,3 +158,23 @@ impl Index {
         Some(Fault::new(Severity::Warning, "", reason))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The list must fit into a ConfigMap.
+    #[test]
+    fn more_ingresses_than_a_hold_can_list_are_all() {
+        for (count, expected) in [(MOST, false), (MOST + 1, true)] {
+            let members = Members::of((0..count as u64).collect());
+            let text = members.text();
+            assert!(text.len() < 800_000, "{} bytes", text.len());
+            let mut class = IngressClass::default();
+            class.metadata.annotations.insert(ANNOTATION.into(), text);
+            let listed = Members::listed(&class);
+            assert_eq!(listed, members);
+            assert_eq!(listed.contain(&ObjectName::new("default", "web"), "u1"), expected, "{count}");
+        }
+    }
+}

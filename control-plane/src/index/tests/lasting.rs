@@ -106,6 +106,15 @@ fn an_ingress_that_is_deleted_with_its_class_or_comes_just_before_is_counted_rig
 }
 
 #[test]
+fn an_ingress_of_another_class_is_not_counted() {
+    let mut world = world();
+    let of_other = of_class("three", "u3").with(|it| it["spec"]["ingressClassName"] = json!("other"));
+    let commit = world.events([applied(of_other), Event::Deleted(nginx())]);
+    world.events([held(&written(&commit.holds)), applied(of_class("three", "u3"))]);
+    assert_eq!(hosts(&world), ["one.test", "two.test"]);
+}
+
+#[test]
 fn a_class_that_exists_again_decides_anew() {
     for (controller, expected) in [(OURS, 3), ("example.com/other", 0)] {
         let mut world = world();
@@ -243,6 +252,21 @@ fn a_folder_keeps_a_class_too() {
     world.events([held(&written(&commit.holds))]);
     world.apply(of_class("late", "").with(|it| it["spec"]["ingressClassName"] = json!("web")));
     assert_eq!(hosts(&world), ["bare.test", "one.test"]);
+
+    world.delete(ObjectKind::Ingress, "one");
+    let commit = world.delete(ObjectKind::Ingress, "bare");
+    let class = ObjectRef { kind: ObjectKind::IngressClass, name: ObjectName::new("", "web") };
+    assert_eq!(commit.holds, [HoldRequest::Erase(class)], "it is the default of nobody any more");
+}
+
+/// In a folder, most manifests name the class that their cluster had, and none is needed.
+#[test]
+fn a_kept_class_does_not_count_as_one_that_the_folder_has() {
+    let mut world = World::with(Options { folder: true, ..options() });
+    world.events([created("", OURS), applied(service("echo")), applied(of_class("one", ""))]);
+    world.events([Event::Deleted(nginx())]);
+    world.apply(of_class("late", ""));
+    assert_eq!(hosts(&world), ["late.test", "one.test"]);
 }
 
 fn settings() -> ObjectRef {
