@@ -77,10 +77,14 @@ impl Classes {
         named.into_iter().chain(default).filter(|(_, known)| known.kept.is_some()).map(|(name, _)| name)
     }
 
-    /// The default class: of several the newest, then the first by name, as the API server chooses.
+    /// The default class: of several the newest, then the first by name, as the API server chooses. One that was deleted
+    /// is the default only while no other is.
     fn default_class(&self) -> Option<&Arc<str>> {
-        let defaults = self.known.iter().filter_map(|(name, known)| Some((Reverse(known.default?), name)));
-        defaults.min().map(|(_, name)| name)
+        let defaults = self
+            .known
+            .iter()
+            .filter_map(|(name, known)| Some((known.kept.is_some(), Reverse(known.default?), name)));
+        defaults.min().map(|(.., name)| name)
     }
 }
 
@@ -371,6 +375,12 @@ impl Index {
             let assumed = ObjectName::new("", self.options.ingress_class.as_str());
             self.dirty.problems.insert(reference(ObjectKind::IngressClass, &assumed));
             walks.push(assumed.name);
+        }
+        if let Some(former) = before.1.as_ref().filter(|_| before.1 != after.1) {
+            // It may be kept for Ingresses without a class, which have another one now.
+            let former = reference(ObjectKind::IngressClass, &ObjectName::new("", Arc::clone(former)));
+            self.dirty.holds.insert(former.clone());
+            self.dirty.problems.insert(former);
         }
         if before.1 != after.1 || after.1.as_ref() == Some(&name.name) {
             walks.push("".into());

@@ -259,6 +259,27 @@ fn a_folder_keeps_a_class_too() {
     assert_eq!(commit.holds, [HoldRequest::Erase(class)], "it is the default of nobody any more");
 }
 
+#[test]
+fn a_default_class_that_exists_counts_before_one_that_is_kept() {
+    let mut world = World::with(Options { folder: true, ..options() });
+    let default = |name: &str| {
+        let is_default = json!({"ingressclass.kubernetes.io/is-default-class": "true"});
+        let it = json!({"metadata": {"name": name, "annotations": is_default}, "spec": {"controller": OURS}});
+        applied(crate::objects::json::decode(ObjectKind::IngressClass, &it.to_string()).unwrap())
+    };
+    let bare = |name: &str| of_class(name, "").with(|it| it["spec"]["ingressClassName"] = json!(null));
+    world.events([default("alpha"), applied(service("echo")), applied(bare("one"))]);
+    let hold = written(&world.delete_class("alpha").holds);
+    world.events([held(&hold)]);
+    assert_eq!(hosts(&world), ["one.test"]);
+
+    let commit = world.events([default("beta")]);
+    assert_eq!(commit.holds, [HoldRequest::Erase(hold.reference())]);
+    assert_eq!(said(&world, hold.reference()), "");
+    world.apply(bare("late"));
+    assert_eq!(hosts(&world), ["late.test", "one.test"]);
+}
+
 /// In a folder, most manifests name the class that their cluster had, and none is needed.
 #[test]
 fn a_kept_class_does_not_count_as_one_that_the_folder_has() {
