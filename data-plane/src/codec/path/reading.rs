@@ -34,6 +34,9 @@ pub(crate) struct Reading {
     merge: bool,
     /// Dot segments are removed; `..` at the root is ignored.
     dots: bool,
+    /// That was before escapes were decoded, apart from escaped dots: what is a dot segment only then stays, as for who
+    /// decodes the path of a parsed URL.
+    early: bool,
 }
 
 /// Which escapes are decoded.
@@ -111,7 +114,7 @@ impl Reading {
 /// and for the others. Readings that cannot differ for this path are skipped: a path without a backslash is read alike
 /// by those who differ only in backslashes. `None`: there are more than any legitimate path has.
 ///
-/// **Invariant:** bounded work: the path is read at most 60 times, and at most [`AHEAD`] plus [`TIMES`] its length in
+/// **Invariant:** bounded work: the path is read at most 64 times, and at most [`AHEAD`] plus [`TIMES`] its length in
 /// total.
 pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
     let once = decode_leniently(raw);
@@ -134,9 +137,13 @@ pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
             found.add(&mut begun, (false, parameters, backslashes))?;
         }
     }
+    for &backslashes in backslashes {
+        found.add_early(raw, (false, backslashes))?;
+    }
     for (backslashes, rest) in behind_host(raw) {
         // For parsers of URI references `;` is an ordinary character.
         found.add(&mut Begun::new(rest), (true, Parameters::Kept, backslashes))?;
+        found.add_early(rest, (true, backslashes))?;
     }
     Some(found.paths)
 }
@@ -169,7 +176,8 @@ impl Found {
             if mine.iter().any(|place| self.known[*place].1 == path) {
                 continue;
             }
-            let reading = Reading { decode, parameters, backslashes, host, merge: false, dots: false };
+            let reading =
+                Reading { decode, parameters, backslashes, host, merge: false, dots: false, early: false };
             let known = (reading.is_curable(), path);
             let place = self.known.iter().position(|it| *it == known);
             mine.push(place.unwrap_or(self.known.len()));
@@ -177,6 +185,31 @@ impl Found {
                 resolve(reading, &known.1, &mut self.paths);
                 self.known.push(known);
             }
+        }
+        Some(())
+    }
+}
+
+impl Found {
+    /// Adds what readers make of a path who decode it after they have removed its dot segments. `None`: the work exceeds
+    /// the bound.
+    fn add_early(&mut self, raw: &[u8], (host, backslashes): (bool, Backslashes)) -> Option<()> {
+        if memchr(b'%', raw).is_none() || !matches!(backslashes, Backslashes::Kept | Backslashes::Written) {
+            return Some(());
+        }
+        self.left = self.left.checked_sub(raw.len())?;
+        let mut path = raw.to_vec();
+        if backslashes == Backslashes::Written {
+            to_slashes(&mut path);
+        }
+        let path = decode_leniently(&remove_dots(&decode_unreserved(&path)));
+        let (decode, parameters) = (Decode::All, Parameters::Kept);
+        let reading =
+            Reading { decode, parameters, backslashes, host, merge: false, dots: true, early: true };
+        let is_known =
+            |(it, known): &(Reading, Vec<u8>)| it.is_curable() == reading.is_curable() && *known == path;
+        if !self.paths.iter().any(is_known) {
+            self.paths.push((reading, path));
         }
         Some(())
     }

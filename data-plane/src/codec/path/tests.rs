@@ -158,6 +158,9 @@ fn a_backend_reads_the_route_that_was_chosen() {
         ("/public/%0a%0a%0a%0a%0a", Err(())),
         ("/public;x/y", Err(())),
         ("/public/../../admin", Err(())),
+        // Parsed as a URL and then decoded: `/public/..`.
+        ("/./public%2f..", normal("/")),
+        ("/.\\public%2f..", Err(())),
         // Harmless as received; in the normal form `/public/..\x`, a backslash read as a slash would lead out.
         ("/./public/a\\b/../..\\x", Err(())),
     ] {

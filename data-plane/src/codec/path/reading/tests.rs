@@ -37,7 +37,8 @@ fn all(raw: &[u8]) -> BTreeSet<(bool, Vec<u8>)> {
                 continue;
             }
             let path = one_by_one(raw, decode, parameters, backslashes);
-            let reading = Reading { decode, parameters, backslashes, host, merge: false, dots: false };
+            let reading =
+                Reading { decode, parameters, backslashes, host, merge: false, dots: false, early: false };
             if !known.contains(&path) {
                 resolve(reading, &path, &mut found);
                 known.push(path);
@@ -50,8 +51,24 @@ fn all(raw: &[u8]) -> BTreeSet<(bool, Vec<u8>)> {
             add(raw, (false, parameters, backslashes));
         }
     }
+    let mut early = Vec::new();
+    for backslashes in [Backslashes::Kept, Backslashes::Written] {
+        early.push((false, backslashes, raw));
+    }
     for (backslashes, rest) in behind_host(raw) {
         add(rest, (true, Parameters::Kept, backslashes));
+        early.push((true, backslashes, rest));
+    }
+    for (host, backslashes, raw) in early {
+        let mut path = raw.to_vec();
+        if backslashes == Backslashes::Written {
+            to_slashes(&mut path);
+        }
+        let path = decode_leniently(&remove_dots(&decode_unreserved(&path)));
+        let (decode, parameters) = (Decode::All, Parameters::Kept);
+        let reading =
+            Reading { decode, parameters, backslashes, host, merge: false, dots: true, early: true };
+        found.push((reading, path));
     }
     found.into_iter().map(|(reading, path)| (reading.is_curable(), path)).collect()
 }
