@@ -256,9 +256,8 @@ impl Slot {
             if is_on_record || is_asked {
                 return None;
             }
-            let good = good.clone();
             self.asked = Some(Asked::Write(good.clone()));
-            return Some(HoldRequest::Write(Hold { object: good.object }));
+            return self.unanswered_request(reference);
         }
         let is_void = match &self.present {
             Present::Deleted | Present::Fine(_) => true,
@@ -285,7 +284,7 @@ impl Slot {
             return None;
         }
         self.asked = Some(Asked::Erase);
-        Some(HoldRequest::Erase(reference.clone()))
+        self.unanswered_request(reference)
     }
 
     /// Whether a change of the stored hold was requested and not read back yet.
