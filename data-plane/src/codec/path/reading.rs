@@ -17,7 +17,7 @@ const BREAKS: usize = 4;
 const AHEAD: usize = 64 * 1024;
 
 /// Additional octets as a multiple of the path's length. Only a path with backslashes, parameters and escapes all at
-/// once exceeds both, if it is longer than 1.5 KiB, and such paths have no legitimate use.
+/// once exceeds both, if it is longer than 1.5 KiB, or 0.4 with dot segments, and such paths have no legitimate use.
 const TIMES: usize = 8;
 
 /// A way in which some backend reads a raw path: the steps that it applies, in this order. Backends differ in each
@@ -34,9 +34,20 @@ pub(crate) struct Reading {
     merge: bool,
     /// Dot segments are removed; `..` at the root is ignored.
     dots: bool,
-    /// That was before escapes were decoded, apart from escaped dots: what is a dot segment only then stays, as for who
-    /// decodes the path of a parsed URL.
-    early: bool,
+    /// Who removed dot segments before all of that, from the path as it is written.
+    early: Early,
+}
+
+/// A first reader that removes dot segments (`%2e` is a dot, too) and leaves everything else to the next one: a proxy in
+/// front of the application that normalises paths, or the URL parser of an application that then decodes the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Early {
+    /// There is none.
+    Nobody,
+    /// By RFC 3986 section 6.2.2.
+    Rfc,
+    /// For whom a backslash is a slash: parsers of the WHATWG's URLs, like Node's and Envoy's.
+    Whatwg,
 }
 
 /// Which escapes are decoded.
@@ -105,6 +116,7 @@ impl Reading {
     /// double escapes, so its normal form still contains them.
     fn is_curable(self) -> bool {
         self.decode != Decode::Twice
+            && self.early != Early::Whatwg
             && self.parameters == Parameters::Kept
             && self.backslashes == Backslashes::Kept
     }
@@ -114,57 +126,82 @@ impl Reading {
 /// and for the others. Readings that cannot differ for this path are skipped: a path without a backslash is read alike
 /// by those who differ only in backslashes. `None`: there are more than any legitimate path has.
 ///
-/// **Invariant:** bounded work: the path is read at most 64 times, and at most [`AHEAD`] plus [`TIMES`] its length in
-/// total.
+/// **Invariant:** bounded work: at most [`AHEAD`] octets plus [`TIMES`] the path's length are read in total.
 pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
-    let once = decode_leniently(raw);
-    let every = decode_leniently(&once);
-    let has = |octet| [raw, &once, &every].iter().any(|path| memchr(octet, path).is_some());
-    let (semicolon, backslash) = (has(b';'), has(b'\\'));
-    let backslashes: &[Backslashes] = match (backslash, semicolon) {
-        (true, true) => &[Backslashes::Kept, Backslashes::Written, Backslashes::Always, Backslashes::Last],
-        (true, false) => &[Backslashes::Kept, Backslashes::Written, Backslashes::Last],
-        (false, _) => &[Backslashes::Kept],
-    };
-    let mut cuts = vec![Parameters::Kept];
-    if semicolon {
-        cuts.extend((0..=Decode::Twice.rounds()).map(Parameters::CutAfter));
-    }
     let mut found = Found { left: AHEAD + TIMES * raw.len(), ..Found::default() };
-    let mut begun = Begun::new(raw);
-    for parameters in cuts {
-        for &backslashes in backslashes {
-            found.add(&mut begun, (false, parameters, backslashes))?;
+    found.add_hop(raw, Early::Nobody)?;
+    let rests = behind_host(raw).map(|(_, rest)| rest);
+    for path in std::iter::once(raw).chain(rests) {
+        for early in [Early::Rfc, Early::Whatwg] {
+            if let Some(passed_on) = without_dots(path, early) {
+                found.add_hop(&passed_on, early)?;
+            }
         }
     }
-    for &backslashes in backslashes {
-        found.add_early(raw, (false, backslashes))?;
-    }
-    for (backslashes, rest) in behind_host(raw) {
-        // For parsers of URI references `;` is an ordinary character.
-        found.add(&mut Begun::new(rest), (true, Parameters::Kept, backslashes))?;
-        found.add_early(rest, (true, backslashes))?;
-    }
     Some(found.paths)
+}
+
+/// What a first reader passes on; `None` if that is what it got.
+fn without_dots(raw: &[u8], early: Early) -> Option<Vec<u8>> {
+    let is_whatwg = early == Early::Whatwg;
+    if is_whatwg && !raw.contains(&b'\\') {
+        return None;
+    }
+    let mut path = decode_unreserved(raw);
+    if is_whatwg {
+        to_slashes(&mut path);
+    }
+    let passed_on = remove_dots(&path);
+    (is_whatwg || passed_on != path).then_some(passed_on)
 }
 
 /// The readings found so far.
 #[derive(Default)]
 struct Found {
     paths: Vec<(Reading, Vec<u8>)>,
-    /// Paths as the readers see their segments, and whether the normal form cures them.
-    known: Vec<(bool, Vec<u8>)>,
+    /// Paths as the readers see their segments, whether the normal form cures them, and whether another read them before.
+    known: Vec<(bool, bool, Vec<u8>)>,
     /// Octets that may still be read.
     left: usize,
 }
 
 impl Found {
+    /// Adds what all kinds of readers make of a path. `None`: the work exceeds the bound.
+    fn add_hop(&mut self, raw: &[u8], early: Early) -> Option<()> {
+        let once = decode_leniently(raw);
+        let every = decode_leniently(&once);
+        let has = |octet| [raw, &once, &every].iter().any(|path| memchr(octet, path).is_some());
+        let (semicolon, backslash) = (has(b';'), has(b'\\'));
+        let backslashes: &[Backslashes] = match (backslash, semicolon) {
+            (true, true) => {
+                &[Backslashes::Kept, Backslashes::Written, Backslashes::Always, Backslashes::Last]
+            }
+            (true, false) => &[Backslashes::Kept, Backslashes::Written, Backslashes::Last],
+            (false, _) => &[Backslashes::Kept],
+        };
+        let mut cuts = vec![Parameters::Kept];
+        if semicolon {
+            cuts.extend((0..=Decode::Twice.rounds()).map(Parameters::CutAfter));
+        }
+        let mut begun = Begun::new(raw);
+        for parameters in cuts {
+            for &backslashes in backslashes {
+                self.add(&mut begun, (early, false, parameters, backslashes))?;
+            }
+        }
+        for (backslashes, rest) in behind_host(raw) {
+            // For parsers of URI references `;` is an ordinary character.
+            self.add(&mut Begun::new(rest), (early, true, Parameters::Kept, backslashes))?;
+        }
+        Some(())
+    }
+
     /// Adds what a group of readers makes of a path, for each kind of decoding: of the whole path, or of what follows
     /// a host. `None`: the work exceeds the bound.
     fn add(
         &mut self,
         begun: &mut Begun<'_>,
-        (host, parameters, backslashes): (bool, Parameters, Backslashes),
+        (early, host, parameters, backslashes): (Early, bool, Parameters, Backslashes),
     ) -> Option<()> {
         let mut mine: Vec<usize> = Vec::new();
         for decode in [Decode::Unreserved, Decode::All, Decode::ExceptSlashes, Decode::Twice] {
@@ -173,43 +210,17 @@ impl Found {
             }
             self.left = self.left.checked_sub(begun.raw.len())?;
             let path = segments(begun, decode, parameters, backslashes);
-            if mine.iter().any(|place| self.known[*place].1 == path) {
+            if mine.iter().any(|place| self.known[*place].2 == path) {
                 continue;
             }
-            let reading =
-                Reading { decode, parameters, backslashes, host, merge: false, dots: false, early: false };
-            let known = (reading.is_curable(), path);
+            let reading = Reading { decode, parameters, backslashes, host, merge: false, dots: false, early };
+            let known = (reading.is_curable(), early != Early::Nobody, path);
             let place = self.known.iter().position(|it| *it == known);
             mine.push(place.unwrap_or(self.known.len()));
             if place.is_none() {
-                resolve(reading, &known.1, &mut self.paths);
+                resolve(reading, &known.2, &mut self.paths);
                 self.known.push(known);
             }
-        }
-        Some(())
-    }
-}
-
-impl Found {
-    /// Adds what readers make of a path who decode it after they have removed its dot segments. `None`: the work exceeds
-    /// the bound.
-    fn add_early(&mut self, raw: &[u8], (host, backslashes): (bool, Backslashes)) -> Option<()> {
-        if memchr(b'%', raw).is_none() || !matches!(backslashes, Backslashes::Kept | Backslashes::Written) {
-            return Some(());
-        }
-        self.left = self.left.checked_sub(raw.len())?;
-        let mut path = raw.to_vec();
-        if backslashes == Backslashes::Written {
-            to_slashes(&mut path);
-        }
-        let path = decode_leniently(&remove_dots(&decode_unreserved(&path)));
-        let (decode, parameters) = (Decode::All, Parameters::Kept);
-        let reading =
-            Reading { decode, parameters, backslashes, host, merge: false, dots: true, early: true };
-        let is_known =
-            |(it, known): &(Reading, Vec<u8>)| it.is_curable() == reading.is_curable() && *known == path;
-        if !self.paths.iter().any(is_known) {
-            self.paths.push((reading, path));
         }
         Some(())
     }
@@ -295,9 +306,9 @@ fn resolve(reading: Reading, path: &[u8], found: &mut Vec<(Reading, Vec<u8>)>) {
             found.push((Reading { merge: true, dots: true, ..reading }, late));
         }
         found.push((Reading { dots: true, ..reading }, resolved));
-        // WSGI and similar match the decoded path as it is. Readers that interpret more than that also resolve dot
-        // segments.
-        if reading.is_curable() {
+        // WSGI and similar match the decoded path as it is, and so does who decodes the path of a URL. Readers that
+        // interpret more than that also resolve dot segments.
+        if reading.is_curable() || reading.early != Early::Nobody {
             found.push((reading, path.to_vec()));
         }
     }

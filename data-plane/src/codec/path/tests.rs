@@ -161,6 +161,9 @@ fn a_backend_reads_the_route_that_was_chosen() {
         // Parsed as a URL and then decoded: `/public/..`.
         ("/./public%2f..", normal("/")),
         ("/.\\public%2f..", Err(())),
+        // And then normalised like any other path.
+        ("/s%2fa/../public", normal("/s/public")),
+        ("/s%2fa/../x%2f..%2fpublic", normal("/s/public")),
         // Harmless as received; in the normal form `/public/..\x`, a backslash read as a slash would lead out.
         ("/./public/a\\b/../..\\x", Err(())),
     ] {
@@ -210,6 +213,16 @@ fn no_reading_leads_to_a_restricted_path() {
         // Slashes merged after dots were resolved.
         "//public;//../secret",
         "//public;/\\../secret",
+        // Dot segments removed first, and again after the rest was decoded.
+        "/s%2fa/../x%2f..%2fpublic",
+        "/%2f/s%2fpublic/../public",
+        "/s%2fa/..//public%2fd",
+        "/s%2fa/../x%2f..%2fpublic;x",
+        "/s%2fa/../x;y%2f..%2fpublic",
+        "/s%2fa\\..\\x%2f..%2fpublic",
+        "/s%2fa/../x%252f..%252fpublic",
+        "//host/s%2fa/../x%2f..%2fpublic",
+        "/.//host/public",
         // Decoded twice.
         "/public;%252f../secret",
         "/public%253b%252f../secret",
@@ -273,8 +286,12 @@ fn others(raw: &[u8]) -> Vec<Vec<u8>> {
         Some(rest) => rest.trim_start_matches('/').split_once('/').map_or("", |(_, path)| path).to_owned(),
         None => target[1..].to_owned(),
     };
+    // What a URL parser passes on, and a proxy that normalises by RFC 3986.
+    let of_parser = dots(&format!("/{}", dotted(&of_url(&raw))), false);
+    let of_proxy = dots(&dotted(&raw), false);
     let mut read = vec![
-        decode(&dots(&format!("/{}", dotted(&of_url(&raw))), false)),
+        decode(&of_parser),
+        decode(&of_proxy),
         dots(&dots(&decode(&cut(&raw)), false), true),
         dots(&dots(&cut(&decode(&raw)), false), true),
         dots(&decode(&raw), true).split('\n').next().unwrap().to_owned(),
@@ -299,6 +316,13 @@ fn others(raw: &[u8]) -> Vec<Vec<u8>> {
             decode(&cut(&decode(&raw.replace('\\', "/")))),
             cut(&decode(&raw.replace('\\', "/"))),
             decode(&raw.replace('\\', "/")),
+            decode(&of_parser),
+            decode(&of_proxy),
+            cut(&decode(&of_proxy)),
+            decode(&cut(&of_proxy)),
+            decode(&cut(&of_parser)),
+            decode(&decode(&of_proxy)),
+            decode(&format!("/{}", of_url(&of_proxy))),
         ] {
             read.push(dots(&path, merge));
         }
