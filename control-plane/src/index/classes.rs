@@ -365,8 +365,10 @@ impl Index {
     pub(super) fn refresh_class(&mut self, name: &ObjectName) {
         let object = reference(ObjectKind::IngressClass, name);
         let before = (self.classes.are_none(), self.classes.default_class().cloned());
-        let class = self.objects.ingress_class(name).cloned();
         let is_kept = self.objects.get(&object).is_some_and(Slot::is_kept);
+        let class = self.objects.ingress_class(name);
+        // The record of a deleted class may be from before another `--controller-class`.
+        let class = class.filter(|class| !is_kept || self.is_our_class(&name.name, class)).cloned();
         self.classes.set(&name.name, class.as_deref(), is_kept);
         let after = (self.classes.are_none(), self.classes.default_class().cloned());
 

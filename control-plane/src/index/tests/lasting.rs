@@ -214,6 +214,28 @@ fn a_new_process_lets_go_of_a_record_that_nobody_needs() {
     assert_eq!(fresh.events([Event::Released(nginx())]).holds, []);
 }
 
+/// The record of a class is from before another `--controller-class`.
+#[test]
+fn a_record_of_a_class_that_is_not_ours_is_let_go() {
+    let mut old = world();
+    let hold = written(&old.events([Event::Deleted(nginx())]).holds);
+    let other = || Options { controller_class: "example.com/other".to_owned(), ..options() };
+    for is_named in [false, true] {
+        let mut fresh = World::with(Options { class_by_name: is_named, ..other() });
+        fresh.events([held(&hold), applied(service("echo")), applied(of_class("one", "u1"))]);
+        fresh.index.lists_complete();
+        let commit = fresh.events([]);
+        if is_named {
+            assert_eq!((commit.holds, hosts(&fresh)), (vec![], vec!["one.test".to_owned()]));
+            continue;
+        }
+        assert_eq!((commit.holds, hosts(&fresh)), (vec![HoldRequest::Erase(nginx())], vec![]));
+        assert_eq!(said(&fresh, nginx()), "");
+        fresh.events([Event::Released(nginx())]);
+        assert!(fresh.reasons("one")[0].contains("there is no such IngressClass"));
+    }
+}
+
 #[test]
 fn replicas_that_saw_different_ingresses_agree_on_the_list_that_is_stored() {
     let mut ahead = world();
