@@ -136,7 +136,8 @@ impl Index {
             _ => None,
         };
         let faults = bounded(faults, MOST).into_iter().chain(classless);
-        let prefix = self.options.prefix.as_ref();
+        // Only the annotations of Ingresses were translated.
+        let prefix = self.options.prefix.as_ref().filter(|_| object.kind == ObjectKind::Ingress);
         let told = |fault| match prefix {
             Some(prefix) => prefix.told(fault),
             None => fault,

@@ -3,7 +3,7 @@
 use serde_json::json;
 use shared::name::ObjectName;
 
-use super::super::Options;
+use super::super::{Options, Prefix};
 use super::fixture::*;
 use crate::event::{Event, Hold, HoldRequest};
 use crate::objects::{Object, ObjectKind, ObjectRef};
@@ -365,4 +365,18 @@ fn a_configmap_that_a_flag_names_and_that_is_not_there_is_said() {
     assert_eq!(said(&world, settings()), "");
     world.events([Event::Deleted(settings())]);
     assert!(said(&world, settings()).starts_with("was deleted"), "{}", said(&world, settings()));
+}
+
+#[test]
+fn what_is_said_of_the_configmap_names_its_keys_as_they_are() {
+    let mut world = World::with(Options { prefix: Prefix::new("custom.example.com"), ..options() });
+    world.apply(configmap(json!({"nginx.ingress.kubernetes.io/use-regex": "true"})));
+    let fields = |world: &World| {
+        let problems = world.index.problems().get(&Subject::Object(settings())).cloned();
+        problems.iter().flat_map(|it| it.iter()).map(|it| it.field.clone()).collect::<String>()
+    };
+    let before = fields(&world);
+    assert!(before.contains("nginx.ingress.kubernetes.io"), "{before}");
+    world.events([Event::Deleted(settings())]);
+    assert_eq!(fields(&world), before);
 }
