@@ -98,7 +98,7 @@ pub struct Options {
     pub default_certificate: Option<ObjectName>,
     /// The fleet's ConfigMap.
     pub configmap: ObjectName,
-    /// It should exist: it is a problem if it never did.
+    /// A flag names it: that it does not exist is logged at the start.
     pub expects_configmap: bool,
     /// The ConfigMap with TCP services.
     pub tcp_services: ObjectName,

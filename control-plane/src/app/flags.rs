@@ -112,8 +112,8 @@ pub(super) fn index(args: &Args) -> Index {
         ignores_classes: *ignore_ingress_classes,
         watch_without_class: *watch_ingress_without_class,
         default_certificate: default_ssl_certificate.clone(),
-        // In a folder, most have none.
-        expects_configmap: manifests.is_none() || configmap.to_string() != DEFAULT_CONFIGMAP,
+        // Most have none of the default name.
+        expects_configmap: configmap.to_string() != DEFAULT_CONFIGMAP,
         configmap: configmap.clone(),
         tcp_services: tcp_services_configmap.clone(),
         udp_services: udp_services_configmap.clone(),
@@ -137,6 +137,19 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+
+    #[test]
+    fn only_a_configmap_that_a_flag_names_is_expected() {
+        for (flags, expected) in [
+            (&[][..], false),
+            (&["--configmap=ingress-nginx/ingress-nginx-controller"], false),
+            (&["--configmap=shop/settings"], true),
+            (&["--configmap=shop/settings", "--manifests=examples"], true),
+        ] {
+            let args = Args::try_parse_from(["firth-control-plane"].iter().chain(flags)).unwrap();
+            assert_eq!(index(&args).absent_configmap().is_some(), expected, "{flags:?}");
+        }
+    }
 
     #[test]
     fn namespaces_are_named_or_described() {

@@ -156,13 +156,9 @@ impl Index {
                 self.options.default_backend.as_ref(),
                 "the Service of the default backend does not exist: requests that match no Ingress get 404",
             ),
-            ObjectKind::ConfigMap if self.options.expects_configmap => (
-                Some(&self.options.configmap),
-                "the ConfigMap of --configmap does not exist: every setting of the fleet has its default",
-            ),
             _ => return None,
         };
-        let is_missing = self.objects.get(object).is_none_or(|slot| !slot.is_there() && !slot.is_kept());
+        let is_missing = self.objects.get(object).is_none_or(|slot| !slot.is_there());
         (is_missing && named == Some(&object.name)).then_some(reason)
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use shared::name::ObjectName;
 use shared::policy::RequestMetrics;
 use shared::resource::{Guard, Listener, Resource, SETTINGS_KEY};
 
@@ -40,6 +41,14 @@ impl Index {
             self.allowed = allowed;
             self.dirty.objects.extend(self.objects.judge_again(&self.allowed));
         }
+    }
+
+    /// The fleet's ConfigMap, if a flag names it, it does not exist, and no version of it is kept.
+    pub fn absent_configmap(&self) -> Option<&ObjectName> {
+        let name = &self.options.configmap;
+        let slot = self.objects.get(&reference(ObjectKind::ConfigMap, name));
+        let is_absent = slot.is_none_or(|slot| !slot.is_there() && !slot.is_kept());
+        (self.options.expects_configmap && is_absent).then_some(name)
     }
 
     /// Compiles the fleet's settings again.

@@ -357,14 +357,17 @@ fn the_last_good_values_of_a_broken_configmap_that_is_deleted_stay() {
 }
 
 #[test]
-fn a_configmap_that_a_flag_names_and_that_is_not_there_is_said() {
+fn a_configmap_that_a_flag_names_is_absent_while_nothing_of_it_is_known() {
+    let is_absent = |world: &World| world.index.absent_configmap().is_some();
     let mut world = World::with(Options { expects_configmap: true, ..options() });
     world.events([]);
-    assert!(said(&world, settings()).contains("--configmap does not exist"));
+    assert!(is_absent(&world));
+    assert_eq!(said(&world, settings()), "", "it is logged, once");
     world.apply(configmap(json!({"ssl-redirect": "false"})));
-    assert_eq!(said(&world, settings()), "");
+    assert!(!is_absent(&world));
     world.events([Event::Deleted(settings())]);
-    assert!(said(&world, settings()).starts_with("was deleted"), "{}", said(&world, settings()));
+    assert!(!is_absent(&world), "its values are kept");
+    assert!(!is_absent(&World::default()), "no flag names it");
 }
 
 #[test]
