@@ -26,7 +26,7 @@ use crate::barrier::Barrier;
 use crate::event::{HoldRequest, Input, Inputs, Wants};
 use crate::index::{Index, Options};
 use crate::kube::sim::Followed;
-pub use crate::kube::sim::{Came, NAMESPACE, Next};
+pub use crate::kube::sim::{Came, NAMESPACE, Next, SETTINGS};
 use crate::metrics::Metrics;
 use crate::objects::ObjectKind;
 use crate::pipeline::{Outputs, Pipeline, PipelineError};
@@ -35,7 +35,7 @@ use crate::problem::Problems;
 pub use crate::serve::sim::{Happens, Revisions, Sent, Stream};
 use crate::store::{Published, Store};
 
-/// Kinds that the simulator's replicas watch. Of ConfigMaps, the records of decisions.
+/// Kinds that the simulator's replicas watch. Of ConfigMaps, the fleet's and the records of decisions.
 pub const WATCHED: [ObjectKind; 5] = [
     ObjectKind::Ingress,
     ObjectKind::IngressClass,
@@ -104,7 +104,7 @@ impl Replica {
         let (awaited, _) = watch::channel(None);
         let index = Index::new(Options {
             request_metrics: if is_ours { RequestMetrics::default() } else { other_metrics() },
-            configmap: ObjectName::new(NAMESPACE, "settings"),
+            configmap: ObjectName::new(NAMESPACE, SETTINGS),
             ..Options::usual()
         });
         let (places, _) = watch::channel(Places::default());

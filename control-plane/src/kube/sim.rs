@@ -4,14 +4,16 @@ use std::time::Instant;
 
 use super::decisions::{self, Holding};
 use super::sink;
-use super::watch::{Heard, Revision, Said, Todo, Watch};
+use super::watch::{Change, Heard, Item, Revision, Said, Todo, Watch};
 use super::wire::{self, Decoded, Whole};
 use crate::event::{Event, HoldRequest, Input};
 use crate::hold::record_name;
 use crate::objects::ObjectKind;
 
-/// The namespace of records in the simulator.
+/// The namespace of records and of the fleet's ConfigMap in the simulator.
 pub const NAMESPACE: &str = "firth";
+/// The name of the fleet's ConfigMap.
+pub const SETTINGS: &str = "settings";
 
 /// The next step of a watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -75,7 +77,7 @@ pub(crate) struct Told {
 pub(crate) struct Followed {
     kind: ObjectKind,
     watch: Watch<Decoded>,
-    /// ConfigMaps are hold records here.
+    /// ConfigMaps are hold records here, except the fleet's.
     holding: Holding,
 }
 
@@ -116,7 +118,7 @@ impl Followed {
             match said {
                 Said::Changes(changes) => {
                     let events = changes.into_iter().flat_map(|change| match self.kind {
-                        ObjectKind::ConfigMap => self.holding.events(change),
+                        ObjectKind::ConfigMap if !is_settings(&change) => self.holding.events(change),
                         kind => vec![sink::event(kind, change)],
                     });
                     told.inputs.push(Input::Events(events.collect()));
@@ -133,6 +135,12 @@ impl Followed {
         }
         told
     }
+}
+
+/// Whether it is the fleet's ConfigMap that changed.
+fn is_settings(change: &Change<Decoded>) -> bool {
+    let (Change::Put(Item { name, .. }) | Change::Gone(name)) = change;
+    *name.name == *SETTINGS
 }
 
 /// The name of the record that a request is about, and its new content; `None`: it is deleted.

@@ -57,7 +57,11 @@ impl Cluster {
         };
         object["apiVersion"] = json!(kind.api_version());
         object["kind"] = json!(kind.as_str());
-        let namespace = if kind == ObjectKind::ConfigMap { NAMESPACE } else { WORLD };
+        let namespace = match kind {
+            ObjectKind::ConfigMap => NAMESPACE,
+            ObjectKind::IngressClass => "",
+            _ => WORLD,
+        };
         let metadata = object["metadata"].as_object_mut().map(std::mem::take).unwrap_or_default();
         let mut metadata = Value::Object(metadata);
         metadata["name"] = json!(name);
@@ -154,6 +158,29 @@ pub(super) fn ingress(host: &str, service: &str, timeout: u8, good: bool) -> Val
         }},
         "spec": {"rules": [{"host": host, "http": {"paths": paths}}]},
     })
+}
+
+/// The same, of an IngressClass and not by the annotation.
+pub(super) fn of_class(class: &str, mut ingress: Value) -> Value {
+    ingress["spec"]["ingressClassName"] = json!(class);
+    if let Some(annotations) = ingress["metadata"]["annotations"].as_object_mut() {
+        annotations.remove("kubernetes.io/ingress.class");
+    }
+    ingress
+}
+
+/// An IngressClass of ours, or of another controller.
+pub(super) fn class(ours: bool) -> Value {
+    let controller = if ours { "k8s.io/ingress-nginx" } else { "example.com/other" };
+    json!({"spec": {"controller": controller}})
+}
+
+/// The fleet's ConfigMap: with a timeout, or without data.
+pub(super) fn settings(timeout: Option<u8>) -> Value {
+    match timeout {
+        Some(timeout) => json!({"data": {"proxy-read-timeout": timeout.to_string()}}),
+        None => json!({}),
+    }
 }
 
 pub(super) fn service() -> Value {

@@ -9,6 +9,7 @@
 
 mod cluster;
 mod differing;
+mod fleet;
 mod fresh;
 mod member;
 mod moving;
@@ -23,7 +24,7 @@ use fastrand::Rng;
 use shared::delta::Delta;
 use shared::kind::Lane;
 
-use cluster::{Cluster, ingress, service, slice};
+use cluster::{Cluster, ingress, of_class, service, slice};
 use member::{Member, Offered};
 use node::Node;
 
@@ -46,6 +47,8 @@ struct World {
     members: Vec<Member>,
     offered: Offered,
     hosts: Vec<String>,
+    /// Whether an IngressClass and the fleet's ConfigMap come, change and go.
+    has_fleet: bool,
 }
 
 impl World {
@@ -71,6 +74,7 @@ impl World {
             members: (0..PROXIES).map(|number| Member::new(number, now)).collect(),
             offered: Offered::default(),
             hosts,
+            has_fleet: false,
         }
     }
 
@@ -86,6 +90,10 @@ impl World {
                 let service = if rng.u8(..4) > 0 { STABLE[rng.usize(..2)] } else { OTHERS[rng.usize(..2)] };
                 // Few values, so that states recur.
                 let object = ingress(&self.hosts[host], service, rng.u8(1..4), rng.u8(..4) > 0);
+                let object = match self.has_fleet && fleet::is_of_class(host) {
+                    true => of_class(fleet::CLASS, object),
+                    false => object,
+                };
                 cluster.put(ObjectKind::Ingress, &name, object);
             }
             4..=7 => {
@@ -140,6 +148,7 @@ impl World {
                 let Self { nodes, cluster, rng, .. } = self;
                 nodes[at].catch_up(cluster, rng, now);
             }
+            _ if self.has_fleet => self.edit_fleet(),
             _ => {}
         }
         self.note();
@@ -263,12 +272,16 @@ impl World {
     }
 }
 
-fn simulate(seed: u64) {
-    let mut world = World::new(seed);
+fn simulate(mut world: World) {
     for _ in 0..STEPS {
         world.step();
     }
     world.settle();
+    if world.has_fleet {
+        world.check_fleet();
+        world.delete_fleet();
+        world.create_fleet();
+    }
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -289,7 +302,7 @@ fn all_converge_whatever_happens() {
             scope.spawn(move || {
                 let fails = |seed: &u64| {
                     let seed = *seed;
-                    std::panic::catch_unwind(|| simulate(seed)).is_err()
+                    std::panic::catch_unwind(|| simulate(World::with_fleet(seed))).is_err()
                 };
                 seeds.filter(fails).collect::<Vec<_>>()
             })
@@ -305,17 +318,17 @@ fn all_converge_whatever_happens() {
 /// anew: it waited forever for what it had asked for, and a replica that started had no last good version.
 #[test]
 fn a_hold_that_vanished_unseen_is_asked_for_again() {
-    [1_075, 2_498].into_iter().for_each(simulate);
+    [1_075, 2_498].map(World::new).into_iter().for_each(simulate);
 }
 
 /// The same, but it vanished with a backup from before, to which the store was restored.
 #[test]
 fn a_hold_that_a_backup_lacks_is_asked_for_again() {
-    simulate(2_236);
+    simulate(World::new(2_236));
 }
 
 /// A stream that lost its slot over CONFIG asked for another at once, and kept both: the next one waited forever.
 #[test]
 fn a_slot_that_is_taken_back_is_given_back() {
-    simulate(58);
+    simulate(World::new(58));
 }
