@@ -33,6 +33,8 @@ use found::Found;
 
 /// Limit of the replicas that are asked; the others are reported as unknown.
 pub const PEERS_MAX: usize = 16;
+/// Timeout of resolving a name.
+pub const LOOKUP: Duration = Duration::from_secs(2);
 /// Timeout of a replica's answer.
 pub const ANSWER: Duration = Duration::from_secs(1);
 /// Concurrent queries to all replicas, over all callers.
@@ -148,9 +150,10 @@ impl Peers {
         it.take(addresses.into_iter().zip(answers).collect(), object.is_none())
     }
 
-    /// Tells the other replicas that this one ends.
+    /// Tells the other replicas that this one ends, those included that have just started.
     pub async fn leave(&self) {
         let Some(it) = &self.0 else { return };
+        it.look().await;
         let ends = inspect::ShareRequest { ends: it.own.to_bytes(), ..Default::default() };
         let addresses = it.addresses();
         // A replica that misses this gets no answer from this one later, as after a crash.
@@ -166,6 +169,11 @@ impl Peers {
         }
     }
 
+    /// The replicas that announced their end.
+    pub fn ended(&self) -> Vec<inspect::EndedReplica> {
+        self.0.as_ref().map(|it| it.known().ended().collect()).unwrap_or_default()
+    }
+
     /// Discovers the replicas and asks them, forever. `registry` is told about the proxies of forgotten replicas, and
     /// about those connected to other replicas; `metrics` how many replicas answer.
     ///
@@ -178,9 +186,7 @@ impl Peers {
             if it.published.head().is_ready() {
                 it.ready.get_or_init(clock::now);
             }
-            let names = it.known().found.names();
-            let looked = found::look(&names).await;
-            let left = it.known().find(looked, clock::now());
+            let left = it.look().await;
             registry.miss(left.into_iter().map(|proxy| (proxy.id.into(), proxy.node.into())));
             let asked = clock::now();
             let others = self.ask(None).await;
@@ -201,6 +207,13 @@ impl Peers {
 impl Inner {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Discovers the replicas. Returns the proxies of those that are forgotten.
+    async fn look(&self) -> Vec<inspect::Proxy> {
+        let names = self.known().found.names();
+        let looked = found::look(&names).await;
+        self.known().find(looked, clock::now())
     }
 
     /// The addresses of the replicas.
@@ -277,6 +290,25 @@ impl Known {
         }
     }
 
+    fn ended(&self) -> impl Iterator<Item = inspect::EndedReplica> {
+        let ended = self.replicas.iter().filter(|(_, known)| known.ended.is_some());
+        ended.map(|(address, known)| inspect::EndedReplica {
+            replica: known.id.clone().into(),
+            address: address.to_string(),
+        })
+    }
+
+    /// Another replica knows that this one has ended: the announcement came before this process was known to that one,
+    /// which may have ended before it was asked.
+    fn hear_of_end(&mut self, it: &inspect::EndedReplica, now: Instant) {
+        let Ok(address) = it.address.parse() else { return };
+        let Some(known) = self.replicas.get_mut(&address) else { return };
+        if known.ended.is_none() && (known.id.is_empty() || known.id == it.replica) {
+            known.id = it.replica.to_vec();
+            (known.ended, known.revision) = (Some(now), None);
+        }
+    }
+
     fn take(
         &mut self,
         answers: Vec<(SocketAddr, ask::Answer)>,
@@ -311,6 +343,10 @@ impl Known {
                 known.proxies = proxies.map(bare).collect();
             }
             heard.insert(share.replica.to_vec());
+        }
+        let told_of = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
+        for it in told_of.flat_map(|share| &share.ended).filter(|it| !heard.contains(&it.replica[..])) {
+            self.hear_of_end(it, clock::now());
         }
         for (address, answer) in answers {
             let known = self.replicas.get(&address).cloned().unwrap_or_default();

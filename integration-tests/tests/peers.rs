@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use integration_tests::eventually::PATIENCE;
 use integration_tests::grpc::call;
 use integration_tests::identity::{Peer, token};
 use integration_tests::plane::binary;
@@ -156,6 +157,18 @@ async fn a_replica_that_is_stopped_or_killed_is_never_part_of_all() {
     is_told(server, "it is there again, and its proxy", ("programmed", 2, 2, 0, 0)).await;
     second.terminate().await;
     is_told(server, "who says goodbye is not counted", ("programmed", 1, 1, 0, 0)).await;
+}
+
+/// A rollout: a replica that starts finds the address of one that has ended, which never knew of it.
+#[tokio::test]
+async fn a_replica_that_starts_hears_who_ended_before() {
+    let mut fleet = Fleet::start(3).await;
+    fleet.counts(2, 0).await;
+    let gone = fleet.others[1].process();
+    gone.signal(Signal::Term);
+    assert!(gone.wait(PATIENCE).await.success());
+    fleet.others[0].restart().await;
+    is_told(fleet.others[0].listen(), "who ended is not missed", ("programmed", 1, 1, 0, 0)).await;
 }
 
 #[tokio::test]

@@ -107,6 +107,7 @@ impl Inspect {
             compile_revision: COMPILE_REVISION,
             ready: head.is_ready() && !*self.ending.borrow(),
             settled: self.registry.is_settled(now) || self.peers.is_settled(now),
+            ended: self.peers.ended(),
             ..inspect::ShareResponse::default()
         }
     }

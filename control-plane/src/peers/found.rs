@@ -4,15 +4,11 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
-use super::PEERS_MAX;
-
-/// Timeout of resolving a name.
-const LOOKUP: Duration = Duration::from_secs(2);
+use super::{LOOKUP, PEERS_MAX};
 
 /// Result of resolving a name.
 pub(super) type Looked = Result<BTreeSet<SocketAddr>, String>;

@@ -207,3 +207,39 @@ fn that_the_newest_one_ends_is_told_at_once() {
     it.take(vec![(at(2), of(2, 3)), (at(3), of(5, 4))], true);
     assert_eq!(*newest.borrow(), 4, "another process at its address");
 }
+
+/// A rollout: the replica at 3 ended before this process had asked it, or without knowing it.
+#[test]
+fn the_end_of_a_replica_is_heard_from_those_that_it_told() {
+    let start = clock::now();
+    let ended = |replica: u8, proxies: &[&str]| {
+        let it = inspect::EndedReplica { replica: vec![replica; 16].into(), address: at(3).to_string() };
+        let told = share(2, proxies).map(|share| inspect::ShareResponse { ended: vec![it], ..share });
+        vec![(at(2), told), (at(3), lost())]
+    };
+    // Never asked: which process was there is not known.
+    let mut late = known(&[2, 3]);
+    assert_eq!(fleet(late.take(vec![(at(2), share(2, &[])), (at(3), lost())], true, OWN)), (0, 0, 1));
+    assert_eq!(fleet(late.take(ended(3, &[]), true, OWN)), (0, 0, 0));
+    assert_eq!(late.ended().map(|it| it.replica[0]).collect::<Vec<_>>(), [3], "it passes that on");
+    assert_eq!(find(&mut late, &[2], start), [""; 0]);
+    assert_eq!(find(&mut late, &[2], start + 2 * RETURNS), [""; 0]);
+    assert_eq!(late.ended().count(), 0);
+    // Asked before.
+    let mut asked = known(&[2, 3]);
+    asked.take(vec![(at(2), share(2, &[])), (at(3), share(3, &["a"]))], true, OWN);
+    assert_eq!(fleet(asked.take(ended(3, &[]), true, OWN)), (0, 1, 1), "its proxy has not arrived");
+    assert_eq!(fleet(asked.take(ended(3, &["a"]), true, OWN)), (1, 0, 0));
+    // A later process at this address, which hangs: who has not heard of it yet means the earlier one.
+    asked.take(vec![(at(2), share(2, &["a"])), (at(3), share(4, &[]))], true, OWN);
+    assert_eq!(fleet(asked.take(ended(3, &["a"]), true, OWN)), (1, 0, 1));
+}
+
+#[test]
+fn who_answers_has_not_ended_whatever_another_one_says() {
+    let mut known = known(&[2, 3]);
+    let it = inspect::EndedReplica { replica: vec![3; 16].into(), address: at(3).to_string() };
+    let told = share(2, &[]).map(|share| inspect::ShareResponse { ended: vec![it], ..share });
+    known.take(vec![(at(2), told), (at(3), share(3, &["a"]))], true, OWN);
+    assert_eq!(known.ended().count(), 0);
+}

@@ -264,7 +264,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "an answer of another replica",
-        &["peers::ANSWER", "peers::ask::CONNECT", "peers::ask::SHARE_MAX", "peers::found::LOOKUP"],
+        &["peers::ANSWER", "peers::ask::CONNECT", "peers::ask::SHARE_MAX", "peers::LOOKUP"],
         &[
             "a_replica_that_is_stopped_or_killed_is_never_part_of_all",
             "a_name_keeps_its_addresses_while_it_cannot_be_looked_up",
