@@ -55,7 +55,7 @@ fn problems(faults: &[(&str, &str)]) -> Problems {
 fn connect(registry: &Arc<Registry>, id: &str) -> Seat {
     let hello = Hello { node: id.into(), ..Hello::of(id) };
     let seat = registry.enter(&hello, Claim::random(), "", clock::wall()).unwrap();
-    seat.update(&Standing::default(), &Standing::default(), clock::wall());
+    seat.update(&Standing::default(), &Standing::default());
     seat
 }
 
@@ -72,7 +72,7 @@ fn refuse(seat: &Seat, keys: &[(Kind, &str)], version: u8) {
     let refused = Refusals::keep(refused, &Budget::new(1 << 20));
     let root = Some(Root([version; 16]));
     let config = Standing { root, refused_total: refused.len() as u32, refused, ..Standing::default() };
-    seat.update(&config, &Standing { root, ..Standing::default() }, clock::wall());
+    seat.update(&config, &Standing { root, ..Standing::default() });
 }
 
 fn told(announcements: &[Announcement]) -> Vec<(String, Said)> {
@@ -254,7 +254,7 @@ fn that_it_is_served_is_told_once_that_is_known() {
         match &said {
             Some(config) => {
                 let live = Standing { root, ..Standing::default() };
-                seat.as_ref().unwrap().update(config, &live, clock::wall());
+                seat.as_ref().unwrap().update(config, &live);
             }
             None => {
                 refuse(seat.as_ref().unwrap(), &[], 2);

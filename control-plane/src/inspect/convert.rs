@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use prost_types::Timestamp;
+use shared::clock;
 use shared::entry::Entry;
 use shared::kind::Lane;
 use shared::proto::inspect;
@@ -36,7 +37,7 @@ pub(super) fn proxy(proxy: &Proxy, head: &Head, now: Instant) -> inspect::Proxy 
         refused_total: proxy.refused_total(),
         diverged: proxy.is_diverged(),
         connected: Some(timestamp(proxy.connected)),
-        heard: Some(timestamp(proxy.heard)),
+        heard: clock::wall().checked_sub(proxy.unheard(now)).map(timestamp),
         apply_us: answered.apply.as_micros() as u64,
         silent: proxy.silent_since().map(since),
         behind: proxy.behind_since(head).map(since),
@@ -49,7 +50,7 @@ pub(super) fn proxy(proxy: &Proxy, head: &Head, now: Instant) -> inspect::Proxy 
 pub(super) fn shared(proxy: &Proxy, now: Instant) -> inspect::SharedProxy {
     inspect::SharedProxy {
         id: proxy.id.to_string(),
-        unheard: Some(duration(now.saturating_duration_since(proxy.last))),
+        unheard: Some(duration(proxy.unheard(now))),
         connected: !proxy.is_silent(),
         ..inspect::SharedProxy::default()
     }

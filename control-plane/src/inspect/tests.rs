@@ -90,7 +90,7 @@ impl Bench {
 pub(super) fn proxy(registry: &Arc<Registry>, id: &str) -> crate::serve::registry::Seat {
     let hello = Hello { node: "node-1".into(), group: "default".to_owned(), ..Hello::of(id) };
     let seat = registry.enter(&hello, Claim::random(), "127.0.0.1:1", clock::wall()).unwrap();
-    seat.update(&Standing::default(), &Standing::default(), clock::wall());
+    seat.update(&Standing::default(), &Standing::default());
     seat
 }
 
@@ -207,7 +207,7 @@ async fn proxies_and_history_say_who_has_what() {
     bench.host("one");
     let seat = proxy(&bench.registry, "proxy-1");
     let first = bench.inspect.published.head();
-    seat.update(&standing(&first, Lane::Config), &standing(&first, Lane::Live), clock::wall());
+    seat.update(&standing(&first, Lane::Config), &standing(&first, Lane::Live));
     bench.host("two");
     let answer = bench.inspect.list_proxies(Request::new(inspect::ListProxiesRequest::default()));
     let answer = answer.await.unwrap().into_inner();
@@ -243,7 +243,7 @@ async fn a_change_is_told_once_all_have_acknowledged_it() {
     let mut next = stepped(answers.next());
     for seat in &seats {
         assert!(next.is_pending());
-        seat.update(&standing(&head, Lane::Config), &standing(&head, Lane::Live), clock::wall());
+        seat.update(&standing(&head, Lane::Config), &standing(&head, Lane::Live));
     }
     let change = next.ready().unwrap().unwrap();
     assert_eq!(change.version, head.config.root.short());
@@ -594,7 +594,7 @@ async fn all_is_said_only_where_all_were_heard() {
 
     let [one, two] = ["a-1", "b-2"].map(|id| proxy(&bench.registry, id));
     let reached = [Lane::Config, Lane::Live].map(|lane| standing(&head, lane));
-    one.update(&reached[0], &reached[1], clock::wall());
+    one.update(&reached[0], &reached[1]);
     let behind = said().await;
     assert_eq!((&*behind.state, behind.programmed, behind.total), ("behind", 1, 2));
     assert_eq!(behind.behind[0].id, "b-2");
@@ -605,7 +605,7 @@ async fn all_is_said_only_where_all_were_heard() {
     assert_eq!(said().await.state, "unknown", "nobody is heard");
 
     let back = ["a-1", "b-2"].map(|id| proxy(&bench.registry, id));
-    back.iter().for_each(|seat| seat.update(&reached[0], &reached[1], clock::wall()));
+    back.iter().for_each(|seat| seat.update(&reached[0], &reached[1]));
     assert_eq!(said().await.state, "programmed");
 
     let many = (0..status::NAMED + 5).map(|at| proxy(&bench.registry, &format!("m{at}-1")));
@@ -632,7 +632,7 @@ async fn what_never_was_is_not_taken_for_what_is_gone() {
     bench.commit("test", vec![entry("default/web/80", &Resource::Backend(Backend::default()))]);
     let head = bench.inspect.published.head();
     let seat = proxy(&bench.registry, "a-1");
-    seat.update(&standing(&head, Lane::Config), &standing(&head, Lane::Live), clock::wall());
+    seat.update(&standing(&head, Lane::Config), &standing(&head, Lane::Live));
     let said = async |kind: &str| {
         let (kind, namespace, name) = (kind.to_owned(), "default".to_owned(), "web".to_owned());
         let asked = inspect::StatusRequest { kind, namespace, name };

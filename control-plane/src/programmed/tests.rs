@@ -247,7 +247,7 @@ impl World {
         }
         for (seat, [config, live]) in self.seats.iter().zip(&self.standing) {
             if let Some(seat) = seat {
-                seat.update(config, live, clock::wall());
+                seat.update(config, live);
             }
         }
     }

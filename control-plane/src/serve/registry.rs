@@ -22,6 +22,7 @@ use shared::kind::Lane;
 use shared::version::Claim;
 use tokio::sync::{Notify, watch};
 
+use super::door::Caller;
 use super::message::{Hello, Refused};
 use super::session::Standing;
 use crate::store::Head;
@@ -89,10 +90,10 @@ pub struct Proxy {
     pub connected: SystemTime,
     /// When it connected, on the monotonic clock.
     pub entered: Instant,
-    /// When it was last heard from, on the monotonic clock.
-    pub last: Instant,
-    /// When it was last heard from.
-    pub heard: SystemTime,
+    /// When its last message came, or anything over the connection of its last stream.
+    last: Instant,
+    /// The connection of its stream.
+    caller: Option<Caller>,
     /// What it has acknowledged on CONFIG.
     pub config: Standing,
     /// What it has acknowledged on LIVE.
@@ -118,6 +119,12 @@ impl Proxy {
     /// Whether its root differed on a lane and has not been corrected yet.
     pub fn is_diverged(&self) -> bool {
         self.config.diverged || self.live.diverged
+    }
+
+    /// How long ago anything was heard from it. One that is in sync has nothing to say, and answers the transport's pings.
+    pub fn unheard(&self, now: Instant) -> Duration {
+        let of_messages = now.saturating_duration_since(self.last);
+        self.caller.as_ref().map_or(of_messages, |caller| of_messages.min(caller.silence()))
     }
 
     /// Number of resources that it refuses.
@@ -251,7 +258,7 @@ impl Registry {
             connected: now,
             entered: clock::now(),
             last: clock::now(),
-            heard: now,
+            caller: None,
             config: Standing::default(),
             live: Standing::default(),
             silence: None,
@@ -456,17 +463,25 @@ impl Registry {
 
 impl Seat {
     /// Records what the proxy has acknowledged.
-    pub fn update(&self, config: &Standing, live: &Standing, now: SystemTime) {
+    pub fn update(&self, config: &Standing, live: &Standing) {
         if let Some(mut proxy) = self.registry.proxies.get_mut(&self.id)
             && proxy.stream == self.stream
         {
             proxy.config = config.clone();
             proxy.live = live.clone();
             proxy.is_known = true;
-            proxy.heard = now;
             proxy.last = clock::now();
         }
         self.registry.touch();
+    }
+
+    /// Sets the connection on which its stream is.
+    pub fn is_on(&self, caller: Option<Caller>) {
+        if let Some(mut proxy) = self.registry.proxies.get_mut(&self.id)
+            && proxy.stream == self.stream
+        {
+            proxy.caller = caller;
+        }
     }
 
     /// The proxy said goodbye: it is not relied on any more.
@@ -495,7 +510,10 @@ impl Drop for Seat {
         if let Some(mut proxy) = self.registry.proxies.get_mut(&self.id)
             && proxy.stream == self.stream
         {
-            proxy.silence = Some(Silence { since: clock::now(), parting: self.parting });
+            let now = clock::now();
+            proxy.last = now.checked_sub(proxy.unheard(now)).unwrap_or(now);
+            proxy.caller = None;
+            proxy.silence = Some(Silence { since: now, parting: self.parting });
             proxy.is_known = true;
         }
         self.registry.touch();

@@ -188,6 +188,7 @@ impl Stream {
         loop {
             let seat = self.service.registry.enter(hello, self.claim, &self.address, clock::wall());
             if let Ok(seat) = seat {
+                seat.is_on(self.caller.clone());
                 return Ok(seat);
             }
             tokio::select! {
@@ -256,7 +257,7 @@ impl Stream {
             seat.leave();
         } else if from_proxy && let Some(seat) = &self.seat {
             let [config, live] = [Lane::Config, Lane::Live].map(|lane| self.session.standing(lane));
-            seat.update(config, live, clock::wall());
+            seat.update(config, live);
         }
         self.act(actions)
     }

@@ -1,5 +1,7 @@
 //! The server over a real socket, with a client that speaks as a proxy does.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use shared::clock;
 use shared::delta::Delta;
@@ -135,6 +137,21 @@ impl Proxy {
         };
         self.say.send(message(FromProxy::Ack(ack))).await.unwrap();
     }
+}
+
+/// A proxy that is in sync sends no message for hours.
+#[tokio::test]
+async fn anything_on_the_connection_of_a_proxy_is_heard_from_it() {
+    let mut bench = bench().await;
+    bench.commit(Kind::Host, "_", b"");
+    let mut proxy = bench.connect("a").await.unwrap();
+    assert!(matches!(proxy.next().await, Control::Welcome(_)));
+    bench.until(|registry| !registry.list().is_empty()).await;
+    let heard = |now: Instant| now - bench.registry.list()[0].unheard(now);
+    let before = heard(clock::now());
+    // Any other call: the transport's pings are as good.
+    let _ = bench.say_on(proxy.channel.clone(), hello_of("b", Bytes::new())).await.unwrap();
+    assert!(heard(clock::now()) > before);
 }
 
 #[tokio::test]

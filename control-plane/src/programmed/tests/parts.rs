@@ -82,7 +82,7 @@ impl Plane {
         };
         let registry = Arc::new(Registry::default());
         let seat = registry.enter(&Hello::of("p-1"), Claim::random(), "", clock::wall()).unwrap();
-        seat.update(&standing(Lane::Config, more[0]), &standing(Lane::Live, more[1]), clock::wall());
+        seat.update(&standing(Lane::Config, more[0]), &standing(Lane::Live, more[1]));
         let proxy = registry.list().remove(0);
         self.all(|extent| extent.state(&proxy))
     }

@@ -23,7 +23,7 @@ async fn a_second_stream_of_the_same_proxy_replaces_the_first() {
     let second = registry.enter(&hello("a", Some(one)), two, "2", now).unwrap();
     first.replaced().await;
     drop(first);
-    second.update(&Standing::default(), &Standing::default(), now);
+    second.update(&Standing::default(), &Standing::default());
     assert_eq!(&*registry.list()[0].address, "2", "the second one stays");
     drop(second);
     assert_eq!(registry.len(), 0);
@@ -38,7 +38,7 @@ async fn who_only_knows_an_id_changes_nothing() {
     for claim in [None, Some(two)] {
         assert_eq!(registry.enter(&hello("a", claim), three, "2", now).err(), Some(Taken));
     }
-    first.update(&Standing::default(), &Standing::default(), now);
+    first.update(&Standing::default(), &Standing::default());
     assert_eq!(&*registry.list()[0].address, "1");
     let replaced = tokio::time::timeout(Duration::ZERO, first.replaced()).await;
     assert!(replaced.is_err(), "nobody told it to go");
@@ -49,7 +49,7 @@ async fn who_only_knows_an_id_changes_nothing() {
 /// A proxy that has reported its state.
 fn enter(registry: &Arc<Registry>, id: &str) -> Seat {
     let seat = registry.enter(&hello(id, None), Claim::random(), "1", clock::wall()).unwrap();
-    seat.update(&Standing::default(), &Standing::default(), clock::wall());
+    seat.update(&Standing::default(), &Standing::default());
     seat
 }
 
@@ -62,7 +62,7 @@ fn nobody_is_told_of_a_proxy_before_it_is_known_what_it_has() {
     let standing = Standing { root: Some(Root([1; 16])), ..Standing::default() };
     let arrived = come("a-1", None);
     assert!(registry.list().is_empty(), "it comes from another replica, which tells of it");
-    arrived.update(&standing, &standing, clock::wall());
+    arrived.update(&standing, &standing);
     assert_eq!(registry.list()[0].config.root, standing.root);
     // Its next stream, and the one after a cut: it still has its state.
     let again = come("a-1", Some(Claim([7; 16])));
@@ -264,7 +264,7 @@ fn what_is_refused_is_counted_by_its_code_and_what_is_not_named_too() {
     let refused = Refusals::keep(named.into_iter(), &Budget::new(1 << 20));
     let config = Standing { refused, refused_total: 3, ..Standing::default() };
     let live = Standing { refused_total: 4, ..Standing::default() };
-    seat.update(&config, &live, clock::wall());
+    seat.update(&config, &live);
     let figures = registry.figures(&head(clock::now()), clock::now());
     assert_eq!(figures.codes, BTreeMap::from([("invalid", 2), ("limit", 1), ("unnamed", 4)]));
     assert_eq!(figures.refused, 7);
@@ -284,7 +284,7 @@ fn one_that_has_just_come_is_not_behind_since_the_beginning_of_time() {
     assert!(figures.behind_most <= Duration::from_secs(3), "{figures:?}");
     // A proxy that has reported its state has lacked a newer resource since that was committed.
     let old = Standing { root: Some(Root([9; 16])), ..Standing::default() };
-    seat.update(&old, &old, clock::wall());
+    seat.update(&old, &old);
     let figures = registry.figures(&head, later);
     assert!(figures.behind_most >= Duration::from_secs(3603), "{figures:?}");
     assert_eq!(
@@ -303,7 +303,7 @@ fn in_sync_is_who_has_the_newest_of_both_lanes_and_is_neither_astray_nor_silent(
     let astray = |lane| Standing { diverged: true, ..at(lane) };
     let seat = enter(&registry, "a-1");
     let is = |config: Standing, live: Standing| {
-        seat.update(&config, &live, clock::wall());
+        seat.update(&config, &live);
         let proxy = registry.list().remove(0);
         (proxy.is_in_sync(&head), proxy.is_diverged())
     };
@@ -338,9 +338,9 @@ fn a_stream_that_was_replaced_says_nothing_more_of_its_proxy() {
     let [one, two] = [Claim::random(), Claim::random()];
     let first = registry.enter(&hello("a", None), one, "1", clock::wall()).unwrap();
     let second = registry.enter(&hello("a", Some(one)), two, "2", clock::wall()).unwrap();
-    second.update(&Standing::default(), &Standing::default(), clock::wall());
+    second.update(&Standing::default(), &Standing::default());
     let late = Standing { root: Some(Root([9; 16])), ..Standing::default() };
-    first.update(&late, &late, clock::wall());
+    first.update(&late, &late);
     assert_eq!(registry.list()[0].config.root, None);
     first.leave();
     assert_eq!(registry.len(), 1);
@@ -377,7 +377,7 @@ fn a_namesake_on_another_node_is_somebody_else() {
     let elsewhere = |id: &str| {
         let hello = Hello { node: "other".into(), ..hello(id, None) };
         let seat = registry.enter(&hello, Claim::random(), "1", clock::wall()).unwrap();
-        seat.update(&Standing::default(), &Standing::default(), clock::wall());
+        seat.update(&Standing::default(), &Standing::default());
         seat
     };
     drop(enter(&registry, "pod-x-1"));
