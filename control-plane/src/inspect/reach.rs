@@ -37,7 +37,8 @@ impl Reach {
         let released = || head.history.newest_first().enumerate().filter(|(_, version)| version.released);
         let mut by_name: HashMap<String, usize> = HashMap::new();
         for (place, PastVersion { root, .. }) in released().map(|(place, version)| (place, &**version)) {
-            by_name.entry(root.short()).or_insert(place);
+            // Of a version that was offered repeatedly, which one it acknowledged is not known: the oldest counts.
+            by_name.insert(root.short(), place);
         }
         let newest = released().next().map(|(place, _)| place);
         let own_places = own.values().map(|acked| {
@@ -128,7 +129,7 @@ mod tests {
         fleet.members.extend([
             member("same", "?", true, true),
             member("third", &names[1], false, true),
-            // It was offered twice: whoever has it has both.
+            // It was offered twice, and may have been acknowledged before the third.
             member("second", &names[2], true, false),
             member("first", &names[3], false, false),
             member("unknown", "0123456789ab", true, false),
@@ -139,10 +140,10 @@ mod tests {
         let silent = member("silent", &names[0], false, true);
         let shared = inspect::SharedProxy { connected: false, ..silent.1.shared };
         fleet.members.insert(silent.0, Member { shared, ..silent.1 });
-        assert_eq!(reach(&fleet), (8, vec![3, 4, 4, 5]));
+        assert_eq!(reach(&fleet), (8, vec![2, 3, 4, 5]));
         fleet
             .lost
             .insert("lost".to_owned(), inspect::Proxy { acked: names[0].clone(), ..Default::default() });
-        assert_eq!(reach(&fleet), (9, vec![3, 4, 4, 5]));
+        assert_eq!(reach(&fleet), (9, vec![2, 3, 4, 5]));
     }
 }
