@@ -180,7 +180,7 @@ async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Re
 
     let staples = Arc::new(staple::Stats::default());
     let of_tables = TableMetrics::new(Arc::clone(writer.counters()), view.clone(), journal);
-    let registry = registry(&metrics, of_tables, &staples);
+    let registry = registry(&metrics, &budgets, of_tables, &staples);
     let figures = Figures { registry, metrics: metrics.clone(), labels: identity::labels() };
     let pages = ProxyPages::new(figures, view, watcher.clone(), Arc::clone(&tables));
     let Doors { listeners, http, https, admin, health } = doors;
@@ -247,9 +247,15 @@ async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Re
 }
 
 /// The metrics of `/metrics` in addition to ingress-nginx' own families.
-fn registry(metrics: &Metrics, of_tables: TableMetrics, staples: &Arc<staple::Stats>) -> Arc<Registry> {
+fn registry(
+    metrics: &Metrics,
+    budgets: &Budgets,
+    of_tables: TableMetrics,
+    staples: &Arc<staple::Stats>,
+) -> Arc<Registry> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(metrics.clone()));
+    registry.register_collector(Box::new(budgets.clone()));
     registry.register_collector(Box::new(of_tables));
     registry.register_collector(Box::new(StapleMetrics(Arc::clone(staples))));
     Arc::new(registry)

@@ -112,7 +112,7 @@ impl Local {
             pipes: Pipes::new(budgets.descriptors.clone()),
             turns: Rc::default(),
             limits,
-            quota: Quota::new(budgets.bytes.clone()),
+            quota: Quota::counted(budgets.bytes.clone(), Arc::clone(&metrics)),
             spill: budgets.spill.clone(),
             passwords: budgets.passwords.clone(),
             nonces: budgets.nonces.clone(),

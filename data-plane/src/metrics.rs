@@ -114,6 +114,10 @@ pub struct WorkerMetrics {
     pub log_dropped: Counter,
     /// Requests in progress.
     pub busy: Counter,
+    /// Times that no bytes were left to hold something for a client.
+    pub held_refused: Counter,
+    /// Times that nothing was held ahead of its use, because few bytes were left.
+    pub held_deferred: Counter,
     /// Requests for which there was no room to count them separately.
     pub overflowed: Counter,
     /// The published counts of requests by place.

@@ -1,8 +1,13 @@
 //! The memory and descriptor budgets that the workers of a process share (docs/adr/003-budgets.md).
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::gauge::ConstGauge;
 use shared::budget::{Budget, memory};
 
 use super::copies::Copies;
@@ -98,6 +103,23 @@ impl Budgets {
     }
 }
 
+impl Collector for Budgets {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        for (name, help, bytes) in [
+            (
+                "firth_held_bytes",
+                "Bytes held for clients: heads, bodies in hand, answers not taken yet",
+                self.bytes.used(),
+            ),
+            ("firth_held_bytes_limit", "Limit of the bytes held for clients", self.bytes.limit()),
+        ] {
+            let gauge = ConstGauge::new(i64::try_from(bytes).unwrap_or(i64::MAX));
+            gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        Ok(())
+    }
+}
+
 impl Default for Budgets {
     fn default() -> Self {
         Self::of_memory(memory())
@@ -107,6 +129,19 @@ impl Default for Budgets {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_bytes_held_and_their_limit_are_in_the_metrics() {
+        let budgets = Budgets::of_memory(2_000);
+        let _held = budgets.bytes.take(30).unwrap();
+        let mut registry = prometheus_client::registry::Registry::default();
+        registry.register_collector(Box::new(budgets));
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        for line in ["firth_held_bytes 30", "firth_held_bytes_limit 1000"] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
+    }
 
     #[test]
     fn clients_leave_descriptors_for_endpoints() {

@@ -8,8 +8,11 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use shared::budget::{Budget, Held, Level};
+
+use crate::metrics::WorkerMetrics;
 
 /// Step size in bytes for drawing and returning.
 const STEP: usize = 256 * 1024;
@@ -19,6 +22,7 @@ pub(crate) struct Quota {
     budget: Budget,
     drawn: RefCell<Option<Held>>,
     held: Cell<usize>,
+    metrics: Arc<WorkerMetrics>,
 }
 
 impl fmt::Debug for Quota {
@@ -35,9 +39,15 @@ pub(crate) struct Share {
 }
 
 impl Quota {
-    /// A quota that has drawn nothing yet.
+    /// A quota that has drawn nothing yet, and counts what it refuses.
+    pub(crate) fn counted(budget: Budget, metrics: Arc<WorkerMetrics>) -> Rc<Self> {
+        Rc::new(Self { budget, drawn: RefCell::default(), held: Cell::new(0), metrics })
+    }
+
+    /// The same, with counters of its own.
+    #[cfg(test)]
     pub(crate) fn new(budget: Budget) -> Rc<Self> {
-        Rc::new(Self { budget, drawn: RefCell::default(), held: Cell::new(0) })
+        Self::counted(budget, Arc::default())
     }
 
     /// How full the budget is, for all workers.
@@ -54,6 +64,7 @@ impl Quota {
     /// Reserves bytes for something new, which is refused when little is left.
     pub(crate) fn open(self: &Rc<Self>, amount: usize) -> Option<Share> {
         if self.level() == Level::Full {
+            self.metrics.held_refused.add(1);
             return None;
         }
         self.take(amount)
@@ -61,7 +72,11 @@ impl Quota {
 
     /// Reserves bytes for something that has begun.
     pub(crate) fn take(self: &Rc<Self>, amount: usize) -> Option<Share> {
-        self.claim(amount).then(|| Share { quota: Rc::clone(self), amount })
+        if !self.claim(amount) {
+            self.metrics.held_refused.add(1);
+            return None;
+        }
+        Some(Share { quota: Rc::clone(self), amount })
     }
 
     fn claim(&self, amount: usize) -> bool {
@@ -107,8 +122,9 @@ impl Share {
     /// Reserves more ahead of its use, which is refused when not much is left.
     pub(crate) fn grow(&mut self, amount: usize) -> bool {
         let grown = self.quota.level() == Level::Calm && self.quota.claim(amount);
-        if grown {
-            self.amount += amount;
+        match grown {
+            true => self.amount += amount,
+            false => self.quota.metrics.held_deferred.add(1),
         }
         grown
     }
@@ -154,8 +170,20 @@ mod tests {
         assert!(quota.open(1).is_none());
         let rest = quota.take(10).unwrap();
         assert!(quota.take(1).is_none() && quota.take(usize::MAX).is_none());
+        assert_eq!(quota.metrics.held_refused.value(), 3);
         drop((begun, rest));
         assert!(quota.open(1).is_some());
+        assert_eq!(quota.metrics.held_refused.value(), 3);
+    }
+
+    #[test]
+    fn nothing_is_held_ahead_while_little_is_left() {
+        let quota = Quota::new(Budget::new(100));
+        let mut share = quota.take(10).unwrap();
+        assert!(share.grow(10));
+        let _others = quota.take(60).unwrap();
+        assert!(!share.grow(1));
+        assert_eq!((quota.metrics.held_deferred.value(), quota.metrics.held_refused.value()), (1, 0));
     }
 
     proptest! {

@@ -16,7 +16,7 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 /// Name, help and accessor of a plain counter.
 type Plain = (&'static str, &'static str, fn(&WorkerMetrics) -> &Counter);
 
-const COUNTERS: [Plain; 25] = [
+const COUNTERS: [Plain; 27] = [
     ("firth_connections_accepted", "Client connections accepted", |w| &w.accepted),
     ("firth_connections_refused", "Client connections closed because too many were open", |w| &w.refused),
     ("firth_connections_shed", "Idle client connections closed to make room for others", |w| &w.shed),
@@ -57,6 +57,14 @@ const COUNTERS: [Plain; 25] = [
     ("firth_request_sets_overflowed", "Requests counted under _overflow: too many kinds of them", |w| {
         &w.overflowed
     }),
+    ("firth_held_bytes_refused", "Times that no bytes were left to hold something for a client", |w| {
+        &w.held_refused
+    }),
+    (
+        "firth_held_bytes_deferred",
+        "Times that nothing was held for a client ahead of its use, because few bytes were left",
+        |w| &w.held_deferred,
+    ),
     ("firth_access_log_lines", "Access log lines handed to the writer", |w| &w.log_lines),
 ];
 
