@@ -167,11 +167,15 @@ mod tests {
         ingress
     }
 
-    fn fault(ingress: &Ingress) -> Option<Fault> {
+    fn claim(ingress: &Ingress) -> Claim {
         let name = ingress.metadata.object_name();
         let parsed = annotations::read(&name, &ingress.metadata.annotations);
         let fleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: true };
-        of_ingress(&Claim::of(ingress, Arc::new(parsed), BTreeMap::new(), fleet))
+        Claim::of(ingress, Arc::new(parsed), BTreeMap::new(), fleet)
+    }
+
+    fn fault(ingress: &Ingress) -> Option<Fault> {
+        of_ingress(&claim(ingress))
     }
 
     fn to_one(_: usize) -> String {
@@ -234,6 +238,23 @@ mod tests {
         let canary: Vec<_> = canary.collect();
         assert_eq!(fault(&with(4_000, to_one, &canary)), None);
         assert!(fault(&with(4_000, each, &canary)).is_some());
+    }
+
+    /// A canary has no Route: of what it says, TLS towards its backends is copied to its hosts.
+    #[test]
+    fn what_a_canary_says_counts_where_it_is_copied() {
+        let each_host = |is_canary: bool, name: &str, text: &str| {
+            let said = [("canary", is_canary.to_string()), ("proxy-ssl-secret", "default/ca".to_owned())];
+            let said = [&said[..], &[(name, text.to_owned())]].concat();
+            of_each_host(&claim(&with(1, to_one, &said)))
+        };
+        let label = "x".repeat(50);
+        let (short, long) = ("a.test".to_owned(), format!("{label}.{label}.test"));
+        let [less, more] = [&short, &long].map(|name| each_host(true, "proxy-ssl-name", name));
+        assert!(less > short.len() && more - less >= long.len() - short.len(), "{less} and {more}");
+        let list: Vec<_> = (0..200).map(|i| format!("10.0.{i}.0/24")).collect();
+        let [route, none] = [false, true].map(|it| each_host(it, "whitelist-source-range", &list.join(",")));
+        assert!(route > 1_000 && none < less, "{route} and {none}");
     }
 
     #[test]
