@@ -16,7 +16,6 @@ mod status;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use serde::Serialize;
 use shared::clock;
 use shared::proto::{identity as identity_proto, inspect};
@@ -115,11 +114,7 @@ async fn answer(question: Question) -> anyhow::Result<String> {
                 body(&args.ask, asked)?;
             }
             let asked = authority.get_authority(identity_proto::GetAuthorityRequest {}).await;
-            let asked = body(&args.ask, asked).map_err(anyhow::Error::from);
-            // Nobody should repeat a rotation because only its outcome could not be shown.
-            let asked =
-                if rotates { asked.context("the rotation has begun, but cannot be shown") } else { asked };
-            let view = authority::view(asked?);
+            let view = authority::view(authority::told(rotates, body(&args.ask, asked))?);
             show(&args.ask, &view, authority::text)
         }
         Question::Problems(ask) => {

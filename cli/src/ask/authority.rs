@@ -1,8 +1,10 @@
 //! `firth authority`: the trusted roots of the planes, and the progress of a rotation.
 
+use anyhow::Context as _;
 use serde::Serialize;
 use shared::proto::identity::{AuthorityRoot, GetAuthorityResponse, RootPhase};
 
+use crate::client::AskError;
 use crate::columns::Columns;
 use crate::moment;
 
@@ -23,6 +25,13 @@ struct Root {
     signs_from: String,
     leaves_at: String,
     until: String,
+}
+
+/// The response after a rotation was requested, or not. Nobody should repeat a rotation because only its outcome could
+/// not be shown.
+pub(super) fn told<T>(rotates: bool, asked: Result<T, AskError>) -> anyhow::Result<T> {
+    let asked = asked.map_err(anyhow::Error::from);
+    if rotates { asked.context("the rotation has begun, but cannot be shown") } else { asked }
 }
 
 /// The printed form of the response.
@@ -94,6 +103,16 @@ mod tests {
             certificate_seconds: 86_400,
             certificate_until: time(1_795_374_238),
         }
+    }
+
+    #[test]
+    fn a_rotation_that_cannot_be_shown_has_begun() {
+        let ended = || Err::<(), _>(AskError::Ended { server: "a:1".to_owned() });
+        let [after, without] =
+            [true, false].map(|rotates| format!("{:#}", told(rotates, ended()).unwrap_err()));
+        let why = "the control plane at a:1 ended the stream";
+        assert_eq!(after, format!("the rotation has begun, but cannot be shown: {why}"));
+        assert_eq!(without, why);
     }
 
     #[test]
