@@ -12,8 +12,8 @@ use integration_tests::objects::Edit;
 use integration_tests::plane::binary;
 use integration_tests::process::{Process, Signal};
 use integration_tests::site::ingress;
-use integration_tests::{FolderSite, client, eventually, ports};
-use serde_json::Value;
+use integration_tests::{FolderSite, client, eventually, objects, ports};
+use serde_json::{Value, json};
 
 async fn firth(server: SocketAddr, arguments: &[&str]) -> Output {
     let mut command = Command::new(binary("firth"));
@@ -155,6 +155,40 @@ async fn up_serves_a_folder_says_what_changes_and_ends() {
         }
     })
     .await;
+    up.signal(Signal::Int);
+    let ended = up.wait(Duration::from_secs(10)).await;
+    assert!(ended.success(), "{ended}: {}", up.tail());
+}
+
+/// What the fleet's ConfigMap and a taken port keep from being served.
+#[tokio::test]
+async fn up_says_what_cannot_be_served() {
+    let folder = FolderSite::folder(&[]);
+    folder.apply(&objects::service("default", "one"));
+    folder.apply(&ingress("web", "a.test", &[("/", "one")]));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let map = |name: &str, data: Value| objects::config_map("ingress-nginx", name, data);
+    folder.apply(&map("ingress-nginx-controller", json!({"enable-modsecurity": "true"})));
+    folder.apply(&map("tcp-services", json!({port.to_string(): "default/one:80"})));
+    let logs = tempfile::tempdir().unwrap();
+    let mut command = Command::new(binary("firth"));
+    command.arg("up").arg(folder.path()).env("HOME", logs.path());
+    command.env_remove("XDG_CONFIG_HOME").env_remove("XDG_STATE_HOME");
+    for flag in ["--http", "--https", "--listen"] {
+        command.arg(flag).arg(ports::free().to_string());
+    }
+    let mut up = Process::spawn("firth-up", &mut command, logs.path());
+    for expected in [
+        "data[enable-modsecurity]: a restriction that is not enforced",
+        &format!("refused: listener tcp-{port}"),
+    ] {
+        eventually(expected, || async {
+            let said = up.output();
+            if said.contains(expected) { Ok(()) } else { Err(said) }
+        })
+        .await;
+    }
     up.signal(Signal::Int);
     let ended = up.wait(Duration::from_secs(10)).await;
     assert!(ended.success(), "{ended}: {}", up.tail());
