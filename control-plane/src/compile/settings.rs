@@ -77,106 +77,140 @@ fn in_decimal<'a>(key: &str, text: &'a str) -> Option<Cow<'a, str>> {
 ///
 /// An invalid value leaves that key's default; other keys are not affected (ingress-nginx).
 pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&ObjectName>) -> Compiled {
-    let mut settings = Settings {
-        default_certificate: default_certificate.map(ToString::to_string).unwrap_or_default(),
-        ..Settings::default()
-    };
-    let (mut faults, mut refs, mut allowed_headers) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-    let mut ticket_key = None;
+    let default_certificate = default_certificate.map(ToString::to_string).unwrap_or_default();
+    let settings = Settings { default_certificate, ..Settings::default() };
+    let mut compiled = Compiled { settings, ..Compiled::default() };
     let asks = asks_before_requests(configmap);
     for (key, said) in configmap.iter().flat_map(|map| &map.data) {
+        compiled.read(key, said, asks);
+    }
+    compiled.settings.guards.sort_unstable();
+    compiled.settings.guards.dedup();
+    compiled
+}
+
+impl Compiled {
+    /// Takes in a key. `asks`: somebody is asked about the requests of all locations.
+    fn read(&mut self, key: &str, said: &str, asks: bool) {
         let text = said.trim();
-        let mut fault = |severity, reason: String| {
-            faults.push(Fault::new(severity, field(key), reason));
-        };
-        let mut guard = None;
-        let mut reason = format!("not enforced yet; until then {ALL_PATHS}");
         match Status::of(key) {
-            None => fault(Severity::Warning, "unknown key, it has no effect".into()),
-            // As in ingress-nginx, an empty value means false.
-            Some(Status::Default(row)) if said.is_empty() && row.value.words() == value::BOOL.words => {
-                row_of(row, key, "false", &mut settings, &mut refs);
-                if row.default == "true" {
-                    fault(Severity::Warning, "expected true or false, got nothing: false is used".into());
-                }
-            }
-            // Unlike other values, an empty list takes the place of its default (ingress-nginx).
-            Some(Status::Default(row)) if text.is_empty() && LISTS.contains(&row.name) => {
-                row_of(row, key, ",", &mut settings, &mut refs);
-            }
+            None => self.fault(key, Severity::Warning, "unknown key, it has no effect"),
+            Some(Status::Default(row)) => self.read_default(row, key, said, asks),
             Some(_) if text.is_empty() => {}
-            Some(Status::Default(row)) => match in_decimal(key, text) {
-                None => {
-                    let got = shown(text);
-                    fault(
-                        Severity::Warning,
-                        format!(
-                            "expected a whole number (octal if it begins with 0), got {got}: the default is used"
-                        ),
-                    );
-                }
-                Some(text) => {
-                    let (denies, said) = row_of(row, key, &text, &mut settings, &mut refs);
-                    let is_idle = denies && !asks && is_of_questions(row);
-                    settings.guards.extend((denies && !is_idle).then_some(Guard::Addresses));
-                    faults.extend(said.into_iter().map(|it| if is_idle { idle(it) } else { it }));
-                }
-            },
-            Some(Status::Guards(which)) => {
-                guard = keeps_out(key, text).then_some(which);
-                if is_switch(key) && value::boolean(text).is_none() {
-                    reason = format!("expected true or false, got {}: {ALL_PATHS}", shown(text));
-                }
+            Some(Status::Guards(which)) if keeps_out(key, text) => {
+                let reason = match is_switch(key) && value::boolean(text).is_none() {
+                    true => format!("expected true or false, got {}: {ALL_PATHS}", shown(text)),
+                    false => format!("not enforced yet; until then {ALL_PATHS}"),
+                };
+                self.guard(key, which, reason);
             }
-            Some(Status::AllowedHeaders) => {
-                let (names, others): (Vec<_>, Vec<_>) =
-                    value::list(text).map(str::to_owned).partition(|name| headers::is_name(name));
-                for other in others {
-                    let got = shown(&other);
-                    fault(Severity::Warning, format!("expected names of headers, got {got}: left out"));
-                }
-                allowed_headers.extend(names);
-            }
+            Some(Status::Guards(_)) => {}
+            Some(Status::AllowedHeaders) => self.read_allowed_headers(key, text),
             Some(Status::TicketKey) => match ticket_keys::said(text) {
-                Ok(key) => ticket_key = Some(key),
-                Err(reason) => fault(Severity::Warning, reason.into()),
+                Ok(ticket_key) => self.ticket_key = Some(ticket_key),
+                Err(reason) => self.fault(key, Severity::Warning, reason),
             },
             Some(Status::Allows(_)) => {
                 if let Some(reason) = allowed::complaint(key, text) {
-                    fault(Severity::Warning, reason);
+                    self.fault(key, Severity::Warning, reason);
                 }
             }
             Some(Status::OfIndex) => {
                 if value::boolean(text).is_none() {
-                    fault(
-                        Severity::Warning,
-                        format!("expected true or false, got {}: {} counts", shown(text), is_default_on(key)),
-                    );
+                    let (got, counts) = (shown(text), is_default_on(key));
+                    let reason = format!("expected true or false, got {got}: {counts} counts");
+                    self.fault(key, Severity::Warning, reason);
                 }
             }
-            Some(Status::Unsupported) => fault(Severity::Unsupported, "not honoured yet".into()),
+            Some(Status::Unsupported) => self.fault(key, Severity::Unsupported, "not honoured yet"),
             Some(Status::Snippet) => match snippets::restriction(&key.to_ascii_lowercase(), text) {
-                None => fault(Severity::Unsupported, "raw nginx configuration is never honoured".into()),
+                None => self.fault(key, Severity::Unsupported, "raw nginx configuration is never honoured"),
                 Some(why) => {
-                    guard = Some(Guard::Addresses);
-                    reason = format!("raw nginx configuration never acts, and {why}: {ALL_PATHS}");
+                    let reason = format!("raw nginx configuration never acts, and {why}: {ALL_PATHS}");
+                    self.guard(key, Guard::Addresses, reason);
                 }
             },
             Some(Status::Nginx) => {
-                fault(Severity::Unsupported, "tunes nginx itself and has no effect here".into())
+                self.fault(key, Severity::Unsupported, "tunes nginx itself and has no effect here");
             }
             Some(Status::Dead) => {
-                fault(Severity::Warning, "has no effect, as in ingress-nginx: remove it".into())
+                self.fault(key, Severity::Warning, "has no effect, as in ingress-nginx: remove it");
             }
         }
-        if let Some(guard) = guard {
-            settings.guards.push(guard);
-            faults.push(Fault::new(Severity::Unsupported, field(key), reason));
-        }
     }
-    settings.guards.sort_unstable();
-    settings.guards.dedup();
-    Compiled { settings, faults, refs, allowed_headers, ticket_key }
+
+    /// Takes in a key that is the default of an annotation.
+    fn read_default(&mut self, row: &'static Row, key: &str, said: &str, asks: bool) {
+        let text = said.trim();
+        // As in ingress-nginx, an empty value means false.
+        if said.is_empty() && row.value.words() == value::BOOL.words {
+            self.row(row, key, "false");
+            if row.default == "true" {
+                let reason = "expected true or false, got nothing: false is used";
+                self.fault(key, Severity::Warning, reason);
+            }
+            return;
+        }
+        if text.is_empty() {
+            // Unlike other values, an empty list takes the place of its default (ingress-nginx).
+            if LISTS.contains(&row.name) {
+                self.row(row, key, ",");
+            }
+            return;
+        }
+        let Some(text) = in_decimal(key, text) else {
+            let got = shown(text);
+            let reason = format!(
+                "expected a whole number (octal if it begins with 0), got {got}: the default is used"
+            );
+            return self.fault(key, Severity::Warning, reason);
+        };
+        let (denies, said) = self.row(row, key, &text);
+        let is_idle = denies && !asks && is_of_questions(row);
+        self.settings.guards.extend((denies && !is_idle).then_some(Guard::Addresses));
+        self.faults.extend(said.into_iter().map(|it| if is_idle { idle(it) } else { it }));
+    }
+
+    /// Takes in the response headers that Ingresses may set.
+    fn read_allowed_headers(&mut self, key: &str, text: &str) {
+        let (names, others): (Vec<_>, Vec<_>) =
+            value::list(text).map(str::to_owned).partition(|name| headers::is_name(name));
+        for other in others {
+            let reason = format!("expected names of headers, got {}: left out", shown(&other));
+            self.fault(key, Severity::Warning, reason);
+        }
+        self.allowed_headers.extend(names);
+    }
+
+    /// Parses a key by the row that it shares with an annotation: one field, one parser. Returns whether it denies
+    /// access, and what to report.
+    fn row(&mut self, row: &'static Row, key: &str, text: &str) -> (bool, Vec<Fault>) {
+        // Unlike those of annotations, lists of the ConfigMap may have empty items (ingress-nginx).
+        let is_of_addresses =
+            ["allowlist-source-range", "denylist-source-range", "block-cidrs"].contains(&row.name);
+        let listed = is_of_addresses.then(|| value::list(text).collect::<Vec<_>>().join(","));
+        let parsed = annotations::default(row, key, listed.as_deref().unwrap_or(text));
+        self.refs.extend(parsed.refs.into_keys().map(|reference| (reference, field(key))));
+        self.settings.defaults.overlay(&parsed.serving.location);
+        self.settings.backend_defaults.overlay(&parsed.backend);
+        let denies = parsed.serving.denied.is_some() || parsed.serving.hosts_denied.is_some();
+        let said = parsed.faults.into_iter().map(|fault| {
+            // It applies to the whole fleet instead of one Ingress.
+            let reaches = [Reach::Paths, Reach::Hosts].map(Reach::as_str);
+            let reason = reaches.iter().fold(fault.reason, |reason, reach| reason.replace(reach, ALL_PATHS));
+            Fault { field: field(key), reason, ..fault }
+        });
+        (denies, said.collect())
+    }
+
+    fn guard(&mut self, key: &str, which: Guard, reason: String) {
+        self.settings.guards.push(which);
+        self.fault(key, Severity::Unsupported, reason);
+    }
+
+    fn fault(&mut self, key: &str, severity: Severity, reason: impl Into<String>) {
+        self.faults.push(Fault::new(severity, field(key), reason));
+    }
 }
 
 /// Whether somebody is asked about the requests of all locations.
@@ -232,33 +266,6 @@ fn is_on(configmap: Option<&ConfigMap>, key: &str) -> bool {
 
 fn field(key: &str) -> String {
     format!("data[{}]", annotations::shown_name(key))
-}
-
-/// Parses a key by the row that it shares with an annotation: one field, one parser. Returns whether it denies access,
-/// and what to report.
-fn row_of(
-    row: &'static Row,
-    key: &str,
-    text: &str,
-    settings: &mut Settings,
-    refs: &mut BTreeMap<Reference, String>,
-) -> (bool, Vec<Fault>) {
-    // Unlike those of annotations, lists of the ConfigMap may have empty items (ingress-nginx).
-    let is_of_addresses =
-        ["allowlist-source-range", "denylist-source-range", "block-cidrs"].contains(&row.name);
-    let listed = is_of_addresses.then(|| value::list(text).collect::<Vec<_>>().join(","));
-    let parsed = annotations::default(row, key, listed.as_deref().unwrap_or(text));
-    refs.extend(parsed.refs.into_keys().map(|reference| (reference, field(key))));
-    settings.defaults.overlay(&parsed.serving.location);
-    settings.backend_defaults.overlay(&parsed.backend);
-    let denies = parsed.serving.denied.is_some() || parsed.serving.hosts_denied.is_some();
-    let said = parsed.faults.into_iter().map(|fault| {
-        // It applies to the whole fleet instead of one Ingress.
-        let reaches = [Reach::Paths, Reach::Hosts].map(Reach::as_str);
-        let reason = reaches.iter().fold(fault.reason, |reason, reach| reason.replace(reach, ALL_PATHS));
-        Fault { field: field(key), reason, ..fault }
-    });
-    (denies, said.collect())
 }
 
 /// What a restriction of the fleet comes to that is not enforced.
