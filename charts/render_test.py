@@ -416,6 +416,17 @@ class Planes(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0, values)
             self.assertIn(saying, done.stderr)
 
+    def test_a_cluster_autoscaler_may_take_the_node_of_a_deployments_proxy(self):
+        annotations = lambda *values: render(*values)["Deployment", "firth-data-plane"]["spec"]["template"]["metadata"]["annotations"]
+        key = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+        self.assertEqual(annotations("dataPlane.kind=Deployment"), {key: "state,keys,spill"})
+        volumes = {it["name"] for it in pod(render("dataPlane.kind=Deployment"), "data-plane")["volumes"] if "projected" not in it}
+        self.assertEqual(volumes, {"state", "keys", "spill"})
+        own = annotations("dataPlane.kind=Deployment", 'dataPlane.podAnnotations={"a": "b", "%s": "state"}' % key)
+        self.assertEqual(own, {"a": "b", key: "state"})
+        # Of a DaemonSet it takes no account.
+        self.assertNotIn("annotations", render()["DaemonSet", "firth-data-plane"]["spec"]["template"]["metadata"])
+
     def test_a_deployment_with_the_nodes_ports_is_replaced_in_place(self):
         objects = render("dataPlane.kind=Deployment", "dataPlane.expose=hostPort", "dataPlane.antiAffinity=hard")
         deployment = objects["Deployment", "firth-data-plane"]["spec"]
