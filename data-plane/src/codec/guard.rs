@@ -76,7 +76,7 @@ pub(crate) enum HeadError {
     /// Host is missing, repeated or not `host [":" port]`.
     #[error("expected exactly one valid Host")]
     Host,
-    /// A second line of a field that says who the client is, or how its body comes.
+    /// A second line of a field that says who the client is, how its body comes, or under which condition to serve it.
     #[error("a field that is said once is repeated")]
     Repeated,
     /// Content-Length is not one decimal number below 2^63, or is repeated.

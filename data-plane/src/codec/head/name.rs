@@ -81,6 +81,12 @@ known! {
     RetryAfter = "Retry-After",
     Vary = "Vary",
     Origin = "Origin",
+    IfMatch = "If-Match",
+    IfNoneMatch = "If-None-Match",
+    IfModifiedSince = "If-Modified-Since",
+    IfUnmodifiedSince = "If-Unmodified-Since",
+    IfRange = "If-Range",
+    ContentRange = "Content-Range",
     AccessControlRequestMethod = "Access-Control-Request-Method",
     AccessControlRequestHeaders = "Access-Control-Request-Headers",
     AccessControlAllowOrigin = "Access-Control-Allow-Origin",
@@ -204,7 +210,7 @@ const fn end_of(name: &[u8]) -> u64 {
 }
 
 /// The places of names are numbers of so many bits.
-const BITS: u32 = 9;
+const BITS: u32 = 10;
 
 /// Where in [`PLACES`] a name is, if it is known: by its length and its end.
 const fn place(name: &[u8], multiplier: u64) -> usize {

@@ -309,13 +309,23 @@ fn host(version: Version, fields: &Fields) -> Result<Host, HeadError> {
     }
 }
 
-/// Refuses a second Authorization or Expect, as nginx does: somebody behind the proxy could heed the other one.
+/// Fields of which nginx refuses a second line: somebody behind the proxy could heed the other one.
+const ONCE: [Known; 8] = [
+    Known::Authorization,
+    Known::Expect,
+    Known::IfMatch,
+    Known::IfNoneMatch,
+    Known::IfModifiedSince,
+    Known::IfUnmodifiedSince,
+    Known::IfRange,
+    Known::ContentRange,
+];
+
 fn once(fields: &Fields) -> Result<(), HeadError> {
-    let is_repeated = |name| fields.all(name).nth(1).is_some();
-    if is_repeated(Known::Authorization) || is_repeated(Known::Expect) {
-        return Err(HeadError::Repeated);
+    match ONCE.iter().any(|name| fields.all(*name).nth(1).is_some()) {
+        true => Err(HeadError::Repeated),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// HTTP/2 fields as lines of text, and the head under construction.

@@ -52,11 +52,18 @@ fn framing_has_one_reading() {
 }
 
 #[test]
-fn who_asks_is_said_once() {
+fn some_fields_come_once() {
     for (fields, expected) in [
         ("Authorization: Basic YTpi\r\nAuthorization: Basic YTpi", "Repeated"),
         ("Authorization: Basic YTpi\r\nA: b\r\nAUTHORIZATION: Bearer x", "Repeated"),
         ("Expect: 100-continue\r\nExpect: 100-continue", "Repeated"),
+        ("If-Match: \"a\"\r\nIf-Match: \"b\"", "Repeated"),
+        ("If-None-Match: \"a\"\r\nIf-None-Match: \"b\"", "Repeated"),
+        ("If-Modified-Since: x\r\nIf-Modified-Since: x", "Repeated"),
+        ("If-Unmodified-Since: x\r\nIf-Unmodified-Since: x", "Repeated"),
+        ("If-Range: x\r\nif-range: x", "Repeated"),
+        ("Content-Range: bytes 0-2/3\r\nContent-Range: bytes 0-2/3", "Repeated"),
+        ("If-Match: x\r\nIf-None-Match: x\r\nRange: a\r\nRange: b\r\nContent-Length: 1", "1 passed, 3"),
         ("Authorization: Basic YTpi\r\nProxy-Authorization: x\r\nContent-Length: 1", "1 passed, 3"),
     ] {
         assert_eq!(with(fields), expected, "{fields:?}");
