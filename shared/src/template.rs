@@ -44,13 +44,13 @@ pub enum Variable {
     Capture(u8),
     /// `$http_NAME`: a request header, lower-case with hyphens.
     Header(Box<str>),
-    /// `$arg_NAME`: the first query parameter of that name.
+    /// `$arg_NAME`: the first query parameter of that name, lower-case.
     Argument(Box<str>),
-    /// `$cookie_NAME`: the first cookie of that name.
+    /// `$cookie_NAME`: the first cookie of that name, lower-case.
     Cookie(Box<str>),
     /// `$host`: the request's host, lower-case, without a port.
     Host,
-    /// `$http_host`, `$best_http_host`: the host as the client wrote it.
+    /// `$best_http_host`: the host with its port, after trusted headers.
     BestHost,
     /// `$request_uri`: path and query as the client sent them.
     RequestUri,
@@ -123,27 +123,28 @@ impl Variable {
     /// Whether its value differs between clients, so that they can be told apart by it. True for variables without a
     /// value: whoever names one expects a value.
     pub fn is_of_client(&self) -> bool {
-        matches!(
-            self,
-            Self::Header(_)
-                | Self::Argument(_)
-                | Self::Cookie(_)
-                | Self::User
-                | Self::Named(_)
-                | Self::Capture(_)
-                | Self::OfConnection(OfConnection::OfCertificate(_))
-        )
+        match self {
+            // That is the place that they ask for.
+            Self::Header(name) => **name != *"host",
+            Self::Argument(_)
+            | Self::Cookie(_)
+            | Self::User
+            | Self::Named(_)
+            | Self::Capture(_)
+            | Self::OfConnection(OfConnection::OfCertificate(_)) => true,
+            _ => false,
+        }
     }
 
-    /// By its name, without the dollar sign.
+    /// By its name, without the dollar sign, in any case (nginx).
     pub fn of(name: &str) -> Self {
-        let field = |name: &str| name.replace('_', "-").to_ascii_lowercase().into();
+        let name = name.to_ascii_lowercase();
         if let [digit @ b'1'..=b'9'] = name.as_bytes() {
             return Self::Capture(digit - b'0');
         }
-        match name {
+        match name.as_str() {
             "host" => Self::Host,
-            "http_host" | "best_http_host" => Self::BestHost,
+            "best_http_host" => Self::BestHost,
             "request_uri" => Self::RequestUri,
             "escaped_request_uri" => Self::EscapedRequestUri,
             "uri" | "document_uri" => Self::Uri,
@@ -174,11 +175,11 @@ impl Variable {
             "msec" => Self::Msec,
             "connection_requests" => Self::ConnectionRequests,
             "request" => Self::Request,
-            _ => {
+            name => {
                 if let Some(of) = OfConnection::of(name) {
                     Self::OfConnection(of)
                 } else if let Some(header) = name.strip_prefix("http_") {
-                    Self::Header(field(header))
+                    Self::Header(header.replace('_', "-").into())
                 } else if let Some(argument) = name.strip_prefix("arg_") {
                     Self::Argument(argument.into())
                 } else if let Some(cookie) = name.strip_prefix("cookie_") {
@@ -322,7 +323,9 @@ mod tests {
             ("/$1/$23", "/<Capture(1)>/<Capture(2)>3"),
             ("${host}name", "<Host>name"),
             ("$http_x_user_id", "<Header(\"x-user-id\")>"),
-            ("$arg_id-$cookie_Session", "<Argument(\"id\")>-<Cookie(\"Session\")>"),
+            ("$arg_id-$cookie_Session", "<Argument(\"id\")>-<Cookie(\"session\")>"),
+            ("$http_host$best_http_host", "<Header(\"host\")><BestHost>"),
+            ("$Request_URI${HTTP_X_User}", "<RequestUri><Header(\"x-user\")>"),
             ("$subdomain", "<Named(\"subdomain\")>"),
         ];
         for (text, expected) in cases {

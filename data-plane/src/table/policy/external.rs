@@ -150,7 +150,7 @@ fn signin_url(url: &str, param: &str) -> Template {
     }
     let joint = if query.is_some_and(|query| !query.is_empty()) { '&' } else { '?' };
     let url = url.strip_suffix('?').unwrap_or(url);
-    Template::parse(&format!("{url}{joint}{param}=$pass_access_scheme://$best_http_host$escaped_request_uri"))
+    Template::parse(&format!("{url}{joint}{param}=$pass_access_scheme://$http_host$escaped_request_uri"))
 }
 
 /// How long a response with one of these statuses is cached.
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_way_back_is_added_unless_it_is_there() {
-        let back = "<AccessScheme>://<BestHost><EscapedRequestUri>";
+        let back = "<AccessScheme>://<Header(\"host\")><EscapedRequestUri>";
         for (url, param, expected) in [
             ("http://a.test/start", "", format!("http://a.test/start?rd={back}")),
             ("http://a.test/start?x=1", "", format!("http://a.test/start?x=1&rd={back}")),
