@@ -101,6 +101,36 @@ fn a_challenge_stays_where_clients_are_sent_to_sign_in() {
     assert!(sent.all("x-own").is_empty());
 }
 
+/// nginx redirects from a location of its own, which has the scheme and the host of the request (not those that a peer
+/// reports), no port, and of the redirect settings only those of the fleet.
+#[test]
+fn a_path_to_sign_in_at_is_on_the_host_of_the_request() {
+    let auth = Origin::new(|_| (b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
+    let policy = LocationPolicy {
+        external_auth: asking(&auth, "/login?a=b"),
+        relative_redirects: Some(true),
+        use_port_in_redirects: Some(true),
+        ..LocationPolicy::default()
+    };
+    let mut proxy = proxy(&Origin::says("in"), &auth, policy);
+    let settings = |relative_redirects| {
+        let defaults = LocationPolicy {
+            relative_redirects,
+            use_forwarded_headers: Some(true),
+            ..LocationPolicy::default()
+        };
+        Resource::Settings(Settings { defaults, ..Settings::default() })
+    };
+    let head =
+        "GET /x HTTP/1.1\r\nHost: A.test:81\r\nX-Forwarded-Host: b.test\r\nX-Forwarded-Proto: https\r\n\r\n";
+    for (relative, place) in [(None, "http://a.test"), (Some(true), "")] {
+        proxy.config(vec![("default", settings(relative))]);
+        let sent = Client::new(proxy.http).ask(head);
+        assert_eq!(sent.status, 302);
+        assert_eq!(sent.all("location"), [format!("{place}/login?a=b&rd=https://A.test:81%2Fx")]);
+    }
+}
+
 /// nginx' `proxy_intercept_errors` applies to all statuses with an error page, and the one for 401 is the redirect.
 #[test]
 fn a_backend_s_401_sends_clients_to_sign_in_where_its_errors_are_replaced() {

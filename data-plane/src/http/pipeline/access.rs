@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::basic::{self, Credentials};
 use super::variables::{self, Allowance};
-use super::{Exchange, Step, Voice, digest, external};
+use super::{Exchange, Step, Voice, digest, external, redirect};
 use crate::codec::head::Known;
 use crate::http::reply::Reply;
 use crate::local::passwords::Verdict;
@@ -96,6 +96,7 @@ pub(super) fn signin(exchange: &mut Exchange<'_>, location: &PathEntry, reply: R
     exchange.voice = Voice::SignIn;
     match variables::filled(url, exchange, &mut Allowance::default(), |_| &[]) {
         Ok(url) => {
+            let url = if url.starts_with(b"/") { redirect::from_elsewhere(exchange, &url) } else { url };
             let mut redirect = Reply::redirect(&exchange.call.server.local, 302, url);
             for challenge in reply.head.fields.all(Known::WwwAuthenticate) {
                 redirect.head.fields.append(Known::WwwAuthenticate, challenge);

@@ -140,6 +140,13 @@ pub(super) fn on_this_host(call: Call<'_>, redirect: &Redirect, host: &Host, pat
     by_ports(call.peer, call.server.ports, redirect, host, path)
 }
 
+/// The same in a location of nginx' own, such as that of the sign-in redirect: only what is configured for the fleet
+/// applies there, and it has no ports.
+pub(super) fn from_elsewhere(exchange: &Exchange<'_>, path: &[u8]) -> Vec<u8> {
+    let relative = exchange.call.server.with_table(|table| table.policy().redirect.relative);
+    on_this_host(exchange.call, &Redirect { relative, ..Redirect::default() }, &exchange.head.host, path)
+}
+
 /// The connection's scheme and the host in lower case, without a port unless the port is configured to be included or
 /// is not the scheme's default; only the path if redirects are relative.
 fn by_ports(peer: &Peer, ports: PublicPorts, redirect: &Redirect, host: &Host, path: &[u8]) -> Vec<u8> {
