@@ -68,6 +68,10 @@ impl Returned {
             let mut halves = attribute.splitn(2, |byte| *byte == b'=');
             let name = halves.next().unwrap_or_default().trim_ascii_end();
             let Some(text) = halves.next().map(<[u8]>::trim_ascii_start) else {
+                // As in nginx: without a value it is no cookie.
+                if place == 0 {
+                    return None;
+                }
                 out.extend_from_slice(attribute);
                 continue;
             };
@@ -174,6 +178,9 @@ mod tests {
             ("a=1;Domain=other.test;  Secure", "a=1;Domain=other.test;  Secure"),
             ("domain=localhost; Path=/two", "domain=localhost; Path=/two"),
             ("a=b=c;Path=/one/", "a=b=c; Path=/"),
+            ("=;Path=/one/", "=; Path=/"),
+            ("a; Path=/one/x", "a; Path=/one/x"),
+            ("; Path=/one/x", "; Path=/one/x"),
             ("", ""),
         ] {
             assert_eq!(new(came), goes);
