@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 use shared::admin::Page;
-use shared::policy::{Affinity, AffinityMode, BackendPolicy, SameSite};
+use shared::policy::{Affinity, AffinityMode, BackendPolicy, LoadBalance, SameSite};
 use shared::resource::{Backend, CATCH_ALL};
 
 use crate::table::policy::balancing::Balancing;
@@ -163,14 +163,25 @@ fn described(name: &str, record: &Record<'_>, affinity: Value) -> Value {
     json.insert("sslPassthrough".into(), record.ends_tls.into());
     json.insert("noServer".into(), (policy.canary.is_some() && !record.is_main).into());
     json.insert("sessionAffinityConfig".into(), affinity);
-    let is_ewma = matches!(record.balancing, Some(Balancing::Ewma));
-    json.insert("load-balance".into(), if is_ewma { "ewma" } else { "round_robin" }.into());
+    if let Some(algorithm) = algorithm(&policy, record.balancing) {
+        json.insert("load-balance".into(), algorithm.into());
+    }
     let alternatives = said.iter().flat_map(|said| &said.alternatives);
     let alternatives: Vec<_> = alternatives.map(|key| key.replace('/', "-")).collect();
     if !alternatives.is_empty() {
         json.insert("alternativeBackends".into(), alternatives.into());
     }
     json.into()
+}
+
+/// The algorithm as it is configured, even if a hash or an affinity comes before it; absent if it is not, as in
+/// ingress-nginx.
+fn algorithm(policy: &BackendPolicy, used: Option<&Balancing>) -> Option<&'static str> {
+    match (policy.load_balance.is_some(), policy.load_balance(), used) {
+        (true, LoadBalance::Ewma, _) | (false, _, Some(Balancing::Ewma)) => Some("ewma"),
+        (true, _, _) => Some("round_robin"),
+        (false, ..) => None,
+    }
 }
 
 /// The fields that every record has.

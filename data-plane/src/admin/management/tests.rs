@@ -40,6 +40,7 @@ fn upstreams_are_told_as_the_original_does() {
     let main = BackendPolicy {
         affinity: Some(affinity),
         hash_by: Some("$request_uri".into()),
+        load_balance: Some(LoadBalance::Ewma.into()),
         ..BackendPolicy::default()
     };
     let of = |alternatives: &[&str], policy: &BackendPolicy| {
@@ -90,7 +91,9 @@ fn upstreams_are_told_as_the_original_does() {
         main["upstreamHashByConfig"],
         json!({ "upstream-hash-by": "$request_uri", "upstream-hash-by-subset-size": 3 })
     );
-    assert_eq!((&main["noServer"], &main["load-balance"]), (&json!(false), &json!("round_robin")));
+    // The algorithm is that of the annotation, although the hash is what counts.
+    assert_eq!((&main["noServer"], &main["load-balance"]), (&json!(false), &json!("ewma")));
+    assert_eq!(records["ns-plain-http"].get("load-balance"), None);
     let next = &records["ns-next-80"];
     assert_eq!(
         (&next["noServer"], &next["trafficShapingPolicy"]["weightTotal"]),
