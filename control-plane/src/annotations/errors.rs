@@ -56,7 +56,7 @@ pub(crate) static DISABLE_PROXY_INTERCEPT_ERRORS: Row = Row {
     name: "disable-proxy-intercept-errors",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_proxy_intercept_errors = Some(it))),
     default: "false",
-    doc: "Error responses of the backend are passed on despite `custom-http-errors`",
+    doc: "Error responses of the backend are passed on despite `custom-http-errors`; as an annotation despite its own list, and not despite that of the ConfigMap",
     ..Row::NEW
 };
 

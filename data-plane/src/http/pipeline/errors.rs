@@ -86,7 +86,7 @@ fn is_replaced(exchange: &Exchange<'_>, location: &PathEntry, errors: &Errors, r
         return false;
     }
     // FastCGI and gRPC responses are not replaced (as in ingress-nginx).
-    let passes = errors.passes_backends || !location.policy.spoken.is_http();
+    let passes = !location.policy.errors.intercepts || !location.policy.spoken.is_http();
     let stays = if is_backends(reply) { passes } else { status < 400 };
     !stays && !send::is_grpc(exchange.head)
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use foldhash::quality::RandomState;
-use shared::policy::{LocationPolicy, StatusList};
+use shared::policy::LocationPolicy;
 
 use super::counts::Counted;
 use crate::table::policy::Policy;
@@ -29,7 +29,7 @@ impl Policies {
         if let Some(policy) = self.compiled.get(said).and_then(Weak::upgrade) {
             return Ok(policy);
         }
-        let mut whole = effective(defaults, said);
+        let (mut whole, intercepts) = effective(defaults, said);
         if *said != LocationPolicy::default() {
             // These are used without a location, so only the fleet's own policy has them compiled.
             (whole.block_user_agents, whole.block_referers) = (None, None);
@@ -42,6 +42,7 @@ impl Policies {
         }
         let mut policy = Policy::compile(&whole).map_err(|refused| refused.to_string())?;
         policy.errors.are_fleets = said.custom_http_errors.is_none();
+        policy.errors.intercepts = intercepts;
         let policy = Arc::new(policy);
         if self.compiled.len() >= self.sweep_at.max(64) {
             self.compiled.retain(|_, policy| policy.strong_count() > 0);
@@ -57,19 +58,26 @@ impl Policies {
     }
 }
 
-/// The effective policy of a location: its Route's over the fleet's.
-pub(super) fn effective(defaults: &LocationPolicy, said: &LocationPolicy) -> LocationPolicy {
+/// The effective policy of a location: its Route's over the fleet's; and whether responses of its backend are replaced.
+pub(super) fn effective(defaults: &LocationPolicy, said: &LocationPolicy) -> (LocationPolicy, bool) {
     let mut policy = LocationPolicy::default();
     policy.overlay(defaults);
     policy.overlay(said);
     // nginx takes `error_page` from one level only: with a sign-in redirect, that is the location's (as in
-    // ingress-nginx). The fleet's error list still makes nginx intercept the backend's responses, which is represented
-    // by an empty list.
+    // ingress-nginx).
     if said.custom_http_errors.is_none() && signs_in(&policy) {
-        let listed = policy.custom_http_errors.filter(|list| !list.values.is_empty());
-        policy.custom_http_errors = listed.map(|_| StatusList::default());
+        policy.custom_http_errors = None;
     }
-    policy
+    (policy, intercepts(defaults, said))
+}
+
+/// Whether a location's responses of backends are replaced: nginx' `proxy_intercept_errors`. ingress-nginx switches it
+/// on for the fleet or for a location where that has a list, and nowhere off.
+fn intercepts(defaults: &LocationPolicy, said: &LocationPolicy) -> bool {
+    let lists = |it: &LocationPolicy| it.custom_http_errors.as_ref().is_some_and(|it| !it.values.is_empty());
+    let fleets = defaults.disable_proxy_intercept_errors != Some(true);
+    let own = said.disable_proxy_intercept_errors.map_or(fleets, |disabled| !disabled);
+    (lists(defaults) && fleets) || (lists(said) && own)
 }
 
 /// Whether clients are redirected to a sign-in page.
@@ -86,7 +94,7 @@ fn signs_in(policy: &LocationPolicy) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use shared::policy::{ExternalAuth, TextList};
+    use shared::policy::{ExternalAuth, StatusList, TextList};
 
     use super::*;
 
@@ -99,7 +107,7 @@ mod tests {
             Some(ExternalAuth { url, signin, ..ExternalAuth::default() })
         };
         let statuses = |fleet: &LocationPolicy, said: &LocationPolicy| {
-            effective(fleet, said).custom_http_errors.map(|list| list.values).unwrap_or_default()
+            effective(fleet, said).0.custom_http_errors.map(|list| list.values).unwrap_or_default()
         };
         let own = |signin| LocationPolicy { external_auth: auth(signin), ..LocationPolicy::default() };
         assert_eq!(statuses(&fleet, &own("")), [404]);
@@ -114,6 +122,31 @@ mod tests {
         let off = LocationPolicy { enable_global_auth: Some(false), ..LocationPolicy::default() };
         assert_eq!(statuses(&asking, &LocationPolicy::default()), [0; 0]);
         assert_eq!(statuses(&asking, &off), [404]);
+    }
+
+    /// nginx' `proxy_intercept_errors` of the fleet reaches each location; an annotation undoes only that of its own list.
+    #[test]
+    fn what_backends_say_is_replaced_where_a_list_says_so() {
+        let said = |list: &[u32], disabled| LocationPolicy {
+            custom_http_errors: (!list.is_empty()).then(|| StatusList { values: list.to_vec() }),
+            disable_proxy_intercept_errors: disabled,
+            ..LocationPolicy::default()
+        };
+        for (fleet, own, expected) in [
+            (said(&[], None), said(&[], None), false),
+            (said(&[], None), said(&[404], None), true),
+            (said(&[], None), said(&[404], Some(true)), false),
+            (said(&[], Some(true)), said(&[404], None), false),
+            (said(&[], Some(true)), said(&[404], Some(false)), true),
+            (said(&[503], None), said(&[], None), true),
+            (said(&[503], None), said(&[], Some(true)), true),
+            (said(&[503], None), said(&[404], Some(true)), true),
+            (said(&[503], Some(true)), said(&[], Some(false)), false),
+            (said(&[503], Some(true)), said(&[404], None), false),
+        ] {
+            let intercepts = Policies::default().of(&fleet, &own).unwrap().errors.intercepts;
+            assert_eq!(intercepts, expected, "{fleet:?} {own:?}");
+        }
     }
 
     #[test]

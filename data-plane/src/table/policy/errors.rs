@@ -8,10 +8,8 @@ use super::Refused;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Errors {
     statuses: Box<[u16]>,
-    /// The backend's own responses are passed on nevertheless.
-    pub passes_backends: bool,
-    /// Some responses of the backend are intercepted, here or fleet-wide: then its 401 redirects clients to the
-    /// sign-in page, if the location has one.
+    /// Responses of the backend are replaced, too, and not only the proxy's own pages. Then a 401 of the backend
+    /// redirects clients to the sign-in page, if the location has one. Set by the caller that knows the fleet's policy.
     pub intercepts: bool,
     /// The list is the fleet's and the location has none: then the location's own error backend is not used for it.
     /// Set by the caller that knows both.
@@ -28,13 +26,7 @@ impl Errors {
                 problem: format!("expected a status from 300 to 599, got {status}"),
             }),
         };
-        let passes_backends = said.disable_proxy_intercept_errors == Some(true);
-        Ok(Self {
-            statuses: statuses.map(status).collect::<Result<_, _>>()?,
-            passes_backends,
-            intercepts: said.custom_http_errors.is_some() && !passes_backends,
-            are_fleets: false,
-        })
+        Ok(Self { statuses: statuses.map(status).collect::<Result<_, _>>()?, ..Self::default() })
     }
 
     /// Whether there are none.
