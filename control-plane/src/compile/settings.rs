@@ -65,6 +65,19 @@ impl Compiled {
     }
 }
 
+/// The part of a value that counts: what Go parses is taken as it is, so that spaces or a line break around it make it a
+/// faulty one (ingress-nginx).
+fn taken<'a>(key: &str, said: &'a str) -> &'a str {
+    const OTHERS: [&str; 3] =
+        ["http-redirect-code", "proxy-protocol-header-timeout", "proxy-stream-responses"];
+    let is_of_go = match Status::of(key) {
+        Some(Status::Default(row)) => row.value.words() == value::BOOL.words || OTHERS.contains(&row.name),
+        Some(Status::OfIndex) => true,
+        _ => false,
+    };
+    if is_of_go || is_number(key) { said } else { said.trim() }
+}
+
 /// A value as rows parse it, in decimal: some keys allow numbers in other bases. `None`: it is not a number.
 fn in_decimal<'a>(key: &str, text: &'a str) -> Option<Cow<'a, str>> {
     if !is_number(key) {
@@ -92,11 +105,11 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
 impl Compiled {
     /// Takes in a key. `asks`: somebody is asked about the requests of all locations.
     fn read(&mut self, key: &str, said: &str, asks: bool) {
-        let text = said.trim();
+        let text = taken(key, said);
         match Status::of(key) {
             None => self.fault(key, Severity::Warning, "unknown key, it has no effect"),
             Some(Status::Default(row)) => self.read_default(row, key, said, asks),
-            Some(_) if text.is_empty() => {}
+            Some(_) if text.trim().is_empty() => {}
             Some(Status::Guards(which)) if keeps_out(key, text) => {
                 let reason = match is_switch(key) && value::boolean(text).is_none() {
                     true => format!("expected true or false, got {}: {ALL_PATHS}", shown(text)),
@@ -141,7 +154,7 @@ impl Compiled {
 
     /// Takes in a key that is the default of an annotation.
     fn read_default(&mut self, row: &'static Row, key: &str, said: &str, asks: bool) {
-        let text = said.trim();
+        let text = taken(key, said);
         // As in ingress-nginx, an empty value means false.
         if said.is_empty() && row.value.words() == value::BOOL.words {
             self.row(row, key, "false");
@@ -151,7 +164,7 @@ impl Compiled {
             }
             return;
         }
-        if text.is_empty() {
+        if text.trim().is_empty() {
             // Unlike other values, an empty list takes the place of its default (ingress-nginx).
             if LISTS.contains(&row.name) {
                 self.row(row, key, ",");
@@ -250,7 +263,7 @@ pub fn is_location_only(configmap: Option<&ConfigMap>) -> bool {
 pub fn validates_paths(configmap: Option<&ConfigMap>) -> bool {
     let keys = configmap.iter().flat_map(|map| &map.data);
     let mut said = keys.filter(|(key, _)| key.eq_ignore_ascii_case(STRICT_PATHS));
-    !said.any(|(_, text)| value::boolean(text.trim()) == Some(false))
+    !said.any(|(_, text)| value::boolean(text) == Some(false))
 }
 
 /// The default of a boolean key.
@@ -261,7 +274,7 @@ fn is_default_on(key: &str) -> bool {
 fn is_on(configmap: Option<&ConfigMap>, key: &str) -> bool {
     let keys = configmap.iter().flat_map(|map| &map.data);
     let mut said = keys.filter(|(other, _)| other.eq_ignore_ascii_case(key));
-    said.any(|(_, text)| value::boolean(text.trim()) == Some(true))
+    said.any(|(_, text)| value::boolean(text) == Some(true))
 }
 
 fn field(key: &str) -> String {

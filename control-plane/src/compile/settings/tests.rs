@@ -70,6 +70,30 @@ fn an_algorithm_that_nobody_knows_or_that_needs_more_is_round_robin() {
     }
 }
 
+/// As a block of YAML has it: ingress-nginx does not trim what is a number or a boolean.
+#[test]
+fn numbers_and_booleans_have_no_line_break_at_their_end() {
+    for (key, text) in [
+        ("use-forwarded-headers", "true\n"),
+        ("keep-alive", " 5"),
+        ("http-redirect-code", "301 "),
+        ("proxy-stream-responses", "2\n"),
+        ("proxy-protocol-header-timeout", "1s "),
+    ] {
+        let (settings, faults) = compiled(&[(key, text)]);
+        assert_eq!((settings, faults.len()), (Settings::default(), 1), "{key}");
+        assert_ne!(compiled(&[(key, text.trim())]).0, Settings::default(), "{key}");
+    }
+    for key in [ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY] {
+        let map =
+            |text: &str| ConfigMap { data: [(key.to_owned(), text.into())].into(), ..ConfigMap::default() };
+        let is_on = |text| super::is_on(Some(&map(text)), key);
+        assert_eq!((is_on("true"), is_on("true\n")), (true, false), "{key}");
+    }
+    let (settings, _) = compiled(&[("gzip-types", " text/css\n")]);
+    assert_eq!(settings.defaults.gzip_types.unwrap().values, ["text/css"], "texts are trimmed");
+}
+
 /// As in ingress-nginx; a number that begins with 0 and has non-octal digits is invalid.
 #[test]
 fn numbers_of_the_fleet_may_say_their_base() {
@@ -169,7 +193,7 @@ fn a_value_that_cannot_be_read_is_named_with_its_key() {
         ("keep-alive", "long"),
     ];
     // Lists of the ConfigMap may have empty items, and lists of addresses hold nothing else.
-    // Nor do spaces around a value matter there.
+    // Nor do spaces around most values matter there.
     let is_bad = |(_, text): &(&str, &str)| {
         text.trim() == *text && text.split(',').all(|item| !item.trim().is_empty())
     };
@@ -280,7 +304,7 @@ proptest! {
             data.push((key, global));
             said.insert(format!("{}{}", annotations::PREFIX, row.name), own.to_owned());
             let is_switch = row.value.words() == value::BOOL.words;
-            slow.overlay(&alone(row, if global.is_empty() && is_switch { "false" } else { global.trim() }));
+            slow.overlay(&alone(row, if global.is_empty() && is_switch { "false" } else { taken(key, global) }));
             slow.overlay(&alone(row, own));
         }
         let mut fast = compiled(&data).0.defaults;
