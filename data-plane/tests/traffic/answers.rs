@@ -53,6 +53,22 @@ fn what_is_hidden_goes_and_the_rest_stays() {
     }
 }
 
+/// As nginx since 1.23.
+#[test]
+fn the_first_of_what_backends_say_twice_counts() {
+    let once = ["Content-Type", "Location", "Last-Modified", "ETag", "Expires"];
+    let often = ["Set-Cookie", "WWW-Authenticate", "Cache-Control", "Link", "Vary", "X-Own"];
+    let origin = Origin::new(move |_| {
+        let lines: String =
+            [&once[..], &often].concat().iter().map(|it| format!("{it}: a\r\n{it}: b\r\n")).collect();
+        (format!("HTTP/1.1 302 Found\r\n{lines}Content-Length: 0\r\n\r\n").into_bytes(), true)
+    });
+    let response = Client::new(proxy(&origin, LocationPolicy::default()).http).get("/");
+    for (names, values) in [(&once[..], &["a"][..]), (&often, &["a", "b"])] {
+        names.iter().for_each(|name| assert_eq!(response.all(&name.to_lowercase()), values, "{name}"));
+    }
+}
+
 #[test]
 fn the_server_is_told_as_the_fleet_says() {
     let origin = talkative();

@@ -193,6 +193,16 @@ impl Fields {
         }
     }
 
+    /// Removes the later ones of several fields of a known name in a mask.
+    pub(crate) fn keep_first(&mut self, mask: u128) {
+        let mut seen = 0;
+        for span in self.spans.iter_mut().filter(|span| !span.dropped) {
+            let bit = span.known.bit() & mask;
+            span.dropped = bit & seen != 0;
+            seen |= bit;
+        }
+    }
+
     /// Removes all fields for which the closure (tag, original name) returns false.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Known, &[u8]) -> bool) {
         let (came, own) = self.spans.split_at_mut(self.came);

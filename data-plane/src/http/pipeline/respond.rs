@@ -28,6 +28,14 @@ const FOR_PROXIES: u128 = Known::XAccelRedirect.bit()
     | Known::XAccelCharset.bit()
     | Known::XPad.bit();
 
+/// Headers of backends that nginx passes on once: the first line counts.
+const ONCE: u128 = Known::ContentType.bit()
+    | Known::Location.bit()
+    | Known::LastModified.bit()
+    | Known::ETag.bit()
+    | Known::Expires.bit()
+    | Known::Server.bit();
+
 /// Turns a response into the one that the client gets.
 pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     let server = exchange.call.server;
@@ -113,6 +121,7 @@ fn finish(local: &Local, answers: &Answers, reply: &mut Reply) {
     if relayed {
         let is_hidden = answers.server != Server::Backends;
         fields.remove_any(FOR_PROXIES | if is_hidden { Known::Server.bit() } else { 0 });
+        fields.keep_first(ONCE);
         for name in &answers.hidden {
             fields.remove(&**name);
         }
