@@ -6,6 +6,7 @@
 //! impersonate somebody are left out and reported. Any other directive might do one of these, and denies.
 
 mod definitions;
+mod expires;
 mod headers;
 mod lists;
 mod shortcuts;

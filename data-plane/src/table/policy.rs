@@ -18,6 +18,7 @@ pub mod compression;
 pub mod cors;
 pub mod counting;
 pub mod errors;
+pub mod expires;
 pub mod external;
 pub mod fastcgi;
 pub mod forwarding;

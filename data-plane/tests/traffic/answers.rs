@@ -110,6 +110,7 @@ fn a_location_changes_headers_after_all_others_and_adds_some_to_some_statuses() 
         operation: Some(operation.into()),
         name: name.into(),
         value: value.into(),
+        statuses: Vec::new(),
     };
     let changes = vec![
         change(HeaderOperation::Set, "X-One", "changed for $host"),
@@ -148,6 +149,44 @@ fn a_location_changes_headers_after_all_others_and_adds_some_to_some_statuses() 
     assert_eq!(found.all("x-always"), seen.all("x-request-id"));
     let nobodys = client.ask("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n");
     assert_eq!((nobodys.status, nobodys.all("x-open"), nobodys.all("x-always").len()), (404, vec![], 1));
+}
+
+/// As nginx' `more_set_headers -s` and `expires`, also in the order of the latter among others.
+#[test]
+fn a_location_changes_headers_for_some_statuses_and_says_how_long_responses_are_kept() {
+    let origin = Origin::new(|seen| {
+        let status = if seen.line().contains("gone") { "404 No" } else { "200 OK" };
+        let kept = "Cache-Control: public\r\nCache-Control: x\r\nExpires: 0\r\n";
+        (format!("HTTP/1.1 {status}\r\n{kept}Content-Length: 0\r\n\r\n").into_bytes(), true)
+    });
+    let change = |operation: HeaderOperation, name: &str, value: &str, statuses: &[u32]| HeaderChange {
+        operation: Some(operation.into()),
+        name: name.into(),
+        value: value.into(),
+        statuses: statuses.to_vec(),
+    };
+    let list = |changes| Some(HeaderChangeList { changes });
+    let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let policy = LocationPolicy {
+        header_changes: list(vec![
+            change(HeaderOperation::Set, "X-Found", "no", &[404, 500]),
+            change(HeaderOperation::Set, "X-Seen", "yes", &[]),
+            change(HeaderOperation::Set, "Cache-Control", "set", &[]),
+            change(HeaderOperation::Expires, "", "3600", &[]),
+            change(HeaderOperation::Add, "Cache-Control", "added", &[]),
+        ]),
+        host_header_changes: list(vec![change(HeaderOperation::Expires, "", "epoch", &[])]),
+        ..LocationPolicy::default()
+    };
+    let route = Route { paths: vec![to("/", PathType::Prefix, "echo")], policy, ..Route::default() };
+    proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+    let mut client = Client::new(proxy.http);
+    let (kept, gone) = (client.get("/"), client.get("/gone"));
+    assert_eq!((kept.all("x-found"), kept.all("x-seen")), (vec![], vec!["yes"]));
+    assert_eq!((gone.all("x-found"), gone.all("x-seen")), (vec!["no"], vec!["yes"]));
+    assert_eq!(kept.all("cache-control"), ["max-age=3600", "added"]);
+    assert_ne!(kept.all("expires"), ["0"]);
+    assert_eq!((gone.all("cache-control"), gone.all("expires")), (vec!["set"], vec!["0"]));
 }
 
 /// Captures the log's warnings.

@@ -189,6 +189,7 @@ fn changes(who: &str) -> Option<HeaderChangeList> {
         operation: Some(operation.into()),
         name: format!("X-{name}"),
         value: who.into(),
+        statuses: Vec::new(),
     };
     use HeaderOperation::{Add, AddAlways, Set};
     let all = [(Set, "Set"), (Set, who), (Add, "Add"), (AddAlways, "Always")];

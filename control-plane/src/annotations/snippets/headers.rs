@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use shared::policy::{Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, TextList};
 use shared::template::{Template, Variable};
 
+use super::expires;
 use super::lists::Lists;
 use super::tokens::Directive;
 use crate::annotations::draft::Draft;
@@ -61,6 +62,11 @@ impl Headers {
             (_, Place::Auth) => false,
             ("auth_request_set", Place::Location) => self.set_answered(arguments),
             ("add_header", _) => self.add(arguments),
+            ("expires", _) => match arguments {
+                [text] => expires::value(text)
+                    .is_some_and(|value| self.answer(HeaderOperation::Expires, "", &value, &[])),
+                _ => false,
+            },
             ("more_set_headers", _) => self.change(arguments, pair),
             ("more_clear_headers", _) => self.change(arguments, |text| Some((pair(text)?.0, ""))),
             ("proxy_hide_header", _) => match arguments {
@@ -116,26 +122,34 @@ impl Headers {
         };
         // nginx replaces these instead of adding them.
         let is_special = ["last-modified", "etag"].contains(&name.to_ascii_lowercase().as_str());
-        self.answer(operation, name, value) && !is_special
+        !is_special && self.answer(operation, name, value, &[])
     }
 
-    /// `more_set_headers 'NAME: VALUE' ...`, and its clearing variants.
+    /// `more_set_headers [-s STATUSES] 'NAME: VALUE' ...`, and its clearing variants.
     fn change(&mut self, arguments: &[String], read: fn(&str) -> Option<(&str, &str)>) -> bool {
-        let mut pairs = arguments.iter().map(|text| read(text));
-        !arguments.is_empty()
+        let Some((statuses, texts)) = limited(arguments) else {
+            return false;
+        };
+        let mut pairs = texts.iter().map(|text| read(text));
+        !texts.is_empty()
             && pairs.all(|pair| {
                 pair.is_some_and(|(name, value)| {
                     // A name with a space is no header name: `X-Frame-Options DENY`, without its colon, has no effect.
-                    name.contains(' ') || self.answer(HeaderOperation::Set, name, value)
+                    name.contains(' ') || self.answer(HeaderOperation::Set, name, value, &statuses)
                 })
             })
     }
 
-    fn answer(&mut self, operation: HeaderOperation, name: &str, value: &str) -> bool {
-        let is_fine = is_name(name) && !frames(name) && is_value(value);
+    fn answer(&mut self, operation: HeaderOperation, name: &str, value: &str, statuses: &[u32]) -> bool {
+        let has_name = is_name(name) && !frames(name) || operation == HeaderOperation::Expires;
+        let is_fine = has_name && is_value(value);
         if is_fine {
-            let operation = Some(operation.into());
-            self.answers.push(HeaderChange { operation, name: name.to_owned(), value: value.to_owned() });
+            self.answers.push(HeaderChange {
+                operation: Some(operation.into()),
+                name: name.to_owned(),
+                value: value.to_owned(),
+                statuses: statuses.to_vec(),
+            });
         }
         is_fine
     }
@@ -206,6 +220,22 @@ pub struct OfHosts {
     pub lists: Option<Lists>,
 }
 
+/// The statuses of all options `-s`, and the other arguments.
+fn limited(arguments: &[String]) -> Option<(Vec<u32>, Vec<&str>)> {
+    let (mut statuses, mut others) = (Vec::new(), Vec::new());
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        if argument != "-s" {
+            others.push(argument.as_str());
+            continue;
+        }
+        for status in arguments.next()?.split_ascii_whitespace() {
+            statuses.push(status.parse().ok().filter(|status| (200..600).contains(status))?);
+        }
+    }
+    Some((statuses, others))
+}
+
 /// `Name: value`; without a colon or a value, the name alone. `None` for an option or a pattern of names.
 fn pair(text: &str) -> Option<(&str, &str)> {
     let (name, value) = text.split_once(':').unwrap_or((text, ""));
@@ -264,7 +294,7 @@ mod tests {
 
     #[test]
     fn headers_of_answers_are_read_as_nginx_reads_them() {
-        use HeaderOperation::{Add, AddAlways, Set};
+        use HeaderOperation::{Add, AddAlways, Expires, Set};
         for (text, operation, name, value) in [
             ("add_header X-Frame-Options DENY;", Add, "X-Frame-Options", "DENY"),
             ("add_header X-A \"a; b\" always;", AddAlways, "X-A", "a; b"),
@@ -276,6 +306,10 @@ mod tests {
             assert_eq!(answers(text), [(operation, name.to_owned(), value.to_owned())], "{text}");
         }
         assert_eq!(answers("more_set_headers 'X-A: 1' 'X-B: 2';").len(), 2);
+        let statuses = |text: &str| taken(text, Place::Location).map(|it| it.answers[0].statuses.clone());
+        assert_eq!(statuses("more_set_headers -s '404 500' -s 403 'X-A: b';"), Some(vec![404, 500, 403]));
+        assert_eq!(statuses("more_clear_headers X-A -s 404;"), Some(vec![404]));
+        assert_eq!(answers("expires 1h;"), [(Expires, String::new(), "3600".to_owned())]);
         assert_eq!(answers("more_set_headers \"X-Frame-Options DENY\"; server_tokens off;"), []);
     }
 
@@ -306,7 +340,12 @@ mod tests {
             "add_header X-A $1;",
             "add_header Content-Length 5;",
             "add_header \"X A\" b;",
-            "more_set_headers -s 404 'X-A: b';",
+            "more_set_headers -s 4xx 'X-A: b';",
+            "more_set_headers 'X-A: b' -s;",
+            "more_set_headers -s 404;",
+            "more_set_headers -t text/html 'X-A: b';",
+            "expires modified 1h;",
+            "expires $map;",
             "more_clear_headers 'X-*';",
             "more_set_headers 'Transfer-Encoding: chunked';",
             "proxy_set_header X-User $remote_user;",

@@ -13,7 +13,7 @@ use crate::http::reply::{Bad, Paced, Reply, ReplyBody};
 use crate::listen::Scheme;
 use crate::local::Local;
 use crate::table::PathEntry;
-use crate::table::policy::answers::{Added, Answers, Beside, By, Server};
+use crate::table::policy::answers::{Added, Answers, Beside, By, Server, is_good};
 use crate::table::policy::pace::Pace;
 
 /// Our `Server` name.
@@ -161,11 +161,18 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Res
     // In nginx' configuration these headers are inside the location, and a denied location contains nothing else.
     let is_denied = speaker(exchange).is_some_and(|it| it.is_denied());
     let has_own = matches!(exchange.voice, Voice::Location | Voice::Apart) && !is_denied;
-    for Added { header, .. } in answers.added.iter().filter(|it| has_own || it.by == By::All) {
+    let status = reply.head.status;
+    let is_set = |it: &&Added| (has_own || it.by == By::All) && it.is_on(status);
+    for Added { header, .. } in answers.added.iter().filter(is_set) {
         let value = variables::filled(&header.value, exchange, allowance, |_| b"")?;
         fields.replace(&header.name, value);
     }
-    let status = reply.head.status;
+    let expires = if has_own { answers.expires } else { answers.host_expires };
+    if let Some(expires) = expires.filter(|_| is_good(status)) {
+        let (expires, control) = expires.headers(clock::wall());
+        fields.set(Known::Expires, expires);
+        fields.set(Known::CacheControl, control);
+    }
     // nginx takes added headers from one level: the location if it has any, else the levels around it. The cookies of
     // an auth service are such headers of the location. A sign-in redirect has its own, which are the same cookies.
     let asks = || speaker(exchange).is_some_and(|it| it.external().is_some());

@@ -5,6 +5,7 @@ use shared::policy::{HeaderOperation, LocationPolicy};
 use shared::template::{Template, Variable};
 
 use super::Refused;
+use super::expires::Expires;
 use super::headers::{self, Header};
 
 /// Headers to add to responses, and to remove from those of backends.
@@ -18,6 +19,10 @@ pub struct Answers {
     pub server: Server,
     /// Headers to set; later ones override earlier ones.
     pub added: Box<[Added]>,
+    /// How long clients may keep responses of the location.
+    pub expires: Option<Expires>,
+    /// The same of the host, for its other responses.
+    pub host_expires: Option<Expires>,
     /// Headers to append afterwards, beside existing ones.
     pub beside: Box<[Beside]>,
     /// Whether the location has its own; then those of its host do not apply to its responses.
@@ -46,6 +51,15 @@ pub struct Added {
     pub header: Header,
     /// Where it is configured.
     pub by: By,
+    /// The statuses of the responses in which it is set. None: all.
+    pub statuses: Box<[u32]>,
+}
+
+impl Added {
+    /// Whether it is set in a response with this status.
+    pub fn is_on(&self, status: u16) -> bool {
+        self.statuses.is_empty() || self.statuses.contains(&status.into())
+    }
 }
 
 /// A header that is added beside those of the same name, as by nginx' `add_header`.
@@ -60,10 +74,15 @@ pub struct Beside {
 }
 
 impl Beside {
-    /// Whether it is added to a response with this status (`ngx_http_headers_filter`).
+    /// Whether it is added to a response with this status.
     pub fn is_on(&self, status: u16) -> bool {
-        self.always || matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308)
+        self.always || is_good(status)
     }
+}
+
+/// Whether nginx' headers filter changes a response with this status, unless it always does.
+pub fn is_good(status: u16) -> bool {
+    matches!(status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308)
 }
 
 /// `Server` of responses.
@@ -84,6 +103,8 @@ impl Default for Answers {
             hidden: Box::default(),
             server: Server::Unsaid,
             added: Box::default(),
+            expires: None,
+            host_expires: None,
             beside: Box::default(),
             adds_own: false,
             tells_id: false,
@@ -103,24 +124,35 @@ impl Answers {
             _ => Server::Unsaid,
         };
         let all = headers::compile("add_headers", said.add_headers.as_ref(), Template::parse)?;
-        let mut added: Vec<_> = all.into_iter().map(|header| Added { header, by: By::All }).collect();
+        let of = |by| move |header| Added { header, by, statuses: Box::default() };
+        let mut added: Vec<_> = all.into_iter().map(of(By::All)).collect();
         let mut beside = Vec::new();
+        let (mut expires, mut host_expires) = (None, None);
         for (field, list, by) in [
             ("host_header_changes", &said.host_header_changes, By::All),
             ("header_changes", &said.header_changes, By::Location),
         ] {
             for change in list.iter().flat_map(|list| &list.changes) {
-                let header = headers::header(field, &change.name, Template::parse(&change.value))?;
+                let header = || headers::header(field, &change.name, Template::parse(&change.value));
                 match change.operation() {
-                    HeaderOperation::Add => beside.push(Beside { header, always: false, by }),
-                    HeaderOperation::AddAlways => beside.push(Beside { header, always: true, by }),
-                    HeaderOperation::Set | HeaderOperation::Unspecified => added.push(Added { header, by }),
+                    HeaderOperation::Add => beside.push(Beside { header: header()?, always: false, by }),
+                    HeaderOperation::AddAlways => beside.push(Beside { header: header()?, always: true, by }),
+                    HeaderOperation::Set | HeaderOperation::Unspecified => {
+                        let statuses = change.statuses.as_slice().into();
+                        added.push(Added { header: header()?, by, statuses });
+                    }
+                    HeaderOperation::Expires => {
+                        expires = Expires::compile(field, &change.value)?;
+                        if by == By::All {
+                            host_expires = expires;
+                        }
+                    }
                 }
             }
         }
         // The location's own values are literal, and come last in nginx' configuration.
         let own = headers::compile("custom_headers", said.custom_headers.as_ref(), Template::literal)?;
-        added.extend(own.into_iter().map(|header| Added { header, by: By::Location }));
+        added.extend(own.into_iter().map(of(By::Location)));
         let all = added.iter().map(|it| &it.header).chain(beside.iter().map(|it| &it.header));
         let tells_id = all.flat_map(|it| it.value.variables()).any(|it| *it == Variable::RequestId);
         Ok(Self {
@@ -128,6 +160,8 @@ impl Answers {
             hidden: hidden.map(|name| name.as_str().into()).collect(),
             server,
             added: added.into(),
+            expires,
+            host_expires,
             adds_own: beside.iter().any(|it| it.by == By::Location),
             beside: beside.into(),
             tells_id,
