@@ -73,11 +73,11 @@ fn the_verdict_decides() {
 #[test]
 fn the_question_says_who_asks_for_what() {
     let backend = Origin::says("in");
-    let (auth, _) = asked("X-User: alice\r\n");
+    let (auth, _) = asked("X-User: alice\r\nX-Empty:\r\n");
     let policy = asking(&auth, |it| {
         it.url += "?at=$host";
         it.method = "POST".into();
-        it.response_headers = vec!["X-User".into(), "X-Groups".into()];
+        it.response_headers = vec!["X-User".into(), "X-Groups".into(), "X-Empty".into()];
         it.proxy_set_headers = vec![Header { name: "X-Own".into(), value: "to $request_method".into() }];
     });
     let proxy = serving(&[("/x", policy)], &backend);
@@ -128,6 +128,7 @@ fn the_question_says_who_asks_for_what() {
         assert!(question.all(name).is_empty(), "{name}");
     }
     let passed = backend.seen().remove(0);
+    assert!(passed.all("x-empty").is_empty(), "as in nginx");
     assert_eq!((passed.line(), &*passed.body), ("PUT /x/y?z=1 HTTP/1.1", &b"body"[..]));
     assert_eq!(passed.all("x-user"), ["alice"]);
     assert!(passed.all("x-groups").is_empty(), "what the answer lacks is nobody's");

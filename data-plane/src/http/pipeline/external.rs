@@ -17,6 +17,7 @@ use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
 use crate::local::verdicts::{Key, Verdict};
 use crate::table::PathEntry;
+use crate::table::policy::answers;
 use crate::table::policy::external::{Cache, External};
 
 use self::lifetime::Lifetime;
@@ -89,7 +90,8 @@ pub(super) fn tell_backend(exchange: &mut Exchange<'_>) {
     let fields = &mut exchange.head.fields;
     for (name, value) in &verdict.fields {
         fields.remove(&**name);
-        if let Some(value) = value {
+        // nginx sends no field whose value is empty.
+        if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
             fields.append(&**name, value);
         }
     }
@@ -105,8 +107,7 @@ pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
     }
     let always = location.policy.external.as_ref().is_some_and(|external| external.always_set_cookie);
     // nginx' `add_header` without `always`.
-    let usual = matches!(reply.head.status, 200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308);
-    if always || usual {
+    if always || answers::is_good(reply.head.status) {
         for cookie in &verdict.cookies {
             reply.head.fields.append(Known::SetCookie, cookie);
         }
