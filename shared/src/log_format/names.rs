@@ -104,7 +104,7 @@ pub enum Value {
     Missing,
 }
 
-/// Variables that exist in ingress-nginx and have no value here, because there is nothing that corresponds to them.
+/// Variables of nginx and ingress-nginx that a format may name, and that have no value here.
 const MISSING: &[&str] = &[
     "ancient_browser",
     "balancer_ewma_score",
