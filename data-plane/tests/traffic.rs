@@ -112,6 +112,8 @@ mod tickets;
 mod timeouts;
 #[path = "traffic/tunnels.rs"]
 mod tunnels;
+#[path = "traffic/untaken.rs"]
+mod untaken;
 #[path = "traffic/upload_windows.rs"]
 mod upload_windows;
 #[path = "traffic/verified_backends.rs"]

@@ -3,15 +3,20 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::ServerName;
 use shared::proto::config::{Hello, ProxyMessage, proxy_message};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tonic_prost::prost::Message;
 
 use crate::client::frames::{Block, DATA, Frames, GOAWAY, INITIAL_WINDOW_SIZE, RESET, WINDOW_UPDATE};
+use crate::client::tls::trusting;
 
 /// What an open connection costs its client, in bytes: kernel structures (a socket, its file and its table entries),
 /// measured by `sockstat` and slabs of Linux.
@@ -32,6 +37,7 @@ const MOMENT: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub struct Held {
     open: Vec<TcpStream>,
+    secured: Vec<TlsStream<TcpStream>>,
     connections: u64,
     requests: u64,
     bytes: u64,
@@ -187,6 +193,36 @@ pub async fn unread_answers(address: SocketAddr, target: Target<'_>, connections
             Ok(frames)
         };
         held.extend(opened.await);
+    }
+    held
+}
+
+/// Answers over HTTP/1.1 that nobody reads, in plain text or over TLS. The kernel takes little of them.
+pub async fn unread_downloads(address: SocketAddr, host: &str, tls: bool, connections: usize) -> Held {
+    let words = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    let connector = TlsConnector::from(Arc::new(trusting(&[b"http/1.1"])));
+    let name = ServerName::try_from(host.to_owned()).expect("the name of a host");
+    let mut held = Held::default();
+    for _ in 0..connections {
+        let opened = async {
+            let socket = TcpSocket::new_v4()?;
+            socket.set_recv_buffer_size(4096)?;
+            let mut stream = socket.connect(address).await?;
+            if tls {
+                let mut secured = connector.connect(name.clone(), stream).await?;
+                secured.write_all(words.as_bytes()).await?;
+                held.secured.push(secured);
+            } else {
+                stream.write_all(words.as_bytes()).await?;
+                held.open.push(stream);
+            }
+            io::Result::Ok(())
+        };
+        if opened.await.is_ok() {
+            held.connections += 1;
+            held.requests += 1;
+            held.bytes += words.len() as u64;
+        }
     }
     held
 }

@@ -27,6 +27,8 @@ pub enum Script {
     CutBody,
     /// These bytes, then the connection is closed.
     Exactly(Vec<u8>),
+    /// A chunk that is longer than anybody reads.
+    Endless,
 }
 
 /// A running origin. Stops when dropped, and closes its connections.
@@ -127,6 +129,12 @@ fn converse(
                 return origin::resets(&stream);
             }
             Script::Exactly(bytes) => return stream.write_all(&bytes),
+            Script::Endless => {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7fffffff\r\n")?;
+                loop {
+                    stream.write_all(&[b'x'; 16 * 1024])?;
+                }
+            }
         }
     }
     Ok(())

@@ -215,6 +215,28 @@ mod traffic {
         bench.await.over().await;
     }
 
+    /// HTTP/1.1 has no windows: as many are served as there is memory for, and who comes then is told so.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn downloads_that_nobody_takes() {
+        let small = ["--memory", "16Mi", "--access-log", "off"];
+        let site = FolderSite::start_with(&[], &[], &small).await;
+        let [endless, other] = [site.origin("endless").await, site.origin("other").await];
+        site.route("endless", "endless.test", &endless).await;
+        site.route("other", "a.test", &other).await;
+        endless.script(Script::Endless);
+        let is_answered = async |status| {
+            let answer =
+                client::get(site.proxy.http(), "a.test", "/").await.map_err(|error| error.to_string())?;
+            if answer.status == status { Ok(()) } else { Err(answer.status.to_string()) }
+        };
+        for (tls, address) in [(false, site.proxy.http()), (true, site.proxy.https())] {
+            let held = attack::unread_downloads(address, "endless.test", tls, 5 * CONNECTIONS).await;
+            eventually("there is no memory for more", || is_answered(503)).await;
+            drop(held);
+            eventually("there is memory again", || is_answered(200)).await;
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn bodies_that_stop() {
         let bench = Bench::start(&[], &[]).await;

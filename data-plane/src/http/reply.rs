@@ -194,7 +194,7 @@ impl Reply {
 }
 
 impl ReplyBody {
-    /// Size of the buffer that holds the data from the endpoint.
+    /// Size of the buffer for the data from the endpoint, without the pieces that were taken from it.
     pub(crate) fn held(&self) -> usize {
         match self {
             Self::Relay(relay) => relay.held(),

@@ -142,6 +142,7 @@ const ROWS: &[Row] = &[
             "it_is_drawn_in_steps_and_all_given_back",
             "without_memory_the_new_is_refused_and_the_rest_goes_on",
             "where_memory_is_short_the_idle_go_and_bodies_go_to_files",
+            "a_response_that_nobody_reads_is_charged_however_it_is_framed_and_over_tls",
         ],
     ),
     Row(

@@ -56,7 +56,7 @@ pub(super) async fn write<S: Stream>(
         ended: false,
         read,
         untaken: None,
-        own: text.len(),
+        gathered: text.len(),
         pipe: None,
         piped: 0,
     };
@@ -90,8 +90,8 @@ struct Answer<'a> {
     read: Duration,
     /// The quota share of data that the client has not taken yet.
     untaken: Option<Share>,
-    /// How much of that is in our own memory and no other buffer: the head, and our own pages.
-    own: usize,
+    /// Bytes of the head and of pieces since the body was last read: a buffer is not free before the last piece in it.
+    gathered: usize,
     /// The pipe of a long body. Its contents come after `out`, and before anything that is still to be gathered.
     pipe: Option<Pipe>,
     /// Bytes that went through the pipe.
@@ -127,7 +127,7 @@ impl Answer<'_> {
                 }
                 match self.poll_write(stream, cx) {
                     Poll::Ready(Ok(())) => {
-                        (self.untaken, self.own) = (None, 0);
+                        self.untaken = None;
                         timer.arm(self.read);
                     }
                     Poll::Ready(Err(error)) => {
@@ -138,7 +138,7 @@ impl Answer<'_> {
                     Poll::Pending => {
                         let begins = self.untaken.is_none();
                         if begins {
-                            let held = body.held() + self.own + self.in_pipe();
+                            let held = self.gathered + body.held() + self.in_pipe();
                             self.untaken = Some(local.quota.take(held).ok_or(Kind::NoRoom)?);
                         }
                         // Until now the timer ran for the backend.
@@ -166,7 +166,10 @@ impl Answer<'_> {
                 continue;
             }
             match self.poll_more(local, stream, body, info, cx) {
-                Poll::Ready(Ok(())) => timer.arm(self.read),
+                Poll::Ready(Ok(())) => {
+                    self.gathered = 0;
+                    timer.arm(self.read);
+                }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending if unread.poll_gone(stream, input, cx).is_ready() => {
                     return Poll::Ready(Err(Kind::ClientGone.into()));
@@ -237,15 +240,12 @@ impl Answer<'_> {
     fn gather(&mut self, body: &mut ReplyBody, info: &mut RequestInfo) -> Result<bool, ProxyError> {
         let invalid = |error| ProxyError::of(Kind::InvalidBody, error);
         while !self.ended && !self.out.is_full() {
-            let is_page = matches!(body, ReplyBody::Page(_));
             match body.buffered()? {
                 // What a backend sends after the head of a response without a body is dropped.
                 Some(Some(_)) if self.writer.is_bodiless() => {}
                 Some(Some(piece)) => {
                     info.relayed(piece.len(), body.made_of(piece.len()));
-                    if is_page {
-                        self.own += piece.len();
-                    }
+                    self.gathered += piece.len();
                     let frame = self.writer.frame(piece.len()).map_err(invalid)?;
                     info.framed(frame.before().len() + frame.after().len());
                     self.out.push(frame, piece);

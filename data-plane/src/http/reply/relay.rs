@@ -134,7 +134,7 @@ impl Relay {
         Poll::Ready(Err(failed))
     }
 
-    /// Size of the buffer that it is read into.
+    /// Size of the buffer that it is read into, without the pieces that were taken from it.
     pub(crate) fn held(&self) -> usize {
         self.link.as_ref().map_or(0, |link| link.input.capacity())
     }

@@ -1,0 +1,78 @@
+//! What a client of HTTP/1.1 does not take of its response is charged to the budget of bytes with the buffers that hold
+//! it, and given back with them.
+
+use std::any::Any;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use data_plane::local::{Budgets, Limits};
+use rustls::{ClientConnection, StreamOwned};
+use rustls_pki_types::ServerName;
+use shared::budget::Budget;
+use shared::resource::PathType;
+use socket2::{Domain, Socket, Type};
+use test_kit::client::tls::trusting;
+
+use super::harness::*;
+
+const CLIENTS: usize = 20;
+/// Reckoned for a request, whatever it holds.
+const REQUEST: usize = 10 * 1024;
+/// A buffer for data that arrives in volume.
+const LARGE: usize = 64 * 1024;
+
+fn serving(tls: bool, endpoint: SocketAddr) -> (Proxy, Budgets) {
+    let budgets = Budgets { bytes: Budget::new(64 << 20), ..Budgets::default() };
+    let mut proxy = Proxy::within(Limits::default(), budgets.clone());
+    proxy.host("a.test", tls, &[("/", PathType::Prefix, "echo")]);
+    proxy.endpoints("echo", &[endpoint]);
+    (proxy, budgets)
+}
+
+/// A socket for which the kernel takes little.
+fn narrow() -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket
+}
+
+/// Asks, and reads nothing.
+fn asking(proxy: &Proxy, tls: bool) -> Box<dyn Any> {
+    let request = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    let (socket, address) = (narrow(), if tls { proxy.https } else { proxy.http });
+    socket.connect(&address.into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    if !tls {
+        stream.write_all(request).unwrap();
+        return Box::new(stream);
+    }
+    let name = ServerName::try_from("a.test").unwrap();
+    let session = ClientConnection::new(Arc::new(trusting(&[b"http/1.1"])), name).unwrap();
+    let mut secured = StreamOwned::new(session, stream);
+    secured.write_all(request).unwrap();
+    Box::new(secured)
+}
+
+#[test]
+fn a_response_that_nobody_reads_is_charged_however_it_is_framed_and_over_tls() {
+    for (tls, framing) in [
+        (false, "Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n"),
+        (false, "\r\n"),
+        (true, "Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n"),
+        (true, "Content-Length: 2147483647\r\n\r\n"),
+    ] {
+        let endless = Origin::raw(move |mut stream, number, _| {
+            if read_request(&mut stream, number).is_some() {
+                let _ = stream.write_all(format!("HTTP/1.1 200 OK\r\n{framing}").as_bytes());
+                while stream.write_all(&[b'x'; LARGE]).is_ok() {}
+            }
+        });
+        let (proxy, budgets) = serving(tls, endless.address);
+        let clients: Vec<_> = (0..CLIENTS).map(|_| asking(&proxy, tls)).collect();
+        // Most of them have a full buffer.
+        eventually(framing, || budgets.bytes.used() > CLIENTS * (REQUEST + LARGE / 2));
+        drop(clients);
+        eventually("all is given back", || budgets.bytes.used() == 0);
+    }
+}
