@@ -86,6 +86,11 @@ pub(crate) trait RequestBody {
     /// same.
     fn wants(&mut self, _: usize) {}
 
+    /// Size of the buffer that it is read into, without the pieces that were taken from it, if no budget counts that.
+    fn held(&self) -> usize {
+        0
+    }
+
     /// Ready when the client has disconnected; called after the end of the body.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
 

@@ -93,6 +93,11 @@ impl<'a> Outgoing<'a> {
         self.pieces.len() - self.done + 3 > SLICES || self.pushed - self.written >= FULL
     }
 
+    /// Bytes of the pieces that were not written completely: each is held to its end.
+    pub(crate) fn held(&self) -> usize {
+        self.pieces[self.done..].iter().map(|piece| piece.bytes().len()).sum()
+    }
+
     /// Bytes that the transport has accepted.
     pub(crate) fn written(&self) -> u64 {
         self.written

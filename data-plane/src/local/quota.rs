@@ -79,6 +79,17 @@ impl Quota {
         Some(Share { quota: Rc::clone(self), amount })
     }
 
+    /// Makes a share for something that has begun at least this large; `false`: too little is left.
+    pub(crate) fn cover(self: &Rc<Self>, share: &mut Option<Share>, amount: usize) -> bool {
+        match share {
+            None => *share = self.take(amount),
+            Some(share) if share.amount >= amount => {}
+            Some(share) if self.claim(amount - share.amount) => share.amount = amount,
+            Some(_) => return false,
+        }
+        share.is_some()
+    }
+
     fn claim(&self, amount: usize) -> bool {
         let Some(held) = self.held.get().checked_add(amount) else {
             return false;
@@ -184,6 +195,20 @@ mod tests {
         let _others = quota.take(60).unwrap();
         assert!(!share.grow(1));
         assert_eq!((quota.metrics.held_deferred.value(), quota.metrics.held_refused.value()), (1, 0));
+    }
+
+    #[test]
+    fn a_share_covers_what_becomes_more_as_long_as_there_is_room() {
+        let quota = Quota::new(Budget::new(100));
+        let mut share = None;
+        for (amount, held) in [(40, 40), (90, 90), (10, 90)] {
+            assert!(quota.cover(&mut share, amount));
+            assert_eq!(quota.held(), held);
+        }
+        assert!(!quota.cover(&mut share, 101) && !quota.cover(&mut None, 11));
+        assert_eq!(quota.held(), 90);
+        drop(share);
+        assert_eq!(quota.held(), 0);
     }
 
     proptest! {

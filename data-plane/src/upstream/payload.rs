@@ -46,6 +46,8 @@ pub(crate) enum Payload<'b, B> {
         file: Rc<SpillFile>,
         /// The waiting client.
         client: &'b mut B,
+        /// The budget share of what its endpoint does not take.
+        untaken: Option<Share>,
     },
     /// It is read while it is sent.
     Streamed {
@@ -54,6 +56,8 @@ pub(crate) enum Payload<'b, B> {
         /// Bytes read so far.
         read: u64,
         sizes: Sizes,
+        /// The budget share of what its endpoint does not take.
+        untaken: Option<Share>,
     },
 }
 
@@ -75,7 +79,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
             return Ok((Self::Whole { pieces: Pieces::new(), client: body, _memory: None }, framing));
         }
         if !sizes.buffering {
-            return Ok((Self::Streamed { client: body, read: 0, sizes }, framing));
+            return Ok((Self::Streamed { client: body, read: 0, sizes, untaken: None }, framing));
         }
         // Boxed, so that requests without a body need no room for it.
         Box::pin(Self::read(body, framing, sizes, pause, local, timer)).await
@@ -124,7 +128,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         pieces.extend(joining.rest());
         file.append(pieces).await.map_err(no_disk)?;
         let framing = Framing::Length(file.length());
-        Ok((Self::Spilled { file: Rc::new(file), client: body }, framing))
+        Ok((Self::Spilled { file: Rc::new(file), client: body, untaken: None }, framing))
     }
 
     /// A buffered body, separated from its client; `None` if it is streamed.
@@ -155,6 +159,27 @@ impl<'b, B: RequestBody> Payload<'b, B> {
             Self::Streamed { .. } => return None,
         };
         Some(Box::new(Kept { source, place: 0 }))
+    }
+
+    /// Its endpoint does not take these bytes of it, which are charged, unless it is in memory as a whole: then it was
+    /// charged when it arrived.
+    ///
+    /// # Errors
+    /// There is no room for them.
+    pub(super) fn waits(&mut self, local: &Local, bytes: usize) -> Result<(), ProxyError> {
+        let (untaken, held) = match self {
+            Self::Whole { .. } => return Ok(()),
+            Self::Spilled { untaken, .. } => (untaken, bytes),
+            Self::Streamed { client, untaken, .. } => (untaken, bytes + client.held()),
+        };
+        if local.quota.cover(untaken, held) { Ok(()) } else { Err(Kind::NoRoom.into()) }
+    }
+
+    /// Its endpoint has taken what was to be sent.
+    pub(super) fn moves(&mut self) {
+        if let Self::Spilled { untaken, .. } | Self::Streamed { untaken, .. } = self {
+            *untaken = None;
+        }
     }
 
     /// Whether it is completely buffered, so that it can be sent again at any time.
@@ -204,7 +229,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
             Self::Spilled { file, .. } => {
                 Poll::Ready(file.part(place).map_err(|error| ProxyError::of(Kind::NoDisk, error)))
             }
-            Self::Streamed { client, read, sizes } => {
+            Self::Streamed { client, read, sizes, .. } => {
                 let next = client.poll_piece(cx);
                 if let Poll::Ready(Ok(Some(piece))) = &next {
                     *read += piece.len() as u64;

@@ -174,7 +174,11 @@ impl<'r> Sending<'r> {
                 timer.arm(self.timeouts.send);
             }
             let before = self.out.written();
-            match self.out.poll_write(&mut link.stream, cx) {
+            let written = self.out.poll_write(&mut link.stream, cx);
+            if matches!(written, Poll::Ready(Ok(()))) {
+                payload.moves();
+            }
+            match written {
                 Poll::Ready(Ok(())) if self.state == State::Ending => {
                     self.state = State::Sent;
                     timer.arm(self.timeouts.read);
@@ -186,6 +190,7 @@ impl<'r> Sending<'r> {
                     self.state = State::Broken;
                 }
                 Poll::Pending => {
+                    payload.waits(local, self.out.held())?;
                     if self.out.written() > before {
                         timer.arm(self.timeouts.send);
                     }

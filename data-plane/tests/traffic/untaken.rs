@@ -1,12 +1,13 @@
-//! What a client of HTTP/1.1 does not take of its response is charged to the budget of bytes with the buffers that hold
-//! it, and given back with them.
+//! What a client of HTTP/1.1 does not take of its response, or an endpoint of an upload, is charged to the budget of
+//! bytes with the buffers that hold it, and given back with them.
 
 use std::any::Any;
-use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::io::{Read as _, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use data_plane::local::{Budgets, Limits};
+use data_plane::table::Sizes;
 use rustls::{ClientConnection, StreamOwned};
 use rustls_pki_types::ServerName;
 use shared::budget::Budget;
@@ -22,9 +23,9 @@ const REQUEST: usize = 10 * 1024;
 /// A buffer for data that arrives in volume.
 const LARGE: usize = 64 * 1024;
 
-fn serving(tls: bool, endpoint: SocketAddr) -> (Proxy, Budgets) {
+fn serving(limits: Limits, tls: bool, endpoint: SocketAddr) -> (Proxy, Budgets) {
     let budgets = Budgets { bytes: Budget::new(64 << 20), ..Budgets::default() };
-    let mut proxy = Proxy::within(Limits::default(), budgets.clone());
+    let mut proxy = Proxy::within(limits, budgets.clone());
     proxy.host("a.test", tls, &[("/", PathType::Prefix, "echo")]);
     proxy.endpoints("echo", &[endpoint]);
     (proxy, budgets)
@@ -68,11 +69,37 @@ fn a_response_that_nobody_reads_is_charged_however_it_is_framed_and_over_tls() {
                 while stream.write_all(&[b'x'; LARGE]).is_ok() {}
             }
         });
-        let (proxy, budgets) = serving(tls, endless.address);
+        let (proxy, budgets) = serving(Limits::default(), tls, endless.address);
         let clients: Vec<_> = (0..CLIENTS).map(|_| asking(&proxy, tls)).collect();
         // Most of them have a full buffer.
         eventually(framing, || budgets.bytes.used() > CLIENTS * (REQUEST + LARGE / 2));
         drop(clients);
         eventually("all is given back", || budgets.bytes.used() == 0);
     }
+}
+
+#[test]
+fn an_upload_that_its_endpoint_does_not_read_is_charged() {
+    let sizes = Sizes { body: 0, buffering: false, ..Sizes::default() };
+    // It accepts no connection: they wait in the kernel's queue.
+    let endpoint = narrow();
+    endpoint.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    endpoint.listen(2 * CLIENTS as i32).unwrap();
+    let address = endpoint.local_addr().unwrap().as_socket().unwrap();
+    let (proxy, budgets) = serving(Limits { sizes, ..Limits::default() }, false, address);
+    let clients: Vec<_> = (0..CLIENTS).map(|_| TcpStream::connect(proxy.http).unwrap()).collect();
+    for mut client in &clients {
+        let head = b"POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 1000000000\r\n\r\n";
+        client.write_all(head).unwrap();
+        client.set_nonblocking(true).unwrap();
+    }
+    eventually("what is on its way is charged", || {
+        for mut client in &clients {
+            while client.write(&[b'x'; LARGE]).is_ok() {}
+        }
+        budgets.bytes.used() > CLIENTS * (REQUEST + LARGE)
+    });
+    assert!(clients.iter().all(|mut client| client.read(&mut [0]).is_err()), "none is answered");
+    drop(endpoint);
+    eventually("all is given back", || budgets.bytes.used() == 0);
 }

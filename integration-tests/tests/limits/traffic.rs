@@ -143,6 +143,7 @@ const ROWS: &[Row] = &[
             "without_memory_the_new_is_refused_and_the_rest_goes_on",
             "where_memory_is_short_the_idle_go_and_bodies_go_to_files",
             "a_response_that_nobody_reads_is_charged_however_it_is_framed_and_over_tls",
+            "an_upload_that_its_endpoint_does_not_read_is_charged",
         ],
     ),
     Row(

@@ -87,7 +87,7 @@ fn numbers_and_booleans_have_no_line_break_at_their_end() {
     for key in [ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY] {
         let map =
             |text: &str| ConfigMap { data: [(key.to_owned(), text.into())].into(), ..ConfigMap::default() };
-        let is_on = |text| super::is_on(Some(&map(text)), key);
+        let is_on = |text| is_on(Some(&map(text)), key);
         assert_eq!((is_on("true"), is_on("true\n")), (true, false), "{key}");
     }
     let (settings, _) = compiled(&[("gzip-types", " text/css\n")]);

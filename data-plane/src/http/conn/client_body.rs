@@ -185,6 +185,10 @@ impl<S: Stream> RequestBody for ClientBody<'_, S> {
         self.most = bytes.clamp(1, LARGE);
     }
 
+    fn held(&self) -> usize {
+        self.input.capacity()
+    }
+
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         poll_gone(self.stream, self.input, cx)
     }

@@ -254,6 +254,30 @@ async fn what_went_to_a_file_holds_no_memory() {
     tokio::time::timeout(Duration::from_secs(20), waited).await.unwrap();
 }
 
+/// What is in memory as a whole was charged when it arrived; of the others there is no more than what is being sent.
+#[tokio::test]
+async fn what_an_endpoint_does_not_take_is_charged_until_it_does() {
+    let body = vec![b'x'; ORDINARY + 1];
+    let in_file = ORDINARY + 1;
+    for (length, buffering, charges) in [(1_000, true, false), (in_file, true, true), (in_file, false, true)]
+    {
+        let mut script = Script::new(&[&body[..length]], None);
+        let local = Rc::clone(&script.local);
+        let sizes = Sizes { body: 0, buffering, ..Sizes::default() };
+        let (mut payload, _) = prepare(&mut script, Framing::Chunked, sizes).await.unwrap();
+        let before = local.quota.held();
+        for bytes in [20_000, 60_000, 10_000] {
+            payload.waits(&local, bytes).unwrap();
+            let most = if bytes == 20_000 { bytes } else { 60_000 };
+            assert_eq!(local.quota.held() - before, if charges { most } else { 0 }, "{length} {buffering}");
+        }
+        let outcome = payload.waits(&local, usize::MAX / 2);
+        assert_eq!(outcome.err().map(|error| error.kind), charges.then_some(Kind::NoRoom));
+        payload.moves();
+        assert_eq!(local.quota.held(), before);
+    }
+}
+
 #[tokio::test]
 async fn tiny_pieces_are_kept_together() {
     let pieces = vec![&b"ab"[..]; 5_000];
