@@ -224,6 +224,11 @@ const ROWS: &[Row] = &[
         &["heads_have_their_sizes_to_the_byte"],
     ),
     Row(
+        "bytes of the next request that are read while a client of HTTP/1.1 waits for an answer",
+        &["codec::stream::AHEAD"],
+        &["of_what_is_said_while_an_answer_is_awaited_a_little_is_read"],
+    ),
+    Row(
         "names in a Connection field",
         &["codec::head::hop::MAX_OPTIONS"],
         &["heads_have_their_sizes_to_the_byte"],
