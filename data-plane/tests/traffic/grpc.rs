@@ -25,6 +25,9 @@ static REACHED: AtomicUsize = AtomicUsize::new(0);
 /// Bytes that an endpoint sends at once: less than the window of a call.
 const FLOOD: usize = 100_000;
 
+/// More than all sockets on the way hold.
+static ENDLESS: [u8; 32 << 20] = [0; 32 << 20];
+
 /// Returns the proxies, which must be dropped outside of the runtime.
 pub(crate) fn run<T>(test: impl Future<Output = T>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -97,6 +100,12 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
         let mut out = respond.send_response(head, false).unwrap();
         out.send_data(vec![b'x'; FLOOD].into(), false).unwrap();
         return std::future::pending().await;
+    }
+    if path == "/endless" {
+        let mut out = respond.send_response(head, false).unwrap();
+        out.send_data(Bytes::from_static(&ENDLESS), true).unwrap();
+        let _ = std::future::poll_fn(|cx| out.poll_reset(cx)).await;
+        return;
     }
     if path == "/stalled" {
         return std::future::pending().await;
@@ -255,6 +264,34 @@ fn responses_of_calls_that_are_not_read_are_charged() {
         }
         // Most of it: a piece that is about to be written is not charged.
         while budgets.bytes.used() < 8 * FLOOD {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        proxy
+    });
+}
+
+/// HTTP/1.1 has no windows: what its client does not read waits in that of the endpoint.
+#[test]
+fn responses_of_calls_that_a_client_of_http1_does_not_read_are_charged() {
+    run(async {
+        let budgets = Budgets::default();
+        let mut proxy = Proxy::within(Limits::default(), budgets.clone());
+        let policy =
+            LocationPolicy { backend_protocol: Some(BackendProtocol::Grpc.into()), ..Default::default() };
+        proxy.policies(false, &[("/endless", policy)]);
+        proxy.endpoints("endless", &[echo(false).await]);
+        let mut clients = Vec::new();
+        for _ in 0..10 {
+            let mut client = TcpStream::connect(proxy.http).await.unwrap();
+            client.write_all(b"GET /endless HTTP/1.1\r\nHost: a.test\r\n\r\n").await.unwrap();
+            clients.push(client);
+        }
+        // The window of a call, most of which is in no piece that is being written.
+        while budgets.bytes.used() < 10 * 60_000 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        drop(clients);
+        while budgets.bytes.used() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         proxy

@@ -144,6 +144,7 @@ const ROWS: &[Row] = &[
             "where_memory_is_short_the_idle_go_and_bodies_go_to_files",
             "a_response_that_nobody_reads_is_charged_however_it_is_framed_and_over_tls",
             "an_upload_that_its_endpoint_does_not_read_is_charged",
+            "responses_of_calls_that_a_client_of_http1_does_not_read_are_charged",
         ],
     ),
     Row(

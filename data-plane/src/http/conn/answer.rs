@@ -137,9 +137,11 @@ impl Answer<'_> {
                     Poll::Pending if broken.is_some() => {}
                     Poll::Pending => {
                         let begins = self.untaken.is_none();
-                        if begins {
-                            let held = self.gathered + body.held() + self.in_pipe();
-                            self.untaken = Some(local.quota.take(held).ok_or(Kind::NoRoom)?);
+                        // What the endpoint of a call sends meanwhile.
+                        let sent = body.call().map_or(0, |call| call.poll_unread(cx));
+                        let held = self.gathered + body.held() + self.in_pipe() + sent;
+                        if !local.quota.cover(&mut self.untaken, held) {
+                            return Poll::Ready(Err(Kind::NoRoom.into()));
                         }
                         // Until now the timer ran for the backend.
                         if begins || self.written() > before {
