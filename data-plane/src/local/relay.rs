@@ -174,21 +174,13 @@ impl Direction {
         let Lent { buffers, quota, .. } = lent;
         let begun = self.moved;
         loop {
-            while !self.buffer.is_empty() {
-                let Poll::Ready(written) = Pin::new(&mut *to).poll_write(cx, &self.buffer) else {
-                    if self.share.is_none() {
-                        let share = quota.take(self.buffer.capacity());
-                        self.share = Some(share.ok_or(io::ErrorKind::OutOfMemory)?);
-                    }
-                    return Poll::Pending;
-                };
-                let count = written?;
-                if count == 0 {
-                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            // It has less capacity after each write, and as much memory.
+            let room = self.buffer.capacity();
+            if self.poll_write(to, cx)?.is_pending() {
+                if !quota.cover(&mut self.share, room) {
+                    return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
                 }
-                self.buffer.advance(count);
-                self.moved += count as u64;
-                self.unflushed = true;
+                return Poll::Pending;
             }
             self.share = None;
             match self.state {
@@ -219,14 +211,29 @@ impl Direction {
                 Poll::Ready(_) => {}
                 Poll::Pending => {
                     buffers.give_input(std::mem::take(&mut self.buffer));
-                    if self.unflushed {
-                        ready!(Pin::new(&mut *to).poll_flush(cx))?;
-                        self.unflushed = false;
-                    }
                     return Poll::Pending;
                 }
             }
         }
+    }
+
+    /// Writes what was read. TLS holds what its socket does not accept, as much as a large buffer, so nothing more is
+    /// read before that was sent.
+    fn poll_write<T: Stream>(&mut self, to: &mut T, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.buffer.is_empty() {
+            let count = ready!(Pin::new(&mut *to).poll_write(cx, &self.buffer))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.buffer.advance(count);
+            self.moved += count as u64;
+            self.unflushed = true;
+        }
+        if self.unflushed {
+            ready!(Pin::new(to).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Moves available data from socket to socket, once; returns whether that was the end. `None`: it has to be read.

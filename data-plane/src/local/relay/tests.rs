@@ -1,7 +1,7 @@
 use std::pin::pin;
 
 use shared::budget::Budget;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
@@ -77,6 +77,61 @@ async fn what_nobody_takes_is_reckoned_and_without_room_the_relay_ends() {
         copied.unwrap();
         read.unwrap();
         assert_eq!((seen.len(), quota.held()), (1_000, 0));
+    }
+}
+
+/// However much of a buffer was written, it is in memory.
+#[tokio::test]
+async fn a_buffer_of_which_a_part_was_taken_is_reckoned_whole() {
+    let buffers = Buffers::new();
+    let (quota, pipes) = (Quota::new(Budget::new(1 << 20)), Pipes::new(Budget::new(0)));
+    let lent = Lent { buffers: &buffers, quota: &quota, pipes: &pipes };
+    let (mut source, mut from) = duplex(64 * 1024);
+    let (mut to, _sink) = duplex(ROOM - 100);
+    let mut direction = Direction::new(BytesMut::new());
+    source.write_all(&[b'x'; ROOM]).await.unwrap();
+    let step = poll_fn(|cx| Poll::Ready(direction.step(&mut from, &mut to, lent, cx))).await;
+    assert!(step.is_pending());
+    assert!(quota.held() >= ROOM, "{} bytes are held", quota.held());
+}
+
+/// Accepts everything that is written and does not send it, as TLS does with a socket that accepts nothing.
+struct Unsent(usize);
+
+impl AsyncRead for Unsent {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+impl AsyncWrite for Unsent {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0 += bytes.len();
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
+    }
+}
+
+#[tokio::test]
+async fn what_tls_has_accepted_and_not_sent_is_reckoned_and_no_more_is_read() {
+    let buffers = Buffers::new();
+    let (quota, pipes) = (Quota::new(Budget::new(1 << 20)), Pipes::new(Budget::new(0)));
+    let lent = Lent { buffers: &buffers, quota: &quota, pipes: &pipes };
+    let (mut source, mut from) = duplex(64 * 1024);
+    let mut to = Unsent(0);
+    let mut direction = Direction::new(BytesMut::new());
+    source.write_all(&[b'x'; 2 * ROOM]).await.unwrap();
+    for _ in 0..2 {
+        let step = poll_fn(|cx| Poll::Ready(direction.step(&mut from, &mut to, lent, cx))).await;
+        assert!(step.is_pending() && direction.is_held());
+        assert!(to.0 <= ROOM && quota.held() >= to.0, "{} of {} bytes are held", quota.held(), to.0);
     }
 }
 
