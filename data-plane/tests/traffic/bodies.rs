@@ -335,20 +335,21 @@ fn a_backend_may_answer_499_and_the_date_is_ours() {
 fn a_body_that_is_too_long_is_413_however_it_says_so() {
     let origin = Origin::new(|seen| (ok(&format!("{}", seen.body.len())), true));
     assert_eq!(Limits::default().sizes.body, 1 << 20, "proxy-body-size of ingress-nginx");
-    let limits = Limits { sizes: Sizes { body: 50_000, ..Sizes::default() }, ..Limits::default() };
-    let proxy = Proxy::serving(limits, &[origin.address]);
+    let [proxy, streaming] = [true, false].map(|buffering| {
+        let sizes = Sizes { body: 50_000, buffering, ..Sizes::default() };
+        Proxy::serving(Limits { sizes, ..Limits::default() }, &[origin.address])
+    });
     for (size, status) in [(50_000, 200), (50_001, 413)] {
         let body = "x".repeat(size);
         let chunks = format!("{size:x}\r\n{body}\r\n0\r\n\r\n");
-        for request in [
-            post(&format!("Content-Length: {size}"), &body),
-            post("Transfer-Encoding: chunked", &chunks),
-            post("Transfer-Encoding: chunked\r\nContent-Type: application/grpc", &chunks),
+        for (proxy, request) in [
+            (&proxy, post(&format!("Content-Length: {size}"), &body)),
+            (&proxy, post("Transfer-Encoding: chunked", &chunks)),
+            (&streaming, post("Transfer-Encoding: chunked", &chunks)),
         ] {
             let mut client = Client::new(proxy.http);
             let response = client.ask(&request);
-            let streamed = request.contains("grpc");
-            assert_eq!(response.status, status, "{size} {streamed}");
+            assert_eq!(response.status, status, "{size}");
             if status == 413 {
                 assert!(response.text().contains("<center><h1>413 Request Entity Too Large</h1></center>"));
                 assert_eq!(response.all("connection"), ["close"]);
@@ -360,6 +361,20 @@ fn a_body_that_is_too_long_is_413_however_it_says_so() {
     client.send(post("Content-Length: 50001\r\nExpect: 100-continue", ""));
     assert_eq!(client.receive(false).unwrap().status, 413);
     assert!(origin.seen().iter().all(|seen| seen.body.len() == 50_000));
+}
+
+/// As in nginx: how a body is sent on is the location's to say, and not its client's.
+#[test]
+fn a_client_that_says_it_speaks_grpc_to_a_backend_of_http_is_read_to_its_end() {
+    let origin = Origin::new(|seen| (ok(&format!("{}", seen.body.len())), true));
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send(post("Content-Length: 5\r\nContent-Type: application/grpc", "four"));
+    let mut other = Client::new(proxy.http);
+    assert_eq!(other.ask(&post("Content-Length: 3", "all")).text(), "3");
+    assert_eq!(origin.connections(), 1, "the one that has sent all of it");
+    client.send("s");
+    assert_eq!(client.receive(false).unwrap().text(), "5");
 }
 
 #[test]

@@ -267,13 +267,10 @@ fn a_streamed_body_that_is_partly_gone_is_never_sent_again() {
         seen.lock().unwrap().push(Seen { body: some, ..Seen::default() });
     });
     let good = Origin::says("good");
-    let proxy = Proxy::serving(Limits::default(), &[cutting.address, good.address]);
-    let statuses: Vec<u16> = (0..8)
-        .map(|_| {
-            let mut client = Client::new(proxy.http);
-            client.ask(&long("PUT", 500_000, "Content-Type: application/grpc+proto\r\n")).status
-        })
-        .collect();
+    let streamed = LocationPolicy { proxy_request_buffering: Some(false), ..LocationPolicy::default() };
+    let proxy = saying(streamed, &[&cutting, &good]);
+    let statuses: Vec<u16> =
+        (0..8).map(|_| Client::new(proxy.http).ask(&long("PUT", 500_000, "")).status).collect();
     let of = |status| statuses.iter().filter(|it| **it == status).count();
     assert_eq!((of(502), of(200)), (4, 4));
     assert_eq!((cutting.seen().len(), good.seen().len()), (4, 4));

@@ -181,8 +181,6 @@ async fn prepare<'b, B: RequestBody>(
     let mut sizes = exchange.sizes;
     // A mirrored body is buffered first, so that the copy has it.
     sizes.buffering |= mirror::of(exchange).is_some_and(|mirror| mirror.with_body);
-    // These use both directions at once: waiting for the end of the client's body could last forever.
-    sizes.buffering &= head.upgrade.is_none() && !is_grpc(head);
     // HTTP/1.0 has no chunked coding, and FastCGI applications expect a length.
     sizes.buffering |= head.as_http10 || protocol(exchange) == Protocol::Fcgi;
     let prepared =
