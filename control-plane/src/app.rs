@@ -199,7 +199,7 @@ async fn serve(
         }
     };
     if let Some(webhook) = doors.webhook {
-        webhook.open(&mut tasks, registrar.as_ref(), asks, &metrics)?;
+        webhook.open(&mut tasks, registrar.as_ref(), asks, &metrics, ends.ending())?;
     }
     if let Some((bundle, registrar)) = bundle.zip(registrar.as_ref()) {
         tasks.spawn("webhook's authority", webhook::believed::keep(bundle, registrar.current()));

@@ -84,7 +84,8 @@ const WHOLE: Duration = Duration::from_secs(9);
 /// Timeout of the index. It usually takes milliseconds, except while a cluster is listed again.
 const JUDGING: Duration = Duration::from_secs(3);
 /// Time for which a process that was told to end still answers: that is known to its Service some seconds later, and a
-/// review that nobody answers lets an invalid Ingress pass, or rejects a valid one.
+/// review that nobody answers lets an invalid Ingress pass, or rejects a valid one. Meanwhile each answer closes its
+/// connection: API servers keep connections, and would lose reviews on them at the end.
 pub const STAY: Duration = Duration::from_secs(10);
 /// Minimum interval of warnings.
 const WARNINGS: Duration = Duration::from_secs(1);
@@ -95,9 +96,11 @@ struct Desk {
     questions: mpsc::Sender<Question>,
     places: Semaphore,
     metrics: Arc<Metrics>,
+    /// Whether this process was told to end.
+    ending: watch::Receiver<bool>,
 }
 
-/// Serves until dropped, together with its connections.
+/// Serves until dropped, together with its connections. `ending`: the process was told to end.
 ///
 /// # Errors
 /// Never; the signature fits [`shared::tasks::Supervisor`].
@@ -106,8 +109,9 @@ pub async fn serve(
     certificate: Certificate,
     questions: mpsc::Sender<Question>,
     metrics: Arc<Metrics>,
+    ending: watch::Receiver<bool>,
 ) -> Result<(), Infallible> {
-    let desk = Arc::new(Desk { questions, places: Semaphore::new(AT_ONCE), metrics });
+    let desk = Arc::new(Desk { questions, places: Semaphore::new(AT_ONCE), metrics, ending });
     let mut open = JoinSet::new();
     let mut oldest_first: VecDeque<(AbortHandle, Arc<Asked>)> = VecDeque::new();
     let mut warning = Seldom::new(WARNINGS);
@@ -181,7 +185,10 @@ async fn connection(
         let (desk, asked) = (Arc::clone(&desk), Arc::clone(&noted));
         async move {
             asked.begun.fetch_add(1, Ordering::Relaxed);
-            let answer = answer(request, &desk).await;
+            let mut answer = answer(request, &desk).await;
+            if *desk.ending.borrow() {
+                answer.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
+            }
             asked.answered.fetch_add(1, Ordering::Relaxed);
             Ok::<_, Infallible>(answer)
         }

@@ -75,11 +75,13 @@ impl WebhookDoor {
         registrar: Option<&Registrar>,
         asks: mpsc::Sender<Question>,
         metrics: &Arc<Metrics>,
+        ending: watch::Receiver<bool>,
     ) -> anyhow::Result<()> {
         let own = registrar.map(|it| webhook::Certificate::Own(it.current()));
         let files = self.pair.map(|pair| webhook::Certificate::Files(Arc::new(pair)));
         let certificate = files.or(own).context("--validating-webhook: there is no certificate to show")?;
-        tasks.spawn("webhook", webhook::serve(self.listener, certificate, asks, Arc::clone(metrics)));
+        let serving = webhook::serve(self.listener, certificate, asks, Arc::clone(metrics), ending);
+        tasks.spawn("webhook", serving);
         Ok(())
     }
 }

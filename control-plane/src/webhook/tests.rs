@@ -36,7 +36,8 @@ async fn webhook(questions: mpsc::Sender<Question>) -> (SocketAddr, TlsConnector
     let mut tasks = JoinSet::new();
     tasks.spawn(async move {
         let _dir = dir;
-        let _ = serve(listener, pair, questions, Arc::new(Metrics::new())).await;
+        let ending = watch::Sender::new(false).subscribe();
+        let _ = serve(listener, pair, questions, Arc::new(Metrics::new()), ending).await;
     });
     (address, tls, tasks)
 }
@@ -47,6 +48,7 @@ struct InMemory {
     certificate: Certificate,
     tls: TlsConnector,
     desk: Arc<Desk>,
+    ending: watch::Sender<bool>,
     tasks: JoinSet<()>,
     _dir: TempDir,
 }
@@ -55,8 +57,10 @@ impl InMemory {
     fn new(questions: mpsc::Sender<Question>) -> Self {
         let (certificate, tls, dir) = certificate();
         let metrics = Arc::new(Metrics::new());
-        let desk = Arc::new(Desk { questions, places: Semaphore::new(AT_ONCE), metrics });
-        Self { certificate, tls, desk, tasks: JoinSet::new(), _dir: dir }
+        let ending = watch::Sender::new(false);
+        let places = Semaphore::new(AT_ONCE);
+        let desk = Arc::new(Desk { questions, places, metrics, ending: ending.subscribe() });
+        Self { certificate, tls, desk, ending, tasks: JoinSet::new(), _dir: dir }
     }
 
     /// A connection that has sent nothing yet.
@@ -222,6 +226,22 @@ async fn a_connection_is_kept_for_longer_than_api_servers_keep_it() {
     let begun = tokio::time::Instant::now();
     assert_eq!(stream.read(&mut [0]).await.unwrap_or(0), 0, "and not for ever");
     assert!(begun.elapsed() <= IDLE);
+}
+
+/// The API server's next question is on another connection, and so goes to a replica that stays.
+#[tokio::test]
+async fn who_ends_answers_and_closes() {
+    let (asks, questions) = mpsc::channel(1);
+    let mut webhook = InMemory::new(asks);
+    judge(questions, &mut webhook.tasks);
+    let (mut kept, mut new) = (webhook.connect().await, webhook.connect().await);
+    ask_on(&mut kept, &question("good")).await;
+    webhook.ending.send_replace(true);
+    for stream in [&mut kept, &mut new] {
+        let answer = ask_on(stream, &question("good")).await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("connection: close"), "{answer}");
+        assert_eq!(stream.read(&mut [0]).await.unwrap_or(0), 0, "it is closed");
+    }
 }
 
 #[tokio::test]
