@@ -7,6 +7,7 @@ use shared::drain::Drain;
 
 use super::*;
 use crate::listen;
+use crate::local::timer::SILENCE;
 use crate::metrics::Metrics;
 use crate::table::Writer;
 
@@ -118,6 +119,53 @@ fn who_stands_in_the_queue_when_it_closes_is_served() {
             assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
         }
     }
+}
+
+#[test]
+fn who_is_about_to_ask_when_it_closes_is_served() {
+    for _ in 0..20 {
+        let proxy = proxy();
+        proxy.begin.send_replace(true);
+        let (asks, asked) = mpsc::channel();
+        let clients = [connect(proxy.address), connect(proxy.address)].map(|client| {
+            let asks = asks.clone();
+            thread::spawn(move || ask_until_close(client, &asks))
+        });
+        clients.iter().for_each(|_| asked.recv().unwrap());
+        drained(proxy, PATIENCE);
+        clients.into_iter().for_each(|client| client.join().unwrap());
+    }
+}
+
+/// Sends a request as soon as the one before is answered, until an answer says that it was the last one.
+fn ask_until_close(mut client: std::net::TcpStream, asks: &mpsc::Sender<()>) {
+    let mut answered = None;
+    loop {
+        let idle = answered.map_or(Duration::ZERO, |at| shared::clock::now().duration_since(at));
+        let (sent, answer) = ask(&mut client);
+        // A thread that gets no CPU for so long is not a busy client.
+        if idle > SILENCE / 2 {
+            return;
+        }
+        sent.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+        if answer.contains("\r\nConnection: close\r\n") {
+            return;
+        }
+        answered = Some(shared::clock::now());
+        let _ = asks.send(());
+    }
+}
+
+/// The head of the answer to a request; it may be incomplete.
+fn ask(client: &mut std::net::TcpStream) -> (io::Result<()>, String) {
+    let sent = client.write_all(b"HEAD / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte).is_ok_and(|count| count > 0) {
+        head.extend(byte);
+    }
+    (sent, String::from_utf8(head).unwrap())
 }
 
 /// A worker whose clock has stopped or that has lost a listener must not go on.

@@ -214,7 +214,8 @@ impl<S: Stream> Session<S> {
         let Self { server, timer, stream, input, served, was_silent, .. } = self;
         let limits = &server.local.limits;
         server.local.buffers.give_input(std::mem::take(input));
-        if std::mem::take(was_silent) {
+        let was_silent = std::mem::take(was_silent);
+        if was_silent {
             timer.arm(SILENCE);
         } else {
             let Clients { head_time, idle, .. } = server.clients();
@@ -237,11 +238,12 @@ impl<S: Stream> Session<S> {
                 Poll::Pending => server.local.buffers.give_input(std::mem::take(input)),
             }
             if server.local.closing() {
-                if *served > 0 {
+                if *served > 0 && was_silent {
                     return Poll::Ready(Some(Next::End));
                 }
-                // A request on a new connection is probably about to arrive.
-                if !std::mem::replace(&mut last_chance, true) {
+                // A request is probably about to arrive: the first one, or, before the connection is silent, the next
+                // one of a busy client, which would lose it.
+                if !std::mem::replace(&mut last_chance, true) && *served == 0 {
                     timer.arm(limits.linger);
                 }
             }
