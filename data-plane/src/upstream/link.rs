@@ -80,21 +80,24 @@ impl Link {
         })
     }
 
-    /// Reads more into the buffer, which is allocated when there is something to read. 0 is the end.
+    /// Reads more into the buffer. 0 is the end. While there is nothing to read, it has no buffer, unless a part of what
+    /// was read before is unused.
     pub(crate) fn poll_fill(&mut self, buffers: &Buffers, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let read = self.poll_read(buffers, cx);
+        if read.is_pending() && self.input.is_empty() {
+            self.rest(buffers);
+        }
+        read
+    }
+
+    fn poll_read(&mut self, buffers: &Buffers, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         ready!(self.stream.poll_readable(cx))?;
         if self.input.capacity() == 0 {
             self.input = buffers.input();
         }
         self.input.reserve(self.room);
         let room = self.input.capacity() - self.input.len();
-        let Poll::Ready(read) = poll_fill(&mut self.stream, &mut self.input, cx) else {
-            if self.input.is_empty() {
-                self.rest(buffers);
-            }
-            return Poll::Pending;
-        };
-        let count = read?;
+        let count = ready!(poll_fill(&mut self.stream, &mut self.input, cx))?;
         self.room = if count == room { LARGE } else { ROOM };
         let received = &self.traffic.received;
         received.set(received.get() + count as u64);
@@ -171,9 +174,39 @@ impl Usage {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::net::Ipv4Addr;
     use std::time::Duration;
 
+    use shared::budget::Budget;
+    use tokio::io::AsyncWriteExt as _;
+    use tokio::net::TcpListener;
+
     use super::*;
+
+    /// A stream of events is silent most of the time.
+    #[tokio::test]
+    async fn who_waits_for_more_has_no_buffer() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let descriptor = Budget::new(1).take(1).unwrap();
+        let connecting = (address, TcpStream::connect(address));
+        let linked = Link::connect(connecting, descriptor, Wear::default(), None);
+        let (mut link, (mut endpoint, _)) = {
+            let (link, accepted) = tokio::join!(linked, listener.accept());
+            (link.unwrap(), accepted.unwrap())
+        };
+        let buffers = Buffers::new();
+        for _ in 0..2 {
+            endpoint.write_all(b"event").await.unwrap();
+            assert_eq!(poll_fn(|cx| link.poll_fill(&buffers, cx)).await.unwrap(), 5);
+            let waits = poll_fn(|cx| Poll::Ready(link.poll_fill(&buffers, cx).is_pending()));
+            assert!(waits.await && link.input.capacity() >= ROOM, "the event is still in it");
+            assert_eq!(link.input.split().freeze(), "event");
+            let waits = poll_fn(|cx| Poll::Ready(link.poll_fill(&buffers, cx).is_pending()));
+            assert!(waits.await && link.input.capacity() == 0);
+        }
+    }
 
     #[test]
     fn a_connection_ends_after_so_many_requests_and_so_much_time() {
