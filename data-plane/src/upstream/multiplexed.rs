@@ -28,7 +28,7 @@ use super::link::{Link, Usage};
 use super::pulse::{Doubt, Next, Pulse, UNACKNOWLEDGED};
 use super::tally::{Tallied, Tally};
 use super::wire::Wire;
-use crate::codec::error::{Kind, ProxyError};
+use crate::codec::error::{Condition, Kind, ProxyError};
 use crate::local::isolated::isolated;
 use crate::local::timer::{Timer, Timers};
 use crate::metrics::WorkerMetrics;
@@ -58,6 +58,8 @@ pub(crate) struct Multiplexed {
     kept: Cell<bool>,
     /// Notified when it is open, and when it is closed.
     changed: Notify,
+    /// Why it was not opened, and how long that was tried.
+    failure: Cell<Option<(Kind, Duration)>>,
     flow: Rc<Flow>,
     tally: Rc<Tally>,
     pulse: RefCell<Pulse>,
@@ -98,6 +100,7 @@ impl Multiplexed {
             idle: Cell::new(now),
             kept: Cell::new(true),
             changed: Notify::new(),
+            failure: Cell::default(),
             flow: Rc::default(),
             tally: Rc::new(Tally::new(timers)),
             pulse: RefCell::new(Pulse::new(now)),
@@ -191,6 +194,26 @@ impl Multiplexed {
             }
             changed.await;
         }
+    }
+
+    /// Whether it is still being opened.
+    pub(crate) fn is_opening(&self) -> bool {
+        matches!(&*self.state.borrow(), State::Opening)
+    }
+
+    /// It could not be opened within this time.
+    pub(crate) fn fail(&self, kind: Kind, tried: Duration) {
+        self.failure.set(Some((kind, tried)));
+    }
+
+    /// Why its endpoint could not be connected to, if that says as much about an attempt of this length.
+    pub(crate) fn failure(&self, limit: Duration) -> Option<Kind> {
+        let (kind, tried) = self.failure.get()?;
+        let says = match kind.condition()? {
+            Condition::Timeout => tried >= limit,
+            Condition::Error | Condition::InvalidHeader => true,
+        };
+        says.then_some(kind)
     }
 
     /// A place for one more call.
@@ -397,7 +420,7 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        if matches!(&*self.0.state.borrow(), State::Opening) {
+        if self.0.is_opening() {
             self.0.end();
         }
     }

@@ -179,6 +179,59 @@ fn no_more_calls_are_on_a_connection_than_its_endpoint_allows() {
     });
 }
 
+/// An endpoint that accepts connections and never shakes hands; it hangs up where that is wanted.
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn dead(hangs_up: Option<Arc<Semaphore>>) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, accepted) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&accepted);
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            count.fetch_add(1, Ordering::Relaxed);
+            match &hangs_up {
+                Some(permits) => permits.acquire().await.unwrap().forget(),
+                None => held.push(stream),
+            }
+        }
+    });
+    (address, accepted)
+}
+
+#[test]
+fn calls_that_wait_for_a_connection_share_its_failure() {
+    run(async {
+        let mut proxies = Vec::new();
+        for (hangs_up, status) in [(true, StatusCode::BAD_GATEWAY), (false, StatusCode::GATEWAY_TIMEOUT)] {
+            let permits = Arc::new(Semaphore::new(0));
+            let (address, accepted) = dead(hangs_up.then(|| Arc::clone(&permits))).await;
+            let policy = LocationPolicy {
+                proxy_connect_timeout: Some(1),
+                proxy_next_upstream_tries: Some(1),
+                ..LocationPolicy::default()
+            };
+            let proxy = super::grpc::proxy(&[address], policy, BackendProtocol::Grpcs);
+            let sender = sender(&proxy).await;
+            let at_once = (0..20).map(|_| {
+                let mut sender = sender.clone();
+                async move { ask(&mut sender, "/").await.0 }
+            });
+            let let_go = async {
+                // All of them arrive within one turn of the worker.
+                while accepted.load(Ordering::Relaxed) == 0 {
+                    tokio::task::yield_now().await;
+                }
+                permits.add_permits(20);
+            };
+            let (answers, ()) = futures::join!(futures::future::join_all(at_once), let_go);
+            assert!(answers.iter().all(|it| *it == status), "{answers:?}");
+            assert_eq!(accepted.load(Ordering::Relaxed), 1);
+            proxies.push(proxy);
+        }
+        proxies
+    });
+}
+
 #[test]
 fn a_connection_that_says_goodbye_ends_its_calls_and_gets_no_more() {
     run(async {

@@ -239,8 +239,9 @@ async fn place(
     kept: Option<bool>,
 ) -> Result<Place, ProxyError> {
     let server = call.server;
+    let mut left = limit;
     if let Some(has_body) = kept
-        && let Some(place) = join(call, limit, cell, (endpoint, way), has_body).await
+        && let Some(place) = join(call, &mut left, cell, (endpoint, way), has_body).await?
     {
         server.local.metrics.reused.add(1);
         return Ok(place);
@@ -249,8 +250,14 @@ async fn place(
     if !server.upstreams.borrow_mut().share(cell.id, endpoint, way.manner(), &opening.0) {
         opening.0.keep_not();
     }
-    let link = link(call, limit, cell, (endpoint, way), true, true).await?;
-    opening.0.open(*link, &server.local.metrics).await?;
+    let opened = match link(call, left, cell, (endpoint, way), true, true).await {
+        Ok(link) => opening.0.open(*link, &server.local.metrics).await,
+        Err(error) => Err(error.within(call.timer.is_over())),
+    };
+    if let Err(error) = opened {
+        opening.0.fail(error.kind, left);
+        return Err(error);
+    }
     let place = opening.done();
     // A connection on which nothing was received until then still has the response timeout.
     let _ = call.timer.limit(limit, place.admitted()).await;
@@ -261,27 +268,38 @@ async fn place(
     Ok(place)
 }
 
-/// A place on an existing connection. If one is being opened, this waits for it once, and then opens its own.
+/// A place on an existing connection. If one is being opened, this waits for it once, which takes from what is `left`
+/// of the connect timeout; then the call opens its own.
+///
+/// # Errors
+/// The endpoint cannot be connected to, or not within that time: a further attempt would not differ.
 async fn join(
     call: pipeline::Call<'_>,
-    limit: Duration,
+    left: &mut Duration,
     cell: &BackendCell,
     (endpoint, way): (&Endpoint, &Way),
     has_body: bool,
-) -> Option<Place> {
-    let now = call.server.local.timers.now();
+) -> Result<Option<Place>, ProxyError> {
+    let timers = &call.server.local.timers;
     let mut waited = false;
     loop {
-        let joined =
-            call.server.upstreams.borrow_mut().join(cell.id, endpoint, way.manner(), has_body, now)?;
-        match joined {
-            (shared, Room::Now) => return Some(shared.join(true)),
-            (shared, Room::Soon) if !waited => {
-                waited = true;
-                // Not waited for any longer; opening another one is the remaining option.
-                let _ = call.timer.limit(limit, shared.opened(now)).await;
-            }
-            _ => return None,
+        let now = timers.now();
+        let joined = call.server.upstreams.borrow_mut().join(cell.id, endpoint, way.manner(), has_body, now);
+        let shared = match joined {
+            Some((shared, Room::Now)) => return Ok(Some(shared.join(true))),
+            Some((shared, Room::Soon)) if !waited => shared,
+            _ => return Ok(None),
+        };
+        waited = true;
+        let outcome = call.timer.limit(*left, shared.opened(now)).await;
+        if let Some(kind) = shared.failure(*left) {
+            return Err(kind.into());
+        }
+        match outcome {
+            Ok(()) => *left = left.saturating_sub(timers.now().duration_since(now)),
+            Err(_) if shared.is_opening() => return Err(Kind::ConnectTimeout.into()),
+            // It is connected, but its endpoint does not say how many calls it allows: each has its own then.
+            Err(_) => return Ok(None),
         }
     }
 }
