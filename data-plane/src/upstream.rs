@@ -21,7 +21,7 @@ use crate::upstream::allowance::Allowance;
 use crate::upstream::departed::Search;
 use crate::upstream::link::Link;
 use crate::upstream::manner::{Manner, Ways};
-use crate::upstream::multiplexed::{Multiplexed, Room};
+use crate::upstream::multiplexed::{Multiplexed, Room, STREAMS};
 use crate::upstream::pool::{Idle, Order, Place, Reusable};
 
 mod allowance;
@@ -205,8 +205,8 @@ impl<C: Reusable> Upstreams<C> {
         None
     }
 
-    /// A connection to an endpoint that has room for one more call, with or without a body, or will soon know; the
-    /// fullest one, so that others become idle and are closed.
+    /// A connection to an endpoint that has room for one more call, with or without a body, or will soon know and is
+    /// not awaited by as many as it will carry; the fullest one, so that others become idle and are closed.
     pub(crate) fn join(
         &mut self,
         cell: u64,
@@ -224,11 +224,13 @@ impl<C: Reusable> Upstreams<C> {
             }
             lasts
         });
-        let rooms = || shared.iter().map(|it| (it, it.room(has_body, now)));
-        let found = rooms()
-            .find(|(_, room)| *room == Room::Now)
-            .or_else(|| rooms().find(|(_, room)| *room == Room::Soon));
-        found.map(|(it, room)| (Rc::clone(it), room))
+        let with = |room| move |it: &&Rc<Multiplexed>| it.room(has_body, now) == room;
+        if let Some(it) = shared.iter().find(with(Room::Now)) {
+            return Some((Rc::clone(it), Room::Now));
+        }
+        let most = shared.iter().filter_map(|it| it.most()).min().unwrap_or(STREAMS);
+        let mut opening = shared.iter().filter(with(Room::Soon));
+        opening.find(|it| it.may_be_awaited(most)).map(|it| (Rc::clone(it), Room::Soon))
     }
 
     /// Lets other calls share a connection once it is open. Returns whether it is kept for them.

@@ -35,7 +35,7 @@ use crate::metrics::WorkerMetrics;
 use crate::table::policy::kept::Wear;
 
 /// Maximum number of concurrent calls on a connection, whatever the endpoint allows.
-const STREAMS: usize = 100;
+pub(super) const STREAMS: usize = 100;
 
 /// Bytes of a call that may wait for the connection.
 const SEND_BUFFER: usize = 32 * 1024;
@@ -58,6 +58,8 @@ pub(crate) struct Multiplexed {
     kept: Cell<bool>,
     /// Notified when it is open, and when it is closed.
     changed: Notify,
+    /// Calls that wait for that.
+    waiting: Cell<usize>,
     /// Why it was not opened, and how long that was tried.
     failure: Cell<Option<(Kind, Duration)>>,
     flow: Rc<Flow>,
@@ -100,6 +102,7 @@ impl Multiplexed {
             idle: Cell::new(now),
             kept: Cell::new(true),
             changed: Notify::new(),
+            waiting: Cell::new(0),
             failure: Cell::default(),
             flow: Rc::default(),
             tally: Rc::new(Tally::new(timers)),
@@ -187,6 +190,7 @@ impl Multiplexed {
 
     /// Waits until it is open for more than the call that it was opened for, or closed.
     pub(crate) async fn opened(&self, now: Instant) {
+        let _waiting = Waiting::new(&self.waiting);
         loop {
             let changed = self.changed.notified();
             if self.room(false, now) != Room::Soon {
@@ -194,6 +198,21 @@ impl Multiplexed {
             }
             changed.await;
         }
+    }
+
+    /// Whether one more call may wait for it, if its endpoint allows this many on a connection. One place is that of the
+    /// call that it was opened for.
+    pub(crate) fn may_be_awaited(&self, most: usize) -> bool {
+        self.waiting.get() + 1 < most
+    }
+
+    /// How many calls its endpoint allows, if it has said so and allows any.
+    pub(crate) fn most(&self) -> Option<usize> {
+        let most = match &*self.state.borrow() {
+            State::Open(sender) => Some(sender.current_max_send_streams().min(STREAMS)),
+            State::Opening | State::Over => None,
+        };
+        most.filter(|most| *most > 0)
     }
 
     /// Whether it is still being opened.
@@ -315,6 +334,22 @@ impl Multiplexed {
         } else {
             self.changed.notify_waiters();
         }
+    }
+}
+
+/// One of the calls that are counted, until it is dropped.
+struct Waiting<'a>(&'a Cell<usize>);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 

@@ -179,6 +179,27 @@ fn no_more_calls_are_on_a_connection_than_its_endpoint_allows() {
     });
 }
 
+#[test]
+fn a_cold_endpoint_gets_no_more_connections_than_its_calls_need() {
+    run(async {
+        let endpoint = Endpoint::new(Some(20)).await;
+        let proxy = grpc(Limits::default(), &[&endpoint]);
+        let sender = sender(&proxy).await;
+        let at_once = (0..100).map(|_| {
+            let mut sender = sender.clone();
+            async move { ask(&mut sender, "/held").await.0 }
+        });
+        let let_go = async {
+            endpoint.until(|it| it.waiting.load(Ordering::Relaxed) == 100).await;
+            endpoint.counts.held.add_permits(100);
+        };
+        let (answers, ()) = futures::join!(futures::future::join_all(at_once), let_go);
+        assert!(answers.iter().all(|status| *status == StatusCode::OK));
+        assert_eq!(endpoint.count(|it| &it.connections), 5);
+        proxy
+    });
+}
+
 /// An endpoint that accepts connections and never shakes hands; it hangs up where that is wanted.
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 async fn dead(hangs_up: Option<Arc<Semaphore>>) -> (SocketAddr, Arc<AtomicUsize>) {

@@ -268,8 +268,8 @@ async fn place(
     Ok(place)
 }
 
-/// A place on an existing connection. If one is being opened, this waits for it once, which takes from what is `left`
-/// of the connect timeout; then the call opens its own.
+/// A place on an existing connection; `None`: the call opens its own. Waiting for one that is being opened takes from
+/// what is `left` of the connect timeout.
 ///
 /// # Errors
 /// The endpoint cannot be connected to, or not within that time: a further attempt would not differ.
@@ -281,16 +281,14 @@ async fn join(
     has_body: bool,
 ) -> Result<Option<Place>, ProxyError> {
     let timers = &call.server.local.timers;
-    let mut waited = false;
     loop {
         let now = timers.now();
         let joined = call.server.upstreams.borrow_mut().join(cell.id, endpoint, way.manner(), has_body, now);
         let shared = match joined {
             Some((shared, Room::Now)) => return Ok(Some(shared.join(true))),
-            Some((shared, Room::Soon)) if !waited => shared,
+            Some((shared, Room::Soon)) => shared,
             _ => return Ok(None),
         };
-        waited = true;
         let outcome = call.timer.limit(*left, shared.opened(now)).await;
         if let Some(kind) = shared.failure(*left) {
             return Err(kind.into());
