@@ -108,7 +108,7 @@ impl Compiled {
         let text = taken(key, said);
         match Status::of(key) {
             None => self.fault(key, Severity::Warning, "unknown key, it has no effect"),
-            Some(Status::Default(row)) => self.read_default(row, key, said, asks),
+            Some(Status::Default(row)) => self.read_default(row, key, text, asks),
             Some(_) if text.trim().is_empty() => {}
             Some(Status::Guards(which)) if keeps_out(key, text) => {
                 let reason = match is_switch(key) && value::boolean(text).is_none() {
@@ -153,10 +153,9 @@ impl Compiled {
     }
 
     /// Takes in a key that is the default of an annotation.
-    fn read_default(&mut self, row: &'static Row, key: &str, said: &str, asks: bool) {
-        let text = taken(key, said);
+    fn read_default(&mut self, row: &'static Row, key: &str, text: &str, asks: bool) {
         // As in ingress-nginx, an empty value means false.
-        if said.is_empty() && row.value.words() == value::BOOL.words {
+        if text.is_empty() && row.value.words() == value::BOOL.words {
             self.row(row, key, "false");
             if row.default == "true" {
                 let reason = "expected true or false, got nothing: false is used";
