@@ -157,7 +157,7 @@ impl Metrics {
         to.register("compiled_resources", "Resources compiled, changed or not", self.compiled.clone());
         to.register(
             "looked_at",
-            "Rules, paths, Ingresses and endpoints that compiling looked at, whatever came of that",
+            "Rules, paths, Ingresses and endpoints that were read while compiling, whether or not anything changed",
             self.looked_at.clone(),
         );
         to.register("changed_resources", "Resources that differed and were committed", self.changed.clone());
@@ -166,7 +166,11 @@ impl Metrics {
             "From the first event of a commit to its publication",
             self.commit_seconds.clone(),
         );
-        to.register("reviews", "Ingresses that --validating-webhook was asked about", self.reviews.clone());
+        to.register(
+            "reviews",
+            "Ingresses that the validating webhook was asked about, by verdict",
+            self.reviews.clone(),
+        );
         to.register("acks", "Batches acknowledged by proxies", self.acks.clone());
         to.register(
             "commit_to_ack_seconds",
@@ -174,10 +178,10 @@ impl Metrics {
             self.ack_seconds.clone(),
         );
         to.register("sent_bytes", "Bytes of batches handed to the transport", self.bytes_sent.clone());
-        to.register("starts", "How lanes of streams began", self.starts.clone());
+        to.register("starts", "Starts of lanes of streams, by mode", self.starts.clone());
         to.register(
             "divergences",
-            "Acknowledgements whose root was not that of the state",
+            "Acknowledgements with another root than that of the state sent",
             self.divergences.clone(),
         );
     }
@@ -185,7 +189,7 @@ impl Metrics {
     fn register_states(&mut self) {
         let to = &mut self.registry;
         to.register("resources", "Resources by kind", self.resources.clone());
-        to.register("seq", "Place in the log of this process", self.seq.clone());
+        to.register("seq", "Position in the change log of this process", self.seq.clone());
         to.register("version_info", "Root of each lane, 12 hex digits", self.version.clone());
         to.register("problems", "Problems of objects by severity", self.problems.clone());
         to.register(
@@ -195,7 +199,7 @@ impl Metrics {
         );
         to.register(
             "source_heard_timestamp_seconds",
-            "When the source last heard of a kind of objects",
+            "When the source was last known to be current for a kind of objects",
             self.heard_seconds.clone(),
         );
         to.register(
@@ -229,7 +233,7 @@ impl Metrics {
         );
         to.register(
             "unreleased_resources",
-            "Resources in which what is compiled differs from what the pin keeps",
+            "Resources whose compiled version differs from the pinned one",
             self.unreleased.clone(),
         );
         to.register("history_versions", "Versions remembered", self.history.clone());

@@ -25,13 +25,19 @@ const COUNTERS: [Plain; 11] = [
     ("firth_routes_compiled", "Routes that were compiled", |it| &it.routes_compiled),
     ("firth_paths_compiled", "Paths that were compiled", |it| &it.paths_compiled),
     ("firth_cells_filled", "Cells whose endpoints were put together, changed or not", |it| &it.cells_filled),
-    ("firth_endpoints_joined", "Addresses that were looked at for that", |it| &it.endpoints_joined),
+    ("firth_endpoints_joined", "Addresses that were read to put the endpoints of cells together", |it| {
+        &it.endpoints_joined
+    }),
     ("firth_cells_updated", "Sets of endpoints that were put in place", |it| &it.cells_updated),
     ("firth_certificates_updated", "Certificates that were put in place", |it| &it.certificates_updated),
-    ("firth_audited", "Resources, paths and endpoints that were compared with what workers look at", |it| {
+    ("firth_audited", "Resources, paths and endpoints that an audit compared with the tables in use", |it| {
         &it.audited
     }),
-    ("firth_audit_faults", "Those that differed, and were set right", |it| &it.audit_faults),
+    (
+        "firth_audit_faults",
+        "Resources, paths and endpoints that differed in an audit, and were repaired",
+        |it| &it.audit_faults,
+    ),
     ("firth_tables_published", "Host tables that were put in place", |it| &it.tables_published),
 ];
 
@@ -56,21 +62,29 @@ impl TableMetrics {
         let missing = view.remembered().map_or(0, |kept| kept.missing.count() as u64);
         let failing = u64::from(self.journal.failing.load(Ordering::Relaxed));
         let gauges = [
-            ("firth_state_bytes", "Bytes of the state on disk", load(&self.journal.bytes)),
-            ("firth_state_records", "Steps of the state on disk", load(&self.journal.records)),
+            ("firth_state_bytes", "Bytes of the saved state on disk", load(&self.journal.bytes)),
+            ("firth_state_records", "Records of the saved state on disk", load(&self.journal.records)),
             (
                 "firth_state_written_timestamp_seconds",
-                "When it was written; 0: never",
+                "When the state on disk was last written; 0 if never",
                 load(&self.journal.written),
             ),
-            ("firth_state_failing", "Whether the newest state is not on disk, and tried again", failing),
+            ("firth_state_failing", "Whether saving the newest state to disk fails; it is retried", failing),
             (
                 "firth_from_disk",
-                "Whether what is served was on disk and is not confirmed",
+                "Whether the state being served was read from disk and no control plane has confirmed it",
                 u64::from(age.is_some()),
             ),
-            ("firth_from_disk_age_seconds", "How old that is", age.unwrap_or(0)),
-            ("firth_keys_missing", "Secrets of it that are not there", missing),
+            (
+                "firth_from_disk_age_seconds",
+                "Age of the state read from disk while no control plane has confirmed it; 0 otherwise",
+                age.unwrap_or(0),
+            ),
+            (
+                "firth_keys_missing",
+                "Secrets that the state read from disk needs and this proxy does not have",
+                missing,
+            ),
         ];
         for (name, help, value) in gauges {
             gauge(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
@@ -102,14 +116,18 @@ impl Collector for TableMetrics {
         let retired = self.counters.tables_retired.load(Ordering::Relaxed);
         let gauges = [
             ("firth_control_plane_connected", "Whether a stream is open", u64::from(view.connected)),
-            ("firth_lanes_complete", "Whether everything was received once", u64::from(view.complete)),
+            (
+                "firth_lanes_complete",
+                "Whether this proxy has received a complete configuration",
+                u64::from(view.complete),
+            ),
             ("firth_resources_refused", "Resources that this proxy has and cannot serve", view.refused),
             (
                 "firth_certificate_until_timestamp_seconds",
                 "End of the certificate that this proxy shows the control plane; 0 where it has none",
                 view.certificate_until,
             ),
-            ("firth_tables_retired", "Old tables that a worker still looks at", retired),
+            ("firth_tables_retired", "Old tables that a worker still uses", retired),
         ];
         for (name, help, value) in gauges {
             gauge(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
@@ -124,7 +142,7 @@ impl Collector for TableMetrics {
             Ok(())
         };
         each("firth_resources", "Resources that this proxy has", |it| it.resources)?;
-        each("firth_lane_seq", "Place in the log of the control plane", |it| it.seq.0)?;
+        each("firth_lane_seq", "Position in the change log of the control plane", |it| it.seq.0)?;
         let help = "Version of what this proxy has, as a label";
         let mut metric = encoder.encode_descriptor("firth_version", help, None, MetricType::Gauge)?;
         for (lane, standing) in &lanes {
@@ -142,14 +160,18 @@ pub(super) struct StapleMetrics(pub(super) Arc<staple::Stats>);
 impl Collector for StapleMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let load = |it: &AtomicU64| it.load(Ordering::Relaxed);
-        let help = "Certificates that are shown with what their authority says of them";
+        let help = "Certificates that are served with a stapled OCSP response";
         let metric = encoder.encode_descriptor("firth_ocsp_stapled", help, None, MetricType::Gauge)?;
         gauge(load(&self.0.stapled)).encode(metric)?;
         let counters = [
-            ("firth_ocsp_answers", "Answers of OCSP responders that could be shown", load(&self.0.answers)),
+            (
+                "firth_ocsp_answers",
+                "Responses of OCSP responders that could be stapled",
+                load(&self.0.answers),
+            ),
             (
                 "firth_ocsp_failures",
-                "Questions to OCSP responders without such an answer",
+                "Queries of OCSP responders that gave no usable response",
                 load(&self.0.failures),
             ),
         ];
