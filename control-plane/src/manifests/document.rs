@@ -173,7 +173,8 @@ impl Parsed {
                         .to_owned(),
                 ),
                 (None, Some(json)) => {
-                    (json.line(), "expected JSON, or YAML in braces, got neither".to_owned())
+                    let cause = json::cause(json);
+                    (json.line(), format!("expected JSON, or YAML in braces, got neither: as JSON, {cause}"))
                 }
                 (None, None) => (yaml::line_of(&error), format!("expected YAML, {}", yaml::words(&error))),
             },

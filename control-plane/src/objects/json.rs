@@ -17,6 +17,8 @@ use super::{Object, ObjectKind, OfKind};
 mod path;
 mod words;
 
+pub(crate) use self::words::cause;
+
 /// Why an object cannot be decoded.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{reason}")]

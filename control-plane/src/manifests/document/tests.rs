@@ -349,7 +349,7 @@ fn of_a_key_that_stands_twice_the_last_one_counts_and_that_is_said() {
     assert!(parsed.faults.is_empty());
 }
 
-/// The parser's own wording, and a second line number, would not help.
+/// The cause is the parser's own sentence, without its position: there is one line number, that of the file.
 #[test]
 fn faults_are_said_in_our_words_with_one_line() {
     let ingress = |spec: &str| {
@@ -358,13 +358,23 @@ fn faults_are_said_in_our_words_with_one_line() {
     let table = [
         (ingress("  rules:\n  - host: {{ .Values.host }}\n"), 6, "got a template with `{{`"),
         ("{{- if .Values.on }}\napiVersion: v1\nkind: Service\n{{- end }}\n".to_owned(), 1, "got a template"),
-        ("# {{ no template }}\napiVersion: [v1\n".to_owned(), 2, "expected YAML"),
-        ("apiVersion: v1\n\tkind: Service\n".to_owned(), 1, "expected YAML"),
+        (
+            "# {{ no template }}\napiVersion: [v1\n".to_owned(),
+            2,
+            "expected YAML, got a syntax error: unclosed bracket '['",
+        ),
+        ("apiVersion: v1\n\tkind: Service\n".to_owned(), 1, "found a tab"),
+        ("apiVersion: v1\nport: .nan\n".to_owned(), 2, "got a number that JSON does not have"),
+        (
+            "kind: Secret\nstringData: {a: @hunter2}\n".to_owned(),
+            2,
+            "expected YAML, got a syntax error: unexpected character",
+        ),
         ("apiVersion: v1\nmetadata: *gone\n".to_owned(), 2, "an alias (`*name`) of an anchor"),
         (
             "{\"apiVersion\": \"v1\",\n \"kind\" \"Service\"}".to_owned(),
             2,
-            "expected JSON, or YAML in braces",
+            "expected JSON, or YAML in braces, got neither: as JSON, expected `:`",
         ),
         (ingress("  defaultBackend:\n    service: web\n"), 6, "expected a mapping, got \"web\""),
         (ingress("  rules: yes\n"), 5, "expected a list"),

@@ -47,8 +47,14 @@ pub(super) fn line_of(error: &serde_saphyr::Error) -> usize {
 /// The error's text without any text of the document, which may be a Secret.
 pub(super) fn words(error: &serde_saphyr::Error) -> String {
     use serde_saphyr::Error;
-    let told = match error.without_snippet() {
+    let text = match error.without_snippet() {
         Error::DuplicateMappingKey { key, .. } => return twice(key.as_deref()),
+        // Of the scanner's sentences only this one quotes the document: the character.
+        Error::ExternalMessage { msg, .. } => {
+            let msg = if msg.starts_with("unexpected character") { "unexpected character" } else { &**msg };
+            return format!("got a syntax error: {msg}");
+        }
+        Error::NonFiniteFloat { .. } => "got a number that JSON does not have, such as `.nan`: quote it",
         Error::Eof { .. } => "and it ends too early",
         Error::UnknownAnchor { .. } => {
             "got an alias (`*name`) of an anchor that does not exist: quote text that begins with `*`"
@@ -63,7 +69,7 @@ pub(super) fn words(error: &serde_saphyr::Error) -> String {
         Error::MergeValueNotMapOrSeqOfMaps { .. } => "got a merge (`<<`) of something that is not a mapping",
         _ => "got something else: check indentation, quotes and brackets",
     };
-    told.to_owned()
+    text.to_owned()
 }
 
 /// The text about a key that occurs twice.

@@ -7,16 +7,26 @@ use serde_json::error::Category;
 /// Limit of the characters of a value that are quoted.
 const MAX_SHOWN: usize = 60;
 
+/// Limit of the characters of a sentence of the parser.
+const MAX_SENTENCE: usize = 200;
+
 /// Why a text cannot be decoded, without the position. `secret` leaves out what may be a value.
 pub(super) fn of(error: &serde_json::Error, secret: bool) -> String {
     match error.classify() {
         Category::Eof => "expected JSON, and it ends too early".to_owned(),
-        Category::Syntax | Category::Io => "expected JSON, and something else is there".to_owned(),
-        Category::Data => {
-            let said = error.to_string();
-            data(said.rfind(" at line ").map_or(said.as_str(), |end| &said[..end]), secret)
-        }
+        // The parser's sentences about syntax quote nothing.
+        Category::Syntax | Category::Io => format!("expected JSON, got a syntax error: {}", cause(error)),
+        Category::Data => data(&cause(error), secret),
     }
+}
+
+/// The parser's own sentence, without the position.
+pub(crate) fn cause(error: &serde_json::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(end) = text.rfind(" at line ") {
+        text.truncate(end);
+    }
+    text
 }
 
 fn data(said: &str, secret: bool) -> String {
@@ -36,7 +46,13 @@ fn data(said: &str, secret: bool) -> String {
     if said.contains("IntOrString") {
         return "expected a number or a name, got something else".to_owned();
     }
-    "expected something else there".to_owned()
+    if secret {
+        return "expected a value of another form".to_owned();
+    }
+    match said.char_indices().nth(MAX_SENTENCE) {
+        Some((end, _)) => format!("{}..", &said[..end]),
+        None => said.to_owned(),
+    }
 }
 
 /// Rewords the parser's name of a type.
@@ -121,7 +137,11 @@ mod tests {
             "expected each field once, got spec twice"
         );
         assert_eq!(said::<Ingress>(r#"{"spec":"#, false), "expected JSON, and it ends too early");
-        assert_eq!(said::<Ingress>(r#"{"spec"!"#, false), "expected JSON, and something else is there");
+        assert_eq!(said::<Ingress>(r#"{"spec"!"#, false), "expected JSON, got a syntax error: expected `:`");
+        assert_eq!(
+            said::<EndpointSlice>(r#"{"ports":[{},]}"#, true),
+            "expected JSON, got a syntax error: trailing comma"
+        );
         let long = format!(r#"{{"spec":"{}"}}"#, "é".repeat(1000));
         assert!(said::<Ingress>(&long, false).len() < 200);
     }

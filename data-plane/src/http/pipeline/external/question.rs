@@ -144,7 +144,7 @@ async fn exchange_heads(
             // What follows is not read, because the connection is closed.
             Ok(Some(head)) => return Ok(head),
             Ok(None) => {}
-            Err(error) => return Err(io::Error::other(format!("the answer is none: {error}"))),
+            Err(error) => return Err(io::Error::other(format!("malformed response: {error}"))),
         }
         if stream.read_buf(&mut input).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
