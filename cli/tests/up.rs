@@ -443,7 +443,7 @@ fn examples_of_what_people_have_answer() {
         }
     }
     // Settings in the wrong place are reported.
-    up.line("spec.ingressClassName]: has no effect: the class stands in");
+    up.line("spec.ingressClassName]: has no effect: the class is set in");
 }
 
 #[test]

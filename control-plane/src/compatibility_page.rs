@@ -79,7 +79,7 @@ const RAW: &str = "raw configuration is never used; 503 if it could restrict acc
 /// What becomes of a snippet, by where it stands in nginx' configuration.
 fn snippet(name: &str) -> &'static str {
     match name {
-        "stream-snippet" => "differs: raw nginx configuration never acts",
+        "stream-snippet" => "differs: raw nginx configuration is never used",
         "auth-snippet" => {
             "header directives are **honoured** with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
         }

@@ -150,7 +150,7 @@ impl Registrar {
         match &*self.0.current.borrow() {
             Err(why) => Some(format!("the authority is not read yet: {why}")),
             Ok(current) if !current.is_good(now) => {
-                Some("the certificate of this control plane is over, or not good yet".to_owned())
+                Some("the certificate of this control plane has expired, or is not valid yet".to_owned())
             }
             Ok(_) => None,
         }
@@ -207,7 +207,10 @@ impl Registrar {
     /// If the identity may not be renewed.
     pub async fn renew(&self, identity: &Identity, token: &str, request: &[u8]) -> Result<Issued, Refused> {
         if identity.role != Role::Proxy {
-            return Err(Refused::Proof(format!("a {} is not renewed: log in again", identity.role)));
+            return Err(Refused::Proof(format!(
+                "certificates of the role {} are not renewed: log in again",
+                identity.role
+            )));
         }
         // The proof is checked again: the certificate of a deleted pod or account is not renewed.
         if let Some(accounts) = &self.0.accounts {
@@ -227,14 +230,17 @@ impl Registrar {
     /// The reason in words, if it cannot.
     pub async fn rotate(&self) -> Result<Duration, String> {
         let (done, told) = oneshot::channel();
-        let over = || "this control plane is ending".to_owned();
+        let over = || "this control plane is shutting down".to_owned();
         self.0.rotations.send(done).await.map_err(|_| over())?;
         told.await.map_err(|_| over())?
     }
 
     fn accounts(&self) -> Result<&Accounts, Refused> {
         let none = || {
-            Refused::Proof("this control plane is in no cluster, and knows no service accounts".to_owned())
+            Refused::Proof(
+                "this control plane does not run in a cluster, so it accepts no tokens of service accounts"
+                    .to_owned(),
+            )
         };
         self.0.accounts.as_ref().ok_or_else(none)
     }

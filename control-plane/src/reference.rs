@@ -116,7 +116,7 @@ impl Use {
     }
 
     /// Whether it restricts access, selects the script that is run, or authenticates a backend: while the object is
-    /// missing, what it guards answers 503.
+    /// missing, the paths that it protects answer 503.
     pub fn guards(self) -> bool {
         self.is_of_users()
             || matches!(self, Self::AuthProxySetHeaders | Self::FastCgiParams | Self::BackendTls)

@@ -148,7 +148,7 @@ impl Service {
     /// Reserves a place for a stream, if the limits allow it.
     fn place(&self, caller: Option<&Caller>, call: Option<Arc<Call>>) -> Result<StreamPlace, Status> {
         let full =
-            |what: &str| Status::resource_exhausted(format!("{what} has as many streams as it may have"));
+            |what: &str| Status::resource_exhausted(format!("{what} has the maximum number of streams"));
         let at_peer = match caller {
             Some(caller) => {
                 Some(self.peers.enter(caller.address().ip()).ok_or_else(|| full("this address"))?)

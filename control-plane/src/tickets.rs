@@ -88,7 +88,7 @@ impl Vault {
                 let mut unread = None;
                 let there = match &file {
                     Some(file) if said.is_none() || *is_unread => read(file).unwrap_or_else(|error| {
-                        unread = Some(format!("{error}: those in use are of this process alone"));
+                        unread = Some(format!("{error}: the keys in use are known to this process only"));
                         None
                     }),
                     _ => None,
@@ -169,7 +169,7 @@ async fn in_cluster(place: &Place, now: SystemTime) -> Result<(), String> {
             return Ok(());
         }
     }
-    Err("the record keeps being changed by others".to_owned())
+    Err("other replicas keep changing the record".to_owned())
 }
 
 /// Reads a file; `None`: it does not exist, or is not a record.

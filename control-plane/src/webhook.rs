@@ -212,7 +212,7 @@ async fn answer(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>
     }
     timeout(WHOLE, judged(request, desk))
         .await
-        .unwrap_or_else(|_| text(StatusCode::REQUEST_TIMEOUT, "the question was too long in coming".into()))
+        .unwrap_or_else(|_| text(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time".into()))
 }
 
 async fn judged(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>> {
@@ -269,7 +269,7 @@ async fn read(
 
 /// The webhook fails open.
 fn not_judged() -> Verdict {
-    let warning = "not looked at: the control plane is still reading the cluster; see `firth problems`";
+    let warning = "not checked: the control plane is still reading the cluster; see `firth problems`";
     Verdict { refused: None, warnings: vec![warning.to_owned()] }
 }
 

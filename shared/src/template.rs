@@ -15,7 +15,7 @@ pub const MOST_VARIABLES: usize = 64;
 
 /// The filled-in text exceeds its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("what is filled in comes to more than {most} bytes")]
+#[error("the expanded text takes more than {most} bytes")]
 pub struct Overlong {
     /// The limit.
     pub most: usize,

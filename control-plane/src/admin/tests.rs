@@ -81,7 +81,7 @@ async fn who_shows_a_certificate_that_is_over_is_not_ready() {
     keeper.look(Moment { wall: long_ago, ..Moment::now() }).await.unwrap();
     let refused = (
         StatusCode::SERVICE_UNAVAILABLE,
-        "the certificate of this control plane is over, or not good yet\n".to_owned(),
+        "the certificate of this control plane has expired, or is not valid yet\n".to_owned(),
     );
     assert_eq!(asked(&pages), refused);
     keeper.look(Moment::now()).await.unwrap();

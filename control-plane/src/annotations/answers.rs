@@ -62,7 +62,7 @@ pub(crate) static HSTS_INCLUDE_SUBDOMAINS: Row = Row {
     name: "hsts-include-subdomains",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts_include_subdomains = Some(it))),
     default: "true",
-    doc: "It also applies to subdomains",
+    doc: "`Strict-Transport-Security` also applies to subdomains",
     ..Row::NEW
 };
 
@@ -71,7 +71,7 @@ pub(crate) static HSTS_MAX_AGE: Row = Row {
     name: "hsts-max-age",
     value: &Of(AGE, Act::Sets(|to, it| to.location.hsts_max_age = Some(it))),
     default: "31536000",
-    doc: "How long it applies, in seconds",
+    doc: "How long `Strict-Transport-Security` applies, in seconds",
     ..Row::NEW
 };
 
@@ -80,7 +80,7 @@ pub(crate) static HSTS_PRELOAD: Row = Row {
     name: "hsts-preload",
     value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts_preload = Some(it))),
     default: "false",
-    doc: "It asks browsers to preload it",
+    doc: "`Strict-Transport-Security` asks browsers to preload the host",
     ..Row::NEW
 };
 

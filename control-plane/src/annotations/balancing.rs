@@ -59,7 +59,7 @@ pub(crate) static SERVICE_UPSTREAM: Row = Row {
         Act::Sets(|to, it| {
             if let Err(text) = &it {
                 let got = shown(text);
-                to.fault(Severity::Warning, format!("expected true or false, got {got}: false counts"));
+                to.fault(Severity::Warning, format!("expected true or false, got {got}: false is used"));
             }
             to.backend.service_upstream = Some(it == Ok(true));
         }),
@@ -104,7 +104,7 @@ pub(super) static ROWS: &[&Row] = &[
         bad: Bad::Reject,
         on_canary: true,
         default: "false",
-        doc: "They go to any endpoint of a subset",
+        doc: "With `upstream-hash-by`: requests with the same value go to any endpoint of a subset",
         ..Row::NEW
     },
     &Row {

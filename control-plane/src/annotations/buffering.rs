@@ -148,7 +148,7 @@ const BUFFER: Grammar<Option<u64>> = Grammar {
 fn buffer(to: &mut Draft<'_>, size: Option<u64>) {
     match size {
         Some(size) => to.location.client_body_buffer_size = Some(size),
-        None => to.fault(Severity::Warning, "expected digits, then nothing, k or m: the default counts"),
+        None => to.fault(Severity::Warning, "expected digits, then nothing, k or m: the default is used"),
     }
 }
 

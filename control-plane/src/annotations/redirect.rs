@@ -174,7 +174,7 @@ fn code(to: &mut Draft<'_>, said: i64, most: u32, usual: u32) -> u32 {
     code.unwrap_or_else(|| {
         to.fault(
             Severity::Warning,
-            format!("expected a status from 300 to {most}, got {said}: {usual} counts"),
+            format!("expected a status from 300 to {most}, got {said}: {usual} is used"),
         );
         usual
     })

@@ -23,7 +23,7 @@ pub(crate) static PROXY_NEXT_UPSTREAM_TIMEOUT: Row = Row {
     name: "proxy-next-upstream-timeout",
     value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_next_upstream_timeout = Some(it))),
     default: "0",
-    doc: "Seconds after which nothing is tried again; 0: no limit",
+    doc: "Seconds after which no other endpoint is tried; 0: no limit",
     ..Row::NEW
 };
 

@@ -42,7 +42,7 @@ pub(crate) static PROXY_REDIRECT_TO: Row = Row {
     risk: Risk::Medium,
     value: &Of(WORD, Act::Sets(|to, it| to.location.proxy_redirect_to = Some(it))),
     default: "off",
-    doc: "What it is replaced with",
+    doc: "What replaces the beginning of the backend's redirects",
     ..Row::NEW
 };
 

@@ -65,7 +65,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
 ];
 
-const NEVER: &str = "raw nginx configuration never acts";
+const NEVER: &str = "raw nginx configuration is never used";
 
 /// Directives that are left out: the effect on a response or request is visible, and their absence harms nobody.
 const LEFT_OUT: [&str; 86] = [

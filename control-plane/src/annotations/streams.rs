@@ -17,7 +17,7 @@ pub(crate) static PROXY_STREAM_NEXT_UPSTREAM_TIMEOUT: Row = Row {
     name: "proxy-stream-next-upstream-timeout",
     value: &Of(TIME, Act::Sets(|to, it| to.location.proxy_stream_next_upstream_timeout = Some(it))),
     default: "600s",
-    doc: "After which no other endpoint is tried; 0: no limit",
+    doc: "Time after which a session of a TCP service tries no other endpoint; 0: no limit",
     ..Row::NEW
 };
 

@@ -140,7 +140,7 @@ pub(super) fn foreign(key: &str) -> Option<String> {
     let is_slip = key.ends_with("/ingress.class") && key != "kubernetes.io/ingress.class";
     if CLASSES.contains(&key) || is_slip {
         let places = "spec.ingressClassName or the annotation kubernetes.io/ingress.class";
-        return Some(format!("has no effect: the class stands in {places}"));
+        return Some(format!("has no effect: the class is set in {places}"));
     }
     let (prefix, name) = key.split_once('/')?;
     let ours = PREFIX.trim_end_matches('/');

@@ -136,7 +136,7 @@ fn set_ciphers(to: &mut Draft<'_>, text: String) {
     let ciphers = ciphers::chosen(&text);
     if ciphers.is_empty() {
         let reason =
-            format!("{} names no cipher of TLS 1.2 that is known here: DEFAULT counts", shown(&text));
+            format!("{} names no cipher of TLS 1.2 that is known here: DEFAULT is used", shown(&text));
         to.fault(Severity::Warning, reason);
     }
     backend_tls(to).ciphers = ciphers;

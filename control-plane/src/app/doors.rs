@@ -79,7 +79,7 @@ impl WebhookDoor {
     ) -> anyhow::Result<()> {
         let own = registrar.map(|it| webhook::Certificate::Own(it.current()));
         let files = self.pair.map(|pair| webhook::Certificate::Files(Arc::new(pair)));
-        let certificate = files.or(own).context("--validating-webhook: there is no certificate to show")?;
+        let certificate = files.or(own).context("--validating-webhook: it has no certificate")?;
         let serving = webhook::serve(self.listener, certificate, asks, Arc::clone(metrics), ending);
         tasks.spawn("webhook", serving);
         Ok(())

@@ -180,15 +180,13 @@ pub fn sort(words: impl IntoIterator<Item = OsString>) -> Result<Sorted, String>
         let (name, is_usual) = (found.name, value == found.usual);
         match found.here {
             Nothing(why) => {
-                sorted.notices.push(format!("--{name} of ingress-nginx means nothing here: {why}"))
+                sorted.notices.push(format!("--{name} of ingress-nginx has no effect here: {why}"))
             }
             Elsewhere(what) if !is_usual => {
                 sorted.warnings.push(format!("--{name}={value} of ingress-nginx has no effect here: {what}"));
             }
             Refused(what) if !is_usual => {
-                return Err(format!(
-                    "--{name}={value} is a flag of ingress-nginx that is not to be had here: {what}"
-                ));
+                return Err(format!("--{name}={value} of ingress-nginx is not supported: {what}"));
             }
             Same | Elsewhere(_) | Refused(_) => {}
         }

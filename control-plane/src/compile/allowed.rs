@@ -68,9 +68,9 @@ impl Allowed {
             let row = table::find(name).filter(|row| row.value.status() != Status::Dead);
             let too_risky = row.filter(|row| row.risk > risk).map(|row| {
                 let (is, most) = (row.risk.as_str(), risk.as_str());
-                let too = if row.name.ends_with("-snippet") { ", and allow-snippet-annotations," } else { "" };
+                let too = if row.name.ends_with("-snippet") { ", and allow-snippet-annotations to true," } else { "" };
                 format!(
-                    "is of {is} risk, and {RISK_LEVEL} of the ConfigMap allows {most} at most: with {is} there{too} it is taken"
+                    "has {is} risk, and {RISK_LEVEL} in the ConfigMap allows {most} at most: set it to {is}{too} to allow this annotation"
                 )
             });
             let forbidden = || {
@@ -87,7 +87,7 @@ impl Allowed {
 /// What is wrong with the value of one of the restricting keys.
 pub(super) fn complaint(key: &str, text: &str) -> Option<String> {
     let is_bad = key.eq_ignore_ascii_case(RISK_LEVEL) && risk(text).is_none();
-    is_bad.then(|| format!("expected Low, Medium, High or Critical, got {}: Low counts", shown(text)))
+    is_bad.then(|| format!("expected Low, Medium, High or Critical, got {}: Low is used", shown(text)))
 }
 
 fn risk(text: &str) -> Option<Risk> {
@@ -153,12 +153,14 @@ mod tests {
         let data = [(RISK_LEVEL.into(), "Medium".into())].into_iter().collect();
         let faults = Allowed::of(Some(&ConfigMap { data, ..ConfigMap::default() })).faults(&annotations);
         let said: Vec<_> = faults.iter().map(|fault| fault.reason.as_str()).collect();
-        let start = "risk, and annotations-risk-level of the ConfigMap allows medium at most: with";
+        let start = "risk, and annotations-risk-level in the ConfigMap allows medium at most: set it to";
         assert_eq!(
             said,
             [
-                format!("is of high {start} high there it is taken"),
-                format!("is of critical {start} critical there, and allow-snippet-annotations, it is taken"),
+                format!("has high {start} high to allow this annotation"),
+                format!(
+                    "has critical {start} critical, and allow-snippet-annotations to true, to allow this annotation"
+                ),
             ]
         );
     }
@@ -175,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_level_that_is_none_is_reported() {
-        assert!(complaint(RISK_LEVEL, "enormous").is_some_and(|it| it.ends_with("Low counts")));
+        assert!(complaint(RISK_LEVEL, "enormous").is_some_and(|it| it.ends_with("Low is used")));
         assert_eq!((complaint(RISK_LEVEL, "hIgH"), complaint(WORDS, "x")), (None, None));
     }
 }

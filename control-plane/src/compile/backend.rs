@@ -151,7 +151,7 @@ fn refused(name: &str) -> Option<&'static str> {
     }
     if address.is_ok() {
         // Nor does ingress-nginx.
-        return Some("an address is no name: make an EndpointSlice of it");
+        return Some("externalName is an IP address, not a DNS name: use an EndpointSlice for it");
     }
     (!is_dns_name(name)).then_some("expected lower-case letters, digits, dashes and dots")
 }

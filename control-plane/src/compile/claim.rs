@@ -271,8 +271,7 @@ fn errors_backend(parsed: &Parsed) -> Option<BackendKey> {
 
 /// The fault of a snippet that the fleet does not allow.
 fn not_allowed(field: &str) -> Fault {
-    let reason = "what it says of headers has no effect, as in ingress-nginx: the ConfigMap does not say \
-                  allow-snippet-annotations: \"true\"";
+    let reason = "its header directives have no effect, as in ingress-nginx: set allow-snippet-annotations to true in the ConfigMap to allow them";
     Fault::new(Severity::Unsupported, field, reason)
 }
 

@@ -34,16 +34,14 @@ pub fn of_ingress(claim: &Claim) -> Option<Fault> {
     let said = hosts * of_each_host(claim) + backends * of_each_backend(claim);
     if said > MOST {
         let reason = format!(
-            "the annotations take {said} bytes on {hosts} hosts and {backends} Service ports, with regular expressions \
-             compiled, and may take {MOST}: divide the hosts over several Ingresses"
+            "the annotations take {said} bytes for {hosts} hosts and {backends} Service ports, compiled regular expressions included, and may take {MOST}: divide the hosts over several Ingresses"
         );
         return Some(Fault::new(Severity::Rejected, "metadata.annotations", reason));
     }
     let names = names_of_secrets(claim);
     (names > MOST).then(|| {
         let reason = format!(
-            "the names of Secrets whose entry lists no hosts take {names} bytes on {hosts} hosts, and may take {MOST}: list \
-             the hosts of each Secret"
+            "Secrets whose spec.tls entry lists no hosts apply to all {hosts} hosts, and their names take {names} bytes of at most {MOST}: list the hosts of each Secret"
         );
         Fault::new(Severity::Rejected, "spec.tls", reason)
     })
@@ -67,7 +65,7 @@ pub fn of_referred(referred: &Referred, hosts: usize) -> Option<String> {
     let on_all = bytes * hosts;
     (on_all > MOST).then(|| {
         format!(
-            "its entries take {on_all} bytes on {hosts} hosts, and may take {MOST}: divide the hosts over several Ingresses"
+            "its entries take {on_all} bytes for {hosts} hosts, and may take {MOST}: divide the hosts over several Ingresses"
         )
     })
 }

@@ -64,11 +64,11 @@ pub fn referred(
                     Referred::BackendTls { key, verifies: it.authorities.is_some() }
                 }
                 (Some(key), _) => Referred::Material(key),
-                (None, _) => Referred::Faulty("it is not read for that".into()),
+                (None, _) => Referred::Faulty("this kind of object cannot be used here".into()),
             },
             Err(Fault { field, reason, .. }) => Referred::Faulty(format!("{field}: {reason}")),
         },
-        Some(_) => Referred::Faulty("it is not read for that".into()),
+        Some(_) => Referred::Faulty("this kind of object cannot be used here".into()),
     }
 }
 
@@ -99,11 +99,10 @@ impl Referred {
                 shown(&object.name.to_string())
             ),
             Self::Outside(watched) => format!(
-                "{object} is outside of namespace {watched}, which alone is watched (--watch-namespace), and counts as absent: \
-                 name one of that namespace"
+                "{object} is outside namespace {watched}, the only one that is watched (--watch-namespace), and is treated as missing: name one in that namespace"
             ),
             Self::Foreign => format!(
-                "{object} is of another namespace, which counts only with allow-cross-namespace-resources in the ConfigMap"
+                "{object} is in another namespace, and is used only with allow-cross-namespace-resources: \"true\" in the ConfigMap"
             ),
             Self::Awaited => format!("{object} was not read yet"),
             Self::Absent => format!("{object} does not exist"),

@@ -131,15 +131,15 @@ impl Compiled {
             Some(Status::OfIndex) => {
                 if value::boolean(text).is_none() {
                     let (got, counts) = (shown(text), is_default_on(key));
-                    let reason = format!("expected true or false, got {got}: {counts} counts");
+                    let reason = format!("expected true or false, got {got}: {counts} is used");
                     self.fault(key, Severity::Warning, reason);
                 }
             }
             Some(Status::Unsupported) => self.fault(key, Severity::Unsupported, "not honoured yet"),
             Some(Status::Snippet) => match snippets::restriction(&key.to_ascii_lowercase(), text) {
-                None => self.fault(key, Severity::Unsupported, "raw nginx configuration is never honoured"),
+                None => self.fault(key, Severity::Unsupported, "raw nginx configuration is never used"),
                 Some(why) => {
-                    let reason = format!("raw nginx configuration never acts, and {why}: {ALL_PATHS}");
+                    let reason = format!("raw nginx configuration is never used, and {why}: {ALL_PATHS}");
                     self.guard(key, Guard::Addresses, reason);
                 }
             },

@@ -108,7 +108,7 @@ pub fn of_data(data: &BTreeMap<String, String>) -> Option<Fault> {
 
 fn too_large(field: &str, what: &str, size: usize) -> Fault {
     let reason = format!(
-        "{what} come to {size} bytes, and one resource may have {MAX_BODY}: divide them over several objects"
+        "{what} take {size} bytes, and one resource may have {MAX_BODY}: divide them over several objects"
     );
     Fault::new(Severity::Rejected, field, reason)
 }

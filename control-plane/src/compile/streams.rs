@@ -55,7 +55,9 @@ fn entry(port: &str, text: &str, transport: Transport) -> Result<(BackendKey, St
     let number = port.parse().ok().filter(|it: &u16| *it > 0 && it.to_string() == port);
     let number = number.ok_or_else(|| format!("expected a port from 1 to 65535, got {}", shown(port)))?;
     if RESERVED.contains(&number) {
-        return Err(format!("port {number} is one of the proxy's own, as in ingress-nginx"));
+        return Err(format!(
+            "port {number} is used by the proxy itself and cannot be a service's, as in ingress-nginx"
+        ));
     }
     let mut parts = text.split(':');
     let service = parts.next().and_then(ObjectName::parse);

@@ -24,7 +24,7 @@ pub fn said(text: &str) -> Result<Bytes, &'static str> {
     let key = STANDARD.decode(text.as_bytes()).map(secret::kept).unwrap_or_default();
     match SIZES.contains(&key.len()) {
         true => Ok(key),
-        false => Err("expected base64 of 48 or 80 bytes: keys are made in its place"),
+        false => Err("expected base64 of 48 or 80 bytes: generated keys are used instead"),
     }
 }
 

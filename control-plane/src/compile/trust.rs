@@ -38,7 +38,9 @@ pub(super) fn identity(secret: &Secret) -> Result<BackendIdentity, Fault> {
     let authorities = says(AUTHORITIES).then(|| authorities(secret)).transpose()?;
     let is_pair = secret.data.contains_key("tls.crt") && secret.data.contains_key("tls.key");
     match (is_pair, authorities) {
-        (false, None) => Err(rejected(AUTHORITIES, "expected it, or tls.crt with tls.key, got neither")),
+        (false, None) => {
+            Err(rejected(AUTHORITIES, "expected this key, or tls.crt with tls.key, got neither"))
+        }
         (false, authorities) => Ok(BackendIdentity { authorities, ..BackendIdentity::default() }),
         (true, authorities) => {
             let pair = certificate::compile(secret)?;
@@ -57,10 +59,7 @@ fn authorities(secret: &Secret) -> Result<Authorities, Fault> {
     let text = certificate::decoded(secret, AUTHORITIES)?;
     let certificates = pem::certificates(&text).map_err(|error| rejected(AUTHORITIES, error))?;
     if !certificates.iter().any(|der| signed_itself(der)) {
-        return Err(rejected(
-            AUTHORITIES,
-            "expected the certificate of a root, which signed itself, got none",
-        ));
+        return Err(rejected(AUTHORITIES, "expected a self-signed root certificate, got none"));
     }
     Ok(Authorities { certificates, revocations: Vec::new() })
 }

@@ -38,7 +38,7 @@ pub struct Folder(PathBuf);
 #[non_exhaustive]
 pub enum TokenError {
     /// One text for all reasons, so that an attacker learns nothing.
-    #[error("the join token is not known here, was used already, or its time is over")]
+    #[error("the join token is unknown here, already used, or expired")]
     Unknown,
     /// The token is valid, but was created for another group.
     #[error("the join token is for group {0:?}")]

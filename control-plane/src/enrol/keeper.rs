@@ -89,7 +89,7 @@ pub enum KeepError {
     )]
     Lost,
     /// Other writers keep changing the record.
-    #[error("the record of the authority keeps being changed by others")]
+    #[error("other replicas keep changing the record of the authority")]
     Contended,
 }
 
@@ -153,7 +153,7 @@ impl Keeper {
             read: None,
             lost: None,
             renew: None,
-            current: watch::Sender::new(Err("nobody has looked for it".into())),
+            current: watch::Sender::new(Err("it was not read yet".into())),
             doubts: Seldom::new(WARNINGS),
             strangers: Seldom::new(WARNINGS),
         })

@@ -35,7 +35,7 @@ pub enum PinChange {
 #[non_exhaustive]
 pub enum PinRefused {
     /// Another writer was faster.
-    #[error("somebody else decided meanwhile: {there}")]
+    #[error("another decision was stored first: {there}")]
     Overtaken {
         /// What is stored now.
         there: String,

@@ -148,11 +148,10 @@ impl Index {
         }
         let reason = match object.kind {
             ObjectKind::IngressClass => format!(
-                "was deleted: the Ingresses that belonged to it are served as before, new ones are not. Create it again \
-                 with spec.controller {} to go on, or with another controller to end that",
+                "was deleted: its Ingresses are still served, new ones are not. Create it again with spec.controller {} to serve new ones too, or with another controller to stop serving them",
                 self.options.controller_class
             ),
-            _ => "was deleted: its last values stay in use. Create it again to change them; one without data gives the defaults"
+            _ => "was deleted: its last values stay in use. Create it again to change them; without data it restores the defaults"
                 .to_owned(),
         };
         Some(Fault::new(Severity::Warning, "", reason))

@@ -154,7 +154,7 @@ impl Index {
         let mut faults = Vec::new();
         let mut warn = |reason: String| faults.push(Fault::new(Severity::Warning, "", reason));
         if let Some(pin) = in_force {
-            warn(format!("{pin}: what objects say meanwhile is compiled and not released"));
+            warn(format!("{pin}: changes of objects are compiled, and not released until it ends"));
         }
         if let Some(pin) = on_record.as_ref().filter(|_| self.is_pin_awaiting()) {
             warn(format!("{pin}: not in force before the Secrets that it needs were read"));
@@ -162,8 +162,7 @@ impl Index {
         if let Some(pin) = in_force.as_ref().filter(|pin| pin.is_of_later_build()) {
             let unknown = pin.needs.unknown;
             warn(format!(
-                "it was decided by a newer build: {unknown} of its resources are none that this one knows, and what they need of \
-                 endpoints and Secrets is not seen to"
+                "it was stored by a newer build: {unknown} of its resources are unknown to this one, which does not send the endpoints and Secrets that they need"
             ));
         }
         if let Some(pin) = in_force {
@@ -179,7 +178,7 @@ impl Index {
                 let then = if secret.what.is_certificate() {
                     "the default certificate is shown"
                 } else {
-                    "what it guards answers 503"
+                    "the paths that it protects answer 503"
                 };
                 warn(format!("it needs Secret {}, which does not exist: {then}", secret.name));
             }

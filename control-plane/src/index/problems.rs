@@ -230,7 +230,7 @@ impl Index {
             if let Some(failing) = failing {
                 let name = &secret.name;
                 let reason = format!(
-                    "Secret {name} could not be read, and is tried again: what was shown before is shown until then: {failing}"
+                    "Secret {name} could not be read and is retried; its previous certificate stays in use until then: {failing}"
                 );
                 faults.push(Fault::new(Severity::Warning, field(name), reason));
             }

@@ -96,7 +96,7 @@ impl Decider {
         let revision = self.decide(PinChange::Write { pin, replaces }).await?;
         let is_it = |head: &Head| head.pin.as_ref().is_some_and(|pin| pin.revision == revision);
         let head = self.wait(is_it, "the Secrets that it needs are being read").await?;
-        convert::pin(&head).ok_or_else(|| Status::internal("the pin went while it was told of"))
+        convert::pin(&head).ok_or_else(|| Status::internal("the pin was removed before it could be reported"))
     }
 
     /// Removes the pin that this replica knows of: also one that cannot be read or is not in force yet, but none that
@@ -108,7 +108,7 @@ impl Decider {
             None => true,
             ended => head.on_record != *ended && head.pin.as_ref().map(|pin| &pin.revision) != ended.as_ref(),
         };
-        let head = self.wait(is_over, "this replica has not heard of its end").await?;
+        let head = self.wait(is_over, "this replica has not seen its removal yet").await?;
         Ok(Unpinned { head, nothing: revision.is_none() })
     }
 
@@ -119,11 +119,13 @@ impl Decider {
         let late = "the decision is not stored yet; it may be a little later: ask again";
         let outcome = tokio::time::timeout(RECORD, outcome).await;
         let outcome = outcome.map_err(|_| Status::deadline_exceeded(late))?;
-        outcome.map_err(|_| Status::unavailable("this replica is going"))?.map_err(|refused| match refused {
-            PinRefused::Overtaken { .. } => Status::aborted(refused.to_string()),
-            PinRefused::TooLarge { .. } => Status::resource_exhausted(refused.to_string()),
-            PinRefused::Unknown { .. } | PinRefused::Failed { .. } => {
-                Status::unavailable(refused.to_string())
+        outcome.map_err(|_| Status::unavailable("this replica is shutting down"))?.map_err(|refused| {
+            match refused {
+                PinRefused::Overtaken { .. } => Status::aborted(refused.to_string()),
+                PinRefused::TooLarge { .. } => Status::resource_exhausted(refused.to_string()),
+                PinRefused::Unknown { .. } | PinRefused::Failed { .. } => {
+                    Status::unavailable(refused.to_string())
+                }
             }
         })
     }
@@ -134,7 +136,7 @@ impl Decider {
         let waited = tokio::time::timeout(FORCE, heads.wait_for(|head| is_so(head))).await;
         match waited {
             Ok(Ok(head)) => Ok(Arc::clone(&head)),
-            Ok(Err(_)) => Err(Status::unavailable("this replica is going")),
+            Ok(Err(_)) => Err(Status::unavailable("this replica is shutting down")),
             Err(_) => Err(Status::deadline_exceeded(format!("it is stored and not in force yet: {why}"))),
         }
     }

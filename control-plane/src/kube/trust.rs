@@ -163,7 +163,7 @@ fn holder(review: &Value) -> Result<Holder, ReviewError> {
     // (TokenReview, `status.audiences`).
     let audiences = status["audiences"].as_array();
     if !audiences.is_some_and(|all| all.iter().any(|it| it == AUDIENCE)) {
-        return Err(ReviewError::Refused("it was made for somebody else".to_owned()));
+        return Err(ReviewError::Refused("it was issued for another audience".to_owned()));
     }
     let user = status["user"]["username"].as_str().unwrap_or_default();
     let account = user.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));

@@ -441,7 +441,7 @@ impl<T> Watch<T> {
             self.probe_at = Some(over);
         } else if is_silent && newest > self.highest {
             said.push(Said::Warning(format!(
-                "a watch at {} says nothing and the server is at {newest}: it is opened anew",
+                "a watch at {} is silent although the server is at {newest}: it is opened again",
                 self.highest
             )));
             self.expected = None;
@@ -456,7 +456,7 @@ impl<T> Watch<T> {
             }
             Some((expected, since)) if now >= since + self.lag => {
                 said.push(Said::Warning(format!(
-                    "a watch lags at {} and should have reached {expected}: it is opened anew",
+                    "a watch lags at {} and should have reached {expected}: it is opened again",
                     self.highest
                 )));
                 self.expected = None;
@@ -484,7 +484,7 @@ impl<T> Watch<T> {
                 return self.list_paged();
             }
             Phase::Following if now >= self.opened + WATCH_LIFE + MARGIN => {
-                said.push(Said::Warning("a watch outlived its time and is taken for dead".to_owned()));
+                said.push(Said::Warning("a watch did not end at its timeout, and is closed".to_owned()));
                 self.phase = Phase::Idle;
             }
             _ => {}

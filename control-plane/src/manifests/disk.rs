@@ -363,7 +363,7 @@ fn read(path: &FilePath) -> io::Result<Option<(Stamp, String)>> {
     if bytes.len() as u64 > MAX_FILE {
         return Err(io::Error::other(format!("it has more than {MAX_FILE} bytes")));
     }
-    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text in UTF-8"))?;
+    let text = String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8 text"))?;
     Ok(Some((Stamp::of(&meta), text)))
 }
 

@@ -139,7 +139,7 @@ impl Parsed {
     fn read_yaml(&mut self, document: &str, line: usize, json: Option<&serde_json::Error>) {
         if document.len() > MAX_YAML {
             let reason = format!(
-                "expected a document of at most {MAX_YAML} bytes of YAML, got {}: part it by `---`, or write it as JSON",
+                "expected a document of at most {MAX_YAML} bytes of YAML, got {}: split it with `---`, or write it as JSON",
                 document.len()
             );
             return self.faults.push(Fault { line, field: String::new(), reason });
@@ -323,9 +323,9 @@ impl Parsed {
     /// Unknown fields are ignored with a warning, as in an API server.
     fn remark_unknown(&mut self, kind: ObjectKind, text: &str, place: &Place<'_>, object: &ObjectRef) {
         let unknown = known::unknown(kind, text).into_iter().map(|known::Unknown { field, meant }| {
-            let meant = meant.map_or_else(String::new, |meant| format!(": {meant} is meant, perhaps"));
+            let meant = meant.map_or_else(String::new, |meant| format!(": did you mean {meant}?"));
             let reason =
-                format!("expected a field of {}, got one that it does not have{meant}", kind.as_str());
+                format!("expected a field of {}, got an unknown one, which is ignored{meant}", kind.as_str());
             Fault { line: place.line_of(&field), field, reason }
         });
         let mut unknown: Vec<_> = unknown.collect();

@@ -202,7 +202,7 @@ impl Folder {
                 object: Subject::File(Arc::clone(&path)),
                 field: String::new(),
                 severity: Severity::Warning,
-                reason: format!("{more} more problems are in it"),
+                reason: format!("the file has {more} more problems"),
                 location: path.to_string(),
             });
         }
@@ -227,7 +227,7 @@ impl Folder {
             object: name.clone().into(),
             field: String::new(),
             severity: Severity::Overridden,
-            reason: format!("it stands in {first} too, which comes first by name: that one counts"),
+            reason: format!("it is also defined in {first}, which comes first by name and is used"),
             location,
         })
     }
@@ -271,7 +271,9 @@ impl Folder {
                     object: name.into(),
                     field: String::new(),
                     severity: Severity::Overridden,
-                    reason: format!("it stands twice in this file, first at {first}: that one counts"),
+                    reason: format!(
+                        "it is defined twice in this file: the first definition, at {first}, is used"
+                    ),
                     location: location.to_string(),
                 }),
                 _ => drop(entries.insert(name, Entry::Good { object, location })),

@@ -25,7 +25,7 @@ pub(super) fn remark(api_version: &str, kind: ObjectKind) -> String {
         }
         _ => "",
     };
-    format!("no API server of today takes {api_version}: it is read as {}{how}", kind.api_version())
+    format!("API servers no longer accept {api_version}: it is read as {}{how}", kind.api_version())
 }
 
 /// Converts the text of an object of an old version. What cannot be converted is left to the decoder.

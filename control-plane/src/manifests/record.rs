@@ -106,7 +106,7 @@ impl Records {
                     Some(object)
                 }
                 Err(reason) => {
-                    tracing::warn!("{} is no hold and is left out: {reason}", path.display());
+                    tracing::warn!("{} is not a valid hold and is ignored: {reason}", path.display());
                     None
                 }
             };

@@ -132,7 +132,7 @@ impl Walk<'_> {
         for entry in entries {
             let name = entry.file_name();
             let Some(name) = name.to_str() else {
-                self.skip(join(folder, &name.to_string_lossy()), "its name is no UTF-8");
+                self.skip(join(folder, &name.to_string_lossy()), "its name is not UTF-8");
                 continue;
             };
             // In a file system's root: for its repair, and readable by root only.

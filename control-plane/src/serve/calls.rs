@@ -64,7 +64,7 @@ where
         return Err(Status::unimplemented("expected Connect, the one call of this service"));
     }
     if request.headers().get(ENCODING).is_some_and(|it| it != "identity") {
-        return Err(Status::unimplemented("messages that are compressed are not read"));
+        return Err(Status::unimplemented("compressed messages are not supported"));
     }
     let said =
         request.map(|body| Streaming::new_request(Reader::default(), body, None, Some(Limits::MESSAGE)));

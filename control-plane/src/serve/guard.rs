@@ -46,7 +46,9 @@ where
         let path = request.uri().path();
         let Some(caller) = request.extensions().get::<Caller>() else {
             // Every connection of this server has one.
-            return Either::Left(ready(Ok(Status::unauthenticated("who calls is not known").into_http())));
+            return Either::Left(ready(Ok(
+                Status::unauthenticated("the caller has no known identity").into_http()
+            )));
         };
         if let Some(identity) = caller.identity()
             && !allowed(identity.role, path)

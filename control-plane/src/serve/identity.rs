@@ -115,7 +115,7 @@ impl Identity for Certificates {
         let caller = request.extensions().get::<Caller>().cloned();
         let asked = request.into_inner();
         let Some((caller, holder)) = caller.as_ref().and_then(|it| Some((it, it.identity()?))) else {
-            return Err(Status::failed_precondition("who calls in plaintext has no certificate to renew"));
+            return Err(Status::failed_precondition("a plaintext client has no certificate to renew"));
         };
         let issued = self.registrar.renew(holder, &asked.account_token, &asked.request).await;
         if let Ok(issued) = &issued {

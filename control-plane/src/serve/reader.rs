@@ -36,7 +36,7 @@ impl Decoder for Reader {
         self.greeted = true;
         match ProxyMessage::decode(bytes) {
             Ok(message) => Ok(Some(message)),
-            Err(error) => Err(Status::invalid_argument(format!("no proxy message: {error}"))),
+            Err(error) => Err(Status::invalid_argument(format!("malformed message from a proxy: {error}"))),
         }
     }
 

@@ -288,8 +288,7 @@ impl Stream {
                 let (proxy, lane) = (self.id(), lane.as_str());
                 warn!(
                     %proxy, lane, claimed, has, strange,
-                    "what a proxy says that it refuses makes no sense: it says that there are {claimed}, has {has} resources, and names \
-                     {strange} that it does not have"
+                    "a proxy's list of refused resources is inconsistent: it claims {claimed}, has {has} resources, and names {strange} that it does not have"
                 );
             }
             Report::Diverged { lane, expected, came } => {
@@ -360,7 +359,7 @@ fn status(end: &End) -> Option<Status> {
         End::Redirected | End::Gone => return None,
         End::Replaced => Status::aborted("another stream of this proxy took over"),
         End::Taken => Status::already_exists(
-            "another proxy is connected with this id; a proxy that comes back shows the claim of its last welcome",
+            "another proxy is connected with this id; a proxy that reconnects must show the claim of its last welcome",
         ),
         End::Stranger { name, id } => Status::permission_denied(format!(
             "expected an id that is {name:?}, a hyphen and hex digits, as the certificate says, got {id:?}"
@@ -375,7 +374,7 @@ fn status(end: &End) -> Option<Status> {
         End::Protocol(what) => Status::invalid_argument(what.clone()),
         End::Stalled => Status::deadline_exceeded("the proxy acknowledged no chunk for 30 s"),
         End::Diverging => {
-            Status::data_loss("even full syncs do not bring this proxy to the state that it was sent")
+            Status::data_loss("the state of this proxy differs from what it was sent, even after full syncs")
         }
     })
 }

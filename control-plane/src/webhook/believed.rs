@@ -38,7 +38,7 @@ pub async fn keep(bundle: Bundle, mut authority: watch::Receiver<Standing>) -> R
                 Ok(is_new) => {
                     if is_new {
                         let configuration = bundle.name();
-                        info!(configuration, "API servers believe the webhook by the roots of the authority");
+                        info!(configuration, "API servers trust the webhook by the roots of the authority");
                     }
                     LOOK
                 }
@@ -48,7 +48,7 @@ pub async fn keep(bundle: Bundle, mut authority: watch::Receiver<Standing>) -> R
                         warn!(
                             configuration,
                             before,
-                            "API servers may not believe the webhook: its caBundle cannot be kept: {error}"
+                            "API servers may not trust the webhook: its caBundle cannot be updated: {error}"
                         );
                     }
                     RETRY

@@ -109,7 +109,7 @@ impl Pair {
                 // If only one of the two was replaced, the other one changes the stamps again.
                 shown.looked_at = now.unwrap_or(shown.looked_at);
                 if let Some(before) = shown.warning.now(clock::now()) {
-                    warn!(%error, before, "--validating-webhook: the last good certificate is shown");
+                    warn!(%error, before, "--validating-webhook: the last good certificate stays in use");
                 }
             }
         }

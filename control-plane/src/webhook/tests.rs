@@ -181,7 +181,7 @@ async fn what_nobody_can_judge_in_time_passes() {
         let (status, body) = ask_once(webhook.connect().await, "POST", &question("bad")).await;
         let passed = response(&body);
         assert_eq!((status, &passed["allowed"]), (200, &json!(true)));
-        assert!(passed["warnings"][0].as_str().unwrap().starts_with("not looked at"), "{passed}");
+        assert!(passed["warnings"][0].as_str().unwrap().starts_with("not checked"), "{passed}");
     }
 }
 

@@ -112,7 +112,7 @@ impl Ports {
             return Ok(port);
         }
         if transport == Transport::Tcp && self.own.contains(&number) {
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, "it is one of the proxy's own"));
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, "it is a port of the proxy itself"));
         }
         if self.workers == 0 {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "no ports are opened here"));
@@ -239,7 +239,7 @@ mod tests {
         let kind = |error: io::Error| error.kind();
         assert_eq!(ports.take(Transport::Tcp, number).map_err(kind).unwrap_err(), io::ErrorKind::AddrInUse);
         let own = ports.take(Transport::Tcp, 8443).unwrap_err();
-        assert!(own.to_string().contains("own"), "{own}");
+        assert!(own.to_string().contains("the proxy itself"), "{own}");
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let number = taken.local_addr().unwrap().port();
         assert_eq!(ports.take(Transport::Udp, number).map_err(kind).unwrap_err(), io::ErrorKind::AddrInUse);

@@ -24,11 +24,11 @@ pub(crate) enum AddressError {
     },
     /// A plain connection that was not allowed.
     #[error(
-        "{0:?} is a plain connection: certificates' keys would cross the network readable; say --insecure to allow it"
+        "{0:?} is not encrypted: private keys would cross the network in the clear; --insecure allows it"
     )]
     Plain(String),
     /// An encrypted connection without a proof of identity.
-    #[error("{url:?} asks who calls: {reason}")]
+    #[error("{url:?} requires a client certificate: {reason}")]
     Nobody {
         /// The given URL.
         url: String,

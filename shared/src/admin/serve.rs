@@ -119,7 +119,7 @@ impl Bound {
             Ok(_) => {
                 return Err(io::Error::new(
                     io::ErrorKind::AlreadyExists,
-                    "there is a file that is no socket",
+                    "a file that is not a socket is in the way",
                 ));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

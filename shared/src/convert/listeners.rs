@@ -48,7 +48,7 @@ impl TryFrom<config::Listener> for Listener {
             return Err(invalid("backend", "expected the key of a Backend, got nothing"));
         }
         if transport == Transport::Udp && (takes_proxy_header || sends_proxy_header) {
-            return Err(invalid("protocol", "no header of the PROXY protocol stands before datagrams"));
+            return Err(invalid("protocol", "datagrams cannot have a header of the PROXY protocol"));
         }
         let port = port(|| "port".to_owned(), number)?;
         Ok(Self::Service(StreamService { transport, port, backend, takes_proxy_header, sends_proxy_header }))

@@ -54,7 +54,7 @@ impl TryFrom<config::Material> for Material {
             }
             (None, None, Some(identity), None) => Ok(Self::BackendIdentity(identity_of(identity)?)),
             (None, None, None, Some(keys)) => Ok(Self::TicketKeys(ticket_keys_of(keys)?)),
-            _ => Err(invalid("users", "expected one use that this build knows, got another number of them")),
+            _ => Err(invalid("users", "expected exactly one use that this build knows")),
         }
     }
 }
@@ -64,7 +64,7 @@ fn users_of(users: Vec<config::User>) -> Result<Vec<User>, ConvertError> {
     for (i, user) in users.iter().enumerate() {
         if matches!(user.name.split(':').next(), None | Some("")) || !names.insert(user.name.as_str()) {
             let field = format!("users[{i}].name");
-            return Err(invalid(field, "expected a name that stands there once"));
+            return Err(invalid(field, "expected each name once"));
         }
     }
     Ok(users.into_iter().map(|it| User { name: it.name, hash: it.hash }).collect())

@@ -101,7 +101,7 @@ impl Claims {
     fn attach_everywhere(&self, claim: &Claim, alternative: &BackendKey, part: &mut Part) {
         if !self.wishes.everywhere().any(|age| *age == claim.age) {
             let reason = format!(
-                "{EVERYWHERE} canaries that come first stand beside all backends of host {}: this one has no effect",
+                "host {} already has {EVERYWHERE} canaries for all of its backends, which come first: this one has no effect",
                 self.host
             );
             part.faults.push(PartFault {

@@ -314,7 +314,7 @@ fn other_namespaces_count_where_the_fleet_allows_them() {
     let Object::Secret(mut users) = htpasswd("users", "ann:x\n") else { unreachable!() };
     std::sync::Arc::make_mut(&mut users).metadata.namespace = "other".into();
     world.events([applied(guarded("other/users")), applied(Object::Secret(users))]);
-    assert!(denied(&world).unwrap().contains("is of another namespace"));
+    assert!(denied(&world).unwrap().contains("is in another namespace"));
     assert_eq!(
         world.told("web"),
         ["unsupported metadata.annotations[nginx.ingress.kubernetes.io/auth-secret]"]
@@ -354,7 +354,7 @@ fn what_lies_outside_of_the_one_watched_namespace_is_absent_and_not_asked_for() 
         world.apply(web);
         assert_eq!(world.index.wants().iter().collect::<Vec<_>>(), [&operators], "{annotation}");
         let said = world.reasons("web");
-        assert!(said.iter().any(|it| it.contains("outside of namespace default")), "{annotation}: {said:?}");
+        assert!(said.iter().any(|it| it.contains("is outside namespace default")), "{annotation}: {said:?}");
     }
     world.apply(guarded("users"));
     assert!(world.index.wants().contains(&cert("users")), "its own namespace is the watched one");

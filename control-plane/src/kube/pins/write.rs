@@ -185,7 +185,7 @@ impl Writer {
                 self.secrets.remove(name, version).await.map_err(failed)?;
             }
             if !matches!(self.secrets.create(&body).await.map_err(failed)?, Answer::Done(_)) {
-                return Err(failed(format!("there is a Secret {name} already, and it is none of ours")));
+                return Err(failed(format!("Secret {name} exists and does not belong to a pin: delete it")));
             }
         }
         Ok(())

@@ -64,16 +64,12 @@ fn fields_that_there_are_not_are_said_with_their_line() {
     assert_eq!(names(&parsed), [("Ingress default/a".to_owned(), 1), ("Ingress default/old".to_owned(), 14)]);
     let said: Vec<_> =
         parsed.remarks.iter().map(|(_, it)| (it.line, it.field.as_str(), it.reason.as_str())).collect();
-    let no = "expected a field of Ingress, got one that it does not have";
+    let no = "expected a field of Ingress, got an unknown one, which is ignored";
     assert_eq!(
         said[..2],
         [
-            (5, "spec.rulez", format!("{no}: rules is meant, perhaps").as_str()),
-            (
-                11,
-                "spec.rules[0].http.paths[0].pathtype",
-                format!("{no}: pathType is meant, perhaps").as_str()
-            ),
+            (5, "spec.rulez", format!("{no}: did you mean rules?").as_str()),
+            (11, "spec.rules[0].http.paths[0].pathtype", format!("{no}: did you mean pathType?").as_str()),
         ]
     );
     assert_eq!((said.len(), said[2].1), (3, "apiVersion"), "what the old version had is no slip: {said:?}");
@@ -287,7 +283,7 @@ fn old_versions_are_converted_and_that_is_said() {
             (object.to_string().as_str(), fault.line, fault.field.as_str()),
             ("Ingress default/a", 2, "apiVersion")
         );
-        assert!(fault.reason.starts_with(&format!("no API server of today takes {version}")), "{fault:?}");
+        assert!(fault.reason.starts_with(&format!("API servers no longer accept {version}")), "{fault:?}");
     }
     let list = parse(
         "{\"apiVersion\":\"extensions/v1beta1\",\"kind\":\"IngressList\",\"items\":[{\"metadata\":{\"name\":\"b\"}}]}",
@@ -345,7 +341,7 @@ fn of_a_key_that_stands_twice_the_last_one_counts_and_that_is_said() {
     assert_eq!(names, ["Service default/second", "Service default/other"]);
     let [(object, Fault { line, reason, .. })] = &parsed.remarks[..] else { panic!("{parsed:?}") };
     assert_eq!((object.to_string().as_str(), *line), ("Service default/second", 6));
-    assert_eq!(reason, "got the key \"name\" twice in one mapping: the last one counts, as with kubectl");
+    assert_eq!(reason, "got the key \"name\" twice in one mapping: the last one is used, as with kubectl");
     assert!(parsed.faults.is_empty());
 }
 
@@ -456,7 +452,7 @@ fn a_key_of_json_that_is_there_twice_is_said() {
          {\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"b\"},\"data\":{\"x\":\"1\",\n\"x\":\"2\"}}]}\n",
     );
     assert_eq!(names(&parsed).len(), 2);
-    let said = "got the key \"x\" twice in one mapping: the last one counts, as with kubectl";
+    let said = "got the key \"x\" twice in one mapping: the last one is used, as with kubectl";
     assert_eq!(remarks(&parsed), [("ConfigMap default/b".to_owned(), 4, "data.x", said)]);
     let Object::ConfigMap(b) = &parsed.objects[1].0 else { panic!("a ConfigMap") };
     assert_eq!(b.data["x"], "2");

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!((fault.line, &*fault.field), (10, "metadata.annotations[x.io/a]"));
         assert_eq!(
             fault.reason,
-            "got the key \"x.io/a\" twice in one mapping: the last one counts, as with kubectl"
+            "got the key \"x.io/a\" twice in one mapping: the last one is used, as with kubectl"
         );
         assert_eq!(key(r#"{"a":[{"b":1},{"b":2}],"b":3,"c":{"a":{"a":{}}}}"#, 1), None);
         assert_eq!(key(r#"{"a":[0,{"b":1,"c":"2","b":{}}]}"#, 1).unwrap().field, "a[1].b");

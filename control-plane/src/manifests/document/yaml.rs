@@ -55,7 +55,7 @@ pub(super) fn words(error: &serde_saphyr::Error) -> String {
             return format!("got a syntax error: {msg}");
         }
         Error::NonFiniteFloat { .. } => "got a number that JSON does not have, such as `.nan`: quote it",
-        Error::Eof { .. } => "and it ends too early",
+        Error::Eof { .. } => "got a text that ends too early",
         Error::UnknownAnchor { .. } => {
             "got an alias (`*name`) of an anchor that does not exist: quote text that begins with `*`"
         }
@@ -82,5 +82,5 @@ pub(super) fn twice(key: Option<&str>) -> String {
 
 /// The remark about it.
 pub(super) fn last_counts(twice: &str) -> String {
-    format!("{twice}: the last one counts, as with kubectl")
+    format!("{twice}: the last one is used, as with kubectl")
 }

@@ -74,7 +74,7 @@ fn of_two_files_the_first_path_wins_aloud() {
     assert_eq!(
         problems.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [
-            "ConfigMap default/a: it stands in m too, which comes first by name: that one counts (overridden) [z:1]"
+            "ConfigMap default/a: it is also defined in m, which comes first by name and is used (overridden) [z:1]"
         ]
     );
     assert_eq!(update(&mut folder, [("b", text(&map("a", "b")))]), ["+a=b", "?m*1", "?z*1"]);

@@ -13,7 +13,7 @@ const MAX_SENTENCE: usize = 200;
 /// Why a text cannot be decoded, without the position. `secret` leaves out what may be a value.
 pub(super) fn of(error: &serde_json::Error, secret: bool) -> String {
     match error.classify() {
-        Category::Eof => "expected JSON, and it ends too early".to_owned(),
+        Category::Eof => "expected JSON, got a text that ends too early".to_owned(),
         // The parser's sentences about syntax quote nothing.
         Category::Syntax | Category::Io => format!("expected JSON, got a syntax error: {}", cause(error)),
         Category::Data => data(&cause(error), secret),
@@ -136,7 +136,7 @@ mod tests {
             said::<Ingress>(r#"{"spec":{},"spec":{}}"#, false),
             "expected each field once, got spec twice"
         );
-        assert_eq!(said::<Ingress>(r#"{"spec":"#, false), "expected JSON, and it ends too early");
+        assert_eq!(said::<Ingress>(r#"{"spec":"#, false), "expected JSON, got a text that ends too early");
         assert_eq!(said::<Ingress>(r#"{"spec"!"#, false), "expected JSON, got a syntax error: expected `:`");
         assert_eq!(
             said::<EndpointSlice>(r#"{"ports":[{},]}"#, true),

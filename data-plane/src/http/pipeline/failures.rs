@@ -24,7 +24,11 @@ pub(super) fn of_backend(exchange: &Exchange<'_>, cell: &BackendCell, error: &Pr
     let (status, kind) = (kind.status(), kind.as_str());
     warn!(
         backend,
-        ingress, endpoint, kind, source, "a request got {status}: told of this backend once a minute"
+        ingress,
+        endpoint,
+        kind,
+        source,
+        "a request got {status}; this is logged once a minute for each backend"
     );
 }
 

@@ -56,7 +56,7 @@ pub(super) fn filled<'c>(
 /// The response to a request whose template expands to too much.
 pub(super) fn refused(exchange: &Exchange<'_>, overlong: Overlong) -> Reply {
     let location = exchange.location().map_or("", |it| &*it.declared);
-    tracing::debug!(%overlong, location, "what a location says cannot be filled in");
+    tracing::debug!(%overlong, location, "the variables of a location cannot be expanded");
     Reply::failure(&exchange.call.server.local, &Kind::Overlong.into())
 }
 

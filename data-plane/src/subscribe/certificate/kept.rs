@@ -28,14 +28,14 @@ pub(super) fn read(folder: &Path, enrolment: &Enrolment) -> Option<Held> {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => {
-            warn!(path = %path.display(), "the certificate that was kept cannot be read: {error}");
+            warn!(path = %path.display(), "the saved certificate cannot be read: {error}");
             return None;
         }
     }
     match parse(&text, enrolment, clock::wall()) {
         Ok(held) => Some(held),
         Err(reason) => {
-            warn!(path = %path.display(), "the certificate that was kept is not used: {reason}");
+            warn!(path = %path.display(), "the saved certificate is not used: {reason}");
             None
         }
     }
@@ -66,7 +66,7 @@ fn parse(text: &[u8], enrolment: &Enrolment, now: SystemTime) -> Result<Held, St
         let Enrolment { group, name, .. } = enrolment;
         return Err(format!("it is {identity}, and this is a proxy {name:?} of group {group:?}"));
     }
-    let (from, until) = validity(&chain[0]).ok_or("it does not say until when it is good")?;
+    let (from, until) = validity(&chain[0]).ok_or("it has no readable end of validity")?;
     if until <= now {
         return Err("its time is over".to_owned());
     }

@@ -43,7 +43,7 @@ impl Fault {
         match self {
             Self::Bytes => "its bytes are not those of its version",
             Self::Read => "what is served is not what its bytes say",
-            Self::Live => "what workers look at is not what was made of it",
+            Self::Live => "the table in use is not the one that was compiled from it",
         }
     }
 }
