@@ -29,7 +29,8 @@ use crate::store::Head;
 use missed::Missed;
 pub(crate) use missed::name_of;
 
-/// A proxy retries at most 10 s after its stream was cut, and has 5 s to connect.
+/// How long a proxy may take to reconnect before it is silent. It retries at most 3 s after its stream was cut and has 5 s
+/// to connect (ADR 035); this is longer, so that one of its attempts may fail.
 pub const RETURNS: Duration = Duration::from_secs(15);
 /// How long a proxy that left for another replica as told may take to connect there.
 const MOVES: Duration = Duration::from_secs(2);
