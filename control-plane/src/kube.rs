@@ -248,15 +248,15 @@ impl KubeSource {
         };
         let namespace = options.watch_namespace.as_deref();
 
-        for (kind, doubts_nothing) in whole {
+        for (kind, confirm_empty_list) in whole {
             let sink = Objects::new(sender.clone(), kind, 1);
             let all = Collection::all(kind, namespace);
             match options.statuses.clone().filter(|_| kind == ObjectKind::Ingress) {
                 Some(statuses) => {
                     let aside = Aside { objects: sink, statuses };
-                    follower.follow(kind.lower(), all, WithStatus(Whole(kind)), aside, doubts_nothing);
+                    follower.follow(kind.lower(), all, WithStatus(Whole(kind)), aside, confirm_empty_list);
                 }
-                None => follower.follow(kind.lower(), all, Whole(kind), sink, doubts_nothing),
+                None => follower.follow(kind.lower(), all, Whole(kind), sink, confirm_empty_list),
             }
         }
 
@@ -351,7 +351,7 @@ impl Follower {
         collection: Collection,
         decode: D,
         sink: S,
-        doubts_nothing: bool,
+        confirm_empty_list: bool,
     ) where
         D: Decode + Sync + 'static,
         S: Sink<D::Value> + Sync + 'static,
@@ -365,7 +365,7 @@ impl Follower {
             restored: self.restored.clone(),
             round: self.round.subscribe(),
             rounds: self.rounds.clone(),
-            doubts_nothing,
+            confirm_empty_list,
         };
         self.tasks.spawn(name, follow.run());
     }

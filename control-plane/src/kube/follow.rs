@@ -74,7 +74,7 @@ pub(super) struct Follow<D: Decode, S> {
     pub(super) round: watch::Receiver<u64>,
     pub(super) rounds: Rounds,
     /// Whether an empty first list is read a second time.
-    pub(super) doubts_nothing: bool,
+    pub(super) confirm_empty_list: bool,
 }
 
 type Lines = Pin<Box<dyn AsyncBufRead + Send>>;
@@ -86,7 +86,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
     /// # Errors
     /// If the sink is closed.
     pub(super) async fn run(mut self) -> Result<(), KubeError> {
-        let mut state = Watch::new(self.doubts_nothing, clock::now());
+        let mut state = Watch::new(self.confirm_empty_list, clock::now());
         let mut restored = self.restored.subscribe();
         let mut round = self.round.clone();
         let mut stream: Option<Lines> = None;

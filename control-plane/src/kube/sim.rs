@@ -83,8 +83,8 @@ pub(crate) struct Followed {
 
 impl Followed {
     pub(crate) fn new(kind: ObjectKind, now: Instant) -> Self {
-        let doubts_nothing = super::WHOLE.contains(&(kind, true));
-        Self { kind, watch: Watch::new(doubts_nothing, now), holding: Holding::default() }
+        let confirm_empty_list = super::WHOLE.contains(&(kind, true));
+        Self { kind, watch: Watch::new(confirm_empty_list, now), holding: Holding::default() }
     }
 
     pub(crate) fn next(&self, now: Instant) -> Next {

@@ -50,7 +50,7 @@ pub(super) struct Watch<T> {
     /// Whether the server streams lists, as far as known.
     streams: bool,
     /// Whether an empty first list is read again before it is trusted.
-    doubts_nothing: bool,
+    confirm_empty_list: bool,
     known: HashMap<ObjectName, (Arc<str>, Revision)>,
     /// The revision to resume the watch at; `None`: list first.
     at: Option<Revision>,
@@ -97,12 +97,12 @@ enum Phase<T> {
 }
 
 impl<T> Watch<T> {
-    /// Nothing is known yet. `doubts_nothing`: an empty first list is read a second time before it is trusted.
-    pub(super) fn new(doubts_nothing: bool, now: Instant) -> Self {
+    /// Nothing is known yet. `confirm_empty_list`: an empty first list is read a second time before it is trusted.
+    pub(super) fn new(confirm_empty_list: bool, now: Instant) -> Self {
         Self {
             phase: Phase::Idle,
             streams: true,
-            doubts_nothing,
+            confirm_empty_list,
             known: HashMap::new(),
             at: None,
             highest: 0,
@@ -332,7 +332,7 @@ impl<T> Watch<T> {
         self.highest = revision.number();
         self.at = Some(revision);
         self.expected = None;
-        if !self.synced && self.known.is_empty() && self.doubts_nothing && self.empty_until.is_none() {
+        if !self.synced && self.known.is_empty() && self.confirm_empty_list && self.empty_until.is_none() {
             self.empty_until = Some(now + SECOND_LOOK);
         }
         self.sync_if_believed(now, said);
