@@ -33,18 +33,13 @@ use crate::{lists, output};
 /// If there is no response, or it cannot be printed.
 pub(crate) fn run(question: Question) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (text, code) = runtime.block_on(async {
-        match question {
-            Question::Status(args) => status::answer(&args).await,
-            question => Ok((answer(question).await?, ExitCode::SUCCESS)),
-        }
-    })?;
+    let (text, code) = runtime.block_on(answer(question))?;
     output::print(&text)?;
     Ok(code)
 }
 
-async fn answer(question: Question) -> anyhow::Result<String> {
-    match question {
+async fn answer(question: Question) -> anyhow::Result<(String, ExitCode)> {
+    let text = match question {
         Question::Proxies(ask) => {
             let asked = lists::proxies(&mut connect(&ask).await?).await;
             let lists::Proxies { proxies, pin, replicas } = given(&ask, asked)?;
@@ -52,7 +47,7 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             let silent = replicas::silent(&replicas::views(replicas));
             show(&ask, &views, |views| proxies::text(views) + &silent + &pinned(pin.as_ref()))
         }
-        Question::Status(args) => Ok(status::answer(&args).await?.0),
+        Question::Status(args) => return status::answer(&args).await,
         Question::Resources(args) => {
             let (kind, version) = (args.kind.unwrap_or_default(), args.at.unwrap_or_default());
             let mut inspect = connect(&args.ask).await?;
@@ -122,7 +117,8 @@ async fn answer(question: Question) -> anyhow::Result<String> {
             let views = problems::views(given(&ask, asked)?);
             show(&ask, &views, |views| problems::text(views))
         }
-    }
+    };
+    Ok((text?, ExitCode::SUCCESS))
 }
 
 /// The pin in force as a line; empty if there is none.

@@ -143,6 +143,15 @@ pub type Problems = OrdMap<Subject, Arc<[Problem]>>;
 /// Limit of the characters of a tenant's text that are shown.
 const SHOWN: usize = 120;
 
+/// The first `most` characters of a text, on one line.
+pub(crate) fn line(text: &str, most: usize) -> String {
+    let mut line: String = text.chars().take(most).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.chars().nth(most).is_some() {
+        line.push_str("...");
+    }
+    line
+}
+
 /// A tenant's text in quotes: on one line, and short whatever it contains.
 pub fn shown(text: &str) -> String {
     let end = text.char_indices().nth(SHOWN).map(|(end, _)| end);

@@ -173,7 +173,7 @@ async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Re
     let writer = writer.with_ports(ports);
     let tables = Arc::clone(writer.tables());
     let (telling, shown) = mpsc::channel(SHOWN);
-    let tls = Arc::new(tls::server_config_telling(Arc::clone(&tables), Some(telling))?);
+    let tls = Arc::new(tls::server_config(Arc::clone(&tables), Some(telling))?);
     let metrics = Metrics::new(workers);
     let (drain, watcher) = Drain::new();
     let (stop, stopped) = watch::channel(false);

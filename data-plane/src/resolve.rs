@@ -77,12 +77,7 @@ impl Names {
                 }
                 writer.names().wake()
             };
-            let until = async {
-                match wake.flatten() {
-                    Some(due) => time::sleep_until(due.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let until = clock::sleep_until(wake.flatten());
             tokio::select! {
                 Some((name, outcome)) = asking.next(), if !asking.is_empty() => {
                     take_in(&mut writer.borrow_mut(), &name, outcome);

@@ -16,12 +16,10 @@ mod tests;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use shared::clock;
 use tokio::sync::mpsc;
-use tokio::time;
 use tracing::{debug, warn};
 
 use crate::local::KnownNames;
@@ -83,15 +81,8 @@ pub(crate) async fn keep(
                 // There are no more handshakes.
                 None => return std::future::pending().await,
             },
-            () = until(due) => {}
+            () = clock::sleep_until(due) => {}
         }
-    }
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => time::sleep_until(due.into()).await,
-        None => std::future::pending().await,
     }
 }
 

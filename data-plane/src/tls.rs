@@ -61,19 +61,12 @@ fn versions(tls12: bool, tls13: bool) -> Vec<&'static SupportedProtocolVersion> 
 /// Default handshake settings: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, the certificate chosen by server name.
 ///
 /// Sessions and ticket keys are per process and shared by all workers; whether tickets are issued is a fleet setting,
-/// see [`clients`]. Early data is off, because it can be replayed.
+/// see [`clients`]. Early data is off, because it can be replayed. Certificates are reported to `shown` on first use, for
+/// OCSP stapling.
 ///
 /// # Errors
 /// No certificate can be generated for names that have none.
-pub fn server_config(tables: Arc<Tables>) -> Result<ServerConfig, TlsError> {
-    server_config_telling(tables, None)
-}
-
-/// The same, reporting certificates on first use to `shown` for OCSP stapling.
-///
-/// # Errors
-/// As for [`server_config`].
-pub fn server_config_telling(tables: Arc<Tables>, shown: Option<Shown>) -> Result<ServerConfig, TlsError> {
+pub fn server_config(tables: Arc<Tables>, shown: Option<Shown>) -> Result<ServerConfig, TlsError> {
     let own = own::generate()?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&VERSIONS)

@@ -13,6 +13,14 @@ pub fn wall() -> SystemTime {
     SystemTime::now()
 }
 
+/// Waits until a point in time; forever without one.
+pub async fn sleep_until(at: Option<impl Into<tokio::time::Instant>>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Seconds since 1970, as stored in records; 0 for earlier times.
 pub fn unix(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())

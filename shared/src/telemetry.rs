@@ -28,10 +28,12 @@ const FINISH: Duration = Duration::from_secs(1);
 static LOG: OnceLock<Lossy> = OnceLock::new();
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// An error with its causes, innermost last, on one line.
+/// An error with its causes, innermost last, on one line. Some errors repeat their cause: each text is there once.
 pub fn chain(error: &dyn Error) -> String {
-    iter::successors(error.source(), |&error| error.source())
-        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+    iter::successors(error.source(), |&error| error.source()).fold(error.to_string(), |text, cause| {
+        let cause = cause.to_string();
+        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+    })
 }
 
 /// The format of logs.

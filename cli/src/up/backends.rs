@@ -14,11 +14,12 @@ use control_plane::Companion;
 use control_plane::event::Event;
 use control_plane::objects::{EndpointSlice, Object, ObjectKind, ObjectRef};
 use data_plane::local::KnownNames;
+use shared::clock;
 use shared::name::ObjectName;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use self::cast::Cast;
 pub(super) use self::missing::Missing;
@@ -141,7 +142,7 @@ impl Backends {
                 let added = self.hear(events);
                 answer.send(added);
             }
-            () = until(next_end) => self.end(Instant::now()),
+            () = clock::sleep_until(next_end) => self.end(Instant::now()),
         }
     }
 
@@ -301,13 +302,6 @@ fn choose<'a>(
         }
     }
     wanted
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

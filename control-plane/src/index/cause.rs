@@ -11,6 +11,7 @@ use super::dirty::Touched;
 use crate::annotations::PREFIX;
 use crate::objects::{EndpointSlice, Ingress, Object, ObjectRef, SlicePort};
 use crate::origin::Origin;
+use crate::problem;
 
 /// Limit of the characters of a value.
 const VALUE: usize = 40;
@@ -237,11 +238,7 @@ fn text_changes(
 
 /// A tenant's text, short and on one line.
 fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(VALUE).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(VALUE).is_some() {
-        shown.push_str("...");
-    }
-    shown
+    problem::line(text, VALUE)
 }
 
 #[cfg(test)]

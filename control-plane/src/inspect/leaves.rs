@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
+use crate::problem;
+
 /// Limit of the characters of a value that are shown.
 const SHOWN: usize = 200;
 /// Fields of messages that only wrap a list.
@@ -67,13 +69,8 @@ fn without_enum<'a>(text: &'a str, at: &str) -> &'a str {
     cut.filter(|rest| !rest.is_empty()).unwrap_or(text)
 }
 
-/// On one line, with limited length.
 fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().nth(SHOWN).is_some() {
-        shown.push_str("...");
-    }
-    shown
+    problem::line(text, SHOWN)
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl From<kube::Error> for AskError {
                 true => Self::Refused { code: status.code, message: status.message },
                 false => Self::Unanswered(format!("not an answer of an API server: {}", status.message)),
             },
-            error => Self::Unanswered(chain(&error)),
+            error => Self::Unanswered(shared::telemetry::chain(&error)),
         }
     }
 }
@@ -146,20 +146,6 @@ pub(super) async fn ask(
 /// The request could not be sent, or has no valid response.
 fn unsaid(error: impl std::fmt::Display) -> AskError {
     AskError::Unanswered(error.to_string())
-}
-
-/// An error with its causes, innermost last.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -151,7 +150,7 @@ pub(super) async fn write(
                         // No requests can arrive any more; the task lives as long as the process.
                         None => asked = false,
                     },
-                    () = sleep_until(until) => {}
+                    () = clock::sleep_until(until) => {}
                 }
                 continue;
             }
@@ -162,13 +161,6 @@ pub(super) async fn write(
         };
         tracing::error!("the hold of {object} cannot be stored in {namespace}, and is tried again: {reason}");
         queue.failed(object, job, clock::now());
-    }
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
     }
 }
 

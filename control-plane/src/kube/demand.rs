@@ -466,7 +466,7 @@ pub(super) async fn run(
                 }
             },
             // All kinds that are read on demand share one channel.
-            () = sleep_until(ledger.next_time()) => (ObjectKind::Secret, ledger.wake(clock::now())),
+            () = clock::sleep_until(ledger.next_time()) => (ObjectKind::Secret, ledger.wake(clock::now())),
         };
         sender.events(kind, events).await?;
     }
@@ -494,13 +494,6 @@ async fn read(client: Client, object: ObjectRef) -> (ObjectRef, Result<Option<It
     };
     let found = found.await;
     (object, found)
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

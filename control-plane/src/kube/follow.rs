@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
 use kube::Client;
@@ -102,7 +102,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
             }
             let heard = match todo {
                 Todo::Wait(until) => tokio::select! {
-                    () = sleep_until(until) => continue,
+                    () = tokio::time::sleep_until(until.into()) => continue,
                     () = changed(&mut restored) => Heard::Restored,
                     round = next(&mut round) => Heard::Refresh(round),
                 },
@@ -121,7 +121,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                             Some(heard) => heard,
                             None => continue,
                         },
-                        () = sleep_until(due) => Heard::Tick,
+                        () = tokio::time::sleep_until(due.into()) => Heard::Tick,
                         newest = answer(&mut probe) => match newest {
                             Some(revision) => Heard::Newest(revision),
                             None => continue,
@@ -263,10 +263,6 @@ async fn within<R, T>(answer: impl Future<Output = kube::Result<R>>) -> Result<R
         AskError::Refused { code, message } => Heard::Refused { code, reason: message },
         AskError::Unanswered(reason) => Heard::Failed(format!("the API server cannot be asked: {reason}")),
     })
-}
-
-async fn sleep_until(at: Instant) {
-    tokio::time::sleep_until(at.into()).await;
 }
 
 /// The response to a pending probe; never resolves if it fails.

@@ -183,7 +183,7 @@ impl Reader {
                 },
                 Some(request) = pins.recv() => self.decide(request).await?,
                 round = barrier.begin() => self.refresh(round).await?,
-                () = sleep_until(due) => self.due(Instant::now(), pace).await?,
+                () = clock::sleep_until(due) => self.due(Instant::now(), pace).await?,
             }
             self.end_round().await?;
         }
@@ -460,13 +460,6 @@ async fn added(companion: &mut Option<Companion>) -> Vec<Event> {
 /// Runs a closure on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, FolderError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| FolderError::Closed)
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

@@ -249,7 +249,7 @@ impl Holder {
             let renew = held.borrow_and_update().as_ref().map(|held| held.renew);
             tokio::select! {
                 _ = held.changed() => continue,
-                () = at(renew) => {}
+                () = clock::sleep_until(renew) => {}
             }
             // On the stream's own connection, because that is the one that lasts.
             let Ok(open) = channel.wait_for(Option::is_some).await.map(|open| open.clone()) else { continue };
@@ -351,13 +351,6 @@ fn text(path: &Path) -> Result<Zeroizing<String>, CertificateError> {
     let failed =
         |error: std::io::Error| CertificateError::File { path: path.to_owned(), reason: error.to_string() };
     read.map(Zeroizing::new).map_err(failed)
-}
-
-async fn at(when: Option<Instant>) {
-    match when {
-        Some(when) => time::sleep_until(when).await,
-        None => std::future::pending().await,
-    }
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ fn server() -> (Arc<ServerConfig>, Writer) {
     let mut writer = Writer::new();
     writer.replace_config(vec![host("a.test", Some(&["ns/a"]))]);
     writer.apply_live(vec![entry("ns/a", Resource::Certificate(certificate(&["a.test"])))], &[]);
-    (Arc::new(server_config(Arc::clone(writer.tables())).unwrap()), writer)
+    (Arc::new(server_config(Arc::clone(writer.tables()), None).unwrap()), writer)
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn proxy() -> Proxy {
     let config = WorkerConfig {
         index: 0,
         tables: Arc::clone(writer.tables()),
-        tls: Arc::new(crate::tls::server_config(Arc::clone(writer.tables())).unwrap()),
+        tls: Arc::new(crate::tls::server_config(Arc::clone(writer.tables()), None).unwrap()),
         drain: watcher,
         begin: begun,
         access_log: lines,

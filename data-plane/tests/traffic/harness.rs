@@ -130,7 +130,7 @@ impl Proxy {
             ports,
             names,
             reach,
-            tls: Arc::new(tls::server_config(Arc::clone(&tables)).unwrap()),
+            tls: Arc::new(tls::server_config(Arc::clone(&tables), None).unwrap()),
             tables,
             drain: watcher,
             begin: tokio::sync::watch::channel(true).1,

@@ -32,7 +32,7 @@ impl Fixture {
     fn new() -> Self {
         let writer = Writer::new();
         let tables = Arc::clone(writer.tables());
-        let tls = Arc::new(crate::tls::server_config(Arc::clone(&tables)).unwrap());
+        let tls = Arc::new(crate::tls::server_config(Arc::clone(&tables), None).unwrap());
         let local = Local::for_tests();
         let start = local.timers.now();
         Self {

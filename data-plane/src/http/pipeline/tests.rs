@@ -52,7 +52,7 @@ pub(super) fn server(said: LocationPolicy) -> Rc<Server> {
     let (budgets, lines) = (Budgets::default(), log.lines(metrics.clone()));
     let local = Local::new(Limits::default(), &budgets, Default::default(), metrics, lines);
     let tables = writer.tables();
-    let config = tls::server_config(tables.clone()).unwrap();
+    let config = tls::server_config(tables.clone(), None).unwrap();
     let backends = tls::backends::Backends::new().unwrap();
     Rc::new(Server::new(local, tables, config.into(), backends, PublicPorts::default()))
 }

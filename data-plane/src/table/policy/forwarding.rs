@@ -205,7 +205,7 @@ mod tests {
         let said = LocationPolicy { enable_real_ip: Some(true), ..LocationPolicy::default() };
         let real_ip = compile(said.clone());
         assert!(!real_ip.takes_claims);
-        assert_eq!(real_ip.believed.unwrap().is_everything(), (true, false));
+        assert_eq!(*real_ip.believed.unwrap(), AddressSet::parse(["0.0.0.0/0"]).unwrap());
         let nobody = LocationPolicy { proxy_real_ip_cidr: Some(TextList::default()), ..said.clone() };
         assert!(compile(nobody).believed.unwrap().is_empty());
         let broken = Some(TextList { values: vec!["10.0.0.0/33".into()] });

@@ -11,7 +11,7 @@ use crate::tls::backends::Backends;
 #[tokio::test]
 async fn a_request_has_no_room_for_what_few_need() {
     let writer = Writer::new();
-    let tls = Arc::new(crate::tls::server_config(Arc::clone(writer.tables())).unwrap());
+    let tls = Arc::new(crate::tls::server_config(Arc::clone(writer.tables()), None).unwrap());
     let (local, backends) = (Local::for_tests(), Backends::new().unwrap());
     let server = Server::new(local, writer.tables(), tls, backends, PublicPorts::default());
     let peer = Peer::new(([127, 0, 0, 1], 1).into(), Scheme::Http, 80);

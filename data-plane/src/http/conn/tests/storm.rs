@@ -79,7 +79,7 @@ fn requests_are_answered_between_the_handshakes_of_a_storm() {
     runtime.block_on(async {
         let writer = Writer::new();
         let tables = Arc::clone(writer.tables());
-        let tls = Arc::new(crate::tls::server_config(Arc::clone(&tables)).unwrap());
+        let tls = Arc::new(crate::tls::server_config(Arc::clone(&tables), None).unwrap());
         let backends = Backends::new().unwrap();
         let server = Rc::new(Server::new(Local::for_tests(), &tables, tls, backends, PublicPorts::default()));
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -137,7 +137,7 @@ fn requests_are_answered_between_the_handshakes_of_a_storm() {
 async fn what_handshakes_hold_is_counted_and_refused_where_nothing_is_left() {
     let writer = Writer::new();
     let tables = Arc::clone(writer.tables());
-    let tls = Arc::new(crate::tls::server_config(Arc::clone(&tables)).unwrap());
+    let tls = Arc::new(crate::tls::server_config(Arc::clone(&tables), None).unwrap());
     let local = Local::for_tests();
     let quota = Rc::clone(&local.quota);
     let backends = Backends::new().unwrap();

@@ -29,7 +29,7 @@ async fn fixture(request: Duration) -> (Fixture, TcpListener) {
     };
     writer.apply_live(vec![entry("ns/s1-1", Resource::Endpoints(slice))], &[]);
     let tables = Arc::clone(writer.tables());
-    let tls = Arc::new(crate::tls::server_config(Arc::clone(&tables)).unwrap());
+    let tls = Arc::new(crate::tls::server_config(Arc::clone(&tables), None).unwrap());
     let limits = Limits { request, ..Limits::default() };
     let metrics: Arc<WorkerMetrics> = Arc::default();
     let (log, _) = access_log::write_to(io::sink()).unwrap();
