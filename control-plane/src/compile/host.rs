@@ -110,6 +110,26 @@ struct Deciders {
     roots: FewOf<Age>,
 }
 
+impl Deciders {
+    /// Each set, and whether a main claim belongs in it.
+    fn with(&mut self, claim: &Claim, asks_for_root: bool) -> [(&mut FewOf<Age>, bool); 10] {
+        let serving = &claim.parsed.serving;
+        let says_aliases = serving.host.aliases.as_ref().is_some_and(|list| !list.values.is_empty());
+        [
+            (&mut self.tls, claim.tls.is_said()),
+            (&mut self.aliases, says_aliases),
+            (&mut self.guards, serving.hosts_denied.is_some()),
+            (&mut self.snippets, serving.of_hosts.is_some()),
+            (&mut self.backend_tls, backend_tls::is_said(claim)),
+            (&mut self.client_certificates, asks_for_certificates(claim)),
+            (&mut self.ciphers, serving.host.ssl_ciphers.is_some()),
+            (&mut self.order, serving.host.ssl_prefer_server_ciphers.is_some()),
+            (&mut self.passthrough, serving.host.passthrough == Some(true)),
+            (&mut self.roots, asks_for_root),
+        ]
+    }
+}
+
 /// Paths whose result may differ.
 type Contested = BTreeSet<(Arc<str>, PathType)>;
 
@@ -234,23 +254,12 @@ impl Claims {
             return;
         }
         self.mains.remove(age);
-        let Deciders {
-            tls,
-            aliases,
-            guards,
-            snippets,
-            backend_tls,
-            client_certificates,
-            ciphers,
-            order,
-            passthrough,
-            roots,
-        } = &mut self.deciders;
-        let certificates = [tls, backend_tls, client_certificates, ciphers, order];
-        let all = certificates.into_iter().chain([aliases, guards, snippets, passthrough, roots]);
-        for all in all.into_iter().chain([&mut self.patterns, &mut self.www]) {
+        let asks_for_root = self.asks_for_root(claim);
+        for (all, _) in self.deciders.with(claim, asks_for_root) {
             all.remove(age);
         }
+        self.patterns.remove(age);
+        self.www.remove(age);
         self.locations.take_out(claim, paths);
     }
 
@@ -267,33 +276,8 @@ impl Claims {
             self.wishes.put_in(claim, paths, self.host.as_str() == CATCH_ALL);
             return;
         }
-        let serving = &claim.parsed.serving;
-        let says_aliases = serving.host.aliases.as_ref().is_some_and(|list| !list.values.is_empty());
         let asks_for_root = self.asks_for_root(claim);
-        let Deciders {
-            tls,
-            aliases,
-            guards,
-            snippets,
-            backend_tls,
-            client_certificates,
-            ciphers,
-            order,
-            passthrough,
-            roots,
-        } = &mut self.deciders;
-        for (all, says) in [
-            (tls, claim.tls.is_said()),
-            (aliases, says_aliases),
-            (guards, serving.hosts_denied.is_some()),
-            (snippets, serving.of_hosts.is_some()),
-            (backend_tls, backend_tls::is_said(claim)),
-            (client_certificates, asks_for_certificates(claim)),
-            (ciphers, serving.host.ssl_ciphers.is_some()),
-            (order, serving.host.ssl_prefer_server_ciphers.is_some()),
-            (passthrough, serving.host.passthrough == Some(true)),
-            (roots, asks_for_root),
-        ] {
+        for (all, says) in self.deciders.with(claim, asks_for_root) {
             if says {
                 all.insert(age());
             }

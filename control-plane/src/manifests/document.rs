@@ -10,6 +10,7 @@ mod lines;
 mod place;
 mod twice;
 mod unquoted;
+mod walk;
 mod yaml;
 
 use std::collections::BTreeSet;

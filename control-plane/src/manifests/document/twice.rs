@@ -2,10 +2,10 @@
 //! are chosen by users (annotations, the `data` of a ConfigMap), and rejects the object elsewhere.
 
 use std::collections::HashSet;
-use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use super::walk::skip_scalars;
 use super::{Fault, fault, yaml};
 use crate::objects::json::DecodeError;
 
@@ -32,33 +32,7 @@ impl<'de> DeserializeSeed<'de> for Walk<'_> {
 impl<'de> Visitor<'de> for Walk<'_> {
     type Value = ();
 
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("anything")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
+    skip_scalars!();
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         while items.next_element_seed(Walk(self.0))?.is_some() {}
