@@ -15,7 +15,6 @@ mod disk;
 pub(crate) mod fuzz;
 mod replicas;
 mod retry;
-mod throttle;
 
 /// Generated clients; their messages are those of `shared`.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
@@ -36,14 +35,14 @@ use shared::clock;
 use shared::drain::{Phase, Watcher};
 use shared::kind::Lane;
 use shared::proto::config::{Goodbye, ProxyMessage, proxy_message};
-use shared::telemetry::chain;
+use shared::telemetry::{Seldom, chain};
 use shared::tls::connect::Doubt;
 use shared::version::{Root, Seq};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{self, Instant};
 use tonic::Code;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use crate::journal::{Binding, Journal, Loaded};
 use crate::resolve::Names;
@@ -55,7 +54,6 @@ use disk::{Disk, FromDisk, Opening};
 use replicas::{Failed, Replicas, Url, Way};
 use retry::{End, Retry};
 use session::{Close, Identity, Session};
-use throttle::LogThrottle;
 
 /// Time limit for the Welcome.
 const WELCOME: Duration = Duration::from_secs(15);
@@ -70,6 +68,8 @@ const NAMES: Duration = Duration::from_secs(2);
 /// The same for one that found its complete state on disk, and may be the only one that could serve now: names that
 /// take longer are resolved while it serves.
 const NAMES_FROM_DISK: Duration = Duration::from_millis(50);
+/// How often the log says that there is no connection to a control plane.
+const UNREACHABLE: Duration = Duration::from_secs(30);
 /// Number of queued replies at which reading pauses.
 const ANSWERS: usize = 1024;
 
@@ -117,7 +117,7 @@ pub(crate) struct Subscription {
     disk: Disk,
     group: String,
     view: watch::Sender<View>,
-    throttle: LogThrottle,
+    unreachable: Seldom,
     /// Since when the current stream is welcomed.
     welcome: Option<Instant>,
     /// Whether TLS failed on its connection.
@@ -193,7 +193,7 @@ impl Subscription {
             group: identity.group.clone(),
             session: Session::new(identity, clock::now),
             view,
-            throttle: LogThrottle::default(),
+            unreachable: Seldom::new(UNREACHABLE),
             welcome: None,
             doubt: None,
             asked: None,
@@ -331,8 +331,8 @@ impl Subscription {
             };
             if held.is_some() && end != End::Wrong {
                 info!(reason = %ended, "the stream from the control plane ended; serving on");
-            } else {
-                self.throttle.say(&self.replicas, &ended, clock::now());
+            } else if self.unreachable.now(clock::now()).is_some() {
+                warn!(control_plane = %self.replicas, reason = %ended, "no connection to the control plane; retrying");
             }
             time::sleep(retry.after(end, held)).await;
         }
@@ -400,7 +400,7 @@ impl Subscription {
                     let was_welcome = self.session.is_welcome();
                     let actions = self.session.on(message, &mut *writer.borrow_mut());
                     if !was_welcome && self.session.is_welcome() {
-                        self.throttle.over();
+                        self.unreachable.reset();
                         self.welcome = Some(Instant::now());
                         self.replicas.serves(address);
                         info!(control_plane = %self.replicas, %address, "connected to the control plane");

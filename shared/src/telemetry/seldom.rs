@@ -25,6 +25,11 @@ impl Seldom {
         self.last = Some(now);
         Some(std::mem::take(&mut self.missed))
     }
+
+    /// What the message is about is over: the next one is due at once.
+    pub fn reset(&mut self) {
+        (self.last, self.missed) = (None, 0);
+    }
 }
 
 #[cfg(test)]
@@ -40,5 +45,8 @@ mod tests {
         let at = |millis| begun + Duration::from_millis(millis);
         let said: Vec<_> = [0, 1, 999, 1_000, 1_001, 5_000].map(|millis| seldom.now(at(millis))).into();
         assert_eq!(said, [Some(0), None, None, Some(2), None, Some(1)]);
+        assert_eq!(seldom.now(at(5_001)), None);
+        seldom.reset();
+        assert_eq!(seldom.now(at(5_002)), Some(0), "another time of trouble");
     }
 }
