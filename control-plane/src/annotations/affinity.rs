@@ -19,6 +19,7 @@ pub(super) static ROWS: &[&Row] = &[
             }),
         ),
         doc: "A cookie keeps a client on its endpoint",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -31,6 +32,7 @@ pub(super) static ROWS: &[&Row] = &[
         on_canary: true,
         default: "sticky",
         doc: "Whether affinity also keeps a client on the canary",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -40,6 +42,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(one_of!("balanced" | "persistent"), Act::Sets(mode)),
         default: "balanced",
         doc: "Whether clients are redistributed when endpoints are added",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -49,6 +52,7 @@ pub(super) static ROWS: &[&Row] = &[
         needs: Some("affinity"),
         default: "false",
         doc: "A client gets another endpoint if its own fails",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -76,6 +80,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(INT, Act::Sets(|to, it| of(to).expires = Some(it))),
         needs: Some("affinity"),
         doc: "Attribute `Expires` of the cookie, in seconds from now",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -85,6 +90,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(INT, Act::Sets(|to, it| of(to).max_age = Some(it))),
         needs: Some("affinity"),
         doc: "Attribute `Max-Age` of the cookie",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -112,6 +118,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(SAMESITE, Act::Sets(same_site)),
         needs: Some("affinity"),
         doc: "Attribute `SameSite` of the cookie",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -121,6 +128,7 @@ pub(super) static ROWS: &[&Row] = &[
         needs: Some("affinity"),
         default: "false",
         doc: "Attribute `Secure` of the cookie on plain connections, too; over TLS it is always there",
+        harmless: true,
         ..Row::NEW
     },
 ];

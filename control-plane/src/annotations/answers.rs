@@ -54,6 +54,7 @@ pub(crate) static HSTS: Row = Row {
     value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts = Some(it))),
     default: "true",
     doc: "Header `Strict-Transport-Security` of answers over TLS",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -63,6 +64,7 @@ pub(crate) static HSTS_INCLUDE_SUBDOMAINS: Row = Row {
     value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts_include_subdomains = Some(it))),
     default: "true",
     doc: "`Strict-Transport-Security` also applies to subdomains",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -72,6 +74,7 @@ pub(crate) static HSTS_MAX_AGE: Row = Row {
     value: &Of(AGE, Act::Sets(|to, it| to.location.hsts_max_age = Some(it))),
     default: "31536000",
     doc: "How long `Strict-Transport-Security` applies, in seconds",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -81,6 +84,7 @@ pub(crate) static HSTS_PRELOAD: Row = Row {
     value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts_preload = Some(it))),
     default: "false",
     doc: "`Strict-Transport-Security` asks browsers to preload the host",
+    harmless: true,
     ..Row::NEW
 };
 

@@ -164,6 +164,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(TYPE, Act::Sets(|to, it| kind(to, &it))),
         bad: Bad::Reject,
         doc: "Password authentication: `basic`, or digest (any other value that contains one of the two words)",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -186,6 +187,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(one_of!("any" | "all"), Act::Sets(|to, it| to.location.satisfy_any = Some(it == "any"))),
         default: "all",
         doc: "`any`: an address list or an authentication is enough",
+        harmless: true,
         ..Row::NEW
     },
 ];

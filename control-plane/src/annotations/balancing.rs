@@ -20,6 +20,7 @@ pub(crate) static LOAD_BALANCE: Row = Row {
     on_canary: true,
     default: "round_robin",
     doc: "How endpoints are chosen",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -31,6 +32,7 @@ pub(crate) static LOAD_BALANCE_OF_ALL: Row = Row {
     value: &Of(one_of!("round_robin" | "ewma"), Act::Sets(load_balance)),
     default: "round_robin",
     doc: "How endpoints are chosen",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -67,6 +69,7 @@ pub(crate) static SERVICE_UPSTREAM: Row = Row {
     on_canary: true,
     default: "false",
     doc: "Requests go to the cluster IP of the Service, if it has one",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -105,6 +108,7 @@ pub(super) static ROWS: &[&Row] = &[
         on_canary: true,
         default: "false",
         doc: "With `upstream-hash-by`: requests with the same value go to any endpoint of a subset",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -121,6 +125,7 @@ pub(super) static ROWS: &[&Row] = &[
         on_canary: true,
         default: "3",
         doc: "Endpoints per subset; 0 means 3",
+        harmless: true,
         ..Row::NEW
     },
 ];

@@ -12,6 +12,7 @@ pub(crate) static CLIENT_BODY_BUFFER_SIZE: Row = Row {
     bad: Bad::Reject,
     default: "8k",
     doc: "Memory for a request body; the rest is buffered on disk",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -21,6 +22,8 @@ pub(crate) static CLIENT_BODY_TIMEOUT: Row = Row {
     value: &Of(SECONDS, Act::Sets(|to, it| to.location.client_body_timeout = Some(it))),
     default: "60",
     doc: "Seconds between two reads of a request's body",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 
@@ -31,6 +34,7 @@ pub(crate) static PROXY_BODY_SIZE: Row = Row {
     value: &Of(MOST, Act::Sets(|to, it| to.location.proxy_body_size = Some(it))),
     default: "1m",
     doc: "Limit for request bodies; larger ones get 413; 0: no limit",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -40,6 +44,7 @@ pub(crate) static PROXY_BUFFER_SIZE: Row = Row {
     value: &Of(SOME, Act::Sets(|to, it| to.location.proxy_buffer_size = Some(it))),
     default: "4k",
     doc: "Memory for the head of a response, at most 256k; a longer head is answered with 502",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -49,6 +54,7 @@ pub(crate) static PROXY_BUFFERING: Row = Row {
     value: &Of(SWITCH, Act::Unnoticed("answers are passed on as they come, in buffers of the proxy")),
     default: "off",
     doc: "Answers are read as fast as the backend sends them",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -58,6 +64,8 @@ pub(crate) static PROXY_BUFFERS_NUMBER: Row = Row {
     value: &Of(INT, Act::Unnoticed("answers are passed on as they come, in buffers of the proxy")),
     default: "4",
     doc: "Number of buffers of an answer",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 
@@ -78,6 +86,7 @@ pub(crate) static PROXY_HTTP_VERSION: Row = Row {
     ),
     default: "1.1",
     doc: "Version of HTTP towards the backend",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -87,6 +96,7 @@ pub(crate) static PROXY_MAX_TEMP_FILE_SIZE: Row = Row {
     value: &Of(SIZE, Act::Unnoticed("nothing is written to disk")),
     default: "1024m",
     doc: "Limit for the part of a response that is buffered on disk",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -96,6 +106,7 @@ pub(crate) static PROXY_REQUEST_BUFFERING: Row = Row {
     value: &Of(SWITCH, Act::Sets(|to, it| to.location.proxy_request_buffering = Some(it))),
     default: "on",
     doc: "A request is sent to the backend only once its body is complete",
+    harmless: true,
     ..Row::NEW
 };
 

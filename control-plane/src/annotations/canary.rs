@@ -16,6 +16,7 @@ pub(super) static ROWS: &[&Row] = &[
         on_canary: true,
         default: "false",
         doc: "The Ingress is a canary: its backends get a part of the requests of another Ingress",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -26,6 +27,7 @@ pub(super) static ROWS: &[&Row] = &[
         needs: Some("canary"),
         on_canary: true,
         doc: "Cookie that decides by its values `always` and `never`",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -36,6 +38,7 @@ pub(super) static ROWS: &[&Row] = &[
         needs: Some("canary"),
         on_canary: true,
         doc: "Header that decides by its values `always` and `never`",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -66,6 +69,7 @@ pub(super) static ROWS: &[&Row] = &[
         on_canary: true,
         default: "0",
         doc: "Share of the remaining requests",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -76,6 +80,7 @@ pub(super) static ROWS: &[&Row] = &[
         on_canary: true,
         default: "100",
         doc: "What `canary-weight` is a share of",
+        harmless: true,
         ..Row::NEW
     },
 ];

@@ -51,6 +51,7 @@ pub(crate) static SSL_PROTOCOLS: Row = Row {
     ),
     default: "TLSv1.2 TLSv1.3",
     doc: "TLS versions for clients; versions before 1.2 are never used",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -96,6 +97,7 @@ pub(crate) static USE_HTTP2: Row = Row {
     value: &Of(BOOL, Act::Sets(|to, it| to.location.use_http2 = Some(it))),
     default: "true",
     doc: "Offer HTTP/2 over TLS",
+    harmless: true,
     ..Row::NEW
 };
 

@@ -22,6 +22,8 @@ pub(crate) static CLIENT_HEADER_TIMEOUT: Row = Row {
     value: &Of(SOME_SECONDS, Act::Sets(|to, it| to.location.client_header_timeout = Some(it))),
     default: "10",
     doc: "Seconds for the whole head of a request",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 
@@ -31,6 +33,7 @@ pub(crate) static HTTP2_MAX_CONCURRENT_STREAMS: Row = Row {
     value: &Of(STREAMS, Act::Sets(|to, it| to.location.http2_max_concurrent_streams = Some(it))),
     default: "128",
     doc: "Concurrent requests per HTTP/2 connection; a change applies to new connections",
+    go_number: true,
     ..Row::NEW
 };
 
@@ -65,6 +68,7 @@ pub(crate) static WORKER_SHUTDOWN_TIMEOUT: Row = Row {
     ),
     default: "240s",
     doc: "How long open connections may take when a worker ends",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -74,6 +78,8 @@ pub(crate) static KEEP_ALIVE: Row = Row {
     value: &Of(SECONDS, Act::Sets(|to, it| to.location.keep_alive = Some(it))),
     default: "75",
     doc: "Seconds for which a connection is kept without a request; 0: it serves one",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 
@@ -83,6 +89,8 @@ pub(crate) static KEEP_ALIVE_REQUESTS: Row = Row {
     value: &Of(COUNT, Act::Sets(|to, it| to.location.keep_alive_requests = Some(it))),
     default: "1000",
     doc: "Requests that a connection serves",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 

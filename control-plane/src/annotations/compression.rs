@@ -12,6 +12,7 @@ pub(crate) static BROTLI_LEVEL: Row = Row {
     value: &Of(BROTLI, Act::Sets(|to, it| to.location.brotli_level = Some(it))),
     default: "4",
     doc: "How hard brotli tries, from 0 to 11; above 6 it is 6",
+    go_number: true,
     ..Row::NEW
 };
 
@@ -21,6 +22,7 @@ pub(crate) static BROTLI_MIN_LENGTH: Row = Row {
     value: &Of(LENGTH, Act::Sets(|to, it| to.location.brotli_min_length = Some(it))),
     default: "20",
     doc: "Shortest answer that is compressed with brotli, where its length is known",
+    go_number: true,
     ..Row::NEW
 };
 
@@ -56,6 +58,7 @@ pub(crate) static GZIP_LEVEL: Row = Row {
     value: &Of(LEVEL, Act::Sets(|to, it| to.location.gzip_level = Some(it))),
     default: "1",
     doc: "How hard gzip tries, from 1 to 9",
+    go_number: true,
     ..Row::NEW
 };
 
@@ -65,6 +68,7 @@ pub(crate) static GZIP_MIN_LENGTH: Row = Row {
     value: &Of(LENGTH, Act::Sets(|to, it| to.location.gzip_min_length = Some(it))),
     default: "256",
     doc: "Shortest answer that is compressed with gzip, where its length is known",
+    go_number: true,
     ..Row::NEW
 };
 

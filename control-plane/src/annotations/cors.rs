@@ -13,6 +13,7 @@ pub(super) static ROWS: &[&Row] = &[
         needs: Some("enable-cors"),
         default: "true",
         doc: "Header `Access-Control-Allow-Credentials`",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -31,6 +32,7 @@ pub(super) static ROWS: &[&Row] = &[
         needs: Some("enable-cors"),
         default: "GET, PUT, POST, DELETE, PATCH, OPTIONS",
         doc: "Header `Access-Control-Allow-Methods`",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -66,6 +68,7 @@ pub(super) static ROWS: &[&Row] = &[
         needs: Some("enable-cors"),
         default: "1728000",
         doc: "Header `Access-Control-Max-Age`",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -73,6 +76,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_cors = Some(it))),
         default: "false",
         doc: "Add CORS headers to responses, and answer preflight requests",
+        harmless: true,
         ..Row::NEW
     },
 ];

@@ -27,6 +27,7 @@ pub(crate) static CUSTOM_HTTP_ERRORS: Row = Row {
     ),
     bad: Bad::Reject,
     doc: "Statuses for which the default backend answers",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -48,6 +49,7 @@ pub(crate) static CUSTOM_HTTP_ERRORS_OF_ALL: Row = Row {
         }),
     ),
     doc: "Statuses for which the default backend answers",
+    harmless: true,
     ..Row::NEW
 };
 

@@ -124,6 +124,7 @@ pub(crate) static USE_FORWARDED_HEADERS: Row = Row {
     value: &Of(BOOL, Act::Sets(|to, it| to.location.use_forwarded_headers = Some(it))),
     default: "false",
     doc: "Trust the client address, scheme, host and port that peers report",
+    harmless: true,
     ..Row::NEW
 };
 

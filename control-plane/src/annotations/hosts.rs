@@ -34,6 +34,7 @@ pub(super) static ROWS: &[&Row] = &[
         bad: Bad::Reject,
         default: "false",
         doc: "With `--enable-ssl-passthrough`: TLS connections for the hosts go to the backend of `/` as they are, and other requests reach it over TLS. Without: TLS ends at the proxy; where the backend would hear plain HTTP, all paths of the hosts answer 503",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -42,6 +43,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(BOOL, Act::Sets(|to, it| to.host.ssl_prefer_server_ciphers = Some(it))),
         default: "true",
         doc: "Whether the proxy's cipher order is used; otherwise the client's",
+        harmless: true,
         ..Row::NEW
     },
 ];

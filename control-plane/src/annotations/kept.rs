@@ -9,6 +9,8 @@ pub(crate) static UPSTREAM_KEEPALIVE_CONNECTIONS: Row = Row {
     value: &Of(COUNT, Act::Sets(|to, it| to.location.upstream_keepalive_connections = Some(it))),
     default: "640",
     doc: "Idle connections that a worker keeps, to all backends together; 0: none, and each request says `Connection: close`",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 
@@ -18,6 +20,8 @@ pub(crate) static UPSTREAM_KEEPALIVE_REQUESTS: Row = Row {
     value: &Of(COUNT, Act::Sets(|to, it| to.location.upstream_keepalive_requests = Some(it))),
     default: "10000",
     doc: "Requests that a connection to a backend serves",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 
@@ -36,6 +40,8 @@ pub(crate) static UPSTREAM_KEEPALIVE_TIMEOUT: Row = Row {
     value: &Of(SECONDS, Act::Sets(|to, it| to.location.upstream_keepalive_timeout = Some(it))),
     default: "60",
     doc: "Seconds for which a connection to a backend is kept without a request",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 

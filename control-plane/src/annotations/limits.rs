@@ -13,6 +13,7 @@ pub(crate) static LIMIT_CONN_STATUS_CODE: Row = Row {
     value: &Of(STATUS, Act::Sets(|to, it| to.location.limit_conn_status_code = Some(it))),
     default: "503",
     doc: "Status of what `limit-connections` refuses",
+    go_number: true,
     ..Row::NEW
 };
 
@@ -42,6 +43,7 @@ pub(crate) static LIMIT_REQ_STATUS_CODE: Row = Row {
     value: &Of(STATUS, Act::Sets(|to, it| to.location.limit_req_status_code = Some(it))),
     default: "503",
     doc: "Status of what `limit-rps` and `limit-rpm` refuse",
+    go_number: true,
     ..Row::NEW
 };
 
@@ -51,6 +53,8 @@ pub(crate) static LIMIT_RATE: Row = Row {
     value: &Of(INT, Act::Sets(|to, it| to.location.limit_rate = Some(count(it)))),
     default: "0",
     doc: "Kilobytes of an answer a second",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 
@@ -60,6 +64,8 @@ pub(crate) static LIMIT_RATE_AFTER: Row = Row {
     value: &Of(INT, Act::Sets(|to, it| to.location.limit_rate_after = Some(count(it)))),
     default: "0",
     doc: "Kilobytes of an answer that come before `limit-rate` counts",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 
@@ -78,6 +84,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(INT, Act::Sets(|to, it| to.location.limit_burst_multiplier = Some(count(it)))),
         default: "5",
         doc: "Burst size, as a multiple of the rate",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -86,6 +93,7 @@ pub(super) static ROWS: &[&Row] = &[
         bad: Bad::Reject,
         default: "0",
         doc: "Concurrent requests per client",
+        harmless: true,
         ..Row::NEW
     },
     &LIMIT_RATE,
@@ -96,6 +104,7 @@ pub(super) static ROWS: &[&Row] = &[
         bad: Bad::Reject,
         default: "0",
         doc: "Requests per minute and client",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -104,6 +113,7 @@ pub(super) static ROWS: &[&Row] = &[
         bad: Bad::Reject,
         default: "0",
         doc: "Requests per second and client",
+        harmless: true,
         ..Row::NEW
     },
 ];

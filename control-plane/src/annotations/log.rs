@@ -150,6 +150,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_access_log = Some(it))),
         default: "true",
         doc: "Whether requests are logged",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -157,6 +158,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(BOOL, Act::Dead),
         default: "false",
         doc: "nginx' own trace of rewrites",
+        harmless: true,
         ..Row::NEW
     },
 ];

@@ -14,6 +14,7 @@ pub(crate) static FORCE_SSL_REDIRECT: Row = Row {
     value: &Of(BOOL, Act::Sets(|to, it| to.location.force_ssl_redirect = Some(it))),
     default: "false",
     doc: "Redirect plain HTTP to https, whether or not the host has a certificate",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -45,6 +46,7 @@ pub(crate) static PRESERVE_TRAILING_SLASH: Row = Row {
     value: &Of(BOOL, Act::Sets(|to, it| to.location.preserve_trailing_slash = Some(it))),
     default: "false",
     doc: "The redirect to https keeps a slash at the end",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -57,6 +59,7 @@ pub(crate) static RELATIVE_REDIRECTS: Row = Row {
     group: "redirects",
     default: "false",
     doc: "Redirects to places on the same host name neither scheme nor host; `false` does not undo the ConfigMap's `true`",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -66,6 +69,7 @@ pub(crate) static SSL_REDIRECT: Row = Row {
     value: &Of(BOOL, Act::Sets(|to, it| to.location.ssl_redirect = Some(it))),
     default: "true",
     doc: "Plain requests go to https where the host has TLS",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -95,6 +99,7 @@ pub(super) static ROWS: &[&Row] = &[
         group: "redirects",
         default: "false",
         doc: "The same host with or without `www.` is redirected to this one",
+        harmless: true,
         ..Row::NEW
     },
     &Row {
@@ -121,6 +126,7 @@ pub(super) static ROWS: &[&Row] = &[
         group: "redirects",
         default: "301",
         doc: "Status of that redirect: 300 to 308; with 300, 304, 305 and 306 the URL is the text of the answer, and there is no `Location`",
+        harmless: true,
         ..Row::NEW
     },
     &PRESERVE_TRAILING_SLASH,
@@ -148,6 +154,7 @@ pub(super) static ROWS: &[&Row] = &[
         group: "redirects",
         default: "302",
         doc: "Status of that redirect: 300 to 307, of which the same are none",
+        harmless: true,
         ..Row::NEW
     },
     &USE_PORT_IN_REDIRECTS,

@@ -15,6 +15,7 @@ pub(crate) static PROXY_NEXT_UPSTREAM: Row = Row {
     ),
     default: "error timeout",
     doc: "What is tried again at another endpoint",
+    harmless: true,
     ..Row::NEW
 };
 
@@ -24,6 +25,8 @@ pub(crate) static PROXY_NEXT_UPSTREAM_TIMEOUT: Row = Row {
     value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_next_upstream_timeout = Some(it))),
     default: "0",
     doc: "Seconds after which no other endpoint is tried; 0: no limit",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 
@@ -33,6 +36,8 @@ pub(crate) static PROXY_NEXT_UPSTREAM_TRIES: Row = Row {
     value: &Of(TRIES, Act::Sets(|to, it| to.location.proxy_next_upstream_tries = Some(it))),
     default: "3",
     doc: "How many endpoints are tried; 0: all",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 

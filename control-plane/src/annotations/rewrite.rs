@@ -17,6 +17,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(BOOL, Act::Sets(|to, it| to.location.use_regex = Some(it))),
         default: "false",
         doc: "All paths of the host are regular expressions, found at the beginning of a path in any case",
+        harmless: true,
         ..Row::NEW
     },
     &Row {

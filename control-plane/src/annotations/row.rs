@@ -34,6 +34,11 @@ pub struct Row {
     pub lines: bool,
     /// Whether it is read on a canary Ingress too; other annotations have no effect there (ingress-nginx).
     pub on_canary: bool,
+    /// Its values are numbers, switches, times, sizes or one of a few words: they are shown in the history. All others may
+    /// hold a credential: a URL with a password, a key, the value of a header.
+    pub harmless: bool,
+    /// As a key of the ConfigMap it is a Go number of base 0, which may say its base; all other numbers are decimal.
+    pub go_number: bool,
     /// The default.
     pub default: &'static str,
     /// What it does, for its owner.
@@ -56,6 +61,8 @@ impl Row {
         group: "",
         lines: false,
         on_canary: false,
+        harmless: false,
+        go_number: false,
         default: "",
         doc: "",
     };

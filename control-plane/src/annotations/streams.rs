@@ -27,6 +27,7 @@ pub(crate) static PROXY_STREAM_NEXT_UPSTREAM_TRIES: Row = Row {
     value: &Of(COUNT, Act::Sets(|to, it| to.location.proxy_stream_next_upstream_tries = Some(it))),
     default: "3",
     doc: "Endpoints of a TCP service that are tried; 0: each once",
+    go_number: true,
     ..Row::NEW
 };
 

@@ -9,6 +9,8 @@ pub(crate) static CONNECT: Row = Row {
     value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_connect_timeout = Some(it))),
     default: "5",
     doc: "Seconds to connect to an endpoint",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 
@@ -18,6 +20,8 @@ pub(crate) static READ: Row = Row {
     value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_read_timeout = Some(it))),
     default: "60",
     doc: "Seconds between two reads from an endpoint",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 
@@ -27,6 +31,8 @@ pub(crate) static SEND: Row = Row {
     value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_send_timeout = Some(it))),
     default: "60",
     doc: "Seconds between two writes to an endpoint",
+    harmless: true,
+    go_number: true,
     ..Row::NEW
 };
 

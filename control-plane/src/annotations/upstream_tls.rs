@@ -17,6 +17,7 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Of(PROTOCOL, Act::Sets(set_protocol)),
         default: "HTTP",
         doc: "`HTTP`, `HTTPS`, `AUTO_HTTP`, `GRPC`, `GRPCS` or `FCGI`, in any case",
+        harmless: true,
         ..Row::NEW
     },
     &Row {

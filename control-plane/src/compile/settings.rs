@@ -9,7 +9,7 @@ use bytes::Bytes;
 use shared::name::ObjectName;
 use shared::resource::{Guard, Settings};
 
-use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, Status, is_number};
+use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, Status};
 use super::referred::Referred;
 use super::{allowed, headers, ticket_keys};
 use crate::annotations::row::{Reach, Row};
@@ -76,6 +76,15 @@ fn taken<'a>(key: &str, said: &'a str) -> &'a str {
         _ => false,
     };
     if is_of_go || is_number(key) { said } else { said.trim() }
+}
+
+/// Whether the values of a key may be shown, as those of the annotation with its row.
+pub(crate) fn is_harmless(key: &str) -> bool {
+    Status::of(key).and_then(Status::row).is_some_and(|row| row.harmless)
+}
+
+fn is_number(key: &str) -> bool {
+    Status::of(key).and_then(Status::row).is_some_and(|row| row.go_number)
 }
 
 /// A value as rows parse it, in decimal: some keys allow numbers in other bases. `None`: it is not a number.

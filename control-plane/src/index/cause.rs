@@ -8,93 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Index;
 use super::classes::CLASS_ANNOTATION;
 use super::dirty::Touched;
-use crate::annotations::PREFIX;
+use crate::annotations::{PREFIX, table};
+use crate::compile::settings;
 use crate::objects::{EndpointSlice, Ingress, Object, ObjectRef, SlicePort};
 use crate::origin::Origin;
 use crate::problem;
 
 /// Limit of the characters of a value.
 const VALUE: usize = 40;
-
-/// Annotations and ConfigMap keys whose values are numbers, switches, times, sizes or one of a few words. All others
-/// may hold a credential: a URL with a password, a key, a header's value; and so may a misspelt name.
-const HARMLESS: &[&str] = &[
-    "affinity",
-    "affinity-canary-behavior",
-    "affinity-mode",
-    "auth-type",
-    "backend-protocol",
-    "canary",
-    "canary-by-cookie",
-    "canary-by-header",
-    "canary-weight",
-    "canary-weight-total",
-    "client-body-buffer-size",
-    "client-body-timeout",
-    "client-header-timeout",
-    "cors-allow-credentials",
-    "cors-allow-methods",
-    "cors-max-age",
-    "custom-http-errors",
-    "enable-access-log",
-    "enable-cors",
-    "enable-rewrite-log",
-    "force-ssl-redirect",
-    "from-to-www-redirect",
-    "hsts",
-    "hsts-include-subdomains",
-    "hsts-max-age",
-    "hsts-preload",
-    "keep-alive",
-    "keep-alive-requests",
-    CLASS_ANNOTATION,
-    "limit-burst-multiplier",
-    "limit-connections",
-    "limit-rate",
-    "limit-rate-after",
-    "limit-rpm",
-    "limit-rps",
-    "load-balance",
-    "max-worker-connections",
-    "permanent-redirect-code",
-    "preserve-trailing-slash",
-    "proxy-body-size",
-    "proxy-buffer-size",
-    "proxy-buffering",
-    "proxy-buffers-number",
-    "proxy-connect-timeout",
-    "proxy-http-version",
-    "proxy-max-temp-file-size",
-    "proxy-next-upstream",
-    "proxy-next-upstream-timeout",
-    "proxy-next-upstream-tries",
-    "proxy-read-timeout",
-    "proxy-request-buffering",
-    "proxy-send-timeout",
-    "relative-redirects",
-    "satisfy",
-    "service-upstream",
-    "session-cookie-change-on-failure",
-    "session-cookie-expires",
-    "session-cookie-max-age",
-    "session-cookie-samesite",
-    "session-cookie-secure",
-    "ssl-passthrough",
-    "ssl-prefer-server-ciphers",
-    "ssl-protocols",
-    "ssl-redirect",
-    "temporal-redirect-code",
-    "upstream-hash-by-subset",
-    "upstream-hash-by-subset-size",
-    "upstream-keepalive-connections",
-    "upstream-keepalive-requests",
-    "upstream-keepalive-timeout",
-    "use-forwarded-headers",
-    "use-http2",
-    "use-regex",
-    "worker-processes",
-    "worker-shutdown-timeout",
-];
 
 /// Limit of the changes of one object that are named.
 const CHANGES: usize = 3;
@@ -182,7 +103,7 @@ fn changes(before: &Object, after: &Object) -> String {
     match (before, after) {
         (Object::Ingress(before), Object::Ingress(after)) => ingress_changes(before, after, &mut changes),
         (Object::ConfigMap(before), Object::ConfigMap(after)) => {
-            text_changes(&before.data, &after.data, |_| true, &mut changes);
+            text_changes(&before.data, &after.data, |_| true, settings::is_harmless, &mut changes);
         }
         _ => {}
     }
@@ -196,7 +117,11 @@ fn changes(before: &Object, after: &Object) -> String {
 fn ingress_changes(before: &Ingress, after: &Ingress, changes: &mut Vec<String>) {
     let is_read = |key: &str| key.starts_with(PREFIX) || key == CLASS_ANNOTATION;
     let (old, new) = (&before.metadata.annotations, &after.metadata.annotations);
-    text_changes(old, new, is_read, changes);
+    let is_harmless = |key: &str| match key.strip_prefix(PREFIX) {
+        Some(name) => table::find(name).is_some_and(|row| row.harmless),
+        None => key == CLASS_ANNOTATION,
+    };
+    text_changes(old, new, is_read, is_harmless, changes);
     let (old, new) = (&before.spec, &after.spec);
     for (is_changed, what) in [
         (old.ingress_class_name != new.ingress_class_name, "class"),
@@ -217,6 +142,7 @@ fn text_changes(
     before: &BTreeMap<String, String>,
     after: &BTreeMap<String, String>,
     is_told: impl Fn(&str) -> bool,
+    is_harmless: impl Fn(&str) -> bool,
     changes: &mut Vec<String>,
 ) {
     let keys = before.keys().chain(after.keys());
@@ -225,9 +151,7 @@ fn text_changes(
         let name = shown(key.strip_prefix(PREFIX).unwrap_or(key));
         match (before.get(key), after.get(key)) {
             (Some(old), Some(new)) if old == new => {}
-            (_, Some(_)) if HARMLESS.binary_search(&&*name).is_err() => {
-                changes.push(format!("{name} changed"))
-            }
+            (_, Some(_)) if !is_harmless(key) => changes.push(format!("{name} changed")),
             (Some(old), Some(new)) => changes.push(format!("{name} {} -> {}", shown(old), shown(new))),
             (None, Some(new)) => changes.push(format!("{name} {}", shown(new))),
             (Some(_), None) => changes.push(format!("{name} removed")),
@@ -239,12 +163,4 @@ fn text_changes(
 /// A tenant's text, short and on one line.
 fn shown(text: &str) -> String {
     problem::line(text, VALUE)
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_list_is_in_order() {
-        assert!(super::HARMLESS.is_sorted(), "or what stands in it is not found");
-    }
 }

@@ -52,22 +52,6 @@ pub(crate) const STRICT_PATHS: &str = "strict-validate-path-type";
 /// `proxy-ssl-location-only`.
 pub(crate) const LOCATION_ONLY: &str = "proxy-ssl-location-only";
 
-/// Keys that ingress-nginx parses as Go numbers with base 0; all other numbers are decimal.
-#[rustfmt::skip]
-pub(crate) const NUMBERS: &[&str] = &[
-    "brotli-level", "brotli-min-length", "client-body-timeout", "client-header-timeout", "gzip-level", "gzip-min-length",
-    "http2-max-concurrent-streams", "keep-alive", "keep-alive-requests", "limit-conn-status-code", "limit-rate",
-    "limit-rate-after", "limit-req-status-code", "proxy-buffers-number", "proxy-connect-timeout",
-    "proxy-next-upstream-timeout", "proxy-next-upstream-tries", "proxy-read-timeout", "proxy-send-timeout",
-    "proxy-stream-next-upstream-tries", "upstream-keepalive-connections", "upstream-keepalive-requests",
-    "upstream-keepalive-timeout",
-];
-
-/// Whether a key is one of [`NUMBERS`].
-pub(super) fn is_number(key: &str) -> bool {
-    NUMBERS.iter().any(|number| number.eq_ignore_ascii_case(key))
-}
-
 impl Status {
     /// The row of a key; `None`: it never existed. Keys are compared without regard to case (ingress-nginx).
     pub fn of(key: &str) -> Option<Self> {
@@ -75,6 +59,14 @@ impl Status {
         match ROWS.binary_search_by_key(&key.as_str(), |(key, _)| key) {
             Ok(row) => Some(ROWS[row].1),
             Err(_) => key.starts_with("jaeger-").then_some(Self::Dead),
+        }
+    }
+
+    /// The row that parses it, if one does.
+    pub fn row(self) -> Option<&'static Row> {
+        match self {
+            Self::Default(row) => Some(row),
+            _ => None,
         }
     }
 }
