@@ -18,6 +18,7 @@ pub mod host;
 pub mod material;
 pub mod referred;
 pub mod rejection;
+pub mod route_size;
 pub mod settings;
 pub mod size;
 pub mod snippets;

@@ -17,7 +17,6 @@ use shared::policy::LocationPolicy;
 use shared::resource::{CATCH_ALL, Denial, PathType};
 
 use self::tls::ClaimedTls;
-use super::copies;
 use super::referred::{self, AllReferred, Referred};
 use crate::annotations::{Parsed, field};
 use crate::objects::{
@@ -143,7 +142,7 @@ impl Claim {
         let rules: HashSet<_> = spec.rules.iter().map(|rule| rule.host.as_str()).collect();
         for found in referred.values_mut() {
             // An Ingress without rules may own the catch-all.
-            if let Some(why) = copies::of_referred(found, rules.len().max(1)) {
+            if let Some(why) = found.excess(rules.len().max(1)) {
                 *found = Referred::Faulty(why);
             }
         }

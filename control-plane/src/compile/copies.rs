@@ -11,15 +11,9 @@ use shared::policy::{HostPolicy, LocationPolicy, ShortcutComparison, ShortcutPat
 use shared::resource::{Backend, Host, Resource, Route};
 
 use super::claim::Claim;
-use super::referred::Referred;
+use super::size::COPIES;
 use super::snippets;
 use crate::problem::{Fault, Severity};
-
-/// Limit of all copies of one Ingress in bytes: ten times the limit of its text.
-const MOST: usize = 32 << 20;
-
-/// Limit of what a ConfigMap adds to one Route in bytes: no request head, and no FastCGI record, has room for more.
-const MOST_OF_A_MAP: usize = 64 << 10;
 
 /// Overhead of a Secret's name in a list: tag, length and the slash.
 const NAME_HEAD: usize = 4;
@@ -32,41 +26,18 @@ pub fn of_ingress(claim: &Claim) -> Option<Fault> {
     let hosts = claim.hosts().count();
     let backends = claim.references().map(|(key, _)| key).collect::<HashSet<_>>().len();
     let said = hosts * of_each_host(claim) + backends * of_each_backend(claim);
-    if said > MOST {
+    if said > COPIES {
         let reason = format!(
-            "the annotations take {said} bytes for {hosts} hosts and {backends} Service ports, compiled regular expressions included, and may take {MOST}: divide the hosts over several Ingresses"
+            "the annotations take {said} bytes for {hosts} hosts and {backends} Service ports, compiled regular expressions included, and may take {COPIES}: divide the hosts over several Ingresses"
         );
         return Some(Fault::new(Severity::Rejected, "metadata.annotations", reason));
     }
     let names = names_of_secrets(claim);
-    (names > MOST).then(|| {
+    (names > COPIES).then(|| {
         let reason = format!(
-            "Secrets whose spec.tls entry lists no hosts apply to all {hosts} hosts, and their names take {names} bytes of at most {MOST}: list the hosts of each Secret"
+            "Secrets whose spec.tls entry lists no hosts apply to all {hosts} hosts, and their names take {names} bytes of at most {COPIES}: list the hosts of each Secret"
         );
         Fault::new(Severity::Rejected, "spec.tls", reason)
-    })
-}
-
-/// Why a ConfigMap that an Ingress names is too large: its entries are copied into the Route of each of the Ingress'
-/// hosts.
-///
-/// The last good version does not help here: what is too much for one Ingress may not be for another.
-pub fn of_referred(referred: &Referred, hosts: usize) -> Option<String> {
-    let bytes = match referred {
-        Referred::Headers(list) => {
-            list.headers.iter().map(|it| it.name.len() + it.value.len()).sum::<usize>()
-        }
-        Referred::Entries(entries) => entries.iter().map(|(name, text)| name.len() + text.len()).sum(),
-        _ => return None,
-    };
-    if bytes > MOST_OF_A_MAP {
-        return Some(format!("its entries take {bytes} bytes, and may take {MOST_OF_A_MAP}"));
-    }
-    let on_all = bytes * hosts;
-    (on_all > MOST).then(|| {
-        format!(
-            "its entries take {on_all} bytes for {hosts} hosts, and may take {MOST}: divide the hosts over several Ingresses"
-        )
     })
 }
 
@@ -198,7 +169,7 @@ mod tests {
             assert_eq!(fault(&with(10, to_one, &[(name, said(many))])), None, "{name}");
             let found = fault(&with(hosts, to_one, &[(name, said(many))])).expect(name);
             assert_eq!((found.severity, found.field.as_str()), (Severity::Rejected, "metadata.annotations"));
-            assert!(found.reason.contains("on 4000 hosts and 1 Service ports"), "{}", found.reason);
+            assert!(found.reason.contains("for 4000 hosts and 1 Service ports"), "{}", found.reason);
         }
     }
 
@@ -263,22 +234,6 @@ mod tests {
         assert_eq!(fault(&ingress).expect("3,100 hosts with 900 each").field, "spec.tls");
         ingress.spec.tls = (0..4_000).map(|i| tls(i % 900, vec![format!("h{i}.test")])).collect();
         assert_eq!(fault(&ingress), None);
-    }
-
-    #[test]
-    fn a_configmap_counts_on_each_host() {
-        let entries =
-            |bytes| Referred::Entries(Arc::new(BTreeMap::from([("A".into(), "x".repeat(bytes - 1))])));
-        for (bytes, hosts, is_fine) in [
-            (MOST_OF_A_MAP, 1, true),
-            (MOST_OF_A_MAP + 1, 1, false),
-            (MOST_OF_A_MAP, MOST / MOST_OF_A_MAP, true),
-            (MOST_OF_A_MAP, MOST / MOST_OF_A_MAP + 1, false),
-            (200, 20_000, true),
-        ] {
-            let found = of_referred(&entries(bytes), hosts);
-            assert_eq!(found.is_none(), is_fine, "{bytes} on {hosts}: {found:?}");
-        }
     }
 
     /// As many hosts as an API server accepts, with typical annotations.

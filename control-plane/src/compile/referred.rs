@@ -6,11 +6,15 @@ use std::sync::Arc;
 use shared::policy::{HeaderList, LocationPolicy};
 use shared::resource::Material;
 
+use super::size::COPIES;
 use super::{headers, material};
 use crate::annotations::row::Reach;
 use crate::objects::Object;
 use crate::problem::{Fault, Severity, shown};
 use crate::reference::{FORBIDDEN, Reference, Use};
+
+/// Limit of what a ConfigMap adds to one Route in bytes: no request head, and no FastCGI record, has room for more.
+const MOST_OF_A_MAP: usize = 64 << 10;
 
 /// The references of an Ingress, or of the fleet, by use.
 pub type AllReferred = BTreeMap<Use, Referred>;
@@ -89,6 +93,29 @@ pub fn filled(
 }
 
 impl Referred {
+    /// Why a ConfigMap that an Ingress names is too large: its entries are copied into the Route of each of the Ingress'
+    /// hosts.
+    ///
+    /// The last good version does not help here: what is too much for one Ingress may not be for another.
+    pub fn excess(&self, hosts: usize) -> Option<String> {
+        let bytes = match self {
+            Self::Headers(list) => {
+                list.headers.iter().map(|it| it.name.len() + it.value.len()).sum::<usize>()
+            }
+            Self::Entries(entries) => entries.iter().map(|(name, text)| name.len() + text.len()).sum(),
+            _ => return None,
+        };
+        if bytes > MOST_OF_A_MAP {
+            return Some(format!("its entries take {bytes} bytes, and may take {MOST_OF_A_MAP}"));
+        }
+        let on_all = bytes * hosts;
+        (on_all > COPIES).then(|| {
+            format!(
+                "its entries take {on_all} bytes for {hosts} hosts, and may take {COPIES}: divide the hosts over several Ingresses"
+            )
+        })
+    }
+
     /// The fault of the reference; `field` is its field path.
     pub fn fault(&self, reference: &Reference, field: &str) -> Option<Fault> {
         let object = reference.object();
@@ -181,6 +208,27 @@ impl Referred {
                 let fault = self.fault(reference, field);
                 Err(fault.map_or_else(String::new, |fault| format!("{}: {}", fault.field, fault.reason)))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configmap_counts_on_each_host() {
+        let entries =
+            |bytes| Referred::Entries(Arc::new(BTreeMap::from([("A".into(), "x".repeat(bytes - 1))])));
+        for (bytes, hosts, is_fine) in [
+            (MOST_OF_A_MAP, 1, true),
+            (MOST_OF_A_MAP + 1, 1, false),
+            (MOST_OF_A_MAP, COPIES / MOST_OF_A_MAP, true),
+            (MOST_OF_A_MAP, COPIES / MOST_OF_A_MAP + 1, false),
+            (200, 20_000, true),
+        ] {
+            let found = entries(bytes).excess(hosts);
+            assert_eq!(found.is_none(), is_fine, "{bytes} on {hosts}: {found:?}");
         }
     }
 }

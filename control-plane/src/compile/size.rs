@@ -5,81 +5,18 @@
 //!
 //! **Invariant:** only the object itself is looked at, so that its last good version stays as for any other fault.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use shared::entry::{Entry, MAX_BODY};
-use shared::resource::{CATCH_ALL, Path, PathType, Resource, Route};
+use shared::entry::MAX_BODY;
 
-use super::claim::{Claim, ClaimedPath, OfFleet};
-use super::copies;
-use crate::annotations::Parsed;
-use crate::objects::{EndpointSlice, Ingress, Service};
+use crate::objects::{EndpointSlice, Service};
 use crate::problem::{Fault, Severity};
 
+/// Limit of all copies of what one Ingress says, in bytes: ten times the limit of its text.
+pub(super) const COPIES: usize = 32 << 20;
+
 /// Overhead of a path at most: tags, lengths and its type.
-const PATH_HEAD: usize = 14;
-
-/// The settings that make an Ingress' resources largest.
-const ALL_OF_IT: OfFleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: true };
-
-/// Whether the Route or a Host of an Ingress would be too large.
-///
-/// Paths that another Ingress owns are counted: whether this one is served must not depend on another.
-pub fn of_ingress(ingress: &Ingress, parsed: &Arc<Parsed>) -> Option<Fault> {
-    let claim = Claim::of(ingress, Arc::clone(parsed), BTreeMap::new(), ALL_OF_IT);
-    let names = claim.tls.secrets().iter().map(|it| it.namespace.len() + it.name.len() + PATH_HEAD).sum();
-    if names > MAX_BODY {
-        return Some(too_large("spec.tls", "the Secrets of a host", names));
-    }
-    if let Some(fault) = copies::of_ingress(&claim) {
-        return Some(fault);
-    }
-    if claim.is_canary() {
-        return None;
-    }
-    // Each annotation is a value or a list of them: none becomes several times as long as its text.
-    let said: usize = ingress.metadata.annotations.iter().map(|(key, text)| key.len() + 4 * text.len()).sum();
-    claim.hosts.iter().find_map(|(host, paths)| {
-        let bound = distinct(paths).map(path_bound).sum::<usize>();
-        let size = match bound + said {
-            // Twice the limit: not worth computing exactly.
-            _ if bound > 2 * MAX_BODY => bound / 2,
-            bound if bound > MAX_BODY => encoded(&claim, paths),
-            bound => bound,
-        };
-        let host = if host.as_str() == CATCH_ALL { "the catch-all host" } else { host.as_str() };
-        (size > MAX_BODY).then(|| too_large("spec.rules", &format!("the paths of {host}"), size))
-    })
-}
-
-/// Only the first of equal paths is served.
-fn distinct(paths: &[ClaimedPath]) -> impl Iterator<Item = &ClaimedPath> {
-    let mut seen = HashSet::new();
-    paths.iter().filter(move |it| seen.insert((&it.path, it.kind == PathType::Exact)))
-}
-
-fn path_bound(path: &ClaimedPath) -> usize {
-    let service = &path.backend.service;
-    PATH_HEAD + path.path.len() + service.namespace.len() + service.name.len() + path.backend.port.len() + 2
-}
-
-fn encoded(claim: &Claim, paths: &[ClaimedPath]) -> usize {
-    let mut route = Route {
-        denied: claim.parsed.serving.denied.clone(),
-        policy: claim.parsed.serving.location.clone(),
-        ..Route::default()
-    };
-    for path in distinct(paths) {
-        route.paths.push(Path {
-            path: path.path.to_string(),
-            kind: path.kind,
-            backend: Some(path.backend.to_string()),
-            after_exact: false,
-        });
-    }
-    Entry::encode("", &Resource::Route(route)).body.len()
-}
+pub(super) const PATH_HEAD: usize = 14;
 
 /// Whether the Endpoints of a slice would be too large.
 pub fn of_slice(slice: &EndpointSlice) -> Option<Fault> {
@@ -106,7 +43,7 @@ pub fn of_data(data: &BTreeMap<String, String>) -> Option<Fault> {
     (text > MAX_BODY).then(|| too_large("data", "its entries", text))
 }
 
-fn too_large(field: &str, what: &str, size: usize) -> Fault {
+pub(super) fn too_large(field: &str, what: &str, size: usize) -> Fault {
     let reason = format!(
         "{what} take {size} bytes, and one resource may have {MAX_BODY}: divide them over several objects"
     );
@@ -116,42 +53,6 @@ fn too_large(field: &str, what: &str, size: usize) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::{IngressBackend, IngressHttp, IngressPath, IngressRule, IngressTls, ServiceRef};
-
-    fn with(paths: impl Iterator<Item = String>) -> Ingress {
-        let mut ingress = Ingress::default();
-        ingress.metadata.namespace = "default".into();
-        let backend =
-            IngressBackend { service: Some(ServiceRef { name: "echo".into(), ..ServiceRef::default() }) };
-        let path = |path| IngressPath { path, backend: backend.clone(), ..IngressPath::default() };
-        let http = Some(IngressHttp { paths: paths.map(path).collect() });
-        ingress.spec.rules = vec![IngressRule { host: "a.test".into(), http }];
-        ingress
-    }
-
-    fn fault(ingress: &Ingress) -> Option<Fault> {
-        of_ingress(ingress, &Arc::new(Parsed::default()))
-    }
-
-    #[test]
-    fn many_short_paths_are_more_than_a_message_takes() {
-        let found = fault(&with((0..300_000).map(|i| format!("/{i}")))).expect("too large");
-        assert_eq!((found.severity, found.field.as_str()), (Severity::Rejected, "spec.rules"));
-        assert!(found.reason.contains("the paths of a.test"), "{}", found.reason);
-        assert_eq!(fault(&with((0..100_000).map(|i| format!("/{i}")))), None);
-        assert_eq!(fault(&with((0..300_000).map(|_| "/same".to_owned()))), None, "one path is sent");
-    }
-
-    #[test]
-    fn many_secrets_are_more_than_a_message_takes() {
-        let mut ingress = with(std::iter::once("/".to_owned()));
-        let long = "x".repeat(MAX_BODY / 1_000);
-        let tls = |i| IngressTls { hosts: Vec::new(), secret_name: format!("{long}-{i}") };
-        ingress.spec.tls = (0..1_100).map(tls).collect();
-        assert_eq!(fault(&ingress).expect("too large").field, "spec.tls");
-        ingress.spec.tls = (0..900).map(tls).collect();
-        assert_eq!(fault(&ingress), None);
-    }
 
     #[test]
     fn addresses_and_entries_are_counted() {

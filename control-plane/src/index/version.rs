@@ -6,7 +6,7 @@ use shared::policy::LocationPolicy;
 
 use crate::annotations::{self, Parsed};
 use crate::compile::allowed::Allowed;
-use crate::compile::{certificate, endpoints, rejection, size};
+use crate::compile::{certificate, endpoints, rejection, route_size, size};
 use crate::objects::Object;
 use crate::problem::{Fault, Severity};
 
@@ -54,7 +54,7 @@ impl Version {
                 match &self.parsed {
                     // The size of what is rejected anyway need not be computed.
                     Some(parsed) if faults.is_empty() => {
-                        size::of_ingress(ingress, parsed).into_iter().collect()
+                        route_size::of_ingress(ingress, parsed).into_iter().collect()
                     }
                     _ => faults,
                 }

@@ -13,7 +13,9 @@ pub(crate) const LISTENER: Listener = Listener {
         "compile/claim/tls.rs",
         "compile/copies.rs",
         "compile/host",
+        "compile/referred.rs",
         "compile/rejection.rs",
+        "compile/size.rs",
         "index/backends.rs",
     ],
     rows: &[
@@ -24,7 +26,7 @@ pub(crate) const LISTENER: Listener = Listener {
         ),
         Row(
             "bytes that what one Ingress says comes to in all Routes, Hosts and Backends that have it, regular expressions as they are compiled",
-            &["compile::copies::MOST"],
+            &["compile::size::COPIES"],
             &[
                 "usual_ones_are_far_from_it",
                 "what_an_ingress_says_of_thousands_of_hosts_is_counted_on_each",
@@ -36,7 +38,7 @@ pub(crate) const LISTENER: Listener = Listener {
         ),
         Row(
             "bytes of the entries of a ConfigMap that an Ingress names",
-            &["compile::copies::MOST_OF_A_MAP", "compile::copies::MOST"],
+            &["compile::referred::MOST_OF_A_MAP", "compile::size::COPIES"],
             &["a_configmap_counts_on_each_host", "a_configmap_that_comes_to_too_much_is_of_no_use"],
         ),
         Row(
@@ -84,6 +86,7 @@ pub(crate) const LISTENER: Listener = Listener {
     others: &[
         ("annotations::hosts::LONGEST", "what a name of a host is (RFC 1035)"),
         ("compile::copies::NAME_HEAD", "what is charged"),
+        ("compile::size::PATH_HEAD", "what is charged"),
         ("compile::rejection::MAX_LABEL", "what a name of a host is (RFC 1035)"),
         ("compile::rejection::MAX_NAME", "what a name of a host is (RFC 1035)"),
     ],
