@@ -1,9 +1,11 @@
 //! Wires up the control thread, the service thread and the workers. No decisions are made here.
 //!
 //! ```text
-//! control    one thread: stream, tables, replies; nothing on it blocks
-//! service    one thread: admin and health pages, staples
-//! worker-N   one thread a core: traffic; reads the tables, shares nothing else
+//! control     one thread: stream, tables, replies; nothing on it blocks
+//! service     one thread: admin and health pages, staples
+//! journal     one thread: reads and writes the state on disk
+//! access-log  one thread: writes the lines that workers leave
+//! worker-N    one thread a core: traffic
 //! ```
 //!
 //! No global state: several data planes may run in one process, as in `firth up` and the tests.
