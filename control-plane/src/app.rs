@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use shared::tasks::Supervisor;
 use shared::version::Source;
 use tokio::sync::{mpsc, watch};
 use tonic::service::Routes;
@@ -39,6 +38,7 @@ use crate::problem::Problems;
 use crate::serve::registry::Registry;
 use crate::serve::{Service, convergence};
 use crate::store::Published;
+use crate::tasks::Supervisor;
 use crate::webhook;
 use doors::Doors;
 use exit::{Ends, Exit};

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use ::kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use ::kube::{Client, Config};
 use shared::name::ObjectName;
-use shared::tasks::Supervisor;
 use shared::version::{Lineage, Source};
 use tokio::sync::{mpsc, oneshot, watch as channel};
 
@@ -39,6 +38,7 @@ use crate::event::{HoldRequest, Inputs, PinRequest, Wants};
 use crate::freshness::Freshness;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::publish::election::Election;
+use crate::tasks::Supervisor;
 
 mod ask;
 pub mod bundle;

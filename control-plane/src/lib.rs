@@ -53,6 +53,7 @@ mod serve;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod store;
+mod tasks;
 mod tickets;
 mod webhook;
 

@@ -103,7 +103,7 @@ struct Desk {
 /// Serves until dropped, together with its connections. `ending`: the process was told to end.
 ///
 /// # Errors
-/// Never; the signature fits [`shared::tasks::Supervisor`].
+/// Never; the signature fits the supervisor of tasks.
 pub async fn serve(
     listener: TcpListener,
     certificate: Certificate,

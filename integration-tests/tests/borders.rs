@@ -52,7 +52,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("shared/src/batch.rs", &[Prost]),
     ("shared/src/convert*", &[Prost]),
     ("shared/src/drain.rs", &[Tokio]),
-    ("shared/src/tasks.rs", &[Tokio]),
+    // To wait for a point in time.
+    ("shared/src/clock.rs", &[Tokio]),
     ("shared/src/telemetry*", &[]),
     // The mutual authentication of the planes is shared by both ends.
     ("shared/src/tls.rs", &[Rustls]),
@@ -67,6 +68,7 @@ const TABLE: &[(&str, &[Family])] = &[
     // The only place that uses Kubernetes' own types.
     ("control-plane/src/kube*", &[Kube, Tokio, Http]),
     ("control-plane/src/manifests*", &[Tokio]),
+    ("control-plane/src/tasks.rs", &[Tokio]),
     ("control-plane/src/index*", &[]),
     // Whether a key belongs to its certificate is checked by the library that will serve them.
     ("control-plane/src/compile/certificate.rs", &[Rustls]),
@@ -247,6 +249,7 @@ const DATA_PLANE: &[&str] = &[
 
 const CONTROL_PLANE: &[&str] = &[
     // The language of all of them.
+    "tasks",
     "objects",
     "problem",
     "reference",
@@ -308,7 +311,6 @@ const SHARED: &[&str] = &[
     "private",
     "proto",
     "policy",
-    "tasks",
     "telemetry",
     "template",
     "log_format",

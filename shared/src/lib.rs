@@ -1,7 +1,7 @@
 //! What both planes share: names, versions, resources, their encoding and digest, deltas, and the small services that
 //! every process needs.
 //!
-//! **Invariant:** nothing here knows Kubernetes, serves users' traffic, or belongs to one plane alone.
+//! **Invariant:** nothing here knows Kubernetes or serves users' traffic, and what one crate alone uses is in that crate.
 //!
 //! A resource is *typed* where it is compiled and used ([`resource`]) and *encoded* everywhere between ([`entry`]): the
 //! bytes that the compiler made are hashed, stored, sent and hashed again, never encoded a second time. A [`snapshot`]
@@ -35,7 +35,6 @@ pub mod schema;
 pub mod secret;
 pub mod snapshot;
 pub mod socket;
-pub mod tasks;
 pub mod telemetry;
 pub mod template;
 pub mod tls;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use shared::admin;
 use shared::budget;
-use shared::tasks::Supervisor;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 use tonic::service::Routes;
@@ -21,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::pipeline::Question;
 use crate::serve::limits::{DESCRIPTORS_RESERVED, Limits};
 use crate::serve::{self, Service};
+use crate::tasks::Supervisor;
 use crate::webhook::{self, Pair};
 
 /// The listeners.

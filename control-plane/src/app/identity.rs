@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use shared::tasks::Supervisor;
 use shared::version::Source;
 use tempfile::TempDir;
 use tokio::sync::{mpsc, watch};
@@ -18,6 +17,7 @@ use crate::enrol::folder::Folder;
 use crate::enrol::keeper::{KeepError, Keeper, Moment};
 use crate::enrol::vault::Vault;
 use crate::kube::trust::Trust;
+use crate::tasks::Supervisor;
 
 /// The identity of a folder in the state that a proxy stores: its path, which all replicas and restarts agree on.
 pub(super) fn of_folder(dir: &Path) -> Source {

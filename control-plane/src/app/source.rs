@@ -4,7 +4,6 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use shared::name::ObjectName;
-use shared::tasks::Supervisor;
 use shared::version::Source;
 use tokio::sync::{mpsc, watch};
 
@@ -20,6 +19,7 @@ use crate::kube::trust::Trust;
 use crate::kube::{KubeOptions, KubeSource};
 use crate::manifests::{Companion, FolderSource};
 use crate::placed::Places;
+use crate::tasks::Supervisor;
 use crate::tickets;
 
 /// Capacity of the channel of announcements.

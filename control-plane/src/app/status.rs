@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use shared::clock;
 use shared::name::ObjectName;
-use shared::tasks::Supervisor;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use tracing::{info, warn};
@@ -19,6 +18,7 @@ use crate::peers::Peers;
 use crate::placed::Places;
 use crate::publish::addresses::{Address, sorted};
 use crate::serve::registry::Registry;
+use crate::tasks::Supervisor;
 
 /// Timeout for clearing statuses at the end; Kubernetes kills the pod after half a minute.
 const LAST_WORDS: Duration = Duration::from_secs(15);

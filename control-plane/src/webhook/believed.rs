@@ -25,7 +25,7 @@ const WARNINGS: Duration = Duration::from_secs(60);
 /// Maintains the configuration's `caBundle`, forever.
 ///
 /// # Errors
-/// Never; the signature fits [`shared::tasks::Supervisor`].
+/// Never; the signature fits the supervisor of tasks.
 pub async fn keep(bundle: Bundle, mut authority: watch::Receiver<Standing>) -> Result<(), Infallible> {
     let mut warning = Seldom::new(WARNINGS);
     loop {

@@ -183,7 +183,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 /// affect no others.
 ///
 /// # Errors
-/// Never; the signature fits [`crate::tasks::Supervisor`].
+/// Never; the signature fits a supervisor of tasks.
 pub async fn serve(listener: impl Into<Listener>, pages: Arc<dyn Pages>) -> Result<(), Infallible> {
     serve_within(Limits::default(), listener.into(), pages).await
 }
