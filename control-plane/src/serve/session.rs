@@ -27,7 +27,7 @@ use crate::store::{Frame, Head};
 pub use flight::Mode;
 pub use lane::Overclaim;
 pub use lane::Standing;
-use lane::{Answer, LaneCursor};
+use lane::{Answer, LaneCursor, Terms};
 
 /// Timeout of the Hello.
 const HELLO: Duration = Duration::from_secs(10);
@@ -352,11 +352,11 @@ impl Session {
         let mut lanes = Vec::new();
         let whence = hello.whence();
         for lane in Lane::ALL {
-            let proxy = (self.has_slot, hello.inventory);
+            let terms = Terms { has_slot: self.has_slot, answers_inventory: hello.inventory, now };
             let (resume, has_barrier) = (hello.take(lane), self.has_barrier);
             let has_something = resume.root.is_some();
             let cursor = self.lane_mut(lane);
-            let start = cursor.resume(resume, head.lineage, head.lane(lane), proxy, now);
+            let start = cursor.resume(resume, head.lineage, head.lane(lane), terms);
             if has_barrier && has_something && !matches!(start, Start::InSync | Start::Cursor) {
                 cursor.hold();
                 actions.doubts = Some(Doubt { whence });

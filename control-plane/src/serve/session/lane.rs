@@ -50,6 +50,16 @@ pub(super) enum Answer {
     Diverged { expected: Root, came: Root },
 }
 
+/// What decides how a lane begins, besides what the proxy has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// The proxy may be sent a full state now.
+    pub(super) has_slot: bool,
+    /// The proxy can report what it has.
+    pub(super) answers_inventory: bool,
+    pub(super) now: Instant,
+}
+
 /// The number of resources that a proxy has.
 #[derive(Clone, Copy, Debug, Default)]
 struct Holding {
@@ -121,10 +131,9 @@ impl LaneCursor {
         resume: Resume,
         lineage: Lineage,
         state: &LaneState,
-        proxy: (bool, bool),
-        now: Instant,
+        terms: Terms,
     ) -> Start {
-        let (has_slot, answers_inventory) = proxy;
+        let Terms { has_slot, answers_inventory, now } = terms;
         self.answers_inventory = answers_inventory;
         self.progress = now;
         // A Hello has no total: only the listed refusals are counted.
