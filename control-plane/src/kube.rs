@@ -232,80 +232,26 @@ impl KubeSource {
         pins: mpsc::Receiver<PinRequest>,
     ) -> Result<(), KubeError> {
         let Self { client, options, freshness, barrier } = self;
-        // Each kind, each ConfigMap, records of decisions of two kinds, the pin, and what is read on demand.
-        let is_read = |kind| kind != ObjectKind::IngressClass || !options.ignores_classes;
-        let whole = WHOLE.into_iter().filter(|(kind, _)| is_read(*kind));
-        let count = whole.clone().count() + usize::from(options.watches_namespaces);
-        let rounds = Rounds::new(inputs.clone(), count + options.configmaps.len() + 2 + 1 + 1);
-        let sender = Sender::new(inputs, freshness.clone());
         let mut follower = Follower {
             tasks: Supervisor::new(),
             client: client.clone(),
+            sender: Sender::new(inputs.clone(), freshness.clone()),
             freshness,
             restored: channel::Sender::new(0),
             round: channel::Sender::new(0),
-            rounds: rounds.clone(),
+            rounds: Rounds::new(inputs),
         };
-        let namespace = options.watch_namespace.as_deref();
-
-        for (kind, confirm_empty_list) in whole {
-            let sink = Objects::new(sender.clone(), kind, 1);
-            let all = Collection::all(kind, namespace);
-            match options.statuses.clone().filter(|_| kind == ObjectKind::Ingress) {
-                Some(statuses) => {
-                    let aside = Aside { objects: sink, statuses };
-                    follower.follow(kind.lower(), all, WithStatus(Whole(kind)), aside, confirm_empty_list);
-                }
-                None => follower.follow(kind.lower(), all, Whole(kind), sink, confirm_empty_list),
-            }
-        }
-
-        if options.ignores_classes {
-            tracing::info!("IngressClasses are not read, and spec.ingressClassName has no effect");
-            sender.synced(ObjectKind::IngressClass).await?;
-        }
-        match options.watches_namespaces {
-            true => {
-                let sink = Objects::new(sender.clone(), ObjectKind::Namespace, 1);
-                let all = Collection::all(ObjectKind::Namespace, None);
-                follower.follow("namespace", all, Whole(ObjectKind::Namespace), sink, false);
-            }
-            // Without a selector, namespaces need not be readable.
-            false => sender.synced(ObjectKind::Namespace).await?,
-        }
-
-        // Decisions are in ConfigMaps and in Secrets; both belong to the completeness of ConfigMaps.
-        let configmaps = Objects::new(sender.clone(), ObjectKind::ConfigMap, options.configmaps.len() + 3);
-        for name in &options.configmaps {
-            let collection = Collection::all(ObjectKind::ConfigMap, Some(&name.namespace))
-                .fields(format!("metadata.name={}", name.name));
-            follower.follow("configmap", collection, Whole(ObjectKind::ConfigMap), configmaps.clone(), false);
-        }
-        for kind in [ObjectKind::ConfigMap, ObjectKind::Secret] {
-            let (key, value) = decisions::LABEL;
-            let collection =
-                Collection::all(kind, Some(&options.decisions_namespace)).labels(format!("{key}={value}"));
-            follower.follow("decisions", collection, Whole(kind), Records::new(configmaps.clone()), false);
-        }
-        let (key, value) = pins::LABEL;
-        let record = Collection::all(ObjectKind::Secret, Some(&options.decisions_namespace));
-        let record = record.labels(format!("{key}={value}"));
-        follower.follow("pins", record, Whole(ObjectKind::Secret), Pins::new(configmaps), false);
-
+        follower.follow_kinds(&options).await?;
+        follower.follow_records(&options);
         let (to, seen) = mpsc::channel(64);
-        for (kind, name) in demand::METADATA {
-            let mut all = Collection::all(kind, namespace).metadata_only();
-            if kind == ObjectKind::Secret {
-                all = all.fields(NOT_HELM);
-            }
-            follower.follow(name, all, MetadataOnly, Metadata { kind, to: to.clone() }, false);
-        }
+        follower.follow_metadata(options.watch_namespace.as_deref(), &to);
+
         let fixed = options.configmaps.iter();
         let fixed = fixed.map(|name| ObjectRef { kind: ObjectKind::ConfigMap, name: name.clone() });
         let scope = Scope { namespace: options.watch_namespace.clone(), fixed: fixed.collect() };
-        let mut tasks = follower.tasks;
-        tasks.spawn("rounds", rounds::begin(barrier, follower.round));
-        tasks.spawn("demand", demand::run(client.clone(), sender, scope, (seen, wants), rounds));
+        let Follower { mut tasks, sender, round, rounds, .. } = follower;
+        tasks.spawn("demand", demand::run(client.clone(), sender, scope, (seen, wants), rounds.part()));
+        tasks.spawn("rounds", rounds::begin(barrier, round));
         let namespace: Arc<str> = options.decisions_namespace.into();
         tasks.spawn("holds", decisions::write(client.clone(), Arc::clone(&namespace), holds));
         tasks.spawn("pin", pins::write(client, namespace, pins));
@@ -338,6 +284,7 @@ async fn client(kubeconfig: Option<&Path>) -> Result<Client, KubeError> {
 struct Follower {
     tasks: Supervisor,
     client: Client,
+    sender: Sender,
     freshness: Freshness,
     restored: channel::Sender<u64>,
     round: channel::Sender<u64>,
@@ -345,6 +292,67 @@ struct Follower {
 }
 
 impl Follower {
+    /// The kinds of which every object is read.
+    async fn follow_kinds(&mut self, options: &KubeOptions) -> Result<(), KubeError> {
+        let is_read = |kind| kind != ObjectKind::IngressClass || !options.ignores_classes;
+        for (kind, confirm_empty_list) in WHOLE.into_iter().filter(|(kind, _)| is_read(*kind)) {
+            let sink = Objects::new(self.sender.clone(), kind);
+            let all = Collection::all(kind, options.watch_namespace.as_deref());
+            match options.statuses.clone().filter(|_| kind == ObjectKind::Ingress) {
+                Some(statuses) => {
+                    let aside = Aside { objects: sink, statuses };
+                    self.follow(kind.lower(), all, WithStatus(Whole(kind)), aside, confirm_empty_list);
+                }
+                None => self.follow(kind.lower(), all, Whole(kind), sink, confirm_empty_list),
+            }
+        }
+        if options.ignores_classes {
+            tracing::info!("IngressClasses are not read, and spec.ingressClassName has no effect");
+            self.sender.synced(ObjectKind::IngressClass).await?;
+        }
+        match options.watches_namespaces {
+            true => {
+                let sink = Objects::new(self.sender.clone(), ObjectKind::Namespace);
+                let all = Collection::all(ObjectKind::Namespace, None);
+                self.follow("namespace", all, Whole(ObjectKind::Namespace), sink, false);
+            }
+            // Without a selector, namespaces need not be readable.
+            false => self.sender.synced(ObjectKind::Namespace).await?,
+        }
+        Ok(())
+    }
+
+    /// The ConfigMaps that flags name, and stored decisions. Decisions are in ConfigMaps and in Secrets; all of them belong
+    /// to the completeness of ConfigMaps.
+    fn follow_records(&mut self, options: &KubeOptions) {
+        let configmaps = Objects::new(self.sender.clone(), ObjectKind::ConfigMap);
+        for name in &options.configmaps {
+            let collection = Collection::all(ObjectKind::ConfigMap, Some(&name.namespace))
+                .fields(format!("metadata.name={}", name.name));
+            self.follow("configmap", collection, Whole(ObjectKind::ConfigMap), configmaps.part(), false);
+        }
+        let namespace = Some(&*options.decisions_namespace);
+        for kind in [ObjectKind::ConfigMap, ObjectKind::Secret] {
+            let (key, value) = decisions::LABEL;
+            let collection = Collection::all(kind, namespace).labels(format!("{key}={value}"));
+            self.follow("decisions", collection, Whole(kind), Records::new(configmaps.part()), false);
+        }
+        let (key, value) = pins::LABEL;
+        let record = Collection::all(ObjectKind::Secret, namespace).labels(format!("{key}={value}"));
+        self.follow("pins", record, Whole(ObjectKind::Secret), Pins::new(configmaps), false);
+    }
+
+    /// The kinds of which most objects are not needed: what is, is read on demand.
+    fn follow_metadata(&mut self, namespace: Option<&str>, to: &mpsc::Sender<demand::Seen>) {
+        for (kind, name) in demand::METADATA {
+            let mut all = Collection::all(kind, namespace).metadata_only();
+            if kind == ObjectKind::Secret {
+                all = all.fields(NOT_HELM);
+            }
+            self.follow(name, all, MetadataOnly, Metadata { kind, to: to.clone() }, false);
+        }
+    }
+
     fn follow<D, S>(
         &mut self,
         name: &'static str,
@@ -364,7 +372,7 @@ impl Follower {
             freshness: self.freshness.clone(),
             restored: self.restored.clone(),
             round: self.round.subscribe(),
-            rounds: self.rounds.clone(),
+            rounds: if S::IS_PART { self.rounds.part() } else { self.rounds.clone() },
             confirm_empty_list,
         };
         self.tasks.spawn(name, follow.run());

@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use crate::barrier::Barrier;
-use crate::event::{Event, HoldRequest, Input, PinChange, PinRequest, Receivers, Wants, earlier};
+use crate::event::{Event, HoldRequest, Input, Inputs, PinChange, PinRequest, Receivers, Wants, earlier};
 use crate::index::{Commit, Index};
 use crate::metrics::Metrics;
 use crate::objects::{ObjectKind, ObjectRef};
@@ -141,7 +141,7 @@ pub struct Pipeline {
     whose: Whose,
     barrier: Barrier,
     /// The newest barrier round whose lists are complete, and the number of channels on which that has arrived.
-    fresh: (u64, u8),
+    fresh: (u64, usize),
     turn: Instant,
 }
 
@@ -344,9 +344,8 @@ impl Pipeline {
     /// Ends a barrier round once the results of its lists are offered, and so is what follows from them, except for
     /// what cannot be read: its last good version is kept.
     fn pass(&mut self) {
-        const WAYS: u8 = 2;
         let is_read = || self.index.awaited().values().all(Option::is_some);
-        if self.fresh.1 == WAYS && self.first.is_none() && is_read() {
+        if self.fresh.1 == Inputs::WAYS && self.first.is_none() && is_read() {
             self.barrier.pass(self.fresh.0);
             self.fresh.1 = 0;
         }

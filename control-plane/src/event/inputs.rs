@@ -50,13 +50,19 @@ impl Inputs {
         (Self { endpoints, objects }, receivers)
     }
 
+    /// Number of channels on which [`fresh`](Self::fresh) reports.
+    pub(crate) const WAYS: usize = 2;
+
     /// Reports on both channels that the lists of a round were sent.
     ///
     /// # Errors
     /// If the receiver was dropped.
     pub async fn fresh(&self, round: u64) -> Result<(), SendError<Stamped>> {
-        self.endpoints.send(Input::Fresh(round)).await?;
-        self.objects.send(Input::Fresh(round)).await
+        let ways: [_; Self::WAYS] = [&self.endpoints, &self.objects];
+        for way in ways {
+            way.send(Input::Fresh(round)).await?;
+        }
+        Ok(())
     }
 }
 

@@ -74,9 +74,10 @@ impl Sink<()> for Metadata {
     }
 
     /// The round ends only after the changed objects were read.
-    async fn fresh(&mut self, round: u64) -> Result<bool, KubeError> {
-        self.to.send(Seen::Fresh(self.kind, round)).await.map_err(|_| KubeError::Closed)?;
-        Ok(true)
+    const IS_PART: bool = false;
+
+    async fn fresh(&mut self, round: u64) -> Result<(), KubeError> {
+        self.to.send(Seen::Fresh(self.kind, round)).await.map_err(|_| KubeError::Closed)
     }
 
     /// Most fleets refer to no ConfigMap, and referenced ones can be requested one by one.

@@ -37,9 +37,12 @@ pub(super) trait Sink<T>: Send {
     /// The first list is complete.
     fn synced(&mut self) -> impl Future<Output = Result<(), KubeError>> + Send;
 
-    /// A list for a round was sent. Returns whether the sink reports that itself.
-    fn fresh(&mut self, _round: u64) -> impl Future<Output = Result<bool, KubeError>> + Send {
-        async { Ok(false) }
+    /// Whether the watch is a part of each round; if not, somebody behind the sink is.
+    const IS_PART: bool = true;
+
+    /// A list for a round was sent.
+    fn fresh(&mut self, _round: u64) -> impl Future<Output = Result<(), KubeError>> + Send {
+        async { Ok(()) }
     }
 
     /// The server forbids the list. Returns how the kind is handled.
@@ -142,7 +145,8 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                     }
                     Said::Synced => self.sink.synced().await?,
                     Said::Fresh(round) => {
-                        if !self.sink.fresh(round).await? {
+                        self.sink.fresh(round).await?;
+                        if S::IS_PART {
                             self.rounds.told(round).await?;
                         }
                     }

@@ -1,7 +1,7 @@
 //! Rounds of the freshness barrier in a cluster: each watch lists again, and a round ends when the last of them has
 //! sent its result.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
@@ -16,32 +16,49 @@ pub(super) struct Rounds(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     inputs: Inputs,
-    /// Number of watches.
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Number of those that take part.
     parts: usize,
-    /// The newest round, and how many watches are done.
-    told: Mutex<(u64, usize)>,
+    /// The newest round.
+    round: u64,
+    /// How many are done with it.
+    done: usize,
 }
 
 impl Rounds {
-    /// For this number of watches.
-    pub(super) fn new(inputs: Inputs, parts: usize) -> Self {
-        Self(Arc::new(Inner { inputs, parts, told: Mutex::default() }))
+    /// Nobody takes part yet.
+    pub(super) fn new(inputs: Inputs) -> Self {
+        Self(Arc::new(Inner { inputs, progress: Mutex::default() }))
     }
 
-    /// One watch has sent all its results.
+    /// For one more part of each round. All of them exist before the first round begins.
+    pub(super) fn part(&self) -> Self {
+        self.progress().parts += 1;
+        self.clone()
+    }
+
+    /// One part has sent all its results.
     pub(super) async fn told(&self, round: u64) -> Result<(), KubeError> {
         let is_over = {
-            let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.0 != round {
-                *told = (round, 0);
+            let mut progress = self.progress();
+            if progress.round != round {
+                (progress.round, progress.done) = (round, 0);
             }
-            told.1 += 1;
-            told.1 == self.0.parts
+            progress.done += 1;
+            progress.done == progress.parts
         };
         match is_over {
             true => self.0.inputs.fresh(round).await.map_err(|_| KubeError::Closed),
             false => Ok(()),
         }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.0.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -65,15 +82,16 @@ mod tests {
     #[tokio::test]
     async fn a_round_is_over_when_the_last_one_has_told() {
         let (inputs, mut receivers) = Inputs::channel(4);
-        let rounds = Rounds::new(inputs, 3);
-        for _ in 0..2 {
-            rounds.told(1).await.unwrap();
+        let rounds = Rounds::new(inputs);
+        let parts = [rounds.part(), rounds.part(), rounds.part()];
+        for part in &parts[..2] {
+            part.told(1).await.unwrap();
         }
         assert_eq!(receivers.objects.waiting(), 0);
-        rounds.clone().told(1).await.unwrap();
+        parts[2].told(1).await.unwrap();
         assert_eq!(receivers.objects.recv().await, Some(Input::Fresh(1)));
         assert_eq!(receivers.endpoints.recv().await, Some(Input::Fresh(1)), "behind what came on either way");
-        rounds.told(2).await.unwrap();
+        parts[0].told(2).await.unwrap();
         assert_eq!(receivers.objects.waiting(), 0, "another round counts anew");
     }
 }

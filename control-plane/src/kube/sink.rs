@@ -88,15 +88,15 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// A kind that is watched in this many parts.
-    pub(super) fn new(sender: Sender, kind: ObjectKind, parts: usize) -> Self {
-        Self {
-            sender,
-            kind,
-            parts: Arc::new(AtomicUsize::new(parts)),
-            complete: false,
-            told_forbidden: false,
-        }
+    /// A kind in one part.
+    pub(super) fn new(sender: Sender, kind: ObjectKind) -> Self {
+        Self { sender, kind, parts: Arc::new(AtomicUsize::new(1)), complete: false, told_forbidden: false }
+    }
+
+    /// One more part of the kind.
+    pub(super) fn part(&self) -> Self {
+        self.parts.fetch_add(1, Ordering::AcqRel);
+        self.clone()
     }
 
     /// Sends events of this part.

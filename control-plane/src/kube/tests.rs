@@ -113,7 +113,7 @@ async fn a_kind_that_may_not_be_read_is_not_taken_for_empty() {
     for kind in ObjectKind::ALL {
         let (inputs, Receivers { endpoints: mut slices, objects: mut others }) = Inputs::channel(1);
         let sender = Sender::new(inputs, Freshness::default());
-        let mut sink = Objects::new(sender, kind, 1);
+        let mut sink = Objects::new(sender, kind);
         let without = sink.forbidden().await.unwrap();
         let mut said = || slices.try_recv().ok().or_else(|| others.try_recv().ok());
         let expected = match kind {

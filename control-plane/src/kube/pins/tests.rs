@@ -138,7 +138,7 @@ impl Replica {
     fn of(cluster: &Cluster) -> Self {
         let (inputs, Receivers { objects: told, .. }) = Inputs::channel(8);
         let sender = Sender::new(inputs, Freshness::default());
-        let sink = Pins::new(Objects::new(sender, ObjectKind::ConfigMap, 1));
+        let sink = Pins::new(Objects::new(sender, ObjectKind::ConfigMap));
         let (asks, requests) = mpsc::channel(8);
         let writing = write(cluster.server().client(), "firth".into(), requests);
         #[allow(clippy::disallowed_methods, reason = "it ends with the test")]
