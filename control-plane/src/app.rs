@@ -28,6 +28,7 @@ use crate::barrier::Barrier;
 use crate::event::{Inputs, PinRequest, Wants};
 use crate::freshness::Freshness;
 use crate::inspect::Inspect;
+use crate::kube::events::Announcement;
 use crate::kube::status::StatusOptions;
 use crate::manifests::Companion;
 use crate::metrics::Metrics;
@@ -102,7 +103,6 @@ struct Compiled {
     freshness: Freshness,
     /// The identity of the source.
     identity: watch::Receiver<Option<Source>>,
-    cluster: Cluster,
 }
 
 /// Binds the addresses, opens the source and starts the tasks.
@@ -115,8 +115,8 @@ pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<R
     let doors = Doors::bind(&args).await?;
     let mut tasks = Supervisor::new();
     let metrics = Arc::new(Metrics::new());
-    let compiled = compile(&mut tasks, &args, publishing, companion, &metrics).await?;
-    serve(tasks, &args, doors, compiled, metrics).await
+    let (compiled, cluster) = compile(&mut tasks, &args, publishing, companion, &metrics).await?;
+    serve(tasks, &args, doors, compiled, cluster, metrics).await
 }
 
 /// Starts the tasks that compile objects.
@@ -126,7 +126,7 @@ async fn compile(
     publishing: Option<StatusOptions>,
     companion: Option<Companion>,
     metrics: &Arc<Metrics>,
-) -> anyhow::Result<Compiled> {
+) -> anyhow::Result<(Compiled, Cluster)> {
     let (store, published) = flags::store(args)?;
     let (inputs, receivers) = Inputs::channel(INPUTS);
     let (wants, wanted) = watch::channel(Wants::default());
@@ -151,7 +151,7 @@ async fn compile(
     let pipeline = pipeline.answering(args.validating_webhook.map(|_| questions)).passing(barrier.clone());
     let pipeline = pipeline.reading(whose, &args.group);
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
-    Ok(Compiled {
+    let compiled = Compiled {
         published,
         problems: known,
         placed,
@@ -161,8 +161,8 @@ async fn compile(
         barrier,
         freshness: source.freshness,
         identity: source.identity,
-        cluster: source.cluster,
-    })
+    };
+    Ok((compiled, source.cluster))
 }
 
 /// Starts the tasks that serve the result: to proxies, to other replicas, and to tools.
@@ -171,57 +171,33 @@ async fn serve(
     args: &Args,
     doors: Doors,
     compiled: Compiled,
+    cluster: Cluster,
     metrics: Arc<Metrics>,
 ) -> anyhow::Result<Running> {
-    let Compiled { published, problems, placed, awaited, pins, asks, barrier, freshness, identity, cluster } =
-        compiled;
     let Cluster { trust, bundle, announcements, writers } = cluster;
     let ends = Ends::new();
     let registry = Arc::new(Registry::new(args.settle));
-    tasks.spawn("proxies", Arc::clone(&registry).keep());
-    if let Some(to) = announcements {
-        let seen = Seen {
-            published: published.clone(),
-            places: placed.clone(),
-            problems: problems.clone(),
-            registry: Arc::clone(&registry),
-        };
-        tasks.spawn("announce", announce::edge::run(seen, to));
-    }
-    let measuring = convergence::measure(published.clone(), Arc::clone(&registry), Arc::clone(&metrics));
-    tasks.spawn("convergence", measuring);
-
-    let registrar = match args.insecure {
-        true => None,
-        false => {
-            let opened = identity::open(args, trust).await?;
-            Some(identity::spawn(&mut tasks, opened, &args.group, args.certificate_life))
-        }
+    let seen = Seen {
+        published: compiled.published.clone(),
+        places: compiled.placed.clone(),
+        problems: compiled.problems.clone(),
+        registry: Arc::clone(&registry),
     };
+    follow_fleet(&mut tasks, seen, announcements, &metrics);
+
+    let registrar = identity::registrar(&mut tasks, args, trust).await?;
     if let Some(webhook) = doors.webhook {
+        let asks = compiled.asks.clone();
         webhook.open(&mut tasks, registrar.as_ref(), asks, &metrics, ends.ending())?;
     }
     if let Some((bundle, registrar)) = bundle.zip(registrar.as_ref()) {
         tasks.spawn("webhook's authority", webhook::believed::keep(bundle, registrar.current()));
     }
-    let peers = Peers::new(args.peers.clone(), registrar.clone(), published.clone(), args.settle);
+    let peers = Peers::new(args.peers.clone(), registrar.clone(), compiled.published.clone(), args.settle);
     tasks.spawn("peers", peers.clone().keep(Arc::clone(&registry), Arc::clone(&metrics)));
 
-    let limits = doors::stream_limits(args.memory, args.max_connections, args.max_connections_per_peer);
-    let (shared, counted) = (Arc::clone(&registry), Arc::clone(&metrics));
-    let service = Service::new(&args.group, published.clone(), shared, counted, limits, ends.leaving())
-        .reading(identity)
-        .behind(barrier)
-        .among(peers.newest())
-        .moving(ends.moving());
-    let shared = Arc::clone(&registry);
-    let (leaving, configmap) = (ends.leaving(), args.configmap.clone());
-    let inspect =
-        Inspect::new(published.clone(), shared, problems.clone(), placed, pins, leaving, configmap)?
-            .beside(peers.clone())
-            .counted(args.manifests.is_none())
-            .ending(ends.ending());
-    let inspect = Routes::new(inspect.into_server());
+    let service = service(args, &compiled, &registry, &peers, &metrics, &ends);
+    let inspect = inspect(args, &compiled, &registry, &peers, &ends)?;
     let listen = doors.listen.local_addr()?;
     let served =
         doors::spawn_server(&mut tasks, doors.listen, service, inspect, registrar.clone(), ends.leaving());
@@ -232,13 +208,13 @@ async fn serve(
         peers: peers.clone(),
     };
     let pages = ControlPages {
-        published,
+        published: compiled.published,
         registrar,
         registry: Arc::clone(&registry),
-        problems,
+        problems: compiled.problems,
         metrics,
-        source: freshness,
-        awaited,
+        source: compiled.freshness,
+        awaited: compiled.awaited,
         original: status::original(args, writers.is_some()),
         hold: writers.as_ref().map(|writers| writers.hold.clone()),
         leaving: ends.ending(),
@@ -248,6 +224,61 @@ async fn serve(
     let exit = Exit { ends, registry, peers, served };
     let reviews = args.validating_webhook.map(|_| webhook::STAY).unwrap_or_default();
     Ok(Running { listen, admin, tasks, exit, reviews, status: writers.map(|writers| (writers, last)) })
+}
+
+/// Starts what follows the fleet: which proxies are there, how long changes take to reach them, and what the owners of
+/// objects are told.
+fn follow_fleet(
+    tasks: &mut Supervisor,
+    seen: Seen,
+    announcements: Option<mpsc::Sender<Announcement>>,
+    metrics: &Arc<Metrics>,
+) {
+    tasks.spawn("proxies", Arc::clone(&seen.registry).keep());
+    let (published, registry) = (seen.published.clone(), Arc::clone(&seen.registry));
+    tasks.spawn("convergence", convergence::measure(published, registry, Arc::clone(metrics)));
+    if let Some(to) = announcements {
+        tasks.spawn("announce", announce::edge::run(seen, to));
+    }
+}
+
+/// The service for proxies.
+fn service(
+    args: &Args,
+    compiled: &Compiled,
+    registry: &Arc<Registry>,
+    peers: &Peers,
+    metrics: &Arc<Metrics>,
+    ends: &Ends,
+) -> Service {
+    let limits = doors::stream_limits(args.memory, args.max_connections, args.max_connections_per_peer);
+    let (shared, counted) = (Arc::clone(registry), Arc::clone(metrics));
+    Service::new(&args.group, compiled.published.clone(), shared, counted, limits, ends.leaving())
+        .reading(compiled.identity.clone())
+        .behind(compiled.barrier.clone())
+        .among(peers.newest())
+        .moving(ends.moving())
+}
+
+/// The services for tools.
+fn inspect(
+    args: &Args,
+    compiled: &Compiled,
+    registry: &Arc<Registry>,
+    peers: &Peers,
+    ends: &Ends,
+) -> anyhow::Result<Routes> {
+    let inspect = Inspect::new(
+        compiled.published.clone(),
+        Arc::clone(registry),
+        compiled.problems.clone(),
+        compiled.placed.clone(),
+        compiled.pins.clone(),
+        ends.leaving(),
+        args.configmap.clone(),
+    )?;
+    let inspect = inspect.beside(peers.clone()).counted(args.manifests.is_none()).ending(ends.ending());
+    Ok(Routes::new(inspect.into_server()))
 }
 
 impl Running {

@@ -40,17 +40,33 @@ pub(super) fn of_history(
 const ROTATIONS: usize = 4;
 
 /// An authority, and its temporary folder if none was given.
-pub(super) struct Opened {
+struct Opened {
     keeper: Keeper,
     accounts: Option<Accounts>,
     passing: Option<TempDir>,
+}
+
+/// Signs certificates for proxies and people; `None` in plaintext.
+///
+/// # Errors
+/// If what the authority stores cannot be used.
+pub(super) async fn registrar(
+    tasks: &mut Supervisor,
+    args: &Args,
+    cluster: Option<Trust>,
+) -> anyhow::Result<Option<Registrar>> {
+    if args.insecure {
+        return Ok(None);
+    }
+    let opened = open(args, cluster).await?;
+    Ok(Some(spawn(tasks, opened, &args.group, args.certificate_life)))
 }
 
 /// Opens or creates the authority: in the cluster, which need not be reachable yet, or in a folder.
 ///
 /// # Errors
 /// If the folder or its contents cannot be used.
-pub(super) async fn open(args: &Args, cluster: Option<Trust>) -> anyhow::Result<Opened> {
+async fn open(args: &Args, cluster: Option<Trust>) -> anyhow::Result<Opened> {
     let keeper = |vault| {
         let keeper = Keeper::new(vault, &args.group, args.certificate_life, &[args.listen.ip()])?;
         // API servers verify the name of the Service in the certificate.
@@ -89,7 +105,7 @@ fn vault(args: &Args) -> anyhow::Result<(Vault, Option<TempDir>)> {
 }
 
 /// Starts the task that maintains it.
-pub(super) fn spawn(tasks: &mut Supervisor, opened: Opened, group: &str, life: Duration) -> Registrar {
+fn spawn(tasks: &mut Supervisor, opened: Opened, group: &str, life: Duration) -> Registrar {
     let Opened { keeper, accounts, passing } = opened;
     let (rotations, asked) = mpsc::channel(ROTATIONS);
     let tokens = keeper.vault().folder().cloned();
