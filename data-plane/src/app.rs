@@ -14,44 +14,38 @@ mod disk;
 mod doors;
 mod identity;
 mod metrics;
+mod plan;
 mod threads;
 
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::thread::{self, available_parallelism};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use prometheus_client::registry::Registry;
-use shared::address::AddressSet;
 use shared::admin::{Bound, Pages};
-use shared::budget;
 use shared::drain::Drain;
 use tokio::sync::{mpsc, watch};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::admin::{Figures, ProxyPages};
 use crate::args::Args;
 use crate::journal::Stats;
 use crate::listen::ports::Ports;
-use crate::listen::{ListenerSet, PublicPorts};
-use crate::local::{Budgets, KnownNames, Limits, Reach};
+use crate::listen::{Listener, ListenerSet};
+use crate::local::{Budgets, KnownNames, Reach};
 use crate::metrics::Metrics;
 use crate::staple::{self, Places};
-use crate::subscribe::Subscription;
 use crate::worker::{self, WorkerConfig};
 use crate::{access_log, tls};
 use disk::Kept;
 use doors::Doors;
 use metrics::{StapleMetrics, TableMetrics};
+use plan::Plan;
 use threads::Threads;
-
-/// File descriptors that the process needs besides those of connections.
-const DESCRIPTORS: u64 = 256;
 
 /// Capacity of the queue of certificates that were used for the first time and need an OCSP response.
 const SHOWN: usize = 1024;
@@ -109,90 +103,37 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
 }
 
 async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Result<Running> {
-    let Args {
-        control_plane,
-        insecure,
-        join,
-        token_file,
-        ca,
-        http,
-        https,
-        stream_address,
-        public_http_port,
-        public_https_port,
-        admin,
-        health,
-        access_log,
-        state_dir,
-        key_dir,
-        spill_dir,
-        spill_bytes,
-        memory,
-        workers,
-        node,
-        zone,
-        group,
-        max_connections,
-        request_timeout,
-        auth_networks,
-        ocsp_networks,
-        eject_after,
-        retry_budget,
-        drain_grace,
-        drain_deadline,
-        log: _,
-    } = args;
-    if http.is_empty() && https.is_empty() {
-        bail!("nothing to serve on: expected --http ADDR, --https ADDR or both");
-    }
-    let identity = identity::of_process(node, zone, group);
-    let proof = identity::proof(join, token_file.zip(ca));
-    let enrolment = identity::enrolment(&identity, proof, state_dir.as_deref(), key_dir.as_deref());
-    let reach = AddressSet::parse(auth_networks.iter().map(String::as_str)).context("--auth-networks")?;
-    let places = AddressSet::parse(ocsp_networks.iter().map(String::as_str)).context("--ocsp-networks")?;
-    let (subscription, view) =
-        Subscription::new(&control_plane, insecure, identity, enrolment).context("--control-plane")?;
-    if let Some(dir) = &spill_dir {
-        prepare(dir).with_context(|| format!("--spill-dir {}", dir.display()))?;
-    }
-    let bodies = spill_dir.or_else(|| state_dir.clone().filter(|dir| prepare(dir).is_ok()));
+    let plan = Plan::of(args)?;
     let journal = Arc::new(Stats::default());
     let Kept { subscription, writer, thread: journal_thread } =
-        disk::open(subscription, state_dir, key_dir, &journal).await?;
-    // The standard library reads the cgroup limits, and rounds them down.
-    let workers = workers.or_else(|| available_parallelism().ok()).map_or(1, |count| count.get());
-    let bodies = bodies.unwrap_or_else(std::env::temp_dir);
-    let budgets = Budgets::of_memory(memory.unwrap_or_else(budget::memory))
-        .with_spill(bodies, usize::try_from(spill_bytes).unwrap_or(usize::MAX))
-        .with_connections(max_connections.get(), descriptors());
-    let limits = Limits { request: request_timeout, eject_after, retry_budget, ..Limits::default() };
+        disk::open(plan.subscription, plan.state_dir, plan.key_dir, &journal).await?;
 
-    let doors = Doors::bind(&http, &https, admin, health, workers)?;
-    let (lines, log) = access_log::start(&access_log).context("--access-log")?;
-    let ports = Ports::new(stream_address, workers, &doors.own()).within(&budgets.descriptors);
+    let doors = Doors::bind(&plan.http, &plan.https, plan.admin, plan.health, plan.workers)?;
+    let (lines, log) = access_log::start(&plan.access_log).context("--access-log")?;
+    let ports = Ports::new(plan.stream_address, plan.workers, &doors.own()).within(&plan.budgets.descriptors);
     let ports = if alone { ports.alone() } else { ports };
     let clients_may_come = ports.begun();
     let writer = writer.with_ports(ports);
     let tables = Arc::clone(writer.tables());
     let (telling, shown) = mpsc::channel(SHOWN);
     let tls = Arc::new(tls::server_config(Arc::clone(&tables), Some(telling))?);
-    let metrics = Metrics::new(workers);
+    let metrics = Metrics::new(plan.workers);
     let (drain, watcher) = Drain::new();
     let (stop, stopped) = watch::channel(false);
 
     let staples = Arc::new(staple::Stats::default());
-    let of_tables = TableMetrics::new(Arc::clone(writer.counters()), view.clone(), journal);
-    let registry = registry(&metrics, &budgets, of_tables, &staples);
+    let of_tables = TableMetrics::new(Arc::clone(writer.counters()), plan.view.clone(), journal);
+    let registry = registry(&metrics, &plan.budgets, of_tables, &staples);
     let figures = Figures { registry, metrics: metrics.clone(), labels: identity::labels() };
-    let pages = ProxyPages::new(figures, view, watcher.clone(), Arc::clone(&tables));
+    let pages = ProxyPages::new(figures, plan.view, watcher.clone(), Arc::clone(&tables));
     let Doors { listeners, http, https, admin, health } = doors;
     let mut running = Running {
         http,
         https,
         admin: admin.as_ref().and_then(Bound::address),
         health: health.as_ref().and_then(Bound::address),
-        grace: drain_grace,
-        deadline: drain_deadline,
+        grace: plan.grace,
+        deadline: plan.deadline,
         drain,
         metrics: metrics.clone(),
         stop,
@@ -203,49 +144,48 @@ async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Re
 
     // The old proxy beside this one has tables: no client may connect to this one until it has some, too.
     let (begin, begun) = watch::channel(false);
-    let listening = ListenerSet::of(&listeners);
-    let serving = (running.http.clone(), running.https.clone());
-    let complete = move || {
-        // The worker that owns the socket will meet the error again, which ends the process.
-        let _ = listening.open();
-        clients_may_come.store(true, Ordering::Relaxed);
-        begin.send_replace(true);
-        info!(http = ?serving.0, https = ?serving.1, workers, "serving");
-    };
-    info!(http = ?running.http, https = ?running.https, admin = ?running.admin, health = ?running.health,
-        "waiting for the first configuration before listening");
+    let complete = running.opening(&listeners, clients_may_come, begin);
     let leaving = watcher.clone();
     running.threads.start("control", stopped.clone(), || subscription.run(writer, leaving, complete))?;
-    let stapled = (Arc::clone(&tables), (Places::new(places), names.clone()));
-    running.threads.start("service", stopped, || async move {
-        let full: Arc<dyn Pages> = Arc::new(pages.clone().with_debug());
-        let plain: Arc<dyn Pages> = Arc::new(pages);
-        // All of them run forever: an end is a fault, and ends the thread.
-        tokio::select! {
-            () = doors::serve(admin, full) => {}
-            () = doors::serve(health, plain) => {}
-            () = staple::keep(stapled.0, shown, stapled.1, staples) => {}
-        }
+    let stapled = (Arc::clone(&tables), (Places::new(plan.places), names.clone()));
+    running.threads.start("service", stopped, || {
+        serve_pages(admin, health, pages, staple::keep(stapled.0, shown, stapled.1, staples))
     })?;
     for (index, listeners) in listeners.into_iter().enumerate() {
         let worker = worker::spawn(WorkerConfig {
             index,
             listeners,
-            ports: PublicPorts { http: public_http_port, https: public_https_port },
+            ports: plan.ports,
             tables: Arc::clone(&tables),
             tls: Arc::clone(&tls),
             drain: watcher.clone(),
             begin: begun.clone(),
             access_log: lines.clone(),
             metrics: metrics.worker(index),
-            limits: limits.clone(),
-            budgets: budgets.clone(),
+            limits: plan.limits.clone(),
+            budgets: plan.budgets.clone(),
             names: names.clone(),
-            reach: Reach::with(reach.clone()),
+            reach: Reach::with(plan.reach.clone()),
         });
         running.threads.adopt(worker.context("cannot start a worker")?);
     }
     Ok(running)
+}
+
+/// The service thread. All of its parts run forever: an end is a fault, and ends the thread.
+async fn serve_pages(
+    admin: Option<Bound>,
+    health: Option<Bound>,
+    pages: ProxyPages,
+    stapling: impl Future<Output = ()>,
+) {
+    let full: Arc<dyn Pages> = Arc::new(pages.clone().with_debug());
+    let plain: Arc<dyn Pages> = Arc::new(pages);
+    tokio::select! {
+        () = doors::serve(admin, full) => {}
+        () = doors::serve(health, plain) => {}
+        () = stapling => {}
+    }
 }
 
 /// The metrics of `/metrics` in addition to ingress-nginx' own families.
@@ -264,6 +204,26 @@ fn registry(
 }
 
 impl Running {
+    /// What the first complete configuration does: clients may connect from then on.
+    fn opening(
+        &self,
+        listeners: &[Vec<Listener>],
+        clients_may_come: Arc<AtomicBool>,
+        begin: watch::Sender<bool>,
+    ) -> impl FnOnce() + use<> {
+        let listening = ListenerSet::of(listeners);
+        let (http, https, workers) = (self.http.clone(), self.https.clone(), listeners.len());
+        info!(?http, ?https, admin = ?self.admin, health = ?self.health,
+            "waiting for the first configuration before listening");
+        move || {
+            // The worker that owns the socket will meet the error again, which ends the process.
+            let _ = listening.open();
+            clients_may_come.store(true, Ordering::Relaxed);
+            begin.send_replace(true);
+            info!(?http, ?https, workers, "serving");
+        }
+    }
+
     /// For the handler of log rotation.
     pub fn access_log(&self) -> access_log::Reopen {
         self.log.reopen()
@@ -296,21 +256,6 @@ impl Running {
             None => ended,
         }
     }
-}
-
-/// Creates the folder. Its contents are not read or written yet.
-fn prepare(dir: &Path) -> io::Result<()> {
-    shared::private::folder(dir)
-}
-
-/// Raises the limit of open files as far as possible. Returns the number that connections may use.
-fn descriptors() -> usize {
-    let limit = rlimit::increase_nofile_limit(rlimit::INFINITY).unwrap_or(1024);
-    let fit = limit.saturating_sub(DESCRIPTORS).max(4);
-    if fit < 8192 {
-        warn!(limit, connections = fit, "the limit of open files is low; raise it (ulimit -n)");
-    }
-    usize::try_from(fit).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

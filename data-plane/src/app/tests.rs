@@ -1,6 +1,6 @@
 //! A whole data plane in this process, without a control plane.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
 use clap::Parser as _;
