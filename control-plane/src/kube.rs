@@ -220,7 +220,7 @@ impl KubeSource {
         Record::new(self.client.clone(), name, key)
     }
 
-    /// Watches as long as the process lives.
+    /// Watches as long as the process lives. `events`: receives what the owners of objects are told.
     ///
     /// # Errors
     /// If a task ends, which none does while the events are received.
@@ -230,6 +230,7 @@ impl KubeSource {
         wants: channel::Receiver<Wants>,
         holds: mpsc::Receiver<HoldRequest>,
         pins: mpsc::Receiver<PinRequest>,
+        events: Option<mpsc::Sender<Announcement>>,
     ) -> Result<(), KubeError> {
         let Self { client, options, freshness, barrier } = self;
         let mut follower = Follower {
@@ -240,6 +241,7 @@ impl KubeSource {
             restored: channel::Sender::new(0),
             round: channel::Sender::new(0),
             rounds: Rounds::new(inputs),
+            events,
         };
         follower.follow_kinds(&options).await?;
         follower.follow_records(&options);
@@ -289,6 +291,7 @@ struct Follower {
     restored: channel::Sender<u64>,
     round: channel::Sender<u64>,
     rounds: Rounds,
+    events: Option<mpsc::Sender<Announcement>>,
 }
 
 impl Follower {
@@ -373,6 +376,7 @@ impl Follower {
             restored: self.restored.clone(),
             round: self.round.subscribe(),
             rounds: if S::IS_PART { self.rounds.part() } else { self.rounds.clone() },
+            events: self.events.clone(),
             confirm_empty_list,
         };
         self.tasks.spawn(name, follow.run());

@@ -125,6 +125,6 @@ pub(super) async fn of_cluster(
     tasks.spawn("cluster", source.identify(told));
     let vault = tickets::Vault::Cluster(source.record(ticket_keys, tickets::record::RECORD));
     tasks.spawn("ticket keys", tickets::run(vault, wants.clone()));
-    tasks.spawn("kube", source.run(inputs, wants, holds, pins));
+    tasks.spawn("kube", source.run(inputs, wants, holds, pins, announcements.clone()));
     Ok(Opened { freshness, identity, cluster: Cluster { trust, bundle, announcements, writers } })
 }

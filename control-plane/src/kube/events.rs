@@ -43,6 +43,8 @@ pub enum Said {
     Rejected,
     /// Proxies refuse what was compiled from it.
     Refused,
+    /// It is one of many that were removed without a deletion that was seen.
+    Removed,
     /// After a rejection, the newest version is served.
     Accepted,
     /// After a refusal, it is served.
@@ -56,6 +58,7 @@ impl Said {
             Self::AnnotationParsingFailed => "AnnotationParsingFailed",
             Self::Rejected => "Rejected",
             Self::Refused => "Refused",
+            Self::Removed => "Removed",
             Self::Accepted | Self::Served => "Accepted",
         }
     }
@@ -65,6 +68,7 @@ impl Said {
         match self {
             Self::AnnotationParsingFailed | Self::Rejected | Self::Accepted => "Compile",
             Self::Refused | Self::Served => "Serve",
+            Self::Removed => "List",
         }
     }
 

@@ -2,20 +2,24 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
 use kube::Client;
 use shared::clock;
-use tokio::sync::watch;
+use shared::name::ObjectName;
+use tokio::sync::{mpsc, watch};
 
 use super::KubeError;
 use super::ask::{self, AskError};
 use super::collection::Collection;
+use super::events::{self, Announcement};
 use super::rounds::Rounds;
 use super::watch::{Change, Heard, Revision, Said, Todo, Watch};
 use super::wire::{self, Decode};
 use crate::freshness::Freshness;
+use crate::objects::ObjectRef;
 
 /// Timeout of a list, which may be long.
 const ANSWER: Duration = Duration::from_secs(60);
@@ -76,6 +80,8 @@ pub(super) struct Follow<D: Decode, S> {
     /// The newest barrier round.
     pub(super) round: watch::Receiver<u64>,
     pub(super) rounds: Rounds,
+    /// Receives Events; `None`: they are off.
+    pub(super) events: Option<mpsc::Sender<Announcement>>,
     /// Whether an empty first list is read a second time.
     pub(super) confirm_empty_list: bool,
 }
@@ -161,11 +167,28 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                             self.say_forbidden(without, &reason);
                         }
                     }
+                    Said::Removed { first, uid, gone, before } => self.note_removed(first, uid, gone, before),
                     Said::Warning(reason) => {
                         tracing::warn!(kind = self.collection.kind.as_str(), "{reason}");
                     }
                 }
             }
+        }
+    }
+
+    /// Reports a large removal in the log, and as an Event on one of the objects. Nothing waits for that.
+    fn note_removed(&self, first: ObjectName, uid: Arc<str>, gone: usize, before: usize) {
+        let kind = self.collection.kind;
+        let note = format!(
+            "{gone} of {before} objects of kind {} were removed: two lists lack them, and no deletion was seen",
+            kind.as_str()
+        );
+        tracing::warn!(kind = kind.as_str(), %first, "{note}");
+        // Events of objects without a namespace are in one that may not be written to.
+        if let Some(events) = self.events.as_ref().filter(|_| !first.namespace.is_empty()) {
+            let object = ObjectRef { kind, name: first };
+            let (said, resource_version, same) = (events::Said::Removed, "".into(), String::new());
+            let _ = events.try_send(Announcement { object, uid, resource_version, said, note, same });
         }
     }
 

@@ -130,7 +130,11 @@ impl Followed {
                 Said::Listed if self.kind == ObjectKind::ConfigMap => {
                     told.inputs.push(Input::Events(vec![Event::HoldsListed]));
                 }
-                Said::Afresh | Said::Listed | Said::Forbidden(_) | Said::Warning(_) => {}
+                Said::Afresh
+                | Said::Listed
+                | Said::Forbidden(_)
+                | Said::Removed { .. }
+                | Said::Warning(_) => {}
             }
         }
         told

@@ -56,7 +56,7 @@ async fn nothing_is_believed(reads_all: bool) {
     let (_wants, wanted) = channel::channel(Wants::default());
     let (_holds, held) = mpsc::channel(1);
     let (_pins, decided) = mpsc::channel(1);
-    let mut running = std::pin::pin!(source.run(inputs, wanted, held, decided));
+    let mut running = std::pin::pin!(source.run(inputs, wanted, held, decided, None));
     let (mut synced, mut holds_listed) = (Vec::new(), 0);
     while synced.len() < ObjectKind::ALL.len() {
         let input = tokio::select! {

@@ -311,15 +311,17 @@ impl<T> Watch<T> {
         });
         if let Some(first) = verdict.doubtful.first() {
             said.push(Said::Warning(format!(
-                "{} of {before} objects are absent from a list, {first} the first: a second list in 5 s decides",
+                "{} of {before} objects are missing from a list, {first} among them: they stay unless a second list in 5 s agrees",
                 verdict.doubtful.len()
             )));
             self.doubted = Some((verdict.doubtful.into_iter().collect(), now + SECOND_LOOK));
-        } else if removal::is_doubtful(verdict.gone.len(), before) {
-            said.push(Said::Warning(format!(
-                "{} of {before} objects are gone, two lists agree",
-                verdict.gone.len()
-            )));
+        } else if removal::is_doubtful(verdict.gone.len(), before)
+            // The same one on each replica, so that all of them report one Event.
+            && let Some(first) = verdict.gone.iter().min()
+            && let Some((uid, _)) = self.known.get(first)
+        {
+            let (first, uid) = (first.clone(), Arc::clone(uid));
+            said.push(Said::Removed { first, uid, gone: verdict.gone.len(), before });
         }
         for name in verdict.gone {
             self.known.remove(&name);

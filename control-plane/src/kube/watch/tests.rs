@@ -77,6 +77,8 @@ struct Edge {
     seen: BTreeMap<String, u64>,
     synced: bool,
     gone_at_once: usize,
+    /// Large removals without a deletion: how many, of how many.
+    removed: Vec<(usize, usize)>,
 }
 
 impl Edge {
@@ -91,6 +93,7 @@ impl Edge {
             seen: BTreeMap::new(),
             synced: false,
             gone_at_once: 0,
+            removed: Vec::new(),
         }
     }
 
@@ -139,6 +142,7 @@ impl Edge {
                     self.hear(Heard::Newest(newest));
                 }
                 Said::Fresh(round) => panic!("round {round} was not begun"),
+                Said::Removed { gone, before, .. } => self.removed.push((gone, before)),
                 Said::Afresh | Said::Listed | Said::Restored | Said::Forbidden(_) | Said::Warning(_) => {}
             }
         }
@@ -326,6 +330,7 @@ fn many_that_are_absent_wait_for_a_second_list() {
         edge.settle();
         assert!(edge.now >= began + SECOND_LOOK);
         assert_eq!((edge.seen.len(), edge.gone_at_once), (11, 29));
+        assert_eq!(edge.removed, [(29, 40)], "their owners are told");
     }
 }
 
@@ -337,7 +342,7 @@ fn a_delete_of_the_watch_applies_at_once() {
     let began = edge.now;
     (0..40).for_each(|object| edge.server.remove(object));
     edge.settle();
-    assert!(edge.seen.is_empty() && edge.now == began);
+    assert!(edge.seen.is_empty() && edge.now == began && edge.removed.is_empty());
 }
 
 #[test]

@@ -93,6 +93,8 @@ pub(in crate::kube) enum Said<T> {
     Restored,
     /// The server forbids it.
     Forbidden(String),
+    /// So many objects were removed because two lists lack them, of so many; no deletion was seen. `first` is one of them.
+    Removed { first: ObjectName, uid: Arc<str>, gone: usize, before: usize },
     /// For the log.
     Warning(String),
 }
