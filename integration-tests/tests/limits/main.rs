@@ -127,10 +127,14 @@ fn a_page_and_a_code_that_differ_are_noticed() {
     let page = source::page(PAGE);
     for (from, to, fault) in [
         ("| 75 s |", "| 76 s |", "a connection without a request: the page says {76000}, the code {75000}"),
-        ("| 64 a listener |", "| 64 a listener, 7 more |", "connections: the page says {7000, 64000}"),
+        ("| 64 per listener |", "| 64 per listener, 7 more |", "connections: the page says {7000, 64000}"),
         ("`--spill-bytes` |", "`--spill-byte` |", "there is no --spill-byte"),
-        ("| header list | 16 KiB |", "| header lists | 16 KiB |", "header list: the page has no such row"),
-        ("| warnings about it |", "| other |\n| warnings about it |", ""),
+        (
+            "| request header list | 16 KiB |",
+            "| request header lists | 16 KiB |",
+            "request header list: the page has no such row",
+        ),
+        ("| warnings in the log |", "| other |\n| warnings in the log |", ""),
     ] {
         assert!(page.contains(from), "{from}");
         let changed = page.replacen(from, to, 1);

@@ -20,12 +20,12 @@ pub(crate) const LISTENER: Listener = Listener {
     ],
     rows: &[
         Row(
-            "bytes of text in one Ingress",
+            "text of one Ingress",
             &["compile::rejection::MAX_BYTES"],
             &["what_an_api_server_takes_is_not_too_much", "too_much_is_rejected"],
         ),
         Row(
-            "bytes that what one Ingress says comes to in all Routes, Hosts and Backends that have it, regular expressions as they are compiled",
+            "copies of one Ingress' annotations and Secret names, in all of its Routes, Hosts and Backends",
             &["compile::size::COPIES"],
             &[
                 "usual_ones_are_far_from_it",
@@ -37,12 +37,12 @@ pub(crate) const LISTENER: Listener = Listener {
             ],
         ),
         Row(
-            "bytes of the entries of a ConfigMap that an Ingress names",
+            "entries of a ConfigMap that an Ingress names",
             &["compile::referred::MOST_OF_A_MAP", "compile::size::COPIES"],
             &["a_configmap_counts_on_each_host", "a_configmap_that_comes_to_too_much_is_of_no_use"],
         ),
         Row(
-            "regular expressions of one Ingress, compiled",
+            "compiled regular expressions in the paths of one Ingress",
             &["compile::rejection::MAX_PATTERNS"],
             &["patterns_of_one_ingress_are_bounded_together"],
         ),
@@ -57,7 +57,7 @@ pub(crate) const LISTENER: Listener = Listener {
             &["a_few_patterns_are_enough"],
         ),
         Row(
-            "directives that are taken of a snippet",
+            "directives accepted from one snippet",
             &[
                 "annotations::snippets::headers::MOST",
                 "annotations::snippets::headers::MOST_BYTES",
@@ -68,17 +68,17 @@ pub(crate) const LISTENER: Listener = Listener {
             &["a_snippet_is_taken_up_to_a_size", "there_is_an_end_to_it"],
         ),
         Row(
-            "what is said of one Ingress' annotations",
+            "problems reported for one Ingress' annotations",
             &["annotations::MOST_FAULTS"],
             &["what_tenants_write_is_shown_short"],
         ),
         Row(
-            "canaries that stand beside all backends of a host, by `spec.defaultBackend`",
+            "canaries for all backends of a host, by `spec.defaultBackend`",
             &["compile::host::canaries::EVERYWHERE"],
             &["canaries_beside_all_backends_of_a_host_cost_a_few_looks_at_each"],
         ),
         Row(
-            "alternatives that a Backend names",
+            "canaries listed for a Backend",
             &["index::backends::ALTERNATIVES"],
             &["canaries_cannot_make_the_backend_that_they_stand_beside_large"],
         ),
@@ -99,29 +99,29 @@ pub(crate) const PATTERNS: Listener = Listener {
     tested_in: &["shared"],
     places: &["pattern.rs", "pattern"],
     rows: &[
-        Row("bytes of a pattern", &["pattern::LENGTH"], &["what_is_no_pattern_is_said"]),
+        Row("length of a pattern", &["pattern::LENGTH"], &["what_is_no_pattern_is_said"]),
         Row(
-            "bytes of its program",
+            "compiled size of a pattern",
             &["pattern::SIZE", "pattern::HOST_SIZE", "pattern::PART_SIZE"],
             &["what_is_no_pattern_is_said", "usual_long_ones_are_taken_and_answer_long_texts"],
         ),
         Row(
-            "groups, alternatives that say nothing, and turns of a part beside what looks around or back",
+            "groups; redundant alternatives; nested repetitions of a part in a pattern with look-around or backreferences",
             &["pattern::MOST_GROUPS", "pattern::MOST_REPEATED", "pattern::MOST_TURNS"],
             &["what_one_request_may_cost_is_bounded", "alternatives_that_say_nothing_are_few"],
         ),
         Row(
-            "ways of alternatives for each state that takes an octet, and beside them; more say nothing",
+            "branches of a pattern",
             &["pattern::quick::WAYS_AN_OCTET", "pattern::quick::WAYS"],
             &["optional_parts_of_optional_parts_are_few"],
         ),
         Row(
-            "what all that are asked about one request may cost",
+            "matching cost of all patterns for one request",
             &["pattern::steps::ALL"],
             &["what_one_request_may_cost_is_bounded", "a_match_that_takes_too_long_is_not_a_mismatch"],
         ),
         Row(
-            "automatons that a thread has built of patterns that are searched for together",
+            "lazy DFA cache of a thread, for a set of patterns",
             &["pattern::quick::CACHE"],
             &["a_set_gives_up_rather_than_thrash"],
         ),

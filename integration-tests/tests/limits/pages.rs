@@ -10,30 +10,34 @@ pub(crate) const LISTENER: Listener = Listener {
     rows: &[
         Row("connections", &["admin::serve::connections"], &["a_probe_gets_in_however_many_are_silent"]),
         Row(
-            "how long the longest waiting one is left to ask, in a burst",
+            "time that the oldest connection has to send its request, in a burst",
             &["admin::serve::young", "admin::serve::patience"],
             &["a_burst_closes_nobody_who_had_no_time_to_ask"],
         ),
         Row(
-            "a request's head, and the time without a request",
+            "header read timeout, and idle timeout",
             &["admin::serve::head"],
             &["who_is_silent_idle_or_slow_is_let_go_in_time"],
         ),
-        Row("bytes of a head", &["admin::serve::head_bytes"], &["a_head_has_so_many_bytes"]),
+        Row("request head", &["admin::serve::head_bytes"], &["a_head_has_so_many_bytes"]),
         Row(
-            "pages other than `/healthz`, `/readyz` and `/livez` that are made or sent",
+            "concurrent responses other than `/healthz`, `/readyz` and `/livez`",
             &["admin::serve::pages"],
             &["a_probe_waits_for_no_page", "a_page_that_is_not_taken_makes_room"],
         ),
-        Row("a page, until it is taken", &["admin::serve::page"], &["a_page_that_is_not_taken_makes_room"]),
         Row(
-            "a connection, whatever it does",
+            "response timeout, until the client has read it",
+            &["admin::serve::page"],
+            &["a_page_that_is_not_taken_makes_room"],
+        ),
+        Row(
+            "lifetime of a connection",
             &["admin::serve::life", "admin::serve::farewell"],
             &["an_answer_that_is_not_read_holds_a_connection_for_its_life_at_most"],
         ),
-        Row("warnings about it", &["admin::serve::warnings"], &["once_in_a_while_with_what_was_missed"]),
+        Row("warnings in the log", &["admin::serve::warnings"], &["once_in_a_while_with_what_was_missed"]),
         Row(
-            "lines of the log that wait",
+            "log queue",
             &["telemetry::lossy::LINES", "telemetry::lossy::BYTES"],
             &["a_pipe_that_is_never_read_holds_nobody_up", "bytes_are_bounded_too"],
         ),

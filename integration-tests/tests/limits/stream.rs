@@ -62,7 +62,7 @@ pub(crate) const LISTENER: Listener = Listener {
 
 const ROWS: &[Row] = &[
     Row(
-        "connections in total, and streams",
+        "connections, and streams, in total",
         &[
             "serve::limits::connections",
             "serve::limits::CONNECTIONS_SHARE",
@@ -77,37 +77,37 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "connections, and streams, a peer address",
+        "connections, and streams, per peer address",
         &["serve::limits::per_peer"],
         &["an_address_has_so_many_connections", "one_peer_has_no_more_than_its_share_and_leaves_no_trace"],
     ),
     Row(
-        "first request of a connection",
+        "time to the first request of a connection",
         &["serve::limits::first_call"],
         &["a_connection_without_a_call_has_its_time"],
     ),
     Row(
-        "a message of enrolment and renewal",
+        "size of an enrolment or renewal message",
         &["serve::identity::MESSAGE"],
         &["a_message_of_enrolment_has_its_size_to_the_byte"],
     ),
     Row(
-        "tokens that the API server is asked about at once",
+        "concurrent TokenReviews",
         &["enrol::accounts::REVIEWS", "enrol::accounts::OF_ADDRESS", "enrol::accounts::TURN"],
         &["strangers_keep_nobody_waiting_who_has_a_certificate", "an_address_has_its_turns_and_no_more"],
     ),
     Row(
-        "a connection without a request",
+        "idle timeout of a connection (no request in progress)",
         &["serve::limits::idle"],
         &["a_connection_without_a_call_has_its_time"],
     ),
     Row(
-        "a peer that is gone without a word",
+        "keep-alive probe (HTTP/2 PING)",
         &["serve::KEEP_ALIVE", "serve::KEEP_ALIVE_ANSWER"],
         &["a_peer_that_is_gone_without_a_word_is_seen_in_time"],
     ),
     Row(
-        "an accept that fails",
+        "failed accept (out of descriptors or memory)",
         &["serve::door::PAUSE", "serve::door::WARNINGS"],
         &[
             "once_in_a_while_with_what_was_missed",
@@ -115,20 +115,24 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "calls at once on a connection",
+        "concurrent calls per connection",
         &["serve::limits::calls"],
         &["a_connection_has_so_many_calls_at_once"],
     ),
-    Row("header list", &["serve::limits::header_list"], &["a_header_list_has_its_size"]),
+    Row("request header list", &["serve::limits::header_list"], &["a_header_list_has_its_size"]),
     Row(
-        "Hello of a stream",
+        "time to the Hello of a stream",
         &["serve::session::HELLO"],
         &["a_stream_begins_with_a_hello_of_its_group_in_time"],
     ),
-    Row("a message until the Hello", &["serve::limits::HELLO"], &["messages_have_their_size_to_the_byte"]),
-    Row("a message after it", &["serve::limits::MESSAGE"], &["messages_have_their_size_to_the_byte"]),
     Row(
-        "parts of a message, counted before it is decoded",
+        "size of the first message (Hello)",
+        &["serve::limits::HELLO"],
+        &["messages_have_their_size_to_the_byte"],
+    ),
+    Row("size of a later message", &["serve::limits::MESSAGE"], &["messages_have_their_size_to_the_byte"]),
+    Row(
+        "elements of a message, counted before it is decoded",
         &[
             "serve::message::REFUSALS_MAX",
             "serve::shape::LANES",
@@ -137,20 +141,28 @@ const ROWS: &[Row] = &[
         ],
         &["what_a_proxy_may_say_passes_and_one_more_does_not"],
     ),
-    Row("a name in a message", &["serve::message::NAME_MAX"], &["names_are_bounded_and_printable"]),
-    Row("a key or a reason of a refusal", &["serve::message::TEXT_MAX"], &["refusals_and_reasons_are_cut"]),
     Row(
-        "refusals kept of a lane",
+        "length of a name in a message (id, node, zone, group)",
+        &["serve::message::NAME_MAX"],
+        &["names_are_bounded_and_printable"],
+    ),
+    Row(
+        "length of a key, or of a reason, in a refusal",
+        &["serve::message::TEXT_MAX"],
+        &["refusals_and_reasons_are_cut"],
+    ),
+    Row(
+        "refusals stored per lane of a proxy",
         &["serve::message::REFUSALS_MAX", "serve::refusals::LANE_MAX"],
         &["refusals_and_reasons_are_cut", "a_lane_has_its_share_and_all_together_theirs"],
     ),
     Row(
-        "refusals kept in total",
+        "refusals stored in total",
         &["serve::limits::refusals", "serve::limits::REFUSALS_SHARE"],
         &["the_limits_are_those_of_the_budgets_page", "a_lane_has_its_share_and_all_together_theirs"],
     ),
     Row(
-        "a chunk of a batch",
+        "size of a chunk of a batch",
         &["store::frame::CHUNK", "store::frame::BUDGET"],
         &[
             "chunks_stay_below_the_limit_and_carry_everything_once",
@@ -158,12 +170,12 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "batches of a lane that are not answered",
+        "unacknowledged batches per lane",
         &["serve::session::lane::WINDOW"],
         &["converges_through_anything"],
     ),
     Row(
-        "chunks encoded for one stream alone and not answered",
+        "unacknowledged chunks encoded for one stream alone",
         &["serve::session::lane::CHUNK_WINDOW_ALONE", "serve::session::lane::CHUNK_WINDOW"],
         &[
             "without_a_slot_live_goes_on_and_config_waits",
@@ -172,22 +184,22 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "full syncs at once",
+        "concurrent full syncs (slots)",
         &["serve::limits::full_syncs"],
         &["the_limits_are_those_of_the_budgets_page", "a_full_sync_waits_for_a_slot"],
     ),
     Row(
-        "a full sync without an acknowledged chunk",
+        "time without an acknowledged chunk, full sync",
         &["serve::session::SLOT"],
         &["a_slot_goes_to_others_while_its_proxy_does_not_answer"],
     ),
     Row(
-        "any batch without an acknowledged chunk",
+        "time without an acknowledged chunk, any batch",
         &["serve::session::PROGRESS"],
         &["silence_is_told_from_slowness"],
     ),
     Row(
-        "what a proxy has and is asked about",
+        "inventory of a returning proxy",
         &[
             "serve::session::inventory::LOT",
             "serve::session::inventory::LOT_RESOURCES",
@@ -200,31 +212,35 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "full syncs in a row that end in a wrong root",
+        "consecutive full syncs that end in a wrong root",
         &["serve::session::STRIKES"],
         &["full_syncs_that_do_not_help_end_the_stream"],
     ),
     Row(
-        "a stream with the id of one that is open",
+        "second stream with the id of an open one",
         &["serve::stream::TAKEN"],
         &["only_the_same_proxy_takes_over", "a_proxy_without_a_claim_waits_for_its_old_stream_to_end"],
     ),
     Row(
-        "a stream on the way out",
+        "end of a stream at shutdown",
         &["serve::stream::PATIENCE", "serve::stream::LEAVE"],
         &["a_process_that_ends_sends_its_proxies_away"],
     ),
     Row(
-        "lists for proxies that may have more than is offered",
+        "freshness rounds: lists for proxies that may be ahead of this replica",
         &["barrier::GAP", "barrier::BURST", "barrier::SHARE", "barrier::OWED", "barrier::PLACES"],
         &[
             "a_few_rounds_follow_one_another_and_many_leave_time",
             "who_comes_from_where_others_came_from_waits_for_their_round",
         ],
     ),
-    Row("a stream, busy or idle", &["serve::session::HEARTBEAT"], &["silence_is_told_from_slowness"]),
     Row(
-        "a page of a listing",
+        "heartbeat interval of a stream, busy or idle",
+        &["serve::session::HEARTBEAT"],
+        &["silence_is_told_from_slowness"],
+    ),
+    Row(
+        "page of a list query",
         &["inspect::page::USUAL", "inspect::page::MOST", "inspect::page::BYTES", "inspect::page::TOKEN"],
         &[
             "no_request_makes_a_page_larger_than_the_largest",
@@ -232,7 +248,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "a watcher of changes",
+        "changes held back for a watcher of changes, until the last proxy has acknowledged them",
         &["inspect::changes::WAITING", "inspect::changes::PATIENCE"],
         &[
             "a_change_is_told_once_all_have_acknowledged_it",
@@ -240,7 +256,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "changes whose way to all proxies is measured",
+        "changes whose propagation time is measured",
         &["serve::convergence::WAITING", "serve::convergence::PATIENCE"],
         &[
             "a_commit_is_measured_from_its_first_word_to_the_last_proxy",
@@ -248,36 +264,40 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "proxies with series of their own in metrics",
+        "proxies with metric series of their own",
         &["metrics::fleet::LISTED"],
         &["a_thousand_proxies_are_told_one_by_one_and_of_the_others_there_is_a_number"],
     ),
     Row(
-        "Ingresses whose reviews have series of their own in metrics",
+        "Ingresses with series of their own in the admission metrics",
         &["metrics::checks::NAMED", "metrics::checks::NAME"],
         &["whoever_asks_makes_so_many_series"],
     ),
     Row(
-        "other replicas that are asked",
+        "replicas queried for a fleet-wide answer",
         &["peers::PEERS_MAX", "peers::AT_ONCE"],
         &["so_many_are_asked_at_most_and_that_there_are_more_is_said"],
     ),
     Row(
-        "an answer of another replica",
+        "query to another replica",
         &["peers::ANSWER", "peers::ask::CONNECT", "peers::ask::SHARE_MAX", "peers::LOOKUP"],
         &[
             "a_replica_that_is_stopped_or_killed_is_never_part_of_all",
             "a_name_keeps_its_addresses_while_it_cannot_be_looked_up",
         ],
     ),
-    Row("a watcher of proxies", &["inspect::GAP"], &["watchers_of_proxies_hear_of_changes"]),
     Row(
-        "proxies that are silent",
+        "interval of updates to a watcher of proxies",
+        &["inspect::GAP"],
+        &["watchers_of_proxies_hear_of_changes"],
+    ),
+    Row(
+        "disconnected proxies that are still counted",
         &["serve::registry::RETURNS", "serve::registry::VANISHED", "serve::registry::SILENT_MAX"],
         &["who_says_goodbye_is_not_counted_and_who_does_not_is_silent", "silent_proxies_are_so_many_at_most"],
     ),
     Row(
-        "proxies that an answer about an object names",
+        "proxies listed in an answer about an object",
         &["inspect::status::NAMED"],
         &["all_is_said_only_where_all_were_heard"],
     ),
