@@ -126,7 +126,11 @@ fn every_limit_is_on_the_page_with_its_default_and_is_shown_by_a_test() {
 fn a_page_and_a_code_that_differ_are_noticed() {
     let page = source::page(PAGE);
     for (from, to, fault) in [
-        ("| 75 s |", "| 76 s |", "a connection without a request: the page says {76000}, the code {75000}"),
+        (
+            "| 75 s |",
+            "| 76 s |",
+            "keep-alive (idle) timeout of a connection: the page says {76000}, the code {75000}",
+        ),
         ("| 64 per listener |", "| 64 per listener, 7 more |", "connections: the page says {7000, 64000}"),
         ("`--spill-bytes` |", "`--spill-byte` |", "there is no --spill-byte"),
         (

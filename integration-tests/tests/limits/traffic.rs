@@ -48,7 +48,7 @@ pub(crate) const LISTENER: Listener = Listener {
 
 const ROWS: &[Row] = &[
     Row(
-        "connections in total",
+        "client connections in total",
         &["local::budgets::CONNECTIONS"],
         &[
             "clients_leave_descriptors_for_endpoints",
@@ -58,7 +58,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "descriptors",
+        "file descriptors",
         &["app::DESCRIPTORS"],
         &[
             "clients_leave_descriptors_for_endpoints",
@@ -66,7 +66,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "descriptors that nobody has",
+        "reserved file descriptors",
         &["local::reserve::SPARE", "local::reserve::PART", "upstream::dial::PAUSE"],
         &[
             "what_is_lent_is_missing_until_it_is_filled",
@@ -75,13 +75,13 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "connections that are taken before those that are there have their turn",
+        "connections accepted per turn of the event loop",
         &["worker::pace::MOST", "worker::pace::TURN"],
         &["as_many_are_taken_as_a_short_turn_has_time_for"],
     ),
-    Row("an accept that fails", &["listen::PAUSE"], &["only_shortage_pauses"]),
+    Row("failed accept (out of descriptors or memory)", &["listen::PAUSE"], &["only_shortage_pauses"]),
     Row(
-        "idle connections that make room at a time",
+        "idle connections closed at a time to make room",
         &["worker::SHED", "worker::SETTLED"],
         &[
             "the_longest_idle_make_room",
@@ -90,17 +90,17 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "connections that the kernel keeps until they are accepted",
+        "accept queue (listen backlog)",
         &["listen::BACKLOG"],
         &["nobody_connects_before_the_sockets_are_open"],
     ),
     Row(
-        "a client that is gone without a word",
+        "TCP keep-alive probe of a client",
         &["listen::KEEP_ALIVE"],
         &["the_queue_is_emptied_and_its_connections_are_kept_alive"],
     ),
     Row(
-        "an endpoint that is gone without a word, on a connection that calls share ([037](037-shared-connections-in-doubt.md))",
+        "keep-alive probe (HTTP/2 PING) of an endpoint, on a connection shared by gRPC calls",
         &[
             "upstream::pulse::UNHEARD",
             "upstream::pulse::SILENCE",
@@ -121,7 +121,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "calls that are cancelled on a connection that calls share",
+        "cancelled calls on a shared connection",
         &["upstream::tally::RESETS", "upstream::tally::PERIOD"],
         &[
             "a_connection_is_worn_by_a_hundred_resets_in_thirty_seconds",
@@ -129,12 +129,12 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "bodies that an endpoint does not read, on a connection that calls share",
+        "send window of a shared connection whose endpoint does not read",
         &["upstream::tally::FRAME", "upstream::tally::STUCK"],
         &["bodies_that_are_not_read_use_a_connection_up", "a_call_that_is_not_read_holds_up_no_other_one"],
     ),
     Row(
-        "bytes held for clients",
+        "memory held for clients",
         &["http::pipeline::log::REQUEST", "local::quota::STEP"],
         &[
             "clients_leave_descriptors_for_endpoints",
@@ -148,7 +148,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "a head of HTTP/1.1",
+        "request head, HTTP/1.1",
         &[
             "codec::guard::start_line",
             "codec::guard::field_line",
@@ -158,7 +158,7 @@ const ROWS: &[Row] = &[
         &["heads_have_their_sizes_to_the_byte", "a_refusal_has_nginx_status"],
     ),
     Row(
-        "a head of HTTP/1.1 where the fleet says how long",
+        "request head, HTTP/1.1, if configured",
         &["table::policy::clients::FIRST", "table::policy::clients::LARGEST"],
         &[
             "a_line_fills_a_buffer_and_nobody_has_more_than_we_can_hold",
@@ -166,7 +166,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "the header of a load balancer",
+        "PROXY protocol header",
         &[
             "table::proxy_protocol::HEADER_TIME",
             "codec::proxy_protocol::LINE",
@@ -178,9 +178,9 @@ const ROWS: &[Row] = &[
             "who_tells_nothing_is_gone_in_time",
         ],
     ),
-    Row("a client's hello", &["http::conn::hello::HELLO"], &["a_hello_has_its_size"]),
+    Row("size of a TLS ClientHello", &["http::conn::hello::HELLO"], &["a_hello_has_its_size"]),
     Row(
-        "a connection that goes to its endpoint as it is",
+        "idle timeout of a TLS passthrough connection",
         &["local::limits::stream_idle"],
         &[
             "every_limit_has_the_default_that_is_documented",
@@ -197,12 +197,12 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "a session of a TCP or UDP service",
+        "TCP or UDP session: idle timeout, endpoints tried, time for that",
         &["table::streams::IDLE", "table::streams::TRIES", "table::streams::WITHIN"],
         &["nothing_said_is_the_original_s_default", "a_silent_session_ends", "who_refuses_is_passed_over"],
     ),
     Row(
-        "sessions of UDP services",
+        "UDP sessions",
         &[
             "local::limits::udp_sessions",
             "local::budgets::SESSIONS",
@@ -218,19 +218,19 @@ const ROWS: &[Row] = &[
             "a_silent_session_makes_room_by_itself",
         ],
     ),
-    Row("datagrams", &["udp::DATAGRAM", "udp::ANSWERS"], &["datagrams_are_answered"]),
+    Row("UDP datagrams", &["udp::DATAGRAM", "udp::ANSWERS"], &["datagrams_are_answered"]),
     Row(
         "empty lines before a request",
         &["codec::h1::scan::MAX_EMPTY_LINES"],
         &["heads_have_their_sizes_to_the_byte"],
     ),
     Row(
-        "bytes of the next request that are read while a client of HTTP/1.1 waits for an answer",
+        "read-ahead (pipelining) while an HTTP/1.1 client waits for a response",
         &["codec::stream::AHEAD"],
         &["of_what_is_said_while_an_answer_is_awaited_a_little_is_read"],
     ),
     Row(
-        "names in a Connection field",
+        "options in a Connection header",
         &["codec::head::hop::MAX_OPTIONS"],
         &["heads_have_their_sizes_to_the_byte"],
     ),
@@ -240,12 +240,12 @@ const ROWS: &[Row] = &[
         &["a_backend_reads_the_route_that_was_chosen"],
     ),
     Row(
-        "bytes of a path that are read, in all the ways together in which backends may read it",
+        "size of a path in all readings together that backends may apply to it (decoding, parameters, backslashes, dot segments)",
         &["codec::path::reading::AHEAD", "codec::path::reading::TIMES"],
         &["what_has_too_many_readings_is_refused", "reading_costs_so_much_an_octet"],
     ),
     Row(
-        "a chunk's line, its extensions and the trailers of a body",
+        "chunked body: chunk-size line, all extensions, all trailers",
         &[
             "codec::h1::chunk::MAX_SIZE_LINE",
             "codec::h1::chunk::MAX_EXTENSIONS",
@@ -254,13 +254,17 @@ const ROWS: &[Row] = &[
         &["chunks_have_their_sizes_to_the_byte"],
     ),
     Row(
-        "a header list of HTTP/2",
+        "request header list, HTTP/2",
         &["http::h2::HEADER_LIST", "http::h2::FIELD"],
         &["a_header_list_has_32_kibibytes", "what_is_said_in_a_byte_by_reference_is_not_held_a_thousandfold"],
     ),
-    Row("fields of HTTP/2", &["codec::guard::fields"], &["a_head_of_http2_has_a_hundred_fields"]),
     Row(
-        "bytes of heads on a connection of HTTP/2",
+        "request header fields, HTTP/2",
+        &["codec::guard::fields"],
+        &["a_head_of_http2_has_a_hundred_fields"],
+    ),
+    Row(
+        "request heads without a response yet, per HTTP/2 connection",
         &[
             "http::h2::streams::ORDINARY",
             "http::h2::streams::COPIES",
@@ -273,7 +277,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "bytes of heads that wait so",
+        "queued request heads, per HTTP/2 connection",
         &[
             "http::h2::streams::QUEUED",
             "http::h2::streams::HEADS_A_BYTE",
@@ -287,7 +291,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "bytes of answers that nobody takes, a connection of HTTP/2",
+        "unread responses, per HTTP/2 connection",
         &[
             "http::h2::streams::UNTAKEN",
             "http::h2::streams::TAKEN_A_BYTE",
@@ -304,7 +308,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "an answer of HTTP/2 that is being sent while others wait for room",
+        "HTTP/2 response in progress while others wait for room",
         &["http::h2::send::QUIET"],
         &[
             "room_is_given_in_order_of_arrival",
@@ -313,7 +317,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "bytes handed to h2",
+        "response data handed to h2",
         &["http::h2::SEND_BUFFER"],
         &[
             "what_an_endpoint_does_not_take_is_held_for_what_it_cost",
@@ -322,12 +326,12 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "bytes of uploads that a client may send ahead",
+        "receive windows for uploads, HTTP/2",
         &["http::h2::STREAM_WINDOW", "http::h2::window::SIZE", "http::h2::window::STEP"],
         &["a_connection_is_told_its_limits_at_first", "it_grows_by_what_is_not_read_and_shrinks_again"],
     ),
     Row(
-        "frames of bodies of HTTP/2 below 256 bytes that nobody has taken, of clients and of endpoints",
+        "small unread DATA frames (below 256 bytes), per HTTP/2 connection to a client or an endpoint",
         &[
             "codec::frame::SMALL",
             "upstream::incoming::AHEAD",
@@ -342,7 +346,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "bytes of a body in hand",
+        "request body in its buffer",
         &[
             "table::sizes::buffer",
             "upstream::payload::AT_FIRST",
@@ -352,7 +356,7 @@ const ROWS: &[Row] = &[
         &["a_body_is_in_memory_to_the_byte", "a_large_one_stands_in_a_file_and_not_in_memory"],
     ),
     Row(
-        "bytes of a body in memory beyond that",
+        "request body in memory beyond its buffer",
         &["upstream::payload::ORDINARY", "local::budgets::SPARE"],
         &[
             "a_body_is_in_memory_to_the_byte",
@@ -361,7 +365,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "bytes of bodies in files",
+        "request bodies in files",
         &["local::spill::TOTAL"],
         &[
             "what_is_written_is_read_and_leaves_nothing",
@@ -370,37 +374,37 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "bytes of a body",
+        "request body size",
         &["table::sizes::body"],
         &["what_is_too_long_is_not_read_on", "a_body_that_is_too_long_is_413_however_it_says_so"],
     ),
     Row(
-        "bytes of a streamed body that are kept until there is an answer",
+        "part of a streamed request body kept for a retry",
         &["upstream::call::sending::KEPT"],
         &["a_streamed_body_that_is_partly_gone_is_never_sent_again"],
     ),
     Row(
-        "the head of an endpoint's answer",
+        "response head of an endpoint",
         &["table::sizes::head", "codec::guard::MAX_FIELDS"],
         &["the_head_of_an_answer_fits_the_said_buffer_or_is_502", "unclear_responses_are_refused"],
     ),
     Row(
-        "a head or trailers of gRPC",
+        "gRPC response head, or trailers",
         &["upstream::tally::LONGEST"],
         &["fields_are_too_long_in_one_frame_or_in_several", "trailers_that_are_too_long_are_no_end"],
     ),
     Row(
-        "interim answers of an endpoint",
+        "interim (1xx) responses before the response",
         &["upstream::send::INTERIM", "http::pipeline::external::question::INTERIM"],
         &["a_backend_hints_so_often_before_it_answers"],
     ),
     Row(
-        "pipes for long answers",
+        "pipes for long responses (`splice`)",
         &["local::pipes::KEPT", "local::pipes::MOST"],
         &["without_descriptors_for_a_pipe_it_is_read", "one_that_is_not_empty_is_not_kept"],
     ),
     Row(
-        "copies of requests under way",
+        "mirrored requests in progress",
         &[
             "local::copies::PART",
             "local::copies::MOST",
@@ -416,7 +420,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "frames of HTTP/2 about nothing",
+        "HTTP/2 frames without effect: PING, SETTINGS, PRIORITY and WINDOW_UPDATE floods, empty DATA",
         &["http::h2::frames::IDLE_FRAMES", "http::h2::frames::PERIOD", "http::h2::frames::FOR_EACH"],
         &[
             "frames_about_nothing",
@@ -425,12 +429,12 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "streams of a connection at once",
+        "concurrent streams per HTTP/2 connection",
         &["http::h2::STREAMS"],
         &["a_connection_has_128_streams_at_once", "a_connection_is_told_its_limits_at_first"],
     ),
     Row(
-        "streams that are reset",
+        "HTTP/2 stream resets (rapid reset)",
         &[
             "http::h2::frames::STREAMS",
             "http::h2::frames::PERIOD",
@@ -444,32 +448,32 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "malformed messages of HTTP/2 that nobody asks for any more",
+        "malformed HTTP/2 messages on streams that were cancelled or refused",
         &["upstream::inbound::MOST"],
         &["what_nobody_asks_for_is_forgotten"],
     ),
     Row(
-        "targets of HTTP/2 that are kept until their requests are handed on",
+        "`:path` values that h2 would not accept, kept until their requests are handed over",
         &["upstream::inbound::MOST", "upstream::inbound::TARGETS"],
         &["targets_are_kept_until_their_requests_are_handed_on"],
     ),
     Row(
-        "a field of HTTP/2 that comes in several frames",
+        "header field split over several HTTP/2 frames",
         &["codec::heads::LISTS", "codec::heads::LIST"],
         &["no_more_is_held_than_h2_would_take"],
     ),
     Row(
-        "requests of a connection",
+        "requests per connection",
         &["local::limits::requests"],
         &["a_connection_serves_so_many_requests", "a_connection_lasts_as_long_as_the_fleet_says"],
     ),
     Row(
-        "requests of HTTP/2 behind a goodbye",
+        "HTTP/2 requests after a GOAWAY",
         &["http::h2::AFTER_GOODBYE"],
         &["who_does_not_hear_a_goodbye_is_refused_in_the_end"],
     ),
     Row(
-        "a head, from its first byte; a first request, from accept; a handshake of TLS",
+        "header read timeout, from the first byte; time to the first request, from accept; TLS handshake timeout",
         &["local::limits::head", "local::limits::handshake"],
         &[
             "a_client_that_says_nothing_has_ten_seconds",
@@ -479,7 +483,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "handshakes of TLS",
+        "TLS handshakes in progress",
         &["http::conn::HANDSHAKE", "local::turns::STEPS"],
         &[
             "requests_are_answered_between_the_handshakes_of_a_storm",
@@ -488,7 +492,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "a whole request, from its head to the last byte of its answer; a tunnel is none",
+        "request timeout, from the head to the last byte of the response; tunnels are exempt",
         &["local::limits::request"],
         &[
             "every_limit_has_the_default_that_is_documented",
@@ -497,12 +501,12 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "a connection without a request",
+        "keep-alive (idle) timeout of a connection",
         &["local::limits::idle"],
         &["a_connection_may_be_idle_for_75_seconds", "a_connection_of_http2_has_the_same_times"],
     ),
     Row(
-        "between two reads of a body",
+        "body read timeout (between two reads)",
         &["table::timeouts::client_body"],
         &[
             "a_body_may_stay_away_for_60_seconds",
@@ -510,7 +514,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "between two writes to a client",
+        "response write timeout (between two writes to a client)",
         &["local::limits::client_send"],
         &[
             "a_slow_client_is_waited_for_as_long_as_it_takes_something",
@@ -518,18 +522,22 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "a body that is slow",
+        "minimum rate of a request body that is buffered",
         &["local::limits::body_rate", "local::limits::body_grace"],
         &["one_byte_each_25_seconds_is_too_slow_and_240_a_second_are_not"],
     ),
     Row(
-        "a client that is still sending when it has its answer",
+        "lingering close: a client still sends its request after the response",
         &["local::limits::discard", "local::limits::discard_pause"],
         &["an_upload_that_nobody_wants_has_30_seconds_and_5_without_a_byte"],
     ),
-    Row("the end of a connection", &["local::limits::linger"], &["a_connection_of_http2_has_the_same_times"]),
     Row(
-        "an endpoint",
+        "grace of a closing connection for what is in progress",
+        &["local::limits::linger"],
+        &["a_connection_of_http2_has_the_same_times"],
+    ),
+    Row(
+        "endpoint timeouts and attempts",
         &[
             "table::timeouts::connect",
             "table::timeouts::send",
@@ -544,17 +552,17 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "an answer that is being compressed",
+        "memory of a response being compressed",
         &["http::reply::coded::GZIP", "http::reply::coded::BROTLI", "http::reply::coded::HARD"],
         &["compressing_holds_no_more_than_was_set_apart", "without_room_answers_go_as_they_are"],
     ),
     Row(
-        "idle connections to endpoints",
+        "idle connections to endpoints (keep-alive)",
         &["local::limits::upstream_idle", "local::limits::idle_upstreams"],
         &["every_limit_has_the_default_that_is_documented", "one_budget_for_all_endpoints", "the_old_go"],
     ),
     Row(
-        "failures of an endpoint in a row, of connections or without an answer",
+        "passive health check: consecutive failures of an endpoint",
         &["local::limits::eject_after"],
         &[
             "every_limit_has_the_default_that_is_documented",
@@ -563,7 +571,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "requests that are tried again after an endpoint was given them",
+        "retry budget: retries of requests that had reached an endpoint",
         &["local::limits::retry_budget", "upstream::allowance::A_SECOND", "upstream::allowance::RESERVE"],
         &[
             "few_requests_have_all_their_tries",
@@ -572,22 +580,22 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "lines of the log about addresses that are not asked, or get no copy, and about backends that do not respond",
+        "log lines about `auth-url` and `mirror-target` addresses that are not allowed, and about unresponsive backends",
         &["local::told::AGAIN", "local::told::TOLD"],
         &["each_is_told_once_a_while"],
     ),
     Row(
-        "certificates of which is asked what their authority says",
+        "certificates with OCSP stapling",
         &["staple::ledger::KNOWN", "app::SHOWN", "staple::ledger::BYTES"],
         &["so_many_are_asked_at_once_and_so_much_is_held"],
     ),
     Row(
-        "what templates fill in for a request",
+        "text expanded from variables per request",
         &["http::pipeline::variables::USUAL"],
         &["a_location_says_no_more_than_fits", "a_page_says_no_more_than_fits"],
     ),
     Row(
-        "regular expressions of the paths of one host",
+        "regular expressions in the paths of one host",
         &["table::patterns::ALL", "table::patterns::SIZE"],
         &[
             "nobody_gets_past_what_was_not_compiled",
@@ -596,17 +604,17 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "names of `auth-url` and `mirror-target` that are looked up",
+        "concurrent DNS lookups for `auth-url` and `mirror-target`",
         &["local::names::LOOKUPS"],
         &["names_that_nobody_answers_for_hold_up_no_other_ingress"],
     ),
     Row(
-        "their addresses",
+        "DNS cache for `auth-url` and `mirror-target`",
         &["local::names::NAMES", "local::names::FOUND", "local::names::OLD"],
         &["old_addresses_are_used_while_new_ones_are_asked_for", "who_has_most_names_makes_room"],
     ),
     Row(
-        "an address of who is asked, or gets a copy",
+        "addresses of an authentication service or a mirror target",
         &[
             "http::pipeline::elsewhere::CONNECT",
             "http::pipeline::elsewhere::ADDRESSES",
@@ -616,7 +624,7 @@ const ROWS: &[Row] = &[
         &["addresses_that_could_not_be_reached_are_tried_last_for_a_while"],
     ),
     Row(
-        "a question to an OCSP responder",
+        "OCSP request",
         &[
             "staple::ledger::AT_ONCE",
             "staple::ledger::OF_ONE",
@@ -642,9 +650,9 @@ const ROWS: &[Row] = &[
             "one_responder_and_one_owner_leave_places_to_others",
         ],
     ),
-    Row("an OCSP response", &["staple::answer::SKEW", "staple::answer::ENDLESS"], &["it_is_of_now"]),
+    Row("OCSP response validity", &["staple::answer::SKEW", "staple::answer::ENDLESS"], &["it_is_of_now"]),
     Row(
-        "sessions of TLS that are remembered",
+        "TLS session cache",
         &["tls::sessions::SHARDS", "tls::sessions::SESSIONS", "tls::clients::LONGEST"],
         &[
             "so_many_sessions_are_remembered_and_the_oldest_goes",
@@ -652,22 +660,22 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "sessions of TLS that clients keep",
+        "TLS session tickets",
         &["table::ticket_keys::LONGEST", "tls::tickets::LONGEST"],
         &["what_was_changed_is_none", "a_ticket_is_good_for_its_time_under_its_own_rules"],
     ),
     Row(
-        "clients whose rate, or whose connections, are counted",
+        "clients tracked per Ingress for its rate limit, and for its connection limit",
         &["rate::requests::CLIENTS", "rate::connections::CLIENTS"],
         &["a_table_stays_bounded_and_an_empty_one_costs_next_to_nothing", "a_table_without_room_refuses"],
     ),
     Row(
-        "lines of the access log that wait",
+        "access log queue",
         &["access_log::WAITING", "access_log::CHUNK"],
         &["a_writer_that_is_behind_costs_lines_and_no_time"],
     ),
     Row(
-        "a password that is compared",
+        "password check (basic authentication, slow hashes)",
         &[
             "http::pipeline::access::PATIENCE",
             "local::passwords::THREADS",
@@ -678,7 +686,7 @@ const ROWS: &[Row] = &[
         &["a_flood_stops_no_neighbour", "one_password_is_compared_once_for_all_who_wait"],
     ),
     Row(
-        "nonces of digest authentication in use",
+        "digest authentication: nonces in use",
         &[
             "local::nonces::SHARDS",
             "local::nonces::IN_USE",
@@ -692,7 +700,7 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
-        "clients that were wrong at digest authentication",
+        "digest authentication: failed attempts",
         &["rate::tries::TRIES", "rate::tries::EVASION", "rate::tries::CLIENTS"],
         &[
             "the_fifth_wrong_try_keeps_a_client_out_for_five_minutes",
