@@ -22,7 +22,7 @@ pub(crate) fn table(page: &str, heading: &str) -> Vec<Row> {
     let mut lines = section.lines().filter(|line| line.starts_with('|'));
     let cells =
         |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
-    assert_eq!(cells(lines.next().unwrap()), ["what", "limit", "at the limit", "where"], "{heading}");
+    assert_eq!(cells(lines.next().unwrap()), ["what", "limit", "when reached", "set by"], "{heading}");
     let rows = lines.skip(1).map(|line| {
         let cells = cells(line);
         let [what, limit, answer, place] =
