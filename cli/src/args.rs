@@ -80,7 +80,7 @@ pub(crate) struct AskArgs {
     /// Address of the control plane; http:// for one with --insecure
     #[arg(long, env = "FIRTH_SERVER", default_value = "https://127.0.0.1:15010", value_name = "URL")]
     pub(crate) server: String,
-    /// Folder that `firth login` or `firth up` wrote; without it the one for that address below ~/.config/firth
+    /// Folder written by `firth login` or `firth up`. Default: the one for the address in --server, in ~/.config/firth
     #[arg(long, env = "FIRTH_IDENTITY", value_name = "DIR")]
     pub(crate) identity: Option<PathBuf>,
 }
@@ -148,7 +148,7 @@ pub(crate) struct LoginArgs {
     /// The fleet that the control plane serves
     #[arg(long, env = "FIRTH_GROUP", default_value = "default", value_name = "NAME", value_parser = group)]
     pub(crate) group: String,
-    /// Folder to write; without it the one for that address below ~/.config/firth
+    /// Folder to write the client certificate and its key to. Default: the one for the address in --server, in ~/.config/firth
     #[arg(long, env = "FIRTH_IDENTITY", value_name = "DIR")]
     pub(crate) identity: Option<PathBuf>,
     /// How the outcome is printed: text for people, json for programs

@@ -73,7 +73,7 @@ pub struct Args {
     /// Address for /metrics, /healthz, /readyz and /livez. Default: none
     #[arg(long, env = "FIRTH_ADMIN", value_name = "ADDR", value_parser = socket::parse)]
     pub admin: Option<SocketAddr>,
-    /// Limit of simultaneous connections of proxies and tools. Default: as many as memory allows, at most 4096
+    /// Limit of simultaneous connections of proxies and tools. Default: as many as memory and file descriptors allow, at most 4096
     #[arg(long, env = "FIRTH_MAX_CONNECTIONS", value_name = "N")]
     pub max_connections: Option<NonZeroUsize>,
     /// Limit of simultaneous connections, and of streams, per client address; loopback is exempt
@@ -157,7 +157,7 @@ pub struct Args {
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub watch_ingress_without_class: bool,
-    /// Watch only this namespace. Objects of other namespaces that an annotation refers to count as absent. Default: all namespaces
+    /// Watch only this namespace. Objects of other namespaces that an annotation refers to are treated as missing. Default: all namespaces
     #[arg(
         long, env = "FIRTH_WATCH_NAMESPACE", value_name = "NS",
         default_value = "", hide_default_value = true, value_parser = text_or_none
@@ -199,8 +199,8 @@ pub struct Args {
     /// Private key of the webhook, a PEM file; reloaded when it changes
     #[arg(long, env = "FIRTH_VALIDATING_WEBHOOK_KEY", value_name = "FILE")]
     pub validating_webhook_key: Option<PathBuf>,
-    /// Instead of both: name of the ValidatingWebhookConfiguration, and of the Service in the namespace of this pod. The webhook then uses a
-    /// certificate of the planes' own authority, and keeps the caBundle of the configuration up to date
+    /// Instead of a certificate and a key: name of the ValidatingWebhookConfiguration, and of the Service in the namespace of this pod. The
+    /// webhook then uses a certificate of the planes' own authority, and keeps the caBundle of the configuration up to date
     #[arg(
         long, env = "FIRTH_VALIDATING_WEBHOOK_CONFIGURATION", value_name = "NAME",
         default_value = "", hide_default_value = true, value_parser = label_or_none
@@ -212,7 +212,7 @@ pub struct Args {
     /// Limit of the configuration versions kept in the history; the newest two are always kept
     #[arg(long, env = "FIRTH_HISTORY_COUNT", value_name = "N", default_value = "1000")]
     pub history_count: usize,
-    /// Limit of the memory for the history, such as 64Mi; a version counts what it changed
+    /// Limit of the memory for the history, such as 64Mi; each version counts with the size of its changes
     #[arg(
         long, env = "FIRTH_HISTORY_BYTES", value_name = "BYTES", default_value = "64Mi", value_parser = parse_bytes
     )]
@@ -222,7 +222,7 @@ pub struct Args {
         long, env = "FIRTH_HISTORY_AGE", value_name = "SPAN", default_value = "7d", value_parser = duration::parse
     )]
     pub history_age: Duration,
-    /// Namespace in which decisions are stored; default: that of --configmap
+    /// Namespace in which decisions (pins and holds) are stored. Default: that of --configmap
     #[arg(long, env = "POD_NAMESPACE", value_name = "NS", hide = true)]
     pub pod_namespace: Option<String>,
     /// Flags about the status of Ingresses.

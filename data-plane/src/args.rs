@@ -37,7 +37,7 @@ pub struct Args {
     /// In a cluster, instead of --join: file with a token of this pod's service account for the audience firth.dev
     #[arg(long, env = "FIRTH_TOKEN_FILE", value_name = "FILE", requires = "ca", conflicts_with = "join")]
     pub token_file: Option<PathBuf>,
-    /// PEM file with the certificates of the control plane's authority: the token is sent only to a server that they vouch for
+    /// PEM file with the certificates of the control plane's authority: the token is sent only to a server whose certificate this authority has issued
     #[arg(long, env = "FIRTH_CA", value_name = "FILE", requires = "token_file")]
     pub ca: Option<PathBuf>,
     /// Address for plain HTTP; may be given several times; port 0 takes a free one
@@ -97,10 +97,10 @@ pub struct Args {
     /// Name of the fleet this proxy belongs to; a control plane serves one fleet
     #[arg(long, env = "FIRTH_GROUP", value_name = "NAME", default_value = "default")]
     pub group: String,
-    /// Limit of open client connections, over all workers; beyond it, those that have been idle longest are closed
+    /// Limit of open client connections, over all workers; beyond it, those that have been idle longest are closed, or new ones if none is idle
     #[arg(long, env = "FIRTH_MAX_CONNECTIONS", value_name = "N", default_value = "65536")]
     pub max_connections: NonZeroUsize,
-    /// Limit for a whole request, from its head to the last byte of its answer; 0: none, as in ingress-nginx. It applies to downloads and streams, but not to WebSockets and other tunnels
+    /// Timeout of a whole request, from its head to the last byte of its response; 0: none, as in ingress-nginx. It applies to downloads and streams, but not to WebSockets and other tunnels
     #[arg(
         long, env = "FIRTH_REQUEST_TIMEOUT", value_name = "SECONDS", default_value = "0", value_parser = seconds
     )]
@@ -111,10 +111,10 @@ pub struct Args {
     /// Networks, such as `10.0.0.0/8`, where OCSP responders may be, in addition to public addresses
     #[arg(long, env = "FIRTH_OCSP_NETWORKS", value_name = "CIDR", value_delimiter = ',')]
     pub ocsp_networks: Vec<String>,
-    /// Consecutive failures (cannot connect, or no answer) after which an endpoint gets no requests for a while, as long as at least half of the backend remains; 0: never, as in ingress-nginx
+    /// Consecutive failures (cannot connect, or no response) after which an endpoint gets no requests for a while, provided that at least half of the backend's endpoints remain; 0: never, as in ingress-nginx
     #[arg(long, env = "FIRTH_EJECT_AFTER", value_name = "N", default_value = "5")]
     pub eject_after: u32,
-    /// Retries allowed per 100 requests that reached an endpoint, in addition to 10 a second per backend and worker; 200: no limit, as in ingress-nginx
+    /// Retries of requests that an endpoint had received, per 100 requests and in addition to 10 a second, per backend and worker; 200: no limit with the default of 3 attempts, as in ingress-nginx
     #[arg(long, env = "FIRTH_RETRY_BUDGET", value_name = "N", default_value = "20")]
     pub retry_budget: u32,
     /// At shutdown: how long the proxy still accepts connections while /readyz already fails

@@ -23,7 +23,7 @@ pub struct StatusArgs {
     /// Addresses and names to write to the status of Ingresses, separated by commas
     #[arg(long, env = "FIRTH_PUBLISH_STATUS_ADDRESS", value_name = "LIST", value_delimiter = ',')]
     pub publish_status_address: Vec<String>,
-    /// If neither is given: labels of the proxies' pods in the namespace of this pod, such as app=edge. The addresses of the nodes where such a pod is ready are written to the status of Ingresses
+    /// Without --publish-service and --publish-status-address: labels of the proxies' pods in the namespace of this pod, such as app=edge. The addresses of the nodes where such a pod is ready are written to the status of Ingresses
     #[arg(
         long, env = "FIRTH_PUBLISH_NODES", value_name = "SELECTOR",
         default_value = "", hide_default_value = true, value_parser = text_or_none
@@ -35,7 +35,7 @@ pub struct StatusArgs {
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub report_node_internal_ip_address: bool,
-    /// Write the status of Ingresses, if one of the flags above says what to write
+    /// Write the status of Ingresses, if --publish-service, --publish-status-address or --publish-nodes says what to write
     #[arg(
         long, env = "FIRTH_UPDATE_STATUS", value_name = "BOOL",
         num_args = 0..=1, default_value = "true", default_missing_value = "true"
