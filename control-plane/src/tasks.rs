@@ -26,7 +26,8 @@ impl Supervisor {
         E: std::fmt::Display,
     {
         let named = async move { (name, task.await.map_err(|error| error.to_string())) };
-        self.tasks.spawn(named.instrument(info_span!("task", name)));
+        // Not `name`: in JSON the span itself has that key.
+        self.tasks.spawn(named.instrument(info_span!("task", task = name)));
     }
 
     /// Waits for the first task that ends, which is always an error.
@@ -51,6 +52,9 @@ impl Supervisor {
 mod tests {
     use std::convert::Infallible;
     use std::future::{pending, ready};
+    use std::io::{Read as _, Seek as _};
+
+    use tracing::info;
 
     use super::Supervisor;
 
@@ -65,5 +69,24 @@ mod tests {
         supervisor
             .spawn("broken", async { if true { panic!("on purpose") } else { Ok::<(), Infallible>(()) } });
         assert!(supervisor.failed().await.unwrap_err().contains("panicked"));
+    }
+
+    #[tokio::test]
+    async fn a_line_in_json_names_its_task_by_a_key_of_its_own() {
+        let mut lines = tempfile::tempfile().unwrap();
+        let writer = lines.try_clone().unwrap();
+        let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(writer).finish();
+        let guard = tracing::subscriber::set_default(log);
+        let mut supervisor = Supervisor::new();
+        supervisor.spawn("chatty", async {
+            info!("something");
+            Ok::<(), Infallible>(())
+        });
+        supervisor.failed().await.unwrap_err();
+        drop(guard);
+        let mut text = String::new();
+        lines.rewind().unwrap();
+        lines.read_to_string(&mut text).unwrap();
+        assert!(text.contains(r#""span":{"task":"chatty","name":"task"}"#), "{text}");
     }
 }
