@@ -15,6 +15,8 @@ pub(crate) mod generated {
 }
 
 const CONNECT: Duration = Duration::from_secs(5);
+/// Advice if nobody answers.
+const NOBODY: &str = "is it running? (firth up DIR; in a cluster kubectl port-forward; or --server)";
 /// Timeout until a response begins; the duration of a stream is not limited.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Limit of a response in bytes. A list of 100,000 resources has about 12 MiB.
@@ -62,7 +64,7 @@ pub(crate) enum AskError {
         message: String,
     },
     /// It responded with another error.
-    #[error("the control plane at {server} answered {code:?}: {message}")]
+    #[error("the control plane at {server} answered {code:?}: {message}{}", of_role(message))]
     Refused {
         /// The address.
         server: String,
@@ -183,12 +185,20 @@ fn shown(server: &str) -> String {
     format!("{}***@{host}", scheme.unwrap_or_default())
 }
 
+/// What a reader can do who asked for what operators may.
+fn of_role(message: &str) -> &'static str {
+    match message.starts_with("a reader may not call") {
+        true => "; an operator may: in a cluster firth login --account firth-operator",
+        false => "",
+    }
+}
+
 /// What the user can do about it.
 fn advice(server: &str, Cause { reason, stage }: &Cause) -> String {
     let address = server.split_once("://").map_or(server, |(_, address)| address);
     match stage {
         Stage::Name => return "is the name right? (--server)".to_owned(),
-        Stage::Address => return "is it running? (firth up DIR, or --server)".to_owned(),
+        Stage::Address => return NOBODY.to_owned(),
         Stage::Connected => {}
     }
     if is_plain(server) {
@@ -202,7 +212,7 @@ fn advice(server: &str, Cause { reason, stage }: &Cause) -> String {
     if reason.contains("UnknownIssuer") {
         return "its certificate is from an authority that is not trusted here: run firth login again (with its newest ca.pem, if you name one)".to_owned();
     }
-    "is it running? (firth up DIR, or --server)".to_owned()
+    NOBODY.to_owned()
 }
 
 impl Cause {
@@ -254,9 +264,7 @@ mod tests {
         let server = format!("http://{}", free.local_addr().unwrap());
         drop(free);
         let error = wait(connect(&server, None)).unwrap_err().to_string();
-        let expected = format!(
-            "cannot reach the control plane at {server}: connection refused; is it running? (firth up DIR, or --server)"
-        );
+        let expected = format!("cannot reach the control plane at {server}: connection refused; {NOBODY}");
         assert_eq!(error, expected);
     }
 
@@ -344,5 +352,10 @@ mod tests {
         assert_eq!(missing.to_string(), "no route default/web/x");
         let other = failed("s", &Status::unavailable("not synced yet"));
         assert_eq!(other.to_string(), "the control plane at s answered Unavailable: not synced yet");
+        let reader = failed("s", &Status::permission_denied("a reader may not call /a.B/Pin")).to_string();
+        assert!(
+            reader.ends_with("; an operator may: in a cluster firth login --account firth-operator"),
+            "{reader}"
+        );
     }
 }

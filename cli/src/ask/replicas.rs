@@ -41,9 +41,12 @@ pub(super) fn silent(replicas: &[Replica]) -> String {
             (name, "") => name.to_owned(),
             (name, address) => format!("{name} ({address})"),
         };
-        let line = format!(
-            "control plane {who} does not answer: {unreachable}; {proxies} of its proxies were heard nowhere else"
-        );
+        let line = match proxies {
+            0 => format!("control plane {who} does not answer: {unreachable}"),
+            _ => format!(
+                "control plane {who} does not answer: {unreachable}; {proxies} of its proxies were heard nowhere else"
+            ),
+        };
         let _ = writeln!(text, "{}", printable(&line));
     }
     text
@@ -62,9 +65,11 @@ mod tests {
             unreachable: "connection\nrefused".to_owned(),
             proxies: 3,
         };
+        let without = inspect::Replica { proxies: 0, ..lost.clone() };
         assert_eq!(
-            silent(&views(vec![here, lost])),
-            "control plane two (10.0.0.7:15010) does not answer: connection\\nrefused; 3 of its proxies were heard nowhere else\n"
+            silent(&views(vec![here, lost, without])),
+            "control plane two (10.0.0.7:15010) does not answer: connection\\nrefused; 3 of its proxies were heard nowhere else\n\
+             control plane two (10.0.0.7:15010) does not answer: connection\\nrefused\n"
         );
         assert_eq!(silent(&[]), "");
     }
