@@ -29,6 +29,7 @@ use prometheus_client::registry::Registry;
 use shared::admin::{Bound, Pages};
 use shared::drain::Drain;
 use tokio::sync::{mpsc, watch};
+use tracing::field::{DisplayValue, display};
 use tracing::info;
 
 use crate::admin::{Figures, ProxyPages};
@@ -188,6 +189,12 @@ async fn serve_pages(
     }
 }
 
+/// For the log; `None`: there is none.
+fn listed(addresses: &[SocketAddr]) -> Option<DisplayValue<String>> {
+    let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| display(texts.join(", ")))
+}
+
 /// The metrics of `/metrics` in addition to ingress-nginx' own families.
 fn registry(
     metrics: &Metrics,
@@ -213,14 +220,19 @@ impl Running {
     ) -> impl FnOnce() + use<> {
         let listening = ListenerSet::of(listeners);
         let (http, https, workers) = (self.http.clone(), self.https.clone(), listeners.len());
-        info!(?http, ?https, admin = ?self.admin, health = ?self.health,
-            "waiting for the first configuration before listening");
+        info!(
+            http = listed(&http),
+            https = listed(&https),
+            admin = self.admin.map(display),
+            health = self.health.map(display),
+            "waiting for the first configuration before listening"
+        );
         move || {
             // The worker that owns the socket will meet the error again, which ends the process.
             let _ = listening.open();
             clients_may_come.store(true, Ordering::Relaxed);
             begin.send_replace(true);
-            info!(?http, ?https, workers, "serving");
+            info!(http = listed(&http), https = listed(&https), workers, "serving");
         }
     }
 

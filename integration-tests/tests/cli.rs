@@ -193,3 +193,40 @@ async fn up_says_what_cannot_be_served() {
     let ended = up.wait(Duration::from_secs(10)).await;
     assert!(ended.success(), "{ended}: {}", up.tail());
 }
+
+/// As an operator reads them: values are not written as Rust writes them.
+#[tokio::test]
+async fn what_the_planes_log_is_for_people() {
+    let flags = ["--log", "debug", "--log-format", "json"];
+    let proxy = [&flags[..], &["--drain-grace", "0"]].concat();
+    let mut site = FolderSite::start_with(&[], &flags, &proxy).await;
+    let one = site.origin("one").await;
+    site.route("web", "a.test", &one).await;
+    site.control.restart().await;
+    site.control.inspect().await.in_sync(1).await;
+    assert!(site.proxy.terminate().await.success());
+    eventually("the proxy has left", || async {
+        let log = site.control.log();
+        if log.contains("proxy left") { Ok(()) } else { Err(log) }
+    })
+    .await;
+    let logs = site.control.log() + &site.proxy.log();
+    let lines = logs.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let is_ours = |line: &Value| line["target"].as_str().is_some_and(|it| it.contains("_plane"));
+    let lines: Vec<Value> = lines.filter(is_ours).collect();
+    for message in
+        ["proxy connected", "lane begins", "serving", "waiting for the first configuration before listening"]
+    {
+        assert!(lines.iter().any(|line| line["message"] == message), "{message}: {logs}");
+    }
+    for line in lines {
+        for (key, value) in line.as_object().unwrap() {
+            let text = value.as_str().unwrap_or_default();
+            let is_debug = ["Some(", "Ok(", "Err(", "MODE_"].iter().any(|form| text.contains(form));
+            assert!(
+                !is_debug && !text.starts_with('[') && text != "None" && text != "Gone",
+                "{key} of {line}"
+            );
+        }
+    }
+}

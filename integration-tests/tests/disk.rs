@@ -85,7 +85,7 @@ async fn a_proxy_starts_alone_with_everything_it_had() {
     site.control.resume().await;
     metric(&site.proxy, "firth_from_disk", 0.0).await;
     let log = site.proxy.log();
-    assert_eq!(log.matches("MODE_IN_SYNC").count(), 2, "not a byte of configuration is sent:\n{log}");
+    assert_eq!(log.matches("mode=\"in-sync\"").count(), 2, "not a byte of configuration is sent:\n{log}");
     assert_eq!(readiness(&site.proxy).await, (200, "ok\n".to_owned()));
 
     // And it goes on from there.

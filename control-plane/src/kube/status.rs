@@ -7,6 +7,7 @@ pub(super) mod heard;
 mod lease;
 
 use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,13 +19,14 @@ use shared::clock;
 use shared::name::ObjectName;
 use shared::telemetry::Seldom;
 use tokio::sync::{oneshot, watch};
+use tracing::field::display;
 use tracing::{debug, info, warn};
 
 use super::ask::{ANSWER, AskError, get, merge, within};
 use super::{collection, now};
 use crate::objects::ObjectKind;
 use crate::placed::Places;
-use crate::publish::addresses::{self, Address, Addresses};
+use crate::publish::addresses::{self, Address, Addresses, listed};
 use crate::publish::election::version_of;
 use crate::publish::ledger::{Ledger, Next, Outcome, Write};
 pub use heard::Statuses;
@@ -55,6 +57,19 @@ pub enum Published {
         /// Whether to use internal addresses.
         internal: bool,
     },
+}
+
+/// `Service firth/edge`, for the log.
+impl fmt::Display for Published {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(_) => f.write_str("--publish-status-address"),
+            Self::Service(name) => write!(f, "Service {name}"),
+            Self::Nodes { namespace, selector, .. } => {
+                write!(f, "nodes of pods in {namespace} with {selector}")
+            }
+        }
+    }
 }
 
 /// Options for writing statuses.
@@ -186,9 +201,10 @@ impl Writer {
             Ok(addresses) if addresses.is_empty() && is_of_nodes => {
                 if !std::mem::replace(&mut self.nowhere, true) {
                     let (from, kept) = (&self.options.published, self.ledger.wanted());
+                    let kept = kept.map(|kept| display(listed(kept)));
                     warn!(
-                        ?from,
-                        ?kept,
+                        %from,
+                        kept,
                         "no pod is ready on a node with an address: the status of Ingresses stays as it is"
                     );
                 }
@@ -196,7 +212,8 @@ impl Writer {
             Ok(addresses) => {
                 self.nowhere = false;
                 if self.ledger.wanted() != Some(&addresses) {
-                    info!(?addresses, "writing these addresses to the status of Ingresses");
+                    let addresses = listed(&addresses);
+                    info!(%addresses, "writing these addresses to the status of Ingresses");
                 }
                 self.ledger.want(Some(addresses));
             }
@@ -204,7 +221,7 @@ impl Writer {
             Err(error) => {
                 if let Some(before) = self.warning.now(clock::now()) {
                     let from = &self.options.published;
-                    warn!(before, ?from, "the addresses for the status of Ingresses cannot be read: {error}");
+                    warn!(before, %from, "the addresses for the status of Ingresses cannot be read: {error}");
                 }
             }
         }

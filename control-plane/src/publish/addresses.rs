@@ -27,12 +27,23 @@ impl Address {
         }
     }
 
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Ip(text) | Self::Hostname(text) => text,
+        }
+    }
+
     fn json(&self) -> Value {
         match self {
             Self::Ip(ip) => json!({"ip": &**ip}),
             Self::Hostname(name) => json!({"hostname": &**name}),
         }
     }
+}
+
+/// For people: `192.0.2.1, lb.test`.
+pub fn listed(addresses: &[Address]) -> String {
+    addresses.iter().map(Address::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Sorted, each once.
@@ -155,10 +166,7 @@ mod tests {
     use super::*;
 
     fn texts(addresses: &[Address]) -> Vec<&str> {
-        let text = |address| match address {
-            &Address::Ip(ref text) | &Address::Hostname(ref text) => &**text,
-        };
-        addresses.iter().map(text).collect()
+        addresses.iter().map(Address::as_str).collect()
     }
 
     fn service(spec: &Value, status: &Value) -> Vec<String> {

@@ -102,10 +102,10 @@ impl Stream {
         }
         let id = self.id();
         match status(&end) {
-            None => info!(proxy = %id, reason = ?end, "proxy left"),
+            None => info!(proxy = %id, moved = end == End::Redirected, "proxy left"),
             Some(status) => {
                 let message = status.message();
-                warn!(proxy = %id, address = %self.address, code = ?status.code(), "stream ended: {message}");
+                warn!(proxy = %id, address = %self.address, "stream ended: {message}");
                 // The proxy may have disconnected already.
                 let _ = self.out.try_send(Err(status));
             }
@@ -231,7 +231,7 @@ impl Stream {
                 Err(End::Protocol(status.message().to_owned()))
             }
             Err(status) => {
-                debug!(%status, "stream broke");
+                debug!(proxy = %self.id(), "stream broke: {}", status.message());
                 Err(End::Gone)
             }
         }

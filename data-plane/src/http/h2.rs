@@ -289,7 +289,7 @@ impl<S: Stream> Serving<S> {
         if let Some(abuse) = self.wire.abuse()
             && !self.sent_away
         {
-            debug!(client = %self.peer.address(), ?abuse, "HTTP/2 connection sent away");
+            debug!(client = %self.peer.address(), reason = abuse.as_str(), "HTTP/2 connection sent away");
             self.server.local.metrics.sent_away.add(1);
             (self.sent_away, self.leaving) = (true, true);
             self.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);

@@ -351,12 +351,9 @@ impl Session {
                     return Err(protocol(format!("a lane begins in the unknown mode {}", start.mode)));
                 }
             }
-            info!(
-                lane = lane.as_str(),
-                mode = Mode::try_from(start.mode).unwrap_or_default().as_str_name(),
-                seq = start.seq,
-                "lane begins"
-            );
+            let mode = Mode::try_from(start.mode).unwrap_or_default().as_str_name();
+            let mode = mode.trim_start_matches("MODE_").to_lowercase().replace('_', "-");
+            info!(lane = lane.as_str(), mode, seq = start.seq, "lane begins");
         }
         self.lineage = Some(lineage);
         self.compiled = welcome.compile_revision;

@@ -31,6 +31,17 @@ pub(super) enum Abuse {
     Malformed,
 }
 
+impl Abuse {
+    /// For the log.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Resets => "it resets the streams that it opens",
+            Self::Flood => "it floods the connection with frames that do nothing",
+            Self::Malformed => "its frames or requests are malformed",
+        }
+    }
+}
+
 /// The counts of the current period.
 #[derive(Debug)]
 pub(super) struct Frames {
