@@ -9,9 +9,8 @@ use shared::clock;
 use tokio::sync::watch;
 
 use crate::enrol::Registrar;
-use crate::freshness::Freshness;
 use crate::metrics::{Metrics, Original};
-use crate::pipeline::Awaited;
+use crate::pipeline::Start;
 use crate::problem::Problems;
 use crate::serve::registry::Registry;
 use crate::store::Published;
@@ -29,10 +28,8 @@ pub struct ControlPages {
     pub problems: watch::Receiver<Problems>,
     /// The process' counters.
     pub metrics: Arc<Metrics>,
-    /// How fresh the objects of the source are.
-    pub source: Freshness,
-    /// What is missing before anything can be offered.
-    pub awaited: watch::Receiver<Option<Awaited>>,
+    /// What is missing before anything can be offered, and how fresh the objects of the source are.
+    pub start: Start,
     /// Label values of the metric families that keep ingress-nginx' names.
     pub original: Original,
     /// Until when this replica leads the writing of Ingress statuses; `None`: statuses are not written.
@@ -46,8 +43,7 @@ impl ControlPages {
         if *self.leaving.borrow() {
             Some("shutting down".to_owned())
         } else if !self.published.head().is_ready() {
-            let awaited = self.awaited.borrow();
-            Some(awaited.as_ref().map_or_else(|| "nothing was read yet".to_owned(), ToString::to_string))
+            Some(self.start.missing())
         } else {
             // Otherwise a rolling upgrade could terminate the last replica that proxies can reach.
             self.registrar.as_ref()?.closed(clock::wall())
@@ -70,7 +66,7 @@ impl Pages for ControlPages {
                 if let (Some((_, leads)), Some(hold)) = (&mut original.leads, &self.hold) {
                     *leads = hold.borrow().is_some_and(|until| until > clock::now());
                 }
-                let text = self.metrics.render(&head, &proxies, &problems, &self.source, &original);
+                let text = self.metrics.render(&head, &proxies, &problems, &self.start.source, &original);
                 Page::metrics(text)
             }
             "/readyz" => Page::health(self.not_ready()),

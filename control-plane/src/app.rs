@@ -26,14 +26,13 @@ use crate::announce::{self, edge::Seen};
 use crate::args::Args;
 use crate::barrier::Barrier;
 use crate::event::{Inputs, PinRequest, Wants};
-use crate::freshness::Freshness;
 use crate::inspect::Inspect;
 use crate::kube::events::Announcement;
 use crate::kube::status::StatusOptions;
 use crate::manifests::Companion;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
-use crate::pipeline::{Awaited, Outputs, Pipeline, Question};
+use crate::pipeline::{Outputs, Pipeline, Question, Start};
 use crate::placed::Places;
 use crate::problem::Problems;
 use crate::serve::registry::Registry;
@@ -94,13 +93,12 @@ struct Compiled {
     problems: watch::Receiver<Problems>,
     placed: watch::Receiver<Places>,
     /// What is missing before anything can be offered.
-    awaited: watch::Receiver<Option<Awaited>>,
+    start: Start,
     /// Accepts decisions about the pin.
     pins: mpsc::Sender<PinRequest>,
     /// Accepts questions about Ingresses that do not exist yet.
     asks: mpsc::Sender<Question>,
     barrier: Barrier,
-    freshness: Freshness,
     /// The identity of the source.
     identity: watch::Receiver<Option<Source>>,
 }
@@ -155,11 +153,10 @@ async fn compile(
         published,
         problems: known,
         placed,
-        awaited: awaits,
+        start: Start { awaited: awaits, source: source.freshness },
         pins,
         asks,
         barrier,
-        freshness: source.freshness,
         identity: source.identity,
     };
     Ok((compiled, source.cluster))
@@ -213,8 +210,7 @@ async fn serve(
         registry: Arc::clone(&registry),
         problems: compiled.problems,
         metrics,
-        source: compiled.freshness,
-        awaited: compiled.awaited,
+        start: compiled.start,
         original: status::original(args, writers.is_some()),
         hold: writers.as_ref().map(|writers| writers.hold.clone()),
         leaving: ends.ending(),
@@ -277,7 +273,11 @@ fn inspect(
         ends.leaving(),
         args.configmap.clone(),
     )?;
-    let inspect = inspect.beside(peers.clone()).counted(args.manifests.is_none()).ending(ends.ending());
+    let inspect = inspect
+        .beside(peers.clone())
+        .starting(compiled.start.clone())
+        .counted(args.manifests.is_none())
+        .ending(ends.ending());
     Ok(Routes::new(inspect.into_server()))
 }
 

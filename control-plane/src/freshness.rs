@@ -1,9 +1,12 @@
-//! How fresh the data of a source is: counters per kind, written by the source, read by metrics and readiness.
+//! How fresh the data of a source is: counters per kind, and what may not be read, written by the source, read by
+//! metrics and readiness.
 //!
-//! **Invariant:** plain atomics; neither readers nor the source ever wait.
+//! **Invariant:** counters are plain atomics, and nobody holds the lock of the rest for longer than it takes to copy:
+//! neither readers nor the source ever wait.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use shared::clock;
@@ -14,6 +17,16 @@ use crate::objects::ObjectKind;
 #[derive(Clone, Debug, Default)]
 pub struct Freshness {
     kinds: Arc<[Cell; ObjectKind::ALL.len()]>,
+    forbidden: Arc<Mutex<BTreeSet<Forbidden>>>,
+}
+
+/// Objects that may not be read, and in whose absence something is missing.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Forbidden {
+    /// Their kind.
+    pub kind: ObjectKind,
+    /// What the API server says: which resource, what may not be done with it, where, and by whom.
+    pub reason: Arc<str>,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +61,19 @@ impl Freshness {
             relists: cell.relists.load(Ordering::Relaxed),
             broken: cell.broken.load(Ordering::Relaxed),
         }
+    }
+
+    /// What may not be read.
+    pub fn forbidden(&self) -> Vec<Forbidden> {
+        self.forbidden.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    pub(crate) fn note_forbidden(&self, forbidden: Forbidden) {
+        self.forbidden.lock().unwrap_or_else(PoisonError::into_inner).insert(forbidden);
+    }
+
+    pub(crate) fn note_allowed(&self, again: &Forbidden) {
+        self.forbidden.lock().unwrap_or_else(PoisonError::into_inner).remove(again);
     }
 
     /// Whether the first lists of all kinds are complete.

@@ -31,6 +31,7 @@ use tonic::{Request, Response, Status};
 use crate::event::PinRequest;
 use crate::peers::Peers;
 use crate::pin::How;
+use crate::pipeline::Start;
 use crate::placed::Places;
 use crate::problem::Problems;
 use crate::serve::door::{self, Call};
@@ -72,6 +73,7 @@ pub struct Inspect {
     configmap: ObjectName,
     decider: Decider,
     peers: Peers,
+    start: Start,
     bodies: Arc<Bodies>,
     /// Built at the first diff.
     terms: Arc<OnceLock<Terms>>,
@@ -94,22 +96,20 @@ impl Inspect {
     ) -> Result<Self, prost_reflect::DescriptorError> {
         let bodies = Arc::new(Bodies::new()?);
         let decider = Decider::new(published.clone(), pins);
-        let (peers, terms) = (Peers::none(), Arc::default());
-        let ending = leaving.clone();
-        let is_counted = true;
         Ok(Self {
             published,
             registry,
             problems,
             places,
+            ending: leaving.clone(),
             leaving,
-            ending,
-            is_counted,
+            is_counted: true,
             configmap,
             decider,
-            peers,
+            peers: Peers::none(),
+            start: Start::default(),
             bodies,
-            terms,
+            terms: Arc::default(),
         })
     }
 
@@ -117,6 +117,12 @@ impl Inspect {
     #[must_use]
     pub fn beside(self, peers: Peers) -> Self {
         Self { peers, ..self }
+    }
+
+    /// Says what is missing before anything is offered.
+    #[must_use]
+    pub fn starting(self, start: Start) -> Self {
+        Self { start, ..self }
     }
 
     /// Tells other replicas that this one takes no proxies, once `ending` is true.

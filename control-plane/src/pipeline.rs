@@ -9,6 +9,7 @@
 //!
 //! **Invariant:** one writer. Everybody else reads what it publishes: heads, problems, wants.
 
+mod awaited;
 mod expiry;
 mod holds;
 mod notices;
@@ -16,13 +17,11 @@ mod questions;
 mod whose;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shared::clock;
 use shared::delta::Delta;
-use shared::name::ObjectName;
 use shared::version::Source;
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
@@ -37,6 +36,7 @@ use crate::origin::Origin;
 use crate::placed::{News, Places};
 use crate::problem::Problems;
 use crate::store::{Changes, Committed, Store};
+pub use awaited::{Awaited, Start};
 use expiry::{Expiry, Next};
 use holds::Holds;
 pub use questions::Question;
@@ -46,49 +46,6 @@ use whose::Whose;
 const SHOWN: usize = 3;
 /// Longest uninterrupted work, before the task yields and looks at endpoints again.
 const TURN: Duration = Duration::from_millis(1);
-
-/// What is missing before anything is offered.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Awaited {
-    /// Kinds whose first list is not complete.
-    kinds: Vec<ObjectKind>,
-    /// An Ingress that names a class while IngressClasses may not be read, and that class.
-    undecided: Option<(ObjectName, String)>,
-    /// The first of the referenced objects that were not read, each with the error if there was one.
-    objects: Vec<(ObjectRef, Option<Arc<str>>)>,
-    /// The number of all such objects.
-    count: usize,
-}
-
-/// `waiting for the first list of: Secret`, or for objects: `Secret default/web (503: etcd changed its leader)`.
-impl fmt::Display for Awaited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kinds, undecided, objects, count } = self;
-        if !kinds.is_empty() {
-            let kinds: Vec<_> = kinds.iter().map(|kind| kind.as_str()).collect();
-            return write!(f, "the first lists are not complete yet: waiting for {}", kinds.join(", "));
-        }
-        if let Some((ingress, class)) = undecided {
-            return write!(
-                f,
-                "waiting for permission to read IngressClasses (forbidden): Ingress {ingress} names class {class}. \
-                 Grant get, list and watch of ingressclasses.networking.k8s.io, or ignore them (--ignore-ingress-classes)"
-            );
-        }
-        write!(f, "waiting for objects that others refer to: ")?;
-        for (at, (object, failing)) in objects.iter().enumerate() {
-            let separator = if at == 0 { "" } else { ", " };
-            write!(f, "{separator}{object}")?;
-            if let Some(reason) = failing {
-                write!(f, " ({reason})")?;
-            }
-        }
-        match count - objects.len() {
-            0 => Ok(()),
-            more => write!(f, " and {more} more"),
-        }
-    }
-}
 
 /// What the pipeline publishes besides the store.
 #[derive(Debug)]

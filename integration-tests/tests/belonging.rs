@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::process::Command;
 use std::time::Duration;
 
 use integration_tests::api::Api;
 use integration_tests::cluster::Cluster;
 use integration_tests::faults::Relay;
 use integration_tests::objects::{self, Edit};
+use integration_tests::plane::binary;
 use integration_tests::{
     ClusterSite, ControlPlane, DataPlane, Question, Source, Traffic, eventually, eventually_within, helm,
 };
@@ -19,26 +21,55 @@ const ASKED_AGAIN: Duration = Duration::from_secs(120);
 
 const OWN: [&str; 2] = ["--pod-namespace", "firth"];
 
-/// The role with the right to read IngressClasses, and the same without it.
-fn roles() -> (Value, Value) {
-    let is_of_classes = |rule: &Value| rule["resources"] == json!(["ingressclasses"]);
+const CLASSES: &str = "/apis/networking.k8s.io/v1/ingressclasses";
+
+/// The role with the right to read the objects at this path, and the same without it.
+fn roles(path: &str) -> (Value, Value) {
+    let resource = json!(path.rsplit('/').next());
+    let has = |rule: &Value| rule["resources"].as_array().is_some_and(|all| all.contains(&resource));
     let mut rights = helm::rights(&[]).into_iter();
-    let role = rights.find(|it| it["rules"].as_array().is_some_and(|rules| rules.iter().any(is_of_classes)));
+    let role = rights.find(|it| {
+        it["kind"] == "ClusterRole" && it["rules"].as_array().is_some_and(|rules| rules.iter().any(has))
+    });
     let role = role.expect("the chart gives that right");
     let mut without = role.clone();
-    without["rules"].as_array_mut().unwrap().retain(|rule| !is_of_classes(rule));
+    for rule in without["rules"].as_array_mut().unwrap() {
+        rule["resources"].as_array_mut().unwrap().retain(|it| *it != resource);
+    }
+    without["rules"].as_array_mut().unwrap().retain(|rule| rule["resources"] != json!([]));
     (role, without)
 }
 
 /// Takes the right away, and waits until the API server knows.
-async fn forbid_classes(api: &Api, cluster: &Cluster) {
-    api.apply(&roles().1).await;
+async fn forbid(api: &Api, cluster: &Cluster, path: &str) {
+    api.apply(&roles(path).1).await;
     let account = Api::new(&cluster.kubeconfig_of_account()).await;
-    eventually("classes may not be read", || async {
-        let read = account.text("/apis/networking.k8s.io/v1/ingressclasses").await;
+    eventually("they may not be read", || async {
+        let read = account.text(path).await;
         if read.is_err() { Ok(()) } else { Err(read) }
     })
     .await;
+}
+
+/// Whoever installs with rights of their own learns which one is missing.
+#[tokio::test]
+async fn readiness_and_status_name_what_may_not_be_read() {
+    const SERVICES: &str = "/api/v1/services";
+    let (cluster, api) = helm::cluster(&[]).await;
+    forbid(&api, &cluster, SERVICES).await;
+    let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
+    let mut control = ControlPlane::spawn(&source, &OWN);
+    let denied = "cannot list resource \"services\" in API group \"\" at the cluster scope";
+    control.waits_for("waiting for Service. Grant get, list and watch: services is forbidden: User ").await;
+    control.waits_for(denied).await;
+    let mut firth = Command::new(binary("firth"));
+    firth.args(["status", "ingress", "shop/web", "--server", &format!("http://{}", control.listen())]);
+    let said = tokio::task::spawn_blocking(move || firth.output()).await.unwrap().unwrap();
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains(denied), "{said}");
+
+    api.apply(&roles(SERVICES).0).await;
+    control.serves().await;
 }
 
 /// The right is taken away by mistake while two replicas are replaced one after the other. One of them knows the classes and goes on;
@@ -53,7 +84,7 @@ async fn classes_that_may_not_be_read_are_taken_for_absent_by_nobody() {
     let one = site.origin("one").await;
     site.route("web", "a.test", &one).await;
 
-    forbid_classes(&api, &cluster).await;
+    forbid(&api, &cluster, CLASSES).await;
     // Watches are not ended by a right that is taken away. When they end, it matters.
     relay.cut();
     let source = Source::Cluster { kubeconfig: cluster.kubeconfig_of_account(), namespace: None };
@@ -77,7 +108,7 @@ async fn classes_that_may_not_be_read_are_taken_for_absent_by_nobody() {
     second.waits_for("permission to read IngressClasses (forbidden)").await;
     proxy.serves("more.test", "/", "one").await;
 
-    api.apply(&roles().0).await;
+    api.apply(&roles(CLASSES).0).await;
     second.serves().await;
     second.inspect().await.in_sync(1).await;
     api.apply(&site.ingress("last", "last.test", &[("/", "one")])).await;

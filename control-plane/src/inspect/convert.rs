@@ -9,7 +9,8 @@ use shared::kind::Lane;
 use shared::proto::inspect;
 
 use super::reach::Reach;
-use crate::problem::Problem;
+use crate::freshness::Forbidden;
+use crate::problem::{Problem, Severity};
 use crate::serve::message::{REFUSALS_MAX, Refused};
 use crate::serve::registry::Proxy;
 use crate::store::{Head, PastVersion};
@@ -123,6 +124,16 @@ pub(super) fn problem(problem: &Problem) -> inspect::Problem {
         severity: problem.severity.as_str().to_owned(),
         reason: problem.reason.clone(),
         location: problem.location.clone(),
+    }
+}
+
+/// Objects that may not be read any more.
+pub(super) fn forbidden(Forbidden { kind, reason }: Forbidden) -> inspect::Problem {
+    inspect::Problem {
+        object: kind.as_str().to_owned(),
+        severity: Severity::Warning.as_str().to_owned(),
+        reason: format!("may not be read any more, and what was read before stays in use: {reason}"),
+        ..Default::default()
     }
 }
 

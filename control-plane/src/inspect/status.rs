@@ -55,7 +55,7 @@ impl Inspect {
         };
         let head = self.published.head();
         if !head.is_ready() {
-            return Err(Status::unavailable("the first lists are not complete yet"));
+            return Err(Status::unavailable(self.start.missing()));
         }
         let known = self.problems_of(object);
         let problems = known.as_deref().unwrap_or_default();
@@ -73,6 +73,7 @@ impl Inspect {
         answer.problems = problems.iter().map(convert::problem).collect();
         answer.fleet =
             of_fleet(&self.problems.borrow(), &self.configmap, object).map(convert::problem).collect();
+        answer.fleet.extend(self.start.source.forbidden().into_iter().map(convert::forbidden));
         answer.pin = convert::pin(&head);
         let is_rejected = placed.as_ref().is_some_and(|placed| is_rejected(placed, problems));
         let is_held_back = extent.is_held_back();

@@ -10,6 +10,7 @@ use shared::version::{Claim, Lineage};
 use tokio_stream::StreamExt as _;
 
 use crate::event::{PinChange, PinRefused};
+use crate::freshness::Forbidden;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::pin;
 use crate::problem::{Problem, Severity};
@@ -560,6 +561,14 @@ async fn why_an_object_is_not_served_is_said_to_who_asks_for_it() {
 }
 
 #[tokio::test]
+async fn before_anything_is_offered_it_is_said_what_is_missing() {
+    let bench = bench();
+    let object = inspect::StatusRequest { kind: "ingress".into(), namespace: "a".into(), name: "b".into() };
+    let missing = bench.inspect.status(Request::new(object)).await.unwrap_err();
+    assert_eq!((missing.code(), missing.message()), (tonic::Code::Unavailable, "nothing was read yet"));
+}
+
+#[tokio::test]
 async fn all_is_said_only_where_all_were_heard() {
     let mut bench = bench();
     bench.host("one");
@@ -591,6 +600,12 @@ async fn all_is_said_only_where_all_were_heard() {
     bench.problems.send_modify(|problems| _ = problems.insert(settings.into(), vec![deleted].into()));
     let told = said().await;
     assert_eq!((told.problems.len(), told.fleet.len()), (0, 1), "it concerns every host");
+    let reason = "services is forbidden: User \"u\" cannot list resource \"services\"";
+    let services = Forbidden { kind: ObjectKind::Service, reason: reason.into() };
+    bench.inspect.start.source.note_forbidden(services.clone());
+    let told = said().await.fleet;
+    assert_eq!((&*told[1].object, told[1].reason.ends_with(reason)), ("Service", true), "{told:?}");
+    bench.inspect.start.source.note_allowed(&services);
 
     let [one, two] = ["a-1", "b-2"].map(|id| proxy(&bench.registry, id));
     let reached = [Lane::Config, Lane::Live].map(|lane| standing(&head, lane));

@@ -18,7 +18,7 @@ use super::events::{self, Announcement};
 use super::rounds::Rounds;
 use super::watch::{Change, Heard, Revision, Said, Todo, Watch};
 use super::wire::{self, Decode};
-use crate::freshness::Freshness;
+use crate::freshness::{Forbidden, Freshness};
 use crate::objects::ObjectRef;
 
 /// Timeout of a list, which may be long.
@@ -101,7 +101,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
         let mut stream: Option<Lines> = None;
         let mut line = Vec::new();
         let mut probe: Option<Probe> = None;
-        let mut forbidden = false;
+        let mut forbidden: Option<Forbidden> = None;
         loop {
             let now = clock::now();
             let todo = state.todo(now);
@@ -147,6 +147,9 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                     Said::Changes(changes) => self.sink.changes(changes, afresh).await?,
                     Said::Listed => {
                         self.freshness.note_relist(self.collection.kind);
+                        if let Some(again) = forbidden.take() {
+                            self.freshness.note_allowed(&again);
+                        }
                         self.sink.listed().await?;
                     }
                     Said::Synced => self.sink.synced().await?,
@@ -163,8 +166,14 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                     }
                     Said::Forbidden(reason) => {
                         let without = self.sink.forbidden().await?;
-                        if !std::mem::replace(&mut forbidden, true) {
+                        if forbidden.is_none() {
                             self.say_forbidden(without, &reason);
+                            let it = Forbidden { kind: self.collection.kind, reason: reason.into() };
+                            // Without the other kinds all goes on as it is meant to.
+                            if matches!(without, Without::Waits | Without::Stays) {
+                                self.freshness.note_forbidden(it.clone());
+                            }
+                            forbidden = Some(it);
                         }
                     }
                     Said::Removed { first, uid, gone, before } => self.note_removed(first, uid, gone, before),
