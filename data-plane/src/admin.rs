@@ -73,7 +73,9 @@ impl ProxyPages {
         } else if !self.view.borrow().complete {
             let view = self.view.borrow();
             let missing = view.remembered().map(|kept| format!("from the state on disk: {}; ", kept.missing));
-            Some(format!("{}the control plane has not sent everything yet", missing.unwrap_or_default()))
+            let missing = missing.unwrap_or_default();
+            let why = view.failed.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            Some(format!("{missing}the control plane has not sent everything yet{why}"))
         } else {
             None
         }
@@ -226,6 +228,12 @@ mod tests {
         let (pages, drain, view) = pages(View::default());
         assert_eq!(status(&pages, "/readyz"), Some(503));
         assert_eq!(status(&pages, "/healthz"), Some(200));
+        view.send_modify(|view| {
+            view.failed = Some("no certificate for proxy a of group b: refused: c".into())
+        });
+        let page = pages.page("/readyz", None).unwrap();
+        let said = "the control plane has not sent everything yet: no certificate for proxy a of group b: refused: c\n";
+        assert_eq!(page.body, said);
         view.send_modify(|view| view.complete = true);
         assert_eq!(status(&pages, "/readyz"), Some(200));
         drain.run(std::time::Duration::ZERO, std::time::Duration::ZERO, || false).await;

@@ -78,6 +78,8 @@ const ANSWERS: usize = 1024;
 pub(crate) struct View {
     /// A stream is open and was welcomed.
     pub(crate) connected: bool,
+    /// Why there is none.
+    pub(crate) failed: Option<Arc<str>>,
     /// Both lanes were complete once.
     pub(crate) complete: bool,
     /// Number of streams that were welcomed so far.
@@ -131,8 +133,8 @@ pub(crate) struct Subscription {
 enum Ended {
     #[error("cannot connect: {}", chain(.0))]
     Connect(#[from] tonic::transport::Error),
-    #[error(transparent)]
-    Certificate(#[from] CertificateError),
+    #[error("no certificate for {whose}: {error}")]
+    Certificate { whose: String, error: CertificateError },
     #[error("{}: {}", .0.code(), .0.message())]
     Status(Box<tonic::Status>),
     #[error("the control plane ended the stream")]
@@ -323,7 +325,9 @@ impl Subscription {
                     None => certificate::End::Unheard,
                 });
             }
-            self.view.send_modify(|view| view.connected = false);
+            self.view.send_modify(|view| {
+                (view.connected, view.failed) = (false, Some(ended.to_string().into()));
+            });
             let end = match (&ended, self.asked.take()) {
                 (Ended::Close(Close::Diverged { .. } | Close::Protocol(_)), _) => End::Wrong,
                 (Ended::Finished, Some(at)) => End::Asked(at.saturating_duration_since(Instant::now())),
@@ -407,7 +411,9 @@ impl Subscription {
                         if let Some(certificate) = certificate {
                             certificate.connected(Some(channel.clone()));
                         }
-                        self.view.send_modify(|view| view.streams += 1);
+                        self.view.send_modify(|view| {
+                            (view.streams, view.failed) = (view.streams + 1, None);
+                        });
                     }
                     deadline = Instant::now() + self.session.silence_limit().unwrap_or(WELCOME);
                     pending.extend(actions.say);
@@ -462,6 +468,7 @@ impl Subscription {
         View {
             applied: now.map(|since| since.as_secs()).or(before.applied),
             connected: self.session.is_welcome(),
+            failed: before.failed.clone(),
             complete: self.session.is_complete(),
             streams: before.streams,
             config,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use integration_tests::client::tls;
+use integration_tests::client::{self, tls};
 use integration_tests::eventually::PATIENCE;
 use integration_tests::faults::Relay;
 use integration_tests::grpc::{Inspect, call};
@@ -200,6 +200,14 @@ async fn who_enrols_needs_a_proof_and_reaches_nothing_else() {
     assert_eq!(Peer::join(address, &good, "a/b").await.unwrap_err().code(), Code::InvalidArgument);
     assert!(Peer::join(address, &good, "edge").await.is_ok(), "neither has used it up");
     assert_eq!(Peer::join(address, &good, "edge").await.unwrap_err().code(), Code::PermissionDenied, "used");
+    let late = DataPlane::spawn(address, &["--join", &good]);
+    eventually("it says which certificate it lacks, and why", || async {
+        let page = client::page(&late.health(), "/readyz").await.map_err(|error| error.to_string())?;
+        let told = ["no certificate for proxy ", " of group default: refused: ", "token"];
+        let (status, text) = (page.status, page.text());
+        if status == 503 && told.iter().all(|it| text.contains(it)) { Ok(()) } else { Err(text.to_owned()) }
+    })
+    .await;
     let elsewhere = token(&bench.ca(), &["--group", "other"]).await;
     assert_eq!(Peer::join(address, &elsewhere, "edge").await.unwrap_err().code(), Code::PermissionDenied);
     let log = bench.control.log();

@@ -32,6 +32,7 @@ use tracing::{info, warn};
 use zeroize::Zeroizing;
 
 use self::doubt::Doubts;
+use super::Ended;
 use super::client::enrolment_client::EnrolmentClient;
 use super::client::identity_client::IdentityClient;
 
@@ -75,10 +76,10 @@ pub(crate) enum CertificateError {
     #[error("cannot enrol: {}", chain(.0))]
     Connect(#[from] tonic::transport::Error),
     /// The request was refused.
-    #[error("no certificate: {}: {}", .0.code(), .0.message())]
+    #[error("refused: {}", .0.message())]
     Refused(Box<tonic::Status>),
     /// There was no response.
-    #[error("no certificate: no answer for {0:?}")]
+    #[error("no answer for {0:?}")]
     Silent(Duration),
     /// No certificate was stored, or an expired one, and there is no proof to request another one with.
     #[error(
@@ -197,6 +198,12 @@ impl Holder {
             warn!("the certificate stays as it is: {error}");
             held
         })
+    }
+
+    /// Why there is no stream: no certificate can be obtained.
+    pub(super) fn lacks(&self, error: CertificateError) -> Ended {
+        let Enrolment { name, group, .. } = &self.enrolment;
+        Ended::Certificate { whose: format!("proxy {name} of group {group}"), error }
     }
 
     /// Expiry of the certificate; 0: there is none.

@@ -163,7 +163,10 @@ impl Replicas {
         limit: Duration,
     ) -> Result<Way, Failed> {
         let connector = match certificate.filter(|_| !url.is_plain) {
-            Some(certificate) => Some(certificate.connector(&url.endpoint).await?.at(address)),
+            Some(certificate) => {
+                let connector = certificate.connector(&url.endpoint).await;
+                Some(connector.map_err(|error| certificate.lacks(error))?.at(address))
+            }
             None => None,
         };
         let doubt = connector.as_ref().map(|connector| connector.doubt());
