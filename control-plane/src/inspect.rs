@@ -294,8 +294,8 @@ impl Service for Inspect {
             limit => limit as usize,
         };
         let (reach, head, replicas) = self.reach().await;
-        let versions = head.history.newest_first().enumerate().take(limit);
-        let entries = versions.map(|(place, version)| convert::history(place, version, &reach)).collect();
+        let versions = head.history.newest_first().zip(reach::offered(&head)).take(limit);
+        let entries = versions.map(|(version, offered)| convert::history(version, offered, &reach)).collect();
         Ok(Response::new(inspect::HistoryResponse { entries, pin: convert::pin(&head), replicas }))
     }
 

@@ -61,10 +61,19 @@ pub struct Metadata {
     /// Annotations.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_values_are_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Who wrote the object last, apart from its status: a field manager of `managedFields`. Never part of what is
-    /// compiled, nor of what a hold keeps.
+    /// The newest entry of `managedFields`, apart from those about the status. Never part of what is compiled, nor of
+    /// what a hold keeps.
     #[serde(rename = "managedFields", skip_serializing, deserialize_with = "newest_manager")]
-    pub manager: Arc<str>,
+    pub manager: Manager,
+}
+
+/// A field manager that wrote an object. Whoever removes fields and writes none leaves no entry.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Manager {
+    /// When: RFC 3339 in UTC to the second, so that times sort as text.
+    pub time: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
 }
 
 impl Metadata {
@@ -393,9 +402,8 @@ where
     Ok(values.map(|(key, value)| (key, value.unwrap_or_default())).collect())
 }
 
-/// The field manager of the newest entry that is not about a subresource. Times are RFC 3339 in UTC to the second, so
-/// they sort as text; of equal times the last entry is used.
-fn newest_manager<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+/// The newest entry that is not about a subresource; of equal times the last one.
+fn newest_manager<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Manager, D::Error> {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct Entry {
@@ -406,8 +414,9 @@ fn newest_manager<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<A
     let entries: Option<Vec<Entry>> = Option::deserialize(deserializer)?;
     let entries = entries.into_iter().flatten();
     let own = entries.filter(|entry| entry.subresource.as_deref().unwrap_or_default().is_empty());
-    let newest = own.max_by(|a, b| a.time.cmp(&b.time)).and_then(|entry| entry.manager);
-    Ok(newest.unwrap_or_default().into())
+    let newest = own.max_by(|a, b| a.time.cmp(&b.time)).unwrap_or_default();
+    let text = |text: Option<String>| text.unwrap_or_default().into();
+    Ok(Manager { time: text(newest.time), name: text(newest.manager) })
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]

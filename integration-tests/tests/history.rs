@@ -168,7 +168,9 @@ async fn two_replicas_offer_the_same_bytes_whatever_they_remember() {
     let history = inspect.history().await.unwrap();
     let entry = &history[0];
     assert_eq!(entry.object, "Ingress history/web", "{history:?}");
-    assert!(!entry.resource_version.is_empty() && !entry.manager.is_empty(), "{entry:?}");
+    assert!(!entry.resource_version.is_empty(), "{entry:?}");
+    // Of two edits within a second, as these may have been, nobody knows who made the second.
+    assert!(history.iter().any(|it| !it.manager.is_empty()), "{history:?}");
     let mut second = ControlPlane::start(&Source::namespace(cluster, "history")).await;
     let other = second.inspect().await;
 

@@ -98,9 +98,9 @@ pub(super) fn pin(head: &Head) -> Option<inspect::Pin> {
     })
 }
 
-/// A version at a place of the history, the newest being 0.
-pub(super) fn history(place: usize, version: &PastVersion, reach: &Reach) -> inspect::HistoryEntry {
-    let acked = if version.released { reach.acked(place) } else { 0 };
+/// A version of the history, and the place at which it was offered.
+pub(super) fn history(version: &PastVersion, offered: Option<usize>, reach: &Reach) -> inspect::HistoryEntry {
+    let acked = offered.map_or(0, |place| reach.acked(place));
     inspect::HistoryEntry {
         version: version.root.short(),
         time: Some(timestamp(version.time)),
@@ -113,7 +113,7 @@ pub(super) fn history(place: usize, version: &PastVersion, reach: &Reach) -> ins
         manager: version.origin.manager.clone(),
         bytes: version.bytes as u64,
         resources: version.snapshot.len() as u32,
-        held_back: !version.released,
+        held_back: offered.is_none(),
     }
 }
 

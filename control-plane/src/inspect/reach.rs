@@ -61,6 +61,29 @@ impl Reach {
     }
 }
 
+/// For each version of the history, the newest first, the place at which it was offered; `None`: it is held back, or was
+/// replaced before it was offered.
+pub(super) fn offered(head: &Head) -> Vec<Option<usize>> {
+    let versions: Vec<_> = head.history.newest_first().collect();
+    let mut offered = vec![None; versions.len()];
+    // What is compiled while a version is pinned may equal it.
+    let mut in_force = None;
+    for (place, version) in versions.iter().enumerate().rev() {
+        if version.released {
+            in_force = Some((version.root, place));
+        }
+        offered[place] = in_force.filter(|(root, _)| *root == version.root).map(|(_, place)| place);
+    }
+    let mut since = HashMap::new();
+    for (place, version) in versions.iter().enumerate() {
+        if version.released {
+            since.insert(version.root, place);
+        }
+        offered[place] = since.get(&version.root).copied().or(offered[place]);
+    }
+    offered
+}
+
 fn connected(registry: &Registry) -> HashMap<Arc<str>, Seq> {
     let mut connected = HashMap::new();
     registry.for_each(|proxy| _ = connected.insert(Arc::clone(&proxy.id), proxy.config.seq));
@@ -81,6 +104,8 @@ impl Inspect {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use shared::clock;
     use shared::delta::Delta;
     use shared::entry::Entry;
@@ -88,6 +113,7 @@ mod tests {
     use shared::version::Lineage;
 
     use super::*;
+    use crate::pin::{How, Pin};
     use crate::store::{Changes, Store};
 
     /// A head after some versions, the names of which are returned too, the newest first.
@@ -103,6 +129,28 @@ mod tests {
         let head = published.head();
         let names = head.history.newest_first().map(|version| version.root.short()).collect();
         (head, names)
+    }
+
+    #[test]
+    fn what_was_held_back_is_offered_once_it_is_released_or_equals_what_is() {
+        let (mut store, published) = Store::new(Lineage([1; 16]), clock::now());
+        let mut step = |reason: &str, pin: Option<&Arc<Pin>>| {
+            let denied = Some(Denial { reason: reason.to_owned() });
+            let host = Resource::Host(Host { denied, ..Host::default() });
+            let config = Delta { up: vec![Arc::new(Entry::encode("a.test", &host))], removed: Vec::new() };
+            let changes = Changes { config, pin: pin.cloned(), ..Changes::default() };
+            store.commit(changes, clock::now(), clock::wall());
+            offered(&published.head())
+        };
+        assert_eq!(step("one", None), [Some(0)]);
+        let one = published.head().config.snapshot.clone();
+        let pin = Pin::new(How::Pin, one.root(), one, clock::wall(), Duration::from_secs(60), "");
+        let pin = Arc::new(pin);
+        assert_eq!(step("two", Some(&pin)), [None, Some(1)]);
+        assert_eq!(step("one", Some(&pin)), [Some(2), None, Some(2)], "as it is offered");
+        assert_eq!(step("one", None), [Some(2), None, Some(2)], "nothing was held back in the end");
+        assert_eq!(step("three", Some(&pin))[..2], [None, Some(3)]);
+        assert_eq!(step("three", None)[..3], [Some(0), Some(0), Some(4)], "released");
     }
 
     fn member(id: &str, acked: &str, in_sync: bool, is_of_the_same: bool) -> (String, Member) {

@@ -86,7 +86,7 @@ fn who_wrote_an_object_last_is_known_and_not_kept_by_holds() {
         let text = json!({"metadata": {"name": "a", "managedFields": fields}}).to_string();
         let object = json::decode(ObjectKind::Ingress, &text).unwrap();
         assert!(!json::source(&object).contains("managedFields"));
-        object.metadata().manager.to_string()
+        object.metadata().manager.name.to_string()
     };
     let entry = |manager: &str, time: &str, subresource: &str| {
         json!({"manager": manager, "time": time, "subresource": subresource, "operation": "Update",

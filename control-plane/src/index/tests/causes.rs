@@ -1,6 +1,6 @@
 //! The line that explains a commit: its contents, and what it must not reveal.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::Options;
 use super::fixture::*;
@@ -100,8 +100,10 @@ fn a_cause_names_its_object_its_version_and_who_wrote_it() {
         ingress("web").canary().annotation("canary-weight", weight).rule("a.test", &[("/", "one")]).with(
             |it| {
                 it["metadata"]["resourceVersion"] = json!(version);
-                it["metadata"]["managedFields"] =
-                    json!([{"manager": manager, "time": "2026-03-01T00:00:00Z"}]);
+                it["metadata"]["managedFields"] = json!([
+                    {"manager": "kubectl-create", "time": "2026-02-01T00:00:00Z"},
+                    {"manager": manager, "time": "2026-03-01T00:00:00Z"},
+                ]);
             },
         )
     };
@@ -113,11 +115,18 @@ fn a_cause_names_its_object_its_version_and_who_wrote_it() {
     );
     let origin = world.apply(web("50", "9", "k\n9")).origin;
     assert_eq!((&*origin.resource_version, &*origin.manager), ("9", "k 9"));
+    // Whoever removes an annotation leaves no entry: one that has another field stays as it was, one that has none goes.
+    let other = world.apply(web("40", "10", "k\n9").with(|it| it["metadata"]["labels"] = json!({}))).origin;
+    let entry = |it: &mut Value| _ = it["metadata"]["managedFields"].as_array_mut().unwrap().pop();
+    let gone = world.apply(web("30", "11", "k\n9").with(entry)).origin;
+    assert_eq!([&*other.manager, &*gone.manager], ["", ""]);
+    let origin = world.apply(web("50", "12", "helm")).origin;
+    assert_eq!(&*origin.manager, "helm");
     // It is unknown who deleted it.
     let origin = world.delete(ObjectKind::Ingress, "web").origin;
     assert_eq!(
         (&*origin.object, &*origin.resource_version, &*origin.manager),
-        ("Ingress default/web", "9", "")
+        ("Ingress default/web", "12", "")
     );
 }
 
