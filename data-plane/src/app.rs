@@ -29,6 +29,7 @@ use prometheus_client::registry::Registry;
 use shared::admin::{Bound, Pages};
 use shared::drain::Drain;
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 use tracing::field::{DisplayValue, display};
 use tracing::info;
 
@@ -40,6 +41,7 @@ use crate::listen::{Listener, ListenerSet};
 use crate::local::{Budgets, KnownNames, Reach};
 use crate::metrics::Metrics;
 use crate::staple::{self, Places};
+use crate::subscribe::View;
 use crate::worker::{self, WorkerConfig};
 use crate::{access_log, tls};
 use disk::Kept;
@@ -50,6 +52,9 @@ use threads::Threads;
 
 /// Capacity of the queue of certificates that were used for the first time and need an OCSP response.
 const SHOWN: usize = 1024;
+
+/// How long the end waits for the goodbye to the control plane, which may be out of reach.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Runs until `shutdown` completes, then drains the connections.
 ///
@@ -87,6 +92,7 @@ pub struct Running {
     deadline: Duration,
     drain: Drain,
     metrics: Metrics,
+    view: watch::Receiver<View>,
     /// Stops the control and the service thread.
     stop: watch::Sender<bool>,
     threads: Threads,
@@ -126,7 +132,7 @@ async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Re
     let of_tables = TableMetrics::new(Arc::clone(writer.counters()), plan.view.clone(), journal);
     let registry = registry(&metrics, &plan.budgets, of_tables, &staples);
     let figures = Figures { registry, metrics: metrics.clone(), labels: identity::labels() };
-    let pages = ProxyPages::new(figures, plan.view, watcher.clone(), Arc::clone(&tables));
+    let pages = ProxyPages::new(figures, plan.view.clone(), watcher.clone(), Arc::clone(&tables));
     let Doors { listeners, http, https, admin, health } = doors;
     let mut running = Running {
         http,
@@ -137,6 +143,7 @@ async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Re
         deadline: plan.deadline,
         drain,
         metrics: metrics.clone(),
+        view: plan.view,
         stop,
         threads: Threads::default(),
         journal: journal_thread,
@@ -259,6 +266,8 @@ impl Running {
             Some(_) => (Duration::ZERO, Duration::ZERO),
         };
         self.drain.run(grace, deadline, || metrics.open() > 0).await;
+        // With nothing open that is over before the control thread, on a busy node, has said goodbye.
+        let _ = timeout(FAREWELL, self.view.wait_for(|view| view.parted)).await;
         self.stop.send_replace(true);
         let ended = self.threads.join().await;
         disk::written(self.journal).await;

@@ -82,6 +82,8 @@ pub(crate) struct View {
     pub(crate) failed: Option<Arc<str>>,
     /// Both lanes were complete once.
     pub(crate) complete: bool,
+    /// It said goodbye.
+    pub(crate) parted: bool,
     /// Number of streams that were welcomed so far.
     pub(crate) streams: u64,
     /// The position on CONFIG.
@@ -377,7 +379,7 @@ impl Subscription {
             pending.push_back(self.session.hello(&*writer.borrow()));
         }
         let mut deadline = Instant::now() + WELCOME;
-        let mut is_parting = false;
+        let (mut is_parting, mut is_told) = (false, false);
         let mut moving = None;
         loop {
             tokio::select! {
@@ -391,6 +393,14 @@ impl Subscription {
                     // The request side was dropped: the stream has ended, and reading it gives the reason.
                     Err(_) => pending.clear(),
                 },
+                told = answers.reserve_many(answers.max_capacity()), if is_parting && !is_told && pending.is_empty() => {
+                    is_told = true;
+                    if told.is_ok() {
+                        // It may still be in the connection's task.
+                        tokio::task::yield_now().await;
+                        self.view.send_modify(|view| view.parted = true);
+                    }
+                }
                 () = leaving.reached(Phase::Closing), if !is_parting => {
                     is_parting = true;
                     pending.push_back(goodbye());
@@ -470,6 +480,7 @@ impl Subscription {
             connected: self.session.is_welcome(),
             failed: before.failed.clone(),
             complete: self.session.is_complete(),
+            parted: before.parted,
             streams: before.streams,
             config,
             live: standing(Lane::Live),

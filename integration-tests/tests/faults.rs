@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::time::Duration;
+
 use integration_tests::cluster::{Authorization, Cluster};
 use integration_tests::faults::Relay;
 use integration_tests::grpc::Inspect;
 use integration_tests::objects::{self, Edit};
 use integration_tests::subscriber::{State, Subscriber};
-use integration_tests::{ClusterSite, ControlPlane, DataPlane, Question, Source, Traffic, eventually};
+use integration_tests::{
+    ClusterSite, ControlPlane, DataPlane, FolderSite, Question, Source, Traffic, eventually,
+};
 use serde_json::{Value, json};
 use shared::kind::Lane;
 use test_kit::certificates;
@@ -217,4 +221,23 @@ async fn two_control_planes_have_the_same_roots_and_bytes() {
     let mut elsewhere = Subscriber::connect(second.listen(), state).await;
     elsewhere.until_idle().await;
     assert_eq!(elsewhere.received, [], "equal roots: nothing is sent");
+}
+
+/// A proxy without a goodbye counts as one that may still serve: the status of Ingresses stays for its sake.
+#[tokio::test]
+async fn a_proxy_that_ends_while_it_connects_says_goodbye_all_the_same() {
+    let folder = FolderSite::folder(&[]);
+    let control = ControlPlane::start(&Source::folder(&folder)).await;
+    let relay = Relay::start(control.listen()).await;
+    relay.delay(Duration::from_millis(200));
+    let mut proxy = DataPlane::spawn(relay.address(), &["--drain-grace", "0"]);
+    eventually("it is connected, and does not know yet", || async {
+        if control.log().contains("proxy connected") { Ok(()) } else { Err(control.log()) }
+    })
+    .await;
+    assert!(proxy.terminate().await.success());
+    eventually("its goodbye arrives", || async {
+        if control.log().contains("proxy says goodbye") { Ok(()) } else { Err(control.log()) }
+    })
+    .await;
 }

@@ -117,10 +117,16 @@ fn trailers(end: &Status) -> HeaderMap {
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt as _;
-    use shared::proto::config::Heartbeat;
+    use http_body_util::{BodyExt as _, StreamBody};
+    use prost::Message as _;
+    use shared::clock;
     use shared::proto::config::control_message::Message;
+    use shared::proto::config::proxy_message::Message as Said;
+    use shared::proto::config::{Goodbye, Heartbeat, Hello, ProxyMessage};
+    use tokio::sync::watch;
+    use tokio_stream::wrappers::ReceiverStream;
 
+    use super::super::tests::offering;
     use super::*;
     use crate::store::Frame;
 
@@ -169,5 +175,33 @@ mod tests {
         assert_eq!(call("/firth.config.v1.ConfigStream/Other", "identity"), Err(Code::Unimplemented));
         assert_eq!(call(CONNECT, "gzip"), Err(Code::Unimplemented));
         assert_eq!(call(CONNECT, "identity"), Err(Code::Unavailable), "nothing was read yet");
+    }
+
+    fn message(message: Said) -> Result<HttpFrame<Bytes>, Status> {
+        let message = ProxyMessage { message: Some(message) }.encode_to_vec();
+        let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+        Ok(HttpFrame::data([&[0][..], &length, &message].concat().into()))
+    }
+
+    /// A proxy that ends says goodbye and closes the connection; this side may hear of both at once.
+    #[tokio::test]
+    async fn a_goodbye_counts_that_arrives_with_the_end() {
+        let (_leaves, leaving) = watch::channel(false);
+        let (_store, service) = offering(leaving);
+        let (say, said) = mpsc::channel(4);
+        let request = Request::post(CONNECT).body(StreamBody::new(ReceiverStream::new(said))).unwrap();
+        let response = answer(&service, request).unwrap();
+        let mut changes = service.registry.changes();
+        let hello = Hello { proxy_id: "a".into(), group: "default".into(), ..Hello::default() };
+        say.send(message(Said::Hello(hello))).await.unwrap();
+        while service.registry.len() == 0 {
+            changes.changed().await.unwrap();
+        }
+        say.try_send(message(Said::Goodbye(Goodbye {}))).unwrap();
+        drop((say, response));
+        while service.registry.len() > 0 {
+            changes.changed().await.unwrap();
+        }
+        assert!(service.registry.have_all_left(clock::now()), "{:?}", service.registry.list());
     }
 }

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use shared::clock;
 use shared::kind::Lane;
 use shared::proto::config::ProxyMessage;
@@ -95,6 +96,9 @@ impl Stream {
         mut heads: watch::Receiver<Arc<Head>>,
     ) {
         let end = self.drive(&mut messages, &mut heads).await;
+        if end == End::Gone {
+            self.hear_out(&mut messages);
+        }
         self.flush().await;
         let parting = self.parting(&end).await;
         if let Some(seat) = &mut self.seat {
@@ -175,6 +179,22 @@ impl Stream {
         }
     }
 
+    /// What a proxy sent last may have arrived together with the end of its connection: its goodbye.
+    fn hear_out(&self, messages: &mut Streaming<ProxyMessage>) {
+        while let Some(Ok(Some(message))) = messages.message().now_or_never() {
+            if matches!(self.read(Ok(Some(message))), Ok(Said::Goodbye)) {
+                self.take_leave();
+            }
+        }
+    }
+
+    fn take_leave(&self) {
+        if let Some(seat) = &self.seat {
+            info!(proxy = %self.id(), "proxy says goodbye");
+            seat.leave();
+        }
+    }
+
     /// Registers the proxy. If another stream has the id and this one cannot prove that it belongs to the same proxy,
     /// that stream may be about to end: the two ends notice a cut connection at different times.
     async fn enter(&self, hello: &Hello) -> Result<Seat, End> {
@@ -252,9 +272,8 @@ impl Stream {
         if is_hello && let Some(hello) = self.session.hello() {
             info!(proxy = %hello.id, node = %hello.node, address = %self.address, "proxy connected");
         }
-        if is_goodbye && let Some(seat) = &self.seat {
-            info!(proxy = %self.id(), "proxy says goodbye");
-            seat.leave();
+        if is_goodbye {
+            self.take_leave();
         } else if from_proxy && let Some(seat) = &self.seat {
             let [config, live] = [Lane::Config, Lane::Live].map(|lane| self.session.standing(lane));
             seat.update(config, live);

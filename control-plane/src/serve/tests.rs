@@ -52,8 +52,19 @@ async fn bench_within(limits: Limits) -> Bench {
 
 /// A service that has nothing to hand out yet.
 pub(super) fn service() -> Service {
-    let (_, published) = Store::new(Lineage([1; 16]), clock::now());
-    let (_, leaves) = watch::channel(false);
+    service_of(Store::new(Lineage([1; 16]), clock::now()).1, watch::channel(false).1)
+}
+
+/// A service that has something.
+pub(super) fn offering(leaves: watch::Receiver<bool>) -> (Store, Service) {
+    let (mut store, published) = Store::new(Lineage([1; 16]), clock::now());
+    let entry = Entry::from_body(ResourceKey::new(Kind::Host, "_"), 1, Bytes::new());
+    let config = Delta { up: vec![Arc::new(entry)], removed: Vec::new() };
+    store.commit(Changes { config, ..Changes::default() }, clock::now(), clock::wall());
+    (store, service_of(published, leaves))
+}
+
+fn service_of(published: Published, leaves: watch::Receiver<bool>) -> Service {
     let limits = Limits::within(1 << 30, 1 << 20);
     Service::new("default", published, Arc::default(), Arc::new(Metrics::new()), limits, leaves)
 }
