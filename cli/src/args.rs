@@ -23,12 +23,15 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// The commands: one that serves, the others ask.
+/// The commands: one that serves, one that checks, the others ask.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run both planes in one process from a folder of manifests, with no cluster
     #[command(after_help = texts::UP)]
     Up(UpArgs),
+    /// Say what would be refused, ignored or served differently of manifests, or of the objects of a cluster
+    #[command(after_help = texts::CHECK)]
+    Check(CheckArgs),
     /// Create a one-time token with which a proxy joins a control plane outside Kubernetes
     #[command(after_help = texts::TOKEN)]
     Token(TokenArgs),
@@ -248,6 +251,16 @@ pub(crate) struct DecisionArgs {
     pub(crate) replace: bool,
     #[command(flatten)]
     pub(crate) ask: AskArgs,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// Folder (*.yaml, *.yml, *.json) or file of manifests; - for standard input
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+    /// How problems are printed: text for people, json for programs
+    #[arg(short, long, env = "FIRTH_OUTPUT", default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Format,
 }
 
 #[derive(Debug, clap::Args)]

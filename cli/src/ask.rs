@@ -6,7 +6,7 @@ mod authority;
 mod diff;
 mod history;
 mod pin;
-mod problems;
+pub(crate) mod problems;
 mod proxies;
 mod replicas;
 mod resource;

@@ -8,7 +8,7 @@
 mod authority;
 mod backends;
 mod demo;
-mod environment;
+pub(crate) mod environment;
 mod flags;
 mod news;
 mod patience;

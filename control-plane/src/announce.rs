@@ -240,7 +240,7 @@ fn faults<'a>(problems: &'a Problems, object: &ObjectRef) -> Vec<&'a Problem> {
 }
 
 /// As in ingress-nginx: rejections are announced, and denials caused by an annotation, whose paths answer 503.
-fn is_told(problem: &Problem) -> bool {
+pub fn is_told(problem: &Problem) -> bool {
     let denies = [Reach::Paths, Reach::Hosts].iter().any(|reach| problem.reason.ends_with(reach.as_str()));
     match problem.severity {
         Severity::Rejected => true,

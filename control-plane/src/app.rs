@@ -3,6 +3,7 @@
 //!
 //! No global state: several may run in one process, as `firth up` and the tests do.
 
+pub mod check;
 mod doors;
 mod exit;
 mod flags;

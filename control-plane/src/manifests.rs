@@ -38,6 +38,7 @@ pub(crate) mod fuzz;
 mod legacy;
 mod meant;
 mod notice;
+pub mod once;
 mod pins;
 mod reader;
 mod record;

@@ -334,7 +334,7 @@ const SHARED: &[&str] = &[
 
 const CLI: &[&str] = &[
     "args", "client", "identity", "lists", "moment", "output", "columns", "value", "ask", "token", "login",
-    "up", "main",
+    "up", "check", "main",
 ];
 
 /// Whether a text fits a pattern with `*`.

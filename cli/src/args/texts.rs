@@ -4,6 +4,7 @@
 pub(super) const ALL: &str = "\
 Examples:
   firth up examples/canary           serve a folder of manifests, no cluster
+  firth check examples/canary        what would be refused or ignored of it
   firth proxies                      who is connected, and with which version
   firth status ingress default/web   how many proxies serve it, who refused it
   firth resources --kind route       what the newest version is made of
@@ -38,6 +39,18 @@ Examples:
       --listen 127.0.0.1:15011
   firth up manifests --access-log stdout --log info
   FIRTH_CONFIGMAP=ingress/settings firth up manifests";
+
+pub(super) const CHECK: &str = "\
+Nothing is started, asked or changed. Exit code 1: an object would be rejected, or paths would answer 503 for the sake of \
+an annotation or a setting. What refers to an object that is not among the manifests is reported as a warning. Set the \
+flags of the control plane by their environment variables, which docs/flags.md lists.
+
+Examples:
+  firth check manifests
+  kubectl get ingressclasses,ingresses,services,configmaps -A -o json \\
+      | firth check -
+  FIRTH_CONFIGMAP=ingress/settings firth check manifests
+  firth check . -o json | jq -r '.[] | [.object, .field, .reason] | @tsv'";
 
 pub(super) const PIN: &str = "\
 A pin is stored in the Secret `firth-pin` in the control plane's namespace, or in a file in --state-dir: all replicas \

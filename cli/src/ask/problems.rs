@@ -7,7 +7,7 @@ use crate::output::printable;
 
 /// One problem; field names are the contract of `-o json`.
 #[derive(Debug, Serialize)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     object: String,
     field: String,
     severity: String,
@@ -16,7 +16,7 @@ pub(super) struct Problem {
 }
 
 /// The printed form of the response.
-pub(super) fn views(problems: Vec<inspect::Problem>) -> Vec<Problem> {
+pub(crate) fn views(problems: Vec<inspect::Problem>) -> Vec<Problem> {
     problems
         .into_iter()
         .map(|problem| Problem {
@@ -30,7 +30,7 @@ pub(super) fn views(problems: Vec<inspect::Problem>) -> Vec<Problem> {
 }
 
 /// For people: sentences do not fit into columns, so each problem is a short paragraph.
-pub(super) fn text(problems: &[Problem]) -> String {
+pub(crate) fn text(problems: &[Problem]) -> String {
     if problems.is_empty() {
         return "no problems\n".to_owned();
     }

@@ -16,7 +16,7 @@ const NONE: Option<&str> = None;
 ///
 /// # Errors
 /// If an argument or a variable is invalid.
-pub(super) fn control(words: Vec<OsString>) -> anyhow::Result<control_plane::args::Args> {
+pub(crate) fn control(words: Vec<OsString>) -> anyhow::Result<control_plane::args::Args> {
     flags::parse(control_command(), words)
 }
 

@@ -1,0 +1,72 @@
+//! `firth check`: what a control plane would say of manifests, before there is one.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use control_plane::Manifests;
+use control_plane::app::check::{Checked, check};
+use control_plane::problem::Severity;
+
+use crate::args::{CheckArgs, Format};
+use crate::ask::problems;
+use crate::output;
+use crate::up::environment;
+
+/// The name of standard input, as an argument and in the places of problems.
+const INPUT: &str = "-";
+
+/// Prints the problems. The exit code is 1 if something would be refused.
+///
+/// # Errors
+/// If the manifests cannot be read, or the environment has invalid flags.
+pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+    let words = ["firth-control-plane".into(), "--manifests".into(), args.path.clone().into_os_string()];
+    let checked = check(&environment::control(words.into())?, read(&args.path)?)?;
+    output::print(&match args.output {
+        Format::Text => text(&checked),
+        Format::Json => serde_json::to_string_pretty(&problems::views(told(&checked)))? + "\n",
+    })?;
+    Ok(if checked.is_refused() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn read(path: &Path) -> anyhow::Result<Manifests> {
+    let name = path.display().to_string();
+    let text = match name.as_str() {
+        INPUT => io::read_to_string(io::stdin()).context("standard input cannot be read"),
+        _ if path.is_dir() => return Ok(Manifests::below(path)?),
+        _ => std::fs::read_to_string(path).with_context(|| format!("{name} cannot be read")),
+    };
+    Ok(Manifests::of_text(&name, text?))
+}
+
+fn told(checked: &Checked) -> Vec<shared::proto::inspect::Problem> {
+    let problem = |it: &control_plane::problem::Problem| shared::proto::inspect::Problem {
+        object: it.object.to_string(),
+        field: it.field.clone(),
+        severity: it.severity.as_str().to_owned(),
+        reason: it.reason.clone(),
+        location: it.location.clone(),
+    };
+    checked.problems.iter().map(problem).collect()
+}
+
+/// For people: the problems, then how many there are.
+fn text(checked: &Checked) -> String {
+    let Checked { problems: found, ingresses, ours, ignored } = checked;
+    let mut text = problems::text(&problems::views(told(checked)));
+    for kind in ignored {
+        text.push_str(&output::printable(&format!("not read: {kind}")));
+        text.push('\n');
+    }
+    let noun = if *ingresses == 1 { "Ingress" } else { "Ingresses" };
+    let mut summary = format!("{ingresses} {noun}, {ours} of a class that is served");
+    for severity in [Severity::Rejected, Severity::Unsupported, Severity::Overridden, Severity::Warning] {
+        match found.iter().filter(|it| it.severity == severity).count() {
+            0 => {}
+            count => summary += &format!(", {count} {}", severity.as_str()),
+        }
+    }
+    text + &summary + "\n"
+}

@@ -1,0 +1,79 @@
+//! `firth check` as somebody runs it before a migration.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "all of this file is a test")]
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn ingress(annotations: &Value) -> Value {
+    let backend = json!({"service": {"name": "web", "port": {"number": 80}}});
+    json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+        "metadata": {"name": "web", "namespace": "shop", "annotations": annotations},
+        "spec": {"ingressClassName": "nginx", "defaultBackend": backend}})
+}
+
+/// As `kubectl get` prints it.
+fn list(annotations: &Value) -> String {
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"ports": [{"port": 80}]}});
+    json!({"apiVersion": "v1", "kind": "List", "items": [ingress(annotations), service]}).to_string()
+}
+
+fn firth(flags: &[&str], input: &str) -> Output {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_firth"))
+        .arg("check")
+        .args(flags)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    process.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    process.wait_with_output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[test]
+fn objects_of_a_cluster_are_checked_from_standard_input() {
+    let fine = firth(&["-"], &list(&json!({})));
+    assert_eq!(fine.status.code(), Some(0), "{fine:?}");
+    // The class is not among what was asked for.
+    assert!(said(&fine).starts_with("warning: IngressClass nginx\n"), "{fine:?}");
+    assert!(said(&fine).ends_with("\n1 Ingress, 1 of a class that is served, 1 warning\n"), "{fine:?}");
+
+    let odd = list(&json!({"nginx.ingress.kubernetes.io/limit-rps": "ten"}));
+    let refused = firth(&["-", "-o", "json"], &odd);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let problems: Value = serde_json::from_str(&said(&refused)).unwrap();
+    assert_eq!(
+        (&problems[0]["object"], &problems[0]["severity"], &problems[0]["location"]),
+        (&json!("Ingress shop/web"), &json!("rejected"), &json!("-:1"))
+    );
+}
+
+#[test]
+fn folders_and_files_are_checked_with_the_flags_of_the_environment() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("objects.json");
+    fs::write(&file, list(&json!({"nginx.ingress.kubernetes.io/auth-type": "magic"}))).unwrap();
+    for (path, place) in [(dir.path(), "in objects.json:1"), (&file, "objects.json:1")] {
+        let refused = firth(&[path.to_str().unwrap()], "");
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        assert!(said(&refused).starts_with("rejected: Ingress shop/web\n"), "{refused:?}");
+        assert!(said(&refused).contains(place), "{refused:?}");
+    }
+    let mut other = Command::new(env!("CARGO_BIN_EXE_firth"));
+    let other =
+        other.args(["check", file.to_str().unwrap()]).env("FIRTH_INGRESS_CLASS", "other").output().unwrap();
+    assert_eq!(other.status.code(), Some(0), "{other:?}");
+    assert!(said(&other).contains("1 Ingress, 0 of a class that is served"), "{other:?}");
+    let nowhere = firth(&[Path::new("no/such/file").to_str().unwrap()], "");
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("no/such/file cannot be read"), "{nowhere:?}");
+}

@@ -1,0 +1,111 @@
+//! What a control plane would say of manifests. Nothing is started, asked or written.
+
+use std::collections::BTreeSet;
+
+use super::flags;
+use crate::announce;
+use crate::args::Args;
+use crate::compile::settings::ALL_PATHS;
+use crate::event::Event;
+use crate::manifests::once::Manifests;
+use crate::objects::{ObjectKind, ObjectRef};
+use crate::placed::News;
+use crate::problem::Problem;
+
+/// The findings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Checked {
+    /// Problems of objects and files, the worst first.
+    pub problems: Vec<Problem>,
+    /// Number of Ingresses.
+    pub ingresses: usize,
+    /// Number of those that this control plane would serve, or reject.
+    pub ours: usize,
+    /// API version and kind of objects that are not read.
+    pub ignored: BTreeSet<String>,
+}
+
+impl Checked {
+    /// Whether something is refused: an object is rejected, or what an annotation or a setting guards answers 503.
+    pub fn is_refused(&self) -> bool {
+        self.problems.iter().any(|problem| announce::is_told(problem) || problem.reason.ends_with(ALL_PATHS))
+    }
+}
+
+/// Compiles manifests as a control plane with these flags does.
+///
+/// # Errors
+/// If the flags contradict each other.
+pub fn check(args: &Args, manifests: Manifests) -> anyhow::Result<Checked> {
+    flags::fit(args)?;
+    let Manifests { events, ignored } = manifests;
+    let of_ingresses = events.iter().filter_map(Event::object).filter(is_ingress);
+    let ingresses = of_ingresses.collect::<BTreeSet<_>>().len();
+    let mut index = flags::index(args);
+    events.into_iter().for_each(|event| index.apply(event));
+    index.lists_complete();
+    let news = index.commit().news;
+    let ours = news.iter().filter(|(object, news)| is_ingress(object) && matches!(news, News::Made(_)));
+    let mut problems: Vec<_> = index.problems().values().flat_map(|all| all.iter().cloned()).collect();
+    problems.sort_by(|a, b| (a.severity, a).cmp(&(b.severity, b)));
+    Ok(Checked { ours: ours.count(), problems, ingresses, ignored })
+}
+
+fn is_ingress(object: &ObjectRef) -> bool {
+    object.kind == ObjectKind::Ingress
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    fn checked(text: &str) -> Checked {
+        let args = Args::try_parse_from(["firth-control-plane", "--manifests", "-"]).unwrap();
+        check(&args, Manifests::of_text("-", text.to_owned())).unwrap()
+    }
+
+    fn ingress(name: &str, more: &str) -> String {
+        format!(
+            "---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: {name}{more}}}\n\
+             spec: {{ingressClassName: nginx, defaultBackend: {{service: {{name: one, port: {{number: 80}}}}}}}}\n"
+        )
+    }
+
+    fn annotated(name: &str, annotation: &str) -> String {
+        ingress(name, &format!(", annotations: {{nginx.ingress.kubernetes.io/{annotation}}}"))
+    }
+
+    #[test]
+    fn what_would_be_refused_is_told_first() {
+        const SERVICE: &str =
+            "---\napiVersion: v1\nkind: Service\nmetadata: {name: one}\nspec: {ports: [{port: 80}]}\n";
+        let fine = SERVICE.to_owned() + &ingress("fine", "") + "---\napiVersion: apps/v1\nkind: Deployment\n";
+        let told = checked(&fine);
+        assert_eq!((told.is_refused(), told.ingresses, told.ours), (false, 1, 1), "{told:?}");
+        assert_eq!(told.ignored.iter().collect::<Vec<_>>(), ["apps/v1 Deployment"]);
+
+        let other = ingress("other", "").replace("Name: nginx", "Name: other");
+        let odd =
+            fine + &other + &annotated("odd", "limit-rps: ten") + &annotated("typo", "whitelist: 10.0.0.0/8");
+        let told = checked(&odd);
+        assert_eq!((told.is_refused(), told.ingresses, told.ours), (true, 4, 3), "{told:?}");
+        let first = &told.problems[0];
+        assert_eq!(
+            (&*first.object.to_string(), first.severity.as_str()),
+            ("Ingress default/odd", "rejected")
+        );
+        assert!(told.problems.iter().any(|it| it.reason.contains("allowlist-source-range")), "{told:?}");
+    }
+
+    #[test]
+    fn what_answers_503_is_refused() {
+        let denied = checked(&annotated("web", "auth-type: magic"));
+        assert!(denied.is_refused(), "{denied:?}");
+        let settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: ingress-nginx, name: ingress-nginx-controller}\n\
+                        data: {enable-modsecurity: \"true\"}\n";
+        let guarded = checked(settings);
+        assert!(guarded.is_refused(), "{guarded:?}");
+    }
+}

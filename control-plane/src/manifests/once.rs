@@ -1,0 +1,49 @@
+//! Manifests that are read once, and not followed.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::FolderError;
+use super::backlog;
+use super::disk::{Disk, Found, Raw, Scan, Whole};
+use super::folder::{Folder, Outcome};
+use super::watches::Watches;
+use crate::event::Event;
+
+/// What is in manifests.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Manifests {
+    /// Objects, and problems of files.
+    pub events: Vec<Event>,
+    /// API version and kind of objects that are not read.
+    pub ignored: BTreeSet<String>,
+}
+
+impl Manifests {
+    /// Those below a folder, as `--manifests` reads them.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn below(dir: &Path) -> Result<Self, FolderError> {
+        let unreadable = |reason| FolderError::Unreadable { path: dir.to_owned(), reason };
+        let root = std::path::absolute(dir).map_err(unreadable)?;
+        let Scan { found, whole } = Disk::new(root, Watches::none()).scan().map_err(unreadable)?;
+        Ok(Self::read(found, whole.unwrap_or_default()))
+    }
+
+    /// Those in a text. `name` is where its problems say that they are.
+    pub fn of_text(name: &str, text: String) -> Self {
+        Self::read(Found::from([(name.into(), Raw::Text(text))]), Whole::default())
+    }
+
+    fn read(found: Found, whole: Whole) -> Self {
+        let mut folder = Folder::default();
+        let Outcome { mut events, ignored } = folder.update(backlog::parse(found));
+        let Whole { present: _, unread, mut skipped } = whole;
+        skipped.extend(
+            unread.into_iter().map(|(path, why)| (path, format!("the folder cannot be read: {why}"))),
+        );
+        events.extend(folder.skip(skipped));
+        Self { events, ignored }
+    }
+}
