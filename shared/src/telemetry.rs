@@ -191,6 +191,22 @@ mod tests {
     }
 
     #[test]
+    fn a_cause_that_an_error_repeats_is_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("{text}")]
+        struct Failed {
+            text: &'static str,
+            source: io::Error,
+        }
+        let failed = |text| Failed { text, source: io::ErrorKind::ConnectionRefused.into() };
+        assert_eq!(
+            chain(&failed("cannot connect: connection refused")),
+            "cannot connect: connection refused"
+        );
+        assert_eq!(chain(&failed("cannot connect")), "cannot connect: connection refused");
+    }
+
+    #[test]
     fn what_anybody_can_fill_a_log_with_is_asked_for_by_name() {
         assert_eq!(logged("info"), ["ours", "its own"]);
         assert_eq!(logged("debug"), ["ours", "its own"]);
