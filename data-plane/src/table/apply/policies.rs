@@ -29,7 +29,7 @@ impl Policies {
         if let Some(policy) = self.compiled.get(said).and_then(Weak::upgrade) {
             return Ok(policy);
         }
-        let (mut whole, intercepts) = effective(defaults, said);
+        let Effective { policy: mut whole, intercepts } = effective(defaults, said);
         if *said != LocationPolicy::default() {
             // These are used without a location, so only the fleet's own policy has them compiled.
             (whole.block_user_agents, whole.block_referers) = (None, None);
@@ -58,8 +58,16 @@ impl Policies {
     }
 }
 
-/// The effective policy of a location: its Route's over the fleet's; and whether responses of its backend are replaced.
-pub(super) fn effective(defaults: &LocationPolicy, said: &LocationPolicy) -> (LocationPolicy, bool) {
+/// What applies to a location.
+#[derive(PartialEq)]
+pub(super) struct Effective {
+    policy: LocationPolicy,
+    /// Whether responses of its backend are replaced.
+    intercepts: bool,
+}
+
+/// The policy of a Route over the fleet's.
+pub(super) fn effective(defaults: &LocationPolicy, said: &LocationPolicy) -> Effective {
     let mut policy = LocationPolicy::default();
     policy.overlay(defaults);
     policy.overlay(said);
@@ -68,7 +76,7 @@ pub(super) fn effective(defaults: &LocationPolicy, said: &LocationPolicy) -> (Lo
     if said.custom_http_errors.is_none() && signs_in(&policy) {
         policy.custom_http_errors = None;
     }
-    (policy, intercepts(defaults, said))
+    Effective { policy, intercepts: intercepts(defaults, said) }
 }
 
 /// Whether a location's responses of backends are replaced: nginx' `proxy_intercept_errors`. ingress-nginx switches it
@@ -107,7 +115,7 @@ mod tests {
             Some(ExternalAuth { url, signin, ..ExternalAuth::default() })
         };
         let statuses = |fleet: &LocationPolicy, said: &LocationPolicy| {
-            effective(fleet, said).0.custom_http_errors.map(|list| list.values).unwrap_or_default()
+            effective(fleet, said).policy.custom_http_errors.map(|list| list.values).unwrap_or_default()
         };
         let own = |signin| LocationPolicy { external_auth: auth(signin), ..LocationPolicy::default() };
         assert_eq!(statuses(&fleet, &own("")), [404]);
