@@ -208,9 +208,15 @@ impl Claim {
     /// The policy of its paths with references filled in, and why they answer 503, if they do.
     pub fn location(&self, said: LocationPolicy) -> (LocationPolicy, Option<Denial>) {
         let Parsed { serving, refs, .. } = &*self.parsed;
-        let (policy, failed) = referred::filled(said, refs, &self.referred);
+        let (mut policy, failed) = referred::filled(said, refs, &self.referred);
         let failed = failed.map(|reason| Denial { reason: format!("Ingress {}: {reason}", self.name) });
-        (policy, serving.denied.clone().or(failed))
+        let denied = serving.denied.clone().or(failed);
+        if denied.is_some() && policy.basic_auth.as_ref().is_some_and(|it| it.users.is_empty()) {
+            // Proxies refuse a password authentication without users, and the paths would lead elsewhere instead of
+            // being denied.
+            policy.basic_auth = None;
+        }
+        (policy, denied)
     }
 
     /// Whether it is a canary.

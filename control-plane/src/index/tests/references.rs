@@ -309,6 +309,26 @@ fn what_is_guarded_is_shut_while_its_users_are_not_there() {
 }
 
 #[test]
+fn what_names_no_users_is_denied_and_asks_for_no_password() {
+    let mut world = on_demand();
+    let web = || ingress("web").rule("a.test", &[("/", "echo")]).annotation("auth-realm", "r");
+    for said in [
+        web().annotation("auth-type", "basic"),
+        web().annotation("auth-type", "basic").annotation("auth-secret", "a;b"),
+        web().annotation("auth-secret", "a;b"),
+    ] {
+        world.apply(said);
+        match world.get(Kind::Route, "ingress/default/web/a.test") {
+            Some(Resource::Route(it)) => {
+                assert!(it.denied.is_some());
+                assert_eq!(it.policy.basic_auth, None, "no proxy takes one without users");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn other_namespaces_count_where_the_fleet_allows_them() {
     let mut world = on_demand();
     let Object::Secret(mut users) = htpasswd("users", "ann:x\n") else { unreachable!() };
