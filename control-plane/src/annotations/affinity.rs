@@ -140,10 +140,11 @@ const NAME: &str = "INGRESSCOOKIE";
 const SAMESITE: Grammar<String> = Grammar {
     words: "None, Lax or Strict",
     read: |text| {
+        let text = text.trim_matches(' ');
         let known = ["None", "Lax", "Strict"].iter().any(|it| it.eq_ignore_ascii_case(text));
         known.then(|| text.to_owned())
     },
-    good: &["None", "Lax", "Strict"],
+    good: &["None", "Lax", "Strict", "Lax "],
     bad: &["Never"],
 };
 

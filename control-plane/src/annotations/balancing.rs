@@ -29,7 +29,15 @@ pub(crate) static LOAD_BALANCE: Row = Row {
 pub(crate) static LOAD_BALANCE_OF_ALL: Row = Row {
     name: "load-balance",
     scope: Scope::Backend,
-    value: &Of(one_of!("round_robin" | "ewma"), Act::Sets(load_balance)),
+    value: &Of(
+        Grammar {
+            read: |name| ["round_robin", "ewma"].into_iter().find(|it| *it == name),
+            good: &["round_robin", "ewma"],
+            bad: &["chash", "ewma "],
+            ..one_of!("round_robin" | "ewma")
+        },
+        Act::Sets(load_balance),
+    ),
     default: "round_robin",
     doc: "How endpoints are chosen",
     harmless: true,
@@ -263,7 +271,9 @@ mod tests {
             assert_eq!(it.faults.len(), 0, "{said:?}: {:?}", it.faults);
             LoadBalance::try_from(it.backend.load_balance.unwrap()).unwrap()
         };
-        assert_eq!(load_balance(&[("load-balance", "ewma")]), LoadBalance::Ewma);
+        for name in ["ewma", "ewma "] {
+            assert_eq!(load_balance(&[("load-balance", name)]), LoadBalance::Ewma);
+        }
         assert_eq!(load_balance(&[("load-balance", "round_robin")]), LoadBalance::RoundRobin);
         for (name, needed, text) in [
             ("chash", "upstream-hash-by", "$uri"),
@@ -278,7 +288,7 @@ mod tests {
             load_balance(&[("load-balance", "sticky_balanced"), ("canary", "true")]),
             LoadBalance::RoundRobin
         );
-        for name in ["least_conn", "random", "Ewma", "ewma "] {
+        for name in ["least_conn", "random", "Ewma", "ew ma"] {
             assert_eq!(severities(&[("load-balance", name)]), [Rejected], "{name}");
         }
     }

@@ -127,11 +127,13 @@ const NGINX_MOST: u64 = 1 << 20;
 
 /// A size; one with the unit `b` is not passed to nginx, whose own default applies then (ingress-nginx).
 const MOST: Grammar<u64> = Grammar {
-    read: |text| match text.ends_with(['b', 'B']) {
-        true => (SIZE.read)(text).map(|_| NGINX_MOST),
-        false => (SIZE.read)(text),
+    read: |text| {
+        let size = (SIZE.read)(&text.replace(' ', ""))?;
+        let text = text.trim();
+        Some(if text.ends_with(['b', 'B']) || text.contains(' ') { NGINX_MOST } else { size })
     },
-    good: &["8m", "0", "1g", "512", "7b"],
+    good: &["8m", "0", "1g", "512", "7b", " 8m", "8 m"],
+    bad: &["8mb", "m", "-1"],
     ..SIZE
 };
 
@@ -171,11 +173,19 @@ mod tests {
 
     #[test]
     fn bodies_have_sizes() {
-        for (text, bytes) in [("0", 0), ("8m", 8 << 20), ("1G", 1 << 30), ("512", 512), ("9b", 1 << 20)] {
+        for (text, bytes) in [
+            ("0", 0),
+            ("8m", 8 << 20),
+            ("1G", 1 << 30),
+            ("512", 512),
+            ("9b", 1 << 20),
+            (" 9m", 9 << 20),
+            ("9 m", 1 << 20),
+        ] {
             let expected = LocationPolicy { proxy_body_size: Some(bytes), ..LocationPolicy::default() };
             assert_eq!(location(&[("proxy-body-size", text)]), (expected, 0), "{text}");
         }
-        for text in ["15r", "1.5m", "-1", " 8m", "8 m", "1mb", "99999999999999999999g"] {
+        for text in ["15r", "1.5m", "-1", "1mb", "99999999999999999999g"] {
             let said = location(&[("proxy-body-size", text)]);
             assert_eq!(said, (LocationPolicy::default(), 1), "{text:?} falls back");
         }

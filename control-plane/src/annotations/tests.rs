@@ -164,7 +164,7 @@ fn no_row_is_silent() {
                     let same = |read: fn(&str) -> Option<bool>| {
                         read(text).is_some() && read(text) == read(row.default)
                     };
-                    let is_default = row.default == text.trim_start_matches('+')
+                    let is_default = row.default == text.trim_matches(' ').trim_start_matches('+')
                         || row.name == "canary"
                         || (row.name.starts_with("session-cookie-") && same(value::boolean))
                         // No spelling of `false` overrides the fleet's `true`.

@@ -193,9 +193,9 @@ const CIPHERS: Grammar<String> = Grammar {
 /// In any case, as ingress-nginx mostly accepts it.
 const PROTOCOL: Grammar<&'static str> = Grammar {
     words: "one of HTTP HTTPS GRPC GRPCS AUTO_HTTP FCGI",
-    read: |text| PROTOCOLS.into_iter().find(|it| it.eq_ignore_ascii_case(text)),
-    good: &["HTTPS", "grpc", "HTTP", "AUTO_HTTP", "FCGI"],
-    bad: &["HTTP3", "HTTPS "],
+    read: |text| PROTOCOLS.into_iter().find(|it| it.eq_ignore_ascii_case(text.trim_matches(' '))),
+    good: &["HTTPS", "grpc", "HTTP", "AUTO_HTTP", "FCGI", "HTTPS "],
+    bad: &["HTTP3", "H T T P"],
 };
 
 const PROTOCOLS: [&str; 6] = ["HTTP", "HTTPS", "GRPC", "GRPCS", "AUTO_HTTP", "FCGI"];

@@ -42,24 +42,24 @@ pub const SECONDS: Grammar<u32> = Grammar {
     bad: &["60s", "1m", "-1", "1.5", "4294967296"],
 };
 
-/// A size (ingress-nginx' `SizeRegex`), in bytes.
+/// A size (ingress-nginx' `SizeRegex`), in bytes; spaces around it are ignored.
 pub const SIZE: Grammar<u64> = Grammar {
     words: "a size: digits, then nothing, b, k, m or g",
-    read: size,
-    good: &["0", "512", "8k", "10M", "1g"],
-    bad: &["8kb", "k", "-1", "1.5m", "99999999999999999999g"],
+    read: |text| size(text.trim_matches(' ')),
+    good: &["0", "512", "8k", "10M", "1g", " 8k "],
+    bad: &["8kb", "k", "-1", "1.5m", "8 k", "99999999999999999999g"],
 };
 
-/// `on` or `off`, in lower case.
+/// `on` or `off`, in lower case; spaces around it are ignored.
 pub const SWITCH: Grammar<bool> = Grammar {
     words: "on or off",
-    read: |text| match text {
+    read: |text| match text.trim_matches(' ') {
         "on" => Some(true),
         "off" => Some(false),
         _ => None,
     },
-    good: &["on", "off"],
-    bad: &["true", "On", "off "],
+    good: &["on", "off", "off "],
+    bad: &["true", "On", "o ff"],
 };
 
 /// Any text. It is never used as text.
@@ -176,13 +176,13 @@ pub const CIDRS: Grammar<Vec<String>> = Grammar {
     bad: &["10.0.0.0/33", "example.com", "10.0.0.0/8;", ","],
 };
 
-/// One of a set of words, case-sensitive.
+/// One of a set of words, case-sensitive; spaces around it are ignored, as ingress-nginx' validators do.
 macro_rules! one_of {
     ($($word:literal)|+) => {
         $crate::annotations::value::Grammar::<&'static str> {
             words: concat!("one of", $(" ", $word),+),
-            read: |text| [$($word),+].into_iter().find(|word| *word == text),
-            good: &[$($word),+],
+            read: |text| [$($word),+].into_iter().find(|word| *word == text.trim_matches(' ')),
+            good: &[$($word, concat!(" ", $word, " ")),+],
             bad: &["no-such-word"],
         }
     };
