@@ -95,7 +95,14 @@ fn embedded(address: IpAddr) -> IpAddr {
 
 /// An address is the block of itself; blocks of mapped IPv4 addresses become blocks of IPv4.
 fn block(entry: &str) -> Option<IpNet> {
-    let net = entry.parse::<IpNet>().or_else(|_| entry.parse::<IpAddr>().map(IpNet::from)).ok()?;
+    let net = match entry.split_once('/') {
+        // The address is parsed apart: the crate for blocks takes `010.0.0.0/8`, which some read as octal. Go does not.
+        Some((address, prefix)) if prefix.bytes().all(|it| it.is_ascii_digit()) => {
+            IpNet::new(address.parse().ok()?, prefix.parse().ok()?).ok()?
+        }
+        Some(_) => return None,
+        None => IpNet::from(entry.parse::<IpAddr>().ok()?),
+    };
     let IpNet::V6(v6) = net else { return Some(net) };
     // The mark of mapped addresses ends at bit 96, so a block with a shorter prefix is not taken for one.
     Some(match v6.network().to_ipv4_mapped() {
@@ -231,9 +238,17 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_named() {
-        for entry in
-            ["10.0.0.0/33", "10.0.0", "host", "10.0.0.0-10.0.0.9", "fe80::1%eth0", "1.2.3.4/", "::/129"]
-        {
+        for entry in [
+            "10.0.0.0/33",
+            "010.0.0.0/8",
+            "10.0.0.0/+8",
+            "10.0.0",
+            "host",
+            "10.0.0.0-10.0.0.9",
+            "fe80::1%eth0",
+            "1.2.3.4/",
+            "::/129",
+        ] {
             let error = AddressSet::parse(["10.0.0.1", entry]).unwrap_err();
             assert_eq!(error.entry, entry);
         }
