@@ -16,6 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fancy_regex::RegexBuilder as BacktrackingBuilder;
+use regex_automata::PatternID;
 use regex_automata::meta::{BuildError, Config, Regex as Linear};
 use regex_automata::nfa::thompson;
 use regex_automata::util::syntax;
@@ -295,6 +296,18 @@ impl Pattern {
         }
     }
 
+    /// The number of the group with this name, in any case (as nginx' variables), if a template could name it.
+    pub fn group(&self, name: &str) -> Option<u8> {
+        let is_it = |it: Option<&str>| it.is_some_and(|it| it.eq_ignore_ascii_case(name));
+        let place = match &self.engine {
+            Engine::Linear { regex, .. } => {
+                regex.group_info().pattern_names(PatternID::ZERO).take(GROUPS).position(is_it)
+            }
+            Engine::Backtracking(it) => it.regexes[0].capture_names().take(GROUPS).position(is_it),
+        };
+        place.and_then(|place| u8::try_from(place).ok())
+    }
+
     /// The expression, if it is linear; such patterns can be searched for together.
     pub fn linear(&self) -> Option<&str> {
         match &self.engine {
@@ -512,6 +525,10 @@ mod tests {
         let all = |texts: [&str; 4]| Some(texts.map(str::to_owned).to_vec());
         assert_eq!(groups("/something(/|$)(.*)", b"/something/new"), all(["/something/new", "/", "new", ""]));
         assert_eq!(groups("/something(/|$)(.*)", b"/something"), all(["/something", "", "", ""]));
+        let group = |text: &str, name| Pattern::path(text).unwrap().group(name);
+        for text in ["/(?<Ver>v[0-9])/(.*)", "/(?<Ver>v[0-9])/(?!x)(.*)"] {
+            assert_eq!((group(text, "ver"), group(text, "x")), (Some(1), None), "{text}");
+        }
         assert_eq!(groups("/a(x)?(y)", b"/ay"), all(["/ay", "", "y", ""]));
         assert_eq!(groups("/a", b"/b"), None);
     }

@@ -207,6 +207,19 @@ fn rewritten_requests_carry_the_prefix() {
     assert_eq!(origin.seen()[0].all("x-forwarded-prefix"), ["/api"]);
 }
 
+/// In nginx a named group is a variable.
+#[test]
+fn named_groups_of_the_path_fill_the_target_and_the_prefix() {
+    let origin = Origin::says("here");
+    let mut proxy = Proxy::start();
+    let policy = LocationPolicy { x_forwarded_prefix: Some("/$LANG".into()), ..rewriting("/$lang/$2/$none") };
+    regex_host(&mut proxy, &[("/(?<Lang>en|de)/(.*)", PathType::Prefix, "echo", policy)]);
+    proxy.endpoints("echo", &[origin.address]);
+    assert_eq!(Client::new(proxy.http).get("/de/x").status, 200);
+    let seen = origin.seen().remove(0);
+    assert_eq!((seen.line(), seen.all("x-forwarded-prefix")), ("GET /de/x/ HTTP/1.1", vec!["/de"]));
+}
+
 #[test]
 fn a_prefix_may_have_captures_of_the_path() {
     let origin = Origin::says("here");

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 
-use shared::template::Template;
+use shared::template::{Template, Variable};
 
 use super::variables::{self, Allowance};
 use super::{Exchange, Step};
@@ -76,7 +76,16 @@ fn filled(
         Ok(None) => return Continue(None),
         Err(_) => return Break(Reply::page(&exchange.call.server.local, 500)),
     };
-    match variables::filled(template, exchange, allowance, |group| found.get(group, exchange.path())) {
+    let group = |variable: &Variable| match variable {
+        Variable::Capture(group) => Some(*group),
+        // In nginx a named group is a variable.
+        Variable::Named(name) => rewritten.pattern().and_then(|pattern| pattern.group(name)),
+        _ => None,
+    };
+    let own = |variable: &Variable| {
+        group(variable).map(|group| found.get(usize::from(group), exchange.path()).into())
+    };
+    match variables::filled_by(template, exchange, allowance, own) {
         Ok(text) => Continue(Some(text)),
         Err(overlong) => Break(variables::refused(exchange, overlong)),
     }

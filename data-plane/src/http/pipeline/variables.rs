@@ -1,5 +1,6 @@
 //! The values of nginx variables for a request (as in ingress-nginx).
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
@@ -44,10 +45,26 @@ pub(super) fn filled<'c>(
     allowance: &mut Allowance,
     capture: impl Fn(usize) -> &'c [u8],
 ) -> Result<Vec<u8>, Overlong> {
+    filled_by(template, exchange, allowance, |variable| match variable {
+        Variable::Capture(group) => Some(capture(usize::from(*group)).into()),
+        _ => None,
+    })
+}
+
+/// The same, where some variables have values of their own.
+///
+/// # Errors
+/// The result is too long.
+pub(super) fn filled_by<'v>(
+    template: &Template,
+    exchange: &Exchange<'_>,
+    allowance: &mut Allowance,
+    own: impl Fn(&Variable) -> Option<Cow<'v, [u8]>>,
+) -> Result<Vec<u8>, Overlong> {
     let mut out = Vec::new();
-    template.fill(&mut out, allowance.0, |variable, out| match variable {
-        Variable::Capture(group) => out.extend_from_slice(capture(usize::from(*group))),
-        variable => append(exchange, variable, out),
+    template.fill(&mut out, allowance.0, |variable, out| match own(variable) {
+        Some(value) => out.extend_from_slice(&value),
+        None => append(exchange, variable, out),
     })?;
     allowance.0 -= out.len();
     Ok(out)
