@@ -85,7 +85,7 @@ impl Rewrite {
             Rewrites::Below => format!("{declared}/").into(),
             Rewrites::All => declared.into(),
         };
-        let is_redirect = text.starts_with("http://") || text.starts_with("https://");
+        let is_redirect = ["http://", "https://", "$scheme"].iter().any(|start| text.starts_with(start));
         let finder = match is_literal(&found) {
             true => Finder::Text((&*found).into()),
             false => Finder::Pattern(Pattern::path(&found)?),
@@ -159,7 +159,9 @@ mod tests {
 
     #[test]
     fn a_url_is_a_redirect() {
-        assert!(rewrite("https://x.test/y").of("/a", PathType::Prefix).unwrap().unwrap().is_redirect);
+        for target in ["https://x.test/y", "http://x.test/y", "$scheme://x.test/y"] {
+            assert!(rewrite(target).of("/a", PathType::Prefix).unwrap().unwrap().is_redirect, "{target}");
+        }
         assert!(!rewrite("/$1").of("/a(.*)", PathType::Prefix).unwrap().unwrap().is_redirect);
         assert!(rewrite("/$1").of("/a(", PathType::Prefix).is_err());
     }
