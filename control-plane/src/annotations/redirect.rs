@@ -163,7 +163,8 @@ pub(super) static ROWS: &[&Row] = &[
 /// Sets a complete URL. Any other text drops the other redirects, too, as an invalid value would ([`Bad::DropGroup`]),
 /// although the grammar accepts it.
 fn temporal(to: &mut Draft<'_>, url: String) {
-    if url.starts_with("http://") || url.starts_with("https://") {
+    let begins = |scheme: &str| url.get(..scheme.len()).is_some_and(|it| it.eq_ignore_ascii_case(scheme));
+    if begins("http://") || begins("https://") {
         to.location.temporal_redirect = Some(url);
     } else {
         // Annotations come in ascending order: the others were already set.
@@ -260,6 +261,12 @@ mod tests {
         assert_eq!(it.serving.location.temporal_redirect, None);
         assert_eq!(it.faults.len(), 1);
         assert_eq!(it.faults[0].severity, Severity::Warning);
+    }
+
+    #[test]
+    fn a_temporal_redirect_is_to_a_scheme_in_any_case() {
+        let it = parsed(&[("temporal-redirect", "HTTPS://y.test")]);
+        assert_eq!(it.serving.location.temporal_redirect.as_deref(), Some("HTTPS://y.test"));
     }
 
     #[test]
