@@ -28,7 +28,8 @@ pub(crate) struct Verdict {
     pub(crate) status: u16,
     /// The headers for the backend and their values; `None`: the client's is removed.
     pub(crate) fields: Vec<(Bytes, Option<Bytes>)>,
-    pub(crate) challenge: Option<Bytes>,
+    /// Each `WWW-Authenticate` line.
+    pub(crate) challenges: Vec<Bytes>,
     pub(crate) cookies: Vec<Bytes>,
     /// The header fields of the request that the response depends on, according to its Vary.
     pub(crate) varies: Option<Bytes>,
@@ -39,8 +40,8 @@ impl Verdict {
     fn size(&self) -> usize {
         let length = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
         let fields = self.fields.iter().map(|(name, value)| FIELD + name.len() + length(value));
-        let cookies = self.cookies.iter().map(|cookie| FIELD + cookie.len());
-        ENTRY + fields.chain(cookies).sum::<usize>() + length(&self.challenge) + length(&self.varies)
+        let lines = self.cookies.iter().chain(&self.challenges).map(|line| FIELD + line.len());
+        ENTRY + fields.chain(lines).sum::<usize>() + length(&self.varies)
     }
 }
 
@@ -101,7 +102,7 @@ mod tests {
         let value = |bytes: usize| Bytes::from(vec![b'x'; bytes]);
         let verdict = Verdict {
             fields: vec![(value(10), Some(value(1_000))), (value(10), None)],
-            challenge: Some(value(100)),
+            challenges: vec![value(100)],
             cookies: vec![value(500)],
             ..Verdict::default()
         };
@@ -116,7 +117,11 @@ mod tests {
         let verdicts = Verdicts::default();
         let now = shared::clock::now();
         let verdict = |bytes: usize| {
-            Arc::new(Verdict { status: 200, challenge: Some(vec![b'x'; bytes].into()), ..Verdict::default() })
+            Arc::new(Verdict {
+                status: 200,
+                challenges: vec![vec![b'x'; bytes].into()],
+                ..Verdict::default()
+            })
         };
         let key = |n: u32| {
             let mut key = Key::default();

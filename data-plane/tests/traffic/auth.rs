@@ -384,6 +384,21 @@ fn the_fleets_question_and_the_exempt() {
     assert_eq!(client.get("/on").status, 200);
 }
 
+/// As nginx since 1.23.
+#[test]
+fn every_challenge_is_a_line_of_its_own() {
+    let backend = Origin::says("in");
+    let (auth, status) = asked("WWW-Authenticate: Bearer x\r\nWWW-Authenticate: Basic y\r\n");
+    status.store(401, Ordering::SeqCst);
+    let kept = asking(&auth, |it| it.cache_key = "fixed".into());
+    let proxy = serving(&[("/x", kept)], &backend);
+    let mut client = Client::new(proxy.http);
+    for _ in 0..2 {
+        assert_eq!(client.get("/x").all("www-authenticate"), ["Bearer x", "Basic y"]);
+    }
+    assert_eq!(auth.seen().len(), 1);
+}
+
 /// A URL of a tenant must not lead into the proxy's own machine, by whatever name.
 #[test]
 fn nobody_of_the_proxys_own_machine_is_asked() {

@@ -62,7 +62,7 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
         200..=299 => Said::Pass,
         status @ (401 | 403) => {
             let mut reply = Reply::page(local, status);
-            if let Some(challenge) = verdict.challenge.clone().filter(|_| status == 401) {
+            for challenge in verdict.challenges.iter().filter(|_| status == 401) {
                 reply.head.fields.append(Known::WwwAuthenticate, challenge);
             }
             Said::Refuse(reply)
@@ -206,11 +206,12 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
 fn verdict(answer: &ResponseHead, external: &External) -> Verdict {
     let fields = &answer.fields;
     let copied = |value: Option<Bytes>| value.map(|value| Bytes::copy_from_slice(&value));
+    let lines = |name| fields.all(name).map(Bytes::copy_from_slice).collect();
     Verdict {
         status: answer.status,
         fields: external.told.iter().map(|(name, of)| (name.clone(), copied(fields.joined(&**of)))).collect(),
-        challenge: copied(fields.joined(Known::WwwAuthenticate)),
-        cookies: fields.all(Known::SetCookie).map(Bytes::copy_from_slice).collect(),
+        challenges: lines(Known::WwwAuthenticate),
+        cookies: lines(Known::SetCookie),
         varies: copied(fields.joined(Known::Vary).filter(|names| !names.is_empty())),
     }
 }
@@ -248,9 +249,9 @@ mod tests {
         let values: Vec<_> = verdict.fields.iter().map(|(_, value)| value.as_deref()).collect();
         assert_eq!(values, [Some(&b"alice, bob"[..]), Some(b"yes"), None]);
         let values = verdict.fields.iter().filter_map(|(_, value)| value.as_ref());
-        for kept in values.chain(&verdict.challenge).chain(&verdict.cookies) {
+        for kept in values.chain(&verdict.challenges).chain(&verdict.cookies) {
             assert!(kept.is_unique(), "{kept:?} is a part of something else");
         }
-        assert_eq!(verdict.challenge.as_deref(), Some(&b"Basic"[..]));
+        assert_eq!(verdict.challenges, [&b"Basic"[..]]);
     }
 }
