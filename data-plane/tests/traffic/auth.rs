@@ -399,6 +399,23 @@ fn every_challenge_is_a_line_of_its_own() {
     assert_eq!(auth.seen().len(), 1);
 }
 
+#[test]
+fn no_id_is_made_for_the_question_if_none_is_made_at_all() {
+    let backend = Origin::says("in");
+    let (auth, _) = asked("");
+    let silent = LocationPolicy { generate_request_id: Some(false), ..asking(&auth, |_| {}) };
+    let proxy = serving(&[("/off", silent), ("/on", asking(&auth, |_| {}))], &backend);
+    let mut client = Client::new(proxy.http);
+    for (path, ids) in [("/off", 0), ("/on", 1)] {
+        assert_eq!(client.get(path).status, 200);
+        let said = [&auth, &backend].map(|it| it.seen().last().unwrap().all("x-request-id").len());
+        assert_eq!(said, [ids; 2], "{path}");
+    }
+    let own = client.ask("GET /off HTTP/1.1\r\nHost: a.test\r\nX-Request-ID: mine\r\n\r\n");
+    assert_eq!(own.status, 200);
+    assert_eq!(auth.seen().last().unwrap().all("x-request-id"), ["mine"]);
+}
+
 /// A URL of a tenant must not lead into the proxy's own machine, by whatever name.
 #[test]
 fn nobody_of_the_proxys_own_machine_is_asked() {

@@ -114,9 +114,11 @@ pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
     }
 }
 
-/// From here on the request has an id, so that the auth service and the backend get the same one.
+/// From here on the request has an id, if one is to be generated, so that the auth service and the backend get the
+/// same one.
 fn name(exchange: &mut Exchange<'_>) {
-    if exchange.head.fields.get(Known::XRequestId).is_none_or(<[u8]>::is_empty) {
+    let makes = exchange.location().is_some_and(|location| location.policy.forwarding.makes_id);
+    if makes && exchange.head.fields.get(Known::XRequestId).is_none_or(<[u8]>::is_empty) {
         exchange.head.fields.set(Known::XRequestId, exchange.call.server.local.ids.next());
     }
 }
