@@ -103,6 +103,33 @@ fn added_headers_are_on_every_answer_in_place_of_the_backend_s() {
     assert_eq!(nobodys.all("x-id")[0].len(), 32);
 }
 
+/// As in nginx: what is known when the headers are made.
+#[test]
+fn added_headers_may_say_how_the_response_came_about() {
+    let origin = talkative();
+    let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
+    let headers = vec![
+        header("X-To", "$upstream_addr"),
+        header("X-Both", "$status/$upstream_status"),
+        header("X-Spent", "$request_time"),
+        header("X-First", "$upstream_header_time"),
+        header("X-Whole", "$upstream_response_time"),
+        header("X-Sent", "$bytes_sent"),
+    ];
+    let add_headers = Some(HeaderList { headers });
+    let proxy = proxy(&origin, LocationPolicy { add_headers, ..LocationPolicy::default() });
+    let mut client = Client::new(proxy.http);
+    let ours = client.get("/");
+    assert_eq!((ours.all("x-to"), ours.all("x-both")), (vec![&*origin.address.to_string()], vec!["200/200"]));
+    for name in ["x-spent", "x-first"] {
+        let said = ours.all(name);
+        assert!(said[0].len() == 5 && said[0].parse::<f64>().is_ok(), "{name}: {said:?}");
+    }
+    assert_eq!((ours.all("x-whole"), ours.all("x-sent")), (vec!["-"], vec![]), "not known yet");
+    let nobodys = client.ask("GET / HTTP/1.1\r\nHost: b.test\r\n\r\n");
+    assert_eq!((nobodys.all("x-to"), nobodys.all("x-both")), (vec![], vec!["404/"]));
+}
+
 #[test]
 fn a_location_changes_headers_after_all_others_and_adds_some_to_some_statuses() {
     let origin = talkative();

@@ -211,6 +211,21 @@ impl Value {
         })
     }
 
+    /// Whether it is known by the time the headers of a response are made, so that they may contain it.
+    pub fn is_known_with_headers(&self) -> bool {
+        matches!(
+            self,
+            Self::Status
+                | Self::RequestTime
+                | Self::Alternative
+                | Self::UpstreamAddr
+                | Self::UpstreamStatus
+                | Self::UpstreamTime
+                | Self::UpstreamConnectTime
+                | Self::UpstreamHeaderTime
+        )
+    }
+
     /// The same for TCP and UDP sessions.
     pub fn of_stream(name: &str) -> Option<Self> {
         Some(match name {

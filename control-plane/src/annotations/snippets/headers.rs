@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use shared::log_format::Value;
 use shared::policy::{Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, TextList};
 use shared::template::{Template, Variable};
 
@@ -142,7 +143,7 @@ impl Headers {
 
     fn answer(&mut self, operation: HeaderOperation, name: &str, value: &str, statuses: &[u32]) -> bool {
         let has_name = is_name(name) && !frames(name) || operation == HeaderOperation::Expires;
-        let is_fine = has_name && is_value(value);
+        let is_fine = has_name && is_value(value, Value::is_known_with_headers);
         if is_fine {
             self.answers.push(HeaderChange {
                 operation: Some(operation.into()),
@@ -201,7 +202,10 @@ impl Headers {
     }
 
     fn request(&mut self, name: &str, value: &str) -> bool {
-        let is_fine = is_name(name) && !frames(name) && !name.eq_ignore_ascii_case("host") && is_value(value);
+        let is_fine = is_name(name)
+            && !frames(name)
+            && !name.eq_ignore_ascii_case("host")
+            && is_value(value, |_| false);
         if is_fine {
             self.requests.push(Header { name: name.to_owned(), value: value.to_owned() });
         }
@@ -266,10 +270,13 @@ fn frames(name: &str) -> bool {
     FRAMES.contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// Whether it is text of one line whose variables all have a value.
-fn is_value(value: &str) -> bool {
-    let has_value =
-        |variable: &Variable| !matches!(variable, Variable::Capture(_) | Variable::Named(_) | Variable::User);
+/// Whether it is text of one line whose variables all have a value. `knows`: whether one of the log has it already.
+fn is_value(value: &str, knows: fn(&Value) -> bool) -> bool {
+    let has_value = |variable: &Variable| match variable {
+        Variable::Named(name) => Value::of(name).is_some_and(|value| knows(&value)),
+        Variable::Capture(_) | Variable::User => false,
+        _ => true,
+    };
     let template = Template::parse(value);
     value.chars().all(|c| (' '..='~').contains(&c))
         && template.is_moderate()
@@ -300,6 +307,7 @@ mod tests {
             ("add_header X-A \"a; b\" always;", AddAlways, "X-A", "a; b"),
             ("more_set_headers \"X-A: b: c\";", Set, "X-A", "b: c"),
             ("more_set_headers 'X-Id: $request_id';", Set, "X-Id", "$request_id"),
+            ("add_header X-To $upstream_addr;", Add, "X-To", "$upstream_addr"),
             ("more_set_headers X-A;", Set, "X-A", ""),
             ("more_clear_headers 'X-A: b';", Set, "X-A", ""),
         ] {
@@ -349,6 +357,7 @@ mod tests {
             "more_clear_headers 'X-*';",
             "more_set_headers 'Transfer-Encoding: chunked';",
             "proxy_set_header X-User $remote_user;",
+            "proxy_set_header X-To $upstream_addr;",
             "proxy_set_header X-User $upstream_http_x_user;",
             "proxy_set_header Host other.test;",
             "proxy_set_header Connection close;",

@@ -26,6 +26,7 @@ use unread::Unread;
 pub(super) mod asked;
 mod attempts;
 mod line;
+pub(super) mod so_far;
 mod unread;
 
 /// The status of a request whose client disconnected before the response, as in nginx.

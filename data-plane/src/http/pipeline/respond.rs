@@ -1,8 +1,10 @@
 //! The last processing of a response before it is written: removes the backend's headers that are meant for a proxy
 //! (`X-Accel-*`), adds `Date`, and adds the configured headers.
 
+use std::borrow::Cow;
+
 use shared::clock;
-use shared::template::Overlong;
+use shared::template::{Overlong, Template, Variable};
 use tracing::warn;
 
 use super::variables::{self, Allowance};
@@ -164,7 +166,7 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Res
     let status = reply.head.status;
     let is_set = |it: &&Added| (has_own || it.by == By::All) && it.is_on(status);
     for Added { header, .. } in answers.added.iter().filter(is_set) {
-        let value = variables::filled(&header.value, exchange, allowance, |_| b"")?;
+        let value = filled(&header.value, exchange, allowance, status)?;
         fields.replace(&header.name, value);
     }
     let expires = if has_own { answers.expires } else { answers.host_expires };
@@ -179,11 +181,25 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Res
     let by = if has_own && (answers.adds_own || asks()) { By::Location } else { By::All };
     let is_said = |it: &&Beside| it.by == by && exchange.voice != Voice::SignIn && it.is_on(status);
     for Beside { header, .. } in answers.beside.iter().filter(is_said) {
-        let value = variables::filled(&header.value, exchange, allowance, |_| b"")?;
+        let value = filled(&header.value, exchange, allowance, status)?;
         // As in nginx: no header with an empty value.
         if !value.is_empty() {
             fields.append(&header.name, value);
         }
     }
     Ok(())
+}
+
+/// The value of a header, which may contain what is known of the response itself.
+fn filled(
+    value: &Template,
+    exchange: &Exchange<'_>,
+    allowance: &mut Allowance,
+    status: u16,
+) -> Result<Vec<u8>, Overlong> {
+    variables::filled_by(value, exchange, allowance, |variable| match variable {
+        Variable::Capture(_) => Some(Cow::default()),
+        Variable::Named(name) => log::so_far::value(exchange.info, status, name).map(Cow::Owned),
+        _ => None,
+    })
 }

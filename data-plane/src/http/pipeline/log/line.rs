@@ -53,7 +53,11 @@ impl Source for Ended<'_> {
             Value::Pid => number(std::process::id().into(), out),
             Value::Version => text(VERSION.as_bytes(), out),
             Value::Missing => false,
-            other => self.of_head(other, out) || self.of_location(other, out) || self.of_others(other, out),
+            other => {
+                self.of_head(other, out)
+                    || self.of_location(other, out)
+                    || of_attempts(info.attempts.list(), other, out)
+            }
         }
     }
 
@@ -134,20 +138,20 @@ impl Ended<'_> {
             _ => false,
         }
     }
+}
 
-    fn of_others(&self, value: &Value, out: &mut Vec<u8>) -> bool {
-        let list = self.record.info.attempts.list();
-        match value {
-            Value::UpstreamAddr => each(list, out, |it, out| written(&it.address, out)),
-            Value::UpstreamStatus => each(list, out, |it, out| number(it.status.into(), out)),
-            Value::UpstreamLength => each(list, out, |it, out| number(it.length, out)),
-            Value::UpstreamSent => each(list, out, |it, out| count(it.bytes(|it| &it.sent), out)),
-            Value::UpstreamReceived => each(list, out, |it, out| count(it.bytes(|it| &it.received), out)),
-            Value::UpstreamTime => each(list, out, |it, out| time(Some(it.took), out)),
-            Value::UpstreamConnectTime => each(list, out, |it, out| time(it.connect, out)),
-            Value::UpstreamHeaderTime => each(list, out, |it, out| time(it.header, out)),
-            _ => false,
-        }
+/// A value for each attempt.
+pub(super) fn of_attempts(list: &[Attempt], value: &Value, out: &mut Vec<u8>) -> bool {
+    match value {
+        Value::UpstreamAddr => each(list, out, |it, out| written(&it.address, out)),
+        Value::UpstreamStatus => each(list, out, |it, out| number(it.status.into(), out)),
+        Value::UpstreamLength => each(list, out, |it, out| number(it.length, out)),
+        Value::UpstreamSent => each(list, out, |it, out| count(it.bytes(|it| &it.sent), out)),
+        Value::UpstreamReceived => each(list, out, |it, out| count(it.bytes(|it| &it.received), out)),
+        Value::UpstreamTime => each(list, out, |it, out| time(Some(it.took), out)),
+        Value::UpstreamConnectTime => each(list, out, |it, out| time(it.connect, out)),
+        Value::UpstreamHeaderTime => each(list, out, |it, out| time(it.header, out)),
+        _ => false,
     }
 }
 
@@ -156,7 +160,7 @@ fn text(text: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-fn number(number: u64, out: &mut Vec<u8>) -> bool {
+pub(super) fn number(number: u64, out: &mut Vec<u8>) -> bool {
     written(&number, out)
 }
 
@@ -175,7 +179,7 @@ fn written(it: &dyn std::fmt::Display, out: &mut Vec<u8>) -> bool {
 }
 
 /// A dash stands for a time that was not reached, also in a list.
-fn time(time: Option<Duration>, out: &mut Vec<u8>) -> bool {
+pub(super) fn time(time: Option<Duration>, out: &mut Vec<u8>) -> bool {
     match time {
         Some(time) => seconds(time, out),
         None => out.push(b'-'),
@@ -184,7 +188,11 @@ fn time(time: Option<Duration>, out: &mut Vec<u8>) -> bool {
 }
 
 /// Values of several attempts are separated by commas; those before and after an internal redirect by a colon.
-fn each(list: &[Attempt], out: &mut Vec<u8>, one: impl Fn(&Attempt, &mut Vec<u8>) -> bool) -> bool {
+pub(super) fn each(
+    list: &[Attempt],
+    out: &mut Vec<u8>,
+    one: impl Fn(&Attempt, &mut Vec<u8>) -> bool,
+) -> bool {
     for (place, attempt) in list.iter().enumerate() {
         if place > 0 {
             out.extend_from_slice(if attempt.stands_in { b" : " } else { b", " });
