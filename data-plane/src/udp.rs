@@ -4,6 +4,9 @@
 //! **Invariant:** a session holds a descriptor but no buffer: a datagram is passed on before anything is awaited, so
 //! one buffer serves all ports of a worker. When the maximum number of sessions is reached, the oldest of the port that
 //! has most is closed.
+//!
+//! The client of an endpoint that has left gets another one with its next datagram, however often it sends: somebody
+//! else may have its address by then.
 
 mod datagram;
 
@@ -26,7 +29,7 @@ use tracing::debug;
 use crate::http::server::Server;
 use crate::local::relay::Moved;
 use crate::local::session;
-use crate::table::BackendCell;
+use crate::table::{BackendCell, EndpointSet};
 use crate::upstream::{Tried, Turn};
 use datagram::Received;
 
@@ -81,6 +84,10 @@ pub(crate) struct Port {
 /// A client's session and its socket to an endpoint.
 struct Session {
     socket: UdpSocket,
+    cell: Arc<BackendCell>,
+    address: SocketAddr,
+    /// The last set in which its endpoint was found.
+    set: RefCell<Arc<EndpointSet>>,
     number: u64,
     asked: Cell<u64>,
     answered: Cell<u64>,
@@ -92,6 +99,21 @@ struct Session {
     /// A slot among all sessions, until it is for another one.
     slot: RefCell<Option<Held>>,
     _descriptor: Held,
+}
+
+impl Session {
+    /// Whether its endpoint has left.
+    fn is_stale(&self) -> bool {
+        let set = self.cell.endpoints();
+        if Arc::ptr_eq(&set, &self.set.borrow()) {
+            return false;
+        }
+        let stays = set.list.iter().any(|endpoint| endpoint.address == self.address);
+        if stays {
+            self.set.replace(Arc::clone(&set));
+        }
+        !stays
+    }
 }
 
 impl Port {
@@ -149,6 +171,14 @@ impl Port {
     /// Forwards a client's datagram. What cannot be sent is lost, as usual with datagrams.
     fn take(self: &Rc<Self>, key: Key, datagram: &[u8]) {
         let known = self.sessions.borrow().get(&key).map(Rc::clone);
+        let known = known.filter(|session| {
+            let is_stale = session.is_stale();
+            if is_stale {
+                session.slot.take();
+                session.over.notify_one();
+            }
+            !is_stale
+        });
         let Some(session) = known.or_else(|| self.begin(key)) else {
             return;
         };
@@ -188,6 +218,9 @@ impl Port {
         self.begun.set(number);
         let session = Rc::new(Session {
             socket,
+            address: endpoint.address,
+            set: RefCell::new(Arc::clone(&cell.endpoints())),
+            cell,
             number,
             asked: Cell::new(0),
             answered: Cell::new(0),

@@ -75,6 +75,30 @@ fn datagrams_go_to_the_endpoints_of_now() {
 }
 
 #[test]
+fn a_client_is_led_away_from_an_endpoint_that_left_while_it_goes_on_sending() {
+    let port = free();
+    let [one, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    one.set_read_timeout(Some(PATIENCE)).unwrap();
+    other.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let address = |socket: &UdpSocket| socket.local_addr().unwrap();
+    let mut proxy = serving(&udp(port), &[address(&one)]);
+    let client = datagrams(port);
+    let comes_from = |origin: &UdpSocket| {
+        client.send(b"x").unwrap();
+        origin.recv_from(&mut [0; 8]).map(|(_, from)| from)
+    };
+    let first = comes_from(&one).unwrap();
+    move_to(&mut proxy, Transport::Udp, &[address(&other), address(&one)]);
+    assert_eq!(comes_from(&one).unwrap(), first, "its endpoint is still there");
+    move_to(&mut proxy, Transport::Udp, &[address(&other)]);
+    eventually("the other one gets what it sends", || comes_from(&other).is_ok());
+    one.set_nonblocking(true).unwrap();
+    while one.recv(&mut [0; 8]).is_ok() {}
+    comes_from(&other).unwrap();
+    assert!(one.recv(&mut [0; 8]).is_err(), "the first one gets nothing any more");
+}
+
+#[test]
 fn the_oldest_session_makes_room() {
     let port = free();
     let origin = UdpSocket::bind("127.0.0.1:0").unwrap();
