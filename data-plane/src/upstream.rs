@@ -76,6 +76,8 @@ pub(crate) struct Upstreams<C = Box<Link>> {
     idle: Duration,
     /// Retries per hundred requests.
     again: u32,
+    /// Number of connections that calls shared so far.
+    begun: u64,
     /// The TLS settings that connections were made with.
     pub(crate) ways: Ways,
 }
@@ -118,6 +120,7 @@ impl<C: Reusable> Upstreams<C> {
             kept,
             idle,
             again: u32::MAX,
+            begun: 0,
             ways: Ways::default(),
         }
     }
@@ -206,13 +209,15 @@ impl<C: Reusable> Upstreams<C> {
     }
 
     /// A connection to an endpoint that has room for one more call, with or without a body, or will soon know and is
-    /// not awaited by as many as it will carry; the fullest one, so that others become idle and are closed.
+    /// not awaited by as many as it will carry; the fullest one, so that others become idle and are closed. `after`:
+    /// only one with a greater number.
     pub(crate) fn join(
         &mut self,
         cell: u64,
         endpoint: &Endpoint,
         manner: Manner,
         has_body: bool,
+        after: Option<u64>,
         now: Instant,
     ) -> Option<(Rc<Multiplexed>, Room)> {
         let backend = self.backends[part_of(cell)].get_mut(&cell)?;
@@ -224,7 +229,8 @@ impl<C: Reusable> Upstreams<C> {
             }
             lasts
         });
-        let with = |room| move |it: &&Rc<Multiplexed>| it.room(has_body, now) == room;
+        let with =
+            |room| move |it: &&Rc<Multiplexed>| after < Some(it.number()) && it.room(has_body, now) == room;
         if let Some(it) = shared.iter().find(with(Room::Now)) {
             return Some((Rc::clone(it), Room::Now));
         }
@@ -244,8 +250,15 @@ impl<C: Reusable> Upstreams<C> {
         let Some(backend) = self.backends[part_of(cell)].get_mut(&cell).filter(|_| self.kept > 0) else {
             return false;
         };
+        self.begun += 1;
+        shared.count_as(self.begun);
         backend.shared.entry((endpoint.id, manner)).or_default().push(Rc::clone(shared));
         true
+    }
+
+    /// How many connections that calls share were begun so far: the number of the newest.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun
     }
 
     /// Keeps a connection that has served a request for reuse, unless it has reached its limits. If there are too

@@ -178,11 +178,15 @@ impl ProxyError {
             })
     }
 
+    /// The number of the system's error, if that is the cause.
+    pub(crate) fn number(&self) -> Option<i32> {
+        self.source.as_deref()?.downcast_ref::<io::Error>()?.raw_os_error()
+    }
+
     /// Whether the machine has run out of resources for connections.
     pub(crate) fn is_shortage(&self) -> bool {
         use rustix::io::Errno;
-        let error = self.source.as_deref().and_then(|source| source.downcast_ref::<io::Error>());
-        let number = error.and_then(io::Error::raw_os_error);
+        let number = self.number();
         let short = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
         number.is_some_and(|number| short.iter().any(|errno| errno.raw_os_error() == number))
     }

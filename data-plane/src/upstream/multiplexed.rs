@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS as u32;
 #[derive(Debug)]
 pub(crate) struct Multiplexed {
     state: RefCell<State>,
+    number: Cell<u64>,
     calls: Cell<usize>,
     usage: RefCell<Usage>,
     /// When the last call ended.
@@ -60,8 +62,7 @@ pub(crate) struct Multiplexed {
     changed: Notify,
     /// Calls that wait for that.
     waiting: Cell<usize>,
-    /// Why it was not opened, and how long that was tried.
-    failure: Cell<Option<(Kind, Duration)>>,
+    failure: Cell<Option<Failure>>,
     flow: Rc<Flow>,
     tally: Rc<Tally>,
     pulse: RefCell<Pulse>,
@@ -76,6 +77,16 @@ enum State {
     Open(SendRequest<Bytes>),
     /// It accepts no more calls.
     Over,
+}
+
+/// Why no call could be made on a connection, for the calls that waited for it.
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    kind: Kind,
+    /// The system's error number.
+    number: Option<i32>,
+    /// How long it was tried.
+    tried: Duration,
 }
 
 /// Whether a connection has room for one more call.
@@ -97,6 +108,7 @@ impl Multiplexed {
         let now = timers.now();
         Rc::new(Self {
             state: RefCell::new(State::Opening),
+            number: Cell::new(0),
             calls: Cell::new(0),
             usage: RefCell::new(Usage::new(wear, now)),
             idle: Cell::new(now),
@@ -166,7 +178,7 @@ impl Multiplexed {
                     error!(%panic, "the task of a connection to an endpoint panicked");
                 }
             }
-            shared.end();
+            shared.lost();
             drop::<Held>(descriptor);
         });
         Ok(())
@@ -220,19 +232,32 @@ impl Multiplexed {
         matches!(&*self.state.borrow(), State::Opening)
     }
 
-    /// It could not be opened within this time.
-    pub(crate) fn fail(&self, kind: Kind, tried: Duration) {
-        self.failure.set(Some((kind, tried)));
+    /// Its number among those of the worker that calls share, in the order in which they were begun; 0: it has none.
+    pub(crate) fn number(&self) -> u64 {
+        self.number.get()
     }
 
-    /// Why its endpoint could not be connected to, if that says as much about an attempt of this length.
-    pub(crate) fn failure(&self, limit: Duration) -> Option<Kind> {
-        let (kind, tried) = self.failure.get()?;
+    /// Gives it that number.
+    pub(crate) fn count_as(&self, number: u64) {
+        self.number.set(number);
+    }
+
+    /// It could not be opened within this time.
+    pub(crate) fn fail(&self, error: &ProxyError, tried: Duration) {
+        self.failure.set(Some(Failure { kind: error.kind, number: error.number(), tried }));
+    }
+
+    /// Why no call could be made on it, if that says as much about an attempt of this length.
+    pub(crate) fn failure(&self, limit: Duration) -> Option<ProxyError> {
+        let Failure { kind, number, tried } = self.failure.get()?;
         let says = match kind.condition()? {
             Condition::Timeout => tried >= limit,
             Condition::Error | Condition::InvalidHeader => true,
         };
-        says.then_some(kind)
+        says.then(|| match number {
+            Some(number) => ProxyError::of(kind, io::Error::from_raw_os_error(number)),
+            None => kind.into(),
+        })
     }
 
     /// A place for one more call.
@@ -252,6 +277,15 @@ impl Multiplexed {
     pub(crate) fn end(&self) {
         *self.state.borrow_mut() = State::Over;
         self.changed.notify_waiters();
+    }
+
+    /// The connection has ended. If its endpoint has not said by then how many calls it allows, as where a load balancer
+    /// accepts for an endpoint that is dead, those that wait for it do not wait in line for the next one.
+    fn lost(&self) {
+        if matches!(&*self.state.borrow(), State::Open(_)) && !self.tally.is_settled() {
+            self.fail(&Kind::Closed.into(), Duration::ZERO);
+        }
+        self.end();
     }
 
     /// Whether it is unusable, or unused for so long.
@@ -330,7 +364,7 @@ impl Multiplexed {
             State::Opening | State::Over => return,
         };
         if over {
-            self.end();
+            self.lost();
         } else {
             self.changed.notify_waiters();
         }

@@ -223,7 +223,12 @@ async fn dead(hangs_up: Option<Arc<Semaphore>>) -> (SocketAddr, Arc<AtomicUsize>
 fn calls_that_wait_for_a_connection_share_its_failure() {
     run(async {
         let mut proxies = Vec::new();
-        for (hangs_up, status) in [(true, StatusCode::BAD_GATEWAY), (false, StatusCode::GATEWAY_TIMEOUT)] {
+        for (protocol, hangs_up, status) in [
+            (BackendProtocol::Grpcs, true, StatusCode::BAD_GATEWAY),
+            (BackendProtocol::Grpcs, false, StatusCode::GATEWAY_TIMEOUT),
+            // Connected, and closed before its SETTINGS.
+            (BackendProtocol::Grpc, true, StatusCode::BAD_GATEWAY),
+        ] {
             let permits = Arc::new(Semaphore::new(0));
             let (address, accepted) = dead(hangs_up.then(|| Arc::clone(&permits))).await;
             let policy = LocationPolicy {
@@ -231,7 +236,7 @@ fn calls_that_wait_for_a_connection_share_its_failure() {
                 proxy_next_upstream_tries: Some(1),
                 ..LocationPolicy::default()
             };
-            let proxy = super::grpc::proxy(&[address], policy, BackendProtocol::Grpcs);
+            let proxy = super::grpc::proxy(&[address], policy, protocol);
             let sender = sender(&proxy).await;
             let at_once = (0..20).map(|_| {
                 let mut sender = sender.clone();
@@ -250,6 +255,54 @@ fn calls_that_wait_for_a_connection_share_its_failure() {
             proxies.push(proxy);
         }
         proxies
+    });
+}
+
+#[test]
+fn a_failed_connection_counts_once_against_its_endpoint_however_many_calls_waited() {
+    run(async {
+        let mut proxies = Vec::new();
+        for protocol in [BackendProtocol::Grpc, BackendProtocol::Grpcs] {
+            let permits = Arc::new(Semaphore::new(0));
+            let addresses = [(); 2].map(|()| dead(Some(Arc::clone(&permits))));
+            let [(one, accepted), (other, _)] =
+                futures::future::join_all(addresses).await.try_into().unwrap();
+            let proxy = super::grpc::proxy(&[one, other], LocationPolicy::default(), protocol);
+            let sender = sender(&proxy).await;
+            let at_once = (0..40).map(|_| {
+                let mut sender = sender.clone();
+                async move { ask(&mut sender, "/").await.0 }
+            });
+            let let_go = async {
+                while accepted.load(Ordering::Relaxed) == 0 {
+                    tokio::task::yield_now().await;
+                }
+                permits.add_permits(80);
+            };
+            let (answers, ()) = futures::join!(futures::future::join_all(at_once), let_go);
+            assert!(answers.iter().all(|it| *it == StatusCode::BAD_GATEWAY), "{answers:?}");
+            assert_eq!(proxy.metrics.worker(0).ejected.value(), 0);
+            proxies.push(proxy);
+        }
+        proxies
+    });
+}
+
+#[test]
+fn calls_that_lost_their_connection_share_the_next_one() {
+    run(async {
+        let endpoint = Endpoint::new(None).await;
+        let proxy = grpc(Limits::default(), &[&endpoint]);
+        let mut one = sender(&proxy).await;
+        assert_eq!(ask(&mut one, "/").await.0, StatusCode::OK);
+        let at_once = (0..50).map(|_| {
+            let mut sender = one.clone();
+            async move { ask(&mut sender, "/elsewhere").await.0 }
+        });
+        let answers = futures::future::join_all(at_once).await;
+        assert!(answers.iter().all(|it| *it == StatusCode::OK), "{answers:?}");
+        assert_eq!(endpoint.count(|it| &it.connections), 2);
+        proxy
     });
 }
 

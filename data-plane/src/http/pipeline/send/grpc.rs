@@ -120,8 +120,22 @@ struct Asking {
     /// The timing of the current attempt.
     observed: Option<Box<Observation>>,
     has_body: bool,
-    /// Set after a shared connection turned out closed.
-    fresh: bool,
+    /// The number of the newest connection when the current attempt began.
+    newest: u64,
+    /// The same, of an attempt on a shared connection that turned out closed: no connection that is as old is joined
+    /// any more.
+    after: Option<u64>,
+}
+
+/// What a failure counts against.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Counts {
+    /// Nothing.
+    None,
+    /// The tries of the call. Whoever opened the connection reports its endpoint, once.
+    Try,
+    /// The tries of the call, and the endpoint.
+    Endpoint,
 }
 
 impl Asking {
@@ -140,7 +154,8 @@ impl Asking {
             endpoint: None,
             observed: None,
             has_body: !exchange.head.framing.is_empty(),
-            fresh: false,
+            newest: 0,
+            after: None,
         }
     }
 
@@ -159,10 +174,18 @@ impl Asking {
             };
             exchange.info.attempts.asked(&endpoint);
             self.observed = Observation::begin(exchange.turn, &endpoint);
-            let limit = exchange.timeouts.connect;
-            let kept = (!self.fresh).then_some(self.has_body);
-            let connecting = place(exchange.call, limit, cell, (&endpoint, &self.way), kept);
-            let connected = connecting.await;
+            let mut left = exchange.timeouts.connect;
+            let (server, to) = (exchange.call.server, (&*endpoint, &self.way));
+            self.newest = server.upstreams.borrow().begun();
+            let joined = join(exchange.call, &mut left, cell, to, (self.has_body, self.after)).await;
+            let (connected, counts) = match joined {
+                Ok(Some(place)) => {
+                    server.local.metrics.reused.add(1);
+                    (Ok(place), Counts::None)
+                }
+                Ok(None) => (open(exchange.call, left, cell, to).await, Counts::Endpoint),
+                Err(error) => (Err(error), Counts::Try),
+            };
             self.endpoint = Some(endpoint);
             match connected {
                 Ok(place) => {
@@ -172,7 +195,7 @@ impl Asking {
                     }
                     return Ok(place);
                 }
-                Err(error) => self.failed(exchange, cell, error, true)?,
+                Err(error) => self.failed(exchange, cell, error, counts)?,
             }
         }
     }
@@ -188,9 +211,15 @@ impl Asking {
         let Some(body) = untouched else {
             return Err(error.within(exchange.call.timer.is_over()));
         };
-        // As for a reused connection that was closed: once, a new connection follows, and no endpoint is blamed.
-        let counts = !reused || self.fresh;
-        self.fresh |= reused;
+        // As for a reused connection that was closed: once, a newer connection follows, and no endpoint is blamed.
+        let counts = match (reused, self.after) {
+            (true, None) => Counts::None,
+            (true, Some(_)) => Counts::Try,
+            (false, _) => Counts::Endpoint,
+        };
+        if reused {
+            self.after = Some(self.newest);
+        }
         self.failed(exchange, cell, error, counts)?;
         Ok(body)
     }
@@ -201,18 +230,18 @@ impl Asking {
         exchange: &mut Exchange<'_>,
         cell: &BackendCell,
         error: ProxyError,
-        counts: bool,
+        counts: Counts,
     ) -> Result<(), ProxyError> {
         let local = &exchange.call.server.local;
         let error = error.within(exchange.call.timer.is_over());
         let may = error.kind.condition().is_some_and(|condition| self.retries.after(condition, false));
-        if counts {
+        if counts != Counts::None {
             let no_way = self.passed_by < PASSED_BY && error.is_no_way();
             self.passed_by += usize::from(no_way);
             self.tries = self.tries.saturating_sub(usize::from(!no_way));
             if let Some(endpoint) = &self.endpoint {
                 self.tried.add(endpoint);
-                if may {
+                if may && counts == Counts::Endpoint {
                     standing::failed(local, cell, endpoint, &error);
                 }
             }
@@ -229,33 +258,24 @@ impl Asking {
     }
 }
 
-/// A place for a call on a connection to an endpoint: on an existing one with a free place, with or without a body
-/// according to `kept`, else on a new one.
-async fn place(
+/// A place for a call on a new connection to an endpoint, which others may join.
+async fn open(
     call: pipeline::Call<'_>,
     limit: Duration,
     cell: &BackendCell,
     (endpoint, way): (&Endpoint, &Way),
-    kept: Option<bool>,
 ) -> Result<Place, ProxyError> {
     let server = call.server;
-    let mut left = limit;
-    if let Some(has_body) = kept
-        && let Some(place) = join(call, &mut left, cell, (endpoint, way), has_body).await?
-    {
-        server.local.metrics.reused.add(1);
-        return Ok(place);
-    }
     let opening = Opening(Multiplexed::opening(way.wear, &server.local.timers));
     if !server.upstreams.borrow_mut().share(cell.id, endpoint, way.manner(), &opening.0) {
         opening.0.keep_not();
     }
-    let opened = match link(call, left, cell, (endpoint, way), true, true).await {
+    let opened = match link(call, limit, cell, (endpoint, way), true, true).await {
         Ok(link) => opening.0.open(*link, &server.local.metrics).await,
         Err(error) => Err(error.within(call.timer.is_over())),
     };
     if let Err(error) = opened {
-        opening.0.fail(error.kind, left);
+        opening.0.fail(&error, limit);
         return Err(error);
     }
     let place = opening.done();
@@ -268,8 +288,8 @@ async fn place(
     Ok(place)
 }
 
-/// A place on an existing connection; `None`: the call opens its own. Waiting for one that is being opened takes from
-/// what is `left` of the connect timeout.
+/// A place on an existing connection, of a number beyond `after`, for a call with or without a body; `None`: the call
+/// opens its own. Waiting for one that is being opened takes from what is `left` of the connect timeout.
 ///
 /// # Errors
 /// The endpoint cannot be connected to, or not within that time: a further attempt would not differ.
@@ -278,20 +298,23 @@ async fn join(
     left: &mut Duration,
     cell: &BackendCell,
     (endpoint, way): (&Endpoint, &Way),
-    has_body: bool,
+    (has_body, after): (bool, Option<u64>),
 ) -> Result<Option<Place>, ProxyError> {
     let timers = &call.server.local.timers;
     loop {
         let now = timers.now();
-        let joined = call.server.upstreams.borrow_mut().join(cell.id, endpoint, way.manner(), has_body, now);
+        let joined = {
+            let mut upstreams = call.server.upstreams.borrow_mut();
+            upstreams.join(cell.id, endpoint, way.manner(), has_body, after, now)
+        };
         let shared = match joined {
             Some((shared, Room::Now)) => return Ok(Some(shared.join(true))),
             Some((shared, Room::Soon)) => shared,
             _ => return Ok(None),
         };
         let outcome = call.timer.limit(*left, shared.opened(now)).await;
-        if let Some(kind) = shared.failure(*left) {
-            return Err(kind.into());
+        if let Some(error) = shared.failure(*left) {
+            return Err(error);
         }
         match outcome {
             Ok(()) => *left = left.saturating_sub(timers.now().duration_since(now)),
