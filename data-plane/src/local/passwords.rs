@@ -1,13 +1,15 @@
 //! Checks passwords against deliberately slow hashes, on a few dedicated threads, once for each password.
 //!
 //! Shared by all workers. A success is remembered, so that a client that is logged in costs only a digest. Checks wait
-//! in one queue per list of users, and the queues take turns: someone who floods one list with wrong passwords delays
-//! only that list, and is refused when its queue is full.
+//! in one queue per list of users, and namespaces and their queues take turns: someone who floods lists with wrong
+//! passwords delays only his namespace, and is refused when it has its share of the places.
 //!
 //! **Invariant:** neither a password nor a hash is stored; what is remembered is a digest under a random key of this
 //! process.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod queues;
+
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,6 +20,7 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use tokio::sync::oneshot;
 
 use crate::password;
+use queues::Queues;
 
 /// Number of hashing threads: the workers need the cores, too.
 const THREADS: usize = 2;
@@ -76,12 +79,7 @@ struct Halves {
 
 #[derive(Default)]
 struct Work {
-    /// By list of users.
-    queues: HashMap<Arc<str>, VecDeque<Job>>,
-    /// The lists that have a queue, the next one first.
-    turns: VecDeque<Arc<str>>,
-    /// Total length of all queues.
-    queued: usize,
+    queues: Queues<Job>,
     /// Requests that wait for each check that is queued or running.
     waiting: HashMap<Digest, Vec<oneshot::Sender<bool>>>,
     threads: usize,
@@ -174,7 +172,7 @@ impl Shared {
             let (woken, timeout) = self.more.wait_timeout(work, IDLE).unwrap_or_else(PoisonError::into_inner);
             work = woken;
             work.idle -= 1;
-            if timeout.timed_out() && work.queued == 0 {
+            if timeout.timed_out() && work.queues.is_empty() {
                 work.threads -= 1;
                 return None;
             }
@@ -194,16 +192,7 @@ impl Halves {
 impl Work {
     /// Takes the next check of the list whose turn it is.
     fn pop(&mut self) -> Option<Job> {
-        while let Some(list) = self.turns.pop_front() {
-            let Some(queue) = self.queues.get_mut(&list) else { continue };
-            let job = queue.pop_front();
-            if queue.is_empty() {
-                self.queues.remove(&list);
-            } else {
-                self.turns.push_back(list);
-            }
-            let Some(job) = job else { continue };
-            self.queued -= 1;
+        while let Some(job) = self.queues.pop() {
             let waiting = self.waiting.entry(job.digest).or_default();
             waiting.retain(|waiting| !waiting.is_closed());
             if !waiting.is_empty() {
@@ -227,8 +216,7 @@ fn submit(shared: &Arc<Shared>, list: &Arc<str>, job: Job) -> Option<oneshot::Re
             receiver
         });
     }
-    let queued = work.queues.get(list).map_or(0, VecDeque::len);
-    if queued >= QUEUE || work.queued >= QUEUES {
+    if !work.queues.has_room(list) {
         return None;
     }
     if work.idle == 0 && work.threads < THREADS {
@@ -239,12 +227,8 @@ fn submit(shared: &Arc<Shared>, list: &Arc<str>, job: Job) -> Option<oneshot::Re
     if work.threads == 0 {
         return None;
     }
-    if queued == 0 {
-        work.turns.push_back(Arc::clone(list));
-    }
     work.waiting.insert(job.digest, vec![sender]);
-    work.queues.entry(Arc::clone(list)).or_default().push_back(job);
-    work.queued += 1;
+    work.queues.push(list, job);
     drop(work);
     shared.more.notify_one();
     Some(receiver)

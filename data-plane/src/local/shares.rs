@@ -13,7 +13,7 @@ const OF_OWNER: usize = 2;
 const OF_NAMESPACE: usize = 4;
 
 /// How many slots are taken, and by whom.
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Shares {
     free: usize,
     /// By owner, and by namespace.
@@ -28,8 +28,7 @@ impl Shares {
 
     /// Takes a slot for an owner (`namespace/..`); `false`: it has its share, or none is free.
     pub(crate) fn take(&mut self, owner: &str) -> bool {
-        let has_room =
-            self.held(owner) < OF_OWNER * self.free && self.held(namespace(owner)) < OF_NAMESPACE * self.free;
+        let has_room = self.has_room(owner);
         if has_room {
             self.free -= 1;
             for name in names(owner) {
@@ -40,6 +39,11 @@ impl Shares {
             }
         }
         has_room
+    }
+
+    /// Whether an owner could take one more.
+    pub(crate) fn has_room(&self, owner: &str) -> bool {
+        self.held(owner) < OF_OWNER * self.free && self.held(namespace(owner)) < OF_NAMESPACE * self.free
     }
 
     /// Returns an owner's slot.
@@ -59,7 +63,8 @@ impl Shares {
     }
 }
 
-fn namespace(owner: &str) -> &str {
+/// The part of an owner's name that is its namespace.
+pub(super) fn namespace(owner: &str) -> &str {
     owner.split_once('/').map_or(owner, |(namespace, _)| namespace)
 }
 

@@ -9,6 +9,15 @@ fn list(name: &str) -> Arc<str> {
     name.into()
 }
 
+/// Takes all places, each for another namespace.
+fn fill(passwords: &Passwords) {
+    let mut work = lock(&passwords.0.work);
+    for number in 0..QUEUES {
+        let job = Job { digest: [0; 32], hash: "".into(), password: Box::default() };
+        assert!(work.queues.push(&list(&format!("{number}/users/auth-file")), job));
+    }
+}
+
 fn waiting(passwords: &Passwords) -> usize {
     lock(&passwords.0.work).waiting.len()
 }
@@ -23,16 +32,19 @@ async fn what_fits_is_remembered_and_what_does_not_is_not() {
     assert!(passwords.0.remembers(&digest("alice", b"secret")));
     assert!(!passwords.0.remembers(&digest("alice", b"wrong")));
     assert!(!passwords.0.remembers(&digest("alic", b"esecret")), "each part has its length");
-    // No thread is used: the queue may be full.
-    lock(&passwords.0.work).queued = QUEUES;
-    assert_eq!(passwords.ask(&list, "alice", &hash, b"secret").await, Verdict::Fits);
-    assert_eq!(passwords.ask(&list, "alice", &hash, b"new").await, Verdict::Busy);
+    // No thread is used: the queues may be full.
+    let full = Passwords::default();
+    fill(&full);
+    let known = full.0.digest("alice", &hash, b"secret").unwrap();
+    full.0.shard(&known).add(known);
+    assert_eq!(full.ask(&list, "alice", &hash, b"secret").await, Verdict::Fits);
+    assert_eq!(full.ask(&list, "alice", &hash, b"new").await, Verdict::Busy);
 }
 
 #[tokio::test]
 async fn hashes_that_take_no_time_wait_for_nobody() {
     let passwords = Passwords::default();
-    lock(&passwords.0.work).queued = QUEUES;
+    fill(&passwords);
     let list = list("ns/users/auth-file");
     for hash in ["{PLAIN}secret", "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ="] {
         let hash = Arc::<str>::from(hash);
@@ -85,10 +97,9 @@ async fn what_nobody_waits_for_is_passed_over() {
     let job = |byte| Job { digest: [byte; 32], hash: "".into(), password: Box::default() };
     let (there, _kept) = oneshot::channel();
     work.waiting.extend([([1; 32], vec![gone]), ([2; 32], vec![there])]);
-    work.queues.insert(list("a"), VecDeque::from([job(1), job(2)]));
-    work.turns.push_back(list("a"));
-    work.queued = 2;
+    assert!(work.queues.push(&list("a"), job(1)) && work.queues.push(&list("a"), job(2)));
     assert_eq!(work.pop().map(|job| job.digest), Some([2; 32]));
     assert!(work.pop().is_none());
-    assert_eq!((work.queued, work.waiting.len(), work.queues.len()), (0, 1, 0));
+    assert!(work.queues.is_empty());
+    assert_eq!(work.waiting.len(), 1);
 }
