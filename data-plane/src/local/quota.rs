@@ -85,7 +85,10 @@ impl Quota {
             None => *share = self.take(amount),
             Some(share) if share.amount >= amount => {}
             Some(share) if self.claim(amount - share.amount) => share.amount = amount,
-            Some(_) => return false,
+            Some(_) => {
+                self.metrics.held_refused.add(1);
+                return false;
+            }
         }
         share.is_some()
     }
@@ -206,6 +209,7 @@ mod tests {
             assert_eq!(quota.held(), held);
         }
         assert!(!quota.cover(&mut share, 101) && !quota.cover(&mut None, 11));
+        assert_eq!(quota.metrics.held_refused.value(), 2);
         assert_eq!(quota.held(), 90);
         drop(share);
         assert_eq!(quota.held(), 0);
