@@ -35,6 +35,7 @@ mod hash;
 mod limit;
 mod locate;
 pub(crate) mod log;
+mod loops;
 mod media;
 mod mirror;
 mod pick;

@@ -416,6 +416,28 @@ fn no_id_is_made_for_the_question_if_none_is_made_at_all() {
     assert_eq!(auth.seen().last().unwrap().all("x-request-id"), ["mine"]);
 }
 
+/// The service is behind the location that asks it.
+#[test]
+fn an_auth_url_that_leads_to_itself_ends_with_500_after_a_few_requests() {
+    let backend = Origin::says("in");
+    let mut proxy = serving(&[("/x", LocationPolicy::default())], &backend);
+    let url = format!("http://localhost:{}/x", proxy.http.port());
+    let policy = LocationPolicy {
+        external_auth: Some(ExternalAuth { url, ..ExternalAuth::default() }),
+        ..LocationPolicy::default()
+    };
+    let route = Route { paths: vec![to("/x", PathType::Prefix, "x")], policy, ..Route::default() };
+    proxy.config(vec![
+        ("localhost", Resource::Host(Host::default())),
+        ("ingress/ns/x/localhost", Resource::Route(route)),
+    ]);
+    let accepted = proxy.metrics.worker(0).accepted.value();
+    let asked = Client::new(proxy.http).ask("GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(asked.status, 500);
+    assert_eq!(proxy.metrics.worker(0).accepted.value() - accepted, 5);
+    assert!(backend.seen().is_empty());
+}
+
 /// A URL of a tenant must not lead into the proxy's own machine, by whatever name.
 #[test]
 fn nobody_of_the_proxys_own_machine_is_asked() {

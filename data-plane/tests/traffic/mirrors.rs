@@ -85,6 +85,19 @@ fn host_path_and_body_are_as_the_location_says() {
 }
 
 #[test]
+fn a_mirror_that_leads_to_itself_makes_a_few_copies_and_no_more() {
+    let origin = Origin::says("backend");
+    let mut proxy = serving(&origin, LocationPolicy::default(), Budgets::default());
+    let said =
+        LocationPolicy { mirror_host: Some("a.test".into()), ..mirrored(at(proxy.http, "$request_uri")) };
+    proxy.policies(false, &[("/echo", said)]);
+    assert_eq!(Client::new(proxy.http).ask(&post("hello")).status, 200);
+    eventually("the last copy makes none", || lost(&proxy) == 1);
+    eventually("all are delivered", || copied(&proxy) == 4);
+    assert_eq!(origin.seen().len(), 5);
+}
+
+#[test]
 fn a_large_body_and_a_streamed_one_are_read_to_their_end_first() {
     let (origin, mirror) = (Origin::says("backend"), Origin::says("mirror"));
     let said = LocationPolicy {

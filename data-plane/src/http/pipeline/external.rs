@@ -12,7 +12,7 @@ use shared::template::Overlong;
 use super::access::Said;
 use super::elsewhere::{Room, Url, Word};
 use super::variables::{self, Allowance};
-use super::{Exchange, Voice, failures, forwarded};
+use super::{Exchange, Voice, failures, forwarded, loops};
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
 use crate::local::verdicts::{Key, Verdict};
@@ -191,6 +191,11 @@ fn alike(exchange: &Exchange<'_>, key: &Key, names: &[u8]) -> Key {
 }
 
 async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<(Verdict, Lifetime)> {
+    if loops::is_over(&exchange.head.fields) {
+        return Err(std::io::Error::other(
+            "it leads back here: this request is one to an auth service itself",
+        ));
+    }
     let filled = variables::filled(&external.url, exchange, &mut Allowance::default(), |_| &[]);
     let filled = filled.map_err(std::io::Error::other)?;
     let url = Url::parse(&filled).ok_or_else(|| std::io::Error::other("expected a URL of http or https"))?;

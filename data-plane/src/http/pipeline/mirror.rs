@@ -4,6 +4,7 @@
 //! budget of their own ([`crate::local::Copies`]). When it is exhausted, no copy is made, and a counter says so.
 
 use std::io;
+use std::mem;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::task::spawn_local;
 
 use super::elsewhere::{self, Room, Url, Word};
 use super::variables::{self, Allowance};
-use super::{Exchange, Voice};
+use super::{Exchange, Voice, loops};
 use crate::codec::body::RequestBody;
 use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, ResponseReader, write_request};
@@ -81,6 +82,10 @@ fn prepare<B: RequestBody>(
     let location = exchange.location()?;
     let mirror = location.policy.mirror.as_deref()?;
     let local = &exchange.call.server.local;
+    if loops::is_over(&exchange.head.fields) {
+        tracing::debug!(ingress = %location.owner, "mirror-target leads back here: no copy of this copy is made");
+        return None;
+    }
     let url =
         Url::parse(&variables::filled(&mirror.target, exchange, &mut Allowance::default(), |_| &[]).ok()?)?;
     let with_body = mirror.with_body && !framing.is_empty();
@@ -106,11 +111,14 @@ fn prepare<B: RequestBody>(
     }
     let framing = if with_body { framing } else { Framing::None };
     let text = &mut *exchange.head;
+    let mut marked = text.fields.clone();
+    loops::mark(&mut marked);
+    let fields = mem::replace(&mut text.fields, marked);
     // A single HTTP exchange on the connection.
     let (connection, upgrade) = (text.connection.replace(Connection::Close.as_str()), text.upgrade.take());
     let mut head = Vec::with_capacity(size + 256);
     let _ = write_request(&mut head, text, &target, &host, framing);
-    (text.connection, text.upgrade) = (connection, upgrade);
+    (text.connection, text.upgrade, text.fields) = (connection, upgrade, fields);
     let to_head = exchange.head.method == Method::Head;
     let owner = location.owner.as_ref().into();
     Some(Copy { owner, url, head, body, to_head, _place: place })

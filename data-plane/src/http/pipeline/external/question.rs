@@ -12,7 +12,7 @@ use crate::codec::h1::ResponseReader;
 use crate::codec::head::{Known, ResponseHead, put_field};
 use crate::http::pipeline::elsewhere::{self, Url, Word};
 use crate::http::pipeline::variables::{self, Allowance};
-use crate::http::pipeline::{Call, Exchange, certificates, forwarded};
+use crate::http::pipeline::{Call, Exchange, certificates, forwarded, loops};
 use crate::table::policy::external::External;
 
 /// Maximum number of interim responses before the final one.
@@ -58,6 +58,7 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
             fields.append(&**name, value);
         }
     }
+    loops::mark(&mut fields);
     let mut out = Vec::with_capacity(1024);
     out.put_slice(external.method.as_deref().unwrap_or("GET").as_bytes());
     out.put_u8(b' ');
