@@ -1,0 +1,120 @@
+use proptest::prelude::*;
+use shared::budget::Budget;
+
+use super::*;
+use crate::http::h2::FIELD;
+
+fn quota() -> Rc<Quota> {
+    Quota::new(Budget::new(1 << 30))
+}
+
+/// How many of a hundred equal requests run concurrently on a connection that has sent this much.
+fn at_once(size: u64, received: u64, level: Level) -> usize {
+    let (streams, quota) = (Rc::<Streams>::default(), quota());
+    let mut begun = Vec::new();
+    while begun.len() < 100 && streams.fits(size, received, level) {
+        begun.push(streams.begin(size, &quota).unwrap());
+    }
+    begun.len()
+}
+
+#[test]
+fn ordinary_requests_all_run_and_large_ones_as_they_were_paid() {
+    assert_eq!(at_once(600, 3_000, Level::Calm), 100, "a browser, or a hundred watches over gRPC");
+    assert_eq!(at_once(1_500, 10_000, Level::Calm), 81, "each with a token of 1 kB");
+    assert_eq!(at_once(2_300, 5_000, Level::Calm), 17, "each with cookies of 2 kB");
+    assert_eq!(at_once(4_200, 7_200, Level::Calm), 9, "each 4 kB by reference");
+    assert_eq!(at_once(4_200, 7_200, Level::Tight), 7);
+    assert_eq!(at_once(30_000, 30_100, Level::Tight), 3);
+    assert_eq!(at_once(30_000, 30_100, Level::Full), 3, "the process says whether it is refused");
+    assert_eq!(at_once(1 << 20, 100, Level::Tight), 1, "one may always run");
+}
+
+#[test]
+fn who_takes_nothing_has_no_further_answer_read() {
+    let streams = Rc::<Streams>::default();
+    let mut held: Vec<_> = (0..4).map(|_| streams.untaken(16 * 1024)).collect();
+    assert!(!streams.has_room(Level::Calm));
+    held[0].shrink(16 * 1024 - 1);
+    assert!(streams.has_room(Level::Calm));
+    drop(held);
+    let _one = streams.untaken(1);
+    assert!(streams.has_room(Level::Calm));
+    assert!(!streams.has_room(Level::Tight), "one in hand is enough");
+    streams.took(0, true);
+    assert!(!streams.has_room(Level::Calm), "what is read could go nowhere");
+    streams.took(0, false);
+    assert!(streams.has_room(Level::Calm));
+}
+
+#[test]
+fn who_has_taken_much_may_leave_more_lying() {
+    let streams = Rc::<Streams>::default();
+    let _held: Vec<_> = (0..8).map(|_| streams.untaken(16 * 1024)).collect();
+    assert!(!streams.has_room(Level::Calm));
+    streams.took(128 * 1024, false);
+    assert!(!streams.has_room(Level::Calm));
+    streams.took(128 * 1024 + 2, false);
+    assert!(streams.has_room(Level::Calm));
+    assert!(!streams.has_room(Level::Tight), "there is little memory for all");
+    let most = |taken| {
+        streams.took(taken, false);
+        streams.most(Level::Calm)
+    };
+    assert_eq!([most(IN_KERNELS), most(IN_KERNELS + 2_000_000)], [320 * 1024, 320 * 1024 + 1_000_000]);
+}
+
+#[test]
+fn so_much_waits_and_no_more() {
+    let quota = quota();
+    let head = |size| Kept::of(size, 1);
+    assert!(Streams::wait(head(QUEUED + 70), 0, 7, &quota).is_some());
+    assert!(Streams::wait(head(QUEUED), 71, 7, &quota).is_none());
+    assert!(Streams::wait(head(u64::MAX), u64::MAX, u64::MAX, &quota).is_some(), "who sent as much");
+}
+
+/// How many of a hundred requests can be queued with this many fields, each a one-byte reference to a short field,
+/// and what they are charged.
+fn waiting(fields: usize) -> (usize, u64) {
+    let (quota, mut shares, mut beside) = (quota(), Vec::new(), 0);
+    for number in 1..=100_u64 {
+        let kept = Kept::of(fields as u64 * (FIELD as u64 + 1), fields);
+        let Some(share) = Streams::wait(kept, beside, number * (fields as u64 + 30), &quota) else {
+            break;
+        };
+        shares.push(share);
+        beside += kept.reckoned;
+    }
+    (shares.len(), beside)
+}
+
+#[test]
+fn fields_that_cost_a_byte_wait_for_what_they_take() {
+    assert_eq!(waiting(20), (63, 63 * 20 * PLACE as u64), "those of a browser");
+    let (count, bytes) = waiting(95);
+    assert_eq!(bytes, (count * 95 * PLACE) as u64);
+    assert!(bytes <= QUEUED + HEADS_A_BYTE * (count as u64 + 1) * 125, "{count} of {bytes}");
+}
+
+proptest! {
+    /// Whatever starts, responds and ends: the charges match the streams that exist, and end at zero.
+    #[test]
+    fn nothing_is_lost(steps in prop::collection::vec((0..3_u8, 0..20_000_u64), 0..100)) {
+        let (streams, quota) = (Rc::<Streams>::default(), quota());
+        let mut begun: Vec<(Counted, u64)> = Vec::new();
+        for (step, size) in steps {
+            match step {
+                0 => begun.extend(streams.begin(size, &quota).map(|it| (it, weight(size)))),
+                1 => drop(begun.pop()),
+                _ => if let Some((counted, weight)) = begun.last_mut() {
+                    counted.forget_head();
+                    *weight = 0;
+                }
+            }
+            prop_assert_eq!(streams.heads.get(), begun.iter().map(|(_, weight)| weight).sum::<u64>());
+            prop_assert_eq!(streams.count(), begun.len());
+        }
+        drop(begun);
+        prop_assert_eq!((streams.heads.get(), streams.count()), (0, 0));
+    }
+}
