@@ -83,6 +83,20 @@ fn a_long_answer_is_not_read() {
     assert!(reads < 8.0 && moves >= 2.0, "{reads} reads and {moves} moves a megabyte");
 }
 
+/// Over HTTP/2 it is, in parts as large as the windows allow.
+#[test]
+fn a_long_answer_over_http2_is_read_in_large_parts() {
+    const REQUESTS: usize = 20;
+    let endpoint = clients::endpoint_of_long_answers();
+    let proxy = Looked::start(Scene::Plain, endpoint.address);
+    let mut ask = clients::http2_long(proxy.http);
+    ask(0);
+    let Ok(calls) = traced::calls(proxy.worker, || (0..REQUESTS).for_each(&mut ask)) else { return };
+    let reads = calls.get(&libc::SYS_recvfrom).map_or(0, |count| *count as usize) / REQUESTS;
+    eprintln!("{reads} reads a megabyte");
+    assert!(reads < 45, "{reads} reads a megabyte");
+}
+
 /// The same for data of a TCP service, in both directions.
 #[test]
 fn a_long_session_is_not_read() {

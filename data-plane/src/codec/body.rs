@@ -73,6 +73,9 @@ pub(crate) trait Outlet {
     /// The response does not wait any more.
     fn leave(&mut self);
 
+    /// Maximum number of bytes of the response to read at a time, while it is not known how much of it the client takes.
+    fn most(&self) -> usize;
+
     /// Bytes that the client has taken so far, of any response.
     fn taken(&self) -> u64;
 }

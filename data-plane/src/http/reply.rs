@@ -250,6 +250,26 @@ impl ReplyBody {
         }
     }
 
+    /// From here on at most this many bytes are read from an HTTP/1.1 endpoint at a time.
+    pub(crate) fn wants(&mut self, most: usize) {
+        match self {
+            Self::Relay(relay) => relay.wants(most),
+            Self::Coded(coded) => coded.body().wants(most),
+            Self::Paced(paced) => paced.body().wants(most),
+            _ => {}
+        }
+    }
+
+    /// Ready when [`Self::poll_more`] has something to read from an HTTP/1.1 endpoint, if only the end.
+    pub(crate) fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Relay(relay) => relay.poll_arrived(cx),
+            Self::Coded(coded) => coded.body().poll_arrived(cx),
+            Self::Paced(paced) => paced.poll_arrived(cx),
+            _ => Poll::Ready(()),
+        }
+    }
+
     /// Reads more, for [`Self::buffered`] to look at.
     pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
         match self {

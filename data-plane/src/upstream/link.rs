@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use bytes::BytesMut;
+use bytes::{BufMut as _, BytesMut};
 use shared::budget::Held;
 use tokio::net::TcpStream;
 
@@ -80,24 +80,29 @@ impl Link {
         })
     }
 
-    /// Reads more into the buffer. 0 is the end. While there is nothing to read, it has no buffer, unless a part of what
-    /// was read before is unused.
-    pub(crate) fn poll_fill(&mut self, buffers: &Buffers, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let read = self.poll_read(buffers, cx);
+    /// Reads more into the buffer, at most `most` bytes. 0 is the end. While there is nothing to read, it has no buffer,
+    /// unless a part of what was read before is unused.
+    pub(crate) fn poll_fill(
+        &mut self,
+        buffers: &Buffers,
+        most: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let read = self.poll_read(buffers, most, cx);
         if read.is_pending() && self.input.is_empty() {
             self.rest(buffers);
         }
         read
     }
 
-    fn poll_read(&mut self, buffers: &Buffers, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    fn poll_read(&mut self, buffers: &Buffers, most: usize, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         ready!(self.stream.poll_readable(cx))?;
-        if self.input.capacity() == 0 {
+        if self.input.capacity() == 0 && most >= ROOM {
             self.input = buffers.input();
         }
-        self.input.reserve(self.room);
-        let room = self.input.capacity() - self.input.len();
-        let count = ready!(poll_fill(&mut self.stream, &mut self.input, cx))?;
+        self.input.reserve(self.room.min(most));
+        let room = (self.input.capacity() - self.input.len()).min(most);
+        let count = ready!(poll_fill(&mut self.stream, &mut (&mut self.input).limit(room), cx))?;
         self.room = if count == room { LARGE } else { ROOM };
         let received = &self.traffic.received;
         received.set(received.get() + count as u64);
@@ -199,13 +204,16 @@ mod tests {
         let buffers = Buffers::new();
         for _ in 0..2 {
             endpoint.write_all(b"event").await.unwrap();
-            assert_eq!(poll_fn(|cx| link.poll_fill(&buffers, cx)).await.unwrap(), 5);
-            let waits = poll_fn(|cx| Poll::Ready(link.poll_fill(&buffers, cx).is_pending()));
+            assert_eq!(poll_fn(|cx| link.poll_fill(&buffers, usize::MAX, cx)).await.unwrap(), 5);
+            let waits = poll_fn(|cx| Poll::Ready(link.poll_fill(&buffers, usize::MAX, cx).is_pending()));
             assert!(waits.await && link.input.capacity() >= ROOM, "the event is still in it");
             assert_eq!(link.input.split().freeze(), "event");
-            let waits = poll_fn(|cx| Poll::Ready(link.poll_fill(&buffers, cx).is_pending()));
+            let waits = poll_fn(|cx| Poll::Ready(link.poll_fill(&buffers, usize::MAX, cx).is_pending()));
             assert!(waits.await && link.input.capacity() == 0);
         }
+        endpoint.write_all(b"events").await.unwrap();
+        assert_eq!(poll_fn(|cx| link.poll_fill(&buffers, 2, cx)).await.unwrap(), 2);
+        assert!(link.input.capacity() < ROOM, "for little it has no large one");
     }
 
     #[test]

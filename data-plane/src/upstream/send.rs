@@ -89,7 +89,10 @@ pub(crate) async fn send<B: RequestBody>(
             return Poll::Ready(Err(error));
         }
         let answered = match hold.poll((&sending, timer), link, payload, cx) {
-            Poll::Ready(()) => answer.poll(local, timer, link, request, cx),
+            Poll::Ready(()) => {
+                let most = payload.outlet().map_or(usize::MAX, |outlet| outlet.most());
+                answer.poll(local, timer, (link, most), request, cx)
+            }
             Poll::Pending => Poll::Pending,
         };
         match answered {
@@ -307,12 +310,12 @@ impl Answer {
         Self { reader, interim: 0, begun: false }
     }
 
-    /// Reads until the head of the final response is complete.
+    /// Reads until the head of the final response is complete, at most `most` bytes at a time.
     fn poll(
         &mut self,
         local: &Local,
         timer: &Timer,
-        link: &mut Link,
+        (link, most): (&mut Link, usize),
         request: &Request<'_>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(Box<ResponseHead>, BodyReader), ProxyError>> {
@@ -338,7 +341,7 @@ impl Answer {
                     return Poll::Ready(Err(Kind::InvalidHead.into()));
                 }
             }
-            match link.poll_fill(&local.buffers, cx) {
+            match link.poll_fill(&local.buffers, most, cx) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(Kind::Closed.into())),
                 Poll::Ready(Ok(_)) => {
                     self.begun = true;

@@ -51,7 +51,7 @@ impl Wire {
     }
 
     /// Ready when there is something to read, if only the end. TLS messages such as tickets are processed and ignored.
-    pub(super) fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if matches!(self, Self::Tls(_)) && !self.is_quiet() {
                 return Poll::Ready(());

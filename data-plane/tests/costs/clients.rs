@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Empty};
-use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::client::conn::http2::{Builder as Http2, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::client::Resumption;
 use rustls::{ClientConnection, StreamOwned};
@@ -194,18 +194,44 @@ pub(crate) fn http2_over_tls(address: SocketAddr, host: &str, target: &str) -> A
     })
 }
 
+/// One that reads long responses, over plain HTTP/2, with windows for a whole one.
+pub(crate) fn http2_long(address: SocketAddr) -> Ask {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let mut sender = runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        speaking(stream).await
+    });
+    Box::new(move |_| {
+        let answer = sender.send_request(Request::get("http://a.test/").body(Empty::new()).unwrap());
+        ask(&runtime, async {
+            let body = answer.await.unwrap().into_body().collect().await.unwrap();
+            assert_eq!(body.to_bytes().len(), LONG);
+        });
+    })
+}
+
 fn ask(runtime: &Runtime, request: impl Future<Output = ()>) {
     runtime.block_on(async { tokio::time::timeout(super::harness::PATIENCE, request).await.unwrap() });
 }
 
-#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
 async fn http2(address: SocketAddr, host: &str) -> SendRequest<Empty<Bytes>> {
     let stream = tokio::net::TcpStream::connect(address).await.unwrap();
     stream.set_nodelay(true).unwrap();
     let connector = tokio_rustls::TlsConnector::from(Arc::new(trusting(&[b"h2"])));
     let name = ServerName::try_from(host.to_owned()).unwrap();
     let stream = connector.connect(name, stream).await.unwrap();
-    let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    speaking(stream).await
+}
+
+/// An HTTP/2 client on a connection.
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+async fn speaking(
+    stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+) -> SendRequest<Empty<Bytes>> {
+    let mut builder = Http2::new(TokioExecutor::new());
+    builder.initial_stream_window_size(4 << 20).initial_connection_window_size(16 << 20);
+    let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     sender
 }

@@ -40,12 +40,17 @@ impl Frames {
 
     /// The next frame: type, stream, payload. `None` at the end.
     pub(super) fn next(&mut self) -> Option<(u8, u32, Vec<u8>)> {
+        self.next_with_flags().map(|(kind, stream, _, payload)| (kind, stream, payload))
+    }
+
+    /// The same with its flags before the payload.
+    pub(super) fn next_with_flags(&mut self) -> Option<(u8, u32, u8, Vec<u8>)> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).ok()?;
-        let [a, b, c, kind, _, s, t, u, v] = head;
+        let [a, b, c, kind, flags, s, t, u, v] = head;
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         self.stream.read_exact(&mut payload).ok()?;
-        Some((kind, u32::from_be_bytes([s, t, u, v]), payload))
+        Some((kind, u32::from_be_bytes([s, t, u, v]), flags, payload))
     }
 
     /// The frames of one type until the end.

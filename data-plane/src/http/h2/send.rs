@@ -1,11 +1,12 @@
 //! Sends a response body over a stream, at the client's pace.
 //!
 //! h2 gets no more than fits in the stream's window, so that each byte sent is visible progress and a client that
-//! reads nothing makes us hold only one piece. Small pieces that are available together are sent together: h2 keeps a
-//! few hundred bytes of state for each piece, however small, and a backend may send a byte at a time.
+//! reads nothing makes us hold only one piece: a small one, if others are held on its connection. Small pieces that are
+//! available together are sent together: h2 keeps a few hundred bytes of state for each piece, however small, and a
+//! backend may send a byte at a time.
 
 use std::future::poll_fn;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +16,7 @@ use tokio::task::yield_now;
 
 use crate::codec::body::{Joining, Outlet as _};
 use crate::codec::error::{Kind, ProxyError};
+use crate::codec::stream::LARGE;
 use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::ReplyBody;
 use crate::local::Local;
@@ -27,13 +29,39 @@ use super::streams::{Streams, Untaken};
 /// A piece up to this size in bytes is copied out of its larger buffer if it has to wait.
 const COPIED: usize = 4 * 1024;
 
-/// A response gives way to others until its client has taken nothing for this long, although it could.
-const QUIET: Duration = Duration::from_secs(1);
-
 /// The destination of a response.
 pub(super) struct Out {
     pub(super) stream: SendStream<Bytes>,
     pub(super) turn: Turn,
+    /// The round in which what h2 was given last is written.
+    round: u64,
+    /// Whether what is in hand was read when it was this response's turn, which comprises that h2 is given it.
+    has_turn: bool,
+}
+
+impl Out {
+    /// For a response of which nothing was sent.
+    pub(super) fn new(stream: SendStream<Bytes>, turn: Turn) -> Self {
+        Self { stream, turn, round: 0, has_turn: false }
+    }
+
+    /// Ready with the number of bytes that may be read of the body. If much is in hand on this connection, that is what
+    /// its window takes now.
+    fn poll_wanted(&mut self, body: &mut ReplyBody, cx: &mut Context<'_>) -> Poll<usize> {
+        let most = self.turn.most();
+        // The windows to an HTTP/2 endpoint are another matter. Whose endpoint is silent keeps no other out.
+        if most == usize::MAX || body.call().is_some() || body.poll_arrived(cx).is_pending() {
+            self.turn.leave();
+            return Poll::Ready(most);
+        }
+        // Its window may take more as soon as that is written.
+        ready!(self.turn.streams().poll_written(self.round, cx));
+        ready!(self.turn.poll_room(cx));
+        // Only now: what it reserves of the connection's window is kept from all others.
+        self.stream.reserve_capacity(LARGE);
+        self.has_turn = true;
+        Poll::Ready(self.stream.capacity().max(most))
+    }
 }
 
 /// What is reckoned for a piece that waits, and for the buffer that it is in.
@@ -76,15 +104,13 @@ pub(super) async fn send(
                 info.relayed(0, body.made_of(0));
                 break;
             }
-            Ok(None) if joining.is_empty() || gives_way(out, body) => {
+            Ok(None) if joining.is_empty() || out.turn.most() < usize::MAX => {
                 flush((local, timer), out, body, &mut joining).await?;
-                if gives_way(out, body) {
-                    give_way(timer, out).await?;
-                }
-                more(timer, read, &mut out.stream, body).await?;
+                more((local, timer), read, out, body).await?;
                 found = body.buffered();
             }
             Ok(None) => {
+                body.wants(usize::MAX);
                 let came = at_once(body).await;
                 if !matches!(came, Some(Ok(()))) {
                     // Sent now: the rest may take long to arrive.
@@ -153,42 +179,10 @@ async fn pass(
         let room = room(local, timer, (&mut *out, &mut *body), (&mut piece, &mut reckoned)).await?;
         let part = piece.split_to(room.min(piece.len()));
         let is_end = last && piece.is_empty();
+        out.round = out.turn.streams().gave(part.len());
         out.stream.send_data(part, is_end).map_err(|error| ProxyError::of(Kind::ClientGone, error))?;
     }
     Ok(())
-}
-
-/// Whether others wait that may have room once this response has nothing in hand. A call goes on: its client may wait
-/// for an answer to what it is sending.
-fn gives_way(out: &Out, body: &mut ReplyBody) -> bool {
-    out.turn.is_contended() && body.call().is_none()
-}
-
-/// Lets those that wait for room go first. If the client leaves it to others than those that give way, nothing comes of
-/// that, and they go on.
-async fn give_way(timer: &Timer, out: &mut Out) -> Result<(), ProxyError> {
-    let Out { stream, turn } = out;
-    let mut taken = turn.taken();
-    timer.arm(QUIET);
-    let outcome = poll_fn(|cx| {
-        if !turn.is_contended() || turn.poll_room(cx).is_ready() {
-            return Poll::Ready(Ok(()));
-        }
-        if stream.poll_reset(cx).is_ready() {
-            return Poll::Ready(Err(Kind::ClientGone.into()));
-        }
-        ready!(timer.poll_elapsed(cx));
-        if std::mem::replace(&mut taken, turn.taken()) < turn.taken() || turn.streams().is_stuck() {
-            timer.arm(QUIET);
-            ready!(timer.poll_elapsed(cx));
-        }
-        turn.gave_way_in_vain();
-        Poll::Ready(Ok(()))
-    })
-    .await;
-    turn.leave();
-    timer.disarm();
-    outcome
 }
 
 /// The backend's trailers.
@@ -217,26 +211,60 @@ async fn at_once(body: &mut ReplyBody) -> Option<Result<(), ProxyError>> {
     .await
 }
 
-/// Waits for more of the body.
+/// Waits for more of the body. The time in which it may not be read is its client's.
 async fn more(
-    timer: &Timer,
+    (local, timer): (&Local, &Timer),
     read: Duration,
-    out: &mut SendStream<Bytes>,
+    out: &mut Out,
     body: &mut ReplyBody,
 ) -> Result<(), ProxyError> {
+    let (mut may_read, mut taken) = (true, out.turn.taken());
     timer.arm(read);
     let outcome = poll_fn(|cx| {
-        if let Poll::Ready(outcome) = body.poll_more(cx) {
-            return Poll::Ready(outcome);
+        out.has_turn = false;
+        let wanted = out.poll_wanted(body, cx);
+        if let Poll::Ready(most) = wanted {
+            body.wants(most);
+            if let Poll::Ready(outcome) = body.poll_more(cx) {
+                return Poll::Ready(outcome);
+            }
+            // The window of the connection is for others meanwhile.
+            out.stream.reserve_capacity(0);
+        } else {
+            // This may take any time.
+            body.rest();
         }
-        if out.poll_reset(cx).is_ready() {
+        if std::mem::replace(&mut may_read, wanted.is_ready()) != wanted.is_ready() {
+            timer.arm(if wanted.is_ready() { read } else { local.limits.client_send });
+        }
+        if out.stream.poll_reset(cx).is_ready() {
             return Poll::Ready(Err(Kind::ClientGone.into()));
         }
-        timer.poll_elapsed(cx).map(|_| Err(Kind::ReadTimeout.into()))
+        if wanted.is_ready() {
+            return timer.poll_elapsed(cx).map(|_| Err(Kind::ReadTimeout.into()));
+        }
+        poll_late((local, timer), (&out.turn, true), &mut taken, cx).map(|()| Err(Kind::ClientTimeout.into()))
     })
     .await;
+    out.turn.leave();
     timer.disarm();
     outcome
+}
+
+/// Ready when the client has taken nothing for too long: if this response only waits until it may be sent, `of_others`
+/// either.
+fn poll_late(
+    (local, timer): (&Local, &Timer),
+    (turn, of_others): (&Turn, bool),
+    taken: &mut u64,
+    cx: &mut Context<'_>,
+) -> Poll<()> {
+    ready!(timer.poll_elapsed(cx));
+    if of_others && std::mem::replace(taken, turn.taken()) < turn.taken() {
+        timer.arm(local.limits.client_send);
+        ready!(timer.poll_elapsed(cx));
+    }
+    Poll::Ready(())
 }
 
 /// Waits until the client accepts part of the piece; returns how much.
@@ -246,11 +274,11 @@ async fn room(
     (out, body): (&mut Out, &mut ReplyBody),
     (piece, reckoned): (&mut Bytes, &mut Option<Reckoned>),
 ) -> Result<usize, ProxyError> {
-    let Out { stream: out, turn } = out;
-    let streams = turn.streams();
+    let Out { stream: out, turn, has_turn, .. } = out;
     out.reserve_capacity(piece.len());
-    let flows = poll_fn(|cx| Poll::Ready(streams.poll_flowing(cx).is_ready())).await;
-    if flows && out.capacity() > 0 {
+    // Whoever waited again would hold what he read until then.
+    let may_give = if *has_turn { turn.streams().has_room() } else { turn.has_room() };
+    if may_give && out.capacity() > 0 {
         return Ok(out.capacity());
     }
     if piece.len() <= COPIED {
@@ -264,10 +292,11 @@ async fn room(
             share.shrink(held);
             untaken.shrink(held);
         }
-        none => *none = Some((local.quota.take(held).ok_or(Kind::NoRoom)?, streams.untaken(held))),
+        none => *none = Some((local.quota.take(held).ok_or(Kind::NoRoom)?, turn.streams().untaken(held))),
     }
     // What the endpoint of a call sends meanwhile.
     let mut unread = local.quota.take(0);
+    let mut taken = turn.taken();
     timer.arm(local.limits.client_send);
     let room = poll_fn(|cx| {
         if let Some(call) = body.call() {
@@ -282,23 +311,26 @@ async fn room(
                 return Poll::Ready(Err(Kind::NoRoom.into()));
             }
         }
-        // Data given to h2 while the connection is blocked would be held there.
-        let room = match streams.poll_flowing(cx) {
-            Poll::Ready(()) if out.capacity() > 0 => Poll::Ready(Some(Ok(out.capacity()))),
-            Poll::Ready(()) => out.poll_capacity(cx),
-            Poll::Pending => out.poll_reset(cx).map(|_| None),
+        let room = match out.capacity() {
+            0 => out.poll_capacity(cx),
+            room => Poll::Ready(Some(Ok(room))),
         };
         match room {
-            Poll::Ready(Some(Ok(room))) => return Poll::Ready(Ok(room)),
+            Poll::Ready(Some(Ok(room))) if turn.poll_room(cx).is_ready() => return Poll::Ready(Ok(room)),
+            // Data given to h2 while the connection is blocked would be held there.
+            Poll::Ready(Some(Ok(_))) if out.poll_reset(cx).is_pending() => {}
             Poll::Ready(Some(Err(error))) => {
                 return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error)));
             }
-            Poll::Ready(None) => return Poll::Ready(Err(Kind::ClientGone.into())),
-            Poll::Pending => {}
+            Poll::Ready(_) => return Poll::Ready(Err(Kind::ClientGone.into())),
+            // It keeps nobody waiting who has a window.
+            Poll::Pending => turn.leave(),
         }
-        timer.poll_elapsed(cx).map(|_| Err(Kind::ClientTimeout.into()))
+        let of_others = turn.is_waiting();
+        poll_late((local, timer), (&*turn, of_others), &mut taken, cx).map(|()| Err(Kind::ClientTimeout.into()))
     })
     .await;
+    turn.leave();
     timer.disarm();
     room
 }

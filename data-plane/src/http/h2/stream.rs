@@ -15,7 +15,7 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use super::FIELD;
 use super::line::Turn;
 use super::send::{Out, reason, send, written};
-use super::streams::Counted;
+use super::streams::{Counted, HEAD};
 use super::wire::Wire;
 use crate::codec::body::{Outlet, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
@@ -192,7 +192,8 @@ async fn reply_to(
         return Ok(());
     }
     let stream = respond.send_response(head, false).map_err(gone)?;
-    let mut out = Out { stream, turn: Turn::new(counted.streams(), &server.local) };
+    counted.streams().gave(HEAD);
+    let mut out = Out::new(stream, Turn::new(counted.streams(), &server.local));
     let sent = send((&server.local, timer), read, &mut out, &mut body, &mut record.info).await;
     if sent.is_ok() {
         record.info.completed();

@@ -2,9 +2,11 @@
 //! yet, and responses that the client does not read.
 //!
 //! A head that refers to an earlier one costs its sender one byte (the HPACK bomb), and a response behind a closed
-//! window costs it nothing. Both are bounded in proportion to what the connection has sent. Exceeding the bound is not
-//! a client error: a request that does not fit waits for an earlier one to finish, and a response that does not fit is
-//! not read from its endpoint.
+//! window costs it nothing. Both are bounded. Exceeding the bound is not a client error: a request that does not fit
+//! waits for an earlier one to finish, and a response is read from its endpoint no further than its client takes it.
+//!
+//! Responses whose windows are closed do not keep others out. A connection that does not write what it was given does:
+//! nobody else could get anything either.
 //!
 //! **Invariant:** a connection without requests in progress may start any request.
 
@@ -30,16 +32,19 @@ const COPIES: u64 = 3;
 /// Bytes of queued heads that are allowed in addition to what the connection has sent; requests beyond that are
 /// refused, and can be retried.
 const QUEUED: u64 = 128 * 1024;
-/// Bytes of responses that the client of a connection has not read yet, beyond which no further response is read. At
-/// least one is.
+/// Bytes of responses in hand that the client of a connection has not taken yet, beyond which no more is read of any
+/// than its window takes.
 const UNTAKEN: usize = 64 * 1024;
-/// The client must have taken this many bytes for each further byte. A page with paused videos leaves several responses
-/// unread, each after it has filled its window; the rest of the page must still be served.
+/// The client must have taken this many bytes for each further byte.
 const TAKEN_A_BYTE: u64 = 2;
-/// Limit of these further bytes as long as the kernels of both sides may hold everything that the client has taken.
+/// Limit of these further bytes.
 const PAUSED: usize = 256 * 1024;
-/// What they hold at most for a client that never reads.
-const IN_KERNELS: u64 = 16 * 1024 * 1024;
+/// Bytes that are read all the same at a time: a head, or a response that may have ended.
+const AHEAD: usize = 512;
+/// Bytes given to h2 that the connection has not written yet, beyond which it is given no more and no response is read.
+const GIVEN: usize = 64 * 1024;
+/// Bytes that the head of a response counts for.
+pub(super) const HEAD: usize = 4 * 1024;
 /// Bytes that a queued request takes: what h2 keeps of it.
 const WAITING: usize = 2 * 1024;
 
@@ -78,9 +83,13 @@ pub(super) struct Streams {
     taken: Cell<u64>,
     /// Whether it takes none now.
     stuck: Cell<bool>,
-    /// Streams that have a piece in hand while it takes none.
+    /// Bytes that h2 was given since the connection last had written everything.
+    given: Cell<usize>,
+    /// How often it has.
+    rounds: Cell<u64>,
+    /// Streams that wait until it has.
     held_up: RefCell<Vec<Waker>>,
-    /// Those whose endpoints are not read because the client does not read other responses.
+    /// Those that wait until it may be given more.
     pub(super) line: Line,
 }
 
@@ -126,21 +135,23 @@ impl Streams {
         *self.connection.borrow_mut() = Some(cx.waker().clone());
     }
 
-    /// Records how many bytes the connection has taken so far, and whether it takes none now.
+    /// Records how many bytes the connection has taken so far, and whether it takes none now. If it does, all that h2
+    /// was given is written: that is no more than windows allow.
     pub(super) fn took(&self, taken: u64, stuck: bool) {
-        let has_more = self.taken.replace(taken) < taken;
-        let goes_on = self.stuck.replace(stuck) && !stuck;
-        if goes_on {
+        self.taken.set(taken);
+        self.stuck.set(stuck);
+        if !stuck {
+            self.given.set(0);
+            self.rounds.set(self.rounds.get() + 1);
             self.held_up.take().into_iter().for_each(Waker::wake);
-        }
-        if (goes_on || has_more) && self.has_room(Level::Calm) {
-            self.line.wake_first();
+            self.line.wake(GIVEN / HEAD);
         }
     }
 
-    /// Whether it takes none now.
-    pub(super) fn is_stuck(&self) -> bool {
-        self.stuck.get()
+    /// Records that h2 was given a part of a response. Returns the round in which that is written.
+    pub(super) fn gave(&self, bytes: usize) -> u64 {
+        self.given.set(self.given.get() + bytes);
+        self.rounds.get() + 1
     }
 
     /// Bytes that the connection has taken so far.
@@ -148,28 +159,36 @@ impl Streams {
         self.taken.get()
     }
 
-    /// Whether a further response may be read.
-    pub(super) fn has_room(&self, level: Level) -> bool {
-        !self.stuck.get() && self.untaken.get() < self.most(level)
+    /// Whether h2 may be given more.
+    pub(super) fn has_room(&self) -> bool {
+        !self.stuck.get() && self.given.get() < GIVEN
     }
 
-    /// Bytes of unread responses, beyond which no further one is read. When memory is short, a single byte is enough.
-    fn most(&self, level: Level) -> usize {
-        match level {
+    /// Maximum number of bytes of a response to read at a time, while it is not known how much its window takes. When
+    /// memory is short, a single byte in hand is enough.
+    pub(super) fn most(&self, level: Level) -> usize {
+        let allowed = match level {
             Level::Calm => {
-                let paid = |taken: u64| usize::try_from(taken / TAKEN_A_BYTE).unwrap_or(usize::MAX);
-                let read = paid(self.taken.get().saturating_sub(IN_KERNELS));
-                (UNTAKEN + paid(self.taken.get()).min(PAUSED)).saturating_add(read)
+                let paid = usize::try_from(self.taken.get() / TAKEN_A_BYTE).unwrap_or(usize::MAX);
+                UNTAKEN + paid.min(PAUSED)
             }
             Level::Tight | Level::Full => 1,
-        }
+        };
+        if self.untaken.get() + self.given.get() < allowed { usize::MAX } else { AHEAD }
     }
 
     /// Ready when the connection takes bytes.
     pub(super) fn poll_flowing(&self, cx: &Context<'_>) -> Poll<()> {
-        if !self.stuck.get() {
-            return Poll::Ready(());
-        }
+        if self.stuck.get() { self.pause(cx) } else { Poll::Ready(()) }
+    }
+
+    /// Ready when the connection has written what h2 was given for this round.
+    pub(super) fn poll_written(&self, round: u64, cx: &Context<'_>) -> Poll<()> {
+        if self.rounds.get() < round { self.pause(cx) } else { Poll::Ready(()) }
+    }
+
+    /// Waits until the connection has written everything.
+    fn pause(&self, cx: &Context<'_>) -> Poll<()> {
         let mut held_up = self.held_up.borrow_mut();
         if !held_up.iter().any(|waker| waker.will_wake(cx.waker())) {
             held_up.push(cx.waker().clone());
@@ -185,9 +204,6 @@ impl Streams {
 
     fn give_back(&self, bytes: usize) {
         self.untaken.set(self.untaken.get() - bytes);
-        if self.has_room(Level::Calm) {
-            self.line.wake_first();
-        }
     }
 
     fn release(&self, weight: u64) {

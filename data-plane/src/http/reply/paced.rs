@@ -93,6 +93,11 @@ impl Paced {
         Ok(Some(Some(piece)))
     }
 
+    /// Ready when there is something to read. Nothing is while a piece is held.
+    pub(super) fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.held.is_empty() { self.body.poll_arrived(cx) } else { Poll::Pending }
+    }
+
     /// Waits until the held piece may be sent, else reads more.
     pub(super) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
         if self.held.is_empty() {

@@ -31,6 +31,8 @@ pub(crate) struct Relay {
     reusable: bool,
     /// Bytes of framing around pieces that were not reported yet.
     around: usize,
+    /// Maximum number of bytes to read at a time.
+    most: usize,
 }
 
 impl fmt::Debug for Relay {
@@ -49,7 +51,17 @@ impl Relay {
         (endpoint, manner): (Arc<Endpoint>, Manner),
         reusable: bool,
     ) -> Self {
-        Self { server, reader, link: Some(link), cell, endpoint, manner, reusable, around: 0 }
+        Self {
+            server,
+            reader,
+            link: Some(link),
+            cell,
+            endpoint,
+            manner,
+            reusable,
+            around: 0,
+            most: usize::MAX,
+        }
     }
 
     /// What is available without reading from the connection: a piece, or `Some(None)` at the end.
@@ -80,12 +92,22 @@ impl Relay {
         std::mem::take(&mut self.around)
     }
 
+    /// From here on at most this many bytes are read at a time.
+    pub(crate) fn wants(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// Ready when there is something to read, if only the end.
+    pub(crate) fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.link.as_mut().map_or(Poll::Ready(()), |link| link.stream.poll_arrived(cx))
+    }
+
     /// Reads more, for [`Self::buffered`] to look at.
     pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
         let Some(link) = &mut self.link else {
             return Poll::Ready(Ok(()));
         };
-        let failed = match ready!(link.poll_fill(&self.server.local.buffers, cx)) {
+        let failed = match ready!(link.poll_fill(&self.server.local.buffers, self.most, cx)) {
             Ok(0) => match self.reader.close() {
                 Ok(()) => return Poll::Ready(Ok(())),
                 Err(error) => ProxyError::of(Kind::Closed, error),

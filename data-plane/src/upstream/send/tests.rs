@@ -113,6 +113,10 @@ impl Outlet for &Slow {
 
     fn leave(&mut self) {}
 
+    fn most(&self) -> usize {
+        usize::MAX
+    }
+
     fn taken(&self) -> u64 {
         self.taken.get()
     }

@@ -21,7 +21,7 @@ async fn stream(local: &Rc<Local>) -> (Out, RecvStream) {
     let (_, mut respond) = server.accept().await.unwrap().unwrap();
     tokio::spawn(async move { while server.accept().await.is_some() {} });
     let stream = respond.send_response(http::Response::new(()), false).unwrap();
-    let out = Out { stream, turn: Turn::new(&Rc::default(), local) };
+    let out = Out::new(stream, Turn::new(&Rc::default(), local));
     (out, answer.await.unwrap().into_body())
 }
 
