@@ -321,8 +321,8 @@ impl<S: Stream> Serving<S> {
 
     /// Sets the timer for what the connection waits for now.
     fn wait(&mut self) {
-        let limits = &self.server.local.limits;
-        self.streams.took(self.wire.sent(), self.wire.stuck_at().is_some());
+        let (limits, quota) = (&self.server.local.limits, &self.server.local.quota);
+        self.streams.took(self.wire.sent(), self.wire.stuck_at().is_some(), quota);
         let (waits, limit) = match self.wire.stuck_at() {
             Some(sent) => (Waits::Reader(sent), Some(limits.client_send)),
             None if self.streams.count() > 0 && !self.sent_away => (Waits::Nothing, None),

@@ -161,12 +161,12 @@ mod tests {
     #[test]
     fn room_is_given_in_order_of_arrival() {
         let (streams, local) = (Rc::<Streams>::default(), Rc::new(Local::for_tests()));
-        streams.took(0, true);
+        streams.took(0, true, &local.quota);
         let [mut a, mut b, mut c, mut d] = [(); 4].map(|()| Waiter::new(&streams, &local));
         for waiter in [&mut a, &mut b, &mut c] {
             assert!(!waiter.turn.has_room() && !waiter.has_turn());
         }
-        streams.took(0, false);
+        streams.took(0, false, &local.quota);
         assert!([&a, &b, &c].into_iter().all(Waiter::is_woken), "there may be room for all");
         assert!(!d.turn.has_room() && !d.has_turn() && !c.has_turn(), "not before the others");
         assert!(a.has_turn() && b.is_woken());
@@ -174,7 +174,7 @@ mod tests {
         assert!(!b.has_turn(), "the first has used it up");
         drop(b);
         assert!(c.is_woken(), "it is the first now");
-        streams.took(1 << 20, false);
+        streams.took(1 << 20, false, &local.quota);
         assert!(c.is_woken() && c.has_turn() && d.is_woken() && d.has_turn());
         assert!(a.turn.has_room());
     }

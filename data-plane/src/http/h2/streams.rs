@@ -85,6 +85,8 @@ pub(super) struct Streams {
     stuck: Cell<bool>,
     /// Bytes that h2 was given since the connection last had written everything.
     given: Cell<usize>,
+    /// The budget for these, while it takes none.
+    share: RefCell<Option<Share>>,
     /// How often it has.
     rounds: Cell<u64>,
     /// Streams that wait until it has.
@@ -137,15 +139,19 @@ impl Streams {
 
     /// Records how many bytes the connection has taken so far, and whether it takes none now. If it does, all that h2
     /// was given is written: that is no more than windows allow.
-    pub(super) fn took(&self, taken: u64, stuck: bool) {
+    pub(super) fn took(&self, taken: u64, stuck: bool, quota: &Rc<Quota>) {
         self.taken.set(taken);
         self.stuck.set(stuck);
-        if !stuck {
-            self.given.set(0);
-            self.rounds.set(self.rounds.get() + 1);
-            self.held_up.take().into_iter().for_each(Waker::wake);
-            self.line.wake(GIVEN / HEAD);
+        if stuck {
+            // There is no taking it back: it is charged as soon as there is room.
+            let _ = quota.cover(&mut self.share.borrow_mut(), self.given.get());
+            return;
         }
+        self.share.take();
+        self.given.set(0);
+        self.rounds.set(self.rounds.get() + 1);
+        self.held_up.take().into_iter().for_each(Waker::wake);
+        self.line.wake(GIVEN / HEAD);
     }
 
     /// Records that h2 was given a part of a response. Returns the round in which that is written.

@@ -32,23 +32,25 @@ fn ordinary_requests_all_run_and_large_ones_as_they_were_paid() {
 
 #[test]
 fn who_takes_nothing_has_no_further_answer_read() {
-    let streams = Rc::<Streams>::default();
+    let (streams, quota) = (Rc::<Streams>::default(), quota());
     assert!(streams.has_room());
     streams.gave(GIVEN - 1);
     assert!(streams.has_room());
     streams.gave(1);
     assert!(!streams.has_room());
-    streams.took(GIVEN as u64 / 2, true);
+    streams.took(GIVEN as u64 / 2, true, &quota);
     assert!(!streams.has_room());
-    streams.took(GIVEN as u64, false);
+    assert_eq!(quota.held(), GIVEN, "h2 has it");
+    streams.took(GIVEN as u64, false, &quota);
     assert!(streams.has_room(), "all is written");
-    streams.took(GIVEN as u64, true);
+    assert_eq!(quota.held(), 0);
+    streams.took(GIVEN as u64, true, &quota);
     assert!(!streams.has_room(), "what is read could go nowhere");
 }
 
 #[test]
 fn who_has_taken_much_may_leave_more_lying() {
-    let streams = Rc::<Streams>::default();
+    let (streams, quota) = (Rc::<Streams>::default(), quota());
     let mut held: Vec<_> = (0..4).map(|_| streams.untaken(16 * 1024)).collect();
     assert_eq!(streams.most(Level::Calm), AHEAD);
     assert!(streams.has_room(), "it is a matter of windows");
@@ -57,10 +59,10 @@ fn who_has_taken_much_may_leave_more_lying() {
     assert_eq!(streams.most(Level::Tight), AHEAD, "one in hand is enough");
     let _more = streams.untaken(UNTAKEN);
     assert_eq!(streams.most(Level::Calm), AHEAD);
-    streams.took(128 * 1024, false);
+    streams.took(128 * 1024, false, &quota);
     assert_eq!(streams.most(Level::Calm), usize::MAX);
     let _most = streams.untaken(PAUSED);
-    streams.took(u64::MAX, false);
+    streams.took(u64::MAX, false, &quota);
     assert_eq!(streams.most(Level::Calm), AHEAD);
 }
 
