@@ -44,8 +44,8 @@ pub(crate) struct Outgoing<'a> {
     done: usize,
     /// Bytes of the next piece that were written.
     offset: usize,
-    /// Whether the transport may still buffer what was written.
-    unflushed: bool,
+    /// Bytes that the transport no longer buffers.
+    flushed: u64,
     /// Total bytes queued so far, including the head.
     pushed: u64,
     written: u64,
@@ -59,7 +59,7 @@ impl<'a> Outgoing<'a> {
             pieces: SmallVec::new(),
             done: 0,
             offset: 0,
-            unflushed: false,
+            flushed: 0,
             pushed: head.len() as u64,
             written: 0,
         }
@@ -85,7 +85,7 @@ impl<'a> Outgoing<'a> {
 
     /// Whether everything was written.
     pub(crate) fn is_empty(&self) -> bool {
-        self.head.is_empty() && self.done == self.pieces.len() && !self.unflushed
+        self.head.is_empty() && self.done == self.pieces.len() && self.unflushed() == 0
     }
 
     /// Whether so much is queued that it should be written before more is added.
@@ -101,6 +101,11 @@ impl<'a> Outgoing<'a> {
     /// Bytes that the transport has accepted.
     pub(crate) fn written(&self) -> u64 {
         self.written
+    }
+
+    /// Bytes that the transport has accepted and may still buffer.
+    pub(crate) fn unflushed(&self) -> u64 {
+        self.written - self.flushed
     }
 
     /// Writes until nothing is left.
@@ -122,13 +127,12 @@ impl<'a> Outgoing<'a> {
             if count == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.unflushed = true;
             self.advance(count);
         }
-        if self.unflushed {
+        if self.unflushed() > 0 {
             // TLS buffers records that the socket did not accept.
             ready!(Pin::new(stream).poll_flush(cx))?;
-            self.unflushed = false;
+            self.flushed = self.written;
         }
         Poll::Ready(Ok(()))
     }

@@ -738,6 +738,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("codec::stream::gathered::SLICES", "pieces that are written with one call"),
     ("codec::stream::LARGE", "room of a buffer that was filled"),
     ("codec::stream::ROOM", "room of a buffer, which is reckoned where it is held"),
+    ("http::conn::answer::TLS", "what rustls holds, which is reckoned where it is held"),
     ("http::h2::send::COPIED", "what is put elsewhere to wait"),
     ("http::pipeline::external::PATIENCE", "an answer of who is asked for authentication, as of an endpoint"),
     ("http::pipeline::log::unread::LINES", "lines of what is no request that are looked at for the log"),

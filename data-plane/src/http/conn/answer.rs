@@ -22,6 +22,9 @@ use crate::local::stint::{STINT, poll_others};
 use crate::local::timer::Timer;
 use crate::upstream::link::Link;
 
+/// rustls' limit of what it has encrypted ahead, in bytes.
+const TLS: usize = 64 * 1024;
+
 /// What happens to the connection after a response.
 pub(super) enum After {
     /// It may serve another request.
@@ -49,6 +52,8 @@ pub(super) async fn write<S: Stream>(
     let mut text = local.buffers.text();
     let (writer, keep) = write_response(&mut text, &head, client);
     info.replied(head.status, text.len());
+    // It is in a buffer of the endpoint's connection.
+    drop(head);
     let mut answer = Answer {
         is_last: !keep && !matches!(body, ReplyBody::Tunnel(_)),
         out: Outgoing::new(&text),
@@ -139,7 +144,7 @@ impl Answer<'_> {
                         let begins = self.untaken.is_none();
                         // What the endpoint of a call sends meanwhile.
                         let sent = body.call().map_or(0, |call| call.poll_unread(cx));
-                        let held = self.gathered + body.held() + self.in_pipe() + sent;
+                        let held = self.gathered + body.held() + self.in_pipe() + self.in_tls(stream) + sent;
                         if !local.quota.cover(&mut self.untaken, held) {
                             return Poll::Ready(Err(Kind::NoRoom.into()));
                         }
@@ -183,6 +188,11 @@ impl Answer<'_> {
 
     fn in_pipe(&self) -> usize {
         self.pipe.as_ref().map_or(0, Pipe::held)
+    }
+
+    /// Bytes that TLS has encrypted at most, and the socket has not accepted.
+    fn in_tls<S: Stream>(&self, stream: &S) -> usize {
+        if stream.socket().is_some() { 0 } else { TLS.min(usize::try_from(self.out.unflushed()).unwrap_or(TLS)) }
     }
 
     /// Bytes that the transport has accepted.

@@ -1,6 +1,7 @@
 use std::pin::pin;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use futures::poll;
 use shared::policy::LocationPolicy;
 use tokio::io::AsyncReadExt as _;
@@ -52,4 +53,25 @@ async fn who_takes_nothing_has_its_own_time_and_not_the_backends() {
         let outcome = writing.await;
         assert_eq!(outcome.err().map(|error| error.kind), Some(Kind::ClientTimeout));
     }
+}
+
+#[tokio::test]
+async fn of_what_waits_all_is_reckoned_and_the_head_is_gone() {
+    const BYTES: usize = 5_000;
+    let local = Rc::new(Local::for_tests());
+    let (timer, peer) = (local.timers.timer(), Peer::new(([127, 0, 0, 1], 1).into(), Scheme::Https, 443));
+    let mut record = RequestRecord::new(&local, &peer, None);
+    let mut reply = Reply::page(&local, 200);
+    let head = Bytes::from(vec![b'h'; 100]);
+    reply.head.upgrade = Some(head.clone());
+    reply.head.framing = Framing::Length(BYTES as u64);
+    reply.body = ReplyBody::Page(vec![b'x'; BYTES].into());
+    let client = Client { version: Version::Http11, to_head: false, keep_alive: true };
+    let (mut near, _far) = tokio::io::duplex(1_000);
+    let (mut input, mut unread) = (BytesMut::new(), Unread::nothing());
+    let connection = (&mut near, &mut input, &mut unread);
+    let mut writing = pin!(write(&local, &timer, connection, reply, client, &mut record.info));
+    assert!(poll!(&mut writing).is_pending());
+    assert!(head.is_unique());
+    assert!(local.quota.held() >= BYTES + 1_000, "{}", local.quota.held());
 }
