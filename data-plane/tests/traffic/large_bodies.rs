@@ -16,6 +16,7 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls_pki_types::ServerName;
 use shared::resource::PathType;
+use socket2::SockRef;
 use test_kit::client::tls::trusting;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
@@ -123,6 +124,8 @@ async fn connect(proxy: &Proxy, client: Client) -> SendRequest<Full<Bytes>> {
     let socket = TcpSocket::new_v4().unwrap();
     // The kernel buffers little for a client that pauses.
     socket.set_recv_buffer_size(8 * 1024).unwrap();
+    // As over a network: a segment that does not fit its window is sent by a timer only, a part at a time.
+    SockRef::from(&socket).set_tcp_mss(1_400).unwrap();
     let stream: TcpStream = socket.connect(if client.tls { proxy.https } else { proxy.http }).await.unwrap();
     let stream = Resting::new(stream, client.rests_after);
     if !client.tls {
