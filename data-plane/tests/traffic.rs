@@ -38,6 +38,8 @@ mod cors;
 mod datagrams;
 #[path = "traffic/digests.rs"]
 mod digests;
+#[path = "traffic/early_answers.rs"]
+mod early_answers;
 #[path = "traffic/ejection.rs"]
 mod ejection;
 #[path = "traffic/endings.rs"]

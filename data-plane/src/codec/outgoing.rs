@@ -65,6 +65,12 @@ impl<'a> Outgoing<'a> {
         }
     }
 
+    /// The same without its head, which it must not refer to any more; `None` while that is not written.
+    pub(crate) fn headless(self) -> Option<Outgoing<'static>> {
+        let Self { head, pieces, done, offset, flushed, pushed, written } = self;
+        head.is_empty().then_some(Outgoing { head: &[], pieces, done, offset, flushed, pushed, written })
+    }
+
     /// Adds a body piece with its framing.
     pub(crate) fn push(&mut self, frame: Frame, data: Bytes) {
         if !frame.before().is_empty() {

@@ -270,6 +270,16 @@ impl ReplyBody {
         }
     }
 
+    /// The response of an endpoint that is still sent its request.
+    pub(crate) fn sending(&mut self) -> Option<&mut Relay> {
+        match self {
+            Self::Relay(relay) if relay.is_sending() => Some(relay),
+            Self::Coded(coded) => coded.body().sending(),
+            Self::Paced(paced) => paced.body().sending(),
+            _ => None,
+        }
+    }
+
     /// Reads more, for [`Self::buffered`] to look at.
     pub(crate) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ProxyError>> {
         match self {

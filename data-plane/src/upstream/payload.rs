@@ -30,7 +30,7 @@ const ORDINARY: usize = 1024 * 1024;
 const BATCH: usize = 64 * 1024;
 
 /// The body of a request as it is sent on.
-pub(crate) enum Payload<'b, B> {
+pub(crate) enum Payload<'b, B: ?Sized> {
     /// It is completely in memory.
     Whole {
         /// The body.
@@ -161,27 +161,6 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         Some(Box::new(Kept { source, place: 0 }))
     }
 
-    /// Its endpoint does not take these bytes of it, which are charged, unless it is in memory as a whole: then it was
-    /// charged when it arrived.
-    ///
-    /// # Errors
-    /// There is no room for them.
-    pub(super) fn waits(&mut self, local: &Local, bytes: usize) -> Result<(), ProxyError> {
-        let (untaken, held) = match self {
-            Self::Whole { .. } => return Ok(()),
-            Self::Spilled { untaken, .. } => (untaken, bytes),
-            Self::Streamed { client, untaken, .. } => (untaken, bytes + client.held()),
-        };
-        if local.quota.cover(untaken, held) { Ok(()) } else { Err(Kind::NoRoom.into()) }
-    }
-
-    /// Its endpoint has taken what was to be sent.
-    pub(super) fn moves(&mut self) {
-        if let Self::Spilled { untaken, .. } | Self::Streamed { untaken, .. } = self {
-            *untaken = None;
-        }
-    }
-
     /// Whether it is completely buffered, so that it can be sent again at any time.
     pub(crate) fn is_kept(&self) -> bool {
         !matches!(self, Self::Streamed { .. })
@@ -217,7 +196,9 @@ impl<'b, B: RequestBody> Payload<'b, B> {
             }
         }
     }
+}
 
+impl<B: RequestBody + ?Sized> Payload<'_, B> {
     /// The piece at this index; `None` at the end.
     pub(crate) fn poll_piece(
         &mut self,
@@ -239,6 +220,36 @@ impl<'b, B: RequestBody> Payload<'b, B> {
                 }
                 next
             }
+        }
+    }
+
+    /// Its endpoint does not take these bytes of it, which are charged, unless it is in memory as a whole: then it was
+    /// charged when it arrived.
+    ///
+    /// # Errors
+    /// There is no room for them.
+    pub(super) fn waits(&mut self, local: &Local, bytes: usize) -> Result<(), ProxyError> {
+        let (untaken, held) = match self {
+            Self::Whole { .. } => return Ok(()),
+            Self::Spilled { untaken, .. } => (untaken, bytes),
+            Self::Streamed { client, untaken, .. } => (untaken, bytes + client.held()),
+        };
+        if local.quota.cover(untaken, held) { Ok(()) } else { Err(Kind::NoRoom.into()) }
+    }
+
+    /// Its endpoint has taken what was to be sent.
+    pub(super) fn moves(&mut self) {
+        if let Self::Spilled { untaken, .. } | Self::Streamed { untaken, .. } = self {
+            *untaken = None;
+        }
+    }
+
+    /// The state of one that is read while it is sent: what was read, how large it may be, and the budget share of what
+    /// its endpoint does not take.
+    pub(super) fn streamed(&mut self) -> Option<(u64, Sizes, Option<Share>)> {
+        match self {
+            Self::Streamed { read, sizes, untaken, .. } => Some((*read, *sizes, untaken.take())),
+            _ => None,
         }
     }
 }

@@ -18,8 +18,10 @@ use crate::local::timer::Timer;
 use crate::table::Timeouts;
 use crate::upstream::payload::Payload;
 use hold::Hold;
+pub(crate) use rest::Rest;
 
 mod hold;
+mod rest;
 
 /// Maximum number of interim responses before the final one; more are an attack or a fault.
 const INTERIM: usize = 32;
@@ -51,6 +53,8 @@ pub(crate) struct Answered {
     pub(crate) body: BodyReader,
     /// Whether the request was sent completely; if not, the connection cannot be reused.
     pub(crate) whole: bool,
+    /// What is still to be sent of a body that is streamed.
+    pub(crate) rest: Option<Box<Rest>>,
     /// Whether it waited for its client, so that the time until its head is not its endpoint's.
     pub(crate) was_held: bool,
 }
@@ -65,8 +69,8 @@ pub(crate) struct Failed {
     pub(crate) answered: bool,
 }
 
-/// Sends a request and waits for the head of its final response. An early response stops the sending: as in nginx the
-/// rest of the body is not sent.
+/// Sends a request and waits for the head of its final response. An early response stops the sending of a buffered body,
+/// as in nginx; what remains of a streamed one can be sent while the response is relayed.
 ///
 /// # Errors
 /// What went wrong, and how far it had got.
@@ -115,11 +119,13 @@ pub(crate) async fn send<B: RequestBody>(
     timer.disarm();
     let was_held = hold.end(link, payload);
     let whole = sending.state == State::Sent;
-    outcome.map(|(head, body)| Answered { head, body, whole, was_held }).map_err(|error| Failed {
-        error,
-        sent: sending.out.written() > 0,
-        answered: answer.begun,
-    })
+    match outcome {
+        Ok((head, body)) => {
+            let rest = Rest::of(sending, payload, head.status, local).map(Box::new);
+            Ok(Answered { head, body, whole, rest, was_held })
+        }
+        Err(error) => Err(Failed { error, sent: sending.out.written() > 0, answered: answer.begun }),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,7 +165,7 @@ impl<'r> Sending<'r> {
     }
 
     /// Sends what can be sent now. Errors are the client's; the endpoint's are kept until its side has been read.
-    fn poll<B: RequestBody>(
+    fn poll<B: RequestBody + ?Sized>(
         &mut self,
         local: &Local,
         timer: &Timer,
@@ -216,7 +222,7 @@ impl<'r> Sending<'r> {
     }
 
     /// Takes pieces while there is room for them; returns whether there may be more at once.
-    fn gather<B: RequestBody>(
+    fn gather<B: RequestBody + ?Sized>(
         &mut self,
         local: &Local,
         payload: &mut Payload<'_, B>,

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
-use super::client_body::Unread;
+use super::client_body::{Unread, Unsent};
+use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, Client, write_response};
 use crate::codec::outgoing::Outgoing;
@@ -153,8 +154,11 @@ impl Answer<'_> {
                             timer.arm(local.limits.client_send);
                         }
                         // The client may read nothing before it has sent its whole request.
-                        if !unread.is_over() && unread.poll_gone(stream, input, cx).is_ready() {
-                            return Poll::Ready(Err(Kind::ClientGone.into()));
+                        let says_more = body.sending().is_some() || !unread.is_over();
+                        if says_more
+                            && let Poll::Ready(error) = poll_client(body, (stream, input, unread), cx)
+                        {
+                            return Poll::Ready(Err(error));
                         }
                         return timer.poll_elapsed(cx).map(|_| Err(Kind::ClientTimeout.into()));
                     }
@@ -167,6 +171,11 @@ impl Answer<'_> {
                 return Poll::Ready(Ok(()));
             }
             if self.written() - begun >= STINT {
+                if body.sending().is_some()
+                    && let Poll::Ready(error) = poll_client(body, (stream, input, unread), cx)
+                {
+                    return Poll::Ready(Err(error));
+                }
                 return poll_others(cx);
             }
             if !hungry {
@@ -178,10 +187,12 @@ impl Answer<'_> {
                     timer.arm(self.read);
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending if unread.poll_gone(stream, input, cx).is_ready() => {
-                    return Poll::Ready(Err(Kind::ClientGone.into()));
+                Poll::Pending => {
+                    if let Poll::Ready(error) = poll_client(body, (stream, input, unread), cx) {
+                        return Poll::Ready(Err(error));
+                    }
+                    return timer.poll_elapsed(cx).map(|_| Err(Kind::ReadTimeout.into()));
                 }
-                Poll::Pending => return timer.poll_elapsed(cx).map(|_| Err(Kind::ReadTimeout.into())),
             }
         }
     }
@@ -192,7 +203,11 @@ impl Answer<'_> {
 
     /// Bytes that TLS has encrypted at most, and the socket has not accepted.
     fn in_tls<S: Stream>(&self, stream: &S) -> usize {
-        if stream.socket().is_some() { 0 } else { TLS.min(usize::try_from(self.out.unflushed()).unwrap_or(TLS)) }
+        if stream.socket().is_some() {
+            0
+        } else {
+            TLS.min(usize::try_from(self.out.unflushed()).unwrap_or(TLS))
+        }
     }
 
     /// Bytes that the transport has accepted.
@@ -274,6 +289,28 @@ impl Answer<'_> {
         }
         Ok(false)
     }
+}
+
+/// Reads what the client sends meanwhile: the rest of its request goes to an endpoint that has responded before it had
+/// all of it. Ready when the client has disconnected, or that fails.
+fn poll_client<S: Stream>(
+    body: &mut ReplyBody,
+    (stream, input, unread): (&mut S, &mut BytesMut, &mut Unread),
+    cx: &mut Context<'_>,
+) -> Poll<ProxyError> {
+    if let Some(relay) = body.sending() {
+        // A client that waits for a `100 Continue` does not get one any more.
+        let may_go_on = unread.may_end();
+        let mut client = Unsent { stream: &mut *stream, input: &mut *input, unread: &mut *unread };
+        let client: Option<&mut dyn RequestBody> = if may_go_on { Some(&mut client) } else { None };
+        if let Err(error) = relay.send_on(client, cx) {
+            return Poll::Ready(error);
+        }
+        if relay.is_sending() {
+            return Poll::Pending;
+        }
+    }
+    unread.poll_gone(stream, input, cx).map(|()| Kind::ClientGone.into())
 }
 
 #[cfg(test)]

@@ -57,16 +57,18 @@ impl<'c, S: Stream> ClientBody<'c, S> {
         Poll::Ready(Ok(count))
     }
 
-    /// The rest of the body that was not read.
-    pub(super) fn into_unread(self) -> Unread {
+    /// The rest of the body that was not read. What has arrived of it is discarded, unless it `goes_on`.
+    pub(super) fn into_unread(self, goes_on: bool) -> Unread {
         let Self { input, reader, permission, received, .. } = self;
         let mut unread = Unread { reader, received, uncertain: !permission.is_empty(), broken: false };
-        unread.skip(input);
+        if !(goes_on && unread.may_end()) {
+            unread.skip(input);
+        }
         unread
     }
 }
 
-/// The unread rest of a request body when the request is answered: it is read and discarded.
+/// The unread rest of a request body when the request is answered: it is read and discarded, or [sent on](Unsent).
 pub(super) struct Unread {
     reader: BodyReader,
     received: u64,
@@ -144,6 +146,47 @@ impl Unread {
             }
         }
         poll_gone(stream, input, cx)
+    }
+}
+
+/// The same for an endpoint that has begun its response.
+pub(super) struct Unsent<'c, S> {
+    pub(super) stream: &'c mut S,
+    pub(super) input: &'c mut BytesMut,
+    pub(super) unread: &'c mut Unread,
+}
+
+impl<S: Stream> RequestBody for Unsent<'_, S> {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
+        let Self { stream, input, unread } = self;
+        loop {
+            match unread.reader.next(input) {
+                Ok(Body::Data(piece)) => {
+                    unread.received += piece.len() as u64;
+                    return Poll::Ready(Ok(Some(piece)));
+                }
+                Ok(Body::End) => return Poll::Ready(Ok(None)),
+                Ok(Body::Need) => {}
+                Err(error) => {
+                    unread.broken = true;
+                    return Poll::Ready(Err(ProxyError::of(Kind::ClientBody, error)));
+                }
+            }
+            make_room(input);
+            match ready!(poll_fill(*stream, input, cx)) {
+                Ok(0) => return Poll::Ready(Err(Kind::ClientGone.into())),
+                Ok(_) => {}
+                Err(error) => return Poll::Ready(Err(ProxyError::of(Kind::ClientGone, error))),
+            }
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.input.capacity()
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        poll_gone(self.stream, self.input, cx)
     }
 }
 

@@ -285,7 +285,7 @@ impl<S: Stream> Session<S> {
             None => pipeline::unrouted(&server.local, Reply::overloaded(&server.local)),
         };
         drop(exchange);
-        let mut unread = body.into_unread();
+        let mut unread = body.into_unread(reply.body.sending().is_some());
         let info = &mut record.info;
         info.received = unread.received();
 

@@ -234,6 +234,7 @@ async fn more(
             // This may take any time.
             body.rest();
         }
+        send_on(body, cx)?;
         if std::mem::replace(&mut may_read, wanted.is_ready()) != wanted.is_ready() {
             timer.arm(if wanted.is_ready() { read } else { local.limits.client_send });
         }
@@ -249,6 +250,11 @@ async fn more(
     out.turn.leave();
     timer.disarm();
     outcome
+}
+
+/// Sends more of the request, if its endpoint has responded before it had all of it.
+fn send_on(body: &mut ReplyBody, cx: &mut Context<'_>) -> Result<(), ProxyError> {
+    body.sending().map_or(Ok(()), |relay| relay.send_on(None, cx))
 }
 
 /// Ready when the client has taken nothing for too long: if this response only waits until it may be sent, `of_others`
@@ -311,6 +317,7 @@ async fn room(
                 return Poll::Ready(Err(Kind::NoRoom.into()));
             }
         }
+        send_on(body, cx)?;
         let room = match out.capacity() {
             0 => out.poll_capacity(cx),
             room => Poll::Ready(Some(Ok(room))),
@@ -327,7 +334,8 @@ async fn room(
             Poll::Pending => turn.leave(),
         }
         let of_others = turn.is_waiting();
-        poll_late((local, timer), (&*turn, of_others), &mut taken, cx).map(|()| Err(Kind::ClientTimeout.into()))
+        poll_late((local, timer), (&*turn, of_others), &mut taken, cx)
+            .map(|()| Err(Kind::ClientTimeout.into()))
     })
     .await;
     turn.leave();

@@ -186,6 +186,7 @@ async fn reply_to(
         let _ = body.buffered();
         let mut stream = respond.send_response(head, true).map_err(gone)?;
         record.info.completed();
+        drop(body);
         if counted.has_left() {
             written((&server.local, timer), &mut stream, counted.streams()).await;
         }
@@ -195,6 +196,8 @@ async fn reply_to(
     counted.streams().gave(HEAD);
     let mut out = Out::new(stream, Turn::new(counted.streams(), &server.local));
     let sent = send((&server.local, timer), read, &mut out, &mut body, &mut record.info).await;
+    drop(body);
+    record.info.received = counted.received();
     if sent.is_ok() {
         record.info.completed();
     }

@@ -101,7 +101,12 @@ async fn attempt<B: RequestBody>(
             write_request(text, exchange.head, target, &host, framing)
         }
     };
-    ask(exchange, &mut payload, cell, way, (&text[..], writer)).await
+    let mut outcome = ask(exchange, &mut payload, cell, way, (&text[..], writer)).await;
+    drop(payload);
+    if let Ok((_, Answered { rest: Some(rest), .. })) = &mut outcome {
+        rest.comes_from(body.detach());
+    }
+    outcome
 }
 
 /// Sends a request to endpoints, one after another, until one has responded.
@@ -313,18 +318,19 @@ fn target(exchange: &mut Exchange<'_>) -> Option<Vec<u8>> {
 /// Converts a backend's response.
 fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
     let Reached { endpoint, manner, link } = reached;
-    let Answered { head, body, whole, .. } = answered;
+    let Answered { head, body, whole, rest, .. } = answered;
     let body = if head.status == 101 {
         ReplyBody::Tunnel(link)
     } else {
         let server = Rc::clone(exchange.call.server);
         let asked = &exchange.head;
-        let reusable = whole
+        let reusable = (whole || rest.is_some())
             && head.keep_alive
             && asked.connection != Some(CLOSE)
             && !asked.as_http10
             && manner.protocol != Protocol::Fcgi;
-        ReplyBody::Relay(Box::new(Relay::new(server, body, link, cell.id, (endpoint, manner), reusable)))
+        let relay = Relay::new(server, body, link, cell.id, (endpoint, manner), reusable);
+        ReplyBody::Relay(Box::new(relay.behind(rest)))
     };
     Reply { head, body, close: false, untold: None, read: exchange.timeouts.read }
 }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
+use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{Body, BodyReader};
 use crate::http::server::Server;
@@ -14,6 +15,7 @@ use crate::local::pipes::{Filled, Pipe};
 use crate::table::Endpoint;
 use crate::upstream::link::Link;
 use crate::upstream::manner::Manner;
+use crate::upstream::send::Rest;
 
 /// Minimum size in bytes of a body that is sent through a pipe.
 const PASSED: u64 = 128 * 1024;
@@ -29,6 +31,8 @@ pub(crate) struct Relay {
     manner: Manner,
     /// Whether the connection may be reused.
     reusable: bool,
+    /// What is still to be sent of the request.
+    request: Option<Box<Rest>>,
     /// Bytes of framing around pieces that were not reported yet.
     around: usize,
     /// Maximum number of bytes to read at a time.
@@ -59,9 +63,37 @@ impl Relay {
             endpoint,
             manner,
             reusable,
+            request: None,
             around: 0,
             most: usize::MAX,
         }
+    }
+
+    /// The same of a request of which this is still to be sent.
+    pub(crate) fn behind(mut self, request: Option<Box<Rest>>) -> Self {
+        self.request = request;
+        self
+    }
+
+    /// Whether its endpoint is still sent its request.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.request.is_some()
+    }
+
+    /// Sends more of the request, from `client` unless another task reads that.
+    ///
+    /// # Errors
+    /// It cannot be sent completely, and the endpoint is not the cause: that has its own way to end its response.
+    pub(crate) fn send_on(
+        &mut self,
+        client: Option<&mut dyn RequestBody>,
+        cx: &mut Context<'_>,
+    ) -> Result<(), ProxyError> {
+        let (Some(request), Some(link)) = (&mut self.request, &mut self.link) else { return Ok(()) };
+        let Poll::Ready(sent) = request.poll(&self.server.local, link, client, cx) else { return Ok(()) };
+        self.reusable &= matches!(sent, Ok(true));
+        self.request = None;
+        sent.map(|_| ())
     }
 
     /// What is available without reading from the connection: a piece, or `Some(None)` at the end.
@@ -175,7 +207,9 @@ impl Relay {
     fn end(&mut self) {
         let Some(mut link) = self.link.take() else { return };
         link.observed = None;
-        let clean = self.reusable && link.input.is_empty();
+        // As in nginx, the rest of the request is not wanted any more.
+        let is_whole = self.request.take().is_none();
+        let clean = self.reusable && is_whole && link.input.is_empty();
         link.rest(&self.server.local.buffers);
         if clean {
             link.reused = true;
