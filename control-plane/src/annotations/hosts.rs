@@ -1,6 +1,6 @@
 //! Settings that apply to a whole host.
 
-use shared::pattern::Pattern;
+use shared::pattern::HostPattern;
 use shared::policy::TextList;
 
 use super::client_tls::{self, CIPHERS};
@@ -77,7 +77,7 @@ fn aliases(to: &mut Draft<'_>, said: Vec<String>) {
 /// An alias in the form in which it is sent; nginx' `.a.test` stands for two names.
 fn names(alias: &str) -> Result<Vec<String>, String> {
     if let Some(pattern) = alias.strip_prefix('~') {
-        return match Pattern::host(pattern) {
+        return match HostPattern::new(pattern) {
             Ok(_) => Ok(vec![alias.to_owned()]),
             Err(error) => Err(error.to_string()),
         };

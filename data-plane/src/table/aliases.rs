@@ -5,23 +5,31 @@
 //!
 //! **Invariant:** if several hosts claim one alias, the smallest name gets it, whichever came first.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use imbl::{HashMap, OrdMap, OrdSet};
-use shared::pattern::{Pattern, Steps};
+use shared::pattern::{HostPattern, Steps};
 
 /// The longest host name (RFC 1035 section 2.3.4). Longer ones match no alias: a search takes a lookup per label.
 const LONGEST: usize = 253;
+
+/// Limit of the compiled patterns that are remembered: twice what an Ingress may have.
+const LATEST: usize = 64;
+
+thread_local! {
+    /// The patterns that were compiled last: hosts of one Ingress have the same ones, and share their memory.
+    static COMPILED: RefCell<VecDeque<(Arc<str>, HostPattern)>> = const { RefCell::new(VecDeque::new()) };
+}
 
 /// The aliases of one host.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// Names, `*.x` and `x.*`.
     plain: BTreeSet<Arc<str>>,
-    patterns: Arc<[Pattern]>,
-    /// The source texts of `patterns`.
-    texts: Vec<String>,
+    /// Patterns by their text, which begins with `~`.
+    patterns: BTreeMap<Arc<str>, HostPattern>,
 }
 
 impl Names {
@@ -30,22 +38,36 @@ impl Names {
     /// # Errors
     /// A pattern that cannot be compiled.
     pub fn compile(said: &[String]) -> Result<Self, String> {
-        let (patterns, plain): (Vec<_>, Vec<_>) = said.iter().partition(|alias| alias.starts_with('~'));
-        let texts: Vec<String> = patterns.into_iter().cloned().collect();
-        let compiled =
-            texts.iter().map(|text| Pattern::host(&text[1..]).map_err(|e| format!("{text:?}: {e}")));
-        Ok(Self {
-            plain: plain.into_iter().map(|alias| alias.as_str().into()).collect(),
-            patterns: compiled.collect::<Result<_, _>>()?,
-            texts,
-        })
+        let mut names = Self::default();
+        for alias in said {
+            if alias.starts_with('~') {
+                let (text, pattern) = compiled(alias)?;
+                names.patterns.insert(text, pattern);
+            } else {
+                names.plain.insert(alias.as_str().into());
+            }
+        }
+        Ok(names)
     }
+}
+
+/// A pattern, with its text.
+fn compiled(alias: &str) -> Result<(Arc<str>, HostPattern), String> {
+    COMPILED.with_borrow_mut(|latest| {
+        if let Some(known) = latest.iter().find(|(text, _)| **text == *alias) {
+            return Ok(known.clone());
+        }
+        let pattern = HostPattern::new(&alias[1..]).map_err(|error| format!("{alias:?}: {error}"))?;
+        latest.truncate(LATEST - 1);
+        latest.push_front((alias.into(), pattern));
+        Ok(latest[0].clone())
+    })
 }
 
 impl Names {
     /// The configured texts: names first, then patterns.
     pub fn said(&self) -> impl Iterator<Item = &str> {
-        self.plain.iter().map(|name| &**name).chain(self.texts.iter().map(String::as_str))
+        self.plain.iter().chain(self.patterns.keys()).map(|name| &**name)
     }
 
     /// Whether one of them is exactly this text.
@@ -53,9 +75,6 @@ impl Names {
         self.plain.contains(text)
     }
 }
-
-/// Steps that the patterns of one host may take for a name: common ones take a hundred.
-const OF_HOST: u32 = 20_000;
 
 /// The aliases of all hosts.
 #[derive(Clone, Debug, Default)]
@@ -66,8 +85,8 @@ pub struct Aliases {
     below: HashMap<Arc<str>, Claims>,
     /// The hosts that claim `x.*`, by `x`.
     above: HashMap<Arc<str>, Claims>,
-    /// By host.
-    patterns: OrdMap<Arc<str>, Arc<[Pattern]>>,
+    /// Patterns by their text, each once, however many hosts claim it: those of one Ingress usually do.
+    patterns: OrdMap<Arc<str>, (HostPattern, Claims)>,
 }
 
 /// Hosts by name.
@@ -89,10 +108,17 @@ impl Aliases {
             let (map, text) = self.of_kind(alias);
             map.entry(text.into()).or_default().insert(Arc::clone(host));
         }
-        if now.texts.is_empty() {
-            self.patterns.remove(host);
-        } else if now.texts != before.texts {
-            self.patterns.insert(Arc::clone(host), Arc::clone(&now.patterns));
+        for text in before.patterns.keys().filter(|text| !now.patterns.contains_key(*text)) {
+            if let Some((_, claims)) = self.patterns.get_mut(text) {
+                claims.remove(host);
+                if claims.is_empty() {
+                    self.patterns.remove(text);
+                }
+            }
+        }
+        for (text, pattern) in now.patterns.iter().filter(|(text, _)| !before.patterns.contains_key(*text)) {
+            let new = || (pattern.clone(), Claims::default());
+            self.patterns.entry(Arc::clone(text)).or_insert_with(new).1.insert(Arc::clone(host));
         }
     }
 
@@ -130,14 +156,17 @@ impl Aliases {
         if name.len() > LONGEST {
             return None;
         }
-        let hosts = self.patterns.iter().take_while(|(host, _)| end.is_none_or(|end| ***host < *end));
-        // A pattern that runs out of steps does not match. Only one that repeats something long does.
-        let fits =
-            |pattern: &Pattern, steps: &Steps| pattern.is_match(name.as_bytes(), steps).unwrap_or(false);
-        // Each host has its own steps, so no tenant's pattern affects another's.
-        let any = |patterns: &[Pattern], steps: &Steps| patterns.iter().any(|pattern| fits(pattern, steps));
-        let mut found = hosts.filter(|(_, patterns)| any(patterns, &Steps::of(OF_HOST)));
-        found.next().map(|(host, _)| host)
+        // All hosts share the steps of a name. They are enough for tens of thousands of patterns; what is left then does
+        // not match.
+        let (mut first, steps): (Option<&Arc<str>>, _) = (None, Steps::new());
+        for (pattern, claims) in self.patterns.values() {
+            let Some(host) = claims.get_min() else { continue };
+            let is_before = end.is_none_or(|end| **host < *end) && first.is_none_or(|first| host < first);
+            if is_before && pattern.is_match(name.as_bytes(), &steps).unwrap_or(false) {
+                first = Some(host);
+            }
+        }
+        first
     }
 
     fn of_kind<'a>(&mut self, alias: &'a str) -> (&mut HashMap<Arc<str>, Claims>, &'a str) {
@@ -221,6 +250,34 @@ mod tests {
             assert_eq!(all(&aliases), [""; 3]);
             assert_eq!(all(&before), ["a.test"; 3], "a clone sees nothing of what comes after it");
         }
+    }
+
+    #[test]
+    fn what_hosts_have_in_common_is_compiled_once() {
+        let all: Vec<_> = (0..LATEST).map(|i| format!("~^a{i}[0-9]")).collect();
+        let mut table = Aliases::default();
+        for host in 0..300 {
+            let host = format!("{host}.test").into();
+            table.replace(&host, &Names::default(), &Names::compile(&all).unwrap());
+        }
+        assert_eq!(COMPILED.with_borrow(VecDeque::len), LATEST);
+        assert_eq!(table.patterns.len(), LATEST);
+        names(&["~^b"]);
+        assert_eq!(COMPILED.with_borrow(VecDeque::len), LATEST);
+    }
+
+    /// Each host had its own steps and its own automatons: the patterns of one Ingress took 200 ms for each name that
+    /// nothing else matched, and all the others waited.
+    #[test]
+    fn patterns_of_many_hosts_leave_steps_for_the_others() {
+        let many: Vec<_> = (0..32).map(|i| format!("~[a-m][a-z0-9]{{4}}[n-z][^a-z0-9.]{i}")).collect();
+        let mut table = aliases(&[("z.test", &["~^shop[0-9]+"])]);
+        for host in 0..3_000 {
+            table.replace(&format!("{host}.test").into(), &Names::default(), &Names::compile(&many).unwrap());
+        }
+        let name = format!("shop1.{}", "amnz19.".repeat(30));
+        assert_eq!(table.pattern(&name, None).map(|host| &**host), Some("z.test"));
+        assert_eq!(table.pattern("shopx.test", None), None);
     }
 
     #[test]

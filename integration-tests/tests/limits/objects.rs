@@ -102,8 +102,13 @@ pub(crate) const PATTERNS: Listener = Listener {
         Row("length of a pattern", &["pattern::LENGTH"], &["what_is_no_pattern_is_said"]),
         Row(
             "compiled size of a pattern",
-            &["pattern::SIZE", "pattern::HOST_SIZE", "pattern::PART_SIZE"],
+            &["pattern::SIZE", "pattern::host::SIZE", "pattern::PART_SIZE"],
             &["what_is_no_pattern_is_said", "usual_long_ones_are_taken_and_answer_long_texts"],
+        ),
+        Row(
+            "whole DFA of a pattern for host names",
+            &["pattern::host::AUTOMATON"],
+            &["one_whose_automaton_explodes_is_refused", "usual_ones_are_small"],
         ),
         Row(
             "groups; redundant alternatives; nested repetitions of a part in a pattern with look-around or backreferences",
@@ -125,6 +130,16 @@ pub(crate) const PATTERNS: Listener = Listener {
             &["pattern::quick::CACHE"],
             &["a_set_gives_up_rather_than_thrash"],
         ),
+        Row(
+            "lazy DFA cache of a thread, for one pattern, forwards and backwards",
+            &["pattern::AUTOMATON", "pattern::PART_AUTOMATON"],
+            &["what_a_thread_keeps_of_all_patterns_is_bounded"],
+        ),
+        Row(
+            "caches that a thread keeps, for single patterns and for sets",
+            &["pattern::KEPT", "pattern::quick::KEPT"],
+            &["what_a_thread_keeps_of_all_patterns_is_bounded", "caches_take_what_is_allowed_together"],
+        ),
     ],
     others: &[
         ("pattern::FEW_STATES", "when an automaton is worth its memory"),
@@ -135,6 +150,7 @@ pub(crate) const PATTERNS: Listener = Listener {
         ("pattern::GROUPS", "how many a template can name"),
         ("pattern::PAIRS_A_STEP", "what is charged"),
         ("pattern::STATES_A_STEP", "what is charged"),
+        ("pattern::host::OCTETS_A_STEP", "what is charged"),
         ("pattern::quick::CLEARS", "when a search gives up"),
         ("pattern::quick::FITS_A_STEP", "what is charged"),
         ("pattern::quick::GROWTH_A_STEP", "what is charged"),

@@ -1,21 +1,24 @@
 //! Finds which of several patterns matches in a text, with a lazy DFA.
 //!
-//! The automaton is built while it is used, in a cache per thread. A client that keeps sending new text makes it grow:
-//! growth is charged, and a search that keeps filling the cache is given up instead of continued with a slower engine.
+//! The automaton is built while it is used, in a cache of the thread. A client that keeps sending new text makes it
+//! grow: growth is charged, and a search that keeps filling the cache is given up instead of continued with a slower engine.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 
 use regex_automata::hybrid::dfa::{Cache, DFA};
 use regex_automata::hybrid::{CacheError, LazyStateID};
 use regex_automata::nfa::thompson::{NFA, State};
-use regex_automata::util::pool::Pool;
 use regex_automata::{Input, MatchKind};
 
+use super::caches::{self, Caches, Id};
 use super::{Exhausted, Steps};
 
 /// Memory of the automaton of one thread, in bytes; at least that of a few of its states.
 const CACHE: usize = 2 << 20;
+/// Memory of all automatons of one thread: three times what the largest one takes, and its room to search in.
+pub(super) const KEPT: usize = 8 << 20;
 /// How often the cache may fill before the progress in the text matters.
 const CLEARS: usize = 2;
 /// Bytes of text per new state: below this the cache is useless.
@@ -32,9 +35,19 @@ const WAYS: usize = 768;
 /// Patterns, ready to be searched for.
 pub(super) struct Quick {
     dfa: DFA,
-    caches: Pool<Cache, Box<dyn Fn() -> Cache + Send + Sync>>,
+    id: Id,
     /// Branches that are visited per state of the program, at most.
     breadth: usize,
+}
+
+thread_local! {
+    static CACHES: RefCell<Caches<Cache>> = RefCell::new(Caches::new(KEPT, Cache::memory_usage));
+}
+
+/// Bytes that this thread keeps.
+#[cfg(test)]
+pub(super) fn kept() -> usize {
+    CACHES.with_borrow(Caches::kept)
 }
 
 /// The branches from all states of a program: the worst-case work for each byte.
@@ -76,12 +89,6 @@ impl fmt::Debug for Quick {
     }
 }
 
-impl Clone for Quick {
-    fn clone(&self) -> Self {
-        Self::of(self.dfa.clone())
-    }
-}
-
 /// Why a search ended early.
 enum Ended {
     /// The cache is useless.
@@ -109,11 +116,9 @@ impl Quick {
     }
 
     fn of(dfa: DFA) -> Self {
-        let for_cache = dfa.clone();
-        let caches: Box<dyn Fn() -> Cache + Send + Sync> = Box::new(move || for_cache.create_cache());
         let program = dfa.get_nfa();
         let breadth = weight(program).div_ceil(program.states().len().max(1));
-        Self { dfa, caches: Pool::new(caches), breadth }
+        Self { dfa, id: Id::new(), breadth }
     }
 
     /// Memory of its program, in bytes.
@@ -126,11 +131,15 @@ impl Quick {
     /// # Errors
     /// [`Exhausted`]: the search exceeds its limit.
     pub(super) fn first(&self, text: &[u8], steps: &Steps) -> Result<Option<usize>, Exhausted> {
-        let mut cache = self.caches.get();
         steps.take(1 + text.len() / OCTETS_A_STEP)?;
+        let search = |cache: &mut Cache| self.patiently(cache, text, steps);
+        caches::search(&CACHES, self.id, || self.dfa.create_cache(), search)
+    }
+
+    fn patiently(&self, cache: &mut Cache, text: &[u8], steps: &Steps) -> Result<Option<usize>, Exhausted> {
         loop {
             let (before, clears) = (cache.memory_usage(), cache.clear_count());
-            let searched = self.search(&mut cache, text, steps);
+            let searched = self.search(cache, text, steps);
             let cleared = (cache.clear_count() - clears) * CACHE;
             let growth = (cache.memory_usage() + cleared).saturating_sub(before);
             steps.take(growth.saturating_mul(self.breadth) / GROWTH_A_STEP)?;
