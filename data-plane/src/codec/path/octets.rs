@@ -1,7 +1,7 @@
 //! The single steps that readings of a path consist of. Each is one pass over the path and looks only at what it
 //! changes.
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 
 use super::is_plain;
 use super::normal::hex;
@@ -12,8 +12,30 @@ fn is_unreserved(b: u8) -> bool {
 
 /// An octet that must be escaped in a target has only one spelling: no reader distinguishes `%20` from the space that
 /// it stands for, so decoding it creates no difference between readers.
+fn is_necessary(b: u8) -> bool {
+    b != b'%' && !is_plain(b)
+}
+
+pub(super) fn decode_necessary(raw: &[u8]) -> Vec<u8> {
+    decode_if(raw, is_necessary)
+}
+
 pub(super) fn decode_unreserved(raw: &[u8]) -> Vec<u8> {
-    decode_if(raw, |b| is_unreserved(b) || (b != b'%' && !is_plain(b)))
+    decode_if(raw, |b| is_unreserved(b) || is_necessary(b))
+}
+
+/// Decodes what need not be escaped, and nothing else (RFC 3986 section 6.2.2.2).
+pub(super) fn decode_spelled(raw: &[u8]) -> Vec<u8> {
+    decode_if(raw, is_unreserved)
+}
+
+/// Whether an octet is escaped that need not be: `%2e`.
+pub(super) fn has_other_spelling(raw: &[u8]) -> bool {
+    let octet = |high: u8, low: u8| Some(hex(high)? << 4 | hex(low)?);
+    memchr_iter(b'%', raw).any(|at| match raw[at + 1..] {
+        [high, low, ..] => octet(high, low).is_some_and(is_unreserved),
+        _ => false,
+    })
 }
 
 /// Decodes every escape except those of slashes and backslashes.

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use memchr::memchr;
 
 use super::octets::{
-    cut_parameters, decode_except_slashes, decode_leniently, decode_unreserved, merge, remove_dots,
-    to_slashes,
+    cut_parameters, decode_except_slashes, decode_leniently, decode_necessary, decode_spelled,
+    decode_unreserved, has_other_spelling, merge, remove_dots, to_slashes,
 };
 use super::{Normalised, re_encode};
 
@@ -17,7 +17,7 @@ const BREAKS: usize = 4;
 const AHEAD: usize = 64 * 1024;
 
 /// Additional octets as a multiple of the path's length. Only a path with backslashes, parameters and escapes all at
-/// once exceeds both, if it is longer than 1.5 KiB, or 0.4 with dot segments, and such paths have no legitimate use.
+/// once exceeds both, if it is longer than 0.7 KiB, or 0.2 with dot segments, and such paths have no legitimate use.
 const TIMES: usize = 8;
 
 /// A way in which some backend reads a raw path: the steps that it applies, in this order. Backends differ in each
@@ -34,25 +34,38 @@ pub(crate) struct Reading {
     merge: bool,
     /// Dot segments are removed; `..` at the root is ignored.
     dots: bool,
-    /// Who removed dot segments before all of that, from the path as it is written.
-    early: Early,
+    /// Who removed dot segments before all of that, if anybody did.
+    early: Option<Cleaner>,
 }
 
-/// A first reader that removes dot segments (`%2e` is a dot, too) and leaves everything else to the next one: a proxy in
-/// front of the application that normalises paths, or the URL parser of an application that then decodes the path.
+/// A first reader that removes dot segments and leaves everything else to the next one: a proxy in front of the
+/// application, the URL parser of an application that then decodes the path, or what cleans the path that it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Early {
-    /// There is none.
-    Nobody,
-    /// By RFC 3986 section 6.2.2.
-    Rfc,
-    /// For whom a backslash is a slash: parsers of the WHATWG's URLs, like Node's and Envoy's.
-    Whatwg,
+struct Cleaner {
+    /// `%2e` is a dot, too (RFC 3986 section 6.2.2): URL parsers and most proxies. For others, like Go's `path.Clean`,
+    /// it is text.
+    decodes: bool,
+    /// Repeated slashes are merged first: `path.Clean`, Node's `path.normalize`, `posixpath.normpath`, Apache, HAProxy.
+    merges: bool,
+    /// A backslash is a slash: parsers of the WHATWG's URLs, like Node's and Envoy's.
+    backslashes: bool,
 }
+
+/// All kinds of first readers.
+const CLEANERS: [Cleaner; 8] = {
+    let (mut all, mut kind) = ([Cleaner { decodes: false, merges: false, backslashes: false }; 8], 0);
+    while kind < all.len() {
+        all[kind] = Cleaner { decodes: kind & 1 != 0, merges: kind & 2 != 0, backslashes: kind & 4 != 0 };
+        kind += 1;
+    }
+    all
+};
 
 /// Which escapes are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Decode {
+    /// Only what has no other spelling (`%20`, `%C3`): who matches the path as it is written.
+    Necessary,
     /// Letters, digits and `-._~`, and what has no other spelling (`%20`, `%C3`).
     Unreserved,
     /// All except slashes and backslashes.
@@ -86,6 +99,10 @@ enum Backslashes {
     Last,
 }
 
+/// All kinds of decoding.
+const DECODES: [Decode; 5] =
+    [Decode::Necessary, Decode::Unreserved, Decode::All, Decode::ExceptSlashes, Decode::Twice];
+
 impl Decode {
     /// Number of decoding rounds.
     fn rounds(self) -> usize {
@@ -95,6 +112,7 @@ impl Decode {
     /// The first round. It is the same for decoding all escapes once or twice.
     fn once(self, path: &[u8]) -> Vec<u8> {
         match self {
+            Self::Necessary => decode_necessary(path),
             Self::Unreserved => decode_unreserved(path),
             Self::ExceptSlashes => decode_except_slashes(path),
             Self::All | Self::Twice => decode_leniently(path),
@@ -104,9 +122,10 @@ impl Decode {
     /// The index of its first round among these.
     fn place(self) -> usize {
         match self {
-            Self::Unreserved => 0,
-            Self::ExceptSlashes => 1,
-            Self::All | Self::Twice => 2,
+            Self::Necessary => 0,
+            Self::Unreserved => 1,
+            Self::ExceptSlashes => 2,
+            Self::All | Self::Twice => 3,
         }
     }
 }
@@ -116,7 +135,7 @@ impl Reading {
     /// double escapes, so its normal form still contains them.
     fn is_curable(self) -> bool {
         self.decode != Decode::Twice
-            && self.early != Early::Whatwg
+            && self.early.is_none_or(|early| !early.backslashes)
             && self.parameters == Parameters::Kept
             && self.backslashes == Backslashes::Kept
     }
@@ -129,30 +148,44 @@ impl Reading {
 /// **Invariant:** bounded work: at most [`AHEAD`] octets plus [`TIMES`] the path's length are read in total.
 pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
     let mut found = Found { left: AHEAD + TIMES * raw.len(), ..Found::default() };
-    found.add_hop(raw, Early::Nobody)?;
+    found.add_hop(raw, None)?;
     let rests = behind_host(raw).map(|(_, rest)| rest);
+    let mut passed_on = Vec::new();
     for path in std::iter::once(raw).chain(rests) {
-        for early in [Early::Rfc, Early::Whatwg] {
-            if let Some(passed_on) = without_dots(path, early) {
-                found.add_hop(&passed_on, early)?;
+        for cleaner in CLEANERS {
+            let Some(cleaned) = cleaned(path, cleaner) else { continue };
+            // Most paths are cleaned alike by all.
+            let next = (cleaner.backslashes, cleaned);
+            if !passed_on.contains(&next) {
+                found.add_hop(&next.1, Some(cleaner))?;
+                passed_on.push(next);
             }
         }
     }
     Some(found.paths)
 }
 
-/// What a first reader passes on; `None` if that is what it got.
-fn without_dots(raw: &[u8], early: Early) -> Option<Vec<u8>> {
-    let is_whatwg = early == Early::Whatwg;
-    if is_whatwg && !raw.contains(&b'\\') {
+/// What a first reader passes on; `None` if that is what it got, or what one of another kind passes on.
+fn cleaned(raw: &[u8], cleaner: Cleaner) -> Option<Vec<u8>> {
+    let is_alike =
+        (cleaner.backslashes && !raw.contains(&b'\\')) || (cleaner.decodes && !has_other_spelling(raw));
+    if is_alike {
         return None;
     }
-    let mut path = decode_unreserved(raw);
-    if is_whatwg {
+    let mut path = if cleaner.decodes { decode_spelled(raw) } else { raw.to_vec() };
+    if cleaner.backslashes {
         to_slashes(&mut path);
     }
-    let passed_on = remove_dots(&path);
-    (is_whatwg || passed_on != path).then_some(passed_on)
+    let cleaned = match cleaner.merges {
+        true => remove_dots(&merged(&path)?),
+        false => remove_dots(&path),
+    };
+    (cleaner.backslashes || cleaned != path).then_some(cleaned)
+}
+
+/// A path with merged slashes; `None` if none are repeated.
+fn merged(path: &[u8]) -> Option<Vec<u8>> {
+    path.windows(2).any(|two| two == b"//").then(|| merge(path))
 }
 
 /// The readings found so far.
@@ -167,31 +200,34 @@ struct Found {
 
 impl Found {
     /// Adds what all kinds of readers make of a path. `None`: the work exceeds the bound.
-    fn add_hop(&mut self, raw: &[u8], early: Early) -> Option<()> {
+    fn add_hop(&mut self, raw: &[u8], early: Option<Cleaner>) -> Option<()> {
         let once = decode_leniently(raw);
         let every = decode_leniently(&once);
         let has = |octet| [raw, &once, &every].iter().any(|path| memchr(octet, path).is_some());
         let (semicolon, backslash) = (has(b';'), has(b'\\'));
-        let backslashes: &[Backslashes] = match (backslash, semicolon) {
-            (true, true) => {
-                &[Backslashes::Kept, Backslashes::Written, Backslashes::Always, Backslashes::Last]
-            }
-            (true, false) => &[Backslashes::Kept, Backslashes::Written, Backslashes::Last],
-            (false, _) => &[Backslashes::Kept],
-        };
+        // Without parameters it does not matter when the backslashes of all are converted.
+        let backslashes = [
+            (Backslashes::Kept, true),
+            (Backslashes::Written, raw.contains(&b'\\')),
+            (Backslashes::Always, backslash && semicolon),
+            (Backslashes::Last, backslash),
+        ];
         let mut cuts = vec![Parameters::Kept];
         if semicolon {
             cuts.extend((0..=Decode::Twice.rounds()).map(Parameters::CutAfter));
         }
         let mut begun = Begun::new(raw);
-        for parameters in cuts {
-            for &backslashes in backslashes {
+        for &parameters in &cuts {
+            for (backslashes, _) in backslashes.into_iter().filter(|(_, differs)| *differs) {
                 self.add(&mut begun, (early, false, parameters, backslashes))?;
             }
         }
         for (backslashes, rest) in behind_host(raw) {
-            // For parsers of URI references `;` is an ordinary character.
-            self.add(&mut Begun::new(rest), (early, true, Parameters::Kept, backslashes))?;
+            // For parsers of URI references `;` is an ordinary character, but not for what comes behind them.
+            let mut begun = Begun::new(rest);
+            for &parameters in &cuts {
+                self.add(&mut begun, (early, true, parameters, backslashes))?;
+            }
         }
         Some(())
     }
@@ -201,11 +237,14 @@ impl Found {
     fn add(
         &mut self,
         begun: &mut Begun<'_>,
-        (early, host, parameters, backslashes): (Early, bool, Parameters, Backslashes),
+        (early, host, parameters, backslashes): (Option<Cleaner>, bool, Parameters, Backslashes),
     ) -> Option<()> {
         let mut mine: Vec<usize> = Vec::new();
-        for decode in [Decode::Unreserved, Decode::All, Decode::ExceptSlashes, Decode::Twice] {
+        for decode in DECODES {
             if matches!(parameters, Parameters::CutAfter(rounds) if rounds > decode.rounds()) {
+                continue;
+            }
+            if decode == Decode::Necessary && !begun.has_other_spelling {
                 continue;
             }
             self.left = self.left.checked_sub(begun.raw.len())?;
@@ -214,7 +253,7 @@ impl Found {
                 continue;
             }
             let reading = Reading { decode, parameters, backslashes, host, merge: false, dots: false, early };
-            let known = (reading.is_curable(), early != Early::Nobody, path);
+            let known = (reading.is_curable(), early.is_some(), path);
             let place = self.known.iter().position(|it| *it == known);
             mine.push(place.unwrap_or(self.known.len()));
             if place.is_none() {
@@ -243,13 +282,15 @@ fn behind_host(raw: &[u8]) -> impl Iterator<Item = (Backslashes, &[u8])> {
 /// A raw path, with the results of the first round of decoding, which many readers share.
 struct Begun<'a> {
     raw: &'a [u8],
+    /// Whether it matters who decodes what need not be escaped.
+    has_other_spelling: bool,
     /// By kind of decoding, whether backslashes were converted before, and whether parameters were cut before.
-    once: [Option<Vec<u8>>; 12],
+    once: [Option<Vec<u8>>; 16],
 }
 
 impl<'a> Begun<'a> {
     fn new(raw: &'a [u8]) -> Self {
-        Self { raw, once: Default::default() }
+        Self { raw, has_other_spelling: has_other_spelling(raw), once: Default::default() }
     }
 
     fn once(&mut self, decode: Decode, has_slashes: bool, is_cut: bool) -> &[u8] {
@@ -308,7 +349,7 @@ fn resolve(reading: Reading, path: &[u8], found: &mut Vec<(Reading, Vec<u8>)>) {
         found.push((Reading { dots: true, ..reading }, resolved));
         // WSGI and similar match the decoded path as it is, and so does who decodes the path of a URL. Readers that
         // interpret more than that also resolve dot segments.
-        if reading.is_curable() || reading.early != Early::Nobody {
+        if reading.is_curable() || reading.early.is_some() {
             found.push((reading, path.to_vec()));
         }
     }

@@ -164,6 +164,12 @@ fn a_backend_reads_the_route_that_was_chosen() {
         // And then normalised like any other path.
         ("/s%2fa/../public", normal("/s/public")),
         ("/s%2fa/../x%2f..%2fpublic", normal("/s/public")),
+        // Cleaned as it is written, with slashes merged first: `/public`, and `/x%2f..%2fpublic`.
+        ("/a%2fb%2fd/../public/%2e%2e/..", normal("/a/")),
+        ("/s%2fa//../x%2f..%2fpublic", normal("/s/public")),
+        // Matched as it is written.
+        ("/%70ublic/x", normal("/public/x")),
+        ("/public/%7Ex", Ok(None)),
         // Harmless as received; in the normal form `/public/..\x`, a backslash read as a slash would lead out.
         ("/./public/a\\b/../..\\x", Err(())),
     ] {
@@ -208,6 +214,8 @@ fn no_reading_leads_to_a_restricted_path() {
         "/\\host/public/secret",
         "//host\\public/secret",
         "//x\\y/public/secret",
+        "//x/;/public",
+        "//x/%3by/public",
         "/\\/host/public",
         "//host/..;/public/secret",
         // Slashes merged after dots were resolved.
@@ -223,6 +231,13 @@ fn no_reading_leads_to_a_restricted_path() {
         "/s%2fa/../x%252f..%252fpublic",
         "//host/s%2fa/../x%2f..%2fpublic",
         "/.//host/public",
+        // The same as it is written, after slashes were merged.
+        "/a%2fb%2fd/../public/%2e%2e/..",
+        "/s%2fa//../x%2f..%2fpublic",
+        "/s%2fa//../x%252f..%252fpublic",
+        "/s%2fa\\\\..\\x%2f..%2fpublic",
+        "//host/s%2fa//../x%2f..%2fpublic",
+        "//public/%2e%2e/..",
         // Decoded twice.
         "/public;%252f../secret",
         "/public%253b%252f../secret",
@@ -286,16 +301,99 @@ fn others(raw: &[u8]) -> Vec<Vec<u8>> {
         Some(rest) => rest.trim_start_matches('/').split_once('/').map_or("", |(_, path)| path).to_owned(),
         None => target[1..].to_owned(),
     };
+    // Who cleans the path as it is written, slash by slash: each in its own way.
+    let go = |path: &str| {
+        let (mut out, mut at) = (vec!["/"], 0);
+        let parts: Vec<_> = path.split('/').collect();
+        while let Some(part) = parts.get(at) {
+            at += 1;
+            match *part {
+                "" | "." => {}
+                ".." if out.len() > 1 => out.truncate(out.len() - 1),
+                ".." => {}
+                name => out.push(name),
+            }
+        }
+        format!("/{}", out[1..].join("/"))
+    };
+    // Node keeps the slash at the end.
+    let node = |path: &str| {
+        let mut out = String::new();
+        for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+            match part {
+                ".." => out.truncate(out.rfind('/').unwrap_or(0)),
+                name => out = format!("{out}/{name}"),
+            }
+        }
+        if out.is_empty() || path.ends_with('/') { format!("{out}/") } else { out }
+    };
+    // Python's keeps two slashes at the beginning, but not three.
+    let python = |path: &str| {
+        let slashes = path.len() - path.trim_start_matches('/').len();
+        let mut kept: Vec<&str> = Vec::new();
+        for part in path.split('/') {
+            if part.is_empty() || part == "." {
+                continue;
+            }
+            if part == ".." {
+                kept.pop();
+            } else {
+                kept.push(part);
+            }
+        }
+        format!("{}{}", if slashes == 2 { "//" } else { "/" }, kept.join("/"))
+    };
+    // HAProxy's path-merge-slashes and path-strip-dotdot, and Apache, which removes `/./` and then `/x/../`, rewrite
+    // what they find.
+    let merged = |path: &str| {
+        let mut path = path.to_owned();
+        while path.contains("//") {
+            path = path.replace("//", "/");
+        }
+        path
+    };
+    let haproxy = |path: &str| {
+        let mut path = format!("{}/", merged(path));
+        while let Some(at) = path.find("/../") {
+            let before = path[..at].rfind('/').unwrap_or(0);
+            path.replace_range(before..at + 3, "");
+        }
+        path.truncate(path.len().max(2) - 1);
+        path
+    };
+    let apache = |path: &str| {
+        let mut path = format!("{}/", merged(path));
+        while let Some(at) = path.find("/./") {
+            path.replace_range(at..at + 2, "");
+        }
+        while let Some(at) = path.find("/../") {
+            let before = path[..at].rfind('/').unwrap_or(0);
+            path.replace_range(before..at + 3, "");
+        }
+        path.truncate(path.len().max(2) - 1);
+        path
+    };
     // What a URL parser passes on, and a proxy that normalises by RFC 3986.
     let of_parser = dots(&format!("/{}", dotted(&of_url(&raw))), false);
     let of_proxy = dots(&dotted(&raw), false);
-    let mut read = vec![
+    let cleaned = [go(&raw), node(&raw), python(&raw), haproxy(&raw), apache(&raw)];
+    let behind_host = format!("/{}", of_reference(&raw));
+    let cleaned = cleaned.into_iter().chain([go(&behind_host), node(&behind_host)]);
+    let cleaned = cleaned.flat_map(|path| {
+        // Matched as it is, decoded, and cleaned again by the same or the next one.
+        let joined = go(&decode(&path));
+        let framework = dots(&cut(&decode(&path)), true);
+        [decode(&path), joined, framework, node(&decode(&decode(&path))), path]
+    });
+    let mut read = Vec::new();
+    read.extend(cleaned);
+    read.extend([
         decode(&of_parser),
         decode(&of_proxy),
         dots(&dots(&decode(&cut(&raw)), false), true),
         dots(&dots(&cut(&decode(&raw)), false), true),
         dots(&decode(&raw), true).split('\n').next().unwrap().to_owned(),
-    ];
+    ]);
     for merge in [false, true] {
         for path in [
             format!("/{}", of_url(&raw)),
