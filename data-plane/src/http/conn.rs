@@ -43,9 +43,6 @@ mod silent;
 /// The TLS record of a fatal alert `unrecognized_name` (RFC 6066 section 3), sent before anything is negotiated.
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
-/// Memory of a handshake in progress: the ClientHello, signatures, the certificates being sent.
-const HANDSHAKE: usize = 32 * 1024;
-
 /// A connection and the bytes already read from it.
 type Begun = (TcpStream, BytesMut);
 
@@ -166,7 +163,8 @@ async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) -> Option<Parked> 
 /// Reads the ClientHello, and does the handshake if TLS is terminated here.
 async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Shaken> {
     let buffers = &server.local.buffers;
-    let (accepted, length) = match hello::read(buffers, &mut stream, &mut input).await? {
+    let mut share = None;
+    let (accepted, length) = match hello::read(&server.local, &mut stream, &mut input, &mut share).await? {
         Hello::Tls(accepted, length) => (accepted, length),
         Hello::Plain => return Ok(Shaken::Plain((stream, input))),
     };
@@ -180,8 +178,6 @@ async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Sh
         stream.write_all(&UNRECOGNIZED_NAME).await?;
         return Err(io::Error::other("no host has the name"));
     }
-    let share = server.local.quota.open(HANDSHAKE);
-    let _share = share.ok_or_else(|| io::Error::other("too much is held for clients"))?;
     let config = server.handshakes().config(&asked.terms).map_err(io::Error::other)?;
     // A client may have sent more than its ClientHello: early data, which is not accepted.
     let rest = match input.len() > length {

@@ -1,11 +1,10 @@
 //! The beginning of a connection, read before any protocol is negotiated: a load balancer's PROXY header, and the
 //! first bytes of the client.
 //!
-//! **Invariant:** a connection on which nothing has arrived holds no buffer.
+//! **Invariant:** a connection on which nothing has arrived holds no buffer, and one on which little has, a small one.
 
 use std::future::poll_fn;
 use std::io;
-use std::task::Poll;
 
 use bytes::{Buf, BytesMut};
 
@@ -28,13 +27,14 @@ pub(crate) async fn more<S: Stream>(
         }
         make_room(input);
         let read = poll_fill(stream, input, cx);
-        if read.is_pending() && input.is_empty() {
-            buffers.give_input(std::mem::take(input));
+        if read.is_pending() {
+            // The rest may take any time.
+            match input.is_empty() {
+                true => buffers.give_input(std::mem::take(input)),
+                false => buffers.shrink(input),
+            }
         }
-        match read {
-            Poll::Ready(read) => Poll::Ready(read),
-            Poll::Pending => Poll::Pending,
-        }
+        read
     });
     match count.await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -83,6 +83,18 @@ mod tests {
         let (ends, ()) = tokio::join!(header(&buffers, &mut near, &mut input), writing);
         assert_eq!(ends.unwrap().unwrap().source, "192.0.2.7:1".parse().unwrap());
         assert_eq!(input, "GET /");
+    }
+
+    #[tokio::test]
+    async fn little_of_it_waits_in_a_small_buffer() {
+        let buffers = Buffers::new();
+        let (mut client, mut near) = tokio::io::duplex(64);
+        let mut input = BytesMut::new();
+        client.write_all(b"PROXY").await.unwrap();
+        let waiting = Box::pin(header(&buffers, &mut near, &mut input));
+        assert!(futures::poll!(waiting).is_pending());
+        assert_eq!(input, "PROXY");
+        assert!(input.capacity() <= 4 * 1024, "{}", input.capacity());
     }
 
     #[tokio::test]

@@ -137,6 +137,7 @@ const ROWS: &[Row] = &[
         "memory held for clients",
         &["http::pipeline::log::REQUEST", "local::quota::STEP"],
         &[
+            "a_head_that_is_still_arriving_is_counted",
             "clients_leave_descriptors_for_endpoints",
             "the_new_is_refused_before_the_begun",
             "it_is_drawn_in_steps_and_all_given_back",
@@ -478,7 +479,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "TLS handshakes in progress",
-        &["http::conn::HANDSHAKE", "local::turns::STEPS"],
+        &["http::conn::hello::HANDSHAKE", "local::turns::STEPS"],
         &[
             "requests_are_answered_between_the_handshakes_of_a_storm",
             "what_handshakes_hold_is_counted_and_refused_where_nothing_is_left",
@@ -756,6 +757,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("rate::connections::COUNT_BITS", "bits of a slot"),
     ("rate::tries::COUNT", "bits of a slot"),
     ("rate::tries::COUNT_BITS", "bits of a slot"),
+    ("http::conn::session::UNCOUNTED", "what is counted"),
     ("local::buffers::KEPT", "what is kept for the next user"),
     ("local::buffers::KEPT_ROOM", "what is kept for the next user"),
     ("local::buffers::LITTLE", "what is held in less room"),

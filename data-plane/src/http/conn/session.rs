@@ -25,11 +25,15 @@ use crate::http::reply::{Bad, Reply, ReplyBody};
 use crate::http::server::Server;
 use crate::http::upgrade;
 use crate::local::boxed::boxed;
+use crate::local::quota::{Quota, Share};
 use crate::local::timer::{SILENCE, Timer};
 use crate::table::policy::clients::Clients;
 
 /// The connection preface of an HTTP/2 client with prior knowledge (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Capacity in bytes up to which the buffer of a head that is still arriving is not counted.
+const UNCOUNTED: usize = 4 * 1024;
 
 /// A connection between two requests.
 pub(super) struct Session<S> {
@@ -178,10 +182,11 @@ impl<S: Stream> Session<S> {
     }
 
     /// Waits for the rest of a partial head. The timeout is for the whole head from its first byte, however slowly it
-    /// arrives. Until the head is complete there is no request.
+    /// arrives. Until the head is complete there is no request, but what there is of it is counted while it waits.
     async fn rest_of_head(&mut self, mut reader: RequestReader) -> Next {
         let time = self.server.clients().head_time;
         self.timer.arm(time.unwrap_or(self.server.local.limits.head));
+        let mut share = None;
         loop {
             let Self { server, stream, input, timer, .. } = self;
             let mut is_small = false;
@@ -194,6 +199,9 @@ impl<S: Stream> Session<S> {
                         // This may take any time, so the buffer is shrunk.
                         if !std::mem::replace(&mut is_small, true) {
                             server.local.buffers.shrink(input);
+                            if !counted(&server.local.quota, &mut share, input.capacity()) {
+                                return Poll::Ready(false);
+                            }
                         }
                         timer.poll_elapsed(cx).map(|_| false)
                     }
@@ -377,6 +385,16 @@ impl<S: Stream> Session<S> {
         }
         hear_out(&server.local, timer, (stream, input)).await;
     }
+}
+
+/// Counts the buffer of a head that waits for the rest; `false`: too much is held for clients.
+fn counted(quota: &Rc<Quota>, share: &mut Option<Share>, bytes: usize) -> bool {
+    if share.is_none() && bytes > UNCOUNTED {
+        // A head that begins is new, and refused before what has begun.
+        *share = quota.open(bytes);
+        return share.is_some();
+    }
+    share.is_none() || quota.cover(share, bytes)
 }
 
 /// Whether the fleet's limits allow a connection to continue after this many requests.

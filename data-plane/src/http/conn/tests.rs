@@ -210,6 +210,32 @@ async fn a_page_that_nobody_takes_is_counted() {
     assert_eq!(local.quota.held(), before);
 }
 
+/// Thousands of clients that sent most of a head held more than the pod had, and all of it again after ten seconds.
+#[tokio::test]
+async fn a_head_that_is_still_arriving_is_counted() {
+    let fixture = Fixture::new();
+    let quota = &fixture.server.local.quota;
+    let begun = |length: usize| format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "x".repeat(length));
+    for (length, held) in [(500, 0..1), (5_000, 5_000..40_000)] {
+        let (mut connection, mut client) = fixture.connection();
+        client.write_all(begun(length).as_bytes()).await.unwrap();
+        assert!(poll!(&mut connection).is_pending());
+        assert!(held.contains(&quota.held()), "{length}: {}", quota.held());
+        client.write_all(b"x").await.unwrap();
+        assert!(poll!(&mut connection).is_pending());
+        assert!(held.contains(&quota.held()), "{length}: {}", quota.held());
+        drop(connection);
+        assert_eq!(quota.held(), 0);
+    }
+    let others: Vec<_> = std::iter::from_fn(|| quota.open(1 << 20)).collect();
+    for (length, is_closed) in [(500, false), (5_000, true)] {
+        let (mut connection, mut client) = fixture.connection();
+        client.write_all(begun(length).as_bytes()).await.unwrap();
+        assert_eq!(poll!(&mut connection).is_ready(), is_closed, "{length}");
+    }
+    drop(others);
+}
+
 #[tokio::test]
 async fn an_upload_that_nobody_wants_has_30_seconds_and_5_without_a_byte() {
     for dribbles in [false, true] {

@@ -9,6 +9,7 @@ use rustls_pki_types::ServerName;
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::*;
+use crate::http::conn::hello::HANDSHAKE;
 
 /// Handshakes that are ready at once.
 const STORM: usize = 2_000;
@@ -169,6 +170,20 @@ async fn what_handshakes_hold_is_counted_and_refused_where_nothing_is_left() {
                 yield_now().await;
             }
             assert_eq!(server.local.turns.taken(), taken, "nothing is computed for it");
+            // A hello of which there is only the beginning counts as much.
+            let (mut client, near) = pair(&listener);
+            client.write_all(&hello()[..1]).unwrap();
+            served(&server, near, Scheme::Https);
+            while server.local.metrics.handshake_failures.value() == 2 {
+                yield_now().await;
+            }
+            drop(others);
+            let (mut client, near) = pair(&listener);
+            client.write_all(&hello()[..1]).unwrap();
+            served(&server, near, Scheme::Https);
+            while quota.held() != HANDSHAKE {
+                yield_now().await;
+            }
         })
         .await;
 }
