@@ -9,6 +9,7 @@ pub(crate) const LISTENER: Listener = Listener {
     places: &[
         "access_log.rs",
         "app.rs",
+        "app/plan.rs",
         "codec",
         "http",
         "listen.rs",
@@ -59,7 +60,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "file descriptors",
-        &["app::DESCRIPTORS"],
+        &["app::plan::DESCRIPTORS"],
         &[
             "clients_leave_descriptors_for_endpoints",
             "endpoints_without_a_descriptor_are_503_and_kept_ones_make_room",
@@ -135,7 +136,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "memory held for clients",
-        &["http::pipeline::log::REQUEST", "local::quota::STEP"],
+        &["http::conn::session::UNCOUNTED", "http::pipeline::log::REQUEST", "local::quota::STEP"],
         &[
             "a_head_that_is_still_arriving_is_counted",
             "clients_leave_descriptors_for_endpoints",
@@ -397,6 +398,14 @@ const ROWS: &[Row] = &[
         "pipes for long responses (`splice`)",
         &["local::pipes::KEPT", "local::pipes::MOST"],
         &["without_descriptors_for_a_pipe_it_is_read", "one_that_is_not_empty_is_not_kept"],
+    ),
+    Row(
+        "own requests to authentication services and mirrors that come back to the proxy",
+        &["http::pipeline::loops::MOST"],
+        &[
+            "an_auth_url_that_leads_to_itself_ends_with_500_after_a_few_requests",
+            "a_mirror_that_leads_to_itself_makes_a_few_copies_and_no_more",
+        ],
     ),
     Row(
         "mirrored requests in progress",
@@ -755,9 +764,9 @@ const OTHERS: &[(&str, &str)] = &[
     ("http::pipeline::send::UNCOUNTED", "tries where the number is not limited"),
     ("rate::connections::COUNT", "bits of a slot"),
     ("rate::connections::COUNT_BITS", "bits of a slot"),
+    ("app::FAREWELL", "how long the end waits for the goodbye to the control plane"),
     ("rate::tries::COUNT", "bits of a slot"),
     ("rate::tries::COUNT_BITS", "bits of a slot"),
-    ("http::conn::session::UNCOUNTED", "what is counted"),
     ("local::buffers::KEPT", "what is kept for the next user"),
     ("local::buffers::KEPT_ROOM", "what is kept for the next user"),
     ("local::buffers::LITTLE", "what is held in less room"),
