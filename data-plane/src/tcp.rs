@@ -23,7 +23,7 @@ use crate::local::session::{Begun, Session, Status};
 use crate::local::timer::Timer;
 use crate::table::BackendCell;
 use crate::upstream::dial::dial;
-use crate::upstream::{Tried, Turn, standing};
+use crate::upstream::{Tried, Turn, ejection};
 
 /// The limits on attempts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,13 +68,13 @@ pub(crate) async fn reach(
         let connecting = dial(&local.reserve, &is_out, || TcpStream::connect(endpoint.address), make_room);
         match timer.limit(local.limits.timeouts.connect, connecting).await {
             Ok(Ok(stream)) if stream.set_nodelay(true).is_ok() => {
-                standing::answered(local, cell, &endpoint);
+                ejection::responded(local, cell, &endpoint);
                 return Some(Reached { stream, address: endpoint.address, _descriptor: descriptor });
             }
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
                 debug!(backend = %cell.key, endpoint = %endpoint.address, %error, "not reached");
-                standing::failed(local, cell, &endpoint, &ProxyError::of(Kind::ConnectFailed, error));
+                ejection::attempt_failed(local, cell, &endpoint, &ProxyError::of(Kind::ConnectFailed, error));
             }
             Err(_) if is_out.get() => {
                 debug!(backend = %cell.key, "no descriptor became free for a connection to an endpoint");
@@ -82,7 +82,7 @@ pub(crate) async fn reach(
             }
             Err(_) => {
                 debug!(backend = %cell.key, endpoint = %endpoint.address, "not reached in time");
-                standing::failed(local, cell, &endpoint, &Kind::ConnectTimeout.into());
+                ejection::attempt_failed(local, cell, &endpoint, &Kind::ConnectTimeout.into());
             }
         }
         tried.add(&endpoint);

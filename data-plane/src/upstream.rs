@@ -4,8 +4,8 @@
 //! time, and their idle connections are closed there, a few at a time.
 //!
 //! **Invariant:** no connection is handed out to an endpoint that has left its backend, and none that has something to
-//! read: it would be a response without a request. Nor is one handed out for another manner than its own: what has to
-//! go over TLS never goes in plain text, nor over TLS with other settings.
+//! read: it would be a response without a request. Nor is one handed out for another transport than its own: what has
+//! to go over TLS never goes in plain text, nor over TLS with other settings.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -17,32 +17,32 @@ use foldhash::quality::RandomState;
 
 use crate::balance::Moment;
 use crate::table::{BackendCell, Endpoint, EndpointSet};
-use crate::upstream::allowance::Allowance;
 use crate::upstream::departed::Search;
 use crate::upstream::link::Link;
-use crate::upstream::manner::{Manner, Ways};
 use crate::upstream::multiplexed::{Multiplexed, Room, STREAMS};
 use crate::upstream::pool::{Idle, Order, Place, Reusable};
+use crate::upstream::retry_budget::RetryBudget;
+use crate::upstream::transport::{TlsSettings, TransportKey};
 
-mod allowance;
 mod balance;
 pub(crate) mod call;
 mod departed;
 pub(crate) mod dial;
+pub(crate) mod ejection;
 mod flow;
 pub(crate) mod inbound;
 pub(crate) mod incoming;
 pub(crate) mod link;
-pub(crate) mod manner;
+mod liveness;
 pub(crate) mod multiplexed;
 pub(crate) mod observation;
 pub(crate) mod payload;
 pub(crate) mod pool;
-mod pulse;
+mod retry_budget;
 pub(crate) mod send;
-pub(crate) mod standing;
-mod tally;
+pub(crate) mod transport;
 pub(crate) mod wire;
+mod wire_stats;
 
 pub(crate) use balance::{Tried, Turn};
 
@@ -79,7 +79,7 @@ pub(crate) struct Upstreams<C = Box<Link>> {
     /// Number of connections that calls shared so far.
     begun: u64,
     /// The TLS settings that connections were made with.
-    pub(crate) ways: Ways,
+    pub(crate) tls_settings: TlsSettings,
 }
 
 type Backends<C> = HashMap<u64, Backend<C>, RandomState>;
@@ -91,11 +91,11 @@ struct Backend<C> {
     set: Arc<EndpointSet>,
     /// The index of the next endpoint in rotation.
     next: usize,
-    idle: HashMap<(u64, Manner), Idle<C>, RandomState>,
+    idle: HashMap<(u64, TransportKey), Idle<C>, RandomState>,
     /// The remaining retries.
-    allowance: Allowance,
+    retry_budget: RetryBudget,
     /// Connections that carry many calls, idle or not.
-    shared: HashMap<(u64, Manner), Vec<Rc<Multiplexed>>, RandomState>,
+    shared: HashMap<(u64, TransportKey), Vec<Rc<Multiplexed>>, RandomState>,
     /// Whether the set has changed since the last search began.
     changed: bool,
     /// The search for endpoints that have left.
@@ -121,7 +121,7 @@ impl<C: Reusable> Upstreams<C> {
             idle,
             again: u32::MAX,
             begun: 0,
-            ways: Ways::default(),
+            tls_settings: TlsSettings::default(),
         }
     }
 
@@ -163,7 +163,7 @@ impl<C: Reusable> Upstreams<C> {
         let percent = self.again;
         let backend = self.backend(cell);
         if tried.is_empty() {
-            backend.allowance.asked(percent);
+            backend.retry_budget.deposit(percent);
         }
         tried.avoid(avoided(cell));
         backend
@@ -171,7 +171,7 @@ impl<C: Reusable> Upstreams<C> {
 
     /// Whether a request that an endpoint received may be retried on another one.
     pub(crate) fn may_ask_again(&mut self, cell: &Arc<BackendCell>, now: Instant) -> bool {
-        self.backend(cell).allowance.spend(now)
+        self.backend(cell).retry_budget.withdraw(now)
     }
 
     /// This worker's state of a backend, with the current endpoints.
@@ -188,13 +188,13 @@ impl<C: Reusable> Upstreams<C> {
         &mut self,
         cell: &BackendCell,
         endpoint: &Endpoint,
-        manner: Manner,
+        transport_key: TransportKey,
         sure: bool,
     ) -> Option<C> {
         let backend = self.backends[part_of(cell.id)].get_mut(&cell.id)?;
         // Created here, for an endpoint that has just been chosen: so only endpoints have pools that have not left, or
         // that the next search will find.
-        let pool = backend.idle.entry((endpoint.id, manner)).or_default();
+        let pool = backend.idle.entry((endpoint.id, transport_key)).or_default();
         let mut closed = 0;
         while let Some(mut connection) = pool.take(&mut self.order) {
             if connection.is_quiet() && (!sure || connection.is_quiet_now()) {
@@ -215,13 +215,13 @@ impl<C: Reusable> Upstreams<C> {
         &mut self,
         cell: u64,
         endpoint: &Endpoint,
-        manner: Manner,
+        transport_key: TransportKey,
         has_body: bool,
         after: Option<u64>,
         now: Instant,
     ) -> Option<(Rc<Multiplexed>, Room)> {
         let backend = self.backends[part_of(cell)].get_mut(&cell)?;
-        let shared = backend.shared.get_mut(&(endpoint.id, manner))?;
+        let shared = backend.shared.get_mut(&(endpoint.id, transport_key))?;
         shared.retain(|it| {
             let lasts = it.room(has_body, now) != Room::Never;
             if !lasts {
@@ -244,7 +244,7 @@ impl<C: Reusable> Upstreams<C> {
         &mut self,
         cell: u64,
         endpoint: &Endpoint,
-        manner: Manner,
+        transport_key: TransportKey,
         shared: &Rc<Multiplexed>,
     ) -> bool {
         let Some(backend) = self.backends[part_of(cell)].get_mut(&cell).filter(|_| self.kept > 0) else {
@@ -252,7 +252,7 @@ impl<C: Reusable> Upstreams<C> {
         };
         self.begun += 1;
         shared.count_as(self.begun);
-        backend.shared.entry((endpoint.id, manner)).or_default().push(Rc::clone(shared));
+        backend.shared.entry((endpoint.id, transport_key)).or_default().push(Rc::clone(shared));
         true
     }
 
@@ -267,7 +267,7 @@ impl<C: Reusable> Upstreams<C> {
         &mut self,
         cell: u64,
         endpoint: &Endpoint,
-        manner: Manner,
+        transport_key: TransportKey,
         mut connection: C,
         now: Instant,
     ) {
@@ -278,10 +278,10 @@ impl<C: Reusable> Upstreams<C> {
             return;
         };
         // Without a pool the endpoint has left.
-        let Some(pool) = backend.idle.get_mut(&(endpoint.id, manner)) else {
+        let Some(pool) = backend.idle.get_mut(&(endpoint.id, transport_key)) else {
             return;
         };
-        let place = Place { backend: cell, endpoint: endpoint.id, manner };
+        let place = Place { backend: cell, endpoint: endpoint.id, transport_key };
         pool.give(connection, place, now, &mut self.order);
         // One for each that is returned. If the limit was lowered, the ticks close the rest.
         if self.order.len() > self.kept
@@ -294,8 +294,8 @@ impl<C: Reusable> Upstreams<C> {
     /// Collects connections that will not be used again, and closes some of them. Called on every tick; each tick
     /// sweeps one part of the backends.
     pub(crate) fn sweep(&mut self, now: Instant) {
-        let Self { order, closing, idle, ways, .. } = self;
-        ways.sweep();
+        let Self { order, closing, idle, tls_settings, .. } = self;
+        tls_settings.sweep();
         let mut look = SEARCHED_A_TICK;
         self.backends[self.part].retain(|_, backend| {
             let Some(cell) = backend.cell.upgrade() else {
@@ -309,7 +309,10 @@ impl<C: Reusable> Upstreams<C> {
                 pool.sweep(order, closing);
             }
             backend.close_shared(|it| it.is_done(now, *idle));
-            backend.part_with(|manner| ways.has(manner), |pool| closing.extend(pool.drain(order)));
+            backend.part_with(
+                |transport_key| tls_settings.has(transport_key),
+                |pool| closing.extend(pool.drain(order)),
+            );
             true
         });
         self.part = (self.part + 1) % PARTS;
@@ -352,7 +355,7 @@ impl<C: Reusable> Upstreams<C> {
     /// Closes the oldest connection of all, which is at this place: it is the oldest of its pool, too.
     fn close_oldest(&mut self, place: Place) {
         let backend = self.backends[part_of(place.backend)].get_mut(&place.backend);
-        let pool = backend.and_then(|backend| backend.idle.get_mut(&(place.endpoint, place.manner)));
+        let pool = backend.and_then(|backend| backend.idle.get_mut(&(place.endpoint, place.transport_key)));
         match pool {
             Some(pool) => pool.close_oldest(&mut self.order),
             None => self.order.forget_oldest(),
@@ -386,7 +389,7 @@ impl<C> Backend<C> {
             set: Arc::default(),
             next: 0,
             idle: HashMap::default(),
-            allowance: Allowance::default(),
+            retry_budget: RetryBudget::default(),
             shared: HashMap::default(),
             changed: false,
             search: None,
@@ -438,16 +441,16 @@ impl<C> Backend<C> {
     }
 
     /// Drops connections with TLS settings that are no longer in use. Calls on them continue.
-    fn part_with(&mut self, stays: impl Fn(Manner) -> bool, mut close: impl FnMut(&mut Idle<C>)) {
-        self.idle.retain(|(_, manner), pool| {
-            let stays = stays(*manner);
+    fn part_with(&mut self, stays: impl Fn(TransportKey) -> bool, mut close: impl FnMut(&mut Idle<C>)) {
+        self.idle.retain(|(_, transport_key), pool| {
+            let stays = stays(*transport_key);
             if !stays {
                 close(pool);
             }
             stays
         });
-        self.shared.retain(|(_, manner), all| {
-            let stays = stays(*manner);
+        self.shared.retain(|(_, transport_key), all| {
+            let stays = stays(*transport_key);
             if !stays {
                 all.iter().for_each(|it| it.end());
             }

@@ -15,7 +15,7 @@ use http::{HeaderMap, Request, Response};
 use super::incoming::Incoming;
 use super::multiplexed::Place;
 use super::observation::Observation;
-use super::tally::are_overlong;
+use super::wire_stats::are_overlong;
 use crate::codec::error::{Kind, ProxyError};
 use crate::local::timer::Timer;
 use crate::table::{Sizes, Timeouts};

@@ -11,10 +11,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::inbound::Inbound;
 use super::incoming::Inflow;
-use super::tally;
+use super::wire_stats;
 
 /// Maximum header list size in bytes that h2 is given.
-pub(super) const LIST: u32 = tally::LIST as u32;
+pub(super) const LIST: u32 = wire_stats::LIST as u32;
 
 /// The state of a connection that its calls share.
 #[derive(Debug)]

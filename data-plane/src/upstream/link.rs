@@ -19,7 +19,7 @@ use super::wire::Wire;
 use crate::codec::stream::{LARGE, ROOM, poll_fill};
 use crate::local::buffers::Buffers;
 use crate::table::BackendTls;
-use crate::table::policy::kept::Wear;
+use crate::table::policy::kept::ReuseLimits;
 use crate::tls::backends::{Backends, Over};
 
 /// The bytes that a request moves over its connection, heads and framing included.
@@ -56,7 +56,7 @@ impl Link {
     pub(crate) async fn connect(
         (address, connecting): (SocketAddr, impl Future<Output = io::Result<TcpStream>>),
         descriptor: Held,
-        wear: Wear,
+        reuse: ReuseLimits,
         tls: Option<(&Backends, Over, Option<&Arc<BackendTls>>)>,
     ) -> io::Result<Self> {
         let stream = connecting.await?;
@@ -75,7 +75,7 @@ impl Link {
             observed: None,
             traffic: Rc::default(),
             room: ROOM,
-            usage: Usage::new(wear, shared::clock::now()),
+            usage: Usage::new(reuse, shared::clock::now()),
             descriptor,
         })
     }
@@ -156,14 +156,14 @@ impl Reusable for Box<Link> {
 /// How much a connection was used.
 #[derive(Debug)]
 pub(super) struct Usage {
-    wear: Wear,
+    reuse: ReuseLimits,
     since: Instant,
     requests: u32,
 }
 
 impl Usage {
-    pub(super) fn new(wear: Wear, now: Instant) -> Self {
-        Self { wear, since: now, requests: 0 }
+    pub(super) fn new(reuse: ReuseLimits, now: Instant) -> Self {
+        Self { reuse, since: now, requests: 0 }
     }
 
     /// Counts a request.
@@ -173,7 +173,7 @@ impl Usage {
 
     /// Whether another request is allowed.
     pub(super) fn lasts(&self, now: Instant) -> bool {
-        self.requests < self.wear.requests && now.duration_since(self.since) < self.wear.age
+        self.requests < self.reuse.requests && now.duration_since(self.since) < self.reuse.age
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let descriptor = Budget::new(1).take(1).unwrap();
         let connecting = (address, TcpStream::connect(address));
-        let linked = Link::connect(connecting, descriptor, Wear::default(), None);
+        let linked = Link::connect(connecting, descriptor, ReuseLimits::default(), None);
         let (mut link, (mut endpoint, _)) = {
             let (link, accepted) = tokio::join!(linked, listener.accept());
             (link.unwrap(), accepted.unwrap())
@@ -219,13 +219,13 @@ mod tests {
     #[test]
     fn a_connection_ends_after_so_many_requests_and_so_much_time() {
         let start = shared::clock::now();
-        let mut busy = Usage::new(Wear::default(), start);
+        let mut busy = Usage::new(ReuseLimits::default(), start);
         let mut lasts = || {
             busy.count();
             busy.lasts(start)
         };
         assert_eq!((0..).take_while(|_| lasts()).count(), 9_999);
-        let old = Usage::new(Wear::default(), start);
+        let old = Usage::new(ReuseLimits::default(), start);
         assert!(old.lasts(start + Duration::from_secs(3599)));
         assert!(!old.lasts(start + Duration::from_secs(3600)));
     }

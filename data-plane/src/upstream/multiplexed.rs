@@ -4,7 +4,7 @@
 //!
 //! **Invariant:** no call is started on a connection after its endpoint's GOAWAY, and there are never more calls than
 //! the endpoint allows: until it has said how many, no other call joins the one that the connection was opened for.
-//! None joins while it is unknown whether the endpoint is still there ([`pulse`](super::pulse)).
+//! None joins while it is unknown whether the endpoint is still there ([`liveness`](super::liveness)).
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::{Future, poll_fn};
@@ -26,14 +26,14 @@ use tracing::{debug, error};
 use super::flow::{Flow, Flowing, LIST};
 use super::incoming::{Inflow, UNCOUNTED};
 use super::link::{Link, Usage};
-use super::pulse::{Doubt, Next, Pulse, UNACKNOWLEDGED};
-use super::tally::{Tallied, Tally};
+use super::liveness::{Doubt, Liveness, Next, USER_TIMEOUT};
 use super::wire::Wire;
+use super::wire_stats::{Counted, WireStats};
 use crate::codec::error::{Condition, Kind, ProxyError};
 use crate::local::isolated::isolated;
 use crate::local::timer::{Timer, Timers};
 use crate::metrics::WorkerMetrics;
-use crate::table::policy::kept::Wear;
+use crate::table::policy::kept::ReuseLimits;
 
 /// Maximum number of concurrent calls on a connection, whatever the endpoint allows.
 pub(super) const STREAMS: usize = 100;
@@ -64,8 +64,8 @@ pub(crate) struct Multiplexed {
     waiting: Cell<usize>,
     failure: Cell<Option<Failure>>,
     flow: Rc<Flow>,
-    tally: Rc<Tally>,
-    pulse: RefCell<Pulse>,
+    stats: Rc<WireStats>,
+    liveness: RefCell<Liveness>,
     /// For probing the endpoint.
     ping: RefCell<Option<PingPong>>,
     timers: Rc<Timers>,
@@ -104,21 +104,21 @@ pub(crate) enum Room {
 
 impl Multiplexed {
     /// A connection that is being opened.
-    pub(crate) fn opening(wear: Wear, timers: &Rc<Timers>) -> Rc<Self> {
+    pub(crate) fn opening(reuse: ReuseLimits, timers: &Rc<Timers>) -> Rc<Self> {
         let now = timers.now();
         Rc::new(Self {
             state: RefCell::new(State::Opening),
             number: Cell::new(0),
             calls: Cell::new(0),
-            usage: RefCell::new(Usage::new(wear, now)),
+            usage: RefCell::new(Usage::new(reuse, now)),
             idle: Cell::new(now),
             kept: Cell::new(true),
             changed: Notify::new(),
             waiting: Cell::new(0),
             failure: Cell::default(),
             flow: Rc::default(),
-            tally: Rc::new(Tally::new(timers)),
-            pulse: RefCell::new(Pulse::new(now)),
+            stats: Rc::new(WireStats::new(timers)),
+            liveness: RefCell::new(Liveness::new(now)),
             ping: RefCell::default(),
             timers: Rc::clone(timers),
         })
@@ -134,7 +134,7 @@ impl Multiplexed {
         metrics: &Arc<WorkerMetrics>,
     ) -> Result<(), ProxyError> {
         let (wire, descriptor) = link.into_wire();
-        wire.ends_unacknowledged(UNACKNOWLEDGED);
+        wire.ends_unacknowledged(USER_TIMEOUT);
         let handshake = Builder::new()
             .enable_push(false)
             .initial_window_size(STREAM_WINDOW)
@@ -145,8 +145,8 @@ impl Multiplexed {
             .max_send_buffer_size(SEND_BUFFER)
             // Small frames are counted before h2 sees them, and cost no call its connection.
             .data_frame_budget(UNCOUNTED)
-            .handshake::<Flowing<Tallied<Wire>>, Bytes>(Flowing::new(
-                Tallied::new(wire, &self.tally),
+            .handshake::<Flowing<Counted<Wire>>, Bytes>(Flowing::new(
+                Counted::new(wire, &self.stats),
                 &self.flow,
             ));
         let (sender, mut connection) =
@@ -189,12 +189,12 @@ impl Multiplexed {
         match &*self.state.borrow() {
             State::Opening => Room::Soon,
             State::Over => Room::Never,
-            State::Open(_) if !self.usage.borrow().lasts(now) || self.tally.is_worn() => Room::Never,
+            State::Open(_) if !self.usage.borrow().lasts(now) || self.stats.is_worn() => Room::Never,
             State::Open(sender) => match sender.current_max_send_streams() {
-                0 if !self.tally.is_settled() => Room::Soon,
+                0 if !self.stats.is_settled() => Room::Soon,
                 most if self.calls.get() >= most.min(STREAMS) => Room::Full,
-                _ if !self.pulse.borrow().is_trusted(now) => Room::Full,
-                _ if has_body && self.tally.is_used_up(now) => Room::Full,
+                _ if !self.liveness.borrow().may_join(now) => Room::Full,
+                _ if has_body && self.stats.is_used_up(now) => Room::Full,
                 _ => Room::Now,
             },
         }
@@ -264,7 +264,7 @@ impl Multiplexed {
     pub(crate) fn join(self: &Rc<Self>, reused: bool) -> Place {
         let before = self.calls.replace(self.calls.get() + 1);
         self.usage.borrow_mut().count();
-        self.listen().begun(before == 0, self.timers.now());
+        self.updated_liveness().begun(before == 0, self.timers.now());
         Place { shared: Rc::clone(self), stream: Cell::new(0), is_answered: Cell::new(false), reused }
     }
 
@@ -282,7 +282,7 @@ impl Multiplexed {
     /// The connection has ended. If its endpoint has not said by then how many calls it allows, as where a load balancer
     /// accepts for an endpoint that is dead, those that wait for it do not wait in line for the next one.
     fn lost(&self) {
-        if matches!(&*self.state.borrow(), State::Open(_)) && !self.tally.is_settled() {
+        if matches!(&*self.state.borrow(), State::Open(_)) && !self.stats.is_settled() {
             self.fail(&Kind::Closed.into(), Duration::ZERO);
         }
         self.end();
@@ -300,7 +300,7 @@ impl Multiplexed {
     /// Whether its endpoint currently allows no calls.
     fn takes_none(&self) -> bool {
         match &*self.state.borrow() {
-            State::Open(sender) => self.tally.is_settled() && sender.current_max_send_streams() == 0,
+            State::Open(sender) => self.stats.is_settled() && sender.current_max_send_streams() == 0,
             State::Opening | State::Over => false,
         }
     }
@@ -311,24 +311,24 @@ impl Multiplexed {
     }
 
     /// The liveness state, updated with what was received by now.
-    fn listen(&self) -> RefMut<'_, Pulse> {
-        let mut pulse = self.pulse.borrow_mut();
-        pulse.heard(self.tally.received(), self.tally.answers(), self.timers.now());
-        pulse
+    fn updated_liveness(&self) -> RefMut<'_, Liveness> {
+        let mut liveness = self.liveness.borrow_mut();
+        liveness.received(self.stats.received(), self.stats.answers(), self.timers.now());
+        liveness
     }
 
     /// A call timed out without anything being received.
-    fn given_up(&self) {
-        let doubt = self.listen().given_up(self.timers.now());
+    fn timed_out(&self) {
+        let doubt = self.updated_liveness().timed_out(self.timers.now());
         match doubt {
             Doubt::None => {}
-            Doubt::Ask => self.ask(),
-            Doubt::Leave => self.end(),
+            Doubt::Probe => self.probe(),
+            Doubt::Abandon => self.end(),
         }
     }
 
     /// Probes the endpoint with a PING.
-    fn ask(&self) {
+    fn probe(&self) {
         if let Some(ping) = &mut *self.ping.borrow_mut() {
             // Discards the response to an earlier PING; while there is none, that PING is still outstanding.
             let _ = ping.poll_pong(&mut Context::from_waker(Waker::noop()));
@@ -340,10 +340,10 @@ impl Multiplexed {
     fn is_dead(&self, timer: &Timer, cx: &mut Context<'_>) -> bool {
         loop {
             let now = self.timers.now();
-            let next = self.listen().next(self.calls.get() > 0, now);
+            let next = self.updated_liveness().next(self.calls.get() > 0, now);
             match next {
                 Next::Dead => return true,
-                Next::Ask => self.ask(),
+                Next::Probe => self.probe(),
                 Next::Wait(None) => {
                     timer.disarm();
                     return false;
@@ -443,7 +443,7 @@ impl Place {
 
     /// Whether the endpoint has sent overlong fields on the call's stream.
     pub(super) fn is_overlong(&self) -> bool {
-        self.shared.tally.is_overlong(self.stream.get())
+        self.shared.stats.is_overlong(self.stream.get())
     }
 
     /// The received data of its connection.
@@ -468,7 +468,7 @@ impl Drop for Place {
         self.shared.calls.set(self.shared.calls.get() - 1);
         self.shared.idle.set(shared::clock::now());
         if !self.is_answered.get() {
-            self.shared.given_up();
+            self.shared.timed_out();
         }
         if !self.shared.kept.get() {
             self.shared.end();

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::manner::Manner;
+use super::transport::TransportKey;
 
 /// A connection that may be reused.
 pub(crate) trait Reusable {
@@ -26,7 +26,7 @@ pub(crate) struct Place {
     pub(crate) backend: u64,
     pub(crate) endpoint: u64,
     /// How it is spoken on.
-    pub(crate) manner: Manner,
+    pub(crate) transport_key: TransportKey,
 }
 
 /// The order in which all idle connections of a worker were returned: numbers, not the connections. A linked ring, so
@@ -190,7 +190,7 @@ mod tests {
             let (mut order, mut list): (_, Vec<(Place, usize)>) = (Order::default(), Vec::new());
             let now = shared::clock::now();
             for (count, (step, which)) in steps.into_iter().enumerate() {
-                let place = Place { backend: count as u64, endpoint: 0, manner: Manner::of(Protocol::Http) };
+                let place = Place { backend: count as u64, endpoint: 0, transport_key: TransportKey::of(Protocol::Http) };
                 match step {
                     0 if !list.is_empty() => order.remove(list.remove(which % list.len()).1),
                     1 => {

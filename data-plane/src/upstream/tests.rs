@@ -4,8 +4,8 @@ use std::rc::Rc;
 use super::*;
 use crate::table::Protocol;
 
-const HTTP: Manner = Manner::of(Protocol::Http);
-const HTTPS: Manner = Manner::of(Protocol::Https);
+const HTTP: TransportKey = TransportKey::of(Protocol::Http);
+const HTTPS: TransportKey = TransportKey::of(Protocol::Https);
 
 /// A connection that is closed by setting its cell.
 #[derive(Clone, Debug, Default)]

@@ -30,15 +30,15 @@ pub(crate) const LISTENER: Listener = Listener {
         "tls/sessions.rs",
         "tls/tickets.rs",
         "udp.rs",
-        "upstream/allowance.rs",
+        "upstream/retry_budget.rs",
         "upstream/call",
         "upstream/dial.rs",
         "upstream/inbound.rs",
         "upstream/incoming.rs",
         "upstream/payload.rs",
-        "upstream/pulse.rs",
+        "upstream/liveness.rs",
         "upstream/send.rs",
-        "upstream/tally.rs",
+        "upstream/wire_stats.rs",
         "worker.rs",
         "worker/pace.rs",
     ],
@@ -103,13 +103,13 @@ const ROWS: &[Row] = &[
     Row(
         "keep-alive probe (HTTP/2 PING) of an endpoint, on a connection shared by gRPC calls",
         &[
-            "upstream::pulse::UNHEARD",
-            "upstream::pulse::SILENCE",
-            "upstream::pulse::ANSWER",
-            "upstream::pulse::HESITATION",
-            "upstream::pulse::QUESTIONS",
-            "upstream::pulse::SELDOM",
-            "upstream::pulse::UNACKNOWLEDGED",
+            "upstream::liveness::DOUBT_AFTER",
+            "upstream::liveness::SILENCE",
+            "upstream::liveness::PROBE_TIMEOUT",
+            "upstream::liveness::JOINS_WHILE_PROBED",
+            "upstream::liveness::PROBES",
+            "upstream::liveness::PROBE_INTERVAL",
+            "upstream::liveness::USER_TIMEOUT",
         ],
         &[
             "a_call_that_is_given_up_in_silence_is_a_doubt_until_something_comes",
@@ -123,7 +123,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "cancelled calls on a shared connection",
-        &["upstream::tally::RESETS", "upstream::tally::PERIOD"],
+        &["upstream::wire_stats::RESETS", "upstream::wire_stats::PERIOD"],
         &[
             "a_connection_is_worn_by_a_hundred_resets_in_thirty_seconds",
             "a_connection_of_which_many_calls_were_cancelled_takes_no_more_and_keeps_those_it_has",
@@ -131,7 +131,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "send window of a shared connection whose endpoint does not read",
-        &["upstream::tally::FRAME", "upstream::tally::STUCK"],
+        &["upstream::wire_stats::FRAME", "upstream::wire_stats::STUCK"],
         &["bodies_that_are_not_read_use_a_connection_up", "a_call_that_is_not_read_holds_up_no_other_one"],
     ),
     Row(
@@ -386,7 +386,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "gRPC response head, or trailers",
-        &["upstream::tally::LONGEST"],
+        &["upstream::wire_stats::LONGEST"],
         &["fields_are_too_long_in_one_frame_or_in_several", "trailers_that_are_too_long_are_no_end"],
     ),
     Row(
@@ -576,7 +576,11 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "retry budget: retries of requests that had reached an endpoint",
-        &["local::limits::retry_budget", "upstream::allowance::A_SECOND", "upstream::allowance::RESERVE"],
+        &[
+            "local::limits::retry_budget",
+            "upstream::retry_budget::A_SECOND",
+            "upstream::retry_budget::RESERVE",
+        ],
         &[
             "few_requests_have_all_their_tries",
             "of_many_so_many_in_a_hundred",
@@ -800,11 +804,11 @@ const OTHERS: &[(&str, &str)] = &[
     ("local::verdicts::ENTRY", "a table of fixed size"),
     ("local::verdicts::FIELD", "a table of fixed size"),
     ("local::verdicts::SHARDS", "a table of fixed size"),
-    ("upstream::allowance::TRY", "the parts of a try"),
+    ("upstream::retry_budget::TRY", "the parts of a try"),
     ("upstream::incoming::LEAST", "the format"),
     ("upstream::incoming::UNCOUNTED", "no limit, for there is one before it"),
-    ("upstream::tally::EACH", "how it is reckoned"),
-    ("upstream::tally::FIRST", "what is looked at"),
-    ("upstream::tally::LIST", "what h2 is told, which ours comes before"),
+    ("upstream::wire_stats::EACH", "how it is reckoned"),
+    ("upstream::wire_stats::FIRST", "what is looked at"),
+    ("upstream::wire_stats::LIST", "what h2 is told, which ours comes before"),
     ("table::ticket_keys::NAME", "the format"),
 ];

@@ -22,10 +22,10 @@ use crate::tls::backends::Over;
 use crate::upstream;
 use crate::upstream::dial::dial;
 use crate::upstream::link::Link;
-use crate::upstream::manner::{Manner, Way};
 use crate::upstream::observation::Observation;
 use crate::upstream::payload::Payload;
 use crate::upstream::send::{Answered, Failed, Request};
+use crate::upstream::transport::{Transport, TransportKey};
 use crate::upstream::{Tried, Turn};
 use trying::Trying;
 
@@ -44,16 +44,16 @@ pub(super) async fn send<B: RequestBody>(
     cell: &Arc<BackendCell>,
 ) -> Reply {
     let local = &exchange.call.server.local;
-    let Some(way) = way(exchange) else {
+    let Some(transport) = transport(exchange) else {
         // Neither in plain text nor to another endpoint.
         return Reply::page(local, 503);
     };
-    if matches!(way.protocol, Protocol::Grpc | Protocol::Grpcs) {
+    if matches!(transport.protocol, Protocol::Grpc | Protocol::Grpcs) {
         // Boxed, so that requests that are not gRPC calls need no room for one.
-        return Box::pin(grpc::send(exchange, body, cell, way)).await;
+        return Box::pin(grpc::send(exchange, body, cell, transport)).await;
     }
     let mut text = local.buffers.text();
-    let outcome = attempt(exchange, body, cell, &way, &mut text).await;
+    let outcome = attempt(exchange, body, cell, &transport, &mut text).await;
     local.buffers.give_text(text);
     match outcome {
         Ok((reached, answered)) => reply(exchange, cell, reached, answered),
@@ -74,7 +74,7 @@ const PASSED_BY: usize = 16;
 /// The endpoint and the connection of a response.
 struct Reached {
     endpoint: Arc<Endpoint>,
-    manner: Manner,
+    transport_key: TransportKey,
     link: Box<Link>,
 }
 
@@ -83,7 +83,7 @@ async fn attempt<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     body: &mut B,
     cell: &Arc<BackendCell>,
-    way: &Way,
+    transport: &Transport,
     text: &mut Vec<u8>,
 ) -> Result<(Reached, Answered), ProxyError> {
     let target = target(exchange);
@@ -94,14 +94,14 @@ async fn attempt<B: RequestBody>(
     if mirror::of(exchange).is_some() {
         mirror::copy(exchange, &payload, framing);
     }
-    let writer = match way.protocol {
+    let writer = match transport.protocol {
         Protocol::Fcgi => fcgi::write(exchange, &host, framing, text)?,
         _ => {
             let target = target.as_deref().unwrap_or_else(|| exchange.head.target());
             write_request(text, exchange.head, target, &host, framing)
         }
     };
-    let mut outcome = ask(exchange, &mut payload, cell, way, (&text[..], writer)).await;
+    let mut outcome = ask(exchange, &mut payload, cell, transport, (&text[..], writer)).await;
     drop(payload);
     if let Ok((_, Answered { rest: Some(rest), .. })) = &mut outcome {
         rest.comes_from(body.detach());
@@ -114,7 +114,7 @@ async fn ask<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     payload: &mut Payload<'_, B>,
     cell: &Arc<BackendCell>,
-    way: &Way,
+    transport: &Transport,
     (text, writer): (&[u8], BodyWriter),
 ) -> Result<(Reached, Answered), ProxyError> {
     let mut trying = Trying::new(exchange, cell, payload.is_kept());
@@ -127,7 +127,7 @@ async fn ask<B: RequestBody>(
         upgrade: head.upgrade.as_deref(),
         timeouts: exchange.timeouts,
         answer_head: sizes.head,
-        is_fcgi: way.protocol == Protocol::Fcgi,
+        is_fcgi: transport.protocol == Protocol::Fcgi,
     };
     loop {
         if payload.is_kept() && payload.is_gone().await {
@@ -137,7 +137,8 @@ async fn ask<B: RequestBody>(
         info.attempts.asked(&endpoint);
         let mut observed = Observation::begin(*turn, &endpoint);
         let (fresh, once) = (trying.fresh, trying.once());
-        let linking = link(exchange.call, request.timeouts.connect, cell, (&endpoint, way), fresh, once);
+        let linking =
+            link(exchange.call, request.timeouts.connect, cell, (&endpoint, transport), fresh, once);
         let (failed, reused) = match linking.await {
             Ok(mut link) => {
                 info.attempts.connected(link.reused);
@@ -162,7 +163,7 @@ async fn ask<B: RequestBody>(
                         if answered.was_held {
                             info.attempts.waited();
                         }
-                        return Ok((Reached { endpoint, manner: way.manner(), link }, answered));
+                        return Ok((Reached { endpoint, transport_key: transport.key(), link }, answered));
                     }
                     Err(failed) => {
                         link.rest(&server.local.buffers);
@@ -241,13 +242,13 @@ async fn link(
     call: Call<'_>,
     limit: Duration,
     cell: &BackendCell,
-    (endpoint, way): (&Endpoint, &Way),
+    (endpoint, transport): (&Endpoint, &Transport),
     fresh: bool,
     once: bool,
 ) -> Result<Box<Link>, ProxyError> {
     let Call { server, timer, .. } = call;
     let kept =
-        if fresh { None } else { server.upstreams.borrow_mut().take(cell, endpoint, way.manner(), once) };
+        if fresh { None } else { server.upstreams.borrow_mut().take(cell, endpoint, transport.key(), once) };
     if let Some(link) = kept {
         server.local.metrics.reused.add(1);
         return Ok(link);
@@ -259,11 +260,11 @@ async fn link(
         descriptors.take(1)
     });
     let descriptor = descriptor.ok_or(Kind::NoRoom)?;
-    server.upstreams.borrow_mut().ways.note(way);
-    let tls = match way.protocol {
+    server.upstreams.borrow_mut().tls_settings.note(transport);
+    let tls = match transport.protocol {
         Protocol::Http | Protocol::Grpc | Protocol::Fcgi => None,
-        Protocol::Https => Some((server.backends(), Over::Http1, way.tls.as_ref())),
-        Protocol::Grpcs => Some((server.backends(), Over::Http2, way.tls.as_ref())),
+        Protocol::Https => Some((server.backends(), Over::Http1, transport.tls.as_ref())),
+        Protocol::Grpcs => Some((server.backends(), Over::Http2, transport.tls.as_ref())),
     };
     // As in nginx, the handshake gets what remains of the connect timeout, and a failed handshake is a failed
     // connection.
@@ -271,7 +272,7 @@ async fn link(
     let make_room = || server.upstreams.borrow_mut().shed();
     let dialing = dial(&server.local.reserve, &is_out, || TcpStream::connect(address), make_room);
     // Boxed, so that requests that get an idle connection need no room for it.
-    let connecting = Box::pin(Link::connect((address, dialing), descriptor, way.wear, tls));
+    let connecting = Box::pin(Link::connect((address, dialing), descriptor, transport.reuse, tls));
     match timer.limit(limit, connecting).await {
         Ok(Ok(link)) => {
             server.local.metrics.connected.add(1);
@@ -294,15 +295,15 @@ fn protocol(exchange: &Exchange<'_>) -> Protocol {
 }
 
 /// How the location's endpoints are spoken to; `None`: over TLS whose settings are not available yet.
-fn way(exchange: &Exchange<'_>) -> Option<Way> {
+fn transport(exchange: &Exchange<'_>) -> Option<Transport> {
     let protocol = protocol(exchange);
     let location = exchange.location().filter(|_| protocol.is_secure());
     let tls = match location.and_then(|location| location.backend_tls.as_ref()) {
         Some(cell) => Some(cell.get()?),
         None => None,
     };
-    let wear = exchange.location().map(|location| location.policy.kept.wear);
-    Some(Way { protocol, tls, wear: wear.unwrap_or_default() })
+    let reuse = exchange.location().map(|location| location.policy.kept.reuse);
+    Some(Transport { protocol, tls, reuse: reuse.unwrap_or_default() })
 }
 
 /// The target to send, if it is not the client's own.
@@ -317,7 +318,7 @@ fn target(exchange: &mut Exchange<'_>) -> Option<Vec<u8>> {
 
 /// Converts a backend's response.
 fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered: Answered) -> Reply {
-    let Reached { endpoint, manner, link } = reached;
+    let Reached { endpoint, transport_key, link } = reached;
     let Answered { head, body, whole, rest, .. } = answered;
     let body = if head.status == 101 {
         ReplyBody::Tunnel(link)
@@ -328,8 +329,8 @@ fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered
             && head.keep_alive
             && asked.connection != Some(CLOSE)
             && !asked.as_http10
-            && manner.protocol != Protocol::Fcgi;
-        let relay = Relay::new(server, body, link, cell.id, (endpoint, manner), reusable);
+            && transport_key.protocol != Protocol::Fcgi;
+        let relay = Relay::new(server, body, link, cell.id, (endpoint, transport_key), reusable);
         ReplyBody::Relay(Box::new(relay.behind(rest)))
     };
     Reply { head, body, close: false, untold: None, read: exchange.timeouts.read }

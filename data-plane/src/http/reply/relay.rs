@@ -14,8 +14,8 @@ use crate::http::server::Server;
 use crate::local::pipes::{Filled, Pipe};
 use crate::table::Endpoint;
 use crate::upstream::link::Link;
-use crate::upstream::manner::Manner;
 use crate::upstream::send::Rest;
+use crate::upstream::transport::TransportKey;
 
 /// Minimum size in bytes of a body that is sent through a pipe.
 const PASSED: u64 = 128 * 1024;
@@ -28,7 +28,7 @@ pub(crate) struct Relay {
     link: Option<Box<Link>>,
     cell: u64,
     endpoint: Arc<Endpoint>,
-    manner: Manner,
+    transport_key: TransportKey,
     /// Whether the connection may be reused.
     reusable: bool,
     /// What is still to be sent of the request.
@@ -52,7 +52,7 @@ impl Relay {
         reader: BodyReader,
         link: Box<Link>,
         cell: u64,
-        (endpoint, manner): (Arc<Endpoint>, Manner),
+        (endpoint, transport_key): (Arc<Endpoint>, TransportKey),
         reusable: bool,
     ) -> Self {
         Self {
@@ -61,7 +61,7 @@ impl Relay {
             link: Some(link),
             cell,
             endpoint,
-            manner,
+            transport_key,
             reusable,
             request: None,
             around: 0,
@@ -215,7 +215,7 @@ impl Relay {
             link.reused = true;
             let now = self.server.local.timers.now();
             let mut upstreams = self.server.upstreams.borrow_mut();
-            upstreams.give(self.cell, &self.endpoint, self.manner, link, now);
+            upstreams.give(self.cell, &self.endpoint, self.transport_key, link, now);
         }
     }
 }

@@ -12,20 +12,20 @@ pub struct Kept {
     /// Idle timeout.
     pub idle: Option<Duration>,
     /// Limits on the use of one connection.
-    pub wear: Wear,
+    pub reuse: ReuseLimits,
 }
 
 /// How long a connection is used. None is used forever: when a Service scales up, the new endpoints get only new
 /// connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wear {
+pub struct ReuseLimits {
     /// Maximum number of requests.
     pub requests: u32,
     /// Maximum age for another request.
     pub age: Duration,
 }
 
-impl Default for Wear {
+impl Default for ReuseLimits {
     fn default() -> Self {
         Self { requests: 10_000, age: Duration::from_secs(3600) }
     }
@@ -33,13 +33,13 @@ impl Default for Wear {
 
 impl Kept {
     pub(super) fn compile(said: &LocationPolicy) -> Self {
-        let usual = Wear::default();
+        let usual = ReuseLimits::default();
         let connections = said.upstream_keepalive_connections;
         let idle = said.upstream_keepalive_timeout;
-        let wear = match connections == Some(0) || idle == Some(0) {
+        let reuse = match connections == Some(0) || idle == Some(0) {
             // Whatever else is configured.
-            true => Wear { requests: 1, ..usual },
-            false => Wear {
+            true => ReuseLimits { requests: 1, ..usual },
+            false => ReuseLimits {
                 requests: said.upstream_keepalive_requests.unwrap_or(usual.requests),
                 age: said.upstream_keepalive_time.map_or(usual.age, Duration::from_millis),
             },
@@ -47,7 +47,7 @@ impl Kept {
         Self {
             connections: connections.map(|it| usize::try_from(it).unwrap_or(usize::MAX)),
             idle: idle.map(|seconds| Duration::from_secs(seconds.into())),
-            wear,
+            reuse,
         }
     }
 
@@ -70,7 +70,7 @@ mod tests {
             ..LocationPolicy::default()
         };
         let kept = compile(said.clone());
-        assert_eq!(kept.wear, Wear { requests: 7, age: Duration::from_millis(1_500) });
+        assert_eq!(kept.reuse, ReuseLimits { requests: 7, age: Duration::from_millis(1_500) });
         assert_eq!((kept.connections, kept.idle, kept.says_close()), (None, None, false));
         for (connections, idle, closes) in [(Some(0), None, true), (Some(1), Some(0), false)] {
             let kept = compile(LocationPolicy {
@@ -78,7 +78,7 @@ mod tests {
                 upstream_keepalive_timeout: idle,
                 ..said.clone()
             });
-            assert_eq!((kept.wear.requests, kept.says_close()), (1, closes));
+            assert_eq!((kept.reuse.requests, kept.says_close()), (1, closes));
         }
         assert_eq!(compile(LocationPolicy::default()), Kept::default());
     }

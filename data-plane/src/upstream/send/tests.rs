@@ -16,7 +16,7 @@ use crate::codec::body::Outlet;
 use crate::codec::h1::{RequestReader, write_request};
 use crate::codec::head::Framing;
 use crate::table::Sizes;
-use crate::table::policy::kept::Wear;
+use crate::table::policy::kept::ReuseLimits;
 
 /// An empty body.
 struct Nothing;
@@ -36,7 +36,8 @@ async fn linked() -> (Link, TcpStream) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let descriptor = Budget::new(1).take(1).unwrap();
-    let connecting = Link::connect((address, TcpStream::connect(address)), descriptor, Wear::default(), None);
+    let connecting =
+        Link::connect((address, TcpStream::connect(address)), descriptor, ReuseLimits::default(), None);
     let (link, accepted) = tokio::join!(connecting, listener.accept());
     (link.unwrap(), accepted.unwrap().0)
 }

@@ -19,20 +19,20 @@ use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::upstream::Tried;
 use crate::upstream::call::{Body, Call, Failed};
-use crate::upstream::manner::Way;
+use crate::upstream::ejection;
 use crate::upstream::multiplexed::{Multiplexed, Opening, Place, Room};
 use crate::upstream::observation::Observation;
 use crate::upstream::payload::Payload;
-use crate::upstream::standing;
+use crate::upstream::transport::Transport;
 
 /// Sends a request and returns the response, or an error page.
 pub(super) async fn send<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     body: &mut B,
     cell: &Arc<BackendCell>,
-    way: Way,
+    transport: Transport,
 ) -> Reply {
-    match attempt(exchange, body, cell, way).await {
+    match attempt(exchange, body, cell, transport).await {
         Ok((head, call)) => {
             let body = ReplyBody::Call(Box::new(call));
             Reply { head, body, close: false, untold: None, read: exchange.timeouts.read }
@@ -51,13 +51,13 @@ async fn attempt<B: RequestBody>(
     exchange: &mut Exchange<'_>,
     body: &mut B,
     cell: &Arc<BackendCell>,
-    way: Way,
+    transport: Transport,
 ) -> Result<(Box<ResponseHead>, Call), ProxyError> {
     let (local, timer) = (&exchange.call.server.local, exchange.call.timer);
     let (timeouts, sizes) = (exchange.timeouts, exchange.sizes);
     let target = target(exchange);
     let host = forwarded::host(exchange)?;
-    let request = request(exchange.head, target.as_deref(), &host, way.protocol)?;
+    let request = request(exchange.head, target.as_deref(), &host, transport.protocol)?;
     let ended = exchange.head.framing.is_empty();
     // The request of an HTTP/1.1 client is read to its end first, because its request and response share one
     // connection.
@@ -76,7 +76,7 @@ async fn attempt<B: RequestBody>(
         exchange.head.let_go();
     }
     let to_head = exchange.head.method == crate::codec::head::Method::Head;
-    let mut asking = Asking::new(exchange, cell, way);
+    let mut asking = Asking::new(exchange, cell, transport);
     let mut body = Body::new(body);
     loop {
         let place = asking.connect(exchange, cell).await?;
@@ -85,7 +85,7 @@ async fn attempt<B: RequestBody>(
                 Ok((response, mut call)) => {
                     call.observe(asking.observed.take());
                     if let Some(endpoint) = &asking.endpoint {
-                        standing::answered(local, cell, endpoint);
+                        ejection::responded(local, cell, endpoint);
                     }
                     // The application's response is passed on (as in ingress-nginx).
                     exchange.head.let_go();
@@ -108,7 +108,7 @@ fn may_be_sent_elsewhere(exchange: &Exchange<'_>) -> bool {
 
 /// The endpoints that a call was tried on, and the remaining attempts.
 struct Asking {
-    way: Way,
+    transport: Transport,
     retries: Retries,
     begun: Instant,
     tries: usize,
@@ -139,10 +139,10 @@ enum Counts {
 }
 
 impl Asking {
-    fn new(exchange: &Exchange<'_>, cell: &BackendCell, way: Way) -> Self {
+    fn new(exchange: &Exchange<'_>, cell: &BackendCell, transport: Transport) -> Self {
         let retries = exchange.location().map(|location| location.policy.retries);
         Self {
-            way,
+            transport,
             retries: retries.unwrap_or_default(),
             begun: exchange.call.server.local.timers.now(),
             tries: match exchange.timeouts.tries {
@@ -175,7 +175,7 @@ impl Asking {
             exchange.info.attempts.asked(&endpoint);
             self.observed = Observation::begin(exchange.turn, &endpoint);
             let mut left = exchange.timeouts.connect;
-            let (server, to) = (exchange.call.server, (&*endpoint, &self.way));
+            let (server, to) = (exchange.call.server, (&*endpoint, &self.transport));
             self.newest = server.upstreams.borrow().begun();
             let joined = join(exchange.call, &mut left, cell, to, (self.has_body, self.after)).await;
             let (connected, counts) = match joined {
@@ -242,7 +242,7 @@ impl Asking {
             if let Some(endpoint) = &self.endpoint {
                 self.tried.add(endpoint);
                 if may && counts == Counts::Endpoint {
-                    standing::failed(local, cell, endpoint, &error);
+                    ejection::attempt_failed(local, cell, endpoint, &error);
                 }
             }
         }
@@ -263,14 +263,14 @@ async fn open(
     call: pipeline::Call<'_>,
     limit: Duration,
     cell: &BackendCell,
-    (endpoint, way): (&Endpoint, &Way),
+    (endpoint, transport): (&Endpoint, &Transport),
 ) -> Result<Place, ProxyError> {
     let server = call.server;
-    let opening = Opening(Multiplexed::opening(way.wear, &server.local.timers));
-    if !server.upstreams.borrow_mut().share(cell.id, endpoint, way.manner(), &opening.0) {
+    let opening = Opening(Multiplexed::opening(transport.reuse, &server.local.timers));
+    if !server.upstreams.borrow_mut().share(cell.id, endpoint, transport.key(), &opening.0) {
         opening.0.keep_not();
     }
-    let opened = match link(call, limit, cell, (endpoint, way), true, true).await {
+    let opened = match link(call, limit, cell, (endpoint, transport), true, true).await {
         Ok(link) => opening.0.open(*link, &server.local.metrics).await,
         Err(error) => Err(error.within(call.timer.is_over())),
     };
@@ -297,7 +297,7 @@ async fn join(
     call: pipeline::Call<'_>,
     left: &mut Duration,
     cell: &BackendCell,
-    (endpoint, way): (&Endpoint, &Way),
+    (endpoint, transport): (&Endpoint, &Transport),
     (has_body, after): (bool, Option<u64>),
 ) -> Result<Option<Place>, ProxyError> {
     let timers = &call.server.local.timers;
@@ -305,7 +305,7 @@ async fn join(
         let now = timers.now();
         let joined = {
             let mut upstreams = call.server.upstreams.borrow_mut();
-            upstreams.join(cell.id, endpoint, way.manner(), has_body, after, now)
+            upstreams.join(cell.id, endpoint, transport.key(), has_body, after, now)
         };
         let shared = match joined {
             Some((shared, Room::Now)) => return Ok(Some(shared.join(true))),

@@ -13,9 +13,9 @@ use crate::http::server::Server;
 use crate::local::timer::Timer;
 use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint};
+use crate::upstream::ejection;
 use crate::upstream::observation::Observation;
 use crate::upstream::send::Failed;
-use crate::upstream::standing;
 use crate::upstream::{Tried, Turn};
 
 /// The attempts of one request.
@@ -89,9 +89,9 @@ impl<'a> Trying<'a> {
         let local = &self.server.local;
         let is_listed = self.retries.after_status(status, !self.idempotent);
         if is_listed {
-            standing::passed_over(local, self.cell, endpoint, status);
+            ejection::retried_status(local, self.cell, endpoint, status);
         } else {
-            standing::answered(local, self.cell, endpoint);
+            ejection::responded(local, self.cell, endpoint);
         }
         let passes = self.left > 1
             && is_listed
@@ -138,7 +138,7 @@ impl<'a> Trying<'a> {
             self.left = self.left.saturating_sub(usize::from(!no_way));
             self.tried.add(endpoint);
             if elsewhere {
-                standing::failed(local, self.cell, endpoint, &failed.error);
+                ejection::attempt_failed(local, self.cell, endpoint, &failed.error);
             }
         }
         if self.left == 0 || !elsewhere || !is_replayable || !self.is_in_time() {

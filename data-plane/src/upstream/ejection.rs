@@ -14,35 +14,35 @@ use crate::table::{BackendCell, Endpoint};
 const NO_FAILURE: [u16; 3] = [403, 404, 429];
 
 /// Records a failed attempt, of a kind that its location retries elsewhere.
-pub(crate) fn failed(local: &Local, cell: &BackendCell, endpoint: &Endpoint, error: &ProxyError) {
-    let speaks_against = match error.kind {
+pub(crate) fn attempt_failed(local: &Local, cell: &BackendCell, endpoint: &Endpoint, error: &ProxyError) {
+    let counts = match error.kind {
         Kind::ConnectTimeout | Kind::Closed => true,
         Kind::ConnectFailed => !error.is_no_way() && !error.is_shortage(),
         _ => false,
     };
-    if speaks_against {
-        note(local, cell, endpoint);
+    if counts {
+        count_failure(local, cell, endpoint);
     }
 }
 
 /// Records a response with a status that is retried elsewhere.
-pub(crate) fn passed_over(local: &Local, cell: &BackendCell, endpoint: &Endpoint, status: u16) {
+pub(crate) fn retried_status(local: &Local, cell: &BackendCell, endpoint: &Endpoint, status: u16) {
     if NO_FAILURE.contains(&status) {
-        answered(local, cell, endpoint);
+        responded(local, cell, endpoint);
     } else {
-        note(local, cell, endpoint);
+        count_failure(local, cell, endpoint);
     }
 }
 
 /// Records a response, or a successful connect if nothing else is known.
-pub(crate) fn answered(local: &Local, cell: &BackendCell, endpoint: &Endpoint) {
+pub(crate) fn responded(local: &Local, cell: &BackendCell, endpoint: &Endpoint) {
     if cell.answered(endpoint) {
         local.metrics.returned.add(1);
         tracing::info!(backend = %cell.key, endpoint = %endpoint.address, "an endpoint is back");
     }
 }
 
-fn note(local: &Local, cell: &BackendCell, endpoint: &Endpoint) {
+fn count_failure(local: &Local, cell: &BackendCell, endpoint: &Endpoint) {
     let most = local.limits.eject_after;
     if most == 0 {
         return;

@@ -52,7 +52,7 @@ const ACK: u8 = 1;
 
 /// The counts of a connection.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct WireStats {
     timers: Rc<Timers>,
     received: Cell<u64>,
     answers: Cell<u64>,
@@ -69,7 +69,7 @@ pub(super) struct Tally {
     overlong: RefCell<Vec<u32>>,
 }
 
-impl Tally {
+impl WireStats {
     /// For a new connection.
     pub(super) fn new(timers: &Rc<Timers>) -> Self {
         let [received, answers] = Default::default();
@@ -109,7 +109,7 @@ impl Tally {
         self.used_up.get().is_some_and(|since| now.duration_since(since) >= STUCK)
     }
 
-    fn went(&self, frame: Frame) {
+    fn frame_sent(&self, frame: Frame) {
         match frame.kind {
             Kind::Data => self.moved(-i64::from(frame.length)),
             Kind::Reset => self.reset(),
@@ -118,7 +118,7 @@ impl Tally {
         }
     }
 
-    fn came(&self, frame: Frame, first: [u8; FIRST]) {
+    fn frame_received(&self, frame: Frame, first: [u8; FIRST]) {
         match frame.kind {
             Kind::Data => self.answers.set(self.answers.get() + 1),
             Kind::Headers => {
@@ -163,37 +163,37 @@ impl Tally {
 }
 
 /// A connection whose frames are counted.
-pub(super) struct Tallied<W> {
+pub(super) struct Counted<W> {
     wire: W,
     read: Cursor<FIRST>,
     written: Cursor<0>,
-    tally: Rc<Tally>,
+    stats: Rc<WireStats>,
 }
 
-impl<W> Tallied<W> {
+impl<W> Counted<W> {
     /// Wraps a new connection.
-    pub(super) fn new(wire: W, tally: &Rc<Tally>) -> Self {
-        Self { wire, read: Cursor::default(), written: Cursor::of_client(), tally: Rc::clone(tally) }
+    pub(super) fn new(wire: W, stats: &Rc<WireStats>) -> Self {
+        Self { wire, read: Cursor::default(), written: Cursor::of_client(), stats: Rc::clone(stats) }
     }
 }
 
-impl<W: AsyncRead + Unpin> AsyncRead for Tallied<W> {
+impl<W: AsyncRead + Unpin> AsyncRead for Counted<W> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let Self { wire, read, tally, .. } = self.get_mut();
+        let Self { wire, read, stats, .. } = self.get_mut();
         let before = into.filled().len();
         ready!(Pin::new(wire).poll_read(cx, into))?;
         let came = &into.filled()[before..];
-        tally.received.set(tally.received.get() + came.len() as u64);
-        read.pass(came, |frame, first| tally.came(frame, first));
+        stats.received.set(stats.received.get() + came.len() as u64);
+        read.pass(came, |frame, first| stats.frame_received(frame, first));
         Poll::Ready(Ok(()))
     }
 }
 
-impl<W: AsyncWrite + Unpin> AsyncWrite for Tallied<W> {
+impl<W: AsyncWrite + Unpin> AsyncWrite for Counted<W> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let Self { wire, written, tally, .. } = self.get_mut();
+        let Self { wire, written, stats, .. } = self.get_mut();
         let count = ready!(Pin::new(wire).poll_write(cx, bytes))?;
-        written.pass(&bytes[..count], |frame, []| tally.went(frame));
+        written.pass(&bytes[..count], |frame, []| stats.frame_sent(frame));
         Poll::Ready(Ok(count))
     }
 
@@ -210,12 +210,12 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Tallied<W> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Self { wire, written, tally, .. } = self.get_mut();
+        let Self { wire, written, stats, .. } = self.get_mut();
         let count = ready!(Pin::new(wire).poll_write_vectored(cx, slices))?;
         let mut left = count;
         for slice in slices {
             let some = left.min(slice.len());
-            written.pass(&slice[..some], |frame, []| tally.went(frame));
+            written.pass(&slice[..some], |frame, []| stats.frame_sent(frame));
             left -= some;
         }
         Poll::Ready(Ok(count))

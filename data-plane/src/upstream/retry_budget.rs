@@ -17,27 +17,27 @@ const TRY: u64 = 100_000;
 
 /// The retry budget of a backend on one worker.
 #[derive(Debug)]
-pub(super) struct Allowance {
+pub(super) struct RetryBudget {
     /// In fractions of a retry.
     left: u64,
     /// Up to when milliseconds were added.
     since: Option<Instant>,
 }
 
-impl Default for Allowance {
+impl Default for RetryBudget {
     fn default() -> Self {
         Self { left: RESERVE * TRY, since: None }
     }
 }
 
-impl Allowance {
+impl RetryBudget {
     /// Counts a first attempt, which adds this percentage of a retry.
-    pub(super) fn asked(&mut self, percent: u32) {
+    pub(super) fn deposit(&mut self, percent: u32) {
         self.add(u64::from(percent) * (TRY / 100));
     }
 
     /// Takes a retry, if one is left.
-    pub(super) fn spend(&mut self, now: Instant) -> bool {
+    pub(super) fn withdraw(&mut self, now: Instant) -> bool {
         let elapsed = now.saturating_duration_since(*self.since.get_or_insert(now)).as_millis();
         self.since = Some(now);
         self.add(u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_mul(A_SECOND * TRY / 1_000));
@@ -60,39 +60,39 @@ mod tests {
     use super::*;
 
     /// With this many requests per second that would all be retried: how many are.
-    fn tried_again(percent: u32, a_second: u64, seconds: u64) -> u64 {
-        let (mut allowance, start) = (Allowance::default(), shared::clock::now());
+    fn retries_granted(percent: u32, a_second: u64, seconds: u64) -> u64 {
+        let (mut budget, start) = (RetryBudget::default(), shared::clock::now());
         let mut count = 0;
         for number in 0..a_second * seconds {
-            allowance.asked(percent);
+            budget.deposit(percent);
             let now = start + Duration::from_millis(number * 1_000 / a_second);
-            count += u64::from(allowance.spend(now));
+            count += u64::from(budget.withdraw(now));
         }
         count
     }
 
     #[test]
     fn few_requests_have_all_their_tries() {
-        assert_eq!(tried_again(20, 10, 600), 6_000);
-        assert_eq!(tried_again(0, 10, 600), 6_000);
+        assert_eq!(retries_granted(20, 10, 600), 6_000);
+        assert_eq!(retries_granted(0, 10, 600), 6_000);
     }
 
     #[test]
     fn of_many_so_many_in_a_hundred() {
-        let count = tried_again(20, 2_000, 600);
+        let count = retries_granted(20, 2_000, 600);
         let share = 1_200_000 / 5;
         let (reserve, by_time) = (RESERVE, A_SECOND * 600);
         assert!(count >= share && count <= share + reserve + by_time, "{count}");
-        assert_eq!(tried_again(100, 2_000, 60), 120_000);
+        assert_eq!(retries_granted(100, 2_000, 60), 120_000);
     }
 
     #[test]
     fn what_was_not_used_is_not_kept_for_ever() {
-        let (mut allowance, start) = (Allowance::default(), shared::clock::now());
-        assert!(allowance.spend(start));
-        (0..1_000_000).for_each(|_| allowance.asked(100));
+        let (mut budget, start) = (RetryBudget::default(), shared::clock::now());
+        assert!(budget.withdraw(start));
+        (0..1_000_000).for_each(|_| budget.deposit(100));
         let later = start + Duration::from_secs(3_600);
-        let at_once = (0..).take_while(|_| allowance.spend(later)).count();
+        let at_once = (0..).take_while(|_| budget.withdraw(later)).count();
         assert_eq!(at_once as u64, RESERVE);
     }
 }

@@ -15,31 +15,31 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[a, b, c, kind, flags][..], &stream.to_be_bytes(), payload].concat()
 }
 
-fn tally() -> Tally {
-    Tally::new(&Timers::new(shared::clock::now()))
+fn stats() -> WireStats {
+    WireStats::new(&Timers::new(shared::clock::now()))
 }
 
 #[test]
 fn parts_of_answers_are_counted() {
     let bytes = [frame(4, 0, 0, &[0; 12]), frame(HEADERS, 4, 1, b"x"), frame(DATA, 1, 1, &[1; 700])].concat();
     for cut in [1, 2, 9, 10, 13, bytes.len()] {
-        let (tally, mut scan) = (tally(), Cursor::default());
-        bytes.chunks(cut).for_each(|part| scan.pass(part, |frame, first| tally.came(frame, first)));
-        assert_eq!(tally.answers(), 2, "{cut}");
+        let (stats, mut scan) = (stats(), Cursor::default());
+        bytes.chunks(cut).for_each(|part| scan.pass(part, |frame, first| stats.frame_received(frame, first)));
+        assert_eq!(stats.answers(), 2, "{cut}");
     }
 }
 
 #[test]
 fn a_connection_is_worn_by_a_hundred_resets_in_thirty_seconds() {
     let start = shared::clock::now();
-    let tally = Tally::new(&Timers::new(start));
+    let stats = WireStats::new(&Timers::new(start));
     let reset = frame(RESET, 0, 1, &8_u32.to_be_bytes());
     let mut scan: Cursor<0> = Cursor::of_client();
     scan.pass(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", |_, _| panic!("no frame"));
     let mut at = |time| {
-        tally.timers.tick(start + time);
-        reset.chunks(5).for_each(|part| scan.pass(part, |frame, []| tally.went(frame)));
-        tally.is_worn()
+        stats.timers.tick(start + time);
+        reset.chunks(5).for_each(|part| scan.pass(part, |frame, []| stats.frame_sent(frame)));
+        stats.is_worn()
     };
     let slowly = PERIOD / RESETS as u32;
     assert!((0..300).all(|number| !at(slowly * number * 11 / 10)));
@@ -52,60 +52,60 @@ fn a_connection_is_worn_by_a_hundred_resets_in_thirty_seconds() {
 fn bodies_that_are_not_read_use_a_connection_up() {
     let start = shared::clock::now();
     for cut in [1, 2, 9, 10, 13, 20_000] {
-        let tally = Tally::new(&Timers::new(start));
+        let stats = WireStats::new(&Timers::new(start));
         let (mut written, mut read) = (Cursor::default(), Cursor::default());
         let mut sends = |bytes: usize| {
             let frame = frame(DATA, 0, 1, &vec![8; bytes]);
-            frame.chunks(cut).for_each(|part| written.pass(part, |frame, []| tally.went(frame)));
+            frame.chunks(cut).for_each(|part| written.pass(part, |frame, []| stats.frame_sent(frame)));
         };
         let mut allows = |stream, bytes: u32| {
             let update = [frame(6, 0, 0, &[8; 8]), frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())];
             update
                 .concat()
                 .chunks(cut)
-                .for_each(|part| read.pass(part, |frame, first| tally.came(frame, first)));
+                .for_each(|part| read.pass(part, |frame, first| stats.frame_received(frame, first)));
         };
         (0..3).for_each(|_| sends(16_000));
-        assert!(!tally.is_used_up(start + 9 * STUCK), "{cut}: there is room for a frame");
+        assert!(!stats.is_used_up(start + 9 * STUCK), "{cut}: there is room for a frame");
         sends(16_000);
-        assert!(!tally.is_used_up(start + STUCK / 2), "{cut}: that may be for a moment");
-        assert!(tally.is_used_up(start + STUCK));
+        assert!(!stats.is_used_up(start + STUCK / 2), "{cut}: that may be for a moment");
+        assert!(stats.is_used_up(start + STUCK));
         allows(1, 30_000);
-        assert!(tally.is_used_up(start + STUCK), "{cut}: that was for a stream");
-        tally.timers.tick(start + STUCK);
+        assert!(stats.is_used_up(start + STUCK), "{cut}: that was for a stream");
+        stats.timers.tick(start + STUCK);
         allows(0, 1);
-        assert!(!tally.is_used_up(start + STUCK), "{cut}: it goes on");
+        assert!(!stats.is_used_up(start + STUCK), "{cut}: it goes on");
         allows(0, 30_000);
-        assert!(!tally.is_used_up(start + 9 * STUCK));
+        assert!(!stats.is_used_up(start + 9 * STUCK));
     }
 }
 
 #[test]
 fn settings_hold_when_they_are_acknowledged() {
-    let (tally, mut scan) = (tally(), Cursor::default());
-    let mut sends = |flags| scan.pass(&frame(SETTINGS, flags, 0, &[]), |frame, []| tally.went(frame));
+    let (stats, mut scan) = (stats(), Cursor::default());
+    let mut sends = |flags| scan.pass(&frame(SETTINGS, flags, 0, &[]), |frame, []| stats.frame_sent(frame));
     sends(0);
-    assert!(!tally.is_settled());
+    assert!(!stats.is_settled());
     sends(ACK);
-    assert!(tally.is_settled());
+    assert!(stats.is_settled());
 }
 
 #[test]
 fn fields_are_too_long_in_one_frame_or_in_several() {
-    let tally = tally();
+    let stats = stats();
     let part = vec![b'x'; 16_384];
     let mut scan = Cursor::default();
     let mut comes = |stream, parts: usize, rest: usize| {
         let kind = |place| if place == 0 { HEADERS } else { CONTINUATION };
         let mut bytes: Vec<u8> = (0..parts).flat_map(|place| frame(kind(place), 0, stream, &part)).collect();
         bytes.extend(frame(kind(parts), 4, stream, &part[..rest]));
-        scan.pass(&bytes, |frame, first| tally.came(frame, first));
+        scan.pass(&bytes, |frame, first| stats.frame_received(frame, first));
     };
     comes(1, 0, 9_000);
     comes(3, LONGEST / part.len(), 0);
     comes(5, LONGEST / part.len(), 1);
     comes(7, 0, 9_000);
-    assert_eq!([1, 3, 5, 7].map(|stream| tally.is_overlong(stream)), [false, false, true, false]);
+    assert_eq!([1, 3, 5, 7].map(|stream| stats.is_overlong(stream)), [false, false, true, false]);
     let mut fields = HeaderMap::new();
     fields.insert("a", "x".repeat(LONGEST - 33).parse().unwrap());
     assert!(!are_overlong(&fields));
