@@ -14,32 +14,35 @@ use crate::metrics::{Requests, WorkerMetrics};
 use crate::rate::TryTable;
 use buffers::Buffers;
 use date::HttpDate;
+use handshake_queue::HandshakeQueue;
 use ids::Ids;
+use log_limiter::LogLimiter;
 use pipes::Pipes;
 use quota::Quota;
 use timer::Timers;
-use told::Told;
-use turns::Turns;
 
+pub use auth_cache::AuthCache;
 pub use budgets::Budgets;
-pub use copies::Copies;
 pub use limits::Limits;
+pub use mirror_budget::MirrorBudget;
 pub use names::{Addresses, KnownNames};
 pub use nonces::Nonces;
 pub use passwords::Passwords;
 pub use reach::Reach;
 pub use reserve::Reserve;
 pub use spill::Spill;
-pub use verdicts::Verdicts;
 
+pub(crate) mod auth_cache;
 pub(crate) mod boxed;
 pub(crate) mod budgets;
 pub(crate) mod buffers;
-pub(crate) mod copies;
 pub(crate) mod date;
+pub(crate) mod handshake_queue;
 pub(crate) mod ids;
 pub(crate) mod isolated;
 pub(crate) mod limits;
+pub(crate) mod log_limiter;
+pub(crate) mod mirror_budget;
 pub(crate) mod names;
 pub(crate) mod nonces;
 pub(crate) mod opening;
@@ -54,9 +57,6 @@ pub(crate) mod shares;
 pub(crate) mod spill;
 pub(crate) mod stint;
 pub(crate) mod timer;
-pub(crate) mod told;
-pub(crate) mod turns;
-pub(crate) mod verdicts;
 
 /// The resources of one worker; nothing in it is shared with other threads except the counters, which others read.
 #[derive(Debug)]
@@ -64,24 +64,24 @@ pub(crate) struct Local {
     pub(crate) timers: Rc<Timers>,
     pub(crate) buffers: Buffers,
     pub(crate) pipes: Pipes,
-    /// Turns of handshakes with clients.
-    pub(crate) turns: Rc<Turns>,
+    /// The queue of handshakes with clients.
+    pub(crate) handshake_queue: Rc<HandshakeQueue>,
     pub(crate) limits: Limits,
     pub(crate) quota: Rc<Quota>,
     pub(crate) spill: Spill,
     pub(crate) passwords: Passwords,
     pub(crate) nonces: Nonces,
     pub(crate) tries: Arc<TryTable>,
-    pub(crate) verdicts: Verdicts,
-    pub(crate) copies: Copies,
+    pub(crate) auth_cache: AuthCache,
+    pub(crate) mirror_budget: MirrorBudget,
     pub(crate) names: names::Names,
     /// Which addresses tenants may have it connect to.
     pub(crate) reach: Reach,
-    pub(crate) refusals: Told,
+    pub(crate) refusals: LogLimiter,
     /// Tenants that were logged for responses that only nginx would follow.
-    pub(crate) unfollowed: Told,
+    pub(crate) unfollowed: LogLimiter,
     /// Backends and auth services that did not respond.
-    pub(crate) failures: Told,
+    pub(crate) failures: LogLimiter,
     /// Budget for descriptors of connections.
     pub(crate) descriptors: Budget,
     pub(crate) reserve: Reserve,
@@ -110,20 +110,20 @@ impl Local {
             timers: Timers::new(shared::clock::now()),
             buffers: Buffers::new(),
             pipes: Pipes::new(budgets.descriptors.clone()),
-            turns: Rc::default(),
+            handshake_queue: Rc::default(),
             limits,
             quota: Quota::counted(budgets.bytes.clone(), Arc::clone(&metrics)),
             spill: budgets.spill.clone(),
             passwords: budgets.passwords.clone(),
             nonces: budgets.nonces.clone(),
             tries: Arc::clone(&budgets.tries),
-            verdicts: budgets.verdicts.clone(),
-            copies: budgets.copies.clone(),
+            auth_cache: budgets.auth_cache.clone(),
+            mirror_budget: budgets.mirror_budget.clone(),
             names: names::Names::new(names),
             reach,
-            refusals: Told::default(),
-            unfollowed: Told::default(),
-            failures: Told::default(),
+            refusals: LogLimiter::default(),
+            unfollowed: LogLimiter::default(),
+            failures: LogLimiter::default(),
             descriptors: budgets.descriptors.clone(),
             reserve: budgets.reserve.clone(),
             sessions: budgets.sessions.clone(),

@@ -4,9 +4,9 @@
 //! **Invariant:** a worker never waits for another worker or for the control thread; all it reads from them is one
 //! pointer.
 
-mod lot;
 mod open;
 mod pace;
+mod parked;
 mod streams;
 
 use std::cell::{Cell, RefCell};
@@ -42,9 +42,9 @@ use crate::table::Tables;
 use crate::table::streams::Service;
 use crate::tcp;
 use crate::tls::backends::Backends;
-use lot::Lot;
 use open::{Open, Place};
 use pace::Pace;
+use parked::ParkedSet;
 use streams::Streams;
 
 /// Number of idle connections that are closed at a time to make room.
@@ -101,7 +101,7 @@ struct Worker {
     index: usize,
     server: Rc<Server>,
     budgets: Budgets,
-    lot: Lot,
+    parked_set: ParkedSet,
     open: Cell<usize>,
     /// Connections that were told to close for others and have not ended yet.
     ending: Cell<usize>,
@@ -125,7 +125,7 @@ impl Worker {
 
     /// Updates the number of parked connections.
     fn count_parked(&self) {
-        self.server.local.metrics.parked.set(self.lot.count());
+        self.server.local.metrics.parked.set(self.parked_set.count());
     }
 }
 
@@ -179,7 +179,7 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
         index,
         server: Rc::new(Server::new(local, &tables, tls, backends, ports)),
         budgets,
-        lot: Lot::new()?,
+        parked_set: ParkedSet::new()?,
         open: Cell::new(0),
         ending: Cell::new(0),
         owed: Cell::new(0),
@@ -187,7 +187,7 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     });
     let local = Rc::clone(&worker.server.local);
     let ticking = own.spawn("the clock", tick(Rc::clone(&worker.server)));
-    own.spawn("the parking lot", lot::keep(Rc::clone(&worker)));
+    own.spawn("the parking lot", parked::keep(Rc::clone(&worker)));
     let begun = tokio::select! {
         biased;
         () = drain.reached(Phase::Leaving) => false,

@@ -21,8 +21,8 @@ use crate::codec::stream::{Gathered, Prefixed, Socket, Tls};
 use crate::http::server::Server;
 use crate::listen::Scheme;
 use crate::local::boxed::boxed;
+use crate::local::handshake_queue::HandshakeQueue;
 use crate::local::opening;
-use crate::local::turns::Turns;
 use crate::table::BackendCell;
 use crate::table::host::End;
 use crate::tcp;
@@ -187,7 +187,7 @@ async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Sh
     buffers.give_input(input);
     let stream = Gathered::in_turns(Prefixed::new(rest, Socket::from(stream)));
     let handshake = StartHandshake::from_parts(*accepted, stream).into_stream(config).into_fallible();
-    match in_turns(&server.local.turns, handshake).await {
+    match in_queue(&server.local.handshake_queue, handshake).await {
         Ok(mut stream) => {
             let (below, session) = stream.get_mut();
             below.at_once();
@@ -207,12 +207,12 @@ async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Sh
 }
 
 /// Computes a handshake when it is its turn.
-async fn in_turns<F: Future>(turns: &Rc<Turns>, handshake: F) -> F::Output {
-    let (mut handshake, mut waiting) = (pin!(handshake), turns.join());
+async fn in_queue<F: Future>(queue: &Rc<HandshakeQueue>, handshake: F) -> F::Output {
+    let (mut handshake, mut queued) = (pin!(handshake), queue.join());
     poll_fn(|cx| {
-        ready!(waiting.poll_step(cx));
-        if turns.has_to_end() {
-            spawn_local(end(Rc::clone(turns)));
+        ready!(queued.poll_step(cx));
+        if queue.has_to_end() {
+            spawn_local(end(Rc::clone(queue)));
         }
         handshake.as_mut().poll(cx)
     })
@@ -221,9 +221,9 @@ async fn in_turns<F: Future>(turns: &Rc<Turns>, handshake: F) -> F::Output {
 
 /// Ends a turn: a task that yields continues after all ready tasks, and after the runtime has polled the kernel for
 /// more.
-async fn end(turns: Rc<Turns>) {
+async fn end(queue: Rc<HandshakeQueue>) {
     yield_now().await;
-    turns.end();
+    queue.end();
 }
 
 #[cfg(test)]

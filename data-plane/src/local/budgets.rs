@@ -10,12 +10,12 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use shared::budget::{Budget, memory};
 
-use super::copies::Copies;
+use super::auth_cache::AuthCache;
+use super::mirror_budget::MirrorBudget;
 use super::nonces::Nonces;
 use super::passwords::Passwords;
 use super::reserve::Reserve;
 use super::spill::Spill;
-use super::verdicts::Verdicts;
 use crate::rate::TryTable;
 
 /// The budgets that all workers share.
@@ -40,9 +40,9 @@ pub struct Budgets {
     /// Failed attempts of digest authentication.
     pub tries: Arc<TryTable>,
     /// Responses of external authentication.
-    pub verdicts: Verdicts,
+    pub auth_cache: AuthCache,
     /// Mirrored requests.
-    pub copies: Copies,
+    pub mirror_budget: MirrorBudget,
 }
 
 /// The divisor for the part of the byte budget that bodies may use instead of files.
@@ -80,8 +80,8 @@ impl Budgets {
             passwords: Passwords::default(),
             nonces: Nonces::default(),
             tries: Arc::new(TryTable::new(shared::clock::now())),
-            verdicts: Verdicts::default(),
-            copies: Copies::of_memory(held).with_descriptors(4 * CONNECTIONS),
+            auth_cache: AuthCache::default(),
+            mirror_budget: MirrorBudget::of_memory(held).with_descriptors(4 * CONNECTIONS),
         }
     }
 }
@@ -97,7 +97,7 @@ impl Budgets {
             descriptors: Budget::new(descriptors),
             reserve: Reserve::of(descriptors),
             sessions: Budget::new(SESSIONS.min(descriptors / OF_SESSIONS)),
-            copies: self.copies.with_descriptors(descriptors),
+            mirror_budget: self.mirror_budget.with_descriptors(descriptors),
             ..self
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shared::budget::Held;
 
-use super::lot::Spot;
+use super::parked::ParkedEntry;
 use super::{SHED, Worker, attend};
 use crate::http::conn::Parked;
 use crate::local::Budgets;
@@ -46,9 +46,9 @@ impl Open {
     /// Parks the idle connection without a task. It stays open.
     pub(super) fn park(mut self, parked: Parked) {
         self.is_parked = true;
-        let spot = (parked, self.place.take());
-        if let Err(spot) = self.worker.lot.park(spot) {
-            self.worker.wake(spot);
+        let entry = (parked, self.place.take());
+        if let Err(entry) = self.worker.parked_set.park(entry) {
+            self.worker.wake(entry);
         }
         self.worker.count_parked();
     }
@@ -81,7 +81,7 @@ impl Drop for Open {
 
 impl Worker {
     /// Gives a parked connection a task again.
-    pub(super) fn wake(self: &Rc<Self>, (parked, place): Spot) {
+    pub(super) fn wake(self: &Rc<Self>, (parked, place): ParkedEntry) {
         self.count_parked();
         let open = Open { worker: Rc::clone(self), place, is_parked: false };
         attend(open, parked.serve(Rc::clone(&self.server)));

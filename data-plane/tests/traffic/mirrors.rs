@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use data_plane::local::{Budgets, Copies, KnownNames, Limits};
+use data_plane::local::{Budgets, KnownNames, Limits, MirrorBudget};
 use shared::policy::{LocationPolicy, TextList};
 
 use super::harness::*;
@@ -128,8 +128,8 @@ fn a_mirror_that_never_answers_holds_up_nobody_and_no_more_than_its_budget() {
         let _ = stream.read_to_end(&mut Vec::new());
     });
     // Three copies at a time.
-    let copies = Copies::of_memory(1 << 30).with_descriptors(48);
-    let budgets = Budgets { copies: copies.clone(), ..Budgets::default() };
+    let copies = MirrorBudget::of_memory(1 << 30).with_descriptors(48);
+    let budgets = Budgets { mirror_budget: copies.clone(), ..Budgets::default() };
     let proxy = serving(&origin, mirrored(at(mirror.address, "$request_uri")), budgets);
     let mut client = Client::new(proxy.http);
     let begun = Instant::now();
@@ -144,7 +144,7 @@ fn a_mirror_that_never_answers_holds_up_nobody_and_no_more_than_its_budget() {
 #[test]
 fn a_body_that_a_copy_has_no_memory_for_reaches_the_endpoint_all_the_same() {
     let (origin, mirror) = (Origin::says("backend"), Origin::says("mirror"));
-    let budgets = Budgets { copies: Copies::of_memory(16 * 2_000), ..Budgets::default() };
+    let budgets = Budgets { mirror_budget: MirrorBudget::of_memory(16 * 2_000), ..Budgets::default() };
     let proxy = serving(&origin, mirrored(at(mirror.address, "$request_uri")), budgets);
     let mut client = Client::new(proxy.http);
     assert_eq!(client.ask(&post(&"x".repeat(3_000))).status, 200);

@@ -410,9 +410,9 @@ const ROWS: &[Row] = &[
     Row(
         "mirrored requests in progress",
         &[
-            "local::copies::PART",
-            "local::copies::MOST",
-            "local::copies::DISK",
+            "local::mirror_budget::PART",
+            "local::mirror_budget::MOST",
+            "local::mirror_budget::DISK",
             "http::pipeline::mirror::PATIENCE",
             "http::pipeline::mirror::LISTENED",
         ],
@@ -488,7 +488,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "TLS handshakes in progress",
-        &["http::conn::hello::HANDSHAKE", "local::turns::STEPS"],
+        &["http::conn::hello::HANDSHAKE", "local::handshake_queue::STEPS"],
         &[
             "requests_are_answered_between_the_handshakes_of_a_storm",
             "what_handshakes_hold_is_counted_and_refused_where_nothing_is_left",
@@ -589,8 +589,8 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "log lines about `auth-url` and `mirror-target` addresses that are not allowed, and about unresponsive backends",
-        &["local::told::AGAIN", "local::told::TOLD"],
-        &["each_is_told_once_a_while"],
+        &["local::log_limiter::INTERVAL", "local::log_limiter::MOST"],
+        &["each_owner_is_logged_once_per_interval"],
     ),
     Row(
         "certificates with OCSP stapling",
@@ -800,10 +800,10 @@ const OTHERS: &[(&str, &str)] = &[
         "http::pipeline::external::lifetime::LONGEST_VARY",
         "an answer that varies by more is not kept, as in nginx",
     ),
-    ("local::verdicts::BYTES", "a table of fixed size"),
-    ("local::verdicts::ENTRY", "a table of fixed size"),
-    ("local::verdicts::FIELD", "a table of fixed size"),
-    ("local::verdicts::SHARDS", "a table of fixed size"),
+    ("local::auth_cache::BYTES", "a table of fixed size"),
+    ("local::auth_cache::ENTRY", "a table of fixed size"),
+    ("local::auth_cache::FIELD", "a table of fixed size"),
+    ("local::auth_cache::SHARDS", "a table of fixed size"),
     ("upstream::retry_budget::TRY", "the parts of a try"),
     ("upstream::incoming::LEAST", "the format"),
     ("upstream::incoming::UNCOUNTED", "no limit, for there is one before it"),

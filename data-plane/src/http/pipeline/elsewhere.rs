@@ -103,7 +103,7 @@ fn keep_reachable(local: &Local, word: Word<'_>, addresses: &mut Vec<SocketAddr>
         why.is_none()
     });
     let Some((address, what)) = refused else { return Ok(()) };
-    if local.refusals.is_news(word.owner, clock::now()) {
+    if local.refusals.allows(word.owner, clock::now()) {
         let Word { owner: ingress, field, .. } = word;
         warn!(ingress, field, %address, "a {what} address is not connected to unless --auth-networks allows it");
     }

@@ -17,8 +17,8 @@ use crate::codec::head::RequestHead;
 use crate::codec::host::Host;
 use crate::http::peer::Peer;
 use crate::http::server::Server;
+use crate::local::auth_cache::AuthResponse;
 use crate::local::timer::Timer;
-use crate::local::verdicts::Verdict;
 use crate::rate::Permit;
 use crate::table::{PathEntry, Sizes, Timeouts, Upstream};
 use crate::upstream::Turn;
@@ -96,7 +96,7 @@ pub(crate) struct Exchange<'a> {
     /// The `Authentication-Info` for a client that sent a correct digest.
     pub(super) proof: Option<Bytes>,
     /// The response of external authentication.
-    pub(super) verdict: Option<Arc<Verdict>>,
+    pub(super) auth_response: Option<Arc<AuthResponse>>,
     /// The location's, else the worker's.
     pub(super) timeouts: Timeouts,
     /// The location's, else the worker's.
@@ -131,7 +131,7 @@ impl<'a> Exchange<'a> {
             has_tls: false,
             certificate: None,
             proof: None,
-            verdict: None,
+            auth_response: None,
             session: None,
             issues_cookie: false,
             turn: Turn::default(),

@@ -15,7 +15,7 @@ use super::variables::{self, Allowance};
 use super::{Exchange, Voice, failures, forwarded, loops};
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
-use crate::local::verdicts::{Key, Verdict};
+use crate::local::auth_cache::{AuthResponse, Key};
 use crate::table::PathEntry;
 use crate::table::policy::answers;
 use crate::table::policy::external::{Cache, External};
@@ -39,18 +39,18 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
         Err(overlong) => return Said::Fail(variables::refused(exchange, overlong)),
     };
     let known = cached.as_ref().and_then(|(_, key)| known(exchange, key));
-    let verdict = match known {
-        Some(verdict) => verdict,
+    let response = match known {
+        Some(response) => response,
         None => match fetch(exchange, external).await {
-            Ok((verdict, lifetime)) => {
-                let verdict = Arc::new(verdict);
+            Ok((response, lifetime)) => {
+                let response = Arc::new(response);
                 if let Some((cache, key)) = cached
-                    && let Some(time) = lifetime.or(|| cache.keeps(verdict.status))
+                    && let Some(time) = lifetime.or(|| cache.keeps(response.status))
                 {
                     let now = shared::clock::now();
-                    keep(exchange, key, now.checked_add(time).unwrap_or(now), &verdict);
+                    keep(exchange, key, now.checked_add(time).unwrap_or(now), &response);
                 }
-                verdict
+                response
             }
             Err(error) => {
                 failures::of_auth(exchange, external.said, &error);
@@ -58,18 +58,18 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
             }
         },
     };
-    let said = match verdict.status {
+    let said = match response.status {
         200..=299 => Said::Pass,
         status @ (401 | 403) => {
             let mut reply = Reply::page(local, status);
-            for challenge in verdict.challenges.iter().filter(|_| status == 401) {
+            for challenge in response.challenges.iter().filter(|_| status == 401) {
                 reply.head.fields.append(Known::WwwAuthenticate, challenge);
             }
             Said::Refuse(reply)
         }
         _ => Said::Fail(Reply::page(local, 500)),
     };
-    exchange.verdict = Some(verdict);
+    exchange.auth_response = Some(response);
     said
 }
 
@@ -86,9 +86,9 @@ pub(super) fn take_away(exchange: &mut Exchange<'_>, location: &PathEntry) {
 
 /// Adds the headers of the auth response for the backend.
 pub(super) fn tell_backend(exchange: &mut Exchange<'_>) {
-    let Some(verdict) = &exchange.verdict else { return };
+    let Some(response) = &exchange.auth_response else { return };
     let fields = &mut exchange.head.fields;
-    for (name, value) in &verdict.fields {
+    for (name, value) in &response.fields {
         fields.remove(&**name);
         // nginx sends no field whose value is empty.
         if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
@@ -99,7 +99,7 @@ pub(super) fn tell_backend(exchange: &mut Exchange<'_>) {
 
 /// Adds the cookies of the auth response to the client's response.
 pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
-    let (Some(verdict), Some(location)) = (&exchange.verdict, exchange.location()) else {
+    let (Some(response), Some(location)) = (&exchange.auth_response, exchange.location()) else {
         return;
     };
     if exchange.voice == Voice::Errors {
@@ -108,7 +108,7 @@ pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
     let always = location.policy.external.as_ref().is_some_and(|external| external.always_set_cookie);
     // nginx' `add_header` without `always`.
     if always || answers::is_good(reply.head.status) {
-        for cookie in &verdict.cookies {
+        for cookie in &response.cookies {
             reply.head.fields.append(Known::SetCookie, cookie);
         }
     }
@@ -157,23 +157,23 @@ fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Result<Op
 }
 
 /// The cached response for a request. If it depends on header fields, the one for their values.
-fn known(exchange: &Exchange<'_>, key: &Key) -> Option<Arc<Verdict>> {
-    let (verdicts, now) = (&exchange.call.server.local.verdicts, shared::clock::now());
-    let found = verdicts.find(key, now)?;
+fn known(exchange: &Exchange<'_>, key: &Key) -> Option<Arc<AuthResponse>> {
+    let (cache, now) = (&exchange.call.server.local.auth_cache, shared::clock::now());
+    let found = cache.find(key, now)?;
     match &found.varies {
-        Some(names) => verdicts.find(&alike(exchange, key, names), now),
+        Some(names) => cache.find(&alike(exchange, key, names), now),
         None => Some(found),
     }
 }
 
 /// Caches a response. If it depends on header fields, their names are cached under the key, and the response under
 /// their values.
-fn keep(exchange: &Exchange<'_>, key: Key, until: Instant, verdict: &Arc<Verdict>) {
-    let verdicts = &exchange.call.server.local.verdicts;
-    let Some(names) = &verdict.varies else { return verdicts.keep(key, until, verdict) };
-    let place = Verdict { varies: Some(names.clone()), ..Verdict::default() };
-    verdicts.keep(key, until, &Arc::new(place));
-    verdicts.keep(alike(exchange, &key, names), until, verdict);
+fn keep(exchange: &Exchange<'_>, key: Key, until: Instant, response: &Arc<AuthResponse>) {
+    let cache = &exchange.call.server.local.auth_cache;
+    let Some(names) = &response.varies else { return cache.keep(key, until, response) };
+    let place = AuthResponse { varies: Some(names.clone()), ..AuthResponse::default() };
+    cache.keep(key, until, &Arc::new(place));
+    cache.keep(alike(exchange, &key, names), until, response);
 }
 
 /// The key of requests with equal values of these fields.
@@ -190,7 +190,7 @@ fn alike(exchange: &Exchange<'_>, key: &Key, names: &[u8]) -> Key {
     *hasher.finalize().as_bytes()
 }
 
-async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<(Verdict, Lifetime)> {
+async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<(AuthResponse, Lifetime)> {
     if loops::is_over(&exchange.head.fields) {
         return Err(std::io::Error::other(
             "it leads back here: this request is one to an auth service itself",
@@ -206,15 +206,15 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
     let asking = question::ask(exchange.call, (word, &url), &text, is_head);
     let answer = exchange.call.timer.limit(PATIENCE, asking).await;
     let answer = answer.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
-    Ok((verdict(&answer, external), Lifetime::of(&answer.fields, shared::clock::wall())))
+    Ok((auth_response(&answer, external), Lifetime::of(&answer.fields, shared::clock::wall())))
 }
 
 /// The relevant parts of a response. Copied, because a slice of its head would keep all of it in memory.
-fn verdict(answer: &ResponseHead, external: &External) -> Verdict {
+fn auth_response(answer: &ResponseHead, external: &External) -> AuthResponse {
     let fields = &answer.fields;
     let copied = |value: Option<Bytes>| value.map(|value| Bytes::copy_from_slice(&value));
     let lines = |name| fields.all(name).map(Bytes::copy_from_slice).collect();
-    Verdict {
+    AuthResponse {
         status: answer.status,
         fields: external.told.iter().map(|(name, of)| (name.clone(), copied(fields.joined(&**of)))).collect(),
         challenges: lines(Known::WwwAuthenticate),
@@ -252,13 +252,13 @@ mod tests {
             cache: None,
             set_headers: [].into(),
         };
-        let verdict = verdict(&answer, &external);
-        let values: Vec<_> = verdict.fields.iter().map(|(_, value)| value.as_deref()).collect();
+        let response = auth_response(&answer, &external);
+        let values: Vec<_> = response.fields.iter().map(|(_, value)| value.as_deref()).collect();
         assert_eq!(values, [Some(&b"alice, bob"[..]), Some(b"yes"), None]);
-        let values = verdict.fields.iter().filter_map(|(_, value)| value.as_ref());
-        for kept in values.chain(&verdict.challenges).chain(&verdict.cookies) {
+        let values = response.fields.iter().filter_map(|(_, value)| value.as_ref());
+        for kept in values.chain(&response.challenges).chain(&response.cookies) {
             assert!(kept.is_unique(), "{kept:?} is a part of something else");
         }
-        assert_eq!(verdict.challenges, [&b"Basic"[..]]);
+        assert_eq!(response.challenges, [&b"Basic"[..]]);
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn of_backend(exchange: &Exchange<'_>, cell: &BackendCell, error: &Pr
     let (kind, local) = (error.kind, &exchange.call.server.local);
     let source = error.source.as_deref().map(|source| telemetry::chain(source)).unwrap_or_default();
     let backend = &*cell.key;
-    if !is_fault(kind) || !local.failures.is_news(backend, clock::now()) {
+    if !is_fault(kind) || !local.failures.allows(backend, clock::now()) {
         debug!(backend, kind = kind.as_str(), source, "request failed");
         return;
     }
@@ -35,7 +35,7 @@ pub(super) fn of_backend(exchange: &Exchange<'_>, cell: &BackendCell, error: &Pr
 /// Logs that an auth service cannot be asked. `field`: the annotation that names it.
 pub(super) fn of_auth(exchange: &Exchange<'_>, field: &str, error: &std::io::Error) {
     let ingress = exchange.owner();
-    if exchange.call.server.local.failures.is_news(ingress, clock::now()) {
+    if exchange.call.server.local.failures.allows(ingress, clock::now()) {
         let source = telemetry::chain(error);
         warn!(ingress, field, source, "a request got 500: the auth service cannot be asked");
     }

@@ -1,7 +1,7 @@
 //! Mirrored requests, whose responses are ignored (as in ingress-nginx).
 //!
 //! **Invariant:** a request never waits for its copy, and copies never take resources from requests: they have a
-//! budget of their own ([`crate::local::Copies`]). When it is exhausted, no copy is made, and a counter says so.
+//! budget of their own ([`crate::local::MirrorBudget`]). When it is exhausted, no copy is made, and a counter says so.
 
 use std::io;
 use std::mem;
@@ -20,8 +20,8 @@ use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, ResponseReader, write_request};
 use crate::codec::head::{Framing, Method};
 use crate::http::server::Server;
-use crate::local::copies::Place;
 use crate::local::isolated::isolated;
+use crate::local::mirror_budget::MirrorPermit;
 use crate::table::policy::forwarding::Connection;
 use crate::table::policy::mirror::Mirror;
 use crate::upstream::payload::Payload;
@@ -70,7 +70,7 @@ struct Copy {
     head: Vec<u8>,
     body: Option<Box<dyn RequestBody>>,
     to_head: bool,
-    _place: Place,
+    _permit: MirrorPermit,
 }
 
 /// The copy, if there is room for it.
@@ -91,7 +91,7 @@ fn prepare<B: RequestBody>(
     let with_body = mirror.with_body && !framing.is_empty();
     let (memory, disk) = if with_body { payload.held()? } else { (0, 0) };
     let size = exchange.head.size();
-    let place = local.copies.take(memory + size, disk)?;
+    let permit = local.mirror_budget.take(memory + size, disk)?;
     let share = local.quota.open(memory + size)?;
     let body = if with_body { Some(payload.again(share)?) } else { None };
     let host = mirror
@@ -121,12 +121,12 @@ fn prepare<B: RequestBody>(
     (text.connection, text.upgrade, text.fields) = (connection, upgrade, fields);
     let to_head = exchange.head.method == Method::Head;
     let owner = location.owner.as_ref().into();
-    Some(Copy { owner, url, head, body, to_head, _place: place })
+    Some(Copy { owner, url, head, body, to_head, _permit: permit })
 }
 
 impl Copy {
     async fn deliver(self, server: &Server) -> io::Result<()> {
-        let Self { owner, url, head, body, to_head, _place } = self;
+        let Self { owner, url, head, body, to_head, _permit } = self;
         let word = Word { owner: &owner, field: "mirror-target", room: Room::Found };
         let mut connection = elsewhere::connect(server, word, &url).await?;
         let wire = &mut connection.wire;

@@ -81,7 +81,7 @@ fn speaker<'e>(exchange: &'e Exchange<'_>) -> Option<&'e PathEntry> {
 
 /// Logs a response with `X-Accel-Redirect`, which nginx would follow: users who migrated here expect that.
 fn tell_of_unfollowed(local: &Local, ingress: &str, reply: &Reply) {
-    if reply.head.fields.has(Known::XAccelRedirect) && local.unfollowed.is_news(ingress, clock::now()) {
+    if reply.head.fields.has(Known::XAccelRedirect) && local.unfollowed.allows(ingress, clock::now()) {
         warn!(
             ingress,
             "X-Accel-Redirect of a backend is not followed: the client gets the backend's own answer"

@@ -107,7 +107,9 @@ fn requests_are_answered_between_the_handshakes_of_a_storm() {
             let (client, near) = pair(&listener);
             served(&server, near, Scheme::Http);
             let (server, turns) = (Rc::clone(&server), Rc::clone(&turns));
-            kept.push(spawn_local(asked(client, move || (server.local.turns.taken(), turns.get()))));
+            kept.push(spawn_local(asked(client, move || {
+                (server.local.handshake_queue.taken(), turns.get())
+            })));
         }
         let mut longest = (0, 0);
         for connection in kept {
@@ -126,7 +128,7 @@ fn requests_are_answered_between_the_handshakes_of_a_storm() {
         }
         println!("at most {} steps of handshakes, in {} turns, between two answers", longest.0, longest.1);
         // All of them get their turn.
-        while server.local.turns.taken() < STORM as u64 {
+        while server.local.handshake_queue.taken() < STORM as u64 {
             yield_now().await;
         }
         counting.abort();
@@ -150,7 +152,7 @@ async fn what_handshakes_hold_is_counted_and_refused_where_nothing_is_left() {
             let (mut client, near) = pair(&listener);
             client.write_all(&hello()).unwrap();
             served(&server, near, Scheme::Https);
-            while server.local.turns.taken() == 0 {
+            while server.local.handshake_queue.taken() == 0 {
                 yield_now().await;
             }
             assert_eq!(quota.held(), HANDSHAKE);
@@ -159,7 +161,7 @@ async fn what_handshakes_hold_is_counted_and_refused_where_nothing_is_left() {
                 yield_now().await;
             }
             assert_eq!(server.local.metrics.handshake_failures.value(), 1);
-            let taken = server.local.turns.taken();
+            let taken = server.local.handshake_queue.taken();
             // Bytes held by others.
             let mut others = Vec::new();
             others.extend(std::iter::from_fn(|| quota.open(1 << 20)));
@@ -169,7 +171,7 @@ async fn what_handshakes_hold_is_counted_and_refused_where_nothing_is_left() {
             while server.local.metrics.handshake_failures.value() == 1 {
                 yield_now().await;
             }
-            assert_eq!(server.local.turns.taken(), taken, "nothing is computed for it");
+            assert_eq!(server.local.handshake_queue.taken(), taken, "nothing is computed for it");
             // A hello of which there is only the beginning counts as much.
             let (mut client, near) = pair(&listener);
             client.write_all(&hello()[..1]).unwrap();

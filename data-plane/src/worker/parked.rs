@@ -28,17 +28,17 @@ use crate::local::timer::Timers;
 const WOKEN: usize = 256;
 
 /// The parked connections, and the epoll set that watches them.
-pub(super) struct Lot {
+pub(super) struct ParkedSet {
     set: AsyncFd<OwnedFd>,
     /// By the numbers of their timers.
-    spots: RefCell<Vec<Option<Box<Spot>>>>,
+    entries: RefCell<Vec<Option<Box<ParkedEntry>>>>,
     count: Cell<u64>,
 }
 
-/// A connection and its slot. It does not refer to the worker, because that owns the lot, which would be a cycle.
-pub(super) type Spot = (Parked, Option<Place>);
+/// A connection and its slot. It does not refer to the worker, because that owns the set, which would be a cycle.
+pub(super) type ParkedEntry = (Parked, Option<Place>);
 
-impl Lot {
+impl ParkedSet {
     /// Without connections.
     ///
     /// # Errors
@@ -50,24 +50,24 @@ impl Lot {
     pub(super) fn new() -> io::Result<Self> {
         let set = epoll::create(CreateFlags::CLOEXEC)?;
         let set = AsyncFd::with_interest(set, Interest::READABLE)?;
-        Ok(Self { set, spots: RefCell::default(), count: Cell::new(0) })
+        Ok(Self { set, entries: RefCell::default(), count: Cell::new(0) })
     }
 
     /// Parks a connection, or returns it if the kernel has no room for it.
-    pub(super) fn park(&self, mut spot: Spot) -> Result<(), Spot> {
-        let number = spot.0.park();
+    pub(super) fn park(&self, mut entry: ParkedEntry) -> Result<(), ParkedEntry> {
+        let number = entry.0.park();
         // Data that arrived meanwhile is reported at once. So is the end of the connection in any form.
         let data = EventData::new_u64(number as u64);
-        let watched = spot.0.with_socket(|socket| Ok(epoll::add(&self.set, socket, data, EventFlags::IN)?));
+        let watched = entry.0.with_socket(|socket| Ok(epoll::add(&self.set, socket, data, EventFlags::IN)?));
         if let Err(error) = watched {
             debug!(%error, "a silent connection cannot be parked");
-            return Err(spot);
+            return Err(entry);
         }
-        let spots = &mut *self.spots.borrow_mut();
-        if spots.len() <= number {
-            spots.resize_with(number + 1, || None);
+        let entries = &mut *self.entries.borrow_mut();
+        if entries.len() <= number {
+            entries.resize_with(number + 1, || None);
         }
-        spots[number] = Some(Box::new(spot));
+        entries[number] = Some(Box::new(entry));
         self.count.set(self.count.get() + 1);
         Ok(())
     }
@@ -78,18 +78,18 @@ impl Lot {
     }
 
     /// Removes a connection, if it is there.
-    fn take(&self, number: usize) -> Option<Spot> {
-        let mut spot = *self.spots.borrow_mut().get_mut(number)?.take()?;
+    fn take(&self, number: usize) -> Option<ParkedEntry> {
+        let mut entry = *self.entries.borrow_mut().get_mut(number)?.take()?;
         self.count.set(self.count.get() - 1);
-        let left = spot.0.with_socket(|socket| Ok(epoll::delete(&self.set, socket)?));
+        let left = entry.0.with_socket(|socket| Ok(epoll::delete(&self.set, socket)?));
         if let Err(error) = left {
             debug!(%error, "a silent connection cannot be left alone");
         }
-        Some(spot)
+        Some(entry)
     }
 
     /// Connections that need a task again.
-    fn poll_woken(&self, timers: &Timers, cx: &mut Context<'_>) -> Poll<io::Result<Vec<Spot>>> {
+    fn poll_woken(&self, timers: &Timers, cx: &mut Context<'_>) -> Poll<io::Result<Vec<ParkedEntry>>> {
         if let Poll::Ready(numbers) = timers.poll_due(cx, WOKEN) {
             return Poll::Ready(Ok(numbers.into_iter().filter_map(|number| self.take(number)).collect()));
         }
@@ -112,8 +112,8 @@ impl Lot {
 /// Gives connections a task when they need one, as long as the worker lives.
 pub(super) async fn keep(worker: Rc<Worker>) {
     loop {
-        match poll_fn(|cx| worker.lot.poll_woken(&worker.server.local.timers, cx)).await {
-            Ok(woken) => woken.into_iter().for_each(|spot| worker.wake(spot)),
+        match poll_fn(|cx| worker.parked_set.poll_woken(&worker.server.local.timers, cx)).await {
+            Ok(woken) => woken.into_iter().for_each(|entry| worker.wake(entry)),
             Err(error) => {
                 warn!(%error, "silent connections cannot be watched");
                 tokio::time::sleep(listen::PAUSE).await;

@@ -24,7 +24,7 @@ pub(crate) type Key = [u8; 32];
 
 /// A response of external authentication.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct AuthResponse {
     pub(crate) status: u16,
     /// The headers for the backend and their values; `None`: the client's is removed.
     pub(crate) fields: Vec<(Bytes, Option<Bytes>)>,
@@ -35,7 +35,7 @@ pub(crate) struct Verdict {
     pub(crate) varies: Option<Bytes>,
 }
 
-impl Verdict {
+impl AuthResponse {
     /// All memory that it holds: no part of it refers to something larger.
     fn size(&self) -> usize {
         let length = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
@@ -47,33 +47,33 @@ impl Verdict {
 
 /// The cache. Clones share it.
 #[derive(Clone, Default)]
-pub struct Verdicts(Arc<[Mutex<Halves>; SHARDS]>);
+pub struct AuthCache(Arc<[Mutex<Halves>; SHARDS]>);
 
-impl fmt::Debug for Verdicts {
+impl fmt::Debug for AuthCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verdicts").finish_non_exhaustive()
+        f.debug_struct("AuthCache").finish_non_exhaustive()
     }
 }
 
 /// When the newer half is full it becomes the older one.
 #[derive(Default)]
 struct Halves {
-    newer: HashMap<Key, (Instant, Arc<Verdict>)>,
-    older: HashMap<Key, (Instant, Arc<Verdict>)>,
+    newer: HashMap<Key, (Instant, Arc<AuthResponse>)>,
+    older: HashMap<Key, (Instant, Arc<AuthResponse>)>,
     bytes: usize,
 }
 
-impl Verdicts {
+impl AuthCache {
     /// The cached response for a key, unless it has expired.
-    pub(crate) fn find(&self, key: &Key, now: Instant) -> Option<Arc<Verdict>> {
+    pub(crate) fn find(&self, key: &Key, now: Instant) -> Option<Arc<AuthResponse>> {
         let halves = self.shard(key).lock().unwrap_or_else(PoisonError::into_inner);
-        let (until, verdict) = halves.newer.get(key).or_else(|| halves.older.get(key))?;
-        (now < *until).then(|| Arc::clone(verdict))
+        let (until, response) = halves.newer.get(key).or_else(|| halves.older.get(key))?;
+        (now < *until).then(|| Arc::clone(response))
     }
 
     /// Caches a response, unless it is too long.
-    pub(crate) fn keep(&self, key: Key, until: Instant, verdict: &Arc<Verdict>) {
-        let size = verdict.size();
+    pub(crate) fn keep(&self, key: Key, until: Instant, response: &Arc<AuthResponse>) {
+        let size = response.size();
         if size > BYTES / 16 {
             return;
         }
@@ -83,7 +83,7 @@ impl Verdicts {
             halves.bytes = 0;
         }
         halves.bytes += size;
-        halves.newer.insert(key, (until, Arc::clone(verdict)));
+        halves.newer.insert(key, (until, Arc::clone(response)));
     }
 
     fn shard(&self, key: &Key) -> &Mutex<Halves> {
@@ -100,27 +100,29 @@ mod tests {
     #[test]
     fn all_that_is_kept_is_counted() {
         let value = |bytes: usize| Bytes::from(vec![b'x'; bytes]);
-        let verdict = Verdict {
+        let response = AuthResponse {
             fields: vec![(value(10), Some(value(1_000))), (value(10), None)],
             challenges: vec![value(100)],
             cookies: vec![value(500)],
-            ..Verdict::default()
+            ..AuthResponse::default()
         };
-        let (own, fields) = (size_of::<Verdict>(), 2 * size_of::<(Bytes, Option<Bytes>)>());
-        assert!(verdict.size() >= 1_620 + own + fields + 2 * size_of::<(Key, (Instant, Arc<Verdict>))>());
-        assert!(verdict.size() < 1_620 + 1_024);
-        assert!(Verdict::default().size() >= own + 2 * size_of::<(Key, (Instant, Arc<Verdict>))>());
+        let (own, fields) = (size_of::<AuthResponse>(), 2 * size_of::<(Bytes, Option<Bytes>)>());
+        assert!(
+            response.size() >= 1_620 + own + fields + 2 * size_of::<(Key, (Instant, Arc<AuthResponse>))>()
+        );
+        assert!(response.size() < 1_620 + 1_024);
+        assert!(AuthResponse::default().size() >= own + 2 * size_of::<(Key, (Instant, Arc<AuthResponse>))>());
     }
 
     #[test]
     fn answers_are_kept_for_their_time_and_within_bounds() {
-        let verdicts = Verdicts::default();
+        let cache = AuthCache::default();
         let now = shared::clock::now();
-        let verdict = |bytes: usize| {
-            Arc::new(Verdict {
+        let response = |bytes: usize| {
+            Arc::new(AuthResponse {
                 status: 200,
                 challenges: vec![vec![b'x'; bytes].into()],
-                ..Verdict::default()
+                ..AuthResponse::default()
             })
         };
         let key = |n: u32| {
@@ -128,16 +130,16 @@ mod tests {
             key[4..8].copy_from_slice(&n.to_le_bytes());
             key
         };
-        verdicts.keep(key(0), now + Duration::from_secs(5), &verdict(1));
-        assert_eq!(verdicts.find(&key(0), now).unwrap().status, 200);
-        assert!(verdicts.find(&key(0), now + Duration::from_secs(5)).is_none());
-        assert!(verdicts.find(&key(1), now).is_none());
-        verdicts.keep(key(2), now + Duration::from_secs(5), &verdict(BYTES));
-        assert!(verdicts.find(&key(2), now).is_none(), "too long");
+        cache.keep(key(0), now + Duration::from_secs(5), &response(1));
+        assert_eq!(cache.find(&key(0), now).unwrap().status, 200);
+        assert!(cache.find(&key(0), now + Duration::from_secs(5)).is_none());
+        assert!(cache.find(&key(1), now).is_none());
+        cache.keep(key(2), now + Duration::from_secs(5), &response(BYTES));
+        assert!(cache.find(&key(2), now).is_none(), "too long");
         for n in 3..5_000 {
-            verdicts.keep(key(n), now + Duration::from_secs(5), &verdict(1024));
+            cache.keep(key(n), now + Duration::from_secs(5), &response(1024));
         }
-        let halves = verdicts.shard(&key(0)).lock().unwrap();
+        let halves = cache.shard(&key(0)).lock().unwrap();
         assert!(halves.newer.len() + halves.older.len() < 1_000);
     }
 }

@@ -14,7 +14,7 @@ const DISK: usize = 64 << 20;
 
 /// The budgets of mirrored requests.
 #[derive(Clone, Debug)]
-pub struct Copies {
+pub struct MirrorBudget {
     number: Budget,
     memory: Budget,
     disk: Budget,
@@ -22,13 +22,13 @@ pub struct Copies {
 
 /// The share of one copy, until dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct MirrorPermit {
     _number: Held,
     _memory: Held,
     _disk: Held,
 }
 
-impl Copies {
+impl MirrorBudget {
     /// With a part of this many bytes.
     pub fn of_memory(bytes: usize) -> Self {
         Self { number: Budget::new(MOST), memory: Budget::new(bytes / PART), disk: Budget::new(DISK) }
@@ -41,9 +41,9 @@ impl Copies {
     }
 
     /// Reserves room for a copy with these bytes of memory and disk, if there is any.
-    pub(crate) fn take(&self, memory: usize, disk: usize) -> Option<Place> {
+    pub(crate) fn take(&self, memory: usize, disk: usize) -> Option<MirrorPermit> {
         let (number, memory) = (self.number.take(1)?, self.memory.take(memory)?);
-        Some(Place { _number: number, _memory: memory, _disk: self.disk.take(disk)? })
+        Some(MirrorPermit { _number: number, _memory: memory, _disk: self.disk.take(disk)? })
     }
 
     /// Number of copies in progress.
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn each_of_the_three_ends_it_and_all_is_given_back() {
-        let copies = Copies::of_memory(PART * 100).with_descriptors(PART * 3);
+        let copies = MirrorBudget::of_memory(PART * 100).with_descriptors(PART * 3);
         let places = [copies.take(60, 0), copies.take(40, DISK)];
         assert!(places.iter().all(Option::is_some));
         assert!(copies.take(1, 0).is_none() && copies.take(0, 1).is_none(), "no memory, no disk");
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn there_is_one_however_few_descriptors_there_are() {
         for (descriptors, copies) in [(1, 1), (1024, 64), (1 << 20, MOST)] {
-            assert_eq!(Copies::of_memory(0).with_descriptors(descriptors).number.limit(), copies);
+            assert_eq!(MirrorBudget::of_memory(0).with_descriptors(descriptors).number.limit(), copies);
         }
     }
 }

@@ -16,7 +16,7 @@ const STEPS: usize = 1;
 
 /// The remaining steps of the turn, and the waiting handshakes.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct HandshakeQueue {
     left: Cell<usize>,
     waiting: RefCell<VecDeque<Rc<Slot>>>,
     /// Total steps so far.
@@ -33,12 +33,12 @@ struct Slot {
 
 /// The place of one handshake in the queue.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    turns: Rc<Turns>,
+pub(crate) struct QueuedHandshake {
+    queue: Rc<HandshakeQueue>,
     slot: Option<Rc<Slot>>,
 }
 
-impl Default for Turns {
+impl Default for HandshakeQueue {
     fn default() -> Self {
         Self {
             left: Cell::new(STEPS),
@@ -49,10 +49,10 @@ impl Default for Turns {
     }
 }
 
-impl Turns {
+impl HandshakeQueue {
     /// For a handshake that does not wait yet.
-    pub(crate) fn join(self: &Rc<Self>) -> Waiting {
-        Waiting { turns: Rc::clone(self), slot: None }
+    pub(crate) fn join(self: &Rc<Self>) -> QueuedHandshake {
+        QueuedHandshake { queue: Rc::clone(self), slot: None }
     }
 
     /// Total steps so far.
@@ -92,34 +92,34 @@ impl Turns {
     }
 }
 
-impl Waiting {
+impl QueuedHandshake {
     /// Ready when this handshake may take a step.
     pub(crate) fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let turns = &self.turns;
+        let queue = &self.queue;
         match &self.slot {
             Some(slot) if slot.is_given.get() => self.slot = None,
             Some(slot) => {
                 *slot.waker.borrow_mut() = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            None if turns.left.get() > 0 => turns.left.set(turns.left.get() - 1),
+            None if queue.left.get() > 0 => queue.left.set(queue.left.get() - 1),
             None => {
                 let slot = Rc::new(Slot::default());
                 *slot.waker.borrow_mut() = Some(cx.waker().clone());
-                turns.waiting.borrow_mut().push_back(Rc::clone(&slot));
+                queue.waiting.borrow_mut().push_back(Rc::clone(&slot));
                 self.slot = Some(slot);
                 return Poll::Pending;
             }
         }
-        self.turns.taken.set(self.turns.taken.get() + 1);
+        self.queue.taken.set(self.queue.taken.get() + 1);
         Poll::Ready(())
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueuedHandshake {
     fn drop(&mut self) {
         if self.slot.take().is_some_and(|slot| slot.is_given.get()) {
-            self.turns.give();
+            self.queue.give();
         }
     }
 }
@@ -143,12 +143,12 @@ mod tests {
 
     #[test]
     fn who_came_first_is_next_and_one_that_is_gone_costs_nobody_a_turn() {
-        let turns: Rc<Turns> = Rc::default();
+        let queue: Rc<HandshakeQueue> = Rc::default();
         let woken = Arc::<Woken>::default();
         let waker = Waker::from(Arc::clone(&woken));
         let mut cx = Context::from_waker(&waker);
-        let mut all: Vec<_> = (0..6).map(|_| Some(turns.join())).collect();
-        let ready = |all: &mut Vec<Option<Waiting>>, cx: &mut Context<'_>| {
+        let mut all: Vec<_> = (0..6).map(|_| Some(queue.join())).collect();
+        let ready = |all: &mut Vec<Option<QueuedHandshake>>, cx: &mut Context<'_>| {
             let mut ready = Vec::new();
             for (place, one) in all.iter_mut().enumerate() {
                 if one.as_mut().is_some_and(|it| it.poll_step(cx).is_ready()) {
@@ -159,24 +159,24 @@ mod tests {
             ready
         };
         assert_eq!(ready(&mut all, &mut cx), [0]);
-        assert!(turns.has_to_end() && !turns.has_to_end(), "it is said once");
+        assert!(queue.has_to_end() && !queue.has_to_end(), "it is said once");
         assert_eq!(ready(&mut all, &mut cx), [] as [usize; 0], "not before the next turn");
         all[1] = None;
-        turns.end();
+        queue.end();
         assert_eq!(woken.0.load(Ordering::Relaxed), 1, "nobody else is woken");
         assert_eq!(ready(&mut all, &mut cx), [2]);
-        turns.end();
+        queue.end();
         // Given to one that goes away before it uses it.
         all[3] = None;
         assert_eq!(ready(&mut all, &mut cx), [4]);
-        turns.end();
+        queue.end();
         assert_eq!(ready(&mut all, &mut cx), [5]);
-        turns.end();
-        turns.end();
-        let mut late = [turns.join(), turns.join()];
+        queue.end();
+        queue.end();
+        let mut late = [queue.join(), queue.join()];
         let late = late.each_mut().map(|it| it.poll_step(&mut cx).is_ready());
         assert_eq!(late, [true, false], "turns that nobody used are not saved up");
-        assert_eq!(turns.taken(), 5);
-        assert!(turns.has_to_end());
+        assert_eq!(queue.taken(), 5);
+        assert!(queue.has_to_end());
     }
 }
