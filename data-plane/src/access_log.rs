@@ -16,11 +16,11 @@ use tracing::{error, warn};
 
 use crate::metrics::WorkerMetrics;
 
-pub use kept::Kept;
+pub use captured::Captured;
 pub use line::{Ask, Format, Source, seconds};
 pub use stamp::Time;
 
-mod kept;
+mod captured;
 mod line;
 mod stamp;
 

@@ -17,7 +17,6 @@ pub mod backend_tls;
 pub mod canary;
 pub mod cell;
 pub mod certified;
-mod chosen;
 pub mod client_auth;
 pub mod client_tls;
 pub mod directory;
@@ -38,6 +37,7 @@ mod sync;
 pub mod ticket_keys;
 pub mod timeouts;
 pub mod trust;
+mod upstream;
 pub mod users;
 pub(crate) mod version1;
 

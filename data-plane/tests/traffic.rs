@@ -6,8 +6,6 @@
 mod access;
 #[path = "traffic/affinity.rs"]
 mod affinity;
-#[path = "traffic/answers.rs"]
-mod answers;
 #[path = "traffic/arrivals.rs"]
 mod arrivals;
 #[path = "traffic/auth.rs"]
@@ -66,8 +64,6 @@ mod held_back;
 mod hostile;
 #[path = "traffic/http2.rs"]
 mod http2;
-#[path = "traffic/kept.rs"]
-mod kept;
 #[path = "traffic/large_bodies.rs"]
 mod large_bodies;
 #[path = "traffic/limits.rs"]
@@ -88,10 +84,12 @@ mod paces;
 mod parked;
 #[path = "traffic/passed_bodies.rs"]
 mod passed_bodies;
+#[path = "traffic/response_headers.rs"]
+mod response_headers;
+#[path = "traffic/response_rewrites.rs"]
+mod response_rewrites;
 #[path = "traffic/retries.rs"]
 mod retries;
-#[path = "traffic/returned.rs"]
-mod returned;
 #[path = "traffic/rewrites.rs"]
 mod rewrites;
 #[path = "traffic/routes.rs"]
@@ -118,6 +116,8 @@ mod tunnels;
 mod untaken;
 #[path = "traffic/upload_windows.rs"]
 mod upload_windows;
+#[path = "traffic/upstream_keepalive.rs"]
+mod upstream_keepalive;
 #[path = "traffic/verified_backends.rs"]
 mod verified_backends;
 #[path = "traffic/versions.rs"]

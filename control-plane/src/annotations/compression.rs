@@ -134,5 +134,5 @@ fn level(text: &str) -> Option<u32> {
 }
 
 fn is_type(text: &str) -> bool {
-    text == "*" || (super::answers::MEDIA_TYPE.read)(text).is_some()
+    text == "*" || (super::response_headers::MEDIA_TYPE.read)(text).is_some()
 }

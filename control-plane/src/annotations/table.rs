@@ -28,7 +28,7 @@ static FEATURES: &[&[&Row]] = &[
     mirror::ROWS,
     redirect::ROWS,
     retries::ROWS,
-    returned::ROWS,
+    response_rewrite::ROWS,
     rewrite::ROWS,
     snippets::ROWS,
     timeouts::ROWS,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use shared::log_format::{Escape, LogFormat, Piece, Value};
 use shared::template::Variable;
 
-use super::kept::Kept;
+use super::captured::Captured;
 use super::stamp::Stamp;
 
 /// A compiled format. Immutable, and shared by all workers.
@@ -22,7 +22,7 @@ enum Step {
     Text(Box<[u8]>),
     Value(Value),
     /// A saved value, by the index of its [`Ask`].
-    Kept(usize),
+    Captured(usize),
 }
 
 /// A value that is no longer known at the end of a request. Ordered by the time at which it is known.
@@ -46,7 +46,7 @@ pub trait Source {
     fn value(&self, value: &Value, out: &mut Vec<u8>) -> bool;
 
     /// Its saved values.
-    fn kept(&self) -> &Kept;
+    fn captured(&self) -> &Captured;
 }
 
 impl Format {
@@ -63,7 +63,7 @@ impl Format {
             Piece::Text(text) => Step::Text(text.as_bytes().into()),
             Piece::Value(value) => {
                 let place = Ask::of(value).and_then(|ask| asks.iter().position(|it| *it == ask));
-                place.map_or_else(|| Step::Value(value.clone()), Step::Kept)
+                place.map_or_else(|| Step::Value(value.clone()), Step::Captured)
             }
         };
         let steps = format.pieces().iter().map(step).collect();
@@ -90,8 +90,8 @@ impl Format {
                     out.extend_from_slice(text);
                     continue;
                 }
-                Step::Kept(place) => {
-                    (source.kept().get(*place).map(|it| out.extend_from_slice(it)).is_some(), false)
+                Step::Captured(place) => {
+                    (source.captured().get(*place).map(|it| out.extend_from_slice(it)).is_some(), false)
                 }
                 Step::Value(Value::TimeLocal) => (stamp.local(out), true),
                 Step::Value(Value::TimeIso8601) => (stamp.iso(out), true),

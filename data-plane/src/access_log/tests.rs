@@ -29,7 +29,7 @@ impl Write for Sink {
 }
 
 /// A request all of whose values are these bytes.
-struct Says<'a>(&'a [u8], Kept);
+struct Says<'a>(&'a [u8], Captured);
 
 impl Source for Says<'_> {
     fn value(&self, value: &Value, out: &mut Vec<u8>) -> bool {
@@ -37,13 +37,13 @@ impl Source for Says<'_> {
         *value != Value::Missing
     }
 
-    fn kept(&self) -> &Kept {
+    fn captured(&self) -> &Captured {
         &self.1
     }
 }
 
 fn says(said: &[u8]) -> Says<'_> {
-    Says(said, Kept::default())
+    Says(said, Captured::default())
 }
 
 fn format(text: &str, escape: Escape) -> Format {

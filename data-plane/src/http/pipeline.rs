@@ -13,7 +13,7 @@ use super::reply::Reply;
 use crate::codec::body::RequestBody;
 use crate::local::isolated::isolated;
 
-use exchange::Voice;
+use exchange::HeaderScope;
 pub(crate) use exchange::{Call, Exchange};
 pub(crate) use respond::{refusal, unread, unrouted};
 
@@ -41,7 +41,7 @@ mod mirror;
 mod pick;
 mod redirect;
 mod respond;
-mod returned;
+mod response_rewrite;
 mod rewrite;
 mod send;
 mod shortcuts;

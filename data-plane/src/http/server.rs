@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::listen::PublicPorts;
 use crate::local::Local;
 use crate::table::policy::clients::Clients;
-use crate::table::policy::kept::Kept;
+use crate::table::policy::upstream_keepalive::UpstreamKeepalive;
 use crate::table::{HostTable, TableReader, Tables};
 use crate::tls::backends::Backends;
 use crate::tls::clients::Handshakes;
@@ -60,7 +60,8 @@ impl Server {
 
     /// Applies the fleet's current keep-alive settings for connections to endpoints.
     pub(crate) fn renew_kept(&self) {
-        let Kept { connections, idle, .. } = self.with_table(|table| table.policy().kept);
+        let UpstreamKeepalive { connections, idle, .. } =
+            self.with_table(|table| table.policy().upstream_keepalive);
         let limits = &self.local.limits;
         let connections = connections.unwrap_or(limits.idle_upstreams);
         self.upstreams.borrow_mut().keep(connections, idle.unwrap_or(limits.upstream_idle));

@@ -13,7 +13,7 @@ use shared::template::OfConnection;
 
 use super::Local;
 use super::relay::Moved;
-use crate::access_log::{Format, Kept, Source, seconds};
+use crate::access_log::{Captured, Format, Source, seconds};
 use crate::codec::proxy_protocol::Ends;
 
 /// nginx' status codes of sessions.
@@ -55,7 +55,7 @@ pub(crate) struct Session {
     /// The contents of the PROXY header, trusted or not.
     told: Cell<Option<Ends>>,
     moved: Cell<Moved>,
-    kept: Kept,
+    captured: Captured,
 }
 
 impl Session {
@@ -71,7 +71,7 @@ impl Session {
             status: Cell::new(Status::Unreached),
             endpoint: Cell::new(None),
             moved: Cell::default(),
-            kept: Kept::default(),
+            captured: Captured::default(),
         }
     }
 
@@ -167,8 +167,8 @@ impl Source for Session {
         true
     }
 
-    fn kept(&self) -> &Kept {
-        &self.kept
+    fn captured(&self) -> &Captured {
+        &self.captured
     }
 }
 

@@ -4,7 +4,7 @@
 //! **Invariant:** a certificate that cannot be renewed is used until it expires; serving never depends on it.
 
 mod doubt;
-mod kept;
+mod stored;
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -152,7 +152,7 @@ impl Holder {
     /// # Errors
     /// There is none, and no proof to request one with.
     pub(super) fn new(enrolment: Enrolment) -> Result<Self, CertificateError> {
-        let kept = enrolment.folder.as_deref().and_then(|dir| kept::read(dir, &enrolment));
+        let kept = enrolment.folder.as_deref().and_then(|dir| stored::read(dir, &enrolment));
         if kept.is_none() && enrolment.proof.is_none() {
             return Err(CertificateError::Over);
         }
@@ -342,7 +342,7 @@ impl Holder {
         // Checked before use: an unusable certificate must not replace a usable one.
         tls::client(&Trust::Roots(held.roots.clone()), Some(&held.credentials))?;
         if let Some(folder) = &self.enrolment.folder
-            && let Err(error) = kept::write(folder, &held)
+            && let Err(error) = stored::write(folder, &held)
         {
             warn!(folder = %folder.display(), "the certificate cannot be stored and will be lost at a restart: {error}");
         }

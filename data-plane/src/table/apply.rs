@@ -13,7 +13,7 @@ mod cells;
 mod compiled;
 mod config;
 mod counts;
-mod kept;
+mod interned;
 mod large;
 mod materials;
 pub mod names;

@@ -22,7 +22,7 @@ use super::users::UsersCell;
 use crate::metrics::Place;
 use crate::rate::Counts;
 
-pub use super::chosen::{Alternative, Upstream};
+pub use super::upstream::{Alternative, Upstream};
 
 /// One virtual host. Immutable.
 #[derive(Debug)]

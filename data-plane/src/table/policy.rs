@@ -6,7 +6,6 @@
 
 pub mod access;
 pub mod affinity;
-pub mod answers;
 pub mod auth;
 pub mod backend_tls;
 pub mod balancing;
@@ -23,21 +22,22 @@ pub mod external;
 pub mod fastcgi;
 pub mod forwarding;
 pub mod headers;
-pub mod kept;
 pub mod limit;
 pub mod log;
 pub mod mirror;
 pub mod pace;
 pub mod protocol;
 pub mod redirect;
+pub mod response_headers;
+pub mod response_rewrite;
 pub mod retries;
-pub mod returned;
 pub mod rewrite;
 pub mod shortcuts;
 pub mod status;
 mod texts;
 pub mod timeouts;
 pub mod tracing;
+pub mod upstream_keepalive;
 
 use std::sync::Arc;
 
@@ -48,7 +48,6 @@ use thiserror::Error;
 use crate::metrics::Rules;
 
 use access::Addresses;
-use answers::Answers;
 use auth::Auth;
 use blocks::Blocks;
 use bodies::Bodies;
@@ -59,19 +58,20 @@ use errors::Errors;
 use external::External;
 use fastcgi::FastCgi;
 use forwarding::Forwarding;
-use kept::Kept;
 use limit::Limits;
 use log::Logging;
 use mirror::Mirror;
 use pace::Pace;
 use protocol::Spoken;
 use redirect::Redirect;
+use response_headers::ResponseHeaders;
+use response_rewrite::ResponseRewrite;
 use retries::Retries;
-use returned::Returned;
 use rewrite::Rewrite;
 use shortcuts::Shortcuts;
 use timeouts::Said;
 use tracing::Tracing;
+use upstream_keepalive::UpstreamKeepalive;
 
 /// The compiled settings of a location. Immutable, and shared by all paths with equal settings.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +81,7 @@ pub struct Policy {
     /// Settings of client connections; only in the fleet's policy.
     pub clients: Clients,
     /// Keep-alive of connections to endpoints; the same everywhere.
-    pub kept: Kept,
+    pub upstream_keepalive: UpstreamKeepalive,
     /// Access lists by client address.
     pub addresses: Addresses,
     /// The protocol spoken with endpoints.
@@ -127,9 +127,9 @@ pub struct Policy {
     /// Response compression; complete only in the fleet's policy, the others only say whether it is used.
     pub compression: Option<Box<Compression>>,
     /// Response headers.
-    pub answers: Answers,
+    pub response_headers: ResponseHeaders,
     /// Rewriting of redirects and cookies in responses.
-    pub returned: Option<Box<Returned>>,
+    pub response_rewrite: Option<Box<ResponseRewrite>>,
     /// Which responses are replaced by another backend's error page.
     pub errors: Errors,
     /// Which requests are logged.
@@ -159,7 +159,7 @@ impl Policy {
         Ok(Self {
             blocks: Blocks::compile(said)?,
             clients: Clients::compile(said),
-            kept: Kept::compile(said),
+            upstream_keepalive: UpstreamKeepalive::compile(said),
             addresses: Addresses::compile(said)?,
             spoken: Spoken::compile(said)?,
             backend_tls: backend_tls::Said::compile(said.backend_tls.as_ref())?,
@@ -182,8 +182,8 @@ impl Policy {
             forwarding: Forwarding::compile(said)?,
             tracing: Tracing::compile(said),
             compression: Compression::compile(said)?,
-            answers: Answers::compile(said)?,
-            returned: Returned::compile(said)?,
+            response_headers: ResponseHeaders::compile(said)?,
+            response_rewrite: ResponseRewrite::compile(said)?,
             errors: Errors::compile(said)?,
             log: Logging::compile(said)?,
             counting: counting::compile(said)?,

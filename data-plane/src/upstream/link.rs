@@ -19,7 +19,7 @@ use super::wire::Wire;
 use crate::codec::stream::{LARGE, ROOM, poll_fill};
 use crate::local::buffers::Buffers;
 use crate::table::BackendTls;
-use crate::table::policy::kept::ReuseLimits;
+use crate::table::policy::upstream_keepalive::ReuseLimits;
 use crate::tls::backends::{Backends, Over};
 
 /// The bytes that a request moves over its connection, heads and framing included.

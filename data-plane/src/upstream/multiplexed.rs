@@ -33,7 +33,7 @@ use crate::codec::error::{Condition, Kind, ProxyError};
 use crate::local::isolated::isolated;
 use crate::local::timer::{Timer, Timers};
 use crate::metrics::WorkerMetrics;
-use crate::table::policy::kept::ReuseLimits;
+use crate::table::policy::upstream_keepalive::ReuseLimits;
 
 /// Maximum number of concurrent calls on a connection, whatever the endpoint allows.
 pub(super) const STREAMS: usize = 100;

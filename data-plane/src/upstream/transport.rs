@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use crate::table::policy::kept::ReuseLimits;
+use crate::table::policy::upstream_keepalive::ReuseLimits;
 use crate::table::{BackendTls, Protocol};
 
 /// The key by which connections are kept apart.

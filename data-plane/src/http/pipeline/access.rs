@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::basic::{self, Credentials};
 use super::variables::{self, Allowance};
-use super::{Exchange, Step, Voice, digest, external, redirect};
+use super::{Exchange, HeaderScope, Step, digest, external, redirect};
 use crate::codec::head::Known;
 use crate::http::reply::Reply;
 use crate::local::passwords::Verdict;
@@ -93,7 +93,7 @@ pub(super) fn take_away(exchange: &mut Exchange<'_>, location: &PathEntry) {
 pub(super) fn signin(exchange: &mut Exchange<'_>, location: &PathEntry, reply: Reply) -> Reply {
     let signin = location.external().and_then(|external| external.signin.as_ref());
     let Some(url) = signin.filter(|_| reply.head.status == 401) else { return reply };
-    exchange.voice = Voice::SignIn;
+    exchange.header_scope = HeaderScope::SignIn;
     match variables::filled(url, exchange, &mut Allowance::default(), |_| &[]) {
         Ok(url) => {
             let url = if url.starts_with(b"/") { redirect::from_elsewhere(exchange, &url) } else { url };

@@ -5,7 +5,7 @@ use std::ops::ControlFlow::{Break, Continue};
 
 use bytes::Bytes;
 
-use super::{Exchange, Step, Voice};
+use super::{Exchange, HeaderScope, Step};
 use crate::codec::head::{Known, Method};
 use crate::http::reply::Reply;
 use crate::table::policy::cors::Cors;
@@ -22,7 +22,7 @@ pub(super) fn preflight(exchange: &mut Exchange<'_>) -> Step {
 /// Sets the CORS headers in a response of the location, replacing the backend's. A denied location sets none (as in
 /// ingress-nginx).
 pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
-    if matches!(exchange.voice, Voice::Apart | Voice::Host | Voice::Errors) {
+    if matches!(exchange.header_scope, HeaderScope::WithoutCors | HeaderScope::Host | HeaderScope::Errors) {
         return;
     }
     let Some((cors, origin)) = allowed(exchange) else {

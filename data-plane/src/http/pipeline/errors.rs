@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::log::InPlace;
-use super::{Exchange, Voice, access, forwarded, send};
+use super::{Exchange, HeaderScope, access, forwarded, send};
 use crate::codec::body::{Outlet, RequestBody};
 use crate::codec::error::ProxyError;
 use crate::codec::head::{Framing, Known};
@@ -97,7 +97,7 @@ async fn in_place<B: RequestBody>(
     (location, errors): (&PathEntry, &Errors),
     status: u16,
 ) -> Reply {
-    exchange.voice = Voice::Errors;
+    exchange.header_scope = HeaderScope::Errors;
     let (server, client) = (exchange.call.server, exchange.client());
     // In nginx' configuration the error page's location has the fleet's address rules, whatever the original location
     // has.
@@ -160,7 +160,7 @@ pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
     let format = exchange.head.fields.joined(Known::Accept).unwrap_or_default();
     let target = Bytes::copy_from_slice(exchange.head.target());
     // `X-Original-URI` is only set for error pages: a request whose backend has no endpoints keeps its own path.
-    let is_page = exchange.voice == Voice::Errors;
+    let is_page = exchange.header_scope == HeaderScope::Errors;
     let fields = &mut exchange.head.fields;
     for (name, value) in [
         (Known::XCode, status.to_string().into()),

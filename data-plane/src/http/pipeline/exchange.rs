@@ -34,12 +34,12 @@ pub(crate) struct Call<'a> {
 /// Which configured headers a response gets. nginx adds those of the place in its configuration that a request has
 /// reached when it is answered. HSTS belongs to the location there, even if the fleet configures it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Voice {
+pub(super) enum HeaderScope {
     /// All of the location's.
     #[default]
     Location,
     /// The location's without CORS: its own rules were not reached yet, or an `if` or a block of a snippet responds.
-    Apart,
+    WithoutCors,
     /// Those of a sign-in redirect: the location's CORS headers, and the cookies of the auth service.
     SignIn,
     /// Those of its host: the response was made before a location was looked up, or by a snippet of the host.
@@ -56,8 +56,8 @@ pub(crate) struct Exchange<'a> {
     ///
     /// A request that is the last to hold a location of an old table frees it: that is one path, never a table.
     pub(super) entered: &'a OnceCell<Arc<PathEntry>>,
-    /// The location whose headers the response gets, as far as `voice` allows, although the request does not enter it:
-    /// it is redirected there because of a missing trailing slash, or to the `app-root` instead.
+    /// The location whose headers the response gets, as far as `header_scope` allows, although the request does not
+    /// enter it: it is redirected there because of a missing trailing slash, or to the `app-root` instead.
     pub(super) redirecting: Option<Arc<PathEntry>>,
     /// Facts for the log.
     pub(super) info: &'a mut RequestInfo,
@@ -76,7 +76,7 @@ pub(crate) struct Exchange<'a> {
     /// Whether its host uses the fleet's error pages.
     pub(super) has_pages_of_fleet: bool,
     /// Which configured headers its response gets.
-    pub(super) voice: Voice,
+    pub(super) header_scope: HeaderScope,
     /// What is trusted about it, if that differs from its connection.
     pub(super) claims: Option<Box<Claims>>,
     /// The normalised path, if it differs from the original one.
@@ -124,7 +124,7 @@ impl<'a> Exchange<'a> {
             fallback: None,
             stands_in: false,
             has_pages_of_fleet: true,
-            voice: Voice::default(),
+            header_scope: HeaderScope::default(),
             claims: None,
             normal: None,
             target: None,

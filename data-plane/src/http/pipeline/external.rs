@@ -12,13 +12,13 @@ use shared::template::Overlong;
 use super::access::Said;
 use super::elsewhere::{Room, Url, Word};
 use super::variables::{self, Allowance};
-use super::{Exchange, Voice, failures, forwarded, loops};
+use super::{Exchange, HeaderScope, failures, forwarded, loops};
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
 use crate::local::auth_cache::{AuthResponse, Key};
 use crate::table::PathEntry;
-use crate::table::policy::answers;
 use crate::table::policy::external::{Cache, External};
+use crate::table::policy::response_headers;
 
 use self::lifetime::Lifetime;
 
@@ -102,12 +102,12 @@ pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
     let (Some(response), Some(location)) = (&exchange.auth_response, exchange.location()) else {
         return;
     };
-    if exchange.voice == Voice::Errors {
+    if exchange.header_scope == HeaderScope::Errors {
         return;
     }
     let always = location.policy.external.as_ref().is_some_and(|external| external.always_set_cookie);
     // nginx' `add_header` without `always`.
-    if always || answers::is_good(reply.head.status) {
+    if always || response_headers::is_good(reply.head.status) {
         for cookie in &response.cookies {
             reply.head.fields.append(Known::SetCookie, cookie);
         }

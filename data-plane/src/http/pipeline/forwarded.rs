@@ -9,7 +9,7 @@ use shared::template::{Overlong, Template};
 
 use super::claims::Claims;
 use super::variables::{self, Allowance};
-use super::{Call, Exchange, Step, Voice, certificates, claims, rewrite, trace};
+use super::{Call, Exchange, HeaderScope, Step, certificates, claims, rewrite, trace};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Fields, Known, RequestHead};
 use crate::http::peer::{Peer, arrival};
@@ -56,7 +56,7 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
     if let Some(connection) = forwarding.connection {
         exchange.head.connection = Some(connection.as_str());
         exchange.head.upgrade = None;
-    } else if location.policy.kept.says_close() && exchange.head.upgrade.is_none() {
+    } else if location.policy.upstream_keepalive.closes_each() && exchange.head.upgrade.is_none() {
         exchange.head.connection = Some(Connection::Close.as_str());
     }
     Continue(())
@@ -161,7 +161,7 @@ pub(super) fn addresses<'a>(
 /// # Errors
 /// The configured value is too long for a name.
 pub(super) fn host(exchange: &Exchange<'_>) -> Result<Bytes, ProxyError> {
-    let location = exchange.location().filter(|_| exchange.voice != Voice::Errors);
+    let location = exchange.location().filter(|_| exchange.header_scope != HeaderScope::Errors);
     let said = location.and_then(|location| location.policy.forwarding.host.as_ref());
     let said = said.map(|template| filled(template, exchange, &mut Allowance::of_host())).transpose();
     let said = said.map_err(|overlong| ProxyError::of(Kind::Overlong, overlong))?;

@@ -9,7 +9,7 @@ use shared::pattern::Steps;
 
 use super::certificates::{self, Judged, Passes};
 use super::claims::{self, Claims};
-use super::{Call, Exchange, Step, Voice, forwarded, log, redirect, shortcuts};
+use super::{Call, Exchange, HeaderScope, Step, forwarded, log, redirect, shortcuts};
 use crate::access_log::Format;
 use crate::codec::head::{Known, RequestHead};
 use crate::codec::path::{self, Normalised, Verdict};
@@ -133,7 +133,7 @@ fn note(exchange: &mut Exchange<'_>, looked: Look) -> (Found, Option<Arc<Shortcu
     (exchange.claims, exchange.fallback) = (claims, fallback);
     let info = &mut *exchange.info;
     (info.unclaimed, info.silent, info.by_alias) = (looked.place, looked.silent, looked.by_alias);
-    log::asked::of_head(exchange, looked.format);
+    log::capture::of_head(exchange, looked.format);
     (found, answers)
 }
 
@@ -155,11 +155,11 @@ fn follow(exchange: &mut Exchange<'_>, found: Found, answers: Option<Arc<Shortcu
             if denied { Break(Reply::page(local, 503)) } else { Continue(()) }
         }
         Found::Www(host, policy) => {
-            exchange.voice = Voice::Host;
+            exchange.header_scope = HeaderScope::Host;
             Break(redirect::to_www(exchange, host.name(), &policy.redirect))
         }
         Found::AppRoot(path, entry) => {
-            (exchange.redirecting, exchange.voice) = (entry, Voice::Host);
+            (exchange.redirecting, exchange.header_scope) = (entry, HeaderScope::Host);
             // In nginx' configuration the test for it follows the snippet, and precedes the lookup of a location.
             if let Some(answers) = answers.as_deref() {
                 shortcuts::before_blocks(exchange, answers)?;
@@ -169,7 +169,7 @@ fn follow(exchange: &mut Exchange<'_>, found: Found, answers: Option<Arc<Shortcu
         Found::AddSlash(entry, location) => {
             of_host(exchange)?;
             // The log shows no location, and none of its rules is evaluated.
-            (exchange.redirecting, exchange.voice) = (Some(entry), Voice::Apart);
+            (exchange.redirecting, exchange.header_scope) = (Some(entry), HeaderScope::WithoutCors);
             Break(Reply::redirect(local, 301, location))
         }
         Found::DefaultBackend { silent, entry, target, blocked } => {
@@ -203,7 +203,7 @@ fn answer(exchange: &mut Exchange<'_>, own: Own) -> Reply {
         }
         Own::Unknown => Reply::page(local, 500),
         Own::HealthCheck(media_type) => {
-            (exchange.info.silent, exchange.voice) = (true, Voice::Host);
+            (exchange.info.silent, exchange.header_scope) = (true, HeaderScope::Host);
             let mut reply = Reply::healthy(local);
             if let Some(media_type) = media_type {
                 reply.head.fields.set(Known::ContentType, media_type);
@@ -211,7 +211,7 @@ fn answer(exchange: &mut Exchange<'_>, own: Own) -> Reply {
             reply
         }
         Own::Status(may_know) => {
-            (exchange.info.silent, exchange.voice) = (true, Voice::Host);
+            (exchange.info.silent, exchange.header_scope) = (true, HeaderScope::Host);
             let page = local.metrics.all().filter(|_| may_know).map(|all| all.stub());
             page.map_or_else(|| Reply::page(local, 403), |page| Reply::text(local, page))
         }
@@ -315,7 +315,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
         Verdict::Refuse => return Found::Own(Own::Ambiguous),
     };
     let catch_all = host.name() == shared::resource::CATCH_ALL;
-    let answers = &table.policy().answers;
+    let answers = &table.policy().response_headers;
     let health = answers.health.as_deref().unwrap_or(HEALTH);
     // Prefixes in ingress-nginx, of which the longer one wins.
     let own = [health, STATUS].into_iter().filter(|own| catch_all && normal.path.starts_with(own.as_bytes()));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::basic;
-use crate::access_log::{Format, Kept};
+use crate::access_log::{Captured, Format};
 use crate::codec::error::Kind;
 use crate::codec::head::{Known, RequestHead, Version};
 use crate::http::peer::Peer;
@@ -23,8 +23,8 @@ use attempts::Attempts;
 use line::Ended;
 use unread::Unread;
 
-pub(super) mod asked;
 mod attempts;
+pub(super) mod capture;
 mod line;
 pub(super) mod so_far;
 mod unread;
@@ -102,7 +102,7 @@ pub(crate) struct RequestInfo {
     completed: bool,
     /// The log format, if it uses values that are no longer known at the end.
     format: Option<Arc<Format>>,
-    kept: Kept,
+    captured: Captured,
 }
 
 /// Applies the fleet's logging and metrics settings to the worker. Returns the log format if it uses values that are
@@ -146,7 +146,7 @@ impl RequestRecord {
                 head_sent: 0,
                 completed: false,
                 format: None,
-                kept: Kept::default(),
+                captured: Captured::default(),
             },
         }
     }

@@ -18,8 +18,8 @@ pub(super) fn of(exchange: &Exchange<'_>, said: Option<&Bytes>) -> Bytes {
         return said.clone();
     }
     let said = match exchange.location() {
-        Some(location) => location.policy.answers.media_type.clone(),
-        None => exchange.call.server.with_table(|table| table.policy().answers.media_type.clone()),
+        Some(location) => location.policy.response_headers.media_type.clone(),
+        None => exchange.call.server.with_table(|table| table.policy().response_headers.media_type.clone()),
     };
     said.unwrap_or(Bytes::from_static(USUAL.as_bytes()))
 }

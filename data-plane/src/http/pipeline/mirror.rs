@@ -14,7 +14,7 @@ use tokio::task::spawn_local;
 
 use super::elsewhere::{self, Room, Url, Word};
 use super::variables::{self, Allowance};
-use super::{Exchange, Voice, loops};
+use super::{Exchange, HeaderScope, loops};
 use crate::codec::body::RequestBody;
 use crate::codec::guard::Limits;
 use crate::codec::h1::{Body, BodyReader, ResponseReader, write_request};
@@ -34,7 +34,7 @@ const LISTENED: usize = 256 * 1024;
 
 /// The mirror of a request's location; none for an error page.
 pub(super) fn of<'e>(exchange: &'e Exchange<'_>) -> Option<&'e Mirror> {
-    let location = exchange.location().filter(|_| exchange.voice != Voice::Errors)?;
+    let location = exchange.location().filter(|_| exchange.header_scope != HeaderScope::Errors)?;
     location.policy.mirror.as_deref()
 }
 

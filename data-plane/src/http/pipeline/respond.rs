@@ -8,15 +8,17 @@ use shared::template::{Overlong, Template, Variable};
 use tracing::warn;
 
 use super::variables::{self, Allowance};
-use super::{Exchange, Voice, affinity, compress, cors, external, forwarded, log, returned};
+use super::{Exchange, HeaderScope, affinity, compress, cors, external, forwarded, log, response_rewrite};
 use crate::codec::guard::HeadError;
 use crate::codec::head::Known;
 use crate::http::reply::{Bad, Paced, Reply, ReplyBody};
 use crate::listen::Scheme;
 use crate::local::Local;
 use crate::table::PathEntry;
-use crate::table::policy::answers::{Added, Answers, Beside, By, Server, is_good};
 use crate::table::policy::pace::Pace;
+use crate::table::policy::response_headers::{
+    Added, Appended, ConfiguredBy, ResponseHeaders, Server, is_good,
+};
 
 /// Our `Server` name.
 const OURS: &str = "firth";
@@ -41,21 +43,21 @@ const ONCE: u128 = Known::ContentType.bit()
 /// Turns a response into the one that the client gets.
 pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     let server = exchange.call.server;
-    log::asked::of_backend(exchange, &reply);
+    log::capture::of_backend(exchange, &reply);
     // Hardly any request has one.
     let redirecting = exchange.redirecting.clone();
     match exchange.location().or(redirecting.as_deref()) {
         Some(location) => {
             tell_of_unfollowed(&server.local, &location.owner, &reply);
-            finish(&server.local, &location.policy.answers, &mut reply);
-            returned::mend(exchange, location, &mut reply);
+            finish(&server.local, &location.policy.response_headers, &mut reply);
+            response_rewrite::apply(exchange, location, &mut reply);
             affinity::say(exchange, &mut reply);
-            put(exchange, &location.policy.answers, &mut reply);
+            put(exchange, &location.policy.response_headers, &mut reply);
         }
         None => server.with_table(|table| {
-            let answers = &table.policy().answers;
-            finish(&server.local, answers, &mut reply);
-            put(exchange, answers, &mut reply);
+            let headers = &table.policy().response_headers;
+            finish(&server.local, headers, &mut reply);
+            put(exchange, headers, &mut reply);
         }),
     }
     cors::say(exchange, &mut reply);
@@ -67,7 +69,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     // In the order of nginx' filters: compression depends on the headers, and the rate limit applies to what is
     // actually sent.
     compress::compress(exchange, &mut reply);
-    log::asked::of_answer(exchange, &reply);
+    log::capture::of_answer(exchange, &reply);
     if let Some(it) = exchange.location().and_then(|location| location.policy.pace) {
         pace(&server.local, it, &mut reply.body);
     }
@@ -113,22 +115,22 @@ pub(crate) fn unread(local: &Local, error: HeadError) -> Reply {
 /// The response to a request that is not routed.
 pub(crate) fn unrouted(local: &Local, mut reply: Reply) -> Reply {
     local.metrics.refusals.add(1);
-    finish(local, &Answers::default(), &mut reply);
+    finish(local, &ResponseHeaders::default(), &mut reply);
     reply
 }
 
-fn finish(local: &Local, answers: &Answers, reply: &mut Reply) {
+fn finish(local: &Local, headers: &ResponseHeaders, reply: &mut Reply) {
     let fields = &mut reply.head.fields;
     let relayed = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Call(_) | ReplyBody::Tunnel(_));
     if relayed {
-        let is_hidden = answers.server != Server::Backends;
+        let is_hidden = headers.server != Server::Backends;
         fields.remove_any(FOR_PROXIES | if is_hidden { Known::Server.bit() } else { 0 });
         fields.keep_first(ONCE);
-        for name in &answers.hidden {
+        for name in &headers.hidden {
             fields.remove(&**name);
         }
     }
-    if answers.server != Server::Unsaid && !fields.has(Known::Server) {
+    if headers.server != Server::Omitted && !fields.has(Known::Server) {
         fields.add(Known::Server, OURS);
     }
     // As in nginx: the date is ours, whatever the backend sends.
@@ -139,37 +141,38 @@ fn finish(local: &Local, answers: &Answers, reply: &mut Reply) {
 }
 
 /// Adds the configured headers; if they are too long, the response is replaced by an error.
-fn put(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) {
-    if let Err(overlong) = say(exchange, answers, reply) {
+fn put(exchange: &mut Exchange<'_>, headers: &ResponseHeaders, reply: &mut Reply) {
+    if let Err(overlong) = say(exchange, headers, reply) {
         *reply = variables::refused(exchange, overlong);
-        finish(&exchange.call.server.local, answers, reply);
+        finish(&exchange.call.server.local, headers, reply);
     }
 }
 
 /// Adds the configured headers, replacing the backend's (as in ingress-nginx).
-fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Result<(), Overlong> {
+fn say(exchange: &mut Exchange<'_>, headers: &ResponseHeaders, reply: &mut Reply) -> Result<(), Overlong> {
     let fields = &mut reply.head.fields;
     // The connection decides, regardless of forwarded headers.
     if exchange.call.peer.scheme() == Scheme::Https
-        && matches!(exchange.voice, Voice::Location | Voice::Apart)
-        && let Some(hsts) = &answers.hsts
+        && matches!(exchange.header_scope, HeaderScope::Location | HeaderScope::WithoutCors)
+        && let Some(hsts) = &headers.hsts
     {
         fields.set(Known::StrictTransportSecurity, hsts);
     }
-    if answers.tells_id {
+    if headers.uses_request_id {
         forwarded::identify(exchange, true);
     }
     let allowance = &mut Allowance::default();
     // In nginx' configuration these headers are inside the location, and a denied location contains nothing else.
     let is_denied = speaker(exchange).is_some_and(|it| it.is_denied());
-    let has_own = matches!(exchange.voice, Voice::Location | Voice::Apart) && !is_denied;
+    let has_own =
+        matches!(exchange.header_scope, HeaderScope::Location | HeaderScope::WithoutCors) && !is_denied;
     let status = reply.head.status;
-    let is_set = |it: &&Added| (has_own || it.by == By::All) && it.is_on(status);
-    for Added { header, .. } in answers.added.iter().filter(is_set) {
+    let is_set = |it: &&Added| (has_own || it.by == ConfiguredBy::All) && it.is_on(status);
+    for Added { header, .. } in headers.added.iter().filter(is_set) {
         let value = filled(&header.value, exchange, allowance, status)?;
         fields.replace(&header.name, value);
     }
-    let expires = if has_own { answers.expires } else { answers.host_expires };
+    let expires = if has_own { headers.expires } else { headers.host_expires };
     if let Some(expires) = expires.filter(|_| is_good(status)) {
         let (expires, control) = expires.headers(clock::wall());
         fields.set(Known::Expires, expires);
@@ -178,9 +181,14 @@ fn say(exchange: &mut Exchange<'_>, answers: &Answers, reply: &mut Reply) -> Res
     // nginx takes added headers from one level: the location if it has any, else the levels around it. The cookies of
     // an auth service are such headers of the location. A sign-in redirect has its own, which are the same cookies.
     let asks = || speaker(exchange).is_some_and(|it| it.external().is_some());
-    let by = if has_own && (answers.adds_own || asks()) { By::Location } else { By::All };
-    let is_said = |it: &&Beside| it.by == by && exchange.voice != Voice::SignIn && it.is_on(status);
-    for Beside { header, .. } in answers.beside.iter().filter(is_said) {
+    let by = if has_own && (headers.location_appends || asks()) {
+        ConfiguredBy::Location
+    } else {
+        ConfiguredBy::All
+    };
+    let is_said =
+        |it: &&Appended| it.by == by && exchange.header_scope != HeaderScope::SignIn && it.is_on(status);
+    for Appended { header, .. } in headers.appended.iter().filter(is_said) {
         let value = filled(&header.value, exchange, allowance, status)?;
         // As in nginx: no header with an empty value.
         if !value.is_empty() {

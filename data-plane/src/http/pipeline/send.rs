@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 use super::affinity::Session;
-use super::{Call, Exchange, Voice, failures, forwarded, mirror};
+use super::{Call, Exchange, HeaderScope, failures, forwarded, mirror};
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, write_request};
@@ -88,7 +88,7 @@ async fn attempt<B: RequestBody>(
 ) -> Result<(Reached, Answered), ProxyError> {
     let target = target(exchange);
     let host = forwarded::host(exchange)?;
-    let location = exchange.location().filter(|_| exchange.voice != Voice::Errors);
+    let location = exchange.location().filter(|_| exchange.header_scope != HeaderScope::Errors);
     exchange.head.as_http10 = location.is_some_and(|location| location.policy.is_http10);
     let (mut payload, framing) = prepare(exchange, body).await?;
     if mirror::of(exchange).is_some() {
@@ -289,7 +289,7 @@ async fn link(
 fn protocol(exchange: &Exchange<'_>) -> Protocol {
     // Error pages are always fetched in plain HTTP. An error backend in place of one without endpoints is spoken to as
     // that (as in ingress-nginx).
-    let location = exchange.location().filter(|_| exchange.voice != Voice::Errors);
+    let location = exchange.location().filter(|_| exchange.header_scope != HeaderScope::Errors);
     let spoken = location.map(|location| location.policy.spoken).unwrap_or_default();
     spoken.with(exchange.call.peer.scheme())
 }
@@ -302,7 +302,7 @@ fn transport(exchange: &Exchange<'_>) -> Option<Transport> {
         Some(cell) => Some(cell.get()?),
         None => None,
     };
-    let reuse = exchange.location().map(|location| location.policy.kept.reuse);
+    let reuse = exchange.location().map(|location| location.policy.upstream_keepalive.reuse);
     Some(Transport { protocol, tls, reuse: reuse.unwrap_or_default() })
 }
 

@@ -6,7 +6,7 @@ use shared::pattern::{Exhausted, Groups};
 use shared::template::{Overlong, Variable};
 
 use super::variables::{self, Allowance};
-use super::{Exchange, Step, Voice, media, redirect};
+use super::{Exchange, HeaderScope, Step, media, redirect};
 use crate::codec::path;
 use crate::http::reply::Reply;
 use crate::table::policy::redirect::Redirect;
@@ -17,10 +17,10 @@ type Found = Option<(Groups, Vec<u8>)>;
 
 /// Direct responses of the host: its own, then those of its blocks.
 pub(super) fn of_host(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
-    let voice = std::mem::replace(&mut exchange.voice, Voice::Host);
+    let header_scope = std::mem::replace(&mut exchange.header_scope, HeaderScope::Host);
     before_blocks(exchange, shortcuts)?;
     of_block(exchange, shortcuts)?;
-    exchange.voice = voice;
+    exchange.header_scope = header_scope;
     Continue(())
 }
 
@@ -53,8 +53,8 @@ fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
 
 /// An `if` or a block of the location responds, and not the location itself.
 fn step_aside(exchange: &mut Exchange<'_>) {
-    if exchange.voice == Voice::Location {
-        exchange.voice = Voice::Apart;
+    if exchange.header_scope == HeaderScope::Location {
+        exchange.header_scope = HeaderScope::WithoutCors;
     }
 }
 

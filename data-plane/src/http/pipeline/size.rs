@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 
-use super::{Exchange, Step, Voice};
+use super::{Exchange, HeaderScope, Step};
 use crate::codec::error::Kind;
 use crate::codec::head::Framing;
 use crate::http::reply::Reply;
@@ -12,7 +12,7 @@ use crate::http::reply::Reply;
 pub(super) fn size(exchange: &mut Exchange<'_>) -> Step {
     match exchange.head.framing {
         Framing::Length(length) if exchange.sizes.exceeded(length) => {
-            exchange.voice = Voice::Apart;
+            exchange.header_scope = HeaderScope::WithoutCors;
             Break(Reply::failure(&exchange.call.server.local, &Kind::BodyTooLarge.into()))
         }
         _ => Continue(()),

@@ -10,7 +10,7 @@ use shared::resource::{Guard, Host, Path, PathType, Settings};
 use super::Writer;
 use super::compiled::CompiledRoute;
 use super::config::TouchedHost;
-use super::kept::KeptRoute;
+use super::interned::StoredRoute;
 use super::refusal::{name_of, parts, route_parts};
 use crate::metrics::Place;
 use crate::rate::Counts;
@@ -140,7 +140,7 @@ impl Writer {
     fn build(
         &mut self,
         key: &Arc<str>,
-        route: Arc<KeptRoute>,
+        route: Arc<StoredRoute>,
         host: Option<&Host>,
         before: Option<&CompiledRoute>,
     ) -> Built {
@@ -181,7 +181,7 @@ impl Writer {
     fn common(
         &mut self,
         key: &Arc<str>,
-        route: &KeptRoute,
+        route: &StoredRoute,
         host: Option<&Host>,
         errors: Option<Arc<Upstream>>,
     ) -> Common {
@@ -273,7 +273,7 @@ impl Writer {
     }
 
     /// Why the paths of a Route respond with 503, if they do: one of their restrictions cannot be enforced yet.
-    fn denial(&self, route: &KeptRoute, host: Option<&Host>) -> Option<Arc<str>> {
+    fn denial(&self, route: &StoredRoute, host: Option<&Host>) -> Option<Arc<str>> {
         let Settings { guards, .. } = self.config.settings();
         if self.config.settings_unreadable() {
             return Some("the settings of the fleet cannot be read, and may restrict access".into());

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::kept::KeptRoute;
+use super::interned::StoredRoute;
 use crate::table::host::{PathEntry, Routing};
 use crate::table::paths::{Declared, Router};
 use crate::table::patterns::Patterns;
@@ -14,7 +14,7 @@ use shared::few::Few;
 /// A Route and its compiled form.
 #[derive(Debug)]
 pub(super) struct CompiledRoute {
-    pub(super) source: Arc<KeptRoute>,
+    pub(super) source: Arc<StoredRoute>,
     /// One for each of its paths.
     pub(super) entries: Box<[Arc<PathEntry>]>,
 }
@@ -93,7 +93,7 @@ impl CompiledHost {
     }
 
     /// The Routes that it was compiled from, as they were then.
-    pub(super) fn sources(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<KeptRoute>)> {
+    pub(super) fn sources(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<StoredRoute>)> {
         self.routes.iter().map(|(key, route)| (key, &route.source))
     }
 

@@ -8,7 +8,7 @@ use shared::kind::{Kind, ResourceKey};
 use shared::policy::{HostPolicy, LocationPolicy};
 use shared::resource::{Backend, Host, Resource, Route, Settings, StreamService};
 
-use super::kept::{KeptRoute, Sayings};
+use super::interned::{Interner, StoredRoute};
 use super::policies::effective;
 use super::refusal::route_parts;
 use crate::listen::ports::Port;
@@ -24,10 +24,10 @@ pub(super) struct Config {
     /// `None`: it exists, but no version of it can be served.
     pub(super) hosts: HashMap<Arc<str>, Option<Arc<Host>>>,
     /// By host, then by key.
-    pub(super) routes: HashMap<Arc<str>, Few<Arc<str>, Arc<KeptRoute>>>,
+    pub(super) routes: HashMap<Arc<str>, Few<Arc<str>, Arc<StoredRoute>>>,
     /// Deduplicated policies of Hosts and Routes.
-    of_hosts: Sayings<Host>,
-    of_routes: Sayings<LocationPolicy>,
+    of_hosts: Interner<Host>,
+    of_routes: Interner<LocationPolicy>,
     /// Any change replaces the pointer.
     pub(super) backends: HashMap<Arc<str>, Arc<Backend>>,
     /// Removed Backends that the last good version of a refused resource still names: see [`Self::backend`].
@@ -119,11 +119,11 @@ impl Config {
                 self.set_settings(settings, false);
             }
             Resource::Host(host) => {
-                let host = self.of_hosts.one(host);
+                let host = self.of_hosts.intern(host);
                 self.set_host(key, Some(Some(host)));
             }
             Resource::Route(route) => {
-                let route = KeptRoute::new(route, &mut self.of_routes);
+                let route = StoredRoute::new(route, &mut self.of_routes);
                 self.set_route(key, Some(route));
             }
             Resource::Backend(backend) => self.set_backend(key, Some(Arc::new(backend))),
@@ -301,7 +301,7 @@ impl Config {
         };
     }
 
-    fn set_route(&mut self, key: &Arc<str>, route: Option<Arc<KeptRoute>>) {
+    fn set_route(&mut self, key: &Arc<str>, route: Option<Arc<StoredRoute>>) {
         let Some(host) = host_of(key).map(Arc::<str>::from) else {
             return;
         };
@@ -374,7 +374,7 @@ fn of_paths(host: &Host) -> Host {
 fn changed_by<'a>(
     old: &LocationPolicy,
     new: &LocationPolicy,
-    routes: &'a HashMap<Arc<str>, Few<Arc<str>, Arc<KeptRoute>>>,
+    routes: &'a HashMap<Arc<str>, Few<Arc<str>, Arc<StoredRoute>>>,
 ) -> impl Iterator<Item = &'a Arc<str>> {
     // There are few distinct policies, each used by many.
     let mut known: HashMap<&LocationPolicy, bool> = HashMap::new();

@@ -16,7 +16,7 @@ use crate::codec::body::Outlet;
 use crate::codec::h1::{RequestReader, write_request};
 use crate::codec::head::Framing;
 use crate::table::Sizes;
-use crate::table::policy::kept::ReuseLimits;
+use crate::table::policy::upstream_keepalive::ReuseLimits;
 
 /// An empty body.
 struct Nothing;

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{Exchange, Voice, enter};
+use super::{Exchange, HeaderScope, enter};
 use crate::http::reply::Reply;
 use crate::table::{HostTable, PathEntry};
 
@@ -36,7 +36,7 @@ impl Shown {
 
 /// The response to a refused request. From here on the request can reach no backend but that of the error page.
 pub(super) fn keep_out(exchange: &mut Exchange<'_>, shown: Shown, reply: Reply) -> Reply {
-    exchange.voice = Voice::Host;
+    exchange.header_scope = HeaderScope::Host;
     match shown {
         Shown::Itself => reply,
         Shown::Page(entry) => {

@@ -9,7 +9,7 @@ use shared::telemetry::VERSION;
 
 use super::attempts::Attempt;
 use super::{InPlace, RequestRecord, basic};
-use crate::access_log::{Kept, Source, seconds};
+use crate::access_log::{Captured, Source, seconds};
 use crate::codec::head::Known;
 use crate::http::facts;
 use crate::http::pipeline::variables;
@@ -61,8 +61,8 @@ impl Source for Ended<'_> {
         }
     }
 
-    fn kept(&self) -> &Kept {
-        &self.record.info.kept
+    fn captured(&self) -> &Captured {
+        &self.record.info.captured
     }
 }
 

@@ -10,7 +10,7 @@ use super::headers::{self, Header};
 
 /// Headers to add to responses, and to remove from those of backends.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answers {
+pub struct ResponseHeaders {
     /// Strict-Transport-Security for responses over TLS.
     pub hsts: Option<Bytes>,
     /// Header names that are removed from backends' responses.
@@ -24,11 +24,11 @@ pub struct Answers {
     /// The same of the host, for its other responses.
     pub host_expires: Option<Expires>,
     /// Headers to append afterwards, beside existing ones.
-    pub beside: Box<[Beside]>,
+    pub appended: Box<[Appended]>,
     /// Whether the location has its own; then those of its host do not apply to its responses.
-    pub adds_own: bool,
+    pub location_appends: bool,
     /// Whether one of them contains the request's id.
-    pub tells_id: bool,
+    pub uses_request_id: bool,
     /// Path of the proxy's own health checks, if configured.
     pub health: Option<Box<str>>,
     /// Media type of their responses, if configured.
@@ -37,7 +37,7 @@ pub struct Answers {
 
 /// Where a header is configured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum By {
+pub enum ConfiguredBy {
     /// By the fleet or the host, for all responses.
     All,
     /// By the location, for its own responses only.
@@ -50,7 +50,7 @@ pub struct Added {
     /// Name and value.
     pub header: Header,
     /// Where it is configured.
-    pub by: By,
+    pub by: ConfiguredBy,
     /// The statuses of the responses in which it is set. None: all.
     pub statuses: Box<[u32]>,
 }
@@ -64,16 +64,16 @@ impl Added {
 
 /// A header that is added beside those of the same name, as by nginx' `add_header`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Beside {
+pub struct Appended {
     /// Name and value.
     pub header: Header,
     /// Whether it is added to every response, or only to success and redirect responses.
     pub always: bool,
     /// Where it is configured.
-    pub by: By,
+    pub by: ConfiguredBy,
 }
 
-impl Beside {
+impl Appended {
     /// Whether it is added to a response with this status.
     pub fn is_on(&self, status: u16) -> bool {
         self.always || is_good(status)
@@ -89,61 +89,63 @@ pub fn is_good(status: u16) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Server {
     /// Not sent.
-    Unsaid,
+    Omitted,
     /// Our own.
     Ours,
     /// The backend's if there is one, else ours.
     Backends,
 }
 
-impl Default for Answers {
+impl Default for ResponseHeaders {
     fn default() -> Self {
         Self {
             hsts: hsts(&LocationPolicy::default()),
             hidden: Box::default(),
-            server: Server::Unsaid,
+            server: Server::Omitted,
             added: Box::default(),
             expires: None,
             host_expires: None,
-            beside: Box::default(),
-            adds_own: false,
-            tells_id: false,
+            appended: Box::default(),
+            location_appends: false,
+            uses_request_id: false,
             health: None,
             media_type: None,
         }
     }
 }
 
-impl Answers {
+impl ResponseHeaders {
     pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
         let hidden = said.hide_headers.iter().flat_map(|list| &list.values);
         // The backend's value passes only if the header is sent at all, as in ingress-nginx.
         let server = match (said.server_tokens, said.allow_backend_server_header) {
             (Some(true), Some(true)) => Server::Backends,
             (Some(true), _) => Server::Ours,
-            _ => Server::Unsaid,
+            _ => Server::Omitted,
         };
         let all = headers::compile("add_headers", said.add_headers.as_ref(), Template::parse)?;
         let of = |by| move |header| Added { header, by, statuses: Box::default() };
-        let mut added: Vec<_> = all.into_iter().map(of(By::All)).collect();
-        let mut beside = Vec::new();
+        let mut added: Vec<_> = all.into_iter().map(of(ConfiguredBy::All)).collect();
+        let mut appended = Vec::new();
         let (mut expires, mut host_expires) = (None, None);
         for (field, list, by) in [
-            ("host_header_changes", &said.host_header_changes, By::All),
-            ("header_changes", &said.header_changes, By::Location),
+            ("host_header_changes", &said.host_header_changes, ConfiguredBy::All),
+            ("header_changes", &said.header_changes, ConfiguredBy::Location),
         ] {
             for change in list.iter().flat_map(|list| &list.changes) {
                 let header = || headers::header(field, &change.name, Template::parse(&change.value));
                 match change.operation() {
-                    HeaderOperation::Add => beside.push(Beside { header: header()?, always: false, by }),
-                    HeaderOperation::AddAlways => beside.push(Beside { header: header()?, always: true, by }),
+                    HeaderOperation::Add => appended.push(Appended { header: header()?, always: false, by }),
+                    HeaderOperation::AddAlways => {
+                        appended.push(Appended { header: header()?, always: true, by })
+                    }
                     HeaderOperation::Set | HeaderOperation::Unspecified => {
                         let statuses = change.statuses.as_slice().into();
                         added.push(Added { header: header()?, by, statuses });
                     }
                     HeaderOperation::Expires => {
                         expires = Expires::compile(field, &change.value)?;
-                        if by == By::All {
+                        if by == ConfiguredBy::All {
                             host_expires = expires;
                         }
                     }
@@ -152,9 +154,9 @@ impl Answers {
         }
         // The location's own values are literal, and come last in nginx' configuration.
         let own = headers::compile("custom_headers", said.custom_headers.as_ref(), Template::literal)?;
-        added.extend(own.into_iter().map(of(By::Location)));
-        let all = added.iter().map(|it| &it.header).chain(beside.iter().map(|it| &it.header));
-        let tells_id = all.flat_map(|it| it.value.variables()).any(|it| *it == Variable::RequestId);
+        added.extend(own.into_iter().map(of(ConfiguredBy::Location)));
+        let all = added.iter().map(|it| &it.header).chain(appended.iter().map(|it| &it.header));
+        let uses_request_id = all.flat_map(|it| it.value.variables()).any(|it| *it == Variable::RequestId);
         Ok(Self {
             hsts: hsts(said),
             hidden: hidden.map(|name| name.as_str().into()).collect(),
@@ -162,9 +164,9 @@ impl Answers {
             added: added.into(),
             expires,
             host_expires,
-            adds_own: beside.iter().any(|it| it.by == By::Location),
-            beside: beside.into(),
-            tells_id,
+            location_appends: appended.iter().any(|it| it.by == ConfiguredBy::Location),
+            appended: appended.into(),
+            uses_request_id,
             health: said.health_check_path.as_deref().map(Into::into),
             media_type: said.default_type.as_ref().map(|it| it.clone().into()),
         })
@@ -193,7 +195,7 @@ mod tests {
     fn hsts_is_what_is_said_of_it() {
         let said = LocationPolicy::default;
         let value = |said: LocationPolicy| {
-            Answers::compile(&said).unwrap().hsts.map(|it| String::from_utf8(it.into()).unwrap())
+            ResponseHeaders::compile(&said).unwrap().hsts.map(|it| String::from_utf8(it.into()).unwrap())
         };
         assert_eq!(value(said()).as_deref(), Some("max-age=31536000; includeSubDomains"));
         let short = LocationPolicy {

@@ -6,7 +6,7 @@ use shared::policy::LocationPolicy;
 
 /// The fleet's settings for idle connections to endpoints; the rest are the worker's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Kept {
+pub struct UpstreamKeepalive {
     /// Maximum number for all endpoints together.
     pub connections: Option<usize>,
     /// Idle timeout.
@@ -31,7 +31,7 @@ impl Default for ReuseLimits {
     }
 }
 
-impl Kept {
+impl UpstreamKeepalive {
     pub(super) fn compile(said: &LocationPolicy) -> Self {
         let usual = ReuseLimits::default();
         let connections = said.upstream_keepalive_connections;
@@ -52,7 +52,7 @@ impl Kept {
     }
 
     /// Whether requests carry `Connection: close`, because each connection serves one request.
-    pub fn says_close(&self) -> bool {
+    pub fn closes_each(&self) -> bool {
         self.connections == Some(0)
     }
 }
@@ -63,23 +63,23 @@ mod tests {
 
     #[test]
     fn where_none_is_kept_each_serves_one() {
-        let compile = |said: LocationPolicy| Kept::compile(&said);
+        let compile = |said: LocationPolicy| UpstreamKeepalive::compile(&said);
         let said = LocationPolicy {
             upstream_keepalive_requests: Some(7),
             upstream_keepalive_time: Some(1_500),
             ..LocationPolicy::default()
         };
-        let kept = compile(said.clone());
-        assert_eq!(kept.reuse, ReuseLimits { requests: 7, age: Duration::from_millis(1_500) });
-        assert_eq!((kept.connections, kept.idle, kept.says_close()), (None, None, false));
+        let keepalive = compile(said.clone());
+        assert_eq!(keepalive.reuse, ReuseLimits { requests: 7, age: Duration::from_millis(1_500) });
+        assert_eq!((keepalive.connections, keepalive.idle, keepalive.closes_each()), (None, None, false));
         for (connections, idle, closes) in [(Some(0), None, true), (Some(1), Some(0), false)] {
-            let kept = compile(LocationPolicy {
+            let keepalive = compile(LocationPolicy {
                 upstream_keepalive_connections: connections,
                 upstream_keepalive_timeout: idle,
                 ..said.clone()
             });
-            assert_eq!((kept.reuse.requests, kept.says_close()), (1, closes));
+            assert_eq!((keepalive.reuse.requests, keepalive.closes_each()), (1, closes));
         }
-        assert_eq!(compile(LocationPolicy::default()), Kept::default());
+        assert_eq!(compile(LocationPolicy::default()), UpstreamKeepalive::default());
     }
 }

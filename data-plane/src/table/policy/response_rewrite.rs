@@ -8,7 +8,7 @@ use super::Refused;
 
 /// Replacements in responses of endpoints.
 #[derive(Clone, Debug)]
-pub struct Returned {
+pub struct ResponseRewrite {
     domain: Option<Replace>,
     path: Option<Replace>,
     redirect: Option<Replace>,
@@ -29,7 +29,7 @@ enum From {
     Pattern(Pattern),
 }
 
-impl Returned {
+impl ResponseRewrite {
     pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
         let cookie = |field, said: &Option<Replacement>| match said {
             Some(Replacement { from, to }) if !from.is_empty() => Replace::new(field, from, to).map(Some),
@@ -41,14 +41,14 @@ impl Returned {
         let to = said.proxy_redirect_to.as_deref().unwrap_or("off");
         // Compiled in any case: whether a policy is supported must depend on no other field.
         let redirect = from.map(|from| Replace::new("proxy_redirect_from", from, to)).transpose()?;
-        let returned = Self {
+        let rewrite = Self {
             // A leading dot has no meaning, here as in the attribute.
             domain: cookie("proxy_cookie_domain", &said.proxy_cookie_domain)?.map(Replace::without_dots),
             path: cookie("proxy_cookie_path", &said.proxy_cookie_path)?,
             redirect: redirect.filter(|_| to != "off"),
         };
-        let is_empty = matches!(returned, Self { domain: None, path: None, redirect: None });
-        Ok((!is_empty).then(|| Box::new(returned)))
+        let is_empty = matches!(rewrite, Self { domain: None, path: None, redirect: None });
+        Ok((!is_empty).then(|| Box::new(rewrite)))
     }
 
     /// Whether cookies are changed.
@@ -160,9 +160,9 @@ mod tests {
             proxy_cookie_path: replacing(path.0, path.1),
             ..LocationPolicy::default()
         };
-        let returned = Returned::compile(&said).unwrap().unwrap();
+        let rewrite = ResponseRewrite::compile(&said).unwrap().unwrap();
         move |cookie| {
-            let new = returned.cookie(cookie.as_bytes(), &Steps::new()).unwrap_or_else(|| cookie.into());
+            let new = rewrite.cookie(cookie.as_bytes(), &Steps::new()).unwrap_or_else(|| cookie.into());
             String::from_utf8(new).unwrap()
         }
     }
@@ -199,15 +199,15 @@ mod tests {
                 proxy_redirect_to: Some(to.into()),
                 ..LocationPolicy::default()
             };
-            Returned::compile(&said).unwrap()
+            ResponseRewrite::compile(&said).unwrap()
         };
         let text = |new: Option<Vec<u8>>| new.map(|new| String::from_utf8(new).unwrap());
-        let returned = redirect("http://a.test/", "https://b.test/new/").unwrap();
-        let location = |url: &str| text(returned.location(url.as_bytes(), &Steps::new()));
+        let rewrite = redirect("http://a.test/", "https://b.test/new/").unwrap();
+        let location = |url: &str| text(rewrite.location(url.as_bytes(), &Steps::new()));
         assert_eq!(location("http://a.test/x?y=1").as_deref(), Some("https://b.test/new/x?y=1"));
         assert_eq!(location("http://A.test/x"), None, "in this case");
         assert_eq!(location("/x"), None);
-        let refresh = |value: &str| text(returned.refresh(value.as_bytes(), &Steps::new()));
+        let refresh = |value: &str| text(rewrite.refresh(value.as_bytes(), &Steps::new()));
         assert_eq!(refresh("5; URL=http://a.test/z").as_deref(), Some("5; URL=https://b.test/new/z"));
         assert_eq!((refresh("5"), refresh("5; url=/z")), (None, None));
         for (from, to) in [("off", "/x"), ("default", "/x"), ("http://a.test/", "off"), ("", "/x")] {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_is_refused() {
-        let refused = |said| Returned::compile(&said).unwrap_err().field;
+        let refused = |said| ResponseRewrite::compile(&said).unwrap_err().field;
         let default = LocationPolicy::default;
         assert_eq!(
             refused(LocationPolicy { proxy_cookie_domain: replacing("~(", "x"), ..default() }),
@@ -239,14 +239,14 @@ mod tests {
     fn many_cookies_have_the_steps_of_one_request() {
         let path = replacing("~(a|b)*c$", "/");
         let said = LocationPolicy { proxy_cookie_path: path, ..LocationPolicy::default() };
-        let returned = Returned::compile(&said).unwrap().unwrap();
+        let rewrite = ResponseRewrite::compile(&said).unwrap().unwrap();
         let cookie = format!("a=b; Path={}", "ab".repeat(1 << 10));
         let steps = Steps::of(4_000);
         for _ in 0..100 {
-            returned.cookie(cookie.as_bytes(), &steps);
+            rewrite.cookie(cookie.as_bytes(), &steps);
         }
         assert!(steps.take(1).is_err(), "all were charged");
-        assert_eq!(returned.cookie(b"a=b; Path=/c", &Steps::new()).unwrap(), b"a=b; Path=/");
-        assert_eq!(returned.cookie(b"a=b; Path=/c", &steps), None);
+        assert_eq!(rewrite.cookie(b"a=b; Path=/c", &Steps::new()).unwrap(), b"a=b; Path=/");
+        assert_eq!(rewrite.cookie(b"a=b; Path=/c", &steps), None);
     }
 }

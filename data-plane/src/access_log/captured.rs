@@ -7,13 +7,13 @@ const LONGEST: usize = 64 * 1024;
 
 /// Values in the order of the format's asks, concatenated in one buffer. No memory is allocated while there are none.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct Captured {
     bytes: Vec<u8>,
     /// The end of each, and whether it has a value.
     ends: SmallVec<[(u32, bool); 4]>,
 }
 
-impl Kept {
+impl Captured {
     /// Adds the next one: `put` appends it, and returns whether there is a value.
     pub fn put(&mut self, put: impl FnOnce(&mut Vec<u8>) -> bool) {
         let start = self.bytes.len();

@@ -55,11 +55,11 @@ fn keep(exchange: &mut Exchange<'_>, value: impl Fn(&Exchange<'_>, &Ask, &mut Ve
     let Some(format) = exchange.info.format.take() else {
         return;
     };
-    let mut kept = std::mem::take(&mut exchange.info.kept);
-    for ask in &format.asks()[kept.len().min(format.asks().len())..] {
+    let mut captured = std::mem::take(&mut exchange.info.captured);
+    for ask in &format.asks()[captured.len().min(format.asks().len())..] {
         let mut is_known = true;
-        let before = kept.len();
-        kept.put(|out| match value(exchange, ask, out) {
+        let before = captured.len();
+        captured.put(|out| match value(exchange, ask, out) {
             Some(is_there) => is_there,
             None => {
                 is_known = false;
@@ -67,11 +67,11 @@ fn keep(exchange: &mut Exchange<'_>, value: impl Fn(&Exchange<'_>, &Ask, &mut Ve
             }
         });
         if !is_known {
-            kept.truncate(before);
+            captured.truncate(before);
             break;
         }
     }
-    (exchange.info.kept, exchange.info.format) = (kept, Some(format));
+    (exchange.info.captured, exchange.info.format) = (captured, Some(format));
 }
 
 fn head(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) -> bool {

@@ -1,6 +1,6 @@
 //! Rewrites redirects and cookies in an endpoint's response, if the location asks for it.
 
-use super::{Exchange, Voice, redirect};
+use super::{Exchange, HeaderScope, redirect};
 use crate::codec::head::Known;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::table::PathEntry;
@@ -9,23 +9,23 @@ const REFRESH: &str = "Refresh";
 
 /// Rewrites a response of the location's endpoints, or of those in place of them, and no error page; only for HTTP, as
 /// in nginx.
-pub(super) fn mend(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut Reply) {
-    let Some(returned) = location.policy.returned.as_deref() else { return };
-    let is_endpoints =
-        matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_)) && exchange.voice != Voice::Errors;
+pub(super) fn apply(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut Reply) {
+    let Some(rewrite) = location.policy.response_rewrite.as_deref() else { return };
+    let is_endpoints = matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_))
+        && exchange.header_scope != HeaderScope::Errors;
     if !is_endpoints || !location.policy.spoken.is_http() {
         return;
     }
     // All fields together share the remaining matching budget of the request.
     let (fields, steps) = (&mut reply.head.fields, &exchange.steps);
-    if returned.has_cookies() && fields.has(Known::SetCookie) {
-        let mend = |cookie: &[u8]| returned.cookie(cookie, steps).unwrap_or_else(|| cookie.to_vec());
+    if rewrite.has_cookies() && fields.has(Known::SetCookie) {
+        let rewritten = |cookie: &[u8]| rewrite.cookie(cookie, steps).unwrap_or_else(|| cookie.to_vec());
         // In their order, which matters to clients.
-        let cookies: Vec<_> = fields.all(Known::SetCookie).map(mend).collect();
+        let cookies: Vec<_> = fields.all(Known::SetCookie).map(rewritten).collect();
         fields.remove(Known::SetCookie);
         cookies.into_iter().for_each(|cookie| fields.add(Known::SetCookie, cookie));
     }
-    if let Some(new) = fields.get(Known::Location).and_then(|value| returned.location(value, steps)) {
+    if let Some(new) = fields.get(Known::Location).and_then(|value| rewrite.location(value, steps)) {
         // As in nginx' own redirects: a path gets a scheme and host.
         let Exchange { call, head, .. } = exchange;
         let new = match new.starts_with(b"/") {
@@ -34,7 +34,7 @@ pub(super) fn mend(exchange: &Exchange<'_>, location: &PathEntry, reply: &mut Re
         };
         fields.set(Known::Location, new);
     }
-    if let Some(new) = fields.get(REFRESH).and_then(|value| returned.refresh(value, steps)) {
+    if let Some(new) = fields.get(REFRESH).and_then(|value| rewrite.refresh(value, steps)) {
         fields.set(REFRESH, new);
     }
 }

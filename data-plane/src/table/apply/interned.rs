@@ -1,0 +1,83 @@
+//! Deduplicates the policies of stored Hosts and Routes: equal ones are in memory once.
+//!
+//! Most Hosts and Routes have an empty policy, and an empty policy takes as much memory as a full one.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use foldhash::quality::RandomState;
+use shared::policy::LocationPolicy;
+use shared::resource::{Denial, Path, Route};
+
+/// A stored Route.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct StoredRoute {
+    pub(super) paths: Box<[Path]>,
+    pub(super) denied: Option<Denial>,
+    pub(super) policy: Arc<LocationPolicy>,
+}
+
+impl StoredRoute {
+    /// Stores a Route.
+    pub(super) fn new(route: Route, interner: &mut Interner<LocationPolicy>) -> Arc<Self> {
+        let Route { paths, denied, policy } = route;
+        Arc::new(Self { paths: paths.into(), denied, policy: interner.intern(policy) })
+    }
+}
+
+/// Deduplicated values.
+#[derive(Debug)]
+pub(super) struct Interner<T> {
+    values: HashSet<Arc<T>, RandomState>,
+    /// Size at which unused values are removed.
+    sweep_at: usize,
+}
+
+impl<T> Default for Interner<T> {
+    fn default() -> Self {
+        Self { values: HashSet::default(), sweep_at: 0 }
+    }
+}
+
+impl<T: Eq + Hash> Interner<T> {
+    /// The shared value that equals this one.
+    pub(super) fn intern(&mut self, value: T) -> Arc<T> {
+        if let Some(known) = self.values.get(&value) {
+            return Arc::clone(known);
+        }
+        if self.values.len() >= self.sweep_at.max(64) {
+            self.values.retain(|value| Arc::strong_count(value) > 1);
+            self.sweep_at = self.values.len() * 2;
+        }
+        let value = Arc::new(value);
+        self.values.insert(Arc::clone(&value));
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(tries: u32) -> LocationPolicy {
+        LocationPolicy { proxy_next_upstream_tries: Some(tries), ..LocationPolicy::default() }
+    }
+
+    #[test]
+    fn what_two_say_is_there_once() {
+        let mut interner = Interner::default();
+        let [one, same, other] = [policy(1), policy(1), policy(2)].map(|it| interner.intern(it));
+        assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
+        assert_eq!(*other, policy(2));
+    }
+
+    #[test]
+    fn what_nobody_says_any_more_goes() {
+        let mut interner = Interner::default();
+        let shared = interner.intern(policy(0));
+        (1..1_000).for_each(|tries| drop(interner.intern(policy(tries))));
+        assert!(interner.values.len() <= 128, "{}", interner.values.len());
+        assert!(Arc::ptr_eq(&shared, &interner.intern(policy(0))));
+    }
+}
