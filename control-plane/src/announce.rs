@@ -16,7 +16,7 @@ use shared::resource::Resource;
 use crate::annotations::row::Reach;
 use crate::kube::events::{Announcement, Said};
 use crate::objects::{ObjectKind, ObjectRef};
-use crate::placed::Places;
+use crate::placement::Placements;
 use crate::problem::{Problem, Problems, Severity, Subject};
 use crate::serve::message::Refused;
 use crate::serve::registry::Proxy;
@@ -61,7 +61,7 @@ struct Refusing<'a> {
 
 impl Announcer {
     /// Announcements about objects that are, or were, rejected.
-    pub fn rejected(&mut self, problems: &Problems, places: &Places) -> Vec<Announcement> {
+    pub fn rejected(&mut self, problems: &Problems, places: &Placements) -> Vec<Announcement> {
         let mut changed = std::mem::take(&mut self.unplaced);
         for item in self.problems.diff(problems) {
             let (DiffItem::Add(subject, _)
@@ -92,7 +92,7 @@ impl Announcer {
                 self.unplaced.insert(object);
                 continue;
             };
-            let (said, note) = rejection(&new, placed.made.is_served);
+            let (said, note) = rejection(&new, placed.compiled.is_served);
             let same = new.iter().map(|fault| format!("{}: {}\n", fault.field, fault.reason)).collect();
             announcements.extend(of(&object, places, said, note, same));
             self.rejected.insert(object);
@@ -101,7 +101,7 @@ impl Announcer {
     }
 
     /// Announcements about objects of which proxies refuse, or refused, something.
-    pub fn refused(&mut self, proxies: &[Proxy], places: &Places, head: &Head) -> Vec<Announcement> {
+    pub fn refused(&mut self, proxies: &[Proxy], places: &Placements, head: &Head) -> Vec<Announcement> {
         let mut refusing = refusing(proxies, places, head);
         let mut announcements = Vec::new();
         for (object, now) in refusing.iter_mut().filter(|(object, _)| places.get(object).is_some()) {
@@ -163,7 +163,7 @@ fn end(refusal: &Refusal, proxies: &[Proxy]) -> End {
 }
 
 /// What proxies refuse, by the object that it was compiled from.
-fn refusing<'a>(proxies: &'a [Proxy], places: &Places, head: &Head) -> HashMap<ObjectRef, Refusing<'a>> {
+fn refusing<'a>(proxies: &'a [Proxy], places: &Placements, head: &Head) -> HashMap<ObjectRef, Refusing<'a>> {
     let mut owners: HashMap<(Kind, &str), Vec<ObjectRef>> = HashMap::new();
     let mut hosts = None;
     let mut objects: HashMap<ObjectRef, Refusing<'_>> = HashMap::new();
@@ -221,10 +221,10 @@ fn owner(refused: &Refused, head: &Head) -> Option<ObjectRef> {
 }
 
 /// The Ingresses that name a host.
-fn by_host(places: &Places) -> HashMap<&str, Vec<ObjectRef>> {
+fn by_host(places: &Placements) -> HashMap<&str, Vec<ObjectRef>> {
     let mut hosts: HashMap<&str, Vec<ObjectRef>> = HashMap::new();
     for (object, placed) in places.iter() {
-        for host in placed.made.hosts.iter() {
+        for host in placed.compiled.hosts.iter() {
             hosts.entry(host).or_default().push(object.clone());
         }
     }
@@ -295,13 +295,19 @@ fn refusal(first: &Refused, more: usize, object: &ObjectRef) -> String {
     format!("{begin}{}{end}", &reason[..reason.floor_char_boundary(room)])
 }
 
-fn of(object: &ObjectRef, places: &Places, said: Said, note: String, same: String) -> Option<Announcement> {
-    let made = &places.get(object)?.made;
+fn of(
+    object: &ObjectRef,
+    places: &Placements,
+    said: Said,
+    note: String,
+    same: String,
+) -> Option<Announcement> {
+    let compiled = &places.get(object)?.compiled;
     // An Event refers to one object by uid; without the uid it would be about any object of that name.
-    if made.uid.is_empty() {
+    if compiled.uid.is_empty() {
         return None;
     }
-    let (uid, resource_version) = (Arc::clone(&made.uid), Arc::clone(&made.resource_version));
+    let (uid, resource_version) = (Arc::clone(&compiled.uid), Arc::clone(&compiled.resource_version));
     Some(Announcement { object: object.clone(), uid, resource_version, said, note, same })
 }
 

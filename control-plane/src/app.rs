@@ -4,10 +4,10 @@
 //! No global state: several may run in one process, as `firth up` and the tests do.
 
 pub mod check;
-mod doors;
 mod exit;
 mod flags;
 mod identity;
+mod listeners;
 mod source;
 mod status;
 
@@ -34,15 +34,15 @@ use crate::manifests::Companion;
 use crate::metrics::Metrics;
 use crate::peers::Peers;
 use crate::pipeline::{Outputs, Pipeline, Question, Start};
-use crate::placed::Places;
+use crate::placement::Placements;
 use crate::problem::Problems;
 use crate::serve::registry::Registry;
 use crate::serve::{Service, convergence};
 use crate::store::Published;
 use crate::tasks::Supervisor;
 use crate::webhook;
-use doors::Doors;
 use exit::{Ends, Exit};
+use listeners::Listeners;
 use source::{Asks, Cluster};
 
 /// Capacity of the channel from the source to the pipeline.
@@ -92,7 +92,7 @@ pub struct Running {
 struct Compiled {
     published: Published,
     problems: watch::Receiver<Problems>,
-    placed: watch::Receiver<Places>,
+    placed: watch::Receiver<Placements>,
     /// What is missing before anything can be offered.
     start: Start,
     /// Accepts decisions about the pin.
@@ -111,11 +111,11 @@ struct Compiled {
 pub async fn start(args: Args, companion: Option<Companion>) -> anyhow::Result<Running> {
     flags::fit(&args)?;
     let publishing = status::options(&args)?;
-    let doors = Doors::bind(&args).await?;
+    let listeners = Listeners::bind(&args).await?;
     let mut tasks = Supervisor::new();
     let metrics = Arc::new(Metrics::new());
     let (compiled, cluster) = compile(&mut tasks, &args, publishing, companion, &metrics).await?;
-    serve(tasks, &args, doors, compiled, cluster, metrics).await
+    serve(tasks, &args, listeners, compiled, cluster, metrics).await
 }
 
 /// Starts the tasks that compile objects.
@@ -133,7 +133,7 @@ async fn compile(
     let (pins, decided) = mpsc::channel(PINS);
     let (asks, questions) = mpsc::channel(QUESTIONS);
     let (problems, known) = watch::channel(Problems::default());
-    let (places, placed) = watch::channel(Places::default());
+    let (places, placed) = watch::channel(Placements::default());
     let (awaited, awaits) = watch::channel(None);
     let barrier = Barrier::default();
 
@@ -167,7 +167,7 @@ async fn compile(
 async fn serve(
     mut tasks: Supervisor,
     args: &Args,
-    doors: Doors,
+    listeners: Listeners,
     compiled: Compiled,
     cluster: Cluster,
     metrics: Arc<Metrics>,
@@ -184,21 +184,27 @@ async fn serve(
     follow_fleet(&mut tasks, seen, announcements, &metrics);
 
     let registrar = identity::registrar(&mut tasks, args, trust).await?;
-    if let Some(webhook) = doors.webhook {
+    if let Some(webhook) = listeners.webhook {
         let asks = compiled.asks.clone();
         webhook.open(&mut tasks, registrar.as_ref(), asks, &metrics, ends.ending())?;
     }
     if let Some((bundle, registrar)) = bundle.zip(registrar.as_ref()) {
-        tasks.spawn("webhook's authority", webhook::believed::keep(bundle, registrar.current()));
+        tasks.spawn("webhook's authority", webhook::ca_bundle::keep(bundle, registrar.current()));
     }
     let peers = Peers::new(args.peers.clone(), registrar.clone(), compiled.published.clone(), args.settle);
     tasks.spawn("peers", peers.clone().keep(Arc::clone(&registry), Arc::clone(&metrics)));
 
     let service = service(args, &compiled, &registry, &peers, &metrics, &ends);
     let inspect = inspect(args, &compiled, &registry, &peers, &ends)?;
-    let listen = doors.listen.local_addr()?;
-    let served =
-        doors::spawn_server(&mut tasks, doors.listen, service, inspect, registrar.clone(), ends.leaving());
+    let listen = listeners.listen.local_addr()?;
+    let served = listeners::spawn_server(
+        &mut tasks,
+        listeners.listen,
+        service,
+        inspect,
+        registrar.clone(),
+        ends.leaving(),
+    );
 
     let last = status::Last {
         is_asked: args.status.update_status_on_shutdown,
@@ -216,7 +222,7 @@ async fn serve(
         hold: writers.as_ref().map(|writers| writers.hold.clone()),
         leaving: ends.ending(),
     };
-    let admin = doors::spawn_admin(&mut tasks, doors.admin, pages)?;
+    let admin = listeners::spawn_admin(&mut tasks, listeners.admin, pages)?;
     info!(%listen, group = %args.group, version = shared::telemetry::VERSION, "control plane started");
     let exit = Exit { ends, registry, peers, served };
     let reviews = args.validating_webhook.map(|_| webhook::STAY).unwrap_or_default();
@@ -248,7 +254,7 @@ fn service(
     metrics: &Arc<Metrics>,
     ends: &Ends,
 ) -> Service {
-    let limits = doors::stream_limits(args.memory, args.max_connections, args.max_connections_per_peer);
+    let limits = listeners::stream_limits(args.memory, args.max_connections, args.max_connections_per_peer);
     let (shared, counted) = (Arc::clone(registry), Arc::clone(metrics));
     Service::new(&args.group, compiled.published.clone(), shared, counted, limits, ends.leaving())
         .reading(compiled.identity.clone())

@@ -18,8 +18,6 @@ mod commit;
 mod dirty;
 mod hosts;
 mod ingresses;
-mod lasting;
-mod made;
 mod namespaces;
 mod objects;
 mod pinned;
@@ -27,6 +25,8 @@ mod prefix;
 mod problems;
 mod published;
 mod refs;
+mod report;
+mod retained;
 mod review;
 mod secrets;
 mod settings;
@@ -299,12 +299,12 @@ impl Index {
             let counted =
                 |object: Option<&Object>| object.map(|it| Arc::clone(&it.metadata().resource_version));
             if counted(slot.newest()) != counted(before.as_ref()) {
-                self.tell(&reference);
+                self.mark_for_report(&reference);
             }
             self.objects.forget_if_void(&reference);
             return;
         }
-        self.tell(&reference);
+        self.mark_for_report(&reference);
         self.touched.note(&reference, before.as_ref());
         if reference.kind == ObjectKind::ConfigMap && reference.name == self.options.configmap {
             self.judge_annotations();
@@ -413,7 +413,7 @@ impl Index {
             false if is_pin_news && touched.relevant().len() == 0 => Default::default(),
             false => self.cause(&touched),
         };
-        let news = self.news(&touched);
+        let reports = self.reports(&touched);
         self.note_waiting(&touched);
         for object in touched.all() {
             self.objects.forget_if_void(object);
@@ -427,7 +427,7 @@ impl Index {
             live,
             cause,
             origin,
-            news,
+            reports,
             pin: self.pinned.in_force.clone(),
             on_record: self.pinned.revision(),
             mend: self.take_mend(),
@@ -465,13 +465,23 @@ impl Index {
             true => Default::default(),
             false => self.cause(&said),
         };
-        let news = self.moved(&said);
+        let reports = self.endpoint_changes(&said);
         for object in said.all() {
             self.objects.forget_if_void(object);
         }
         let looked_at = std::mem::replace(&mut self.work, work);
         let (pin, on_record) = (self.pinned.in_force.clone(), self.pinned.revision());
-        Commit { live, cause, origin, news, pin, on_record, compiled: early, looked_at, ..Commit::default() }
+        Commit {
+            live,
+            cause,
+            origin,
+            reports,
+            pin,
+            on_record,
+            compiled: early,
+            looked_at,
+            ..Commit::default()
+        }
     }
 
     /// The problems of each object that has any. A clone is cheap.

@@ -32,9 +32,9 @@ use crate::event::PinRequest;
 use crate::peers::Peers;
 use crate::pin::How;
 use crate::pipeline::Start;
-use crate::placed::Places;
+use crate::placement::Placements;
 use crate::problem::Problems;
-use crate::serve::door::{self, Call};
+use crate::serve::admission::{self, Call};
 use crate::serve::registry::Registry;
 use crate::store::{Head, Published};
 use body::Bodies;
@@ -63,7 +63,7 @@ pub struct Inspect {
     published: Published,
     registry: Arc<Registry>,
     problems: watch::Receiver<Problems>,
-    places: watch::Receiver<Places>,
+    places: watch::Receiver<Placements>,
     leaving: watch::Receiver<bool>,
     /// Whether this replica is handing its proxies over.
     ending: watch::Receiver<bool>,
@@ -89,7 +89,7 @@ impl Inspect {
         published: Published,
         registry: Arc<Registry>,
         problems: watch::Receiver<Problems>,
-        places: watch::Receiver<Places>,
+        places: watch::Receiver<Placements>,
         pins: mpsc::Sender<PinRequest>,
         leaving: watch::Receiver<bool>,
         configmap: ObjectName,
@@ -186,7 +186,7 @@ impl Service for Inspect {
             heads: self.published.heads(),
             changes: self.registry.changes(),
             first: true,
-            _call: door::call(&request),
+            _call: admission::call(&request),
         };
         let answers = futures::stream::unfold(watcher, async |mut it| {
             if !std::mem::take(&mut it.first) {
@@ -231,7 +231,7 @@ impl Service for Inspect {
         &self,
         request: Request<inspect::WatchStatusRequest>,
     ) -> Result<Response<Self::WatchStatusStream>, Status> {
-        let call = door::call(&request);
+        let call = admission::call(&request);
         let object = pick::object(&request.into_inner().object.unwrap_or_default())?;
         let answers = futures::stream::unfold((Watcher::new(self, object), call), async |(mut it, call)| {
             let status = it.next().await?;
@@ -332,7 +332,7 @@ impl Service for Inspect {
         request: Request<inspect::WatchChangesRequest>,
     ) -> Result<Response<Self::WatchChangesStream>, Status> {
         let changes = Changes::new(&self.published, Arc::clone(&self.registry), self.leaving.clone());
-        let state = (changes, door::call(&request));
+        let state = (changes, admission::call(&request));
         let answers = futures::stream::unfold(state, async |(mut changes, call)| {
             let change = changes.next().await?;
             Some((Ok(change), (changes, call)))

@@ -29,7 +29,7 @@ use self::pins::Pins;
 use self::record::Record;
 use self::rounds::Rounds;
 use self::sink::{Objects, Sender};
-use self::status::heard::{Aside, WithStatus};
+use self::status::observed::{Aside, WithStatus};
 use self::status::{Seen, StatusOptions, Statuses};
 use self::trust::Trust;
 use self::wire::{Decode, MetadataOnly, Whole};

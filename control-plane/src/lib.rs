@@ -42,7 +42,7 @@ mod origin;
 mod peers;
 mod pin;
 mod pipeline;
-mod placed;
+mod placement;
 pub mod problem;
 mod programmed;
 mod publish;

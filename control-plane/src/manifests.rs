@@ -28,15 +28,15 @@ use crate::freshness::Freshness;
 use crate::objects::ObjectKind;
 
 mod backlog;
-mod bell;
 mod defaults;
 mod disk;
 mod document;
 mod folder;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
+mod inotify_barrier;
 mod legacy;
-mod meant;
+mod misspelt;
 mod notice;
 pub mod once;
 mod pins;

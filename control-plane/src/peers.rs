@@ -8,8 +8,8 @@
 //! forgotten only once discovery no longer finds it and its proxies have had time to reconnect elsewhere.
 
 mod ask;
+mod discovery;
 pub mod fleet;
-mod found;
 
 use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
@@ -28,8 +28,8 @@ use crate::metrics::Metrics;
 use crate::serve::registry::{RETURNS, Registry, name_of};
 use crate::store::Published;
 use ask::Ways;
+use discovery::Discovery;
 use fleet::Other;
-use found::Found;
 
 /// Limit of the replicas that are asked; the others are reported as unknown.
 pub const PEERS_MAX: usize = 16;
@@ -63,7 +63,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct Known {
-    found: Found,
+    discovery: Discovery,
     replicas: BTreeMap<SocketAddr, Replica>,
     /// Addresses of this process.
     own: HashSet<SocketAddr>,
@@ -101,7 +101,8 @@ impl Peers {
         if names.is_empty() {
             return Self::none();
         }
-        let known = Known { found: Found::new(names), replicas: BTreeMap::new(), own: HashSet::new() };
+        let known =
+            Known { discovery: Discovery::new(names), replicas: BTreeMap::new(), own: HashSet::new() };
         Self(Some(Arc::new(Inner {
             own: published.head().lineage,
             name: std::env::var("POD_NAME").unwrap_or_default(),
@@ -211,9 +212,9 @@ impl Inner {
 
     /// Discovers the replicas. Returns the proxies of those that are forgotten.
     async fn look(&self) -> Vec<inspect::Proxy> {
-        let names = self.known().found.names();
-        let looked = found::look(&names).await;
-        self.known().find(looked, clock::now())
+        let names = self.known().discovery.names();
+        let resolved = discovery::resolve(&names).await;
+        self.known().find(resolved, clock::now())
     }
 
     /// The addresses of the replicas.
@@ -240,10 +241,10 @@ impl Inner {
 impl Known {
     /// Takes in the current addresses of replicas. Returns the last known proxies of those that are forgotten, unless
     /// they are connected to another replica.
-    fn find(&mut self, looked: Vec<found::Looked>, now: Instant) -> Vec<inspect::Proxy> {
+    fn find(&mut self, resolved: Vec<discovery::Resolved>, now: Instant) -> Vec<inspect::Proxy> {
         let mut left = Vec::new();
-        self.found.take(looked);
-        let addresses = self.found.addresses();
+        self.discovery.take(resolved);
+        let addresses = self.discovery.addresses();
         for (address, replica) in &mut self.replicas {
             replica.left = match addresses.contains(address) {
                 true => None,
@@ -315,7 +316,8 @@ impl Known {
         of_proxies: bool,
         own: Lineage,
     ) -> Vec<Other> {
-        let mut others: Vec<Other> = self.found.missing(self.replicas.len()).map(Other::nowhere).collect();
+        let mut others: Vec<Other> =
+            self.discovery.missing(self.replicas.len()).map(Other::nowhere).collect();
         let (mut heard, mut told) = (HashSet::new(), HashSet::new());
         for (address, answer) in &answers {
             let revision = answer.as_ref().ok().filter(|it| it.ready && it.replica[..] != own.0);

@@ -14,7 +14,7 @@ mod expiry;
 mod holds;
 mod notices;
 mod questions;
-mod whose;
+mod source_identity;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,14 +33,14 @@ use crate::index::{Commit, Index};
 use crate::metrics::Metrics;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::origin::Origin;
-use crate::placed::{News, Places};
+use crate::placement::{Placements, Report};
 use crate::problem::Problems;
 use crate::store::{Changes, Committed, Store};
 pub use awaited::{Awaited, Start};
 use expiry::{Expiry, Next};
 use holds::Holds;
 pub use questions::Question;
-use whose::Whose;
+use source_identity::SourceIdentity;
 
 /// Limit of the awaited objects that are named.
 const SHOWN: usize = 3;
@@ -61,7 +61,7 @@ pub struct Outputs {
     /// What is wrong with objects.
     pub problems: watch::Sender<Problems>,
     /// The placement of objects. Never ahead of the published head.
-    pub places: watch::Sender<Places>,
+    pub places: watch::Sender<Placements>,
 }
 
 /// Why the pipeline ended.
@@ -90,12 +90,12 @@ pub struct Pipeline {
     /// What was compiled before all first lists were complete.
     first: Option<Changes>,
     /// Placement news from commits that were not published yet.
-    news: Vec<(ObjectRef, News)>,
+    reports: Vec<(ObjectRef, Report)>,
     /// The problems that were logged.
     said: Problems,
     /// A first list was completed since the last commit.
     list_completed: bool,
-    whose: Whose,
+    source_identity: SourceIdentity,
     barrier: Barrier,
     /// The newest barrier round whose lists are complete, and the number of channels on which that has arrived.
     fresh: (u64, usize),
@@ -122,10 +122,10 @@ impl Pipeline {
             questions: None,
             unsynced: ObjectKind::ALL.to_vec(),
             first: Some(Changes::default()),
-            news: Vec::new(),
+            reports: Vec::new(),
             said: Problems::default(),
             list_completed: false,
-            whose: Whose::default(),
+            source_identity: SourceIdentity::default(),
             barrier: Barrier::default(),
             fresh: (0, 0),
             turn: clock::now(),
@@ -147,7 +147,7 @@ impl Pipeline {
     /// Sets the source and group that the history belongs to.
     #[must_use]
     pub fn reading(self, source: watch::Receiver<Option<Source>>, group: &str) -> Self {
-        Self { whose: Whose::new(source, group), ..self }
+        Self { source_identity: SourceIdentity::new(source, group), ..self }
     }
 
     /// Runs as long as there is a source.
@@ -159,7 +159,7 @@ impl Pipeline {
             let (input, is_endpoints) = tokio::select! {
                 biased;
                 // Must come before any commit, which would be added to the history of another source.
-                of = self.whose.known() => {
+                of = self.source_identity.known() => {
                     self.store.is_of(of);
                     continue;
                 }
@@ -255,9 +255,9 @@ impl Pipeline {
         self.take_endpoints().await;
         // The compile under way has a commit of its own, later.
         let heard = self.inputs.endpoints.first();
-        let Commit { live, cause, origin, news, pin, on_record, compiled, looked_at, .. } =
+        let Commit { live, cause, origin, reports, pin, on_record, compiled, looked_at, .. } =
             self.index.commit_live();
-        self.news.extend(news);
+        self.reports.extend(reports);
         self.metrics.looked_at(looked_at);
         if !live.is_empty() {
             let config = Delta::default();
@@ -327,7 +327,7 @@ impl Pipeline {
             live,
             cause,
             origin,
-            news,
+            reports,
             pin,
             on_record,
             mend,
@@ -338,7 +338,7 @@ impl Pipeline {
             looked_at,
         } = self.index.commit();
         self.metrics.looked_at(looked_at);
-        self.news.extend(news);
+        self.reports.extend(reports);
         if wants_changed {
             self.outputs.wants.send_replace(self.index.wants().clone());
         }
@@ -372,9 +372,9 @@ impl Pipeline {
 
     /// Publishes the placement of objects, after the head that has them.
     fn place(&mut self) {
-        let news = std::mem::take(&mut self.news);
+        let reports = std::mem::take(&mut self.reports);
         let head = self.store.head();
-        self.outputs.places.send_if_modified(|places| places.settle(news, head.behind()));
+        self.outputs.places.send_if_modified(|places| places.settle(reports, head.log_positions()));
     }
 
     /// What is missing before the first commit; `None`: nothing is.

@@ -13,7 +13,7 @@ use shared::resource::Resource;
 use shared::version::Seq;
 
 use crate::objects::{ObjectKind, ObjectRef};
-use crate::placed::Placed;
+use crate::placement::Placement;
 use crate::serve::message::Refused;
 use crate::serve::registry::Proxy;
 use crate::store::Head;
@@ -40,7 +40,7 @@ pub enum State {
 pub struct Extent<'a> {
     object: &'a ObjectRef,
     head: &'a Head,
-    placed: Option<&'a Placed>,
+    placed: Option<&'a Placement>,
     /// Hosts on which it has a Route.
     hosts: BTreeSet<String>,
     config: Seq,
@@ -52,7 +52,7 @@ pub struct Extent<'a> {
 impl<'a> Extent<'a> {
     /// For an object at a head. `None`: it does not exist, and there are no resources under its name, or removals that
     /// are remembered. A Service may have a Backend without ever having existed.
-    pub fn of(object: &'a ObjectRef, placed: Option<&'a Placed>, head: &'a Head) -> Option<Self> {
+    pub fn of(object: &'a ObjectRef, placed: Option<&'a Placement>, head: &'a Head) -> Option<Self> {
         let (config, live) = placed.map(|placed| (placed.config, placed.live)).unwrap_or_default();
         let mut extent = Self {
             object,
@@ -87,7 +87,8 @@ impl<'a> Extent<'a> {
         let differs = |key: ResourceKey| config.snapshot.version(&key) != compiled.version(&key);
         match self.object.kind {
             ObjectKind::Ingress => {
-                let named = self.placed.iter().flat_map(|placed| placed.made.hosts.iter()).map(|it| &**it);
+                let named =
+                    self.placed.iter().flat_map(|placed| placed.compiled.hosts.iter()).map(|it| &**it);
                 let hosts: BTreeSet<&str> = named.chain(self.hosts.iter().map(String::as_str)).collect();
                 hosts.iter().any(|host| {
                     differs(ResourceKey::new(Kind::Route, format!("{}{host}", self.routes())))
@@ -191,7 +192,7 @@ impl<'a> Extent<'a> {
                 self.certificates().iter().any(|it| self.chain_of(it).as_deref() == Some(key))
             }
             (ObjectKind::Ingress, Kind::Material) => {
-                let named = self.placed.iter().flat_map(|placed| placed.made.materials.iter());
+                let named = self.placed.iter().flat_map(|placed| placed.compiled.materials.iter());
                 named.into_iter().any(|it| **it == *key)
             }
             (ObjectKind::Service, Kind::Endpoints) => self.service_of(key) == Some(name()),
@@ -252,7 +253,7 @@ impl<'a> Extent<'a> {
     }
 
     fn backends(&self) -> impl Iterator<Item = &str> {
-        self.placed.iter().flat_map(|placed| placed.made.backends.iter()).map(|key| &**key)
+        self.placed.iter().flat_map(|placed| placed.compiled.backends.iter()).map(|key| &**key)
     }
 
     fn certificates(&self) -> &BTreeSet<String> {

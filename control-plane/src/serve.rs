@@ -4,10 +4,10 @@
 //! **Invariant:** nothing here decides what is served. Streams read the newest head; what proxies report goes to the
 //! registry.
 
+pub mod admission;
 mod admit;
 mod calls;
 pub mod convergence;
-pub mod door;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 mod guard;
@@ -45,9 +45,9 @@ use crate::barrier::Barrier;
 use crate::enrol::Registrar;
 use crate::metrics::Metrics;
 use crate::store::Published;
+use admission::{Admission, Call, Caller, Line};
 use admit::admit;
 use calls::Calls;
-use door::{Call, Caller, Door, Line};
 use guard::Guard;
 use identity::Certificates;
 use limits::Limits;
@@ -70,7 +70,7 @@ pub struct Service {
     published: Published,
     registry: Arc<Registry>,
     metrics: Arc<Metrics>,
-    door: Door,
+    admission: Admission,
     /// Limits of concurrent streams, in all and per peer.
     streams: Budget,
     peers: Peers,
@@ -107,7 +107,7 @@ impl Service {
             published,
             registry,
             metrics,
-            door: Door::new(limits),
+            admission: Admission::new(limits),
             streams: Budget::new(limits.connections),
             peers: Peers::new(limits.per_peer),
             refusals: Budget::new(limits.refusals),
@@ -181,7 +181,7 @@ impl Service {
         }
         let caller = request.extensions().get::<Caller>();
         let address = caller.map_or_else(|| "unknown".into(), |caller| caller.address().to_string().into());
-        let place = self.place(caller, door::call(&request))?;
+        let place = self.place(caller, admission::call(&request))?;
         let (out, frames) = mpsc::channel(AHEAD);
         let caller = caller.cloned();
         let stream = Stream::new(self.clone(), head, address, caller, place, out);
@@ -216,11 +216,11 @@ pub async fn run(
     let reflection =
         || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
     let leaving = service.leaving.clone();
-    let limits = *service.door.limits();
+    let limits = *service.admission.limits();
     let (calls, called) = mpsc::channel(ADMITTED);
     let (enrolments, enrolled) = mpsc::channel(ADMITTED);
     let admitting =
-        admit(service.door.clone(), listener, registrar.clone(), calls, enrolments, leaving.clone());
+        admit(service.admission.clone(), listener, registrar.clone(), calls, enrolments, leaving.clone());
     let certificates = registrar.map(Certificates::new);
     let server = Server::builder()
         .layer(Guard)
@@ -234,7 +234,7 @@ pub async fn run(
         .add_service(reflection().build_v1()?)
         .add_service(reflection().build_v1alpha()?)
         .serve_with_incoming_shutdown(incoming(called), leave(leaving.clone()));
-    // Calls on this server are not registered with the door, so its connections live for the first-call timeout and no
+    // Calls on this server are not registered with admission, so its connections live for the first-call timeout and no
     // longer.
     let enrolment = Server::builder()
         .max_concurrent_streams(1)

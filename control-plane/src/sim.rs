@@ -30,7 +30,7 @@ pub use crate::kube::sim::{Came, NAMESPACE, Next, SETTINGS};
 use crate::metrics::Metrics;
 use crate::objects::ObjectKind;
 use crate::pipeline::{Outputs, Pipeline, PipelineError};
-use crate::placed::Places;
+use crate::placement::Placements;
 use crate::problem::Problems;
 pub use crate::serve::sim::{Happens, Revisions, Sent, Stream};
 use crate::store::{Published, Store};
@@ -107,7 +107,7 @@ impl Replica {
             configmap: ObjectName::new(NAMESPACE, SETTINGS),
             ..Options::usual()
         });
-        let (places, _) = watch::channel(Places::default());
+        let (places, _) = watch::channel(Placements::default());
         let outputs = Outputs { wants, awaited, holds, pins, problems, places };
         let barrier = Barrier::default();
         let pipeline = Pipeline::new(index, store, receivers, outputs, Arc::new(Metrics::new()));

@@ -12,8 +12,8 @@ mod frame;
 mod history;
 mod journal;
 mod lane;
+mod source;
 mod view;
-mod whose;
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -34,7 +34,7 @@ use view::{Step, View};
 
 use crate::origin::Origin;
 use crate::pin::Pin;
-use crate::placed::Behind;
+use crate::placement::LogPositions;
 
 /// Capacity of the broadcast of notes: a watcher that lags further loses the oldest.
 const NOTES: usize = 1_024;
@@ -70,8 +70,8 @@ impl Head {
     }
 
     /// The positions from which on everything compiled so far is offered.
-    pub fn behind(&self) -> Behind {
-        Behind {
+    pub fn log_positions(&self) -> LogPositions {
+        LogPositions {
             config: self.config.seq,
             live: self.live.seq,
             version: self.compiled.root(),

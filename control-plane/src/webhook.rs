@@ -7,7 +7,7 @@
 //! **Invariant:** the resources that callers can hold are bounded in number, in bytes and in time
 //! (docs/adr/003-budgets.md), and nothing that they send ends anything but their connection.
 
-pub mod believed;
+pub mod ca_bundle;
 mod pair;
 mod review;
 

@@ -11,8 +11,8 @@
 //! No global state: several data planes may run in one process, as in `firth up` and the tests.
 
 mod disk;
-mod doors;
 mod identity;
+mod listeners;
 mod metrics;
 mod plan;
 mod threads;
@@ -45,7 +45,7 @@ use crate::subscribe::View;
 use crate::worker::{self, WorkerConfig};
 use crate::{access_log, tls};
 use disk::Kept;
-use doors::Doors;
+use listeners::Listeners;
 use metrics::{StapleMetrics, TableMetrics};
 use plan::Plan;
 use threads::Threads;
@@ -115,9 +115,10 @@ async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Re
     let Kept { subscription, writer, thread: journal_thread } =
         disk::open(plan.subscription, plan.state_dir, plan.key_dir, &journal).await?;
 
-    let doors = Doors::bind(&plan.http, &plan.https, plan.admin, plan.health, plan.workers)?;
+    let listeners = Listeners::bind(&plan.http, &plan.https, plan.admin, plan.health, plan.workers)?;
     let (lines, log) = access_log::start(&plan.access_log).context("--access-log")?;
-    let ports = Ports::new(plan.stream_address, plan.workers, &doors.own()).within(&plan.budgets.descriptors);
+    let ports =
+        Ports::new(plan.stream_address, plan.workers, &listeners.own()).within(&plan.budgets.descriptors);
     let ports = if alone { ports.alone() } else { ports };
     let clients_may_come = ports.begun();
     let writer = writer.with_ports(ports);
@@ -133,7 +134,7 @@ async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Re
     let registry = registry(&metrics, &plan.budgets, of_tables, &staples);
     let figures = Figures { registry, metrics: metrics.clone(), labels: identity::labels() };
     let pages = ProxyPages::new(figures, plan.view.clone(), watcher.clone(), Arc::clone(&tables));
-    let Doors { listeners, http, https, admin, health } = doors;
+    let Listeners { listeners, http, https, admin, health } = listeners;
     let mut running = Running {
         http,
         https,
@@ -190,8 +191,8 @@ async fn serve_pages(
     let full: Arc<dyn Pages> = Arc::new(pages.clone().with_debug());
     let plain: Arc<dyn Pages> = Arc::new(pages);
     tokio::select! {
-        () = doors::serve(admin, full) => {}
-        () = doors::serve(health, plain) => {}
+        () = listeners::serve(admin, full) => {}
+        () = listeners::serve(health, plain) => {}
         () = stapling => {}
     }
 }

@@ -94,7 +94,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("control-plane/src/enrol/folder.rs", &[]),
     ("control-plane/src/enrol*", &[Tokio, Rustls]),
     // A connection begins with a handshake.
-    ("control-plane/src/serve/door/line.rs", &[Tokio, Tonic, Rustls]),
+    ("control-plane/src/serve/admission/line.rs", &[Tokio, Tonic, Rustls]),
     // Requests of API servers are parsed without I/O.
     ("control-plane/src/webhook/review.rs", &[]),
     ("control-plane/src/webhook*", &[Tokio, Http, Hyper, Rustls]),
@@ -259,7 +259,7 @@ const CONTROL_PLANE: &[&str] = &[
     "origin",
     "freshness",
     "hold",
-    "placed",
+    "placement",
     "removal",
     "selector",
     // Who is who between the planes.

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::Announcer;
 use crate::kube::events::Announcement;
-use crate::placed::Places;
+use crate::placement::Placements;
 use crate::problem::Problems;
 use crate::serve::registry::Registry;
 use crate::store::Published;
@@ -24,7 +24,7 @@ pub struct Seen {
     /// The offered configuration.
     pub published: Published,
     /// The placement of objects.
-    pub places: watch::Receiver<Places>,
+    pub places: watch::Receiver<Placements>,
     /// Problems of objects.
     pub problems: watch::Receiver<Problems>,
     /// Connected proxies and their refusals.

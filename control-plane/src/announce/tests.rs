@@ -3,7 +3,7 @@ use shared::clock;
 use shared::version::{Claim, Lineage, Root, Seq, Version};
 
 use super::*;
-use crate::placed::{Behind, Made, News};
+use crate::placement::{Compiled, LogPositions, Report};
 use crate::serve::message::Hello;
 use crate::serve::refusals::Refusals;
 use crate::serve::registry::{Parting, Registry, Seat};
@@ -14,14 +14,14 @@ fn object(kind: ObjectKind, name: &str) -> ObjectRef {
     ObjectRef { kind, name: ObjectName::new("default", name) }
 }
 
-fn places(is_served: bool) -> Places {
-    let mut places = Places::default();
-    let made = |name: &str| Made {
+fn places(is_served: bool) -> Placements {
+    let mut places = Placements::default();
+    let made = |name: &str| Compiled {
         uid: "u".into(),
         resource_version: "7".into(),
         is_served,
         hosts: [Arc::from(format!("{name}.test"))].into(),
-        ..Made::default()
+        ..Compiled::default()
     };
     let all = [
         (ObjectKind::Ingress, "web"),
@@ -29,8 +29,8 @@ fn places(is_served: bool) -> Places {
         (ObjectKind::Service, "web"),
         (ObjectKind::Secret, "cert"),
     ];
-    let news = all.map(|(kind, name)| (object(kind, name), News::Made(made(name))));
-    places.settle(news.into(), Behind { config: Seq(1), live: Seq(1), ..Behind::default() });
+    let news = all.map(|(kind, name)| (object(kind, name), Report::Compiled(made(name))));
+    places.settle(news.into(), LogPositions { config: Seq(1), live: Seq(1), ..LogPositions::default() });
     places
 }
 
@@ -133,10 +133,10 @@ fn what_answers_503_for_an_annotation_is_told_and_what_only_differs_is_not() {
 fn an_object_that_nobody_has_placed_yet_is_told_later_and_one_that_is_gone_never() {
     let mut announcer = Announcer::default();
     let bad = problems(&[("spec", "one")]);
-    assert!(announcer.rejected(&bad, &Places::default()).is_empty());
+    assert!(announcer.rejected(&bad, &Placements::default()).is_empty());
     assert_eq!(announcer.rejected(&bad, &places(true)).len(), 1);
     assert!(
-        announcer.rejected(&problems(&[]), &Places::default()).is_empty(),
+        announcer.rejected(&problems(&[]), &Placements::default()).is_empty(),
         "it was deleted, not accepted"
     );
     assert!(announcer.rejected(&problems(&[]), &places(true)).is_empty());
@@ -232,9 +232,10 @@ fn a_warning_more_is_no_new_rejection() {
 #[test]
 fn nothing_is_told_of_an_object_without_a_uid() {
     let web = object(ObjectKind::Ingress, "web");
-    let mut places = Places::default();
-    let made = News::Made(Made { is_served: true, ..Made::default() });
-    places.settle(vec![(web, made)], Behind { config: Seq(1), live: Seq(1), ..Behind::default() });
+    let mut places = Placements::default();
+    let made = Report::Compiled(Compiled { is_served: true, ..Compiled::default() });
+    places
+        .settle(vec![(web, made)], LogPositions { config: Seq(1), live: Seq(1), ..LogPositions::default() });
     assert!(Announcer::default().rejected(&problems(&[("spec", "one")]), &places).is_empty());
 }
 

@@ -9,7 +9,7 @@ use crate::compile::settings::ALL_PATHS;
 use crate::event::Event;
 use crate::manifests::once::Manifests;
 use crate::objects::{ObjectKind, ObjectRef};
-use crate::placed::News;
+use crate::placement::Report;
 use crate::problem::Problem;
 
 /// The findings.
@@ -44,8 +44,9 @@ pub fn check(args: &Args, manifests: Manifests) -> anyhow::Result<Checked> {
     let mut index = flags::index(args);
     events.into_iter().for_each(|event| index.apply(event));
     index.lists_complete();
-    let news = index.commit().news;
-    let ours = news.iter().filter(|(object, news)| is_ingress(object) && matches!(news, News::Made(_)));
+    let reports = index.commit().reports;
+    let ours =
+        reports.iter().filter(|(object, report)| is_ingress(object) && matches!(report, Report::Compiled(_)));
     let mut problems: Vec<_> = index.problems().values().flat_map(|all| all.iter().cloned()).collect();
     problems.sort_by(|a, b| (a.severity, a).cmp(&(b.severity, b)));
     Ok(Checked { ours: ours.count(), problems, ingresses, ignored })

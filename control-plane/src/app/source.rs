@@ -18,7 +18,7 @@ use crate::kube::status::{StatusOptions, Statuses};
 use crate::kube::trust::Trust;
 use crate::kube::{KubeOptions, KubeSource};
 use crate::manifests::{Companion, FolderSource};
-use crate::placed::Places;
+use crate::placement::Placements;
 use crate::tasks::Supervisor;
 use crate::tickets;
 
@@ -89,7 +89,7 @@ pub(super) async fn of_cluster(
     tasks: &mut Supervisor,
     args: &Args,
     publishing: Option<StatusOptions>,
-    placed: watch::Receiver<Places>,
+    placed: watch::Receiver<Placements>,
     asks: Asks,
 ) -> anyhow::Result<Opened> {
     let Asks { inputs, wants, holds, pins, barrier, ticket_keys } = asks;

@@ -15,7 +15,7 @@ use crate::kube::status::{Farewell, Hold, Published, Seen, StatusOptions, Status
 use crate::kube::{KubeSource, pod};
 use crate::metrics::Original;
 use crate::peers::Peers;
-use crate::placed::Places;
+use crate::placement::Placements;
 use crate::publish::addresses::{Address, sorted};
 use crate::serve::registry::Registry;
 use crate::tasks::Supervisor;
@@ -81,7 +81,7 @@ pub(super) fn spawn(
     source: &KubeSource,
     options: StatusOptions,
     statuses: Statuses,
-    places: watch::Receiver<Places>,
+    places: watch::Receiver<Placements>,
 ) -> Writers {
     let (held, hold) = watch::channel::<Option<Instant>>(None);
     let (resigns, leaving) = oneshot::channel();

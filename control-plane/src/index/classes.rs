@@ -14,8 +14,8 @@ use std::sync::Arc;
 use shared::name::ObjectName;
 
 use super::Index;
-use super::lasting::Members;
 use super::objects::reference;
+use super::retained::Members;
 use super::slot::Slot;
 use crate::objects::{Ingress, IngressClass, Object, ObjectKind};
 use crate::problem::{Fault, Problem, Severity};
@@ -127,7 +127,7 @@ pub(super) fn class_of(ingress: &Ingress, ignores_classes: bool) -> String {
 
 impl Index {
     /// Whether an Ingress is ours. Unlike in ingress-nginx, a class that is created takes effect on its Ingresses at
-    /// once; one that is deleted is kept for them ([`super::lasting`]).
+    /// once; one that is deleted is kept for them ([`super::retained`]).
     pub(super) fn is_ours(&self, ingress: &Ingress) -> bool {
         matches!(self.belonging(ingress), Belonging::Ours)
     }

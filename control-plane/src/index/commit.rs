@@ -8,7 +8,7 @@ use crate::event::{HoldRequest, PinChange};
 use crate::objects::ObjectRef;
 use crate::origin::Origin;
 use crate::pin::Pin;
-use crate::placed::News;
+use crate::placement::Report;
 
 /// What the events since the last commit changed.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -21,8 +21,8 @@ pub struct Commit {
     pub cause: String,
     /// The object that it names first.
     pub origin: Origin,
-    /// News for the placement of objects, by object.
-    pub news: Vec<(ObjectRef, News)>,
+    /// Report for the placement of objects, by object.
+    pub reports: Vec<(ObjectRef, Report)>,
     /// The pin that is in force.
     pub pin: Option<Arc<Pin>>,
     /// The revision of the stored pin, whether it is readable and in force or not.

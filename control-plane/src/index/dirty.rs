@@ -45,7 +45,7 @@ pub(super) struct Dirty {
     /// Objects whose hold was requested, and is not among those that were listed since.
     pub(super) unanswered: BTreeSet<ObjectRef>,
     /// Objects with news for the commit.
-    pub(super) told: BTreeSet<ObjectRef>,
+    pub(super) to_report: BTreeSet<ObjectRef>,
     /// Slices whose own change is not committed yet.
     pub(super) heard: BTreeSet<ObjectName>,
     /// Services that came into use or went out of use, and whether the committed configuration uses them.

@@ -87,7 +87,7 @@ impl Index {
     /// Reads an Ingress again and marks what its change touches.
     pub(super) fn refresh_ingress(&mut self, name: &ObjectName) {
         let object = reference(ObjectKind::Ingress, name);
-        self.tell(&object);
+        self.mark_for_report(&object);
         self.dirty.holds.insert(object.clone());
         self.dirty.problems.insert(object.clone());
         let slot = self.objects.get(&object);

@@ -107,7 +107,7 @@ impl Index {
         if names.is_none() || before != names {
             self.tell_of_names(&object);
         }
-        self.tell(&object);
+        self.mark_for_report(&object);
         self.dirty.problems.insert(object.clone());
         self.dirty.holds.insert(object);
     }

@@ -16,7 +16,7 @@ use tonic::{Request, Status};
 use super::{convert, pick};
 use crate::event::{PinChange, PinRefused, PinRequest};
 use crate::pin::{How, NOTE_MAX, Pin};
-use crate::serve::door::Caller;
+use crate::serve::admission::Caller;
 use crate::store::{Head, Published};
 
 /// Default duration of a pin.

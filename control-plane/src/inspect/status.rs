@@ -17,7 +17,7 @@ use super::{GAP, Inspect, OTHERS, convert};
 use crate::compile::settings::ALL_PATHS;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::peers::fleet::{Fleet, Member, Other};
-use crate::placed::{Placed, Places};
+use crate::placement::{Placement, Placements};
 use crate::problem::{Problem, Problems, Severity, Subject};
 use crate::programmed::Extent;
 use crate::serve::registry::Registry;
@@ -67,7 +67,7 @@ impl Inspect {
         answer.uncounted = !self.is_counted;
         answer.deleted = placed.is_none();
         if let Some(placed) = &placed {
-            answer.resource_version = placed.made.resource_version.to_string();
+            answer.resource_version = placed.compiled.resource_version.to_string();
             answer.version = placed.version.short();
         }
         answer.problems = problems.iter().map(convert::problem).collect();
@@ -148,8 +148,8 @@ fn count(fleet: Fleet) -> inspect::StatusResponse {
     answer
 }
 
-fn is_rejected(placed: &Placed, problems: &[Problem]) -> bool {
-    placed.made.is_rejected || problems.iter().any(|problem| problem.severity == Severity::Rejected)
+fn is_rejected(placed: &Placement, problems: &[Problem]) -> bool {
+    placed.compiled.is_rejected || problems.iter().any(|problem| problem.severity == Severity::Rejected)
 }
 
 /// The worst state that applies.
@@ -195,7 +195,7 @@ pub(super) struct Watcher {
     inspect: Inspect,
     object: ObjectRef,
     heads: watch::Receiver<Arc<Head>>,
-    places: watch::Receiver<Places>,
+    places: watch::Receiver<Placements>,
     problems: watch::Receiver<Problems>,
     proxies: watch::Receiver<u64>,
     last: Option<Result<inspect::StatusResponse, String>>,

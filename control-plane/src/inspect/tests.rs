@@ -22,7 +22,7 @@ struct Bench {
     store: Store,
     registry: Arc<Registry>,
     problems: watch::Sender<Problems>,
-    places: watch::Sender<Places>,
+    places: watch::Sender<Placements>,
     leaving: watch::Sender<bool>,
     decisions: mpsc::Receiver<PinRequest>,
     inspect: Inspect,
@@ -32,7 +32,7 @@ fn bench() -> Bench {
     let (store, published) = Store::new(Lineage([1; 16]), clock::now());
     let registry = Arc::new(Registry::default());
     let problems = watch::Sender::new(Problems::default());
-    let places = watch::Sender::new(Places::default());
+    let places = watch::Sender::new(Placements::default());
     let leaving = watch::Sender::new(false);
     let (pins, decisions) = mpsc::channel(4);
     let inspect = Inspect::new(
@@ -573,11 +573,12 @@ async fn all_is_said_only_where_all_were_heard() {
     let mut bench = bench();
     bench.host("one");
     let head = bench.inspect.published.head();
-    let made = crate::placed::Made { resource_version: "7".into(), is_served: true, ..Default::default() };
+    let made =
+        crate::placement::Compiled { resource_version: "7".into(), is_served: true, ..Default::default() };
     let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("default", "web") };
-    let news = vec![(object, crate::placed::News::Made(made))];
+    let news = vec![(object, crate::placement::Report::Compiled(made))];
     bench.places.send_modify(|places| {
-        places.settle(news, head.behind());
+        places.settle(news, head.log_positions());
     });
     let asked = || inspect::StatusRequest {
         kind: "ingress".to_owned(),
@@ -641,7 +642,7 @@ async fn all_is_said_only_where_all_were_heard() {
 /// An Ingress names a Service: the Backend is there, whether the Service is or not.
 #[tokio::test]
 async fn what_never_was_is_not_taken_for_what_is_gone() {
-    use crate::placed::{Made, News};
+    use crate::placement::{Compiled, Report};
 
     let mut bench = bench();
     bench.commit("test", vec![entry("default/web/80", &Resource::Backend(Backend::default()))]);
@@ -662,10 +663,11 @@ async fn what_never_was_is_not_taken_for_what_is_gone() {
     let mut watcher = Watcher::new(&bench.inspect, object.clone());
     assert_eq!(watcher.next().await.unwrap().state, "", "whoever waits goes on waiting");
 
-    let settle = |news| bench.places.send_modify(|places| _ = places.settle(vec![news], head.behind()));
-    settle((object.clone(), News::Made(Made::default())));
+    let settle =
+        |news| bench.places.send_modify(|places| _ = places.settle(vec![news], head.log_positions()));
+    settle((object.clone(), Report::Compiled(Compiled::default())));
     assert_eq!(watcher.next().await.unwrap().state, "programmed");
-    settle((object, News::Gone));
+    settle((object, Report::Deleted));
     assert_eq!(watcher.next().await.unwrap().state, "deleted");
     let gone = said("service").await.unwrap();
     assert_eq!((gone.deleted, gone.programmed, gone.total), (true, 1, 1));

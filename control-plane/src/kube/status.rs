@@ -3,8 +3,8 @@
 //! **Invariant:** nothing waits for it. It writes only while this replica holds the Lease, and only what it has read
 //! since then: a replica that was suspended does not write stale addresses.
 
-pub(super) mod heard;
 mod lease;
+pub(super) mod observed;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -25,12 +25,12 @@ use tracing::{debug, info, warn};
 use super::ask::{ANSWER, AskError, get, merge, within};
 use super::{collection, now};
 use crate::objects::ObjectKind;
-use crate::placed::Places;
+use crate::placement::Placements;
 use crate::publish::addresses::{self, Address, Addresses, listed};
 use crate::publish::election::version_of;
 use crate::publish::ledger::{Ledger, Next, Outcome, Write};
-pub use heard::Statuses;
 pub(super) use lease::run as elect;
+pub use observed::Statuses;
 
 /// Minimum interval of reading nodes: each is a request.
 const NODES: Duration = Duration::from_secs(60);
@@ -103,7 +103,7 @@ pub struct Seen {
     /// The current statuses of Ingresses.
     pub statuses: Statuses,
     /// Which Ingresses are ours.
-    pub places: watch::Receiver<Places>,
+    pub places: watch::Receiver<Placements>,
     /// Whether this replica may write.
     pub hold: Hold,
     /// The shutdown.

@@ -113,8 +113,8 @@ impl Disk {
     }
 
     /// Returns once all events that the kernel has now were received.
-    pub(super) fn hear(&mut self) {
-        self.watches.hear();
+    pub(super) fn sync(&mut self) {
+        self.watches.sync();
     }
 
     /// Reads everything that differs.

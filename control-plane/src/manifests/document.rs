@@ -5,10 +5,10 @@
 //!
 //! **Invariant:** an invalid document does not affect the other documents of its file.
 
+mod duplicate_keys;
 mod known;
 mod lines;
-mod place;
-mod twice;
+mod position;
 mod unquoted;
 mod walk;
 mod yaml;
@@ -24,9 +24,9 @@ use serde_saphyr::DuplicateKeyPolicy;
 use shared::name::ObjectName;
 
 use self::lines::{Lines, joined};
-use self::place::{Along, Place, Yaml};
+use self::position::{Along, Position, Yaml};
 use self::unquoted::Quoted;
-use super::{defaults, legacy, meant};
+use super::{defaults, legacy, misspelt};
 use crate::objects::json::{self, DecodeError, Head, Identity};
 use crate::objects::{Object, ObjectKind, ObjectRef, OfKind};
 
@@ -125,7 +125,7 @@ impl Parsed {
                 Ok(value) => {
                     let text = value.get();
                     let line = lines.of(text);
-                    self.read_value(text, &Place::of_json(line), &Head::default(), 0);
+                    self.read_value(text, &Position::of_json(line), &Head::default(), 0);
                 }
                 // It may be a flow mapping of YAML.
                 Err(error) if first => return self.read_yaml(document, line, Some(&error)),
@@ -157,8 +157,8 @@ impl Parsed {
             Ok(Value::Null) => return,
             Ok(value) => {
                 let yaml = Yaml { lines: Lines::of(document), line };
-                let place = Place { line, yaml: Some(&yaml), within: String::new() };
-                self.read_value(&value.to_string(), &place, &Head::default(), 0);
+                let position = Position { line, yaml: Some(&yaml), within: String::new() };
+                self.read_value(&value.to_string(), &position, &Head::default(), 0);
                 if let Some((within, words)) = twice {
                     let reason = yaml::last_counts(&words);
                     let fault = Fault { line: line + within - 1, field: String::new(), reason };
@@ -186,15 +186,15 @@ impl Parsed {
     }
 
     /// One object, or a list. `outer` is the head of the surrounding list.
-    fn read_value(&mut self, text: &str, place: &Place<'_>, outer: &Head<'_>, depth: usize) {
+    fn read_value(&mut self, text: &str, position: &Position<'_>, outer: &Head<'_>, depth: usize) {
         if !text.starts_with('{') {
             let reason = "expected a mapping with apiVersion and kind, got something else".to_owned();
-            return self.faults.push(place.fault("", reason));
+            return self.faults.push(position.fault("", reason));
         }
         let head: Head<'_> = match serde_json::from_str(text) {
             Ok(head) => head,
             Err(error) => {
-                return self.faults.push(fault(&DecodeError::new(&error, text, true), place.line));
+                return self.faults.push(fault(&DecodeError::new(&error, text, true), position.line));
             }
         };
         let api_version = if head.api_version.is_empty() { &outer.api_version } else { &head.api_version };
@@ -204,22 +204,22 @@ impl Parsed {
             return;
         }
         if kind.is_empty() {
-            return self.faults.push(place.fault("kind", "expected a kind, got none".to_owned()));
+            return self.faults.push(position.fault("kind", "expected a kind, got none".to_owned()));
         }
         if let Some(of) = kind.strip_suffix("List") {
             let outer = Head { api_version: api_version.clone(), kind: of.to_owned().into() };
-            return self.read_list(text, place, &outer, depth);
+            return self.read_list(text, position, &outer, depth);
         }
         let known = self.objects.len();
         match ObjectKind::parse(api_version, kind) {
-            Some(kind) => self.read_object(kind, text, place),
+            Some(kind) => self.read_object(kind, text, position),
             None if legacy::kind(api_version, kind).is_some() => {
-                self.read_old(api_version, kind, text, place)
+                self.read_old(api_version, kind, text, position)
             }
-            None => match meant::to_be(api_version, kind) {
+            None => match misspelt::correction(api_version, kind) {
                 Some((kind, field, reason)) => {
-                    let fault = Fault { line: place.line_of(field), field: field.to_owned(), reason };
-                    self.blame(kind, text, fault, place);
+                    let fault = Fault { line: position.line_of(field), field: field.to_owned(), reason };
+                    self.blame(kind, text, fault, position);
                 }
                 None => {
                     self.ignored.insert(format!("{api_version} {kind}"));
@@ -227,14 +227,14 @@ impl Parsed {
             },
         }
         // Of YAML only one of two is left in the text.
-        if let (None, Some((object, _))) = (place.yaml, self.objects.get(known))
-            && let Some(fault) = twice::key(text, place.line)
+        if let (None, Some((object, _))) = (position.yaml, self.objects.get(known))
+            && let Some(fault) = duplicate_keys::find(text, position.line)
         {
             self.remarks.push((object.reference(), fault));
         }
     }
 
-    fn read_list(&mut self, text: &str, place: &Place<'_>, outer: &Head<'_>, depth: usize) {
+    fn read_list(&mut self, text: &str, position: &Position<'_>, outer: &Head<'_>, depth: usize) {
         #[derive(Deserialize)]
         struct List<'a> {
             #[serde(borrow, default)]
@@ -244,33 +244,33 @@ impl Parsed {
             Ok(list) if depth < MAX_DEPTH => list,
             Ok(_) => {
                 let reason = format!("expected lists at most {MAX_DEPTH} deep");
-                return self.faults.push(place.fault("items", reason));
+                return self.faults.push(position.fault("items", reason));
             }
             Err(error) => {
-                return self.faults.push(fault(&DecodeError::new(&error, text, true), place.line));
+                return self.faults.push(fault(&DecodeError::new(&error, text, true), position.line));
             }
         };
-        let mut lines = Along { text, at: 0, line: place.line };
+        let mut lines = Along { text, at: 0, line: position.line };
         for (i, item) in list.items.into_iter().enumerate() {
             let inner = format!("items[{i}]");
-            let line = match place.yaml {
+            let line = match position.yaml {
                 // The text was converted from YAML and has only one line.
-                Some(_) => place.line_of(&inner),
+                Some(_) => position.line_of(&inner),
                 None => lines.of(item.get()),
             };
-            let within = joined(&place.within, &inner);
-            self.read_value(item.get(), &Place { line, yaml: place.yaml, within }, outer, depth + 1);
+            let within = joined(&position.within, &inner);
+            self.read_value(item.get(), &Position { line, yaml: position.yaml, within }, outer, depth + 1);
         }
     }
 
     /// Parses an object of a removed API version.
-    fn read_old(&mut self, api_version: &str, kind: &str, text: &str, place: &Place<'_>) {
+    fn read_old(&mut self, api_version: &str, kind: &str, text: &str, position: &Position<'_>) {
         let Some(kind) = legacy::kind(api_version, kind) else { return };
         let known = self.objects.len();
         match legacy::convert(kind, text) {
             // The text was converted, and only its first line is known.
-            Some(text) => self.read_object(kind, &text, place),
-            None => self.read_object(kind, text, place),
+            Some(text) => self.read_object(kind, &text, position),
+            None => self.read_object(kind, text, position),
         }
         if let Some((object, line)) = self.objects.get(known) {
             let (line, field) = (*line, "apiVersion".to_owned());
@@ -279,18 +279,18 @@ impl Parsed {
         }
     }
 
-    fn read_object(&mut self, kind: ObjectKind, text: &str, place: &Place<'_>) {
-        let quoted = (kind == ObjectKind::ConfigMap).then(|| unquoted::quoted(text, place)).flatten();
-        let Some(Quoted { text, remarks }) = quoted else { return self.read_typed(kind, text, place) };
+    fn read_object(&mut self, kind: ObjectKind, text: &str, position: &Position<'_>) {
+        let quoted = (kind == ObjectKind::ConfigMap).then(|| unquoted::quoted(text, position)).flatten();
+        let Some(Quoted { text, remarks }) = quoted else { return self.read_typed(kind, text, position) };
         let known = self.objects.len();
-        self.read_typed(kind, &text, place);
+        self.read_typed(kind, &text, position);
         if let Some((object, _)) = self.objects.get(known) {
             let object = object.reference();
             self.remarks.extend(remarks.into_iter().map(|fault| (object.clone(), fault)));
         }
     }
 
-    fn read_typed(&mut self, kind: ObjectKind, text: &str, place: &Place<'_>) {
+    fn read_typed(&mut self, kind: ObjectKind, text: &str, position: &Position<'_>) {
         let decoded = match (kind, legacy::old_backend(text)) {
             (ObjectKind::Ingress, Some(field)) => Err(DecodeError {
                 field,
@@ -302,32 +302,32 @@ impl Parsed {
         };
         let error = match decoded.and_then(|object| defaults::fill(object, text)) {
             Ok(object) => {
-                self.remark_unknown(kind, text, place, &object.reference());
-                return self.objects.push((object, place.line));
+                self.remark_unknown(kind, text, position, &object.reference());
+                return self.objects.push((object, position.line));
             }
             Err(error) => error,
         };
-        let line = match place.yaml {
-            Some(yaml) if place.within.is_empty() => {
+        let line = match position.yaml {
+            Some(yaml) if position.within.is_empty() => {
                 let document = yaml.lines.document();
                 let old = || {
                     line_with(document, |line| line.contains("serviceName") || line.contains("servicePort"))
                 };
-                place.line + yaml_line(kind, document).or_else(old).unwrap_or(1) - 1
+                position.line + yaml_line(kind, document).or_else(old).unwrap_or(1) - 1
             }
-            Some(_) => place.line_of(&error.field),
-            None => place.line + error.line - 1,
+            Some(_) => position.line_of(&error.field),
+            None => position.line + error.line - 1,
         };
-        self.blame(kind, text, Fault { line, field: error.field, reason: error.reason }, place);
+        self.blame(kind, text, Fault { line, field: error.field, reason: error.reason }, position);
     }
 
     /// Unknown fields are ignored with a warning, as in an API server.
-    fn remark_unknown(&mut self, kind: ObjectKind, text: &str, place: &Place<'_>, object: &ObjectRef) {
+    fn remark_unknown(&mut self, kind: ObjectKind, text: &str, position: &Position<'_>, object: &ObjectRef) {
         let unknown = known::unknown(kind, text).into_iter().map(|known::Unknown { field, meant }| {
             let meant = meant.map_or_else(String::new, |meant| format!(": did you mean {meant}?"));
             let reason =
                 format!("expected a field of {}, got an unknown one, which is ignored{meant}", kind.as_str());
-            Fault { line: place.line_of(&field), field, reason }
+            Fault { line: position.line_of(&field), field, reason }
         });
         let mut unknown: Vec<_> = unknown.collect();
         // Text converted from YAML has its fields in another order.
@@ -336,13 +336,13 @@ impl Parsed {
     }
 
     /// Assigns a fault to its object, if the text names one.
-    fn blame(&mut self, kind: ObjectKind, text: &str, fault: Fault, place: &Place<'_>) {
+    fn blame(&mut self, kind: ObjectKind, text: &str, fault: Fault, position: &Position<'_>) {
         match Identity::read(text) {
             Some(Identity { name, .. }) => {
                 let name = ObjectName { namespace: defaults::namespace(kind, name.namespace), ..name };
                 self.broken.push((ObjectRef { kind, name }, fault));
             }
-            None => self.faults.push(Fault { field: joined(&place.within, &fault.field), ..fault }),
+            None => self.faults.push(Fault { field: joined(&position.within, &fault.field), ..fault }),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use notify::event::{AccessKind, AccessMode, CreateKind, EventKind, ModifyKind};
 use tokio::sync::Notify;
 
-use super::bell::Bell;
+use super::inotify_barrier::InotifyBarrier;
 
 /// With more paths than this, reading everything costs no more.
 const MAX_PATHS: usize = 65_536;
@@ -42,19 +42,19 @@ pub(super) struct Notice {
     pending: Arc<Mutex<Pending>>,
     wake: Arc<Notify>,
     /// `None` if there is no descriptor for one.
-    bell: Option<Arc<Bell>>,
+    barrier: Option<Arc<InotifyBarrier>>,
 }
 
 impl Notice {
     /// For the folder at `root`.
     pub(super) fn new(root: PathBuf) -> Self {
-        let bell = Bell::new().ok().map(Arc::new);
-        Self { root: Arc::new(root), pending: Arc::default(), wake: Arc::default(), bell }
+        let barrier = InotifyBarrier::new().ok().map(Arc::new);
+        Self { root: Arc::new(root), pending: Arc::default(), wake: Arc::default(), barrier }
     }
 
-    /// The bell that confirms that all notifications were received, once it is watched.
-    pub(super) fn bell(&self) -> Option<Arc<Bell>> {
-        self.bell.clone()
+    /// The barrier that confirms that all notifications were received, once it is watched.
+    pub(super) fn barrier(&self) -> Option<Arc<InotifyBarrier>> {
+        self.barrier.clone()
     }
 
     /// Resolves when there is something. Cancel-safe: nothing is taken.
@@ -94,8 +94,10 @@ impl Notice {
             Ok(event) => event,
             Err(error) => return self.lose(error.to_string()),
         };
-        if let Some(bell) = self.bell.as_ref().filter(|bell| event.paths.iter().any(|it| it == bell.path())) {
-            return bell.hear();
+        if let Some(barrier) =
+            self.barrier.as_ref().filter(|barrier| event.paths.iter().any(|it| it == barrier.path()))
+        {
+            return barrier.reached();
         }
         let Some(touched) = touched(&event.kind) else {
             return;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use super::bell::Bell;
 use super::folder;
+use super::inotify_barrier::InotifyBarrier;
 use super::notice::Notice;
 use super::tree::{Id, Tree};
 
@@ -23,7 +23,7 @@ pub(super) struct Watches {
     /// `None` if the kernel reports nothing.
     watcher: Option<RecommendedWatcher>,
     /// `None` if there is none, or it could not be watched.
-    bell: Option<Arc<Bell>>,
+    barrier: Option<Arc<InotifyBarrier>>,
     watched: HashMap<PathBuf, Id>,
     /// Links and targets outside of the folder: events of other names beside them are ignored.
     elsewhere: BTreeSet<PathBuf>,
@@ -36,7 +36,7 @@ impl Watches {
     pub(super) fn none() -> Self {
         Self {
             watcher: None,
-            bell: None,
+            barrier: None,
             watched: HashMap::new(),
             elsewhere: BTreeSet::new(),
             is_short: false,
@@ -49,9 +49,10 @@ impl Watches {
     /// If the kernel cannot report changes.
     pub(super) fn telling(notice: &Notice) -> notify::Result<Self> {
         let mut watcher = notify::recommended_watcher(notice.clone())?;
-        let bell =
-            notice.bell().filter(|bell| watcher.watch(bell.path(), RecursiveMode::NonRecursive).is_ok());
-        Ok(Self { watcher: Some(watcher), bell, ..Self::none() })
+        let barrier = notice
+            .barrier()
+            .filter(|barrier| watcher.watch(barrier.path(), RecursiveMode::NonRecursive).is_ok());
+        Ok(Self { watcher: Some(watcher), barrier, ..Self::none() })
     }
 
     /// Whether something outside of the folder is on the way of a link.
@@ -60,9 +61,9 @@ impl Watches {
     }
 
     /// Returns once all events that the kernel has now were received.
-    pub(super) fn hear(&self) {
+    pub(super) fn sync(&self) {
         // Without events, comparing stamps has to do.
-        let _ = self.bell.as_ref().is_some_and(|bell| bell.ring());
+        let _ = self.barrier.as_ref().is_some_and(|barrier| barrier.wait());
     }
 
     /// Watches a folder, unless it is already watched under that name.

@@ -15,9 +15,9 @@ use shared::name::ObjectName;
 use super::{Object, ObjectKind, OfKind};
 
 mod path;
-mod words;
+mod reword;
 
-pub(crate) use self::words::cause;
+pub(crate) use self::reword::cause;
 
 /// Why an object cannot be decoded.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ impl DecodeError {
     pub(crate) fn new(error: &serde_json::Error, text: &str, secret: bool) -> Self {
         let field =
             if error.is_data() { path::at(text, error.line(), error.column()) } else { String::new() };
-        let mut reason = words::of(error, secret);
+        let mut reason = reword::error(error, secret);
         // The parser takes the elements of a list for the fields of a struct, and reports a missing list in the first
         // one.
         if reason.starts_with("expected a list, got") && path::is_in_list(text, error.line(), error.column())

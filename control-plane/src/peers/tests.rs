@@ -11,7 +11,7 @@ fn at(port: u16) -> SocketAddr {
 
 fn known(ports: &[u16]) -> Known {
     let mut known = Known {
-        found: Found::new(vec!["a.test:1".to_owned()]),
+        discovery: Discovery::new(vec!["a.test:1".to_owned()]),
         replicas: BTreeMap::new(),
         own: HashSet::new(),
     };
@@ -151,7 +151,7 @@ fn one_that_never_answered_and_one_that_nobody_finds_are_not_all() {
     let mut never = known(&[2]);
     assert_eq!(fleet(never.take(vec![(at(2), lost())], true, OWN)), (0, 0, 1));
     let mut nowhere = Known {
-        found: Found::new(vec!["a.test:1".to_owned()]),
+        discovery: Discovery::new(vec!["a.test:1".to_owned()]),
         replicas: BTreeMap::new(),
         own: HashSet::new(),
     };

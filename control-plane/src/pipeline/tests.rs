@@ -19,7 +19,7 @@ struct Bench {
     published: Published,
     wants: watch::Receiver<Wants>,
     awaits: watch::Receiver<Option<Awaited>>,
-    placed: watch::Receiver<Places>,
+    placed: watch::Receiver<Placements>,
     pipeline: Pipeline,
 }
 
@@ -30,7 +30,7 @@ fn bench() -> Bench {
     let (holds, _) = mpsc::channel(4);
     let (pins, _) = mpsc::channel(4);
     let (problems, _) = watch::channel(Problems::default());
-    let (places, placed) = watch::channel(Places::default());
+    let (places, placed) = watch::channel(Placements::default());
     let index = Index::new(Options { folder: true, on_demand: true, ..Options::usual() });
     let (awaited, awaits) = watch::channel(None);
     let outputs = Outputs { wants, awaited, holds, pins, problems, places };

@@ -16,7 +16,7 @@ use shared::version::{Claim, Lineage, Version};
 mod parts;
 
 use super::*;
-use crate::placed::{Made, News, Places};
+use crate::placement::{Compiled, Placements, Report};
 use crate::serve::message::Hello;
 use crate::serve::refusals::Refusals;
 use crate::serve::registry::{Registry, Seat};
@@ -67,13 +67,18 @@ fn texts(texts: &[&str]) -> Arc<[Arc<str>]> {
     texts.iter().map(|text| Arc::from(*text)).collect()
 }
 
-fn made(object: &ObjectRef) -> Made {
+fn made(object: &ObjectRef) -> Compiled {
     let (backends, materials): (&[&str], &[&str]) = match &*object.name.name {
         "i1" => (&["default/s1/80"], &["default/c1/auth-file"]),
         "i10" => (&["default/s10/80"], &[]),
         _ => (&[], &[]),
     };
-    Made { is_served: true, backends: texts(backends), materials: texts(materials), ..Made::default() }
+    Compiled {
+        is_served: true,
+        backends: texts(backends),
+        materials: texts(materials),
+        ..Compiled::default()
+    }
 }
 
 /// A recognisable version of a resource.
@@ -134,7 +139,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 struct World {
     store: Store,
     published: Published,
-    places: Places,
+    places: Placements,
     registry: Arc<Registry>,
     seats: Vec<Option<Seat>>,
     standing: Vec<[Standing; 2]>,
@@ -156,7 +161,7 @@ impl World {
         let mut world = Self {
             store,
             published,
-            places: Places::default(),
+            places: Placements::default(),
             registry: Arc::default(),
             seats: (0..4).map(|_| None).collect(),
             standing: vec![Default::default(); 4],
@@ -198,14 +203,17 @@ impl World {
         self.store.commit(Changes { config, live, ..Changes::default() }, clock::now(), clock::wall());
         self.note();
         let head = self.published.head();
-        let mut news = std::collections::BTreeMap::new();
+        let mut reports = std::collections::BTreeMap::new();
         for (at, is_there) in told {
             let (at, all) = (at.index(objects().len()), objects());
             self.told[at] = is_there.then_some((head.config.seq, head.live.seq));
-            news.insert(all[at].clone(), if is_there { News::Made(made(&all[at])) } else { News::Gone });
+            reports.insert(
+                all[at].clone(),
+                if is_there { Report::Compiled(made(&all[at])) } else { Report::Deleted },
+            );
         }
-        let news = news.into_iter().collect();
-        self.places.settle(news, head.behind());
+        let reports = reports.into_iter().collect();
+        self.places.settle(reports, head.log_positions());
     }
 
     fn act(&mut self, act: Act) {
@@ -268,7 +276,7 @@ impl World {
             Some(Resource::Endpoints(it)) => it.service,
             _ => String::new(),
         };
-        let made = self.places.get(object).map(|placed| placed.made.clone()).unwrap_or_default();
+        let made = self.places.get(object).map(|placed| placed.compiled.clone()).unwrap_or_default();
         match (object.kind, kind) {
             (ObjectKind::Ingress, Kind::Route) => key.split('/').nth(2) == Some(&*object.name.name),
             (ObjectKind::Ingress, Kind::Host) => hosts.contains(&key),

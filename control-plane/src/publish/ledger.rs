@@ -12,7 +12,7 @@ use shared::name::ObjectName;
 
 use super::addresses::Addresses;
 use crate::objects::{ObjectKind, ObjectRef};
-use crate::placed::Places;
+use crate::placement::Placements;
 
 /// Minimum interval of requests, after the burst.
 const GAP: Duration = Duration::from_millis(20);
@@ -121,7 +121,7 @@ struct Shut {
 #[derive(Debug, Default)]
 pub struct Ledger {
     wanted: Option<Addresses>,
-    places: Places,
+    places: Placements,
     statuses: HashMap<ObjectName, Status>,
     /// To be examined.
     ready: BTreeSet<ObjectName>,
@@ -183,7 +183,7 @@ impl Ledger {
     }
 
     /// Sets which Ingresses are ours.
-    pub fn place(&mut self, places: &Places) {
+    pub fn place(&mut self, places: &Placements) {
         for name in self.places.differs(places, ObjectKind::Ingress) {
             self.look_at(name);
         }
@@ -229,7 +229,7 @@ impl Ledger {
         let addresses = Arc::clone(self.wanted.as_ref()?);
         let status = self.statuses.get(name)?;
         let object = ObjectRef { kind: ObjectKind::Ingress, name: name.clone() };
-        let is_ours = self.places.get(&object).is_some_and(|placed| placed.made.is_served);
+        let is_ours = self.places.get(&object).is_some_and(|placed| placed.compiled.is_served);
         if !is_ours || status.addresses == addresses {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Between the door and the servers: a connection is passed on once its handshake is complete.
+//! Between admission and the servers: a connection is passed on once its handshake is complete.
 //!
 //! **Invariant:** if there is an authority, no connection is passed on without a handshake.
 
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
 use tracing::warn;
 
-use super::door::{self, Door, Line, Wants};
+use super::admission::{self, Admission, Line, Wants};
 use super::leave;
 use crate::enrol::Registrar;
 
@@ -23,16 +23,16 @@ const WARNINGS: Duration = Duration::from_secs(1);
 
 /// Admits connections until shutdown. Without a registrar there is no encryption.
 pub(super) async fn admit(
-    door: Door,
+    admission: Admission,
     listener: TcpListener,
     registrar: Option<Registrar>,
     calls: mpsc::Sender<Line>,
     enrolments: mpsc::Sender<Line>,
     leaving: watch::Receiver<bool>,
 ) {
-    let mut guests = pin!(door.guests(listener));
+    let mut guests = pin!(admission.guests(listener));
     let mut leaving = pin!(leave(leaving));
-    // Concurrent, so that a slow one delays no other. Their number is limited by the door.
+    // Concurrent, so that a slow one delays no other. Their number is limited by admission.
     let mut handshakes = JoinSet::new();
     let warning = Arc::new(Mutex::new(Seldom::new(WARNINGS)));
     let mut current = registrar.as_ref().map(Registrar::current);
@@ -63,7 +63,7 @@ pub(super) async fn admit(
         let registrar = registrar.clone();
         handshakes.spawn(async move {
             let address = guest.caller(None).address();
-            match door::secure(guest, &current, registrar.group()).await {
+            match admission::secure(guest, &current, registrar.group()).await {
                 Ok(Wants::Calls(line)) => _ = calls.send(line).await,
                 Ok(Wants::Enrolment(line)) => _ = enrolments.send(line).await,
                 Err(error) => {

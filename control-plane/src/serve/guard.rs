@@ -11,7 +11,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 use tracing::info;
 
-use super::door::Caller;
+use super::admission::Caller;
 use super::roles::allowed;
 
 /// Wraps a service in a [`Guarded`].

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
-use super::door::Caller;
+use super::admission::Caller;
 use crate::authority::{Phase, RootState};
 use crate::enrol::{Issued, Proof, Refused, Registrar};
 

@@ -22,7 +22,7 @@ use shared::kind::Lane;
 use shared::version::Claim;
 use tokio::sync::{Notify, watch};
 
-use super::door::Caller;
+use super::admission::Caller;
 use super::message::{Hello, Refused};
 use super::session::Standing;
 use crate::store::Head;

@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 
 use super::Service;
 use super::StreamPlace;
-use super::door::Caller;
+use super::admission::Caller;
 use super::message::{End, Hello, ProxyMessage as Said};
 use super::registry::{Parting, Seat};
 use super::session::{Actions, Doubt, Event, Out, Overclaim, Report, Revisions, Session, Slot};

@@ -151,7 +151,10 @@ fn a_page_and_a_code_that_differ_are_noticed() {
     }
     let unnamed = Listener { rows: &[], ..stream::LISTENER };
     let faults = unnamed.faults(&page).join("\n");
-    assert!(faults.contains("serve::door::PAUSE: a limit of control-plane that is in no row"), "{faults}");
+    assert!(
+        faults.contains("serve::admission::PAUSE: a limit of control-plane that is in no row"),
+        "{faults}"
+    );
     assert!(faults.contains("--max-connections: a flag of control-plane that no row names"), "{faults}");
 }
 

@@ -15,7 +15,8 @@ const TYPES: [&str; 5] = ["usize", "u64", "u32", "i32", "Duration"];
 /// Structs whose fields are limits.
 const STRUCTS: [&str; 3] = ["Limits", "Sizes", "Timeouts"];
 
-/// Limits of a crate by path: `serve::door::PAUSE`, `serve::limits::first_call`. `None`: not known without running it.
+/// Limits of a crate by path: `serve::admission::PAUSE`, `serve::limits::first_call`. `None`: not known without running
+/// it.
 pub(crate) type Limits = BTreeMap<String, Option<u128>>;
 
 /// The limits of some files and folders of a crate, tests and bodies of fuzz targets left out.

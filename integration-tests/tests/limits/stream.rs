@@ -108,7 +108,7 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "failed accept (out of descriptors or memory)",
-        &["serve::door::PAUSE", "serve::door::WARNINGS"],
+        &["serve::admission::PAUSE", "serve::admission::WARNINGS"],
         &[
             "once_in_a_while_with_what_was_missed",
             "an_accept_that_fails_makes_room_and_is_tried_again_after_a_pause",

@@ -54,9 +54,9 @@ pub(crate) const LISTENER: Listener = Listener {
     ],
     others: &[
         ("webhook::STAY", "how long a process that ends still answers"),
-        ("webhook::believed::LOOK", "how often the configuration of the API server is looked at"),
-        ("webhook::believed::RETRY", "how often the configuration of the API server is looked at"),
-        ("webhook::believed::WARNINGS", "how often it is said"),
+        ("webhook::ca_bundle::LOOK", "how often the configuration of the API server is looked at"),
+        ("webhook::ca_bundle::RETRY", "how often the configuration of the API server is looked at"),
+        ("webhook::ca_bundle::WARNINGS", "how often it is said"),
     ],
     other_flags: &[],
 };

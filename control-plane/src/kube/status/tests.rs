@@ -5,7 +5,7 @@ use shared::version::Seq;
 use super::super::tests::fake::{Asked, Fake, Reply, status};
 use super::*;
 use crate::objects::ObjectRef;
-use crate::placed::{Behind, Made, News};
+use crate::placement::{Compiled, LogPositions, Report};
 use crate::publish::election::Election;
 use crate::publish::ledger::Status;
 
@@ -23,7 +23,7 @@ fn nothing(revision: &str) -> Status {
 /// A writer under way, and what it looks at.
 struct Running {
     statuses: Statuses,
-    _places: watch::Sender<Places>,
+    _places: watch::Sender<Placements>,
     hold: watch::Sender<Option<Instant>>,
     farewell: oneshot::Sender<Farewell>,
     task: tokio::task::JoinHandle<Result<(), Infallible>>,
@@ -36,14 +36,14 @@ fn start(server: &Fake) -> Running {
 fn start_with(server: &Fake, served: &[ObjectName], published: Published) -> Running {
     let lease = ObjectName::new("edge", "leader");
     let options = StatusOptions { published, interval: INTERVAL, lease, ttl: Duration::from_secs(30) };
-    let mut places = Places::default();
+    let mut places = Placements::default();
     let made = |name: &ObjectName| {
         let object = ObjectRef { kind: ObjectKind::Ingress, name: name.clone() };
-        (object, News::Made(Made { is_served: true, ..Made::default() }))
+        (object, Report::Compiled(Compiled { is_served: true, ..Compiled::default() }))
     };
     places.settle(
         served.iter().map(made).collect(),
-        Behind { config: Seq(1), live: Seq(1), ..Behind::default() },
+        LogPositions { config: Seq(1), live: Seq(1), ..LogPositions::default() },
     );
     let statuses = Statuses::default();
     let ((places, placed), (hold, held)) = (watch::channel(places), watch::channel(None));
@@ -56,7 +56,7 @@ fn start_with(server: &Fake, served: &[ObjectName], published: Published) -> Run
 
 impl Running {
     fn hear(&self, revision: &str) {
-        self.statuses.hear([(name(), Some(nothing(revision)))].into_iter());
+        self.statuses.observe([(name(), Some(nothing(revision)))].into_iter());
     }
 
     fn may_write_for(&self, seconds: u64) {
@@ -176,7 +176,7 @@ async fn no_pod_that_is_ready_is_no_news_of_where_ingresses_are() {
     let nodes = Published::Nodes { namespace: "edge".to_owned(), selector, internal: false };
     let names = ["old", "new", "newest"].map(|name| ObjectName::new("shop", name));
     let writer = start_with(&server, &names, nodes);
-    let hear = |at: usize| writer.statuses.hear([(names[at].clone(), Some(nothing("7")))].into_iter());
+    let hear = |at: usize| writer.statuses.observe([(names[at].clone(), Some(nothing("7")))].into_iter());
     let told = || {
         let body = |asked: Asked| asked.body["status"]["loadBalancer"]["ingress"].clone();
         written(&server).into_iter().map(body).collect::<Vec<_>>()
@@ -218,12 +218,12 @@ async fn one_that_the_server_never_takes_keeps_no_other_waiting() {
         let writer = start_with(&server, &names, Published::Service(ObjectName::new("edge", "edge")));
         writer.may_write_for(3_600);
         let heard = |name: &ObjectName| (name.clone(), Some(nothing("7")));
-        writer.statuses.hear(names[..2].iter().map(heard));
+        writer.statuses.observe(names[..2].iter().map(heard));
         pass(10).await;
         let of = |name: &str| written(&server).iter().filter(|it| it.path.contains(name)).count();
         assert_eq!(of("/good/"), 1, "{code}: {:?}", written(&server));
         pass(700).await;
-        writer.statuses.hear(names[2..].iter().map(heard));
+        writer.statuses.observe(names[2..].iter().map(heard));
         pass(5).await;
         assert_eq!((of("/good/"), of("/later/")), (1, 1), "{code}");
         assert!(tries.contains(&of("/bad/")), "{code}: {}", of("/bad/"));

@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::Fault;
-use super::place::Place;
+use super::position::Position;
 use crate::objects::ObjectKind;
 use crate::objects::json;
 
@@ -26,7 +26,7 @@ pub(super) struct Quoted {
 }
 
 /// `None`: there are none, or the object cannot be decoded for another reason.
-pub(super) fn quoted(text: &str, place: &Place<'_>) -> Option<Quoted> {
+pub(super) fn quoted(text: &str, position: &Position<'_>) -> Option<Quoted> {
     #[derive(Deserialize)]
     struct Parts<'a> {
         #[serde(borrow, default)]
@@ -46,9 +46,9 @@ pub(super) fn quoted(text: &str, place: &Place<'_>) -> Option<Quoted> {
     for (key, value) in parts {
         let field = if key.contains('.') { format!("data[{key}]") } else { format!("data.{key}") };
         // A number of YAML may be written in other ways, such as 010.
-        let written = place.written(&field, value.get()).filter(|it| is_plain(it))?;
+        let written = position.written(&field, value.get()).filter(|it| is_plain(it))?;
         let reason = format!("expected text, got {written}: quote it, an API server refuses this");
-        remarks.push(Fault { line: place.line_of(&field), field, reason });
+        remarks.push(Fault { line: position.line_of(&field), field, reason });
         data.insert(key, written.into());
     }
     remarks.sort_by_key(|fault| fault.line);

@@ -73,7 +73,7 @@ impl Reader {
                 tokio::time::sleep(REPLACED).await;
             }
             // After this, all writes before the last read were reported.
-            self.disk(Disk::hear).await?;
+            self.disk(Disk::sync).await?;
             let more = self.notice.take();
             seen.lost = more.lost;
             let mut paths = more.paths;

@@ -40,18 +40,18 @@ fn version((kind, key): (Kind, &str), value: u8) -> Arc<Entry> {
 struct Plane {
     store: Store,
     published: Published,
-    places: Places,
+    places: Placements,
 }
 
 impl Plane {
     /// With all of them, and the objects that they are of.
     fn new() -> Self {
         let (store, published) = Store::new(Lineage([1; 16]), clock::now());
-        let mut plane = Self { store, published, places: Places::default() };
+        let mut plane = Self { store, published, places: Placements::default() };
         plane.put(&PARTS, 1, None);
-        let news = objects().into_iter().map(|it| (it.clone(), News::Made(made(&it)))).collect();
+        let reports = objects().into_iter().map(|it| (it.clone(), Report::Compiled(made(&it)))).collect();
         let head = plane.published.head();
-        plane.places.settle(news, head.behind());
+        plane.places.settle(reports, head.log_positions());
         plane
     }
 

@@ -1,7 +1,7 @@
 use shared::version::Seq;
 
 use super::*;
-use crate::placed::{Behind, Made, News};
+use crate::placement::{Compiled, LogPositions, Report};
 use crate::publish::addresses::{Address, sorted};
 
 fn addresses(texts: &[&str]) -> Addresses {
@@ -16,15 +16,15 @@ fn status(revision: &str, texts: &[&str]) -> Option<Status> {
     Some(Status { revision: revision.into(), addresses: addresses(texts) })
 }
 
-fn places(served: &[&str]) -> Places {
+fn places(served: &[&str]) -> Placements {
     let made = |name: &&str| {
         let object = ObjectRef { kind: ObjectKind::Ingress, name: self::name(name) };
-        (object, News::Made(Made { is_served: true, ..Made::default() }))
+        (object, Report::Compiled(Compiled { is_served: true, ..Compiled::default() }))
     };
-    let mut places = Places::default();
+    let mut places = Placements::default();
     places.settle(
         served.iter().map(made).collect(),
-        Behind { config: Seq(1), live: Seq(1), ..Behind::default() },
+        LogPositions { config: Seq(1), live: Seq(1), ..LogPositions::default() },
     );
     places
 }
@@ -207,8 +207,11 @@ fn a_namespace_where_nothing_may_be_written_is_left_alone_and_no_other() {
     assert_eq!(ledger.next(now), Next::Wait(SHUT));
     let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("other", "e") };
     let mut both = places(&names);
-    let made = News::Made(Made { is_served: true, ..Made::default() });
-    both.settle(vec![(object.clone(), made)], Behind { config: Seq(2), live: Seq(2), ..Behind::default() });
+    let made = Report::Compiled(Compiled { is_served: true, ..Compiled::default() });
+    both.settle(
+        vec![(object.clone(), made)],
+        LogPositions { config: Seq(2), live: Seq(2), ..LogPositions::default() },
+    );
     ledger.place(&both);
     ledger.hear(object.name, status("1", &[]));
     assert_eq!(writes(&mut ledger, now), ["e"]);

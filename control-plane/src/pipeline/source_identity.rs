@@ -8,9 +8,9 @@ use tokio::sync::watch;
 
 /// The pending identity of the source.
 #[derive(Debug, Default)]
-pub(super) struct Whose(Option<(watch::Receiver<Option<Source>>, String)>);
+pub(super) struct SourceIdentity(Option<(watch::Receiver<Option<Source>>, String)>);
 
-impl Whose {
+impl SourceIdentity {
     pub(super) fn new(source: watch::Receiver<Option<Source>>, group: &str) -> Self {
         Self(Some((source, group.to_owned())))
     }

@@ -10,7 +10,7 @@ use super::{Fault, fault, yaml};
 use crate::objects::json::DecodeError;
 
 /// The first such key of an object that begins on `line`.
-pub(super) fn key(text: &str, line: usize) -> Option<Fault> {
+pub(super) fn find(text: &str, line: usize) -> Option<Fault> {
     let mut found = None;
     let mut reader = serde_json::Deserializer::from_str(text);
     let error = Walk(&mut found).deserialize(&mut reader).err()?;
@@ -60,15 +60,15 @@ mod tests {
     #[test]
     fn the_first_key_that_is_there_twice() {
         let text = "{\"kind\":\"X\",\n\"metadata\":{\"labels\":{\"a\":\"1\",\"b\":\"1\"},\"annotations\":{\n\"x.io/a\":\"1\",\"b\":\"2\",\n\"x.io/a\":\"3\"}}}";
-        let fault = key(text, 7).unwrap();
+        let fault = find(text, 7).unwrap();
         assert_eq!((fault.line, &*fault.field), (10, "metadata.annotations[x.io/a]"));
         assert_eq!(
             fault.reason,
             "got the key \"x.io/a\" twice in one mapping: the last one is used, as with kubectl"
         );
-        assert_eq!(key(r#"{"a":[{"b":1},{"b":2}],"b":3,"c":{"a":{"a":{}}}}"#, 1), None);
-        assert_eq!(key(r#"{"a":[0,{"b":1,"c":"2","b":{}}]}"#, 1).unwrap().field, "a[1].b");
-        assert_eq!(key(r#"{"a":1,"a""#, 1).unwrap().field, "a", "the rest is judged elsewhere");
-        assert_eq!(key("{\"a\"", 1), None);
+        assert_eq!(find(r#"{"a":[{"b":1},{"b":2}],"b":3,"c":{"a":{"a":{}}}}"#, 1), None);
+        assert_eq!(find(r#"{"a":[0,{"b":1,"c":"2","b":{}}]}"#, 1).unwrap().field, "a[1].b");
+        assert_eq!(find(r#"{"a":1,"a""#, 1).unwrap().field, "a", "the rest is judged elsewhere");
+        assert_eq!(find("{\"a\"", 1), None);
     }
 }

@@ -24,22 +24,22 @@ use crate::tasks::Supervisor;
 use crate::webhook::{self, Pair};
 
 /// The listeners.
-pub(super) struct Doors {
+pub(super) struct Listeners {
     /// For proxies and tools.
     pub(super) listen: TcpListener,
     /// For health checks and metrics.
     pub(super) admin: Option<TcpListener>,
     /// For the admission requests of API servers.
-    pub(super) webhook: Option<WebhookDoor>,
+    pub(super) webhook: Option<WebhookListener>,
 }
 
 /// The webhook's listener and certificate; without files the certificate is signed by the own authority.
-pub(super) struct WebhookDoor {
+pub(super) struct WebhookListener {
     listener: TcpListener,
     pair: Option<Pair>,
 }
 
-impl Doors {
+impl Listeners {
     /// Binds the addresses.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Doors {
         let webhook = match args.validating_webhook {
             Some(address) => {
                 let pair = webhook_pair(args)?;
-                Some(WebhookDoor { listener: bind("--validating-webhook", address).await?, pair })
+                Some(WebhookListener { listener: bind("--validating-webhook", address).await?, pair })
             }
             None => None,
         };
@@ -64,7 +64,7 @@ impl Doors {
     }
 }
 
-impl WebhookDoor {
+impl WebhookListener {
     /// Starts to answer API servers, from the pipeline's answers.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-use super::Door;
+use super::Admission;
 
 /// An open connection.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub struct Call {
 /// State shared by a connection and its calls.
 #[derive(Debug)]
 pub(super) struct State {
-    door: Door,
+    admission: Admission,
     number: u64,
     peer: SocketAddr,
     closed: AtomicBool,
@@ -71,11 +71,11 @@ struct Calls {
 }
 
 impl State {
-    pub(super) fn new(door: Door, number: u64, peer: SocketAddr, place: Held) -> Arc<Self> {
+    pub(super) fn new(admission: Admission, number: u64, peer: SocketAddr, place: Held) -> Arc<Self> {
         let calls = Calls {
             open: 0,
             since: Instant::now(),
-            patience: door.0.limits.first_call,
+            patience: admission.0.limits.first_call,
             gone: false,
             ends: None,
             heard: Instant::now(),
@@ -89,9 +89,9 @@ impl State {
             reader: AtomicWaker::new(),
             calls: Mutex::new(calls),
             place: Mutex::new(Some(place)),
-            door,
+            admission,
         });
-        state.door.waiting().insert((since, number), Arc::clone(&state));
+        state.admission.waiting().insert((since, number), Arc::clone(&state));
         state
     }
 
@@ -119,7 +119,7 @@ impl State {
 
 impl Guest {
     pub(super) fn new(stream: TcpStream, state: Arc<State>, at_peer: Place) -> Self {
-        let timer = Box::pin(tokio::time::sleep(state.door.0.limits.first_call));
+        let timer = Box::pin(tokio::time::sleep(state.admission.0.limits.first_call));
         Self { stream, state, timer, _at_peer: at_peer }
     }
 
@@ -135,7 +135,7 @@ impl Guest {
             if deadline.into_iter().chain(ends).any(|end| end <= now) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            let next = deadline.unwrap_or_else(|| now + self.state.door.0.limits.idle);
+            let next = deadline.unwrap_or_else(|| now + self.state.admission.0.limits.idle);
             self.timer.as_mut().reset(ends.map_or(next, |ends| next.min(ends)));
         }
         Ok(())
@@ -152,7 +152,7 @@ impl Drop for Guest {
         let state = &self.state;
         let mut calls = state.calls();
         calls.gone = true;
-        state.door.waiting().remove(&(calls.since, state.number));
+        state.admission.waiting().remove(&(calls.since, state.number));
         drop(calls);
         state.leave();
     }
@@ -195,7 +195,7 @@ impl Caller {
         let mut calls = state.calls();
         calls.open += 1;
         if calls.open == 1 {
-            state.door.waiting().remove(&(calls.since, state.number));
+            state.admission.waiting().remove(&(calls.since, state.number));
         }
         drop(calls);
         Call { state }
@@ -209,8 +209,8 @@ impl Drop for Call {
         calls.open -= 1;
         if calls.open == 0 && !calls.gone {
             calls.since = Instant::now();
-            calls.patience = state.door.0.limits.idle;
-            state.door.waiting().insert((calls.since, state.number), Arc::clone(state));
+            calls.patience = state.admission.0.limits.idle;
+            state.admission.waiting().insert((calls.since, state.number), Arc::clone(state));
         }
     }
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::fixture::*;
 use crate::objects::ObjectKind;
-use crate::placed::{Made, News};
+use crate::placement::{Compiled, Report};
 
 fn web(count: u32) -> Ing {
     counted(ingress("web").rule("a.test", &[("/", "one"), ("/x", "two")]), count)
@@ -14,14 +14,14 @@ fn counted(ingress: Ing, count: u32) -> Ing {
     ingress.with(|it| it["metadata"]["resourceVersion"] = json!(count.to_string()))
 }
 
-fn said(commit: &super::super::Commit, kind: ObjectKind, name: &str) -> Option<News> {
+fn said(commit: &super::super::Commit, kind: ObjectKind, name: &str) -> Option<Report> {
     let object = reference(kind, name);
-    commit.news.iter().find(|(it, _)| *it == object).map(|(_, news)| news.clone())
+    commit.reports.iter().find(|(it, _)| *it == object).map(|(_, reports)| reports.clone())
 }
 
-fn made(commit: &super::super::Commit, kind: ObjectKind, name: &str) -> Made {
+fn made(commit: &super::super::Commit, kind: ObjectKind, name: &str) -> Compiled {
     match said(commit, kind, name) {
-        Some(News::Made(made)) => made,
+        Some(Report::Compiled(made)) => made,
         other => panic!("expected what was made of {name}, got {other:?}"),
     }
 }
@@ -38,7 +38,7 @@ fn a_version_is_told_with_the_commit_that_has_it() {
     let other = world.apply(counted(ingress("other").rule("b.test", &[("/", "one")]), 8));
     assert_eq!(said(&other, ObjectKind::Ingress, "web"), None, "nothing new is said of others");
     let gone = world.delete(ObjectKind::Ingress, "web");
-    assert_eq!(said(&gone, ObjectKind::Ingress, "web"), Some(News::Gone));
+    assert_eq!(said(&gone, ObjectKind::Ingress, "web"), Some(Report::Deleted));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_version_that_changes_nothing_is_told_too() {
     let commit = world.apply(web(8));
     assert!(commit.config.is_empty() && commit.live.is_empty());
     assert_eq!(&*made(&commit, ObjectKind::Ingress, "web").resource_version, "8", "whoever waits for it");
-    assert!(world.apply(web(8)).news.is_empty());
+    assert!(world.apply(web(8)).reports.is_empty());
 }
 
 #[test]
@@ -71,11 +71,11 @@ fn whose_it_is_hangs_on_the_class() {
             it["spec"]["ingressClassName"] = json!("ours");
         })
     };
-    assert_eq!(said(&world.apply(classy()), ObjectKind::Ingress, "web"), Some(News::Gone));
+    assert_eq!(said(&world.apply(classy()), ObjectKind::Ingress, "web"), Some(Report::Deleted));
     let came = world.apply(class("ours", "k8s.io/ingress-nginx"));
     assert!(made(&came, ObjectKind::Ingress, "web").is_served, "nothing was heard of the Ingress itself");
     let went = world.apply(class("ours", "example.com/other"));
-    assert_eq!(said(&went, ObjectKind::Ingress, "web"), Some(News::Gone));
+    assert_eq!(said(&went, ObjectKind::Ingress, "web"), Some(Report::Deleted));
 }
 
 #[test]
@@ -87,13 +87,13 @@ fn endpoints_are_their_service_s_and_overtake_what_else_is_under_way() {
     world.index.apply(applied(web(2)));
     world.index.apply(applied(slice("one-a", "one", &["10.0.0.2"])));
     let early = world.early();
-    assert_eq!(early.news, [(reference(ObjectKind::Service, "one"), News::Moved)]);
+    assert_eq!(early.reports, [(reference(ObjectKind::Service, "one"), Report::EndpointsChanged)]);
     let rest = world.events([]);
     assert_eq!(&*made(&rest, ObjectKind::Ingress, "web").resource_version, "2");
     assert_eq!(said(&rest, ObjectKind::Service, "one"), None, "said before");
     // One that goes over to another Service is news of both.
     let moved = world.apply(slice("one-a", "two", &["10.0.0.2"]));
     for service in ["one", "two"] {
-        assert_eq!(said(&moved, ObjectKind::Service, service), Some(News::Moved), "{service}");
+        assert_eq!(said(&moved, ObjectKind::Service, service), Some(Report::EndpointsChanged), "{service}");
     }
 }

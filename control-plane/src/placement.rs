@@ -21,7 +21,7 @@ const DELETED_MAX: usize = 10_000;
 
 /// What the newest version of an object was compiled to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Made {
+pub struct Compiled {
     /// The resource version. Empty in a folder, and if the object cannot be read.
     pub resource_version: Arc<str>,
     /// The object's uid. Empty in a folder.
@@ -40,20 +40,20 @@ pub struct Made {
 
 /// What a commit reports about an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum News {
+pub enum Report {
     /// Its newest version was compiled, to this.
-    Made(Made),
+    Compiled(Compiled),
     /// Its endpoints changed, and nothing else.
-    Moved,
+    EndpointsChanged,
     /// It was deleted, or is not ours any more.
-    Gone,
+    Deleted,
 }
 
 /// What an object was compiled to, and the positions from which on that is offered.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Placed {
+pub struct Placement {
     /// What it was compiled to.
-    pub made: Made,
+    pub compiled: Compiled,
     /// Position of CONFIG from which on that is offered.
     pub config: Seq,
     /// Position of LIVE from which on that is offered.
@@ -66,7 +66,7 @@ pub struct Placed {
 
 /// The position of both lanes after a commit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Behind {
+pub struct LogPositions {
     /// CONFIG's position.
     pub config: Seq,
     /// LIVE's position.
@@ -79,8 +79,8 @@ pub struct Behind {
 
 /// All Ingresses that are ours, all Services and Secrets. A clone is cheap.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
-    objects: OrdMap<ObjectRef, Arc<Placed>>,
+pub struct Placements {
+    objects: OrdMap<ObjectRef, Arc<Placement>>,
     /// Some objects may have been placed under a pin.
     has_pinned: bool,
     deleted: Deleted,
@@ -115,28 +115,29 @@ impl Deleted {
     }
 }
 
-impl Places {
-    /// Takes in the news of commits that led to these positions. Returns false if nothing changed.
-    pub fn settle(&mut self, news: Vec<(ObjectRef, News)>, behind: Behind) -> bool {
-        let Behind { config, live, version, is_pinned } = behind;
+impl Placements {
+    /// Takes in the reports of commits that led to these positions. Returns false if nothing changed.
+    pub fn settle(&mut self, reports: Vec<(ObjectRef, Report)>, positions: LogPositions) -> bool {
+        let LogPositions { config, live, version, is_pinned } = positions;
         let is_released = self.has_pinned && !is_pinned;
         if is_released {
-            self.release(behind);
+            self.release(positions);
         }
-        let is_any = is_released || !news.is_empty();
+        let is_any = is_released || !reports.is_empty();
         self.has_pinned |= is_pinned;
-        for (object, news) in news {
-            match news {
-                News::Made(made) => {
+        for (object, report) in reports {
+            match report {
+                Report::Compiled(compiled) => {
                     self.deleted.remove(&object);
-                    self.objects.insert(object, Arc::new(Placed { made, config, live, version, is_pinned }));
+                    self.objects
+                        .insert(object, Arc::new(Placement { compiled, config, live, version, is_pinned }));
                 }
-                News::Moved => {
+                Report::EndpointsChanged => {
                     if let Some(placed) = self.objects.get_mut(&object) {
                         Arc::make_mut(placed).live = live;
                     }
                 }
-                News::Gone => {
+                Report::Deleted => {
                     if self.objects.remove(&object).is_some() {
                         self.deleted.insert(object);
                     }
@@ -147,19 +148,20 @@ impl Places {
     }
 
     /// A pin has ended: what was compiled meanwhile is offered from here on.
-    fn release(&mut self, behind: Behind) {
-        let Behind { config, live, version, is_pinned } = behind;
+    fn release(&mut self, positions: LogPositions) {
+        let LogPositions { config, live, version, is_pinned } = positions;
         let mut objects = self.objects.clone();
         for (object, placed) in self.objects.iter().filter(|(_, placed)| placed.is_pinned) {
-            let made = placed.made.clone();
-            objects.insert(object.clone(), Arc::new(Placed { made, config, live, version, is_pinned }));
+            let compiled = placed.compiled.clone();
+            objects
+                .insert(object.clone(), Arc::new(Placement { compiled, config, live, version, is_pinned }));
         }
         self.objects = objects;
         self.has_pinned = false;
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = (&ObjectRef, &Arc<Placed>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&ObjectRef, &Arc<Placement>)> {
         self.objects.iter()
     }
 
@@ -173,7 +175,7 @@ impl Places {
     }
 
     /// The placement of an object, if it exists.
-    pub fn get(&self, object: &ObjectRef) -> Option<&Arc<Placed>> {
+    pub fn get(&self, object: &ObjectRef) -> Option<&Arc<Placement>> {
         self.objects.get(object)
     }
 
@@ -192,15 +194,16 @@ mod tests {
     #[test]
     fn the_end_of_a_pin_is_the_place_of_what_it_held_back() {
         let object = |name: &str| ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("n", name) };
-        let made = |name: &str| (object(name), News::Made(Made::default()));
-        let behind = |at: u64, is_pinned| Behind {
+        let made = |name: &str| (object(name), Report::Compiled(Compiled::default()));
+        let behind = |at: u64, is_pinned| LogPositions {
             config: Seq(at),
             live: Seq(at),
             version: Root([u8::try_from(at).unwrap(); 16]),
             is_pinned,
         };
-        let mut places = Places::default();
-        let at = |places: &Places, name: &str| places.get(&object(name)).map(|it| (it.config, it.version));
+        let mut places = Placements::default();
+        let at =
+            |places: &Placements, name: &str| places.get(&object(name)).map(|it| (it.config, it.version));
         assert!(places.settle(vec![made("before")], behind(1, false)));
         assert!(places.settle(vec![made("under")], behind(2, true)));
         assert_eq!(at(&places, "under"), Some((Seq(2), Root([2; 16]))));
@@ -216,11 +219,13 @@ mod tests {
             kind: ObjectKind::Service,
             name: ObjectName::new("n", number.to_string()),
         };
-        let (made, gone) =
-            (|number| (object(number), News::Made(Made::default())), |number| (object(number), News::Gone));
-        let mut places = Places::default();
-        let mut settle = |news| {
-            places.settle(news, Behind::default());
+        let (made, gone) = (
+            |number| (object(number), Report::Compiled(Compiled::default())),
+            |number| (object(number), Report::Deleted),
+        );
+        let mut places = Placements::default();
+        let mut settle = |reports| {
+            places.settle(reports, LogPositions::default());
             places.clone()
         };
         assert!(!settle(vec![gone(0)]).has_known(&object(0)), "it never was there");

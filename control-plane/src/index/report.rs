@@ -9,28 +9,28 @@ use super::Index;
 use super::dirty::Touched;
 use super::objects::reference;
 use crate::objects::{Object, ObjectKind, ObjectRef};
-use crate::placed::{Made, News};
+use crate::placement::{Compiled, Report};
 
 impl Index {
-    /// Marks an object as having news.
-    pub(super) fn tell(&mut self, object: &ObjectRef) {
+    /// Marks an object as having reports.
+    pub(super) fn mark_for_report(&mut self, object: &ObjectRef) {
         if matches!(object.kind, ObjectKind::Ingress | ObjectKind::Service | ObjectKind::Secret) {
-            self.dirty.told.insert(object.clone());
+            self.dirty.to_report.insert(object.clone());
         }
     }
 
-    /// News of all objects since the last commit.
-    pub(super) fn news(&mut self, touched: &Touched) -> Vec<(ObjectRef, News)> {
-        let mut news: BTreeMap<_, _> = self.moved(touched).into_iter().collect();
-        for object in std::mem::take(&mut self.dirty.told) {
-            let said = self.made(&object).map_or(News::Gone, News::Made);
-            news.insert(object, said);
+    /// Report of all objects since the last commit.
+    pub(super) fn reports(&mut self, touched: &Touched) -> Vec<(ObjectRef, Report)> {
+        let mut reports: BTreeMap<_, _> = self.endpoint_changes(touched).into_iter().collect();
+        for object in std::mem::take(&mut self.dirty.to_report) {
+            let report = self.compiled(&object).map_or(Report::Deleted, Report::Compiled);
+            reports.insert(object, report);
         }
-        news.into_iter().collect()
+        reports.into_iter().collect()
     }
 
     /// The Services that slices belong, or belonged, to.
-    pub(super) fn moved(&self, touched: &Touched) -> Vec<(ObjectRef, News)> {
+    pub(super) fn endpoint_changes(&self, touched: &Touched) -> Vec<(ObjectRef, Report)> {
         let slices = touched.all().filter(|object| object.kind == ObjectKind::EndpointSlice);
         let services = slices.flat_map(|object| {
             let before = match touched.before(object) {
@@ -41,11 +41,14 @@ impl Index {
             before.into_iter().chain(after)
         });
         let services: BTreeSet<ObjectName> = services.collect();
-        services.iter().map(|service| (reference(ObjectKind::Service, service), News::Moved)).collect()
+        services
+            .iter()
+            .map(|service| (reference(ObjectKind::Service, service), Report::EndpointsChanged))
+            .collect()
     }
 
     /// `None`: it does not exist, or is not ours.
-    fn made(&self, object: &ObjectRef) -> Option<Made> {
+    fn compiled(&self, object: &ObjectRef) -> Option<Compiled> {
         let slot = self.objects.get(object).filter(|slot| slot.is_there())?;
         let is_rejected = self.is_rejected(object);
         let claim = self.ingresses.claims.get(object);
@@ -66,7 +69,7 @@ impl Index {
         let materials = refs.filter_map(|it| Some(it.what.material(&it.name)?.into())).collect();
         let newest = slot.newest().map(Object::metadata);
         let known = newest.or_else(|| slot.in_use().map(Object::metadata));
-        Some(Made {
+        Some(Compiled {
             resource_version: newest.map(|it| Arc::clone(&it.resource_version)).unwrap_or_default(),
             uid: known.map(|it| Arc::clone(&it.uid)).unwrap_or_default(),
             is_rejected,

@@ -5,7 +5,7 @@
 use crate::objects::ObjectKind;
 
 /// The kind that was probably meant, the wrong field, and why.
-pub(super) fn to_be(api_version: &str, kind: &str) -> Option<(ObjectKind, &'static str, String)> {
+pub(super) fn correction(api_version: &str, kind: &str) -> Option<(ObjectKind, &'static str, String)> {
     let meant = ObjectKind::ALL.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(kind))?;
     if !is_ours(api_version) {
         return None;
@@ -43,7 +43,7 @@ mod tests {
             ("apps/v1", "Service", "apiVersion", "expected v1, got apps/v1"),
             ("v1", "configmap", "kind", "expected ConfigMap, got configmap"),
         ] {
-            let (_, at, said) = to_be(api_version, kind).unwrap();
+            let (_, at, said) = correction(api_version, kind).unwrap();
             assert_eq!((at, said.as_str()), (field, reason));
         }
         for (api_version, kind) in [
@@ -54,7 +54,7 @@ mod tests {
             ("apps/v1", "Deployment"),
             ("", "Config"),
         ] {
-            assert_eq!(to_be(api_version, kind), None, "{api_version} {kind}");
+            assert_eq!(correction(api_version, kind), None, "{api_version} {kind}");
         }
     }
 }

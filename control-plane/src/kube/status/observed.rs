@@ -22,14 +22,14 @@ pub struct Statuses(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    heard: Mutex<HashMap<ObjectName, Option<Status>>>,
+    observed: Mutex<HashMap<ObjectName, Option<Status>>>,
     news: Notify,
 }
 
 impl Statuses {
     /// The latest status of each Ingress that changed; `None`: it was deleted.
     pub fn take(&self) -> HashMap<ObjectName, Option<Status>> {
-        std::mem::take(&mut *self.0.heard.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.observed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits until there is a change.
@@ -37,8 +37,8 @@ impl Statuses {
         self.0.news.notified().await;
     }
 
-    pub(super) fn hear(&self, words: impl Iterator<Item = (ObjectName, Option<Status>)>) {
-        self.0.heard.lock().unwrap_or_else(PoisonError::into_inner).extend(words);
+    pub(super) fn observe(&self, statuses: impl Iterator<Item = (ObjectName, Option<Status>)>) {
+        self.0.observed.lock().unwrap_or_else(PoisonError::into_inner).extend(statuses);
         self.0.news.notify_one();
     }
 }
@@ -69,14 +69,14 @@ impl Sink<(Decoded, Addresses)> for Aside {
         changes: Vec<Change<(Decoded, Addresses)>>,
         afresh: bool,
     ) -> Result<(), KubeError> {
-        let words = changes.iter().map(|change| match change {
+        let observed = changes.iter().map(|change| match change {
             Change::Put(Item { name, revision, value: (_, addresses), .. }) => {
                 let status = Status { revision: Arc::clone(&revision.0), addresses: Arc::clone(addresses) };
                 (name.clone(), Some(status))
             }
             Change::Gone(name) => (name.clone(), None),
         });
-        self.statuses.hear(words);
+        self.statuses.observe(observed);
         let objects = changes.into_iter().map(|change| match change {
             Change::Put(Item { name, uid, revision, value: (value, _) }) => {
                 Change::Put(Item { name, uid, revision, value })

@@ -11,7 +11,7 @@ const MAX_SHOWN: usize = 60;
 const MAX_SENTENCE: usize = 200;
 
 /// Why a text cannot be decoded, without the position. `secret` leaves out what may be a value.
-pub(super) fn of(error: &serde_json::Error, secret: bool) -> String {
+pub(super) fn error(error: &serde_json::Error, secret: bool) -> String {
     match error.classify() {
         Category::Eof => "expected JSON, got a text that ends too early".to_owned(),
         // The parser's sentences about syntax quote nothing.
@@ -97,11 +97,11 @@ fn quoted(text: &str, secret: bool) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::of;
+    use super::error;
     use crate::objects::{EndpointSlice, Ingress, Secret, Service};
 
-    fn said<T: serde::de::DeserializeOwned>(text: &str, secret: bool) -> String {
-        of(&serde_json::from_str::<T>(text).err().unwrap(), secret)
+    fn reworded<T: serde::de::DeserializeOwned>(text: &str, secret: bool) -> String {
+        error(&serde_json::from_str::<T>(text).err().unwrap(), secret)
     }
 
     #[test]
@@ -115,41 +115,47 @@ mod tests {
             ("[]", "expected a whole number, got a list"),
             ("{}", "expected a whole number, got a mapping"),
         ] {
-            assert_eq!(said::<Service>(&service(came), false), expected);
+            assert_eq!(reworded::<Service>(&service(came), false), expected);
         }
         assert_eq!(
-            said::<Service>(r#"{"spec":{"ports":[{"targetPort":[]}]}}"#, false),
+            reworded::<Service>(r#"{"spec":{"ports":[{"targetPort":[]}]}}"#, false),
             "expected a number or a name, got something else"
         );
         let path = r#"{"spec":{"rules":[{"http":{"paths":[{"pathType":"Regex"}]}}]}}"#;
         assert_eq!(
-            said::<Ingress>(path, false),
+            reworded::<Ingress>(path, false),
             r#"expected one of Exact, Prefix, ImplementationSpecific, got "Regex""#
         );
         let backend = r#"{"spec":{"defaultBackend":{"service":"web"}}}"#;
-        assert_eq!(said::<Ingress>(backend, false), r#"expected a mapping, got "web""#);
+        assert_eq!(reworded::<Ingress>(backend, false), r#"expected a mapping, got "web""#);
         assert_eq!(
-            said::<EndpointSlice>(r#"{"endpoints":[{"conditions":{"ready":"yes"}}]}"#, false),
+            reworded::<EndpointSlice>(r#"{"endpoints":[{"conditions":{"ready":"yes"}}]}"#, false),
             r#"expected true or false, got "yes""#
         );
         assert_eq!(
-            said::<Ingress>(r#"{"spec":{},"spec":{}}"#, false),
+            reworded::<Ingress>(r#"{"spec":{},"spec":{}}"#, false),
             "expected each field once, got spec twice"
         );
-        assert_eq!(said::<Ingress>(r#"{"spec":"#, false), "expected JSON, got a text that ends too early");
-        assert_eq!(said::<Ingress>(r#"{"spec"!"#, false), "expected JSON, got a syntax error: expected `:`");
         assert_eq!(
-            said::<EndpointSlice>(r#"{"ports":[{},]}"#, true),
+            reworded::<Ingress>(r#"{"spec":"#, false),
+            "expected JSON, got a text that ends too early"
+        );
+        assert_eq!(
+            reworded::<Ingress>(r#"{"spec"!"#, false),
+            "expected JSON, got a syntax error: expected `:`"
+        );
+        assert_eq!(
+            reworded::<EndpointSlice>(r#"{"ports":[{},]}"#, true),
             "expected JSON, got a syntax error: trailing comma"
         );
         let long = format!(r#"{{"spec":"{}"}}"#, "é".repeat(1000));
-        assert!(said::<Ingress>(&long, false).len() < 200);
+        assert!(reworded::<Ingress>(&long, false).len() < 200);
     }
 
     #[test]
     fn a_secret_is_kept() {
         for text in [r#"{"data":"hunter2"}"#, r#"{"data":{"a":7654321}}"#, r#"{"data":{"a":["hunter2"]}}"#] {
-            let said = said::<Secret>(text, true);
+            let said = reworded::<Secret>(text, true);
             assert!(!said.contains("hunter2") && !said.contains("7654321"), "{said}");
         }
     }

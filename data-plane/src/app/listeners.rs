@@ -11,7 +11,7 @@ use tracing::error;
 use crate::listen::{self, Listener, Scheme};
 
 /// The bound sockets, which do not accept connections yet.
-pub(super) struct Doors {
+pub(super) struct Listeners {
     /// The listeners of each worker.
     pub(super) listeners: Vec<Vec<Listener>>,
     pub(super) http: Vec<SocketAddr>,
@@ -20,7 +20,7 @@ pub(super) struct Doors {
     pub(super) health: Option<Bound>,
 }
 
-impl Doors {
+impl Listeners {
     /// Binds them, for this many workers.
     ///
     /// # Errors

@@ -11,15 +11,15 @@ use tokio::time::timeout;
 use super::{LOOKUP, PEERS_MAX};
 
 /// Result of resolving a name.
-pub(super) type Looked = Result<BTreeSet<SocketAddr>, String>;
+pub(super) type Resolved = Result<BTreeSet<SocketAddr>, String>;
 
 /// The names and their addresses.
 #[derive(Debug)]
-pub(super) struct Found {
-    names: Vec<(String, Looked)>,
+pub(super) struct Discovery {
+    names: Vec<(String, Resolved)>,
 }
 
-impl Found {
+impl Discovery {
     pub(super) fn new(names: Vec<String>) -> Self {
         let unknown = |name| (name, Err("it was not looked up yet".to_owned()));
         Self { names: names.into_iter().map(unknown).collect() }
@@ -30,22 +30,22 @@ impl Found {
     }
 
     /// Takes in the results of resolving each name, in order.
-    pub(super) fn take(&mut self, looked: Vec<Looked>) {
-        for ((_, known), looked) in self.names.iter_mut().zip(looked) {
-            if looked.is_ok() || known.is_err() {
-                *known = looked;
+    pub(super) fn take(&mut self, resolved: Vec<Resolved>) {
+        for ((_, known), resolved) in self.names.iter_mut().zip(resolved) {
+            if resolved.is_ok() || known.is_err() {
+                *known = resolved;
             }
         }
     }
 
     pub(super) fn addresses(&self) -> BTreeSet<SocketAddr> {
-        self.names.iter().filter_map(|(_, looked)| looked.as_ref().ok()).flatten().copied().collect()
+        self.names.iter().filter_map(|(_, resolved)| resolved.as_ref().ok()).flatten().copied().collect()
     }
 
     /// Names that never resolved, and why; and a note if there are more addresses than the `known` ones.
     pub(super) fn missing(&self, known: usize) -> impl Iterator<Item = (String, String)> {
-        let unknown = self.names.iter().filter_map(|(name, looked)| {
-            let why = looked.as_ref().err()?;
+        let unknown = self.names.iter().filter_map(|(name, resolved)| {
+            let why = resolved.as_ref().err()?;
             Some((name.clone(), format!("its address is not known: {why}")))
         });
         let all = self.addresses().len();
@@ -56,7 +56,7 @@ impl Found {
 }
 
 /// Resolves the names.
-pub(super) async fn look(names: &[String]) -> Vec<Looked> {
+pub(super) async fn resolve(names: &[String]) -> Vec<Resolved> {
     let look = async |name: &String| match timeout(LOOKUP, lookup_host(name)).await {
         Ok(Ok(addresses)) => Ok(addresses.collect()),
         Ok(Err(error)) => Err(error.to_string()),
@@ -72,17 +72,17 @@ mod tests {
     #[tokio::test]
     async fn a_name_keeps_its_addresses_while_it_cannot_be_looked_up() {
         let names = ["127.0.0.1:7".to_owned(), "nobody.invalid:7".to_owned()];
-        let mut found = Found::new(names.to_vec());
-        assert_eq!(found.missing(0).count(), 2, "before anybody looked");
-        found.take(look(&names).await);
+        let mut discovery = Discovery::new(names.to_vec());
+        assert_eq!(discovery.missing(0).count(), 2, "before anybody resolved");
+        discovery.take(resolve(&names).await);
         let one: SocketAddr = "127.0.0.1:7".parse().unwrap();
-        assert_eq!(found.addresses(), BTreeSet::from([one]));
-        let missing: Vec<_> = found.missing(1).map(|(name, _)| name).collect();
+        assert_eq!(discovery.addresses(), BTreeSet::from([one]));
+        let missing: Vec<_> = discovery.missing(1).map(|(name, _)| name).collect();
         assert_eq!(missing, ["nobody.invalid:7"]);
-        found.take(vec![Err("the DNS is gone".to_owned()), Ok(BTreeSet::from([one]))]);
-        assert_eq!((found.addresses().len(), found.missing(1).count()), (1, 0));
-        assert_eq!(found.missing(0).count(), 1, "more than are asked");
-        found.take(vec![Ok(BTreeSet::new()), Ok(BTreeSet::new())]);
-        assert!(found.addresses().is_empty(), "a name without addresses is an answer");
+        discovery.take(vec![Err("the DNS is gone".to_owned()), Ok(BTreeSet::from([one]))]);
+        assert_eq!((discovery.addresses().len(), discovery.missing(1).count()), (1, 0));
+        assert_eq!(discovery.missing(0).count(), 1, "more than are asked");
+        discovery.take(vec![Ok(BTreeSet::new()), Ok(BTreeSet::new())]);
+        assert!(discovery.addresses().is_empty(), "a name without addresses is an answer");
     }
 }

@@ -23,8 +23,8 @@ async fn ends(guest: &mut Guest) -> io::ErrorKind {
 #[tokio::test]
 async fn who_has_waited_longest_without_a_call_makes_room() {
     let (listener, address) = listener().await;
-    let door = Door::new(limits());
-    let mut guests = pin!(door.clone().guests(listener));
+    let admission = Admission::new(limits());
+    let mut guests = pin!(admission.clone().guests(listener));
     let mut clients = Vec::new();
     let mut next = async || {
         clients.push(TcpStream::connect(address).await.unwrap());
@@ -36,7 +36,7 @@ async fn who_has_waited_longest_without_a_call_makes_room() {
     let third = next().await;
     assert_eq!(ends(&mut second).await, io::ErrorKind::ConnectionAborted);
     drop(second);
-    assert_eq!(door.open(), 2);
+    assert_eq!(admission.open(), 2);
     let other_call = third.caller(None).call();
     // None is idle any more: new connections are refused, and take nothing.
     clients.push(TcpStream::connect(address).await.unwrap());
@@ -46,28 +46,28 @@ async fn who_has_waited_longest_without_a_call_makes_room() {
         _ = guests.next() => panic!("it was let in"),
         read = refused.read(&mut byte) => assert!(read.is_err() || read.unwrap() == 0),
     }
-    assert_eq!(door.open(), 2);
+    assert_eq!(admission.open(), 2);
     drop(call);
     clients.push(TcpStream::connect(address).await.unwrap());
     let _fourth = guests.next().await.unwrap().unwrap();
     assert_eq!(ends(&mut first).await, io::ErrorKind::ConnectionAborted);
     drop((first, third, other_call));
-    assert_eq!(door.open(), 1);
-    assert_eq!(door.waiting().len(), 1, "who is gone is not remembered");
+    assert_eq!(admission.open(), 1);
+    assert_eq!(admission.waiting().len(), 1, "who is gone is not remembered");
 }
 
 #[tokio::test]
 async fn a_call_that_outlives_its_connection_leaves_nothing_behind() {
     let (listener, address) = listener().await;
-    let door = Door::new(limits());
-    let mut guests = pin!(door.clone().guests(listener));
+    let admission = Admission::new(limits());
+    let mut guests = pin!(admission.clone().guests(listener));
     let _client = TcpStream::connect(address).await.unwrap();
     let guest = guests.next().await.unwrap().unwrap();
     let call = guest.caller(None).call();
     drop(guest);
-    assert_eq!(door.open(), 0);
+    assert_eq!(admission.open(), 0);
     drop(call);
-    assert!(door.waiting().is_empty());
+    assert!(admission.waiting().is_empty());
 }
 
 /// Time stands still but for timers.
@@ -75,8 +75,8 @@ async fn a_call_that_outlives_its_connection_leaves_nothing_behind() {
 async fn a_connection_without_a_call_has_its_time() {
     let (listener, address) = listener().await;
     let limits = limits();
-    let door = Door::new(limits);
-    let mut guests = pin!(door.clone().guests(listener));
+    let admission = Admission::new(limits);
+    let mut guests = pin!(admission.clone().guests(listener));
     let mut client = TcpStream::connect(address).await.unwrap();
     let mut guest = guests.next().await.unwrap().unwrap();
     let begun = Instant::now();
@@ -101,11 +101,11 @@ async fn a_connection_without_a_call_has_its_time() {
 #[tokio::test]
 async fn an_address_has_so_many_connections() {
     let (listener, address) = listener().await;
-    let door = Door::new(Limits { per_peer: 2, ..Limits::within(1 << 30, 1 << 20) });
+    let admission = Admission::new(Limits { per_peer: 2, ..Limits::within(1 << 30, 1 << 20) });
     // Loopback clients are not counted, so the peer addresses are simulated.
     let admit = async |peer: &str| {
         let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
-        door.admit(accepted.unwrap().0, peer.parse().unwrap())
+        admission.admit(accepted.unwrap().0, peer.parse().unwrap())
     };
     let two = [admit("192.0.2.1:1").await, admit("192.0.2.1:2").await];
     assert!(two.iter().all(Result::is_ok));
@@ -120,8 +120,8 @@ async fn an_address_has_so_many_connections() {
 #[tokio::test(start_paused = true)]
 async fn an_accept_that_fails_makes_room_and_is_tried_again_after_a_pause() {
     let (listener, address) = listener().await;
-    let door = Door::new(limits());
-    let mut guests = pin!(door.clone().guests(listener));
+    let admission = Admission::new(limits());
+    let mut guests = pin!(admission.clone().guests(listener));
     let _clients = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
     let mut waiting = [guests.next().await.unwrap().unwrap(), guests.next().await.unwrap().unwrap()];
     // A socket that is readable, but cannot accept.
@@ -130,7 +130,7 @@ async fn an_accept_that_fails_makes_room_and_is_tried_again_after_a_pause() {
     let said = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     said.send_to(b"here", broken.local_addr().unwrap()).unwrap();
     let broken = std::net::TcpListener::from(std::os::fd::OwnedFd::from(broken));
-    let mut guests = pin!(door.clone().guests(TcpListener::from_std(broken).unwrap()));
+    let mut guests = pin!(admission.clone().guests(TcpListener::from_std(broken).unwrap()));
     let begun = Instant::now();
     for (number, guest) in waiting.iter_mut().enumerate() {
         tokio::select! {
@@ -147,8 +147,8 @@ async fn an_accept_that_fails_makes_room_and_is_tried_again_after_a_pause() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_lasts_as_long_as_the_certificate_that_it_was_opened_with_or_the_next_one() {
     let (listener, address) = listener().await;
-    let door = Door::new(limits());
-    let mut guests = pin!(door.clone().guests(listener));
+    let admission = Admission::new(limits());
+    let mut guests = pin!(admission.clone().guests(listener));
     let _client = TcpStream::connect(address).await.unwrap();
     let mut guest = guests.next().await.unwrap().unwrap();
     let caller = guest.caller(None);

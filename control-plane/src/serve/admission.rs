@@ -36,7 +36,7 @@ const WARNINGS: Duration = Duration::from_secs(1);
 
 /// All admitted connections. Clones share state.
 #[derive(Clone, Debug)]
-pub struct Door(Arc<Inner>);
+pub struct Admission(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -53,7 +53,7 @@ pub fn call<T>(request: &Request<T>) -> Option<Arc<Call>> {
     request.extensions().get::<Arc<Call>>().cloned()
 }
 
-impl Door {
+impl Admission {
     /// Without connections.
     pub fn new(limits: Limits) -> Self {
         Self(Arc::new(Inner {
@@ -81,11 +81,11 @@ impl Door {
         listener: TcpListener,
     ) -> impl Stream<Item = Result<Guest, Infallible>> + Send {
         let warning = Seldom::new(WARNINGS);
-        futures::stream::unfold((self, listener, warning), async |(door, listener, mut warning)| {
+        futures::stream::unfold((self, listener, warning), async |(admission, listener, mut warning)| {
             loop {
                 match listener.accept().await {
-                    Ok((stream, address)) => match door.admit(stream, address) {
-                        Ok(guest) => return Some((Ok(guest), (door, listener, warning))),
+                    Ok((stream, address)) => match admission.admit(stream, address) {
+                        Ok(guest) => return Some((Ok(guest), (admission, listener, warning))),
                         Err(why) => {
                             if let Some(before) = warning.now(clock::now()) {
                                 warn!(%address, before, "a connection is refused: {why}");
@@ -95,11 +95,11 @@ impl Door {
                     Err(error) if concerns_one(&error) => {}
                     Err(error) => {
                         if let Some(before) = warning.now(clock::now()) {
-                            warn!(%error, before, open = door.open(), "accept failed");
+                            warn!(%error, before, open = admission.open(), "accept failed");
                         }
                         // Out of descriptors or memory: close the connection that has been idle longest, which takes a
                         // moment.
-                        drop(door.send_away());
+                        drop(admission.send_away());
                         tokio::time::sleep(PAUSE).await;
                     }
                 }

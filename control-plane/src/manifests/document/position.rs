@@ -4,7 +4,7 @@ use super::Fault;
 use super::lines::{Lines, joined};
 
 /// The position of a value.
-pub(super) struct Place<'a> {
+pub(super) struct Position<'a> {
     /// Its first line in the file.
     pub(super) line: usize,
     /// If it was YAML: the document that contains it.
@@ -19,7 +19,7 @@ pub(super) struct Yaml<'a> {
     pub(super) line: usize,
 }
 
-impl Place<'_> {
+impl Position<'_> {
     pub(super) fn of_json(line: usize) -> Self {
         Self { line, yaml: None, within: String::new() }
     }
