@@ -54,7 +54,7 @@ use shared::policy::{BackendPolicy, HostPolicy, LocationPolicy};
 use shared::resource::Denial;
 
 use self::draft::Draft;
-use self::row::{Bad, Empty, Row, Saying, Status};
+use self::row::{Apply, Bad, Empty, Row, Status};
 use crate::problem::{Fault, Severity, bounded, shown};
 use crate::reference::Reference;
 
@@ -116,11 +116,11 @@ pub struct Serving {
 /// Parses the annotations of the Ingress `object`.
 pub fn read(object: &ObjectName, annotations: &BTreeMap<String, String>) -> Parsed {
     let mut faults = Vec::new();
-    let mut said = Vec::new();
+    let mut known = Vec::new();
     for (key, text) in annotations {
         match key.strip_prefix(PREFIX) {
             Some(name) => match table::find(name) {
-                Some(row) => said.push(Said { row, written: name, text }),
+                Some(row) => known.push(Annotation { row, written: name, text }),
                 None => faults.push(Fault::new(Severity::Warning, field(name), unknown(name))),
             },
             None => faults.extend(unknown::foreign(key).map(|reason| {
@@ -128,15 +128,15 @@ pub fn read(object: &ObjectName, annotations: &BTreeMap<String, String>) -> Pars
             })),
         }
     }
-    let mut draft = Draft::new(object, &said);
+    let mut draft = Draft::new(object, &known);
     draft.faults = faults;
-    let sayings = understood(&mut draft, &said);
+    let effects = understood(&mut draft, &known);
     let dropped: BTreeSet<_> =
-        sayings.iter().filter(|(_, saying)| saying.is_none()).map(|(it, _)| it.row.group).collect();
-    for (it, saying) in sayings {
-        if let Some(saying) = saying.filter(|_| it.row.group.is_empty() || !dropped.contains(it.row.group)) {
+        effects.iter().filter(|(_, apply)| apply.is_none()).map(|(it, _)| it.row.group).collect();
+    for (it, apply) in effects {
+        if let Some(apply) = apply.filter(|_| it.row.group.is_empty() || !dropped.contains(it.row.group)) {
             draft.turn_to(it.row, it.written);
-            saying(&mut draft);
+            apply(&mut draft);
         }
     }
     draft.finish()
@@ -149,7 +149,7 @@ pub fn default(row: &'static Row, written: &str, text: &str) -> Parsed {
     let mut draft = Draft::new(&object, &[]);
     draft.turn_to(row, written);
     match row.value.read(text) {
-        Some(saying) => saying(&mut draft),
+        Some(apply) => apply(&mut draft),
         None => draft.bad(text),
     }
     draft.finish()
@@ -157,18 +157,21 @@ pub fn default(row: &'static Row, written: &str, text: &str) -> Parsed {
 
 /// An annotation of an object, as written.
 #[derive(Clone, Copy)]
-struct Said<'a> {
+struct Annotation<'a> {
     row: &'static Row,
     written: &'a str,
     text: &'a str,
 }
 
 /// Decides what to do with each value; `None`: the value drops its group. All else is reported.
-fn understood<'a>(draft: &mut Draft<'a>, said: &[Said<'a>]) -> Vec<(Said<'a>, Option<Saying>)> {
+fn understood<'a>(
+    draft: &mut Draft<'a>,
+    annotations: &[Annotation<'a>],
+) -> Vec<(Annotation<'a>, Option<Apply>)> {
     let is_canary = draft.is_on("canary");
-    let mut sayings = Vec::new();
-    for it in said {
-        let Said { row, written, text } = *it;
+    let mut effects = Vec::new();
+    for it in annotations {
+        let Annotation { row, written, text } = *it;
         draft.turn_to(row, written);
         let is_empty = text.trim().is_empty();
         let is_alias = row.alias == Some(written);
@@ -196,19 +199,19 @@ fn understood<'a>(draft: &mut Draft<'a>, said: &[Said<'a>]) -> Vec<(Said<'a>, Op
                 let what =
                     format!("is empty: all annotations of {} are ignored, as in ingress-nginx", row.group);
                 draft.fault(Severity::Warning, what);
-                sayings.push((*it, None));
+                effects.push((*it, None));
             }
         } else if is_empty && (row.empty == Empty::NotSaid || is_alias) {
-        } else if let Some(saying) = row.value.read(text).filter(|_| !is_empty) {
-            sayings.push((*it, Some(saying)));
+        } else if let Some(apply) = row.value.read(text).filter(|_| !is_empty) {
+            effects.push((*it, Some(apply)));
         } else {
             draft.bad(text);
             if row.bad == Bad::DropGroup {
-                sayings.push((*it, None));
+                effects.push((*it, None));
             }
         }
     }
-    sayings
+    effects
 }
 
 /// Snippets and long lists of addresses have several lines. A trailing line break is harmless: YAML blocks end with

@@ -3,7 +3,7 @@
 use shared::pattern::Pattern;
 use shared::policy::TextList;
 
-use super::row::{Act, Bad, Empty, Of, Reach, Risk, Row};
+use super::row::{Bad, Effect, Empty, Reach, Risk, Row, Spec};
 use super::value::{self, CIDRS, Grammar};
 
 /// `allowlist-source-range`.
@@ -11,7 +11,10 @@ pub(crate) static ALLOWLIST_SOURCE_RANGE: Row = Row {
     name: "allowlist-source-range",
     alias: Some("whitelist-source-range"),
     risk: Risk::Medium,
-    value: &Of(CIDRS, Act::Sets(|to, values| to.location.allowlist_source_range = Some(TextList { values }))),
+    value: &Spec(
+        CIDRS,
+        Effect::Sets(|to, values| to.location.allowlist_source_range = Some(TextList { values })),
+    ),
     bad: Bad::Deny(Reach::Paths),
     empty: Empty::Bad,
     lines: true,
@@ -23,7 +26,10 @@ pub(crate) static ALLOWLIST_SOURCE_RANGE: Row = Row {
 pub(crate) static DENYLIST_SOURCE_RANGE: Row = Row {
     name: "denylist-source-range",
     risk: Risk::Medium,
-    value: &Of(CIDRS, Act::Sets(|to, values| to.location.denylist_source_range = Some(TextList { values }))),
+    value: &Spec(
+        CIDRS,
+        Effect::Sets(|to, values| to.location.denylist_source_range = Some(TextList { values })),
+    ),
     bad: Bad::Deny(Reach::Paths),
     empty: Empty::Bad,
     lines: true,
@@ -34,7 +40,7 @@ pub(crate) static DENYLIST_SOURCE_RANGE: Row = Row {
 /// The ConfigMap's `block-cidrs`; there is no such annotation.
 pub(crate) static BLOCK_CIDRS: Row = Row {
     name: "block-cidrs",
-    value: &Of(CIDRS, Act::Sets(|to, values| to.location.block_cidrs = Some(TextList { values }))),
+    value: &Spec(CIDRS, Effect::Sets(|to, values| to.location.block_cidrs = Some(TextList { values }))),
     bad: Bad::Deny(Reach::Paths),
     doc: "Addresses that get 403 where a location has no list of its own",
     ..Row::NEW
@@ -43,7 +49,7 @@ pub(crate) static BLOCK_CIDRS: Row = Row {
 /// The ConfigMap's `block-referers`; there is no such annotation.
 pub(crate) static BLOCK_REFERERS: Row = Row {
     name: "block-referers",
-    value: &Of(BLOCKED, Act::Sets(|to, values| to.location.block_referers = Some(TextList { values }))),
+    value: &Spec(BLOCKED, Effect::Sets(|to, values| to.location.block_referers = Some(TextList { values }))),
     bad: Bad::Deny(Reach::Paths),
     doc: "Requests with one of these as `Referer` get 403",
     ..Row::NEW
@@ -52,7 +58,10 @@ pub(crate) static BLOCK_REFERERS: Row = Row {
 /// The ConfigMap's `block-user-agents`; there is no such annotation.
 pub(crate) static BLOCK_USER_AGENTS: Row = Row {
     name: "block-user-agents",
-    value: &Of(BLOCKED, Act::Sets(|to, values| to.location.block_user_agents = Some(TextList { values }))),
+    value: &Spec(
+        BLOCKED,
+        Effect::Sets(|to, values| to.location.block_user_agents = Some(TextList { values })),
+    ),
     bad: Bad::Deny(Reach::Paths),
     doc: "Requests with one of these as `User-Agent` get 403",
     ..Row::NEW

@@ -3,7 +3,7 @@
 use shared::policy::{Affinity, AffinityMode, SameSite};
 
 use super::draft::Draft;
-use super::row::{Act, Of, Risk, Row, Scope};
+use super::row::{Effect, Risk, Row, Scope, Spec};
 use super::value::{BASIC, BOOL, Grammar, INT, URL_SPACED, one_of};
 use crate::problem::Severity;
 
@@ -11,9 +11,9 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "affinity",
         scope: Scope::Backend,
-        value: &Of(
+        value: &Spec(
             one_of!("cookie"),
-            Act::Sets(|to, _| {
+            Effect::Sets(|to, _| {
                 of(to);
                 to.location.issues_cookie = Some(true);
             }),
@@ -25,9 +25,9 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "affinity-canary-behavior",
         scope: Scope::Backend,
-        value: &Of(
+        value: &Spec(
             one_of!("sticky" | "legacy"),
-            Act::Sets(|to, it| to.backend.no_affinity_as_canary = (it == "legacy").then_some(true)),
+            Effect::Sets(|to, it| to.backend.no_affinity_as_canary = (it == "legacy").then_some(true)),
         ),
         on_canary: true,
         default: "sticky",
@@ -39,7 +39,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "affinity-mode",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(one_of!("balanced" | "persistent"), Act::Sets(mode)),
+        value: &Spec(one_of!("balanced" | "persistent"), Effect::Sets(mode)),
         default: "balanced",
         doc: "Whether clients are redistributed when endpoints are added",
         harmless: true,
@@ -48,7 +48,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "session-cookie-change-on-failure",
         scope: Scope::Backend,
-        value: &Of(BOOL, Act::Sets(|to, it| of(to).change_on_failure = it)),
+        value: &Spec(BOOL, Effect::Sets(|to, it| of(to).change_on_failure = it)),
         needs: Some("affinity"),
         default: "false",
         doc: "A client gets another endpoint if its own fails",
@@ -58,7 +58,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "session-cookie-conditional-samesite-none",
         scope: Scope::Backend,
-        value: &Of(BOOL, Act::Sets(|to, it| of(to).conditional_none = it)),
+        value: &Spec(BOOL, Effect::Sets(|to, it| of(to).conditional_none = it)),
         needs: Some("affinity"),
         default: "false",
         doc: "Old browsers get no `SameSite=None`",
@@ -68,7 +68,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "session-cookie-domain",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Sets(|to, it| of(to).domain = Some(it))),
+        value: &Spec(BASIC, Effect::Sets(|to, it| of(to).domain = Some(it))),
         needs: Some("affinity"),
         doc: "Attribute `Domain` of the cookie",
         ..Row::NEW
@@ -77,7 +77,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "session-cookie-expires",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(INT, Act::Sets(|to, it| of(to).expires = Some(it))),
+        value: &Spec(INT, Effect::Sets(|to, it| of(to).expires = Some(it))),
         needs: Some("affinity"),
         doc: "Attribute `Expires` of the cookie, in seconds from now",
         harmless: true,
@@ -87,7 +87,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "session-cookie-max-age",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(INT, Act::Sets(|to, it| of(to).max_age = Some(it))),
+        value: &Spec(INT, Effect::Sets(|to, it| of(to).max_age = Some(it))),
         needs: Some("affinity"),
         doc: "Attribute `Max-Age` of the cookie",
         harmless: true,
@@ -97,7 +97,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "session-cookie-name",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Sets(|to, it| of(to).name = it)),
+        value: &Spec(BASIC, Effect::Sets(|to, it| of(to).name = it)),
         needs: Some("affinity"),
         default: "INGRESSCOOKIE",
         doc: "Name of the cookie",
@@ -107,7 +107,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "session-cookie-path",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(URL_SPACED, Act::Sets(|to, it| of(to).path = Some(it))),
+        value: &Spec(URL_SPACED, Effect::Sets(|to, it| of(to).path = Some(it))),
         needs: Some("affinity"),
         doc: "Attribute `Path` of the cookie",
         ..Row::NEW
@@ -115,7 +115,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "session-cookie-samesite",
         scope: Scope::Backend,
-        value: &Of(SAMESITE, Act::Sets(same_site)),
+        value: &Spec(SAMESITE, Effect::Sets(same_site)),
         needs: Some("affinity"),
         doc: "Attribute `SameSite` of the cookie",
         harmless: true,
@@ -124,7 +124,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "session-cookie-secure",
         scope: Scope::Backend,
-        value: &Of(BOOL, Act::Sets(|to, it| of(to).secure = it)),
+        value: &Spec(BOOL, Effect::Sets(|to, it| of(to).secure = it)),
         needs: Some("affinity"),
         default: "false",
         doc: "Attribute `Secure` of the cookie on plain connections, too; over TLS it is always there",

@@ -4,7 +4,7 @@
 use shared::policy::{BasicAuth, ExternalAuth, TextList};
 
 use super::draft::Draft;
-use super::row::{Act, Bad, Of, Reach, Risk, Row};
+use super::row::{Bad, Effect, Reach, Risk, Row, Spec};
 use super::value::{
     self, BASIC, BOOL, Grammar, HEADERS, INT, TEXT_LIST, URL_SPACED, URL_WITH_VARIABLES, VARIABLES, one_of,
 };
@@ -14,7 +14,7 @@ use crate::reference::Use;
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-always-set-cookie",
-        value: &Of(BOOL, Act::Sets(|to, it| external(to).always_set_cookie = Some(it))),
+        value: &Spec(BOOL, Effect::Sets(|to, it| external(to).always_set_cookie = Some(it))),
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
         default: "false",
@@ -24,7 +24,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-cache-duration",
         risk: Risk::Medium,
-        value: &Of(DURATIONS, Act::Sets(|to, it| external(to).cache_duration = it)),
+        value: &Spec(DURATIONS, Effect::Sets(|to, it| external(to).cache_duration = it)),
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
         default: "200 202 401 5m",
@@ -34,14 +34,14 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-cache-key",
         risk: Risk::Medium,
-        value: &Of(VARIABLES, Act::Sets(|to, it| external(to).cache_key = it)),
+        value: &Spec(VARIABLES, Effect::Sets(|to, it| external(to).cache_key = it)),
         needs: Some("auth-url"),
         doc: "Answers of the auth service are cached under this key; if a request has none of the variables in the key, the service is asked each time",
         ..Row::NEW
     },
     &Row {
         name: "auth-keepalive",
-        value: &Of(INT, Act::Unnoticed("each auth request has a connection of its own")),
+        value: &Spec(INT, Effect::Unnoticed("each auth request has a connection of its own")),
         needs: Some("auth-url"),
         default: "0",
         doc: "Idle connections kept to the auth service",
@@ -49,7 +49,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "auth-keepalive-requests",
-        value: &Of(INT, Act::Unnoticed("each auth request has a connection of its own")),
+        value: &Spec(INT, Effect::Unnoticed("each auth request has a connection of its own")),
         needs: Some("auth-url"),
         default: "1000",
         doc: "Requests per kept connection",
@@ -57,7 +57,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "auth-keepalive-share-vars",
-        value: &Of(BOOL, Act::Unnoticed("there are no variables to share")),
+        value: &Spec(BOOL, Effect::Unnoticed("there are no variables to share")),
         needs: Some("auth-url"),
         default: "false",
         doc: "The auth request shares nginx' variables",
@@ -65,7 +65,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "auth-keepalive-timeout",
-        value: &Of(INT, Act::Unnoticed("each auth request has a connection of its own")),
+        value: &Spec(INT, Effect::Unnoticed("each auth request has a connection of its own")),
         needs: Some("auth-url"),
         default: "60",
         doc: "How long an idle connection is kept",
@@ -73,9 +73,9 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "auth-method",
-        value: &Of(
+        value: &Spec(
             one_of!("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE"),
-            Act::Sets(|to, it| external(to).method = it.to_owned()),
+            Effect::Sets(|to, it| external(to).method = it.to_owned()),
         ),
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
@@ -86,9 +86,9 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-proxy-set-headers",
         risk: Risk::Medium,
-        value: &Of(
+        value: &Spec(
             BASIC,
-            Act::Sets(|to, it| {
+            Effect::Sets(|to, it| {
                 to.refer_anywhere(Use::AuthProxySetHeaders, &it);
                 external(to);
             }),
@@ -100,7 +100,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-realm",
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Sets(|to, it| basic(to).realm = it)),
+        value: &Spec(BASIC, Effect::Sets(|to, it| basic(to).realm = it)),
         bad: Bad::Reject,
         needs: Some("auth-type"),
         doc: "Realm, as browsers show it",
@@ -109,7 +109,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-request-redirect",
         risk: Risk::Medium,
-        value: &Of(URL_SPACED, Act::Sets(|to, it| external(to).request_redirect = it)),
+        value: &Spec(URL_SPACED, Effect::Sets(|to, it| external(to).request_redirect = it)),
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
         doc: "Header `X-Auth-Request-Redirect` of the auth request",
@@ -118,7 +118,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-response-headers",
         risk: Risk::Medium,
-        value: &Of(HEADERS, Act::Sets(|to, it| external(to).response_headers = it)),
+        value: &Spec(HEADERS, Effect::Sets(|to, it| external(to).response_headers = it)),
         bad: Bad::Deny(Reach::Paths),
         needs: Some("auth-url"),
         doc: "Headers of the auth service's answer that are passed to the backend",
@@ -127,7 +127,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-secret",
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Sets(|to, it| users(to, &it))),
+        value: &Spec(BASIC, Effect::Sets(|to, it| users(to, &it))),
         bad: Bad::Deny(Reach::Paths),
         doc: "Secret with users and passwords",
         ..Row::NEW
@@ -135,7 +135,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-secret-type",
         // It is used when the Secret is read.
-        value: &Of(one_of!("auth-file" | "auth-map"), Act::Sets(|_, _| {})),
+        value: &Spec(one_of!("auth-file" | "auth-map"), Effect::Sets(|_, _| {})),
         bad: Bad::Reject,
         needs: Some("auth-type"),
         default: "auth-file",
@@ -145,7 +145,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-signin",
         risk: Risk::High,
-        value: &Of(URL_WITH_VARIABLES, Act::Sets(|to, it| external(to).signin = it)),
+        value: &Spec(URL_WITH_VARIABLES, Effect::Sets(|to, it| external(to).signin = it)),
         needs: Some("auth-url"),
         doc: "Where a client is redirected when the auth service answers 401",
         ..Row::NEW
@@ -153,7 +153,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-signin-redirect-param",
         risk: Risk::Medium,
-        value: &Of(URL_SPACED, Act::Sets(|to, it| external(to).signin_redirect_param = it)),
+        value: &Spec(URL_SPACED, Effect::Sets(|to, it| external(to).signin_redirect_param = it)),
         needs: Some("auth-signin"),
         default: "rd",
         doc: "Parameter of that redirect that holds the URL to return to",
@@ -161,7 +161,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "auth-type",
-        value: &Of(TYPE, Act::Sets(|to, it| kind(to, &it))),
+        value: &Spec(TYPE, Effect::Sets(|to, it| kind(to, &it))),
         bad: Bad::Reject,
         doc: "Password authentication: `basic`, or digest (any other value that contains one of the two words)",
         harmless: true,
@@ -170,21 +170,24 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-url",
         risk: Risk::High,
-        value: &Of(URL_WITH_VARIABLES, Act::Sets(url)),
+        value: &Spec(URL_WITH_VARIABLES, Effect::Sets(url)),
         bad: Bad::Reject,
         doc: "URL that is asked first whether a request is allowed; loopback, link-local and metadata-service addresses only within `--auth-networks`",
         ..Row::NEW
     },
     &Row {
         name: "enable-global-auth",
-        value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_global_auth = Some(it))),
+        value: &Spec(BOOL, Effect::Sets(|to, it| to.location.enable_global_auth = Some(it))),
         default: "true",
         doc: "Whether the ConfigMap's `global-auth-url` applies here",
         ..Row::NEW
     },
     &Row {
         name: "satisfy",
-        value: &Of(one_of!("any" | "all"), Act::Sets(|to, it| to.location.satisfy_any = Some(it == "any"))),
+        value: &Spec(
+            one_of!("any" | "all"),
+            Effect::Sets(|to, it| to.location.satisfy_any = Some(it == "any")),
+        ),
         default: "all",
         doc: "`any`: an address list or an authentication is enough",
         harmless: true,
@@ -195,7 +198,10 @@ pub(super) static ROWS: &[&Row] = &[
 /// The ConfigMap's `no-auth-locations`.
 pub(crate) static NO_AUTH_LOCATIONS: Row = Row {
     name: "no-auth-locations",
-    value: &Of(TEXT_LIST, Act::Sets(|to, values| to.location.no_auth_locations = Some(TextList { values }))),
+    value: &Spec(
+        TEXT_LIST,
+        Effect::Sets(|to, values| to.location.no_auth_locations = Some(TextList { values })),
+    ),
     default: "/.well-known/acme-challenge",
     doc: "Locations whose path begins with one of these need no authentication",
     ..Row::NEW
@@ -234,8 +240,8 @@ fn basic<'a>(to: &'a mut Draft<'_>) -> &'a mut BasicAuth {
 
 /// A Secret of another namespace may be named only if the fleet allows it, which is checked at the reference.
 fn users(to: &mut Draft<'_>, secret: &str) {
-    let is_map = to.said("auth-secret-type").is_some_and(|it| it.trim() == "auth-map");
-    let is_digest = to.said("auth-type").is_some_and(is_digest);
+    let is_map = to.text("auth-secret-type").is_some_and(|it| it.trim() == "auth-map");
+    let is_digest = to.text("auth-type").is_some_and(is_digest);
     let what = match (is_digest, is_map) {
         (false, false) => Use::UsersFile,
         (false, true) => Use::UsersMap,
@@ -262,7 +268,7 @@ fn kind(to: &mut Draft<'_>, text: &str) {
     if is_digest(text) {
         basic(to).digest = true;
     }
-    if to.said("auth-secret").is_none() {
+    if to.text("auth-secret").is_none() {
         to.deny(Reach::Paths, "needs auth-secret");
         to.fault(Severity::Unsupported, format!("expected auth-secret beside it, got none: {what}"));
     }
@@ -301,7 +307,7 @@ macro_rules! global {
     ($($(#[$doc:meta])* $row:ident = $name:literal, $grammar:expr, $set:expr;)+) => {
         $($(#[$doc])* pub(crate) static $row: Row = Row {
             name: $name,
-            value: &Of($grammar, Act::Sets($set)),
+            value: &Spec($grammar, Effect::Sets($set)),
             bad: Bad::Deny(Reach::Paths),
             doc: "As the annotation, for locations without auth-url",
             ..Row::NEW

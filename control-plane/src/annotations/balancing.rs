@@ -4,7 +4,7 @@ use shared::policy::LoadBalance;
 use shared::template::{Template, Variable};
 
 use super::draft::Draft;
-use super::row::{Act, Bad, Of, Risk, Row, Scope};
+use super::row::{Bad, Effect, Risk, Row, Scope, Spec};
 use super::value::{self, BOOL, Grammar, VARIABLES, one_of};
 use super::{Severity, shown};
 
@@ -12,9 +12,9 @@ use super::{Severity, shown};
 pub(crate) static LOAD_BALANCE: Row = Row {
     name: "load-balance",
     scope: Scope::Backend,
-    value: &Of(
+    value: &Spec(
         one_of!("round_robin" | "chash" | "chashsubset" | "sticky_balanced" | "sticky_persistent" | "ewma"),
-        Act::Sets(load_balance),
+        Effect::Sets(load_balance),
     ),
     bad: Bad::Reject,
     on_canary: true,
@@ -29,14 +29,14 @@ pub(crate) static LOAD_BALANCE: Row = Row {
 pub(crate) static LOAD_BALANCE_OF_ALL: Row = Row {
     name: "load-balance",
     scope: Scope::Backend,
-    value: &Of(
+    value: &Spec(
         Grammar {
             read: |name| ["round_robin", "ewma"].into_iter().find(|it| *it == name),
             good: &["round_robin", "ewma"],
             bad: &["chash", "ewma "],
             ..one_of!("round_robin" | "ewma")
         },
-        Act::Sets(load_balance),
+        Effect::Sets(load_balance),
     ),
     default: "round_robin",
     doc: "How endpoints are chosen",
@@ -64,9 +64,9 @@ fn load_balance(to: &mut Draft<'_>, name: &'static str) {
 pub(crate) static SERVICE_UPSTREAM: Row = Row {
     name: "service-upstream",
     scope: Scope::Backend,
-    value: &Of(
+    value: &Spec(
         TRUE_OR_NOT,
-        Act::Sets(|to, it| {
+        Effect::Sets(|to, it| {
             if let Err(text) = &it {
                 let got = shown(text);
                 to.fault(Severity::Warning, format!("expected true or false, got {got}: false is used"));
@@ -96,7 +96,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: HASH_BY,
         scope: Scope::Backend,
         risk: Risk::High,
-        value: &Of(VARIABLES, Act::Sets(hash_by)),
+        value: &Spec(VARIABLES, Effect::Sets(hash_by)),
         bad: Bad::Reject,
         on_canary: true,
         doc: "Requests with the same value go to the same endpoint (consistent hashing)",
@@ -105,9 +105,9 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "upstream-hash-by-subset",
         scope: Scope::Backend,
-        value: &Of(
+        value: &Spec(
             BOOL,
-            Act::Sets(|to, it| {
+            Effect::Sets(|to, it| {
                 needs_hash_by(to);
                 to.backend.hash_subset = Some(it);
             }),
@@ -122,9 +122,9 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "upstream-hash-by-subset-size",
         scope: Scope::Backend,
-        value: &Of(
+        value: &Spec(
             SIZE,
-            Act::Sets(|to, it| {
+            Effect::Sets(|to, it| {
                 needs_hash_by(to);
                 to.backend.hash_subset_size = Some(it);
             }),

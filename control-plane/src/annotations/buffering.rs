@@ -1,14 +1,14 @@
 //! Sizes of bodies, and how they are buffered.
 
 use super::draft::Draft;
-use super::row::{Act, Bad, Of, Risk, Row};
+use super::row::{Bad, Effect, Risk, Row, Spec};
 use super::value::{Grammar, INT, SECONDS, SIZE, SWITCH, one_of};
 use crate::problem::Severity;
 
 /// `client-body-buffer-size`.
 pub(crate) static CLIENT_BODY_BUFFER_SIZE: Row = Row {
     name: "client-body-buffer-size",
-    value: &Of(BUFFER, Act::Sets(buffer)),
+    value: &Spec(BUFFER, Effect::Sets(buffer)),
     bad: Bad::Reject,
     default: "8k",
     doc: "Memory for a request body; the rest is buffered on disk",
@@ -19,7 +19,7 @@ pub(crate) static CLIENT_BODY_BUFFER_SIZE: Row = Row {
 /// The ConfigMap's `client-body-timeout`; there is no such annotation.
 pub(crate) static CLIENT_BODY_TIMEOUT: Row = Row {
     name: "client-body-timeout",
-    value: &Of(SECONDS, Act::Sets(|to, it| to.location.client_body_timeout = Some(it))),
+    value: &Spec(SECONDS, Effect::Sets(|to, it| to.location.client_body_timeout = Some(it))),
     default: "60",
     doc: "Seconds between two reads of a request's body",
     harmless: true,
@@ -31,7 +31,7 @@ pub(crate) static CLIENT_BODY_TIMEOUT: Row = Row {
 pub(crate) static PROXY_BODY_SIZE: Row = Row {
     name: "proxy-body-size",
     risk: Risk::Medium,
-    value: &Of(MOST, Act::Sets(|to, it| to.location.proxy_body_size = Some(it))),
+    value: &Spec(MOST, Effect::Sets(|to, it| to.location.proxy_body_size = Some(it))),
     default: "1m",
     doc: "Limit for request bodies; larger ones get 413; 0: no limit",
     harmless: true,
@@ -41,7 +41,7 @@ pub(crate) static PROXY_BODY_SIZE: Row = Row {
 /// `proxy-buffer-size`.
 pub(crate) static PROXY_BUFFER_SIZE: Row = Row {
     name: "proxy-buffer-size",
-    value: &Of(SOME, Act::Sets(|to, it| to.location.proxy_buffer_size = Some(it))),
+    value: &Spec(SOME, Effect::Sets(|to, it| to.location.proxy_buffer_size = Some(it))),
     default: "4k",
     doc: "Memory for the head of a response, at most 256k; a longer head is answered with 502",
     harmless: true,
@@ -51,7 +51,7 @@ pub(crate) static PROXY_BUFFER_SIZE: Row = Row {
 /// `proxy-buffering`.
 pub(crate) static PROXY_BUFFERING: Row = Row {
     name: "proxy-buffering",
-    value: &Of(SWITCH, Act::Unnoticed("answers are passed on as they come, in buffers of the proxy")),
+    value: &Spec(SWITCH, Effect::Unnoticed("answers are passed on as they come, in buffers of the proxy")),
     default: "off",
     doc: "Answers are read as fast as the backend sends them",
     harmless: true,
@@ -61,7 +61,7 @@ pub(crate) static PROXY_BUFFERING: Row = Row {
 /// `proxy-buffers-number`.
 pub(crate) static PROXY_BUFFERS_NUMBER: Row = Row {
     name: "proxy-buffers-number",
-    value: &Of(INT, Act::Unnoticed("answers are passed on as they come, in buffers of the proxy")),
+    value: &Spec(INT, Effect::Unnoticed("answers are passed on as they come, in buffers of the proxy")),
     default: "4",
     doc: "Number of buffers of an answer",
     harmless: true,
@@ -72,7 +72,7 @@ pub(crate) static PROXY_BUFFERS_NUMBER: Row = Row {
 /// `proxy-busy-buffers-size`.
 pub(crate) static PROXY_BUSY_BUFFERS_SIZE: Row = Row {
     name: "proxy-busy-buffers-size",
-    value: &Of(SIZE, Act::Unnoticed("answers are passed on as they come, in buffers of the proxy")),
+    value: &Spec(SIZE, Effect::Unnoticed("answers are passed on as they come, in buffers of the proxy")),
     doc: "Memory of an answer that is being sent",
     ..Row::NEW
 };
@@ -80,9 +80,9 @@ pub(crate) static PROXY_BUSY_BUFFERS_SIZE: Row = Row {
 /// `proxy-http-version`.
 pub(crate) static PROXY_HTTP_VERSION: Row = Row {
     name: "proxy-http-version",
-    value: &Of(
+    value: &Spec(
         one_of!("1.0" | "1.1"),
-        Act::Sets(|to, it| to.location.proxy_http_version = Some(if it == "1.0" { 10 } else { 11 })),
+        Effect::Sets(|to, it| to.location.proxy_http_version = Some(if it == "1.0" { 10 } else { 11 })),
     ),
     default: "1.1",
     doc: "Version of HTTP towards the backend",
@@ -93,7 +93,7 @@ pub(crate) static PROXY_HTTP_VERSION: Row = Row {
 /// `proxy-max-temp-file-size`.
 pub(crate) static PROXY_MAX_TEMP_FILE_SIZE: Row = Row {
     name: "proxy-max-temp-file-size",
-    value: &Of(SIZE, Act::Unnoticed("nothing is written to disk")),
+    value: &Spec(SIZE, Effect::Unnoticed("nothing is written to disk")),
     default: "1024m",
     doc: "Limit for the part of a response that is buffered on disk",
     harmless: true,
@@ -103,7 +103,7 @@ pub(crate) static PROXY_MAX_TEMP_FILE_SIZE: Row = Row {
 /// `proxy-request-buffering`.
 pub(crate) static PROXY_REQUEST_BUFFERING: Row = Row {
     name: "proxy-request-buffering",
-    value: &Of(SWITCH, Act::Sets(|to, it| to.location.proxy_request_buffering = Some(it))),
+    value: &Spec(SWITCH, Effect::Sets(|to, it| to.location.proxy_request_buffering = Some(it))),
     default: "on",
     doc: "A request is sent to the backend only once its body is complete",
     harmless: true,

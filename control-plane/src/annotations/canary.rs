@@ -4,7 +4,7 @@ use shared::pattern::Pattern;
 use shared::policy::Canary;
 
 use super::draft::Draft;
-use super::row::{Act, Of, Risk, Row, Scope};
+use super::row::{Effect, Risk, Row, Scope, Spec};
 use super::value::{BASIC, BOOL, INT, PATTERN};
 use crate::problem::Severity;
 
@@ -12,7 +12,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "canary",
         scope: Scope::Backend,
-        value: &Of(BOOL, Act::Sets(canary)),
+        value: &Spec(BOOL, Effect::Sets(canary)),
         on_canary: true,
         default: "false",
         doc: "The Ingress is a canary: its backends get a part of the requests of another Ingress",
@@ -23,7 +23,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "canary-by-cookie",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Sets(|to, it| of(to).cookie = it)),
+        value: &Spec(BASIC, Effect::Sets(|to, it| of(to).cookie = it)),
         needs: Some("canary"),
         on_canary: true,
         doc: "Cookie that decides by its values `always` and `never`",
@@ -34,7 +34,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "canary-by-header",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Sets(|to, it| of(to).header = it)),
+        value: &Spec(BASIC, Effect::Sets(|to, it| of(to).header = it)),
         needs: Some("canary"),
         on_canary: true,
         doc: "Header that decides by its values `always` and `never`",
@@ -45,7 +45,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "canary-by-header-pattern",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(PATTERN, Act::Sets(pattern)),
+        value: &Spec(PATTERN, Effect::Sets(pattern)),
         needs: Some("canary"),
         on_canary: true,
         doc: "Regular expression that is searched for in the header",
@@ -55,7 +55,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "canary-by-header-value",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Sets(|to, it| of(to).header_value = it)),
+        value: &Spec(BASIC, Effect::Sets(|to, it| of(to).header_value = it)),
         needs: Some("canary"),
         on_canary: true,
         doc: "Value of the header that sends a request to the canary",
@@ -64,7 +64,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "canary-weight",
         scope: Scope::Backend,
-        value: &Of(INT, Act::Sets(|to, it| of(to).weight = it)),
+        value: &Spec(INT, Effect::Sets(|to, it| of(to).weight = it)),
         needs: Some("canary"),
         on_canary: true,
         default: "0",
@@ -75,7 +75,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "canary-weight-total",
         scope: Scope::Backend,
-        value: &Of(INT, Act::Sets(|to, it| of(to).weight_total = it)),
+        value: &Spec(INT, Effect::Sets(|to, it| of(to).weight_total = it)),
         needs: Some("canary"),
         on_canary: true,
         default: "100",

@@ -5,7 +5,7 @@ use shared::pattern::Pattern;
 use shared::policy::{ClientCertificates, ClientVerification};
 
 use super::draft::Draft;
-use super::row::{Act, Bad, Of, Risk, Row, Scope};
+use super::row::{Bad, Effect, Risk, Row, Scope, Spec};
 use super::upstream_tls::depth;
 use super::value::{BASIC, BOOL, Grammar, INT, one_of};
 use crate::problem::{Severity, shown};
@@ -17,7 +17,7 @@ pub(super) static ROWS: &[&Row] = &[
         scope: Scope::Host,
         on_canary: true,
         risk: Risk::High,
-        value: &Of(ERROR_PAGE, Act::Sets(set_page)),
+        value: &Spec(ERROR_PAGE, Effect::Sets(set_page)),
         bad: Bad::Reject,
         needs: Some("auth-tls-secret"),
         doc: "URL to which clients without a valid certificate are redirected",
@@ -28,7 +28,7 @@ pub(super) static ROWS: &[&Row] = &[
         scope: Scope::Host,
         on_canary: true,
         risk: Risk::High,
-        value: &Of(MATCH_CN, Act::Sets(|to, it| certificates(to).match_cn = it)),
+        value: &Spec(MATCH_CN, Effect::Sets(|to, it| certificates(to).match_cn = it)),
         bad: Bad::Reject,
         needs: Some("auth-tls-secret"),
         doc: "Pattern that the common name of the certificate must match",
@@ -38,7 +38,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "auth-tls-pass-certificate-to-upstream",
         scope: Scope::Host,
         on_canary: true,
-        value: &Of(BOOL, Act::Sets(|to, it| certificates(to).tells_certificate = Some(it))),
+        value: &Spec(BOOL, Effect::Sets(|to, it| certificates(to).tells_certificate = Some(it))),
         bad: Bad::Reject,
         needs: Some("auth-tls-secret"),
         default: "false",
@@ -50,7 +50,7 @@ pub(super) static ROWS: &[&Row] = &[
         scope: Scope::Host,
         on_canary: true,
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Sets(|to, it| set_secret(to, &it))),
+        value: &Spec(BASIC, Effect::Sets(|to, it| set_secret(to, &it))),
         bad: Bad::Reject,
         doc: "Secret with the CA of client certificates and, optionally, a revocation list",
         ..Row::NEW
@@ -60,7 +60,7 @@ pub(super) static ROWS: &[&Row] = &[
         scope: Scope::Host,
         on_canary: true,
         risk: Risk::Medium,
-        value: &Of(one_of!("on" | "off" | "optional" | "optional_no_ca"), Act::Sets(set_verification)),
+        value: &Spec(one_of!("on" | "off" | "optional" | "optional_no_ca"), Effect::Sets(set_verification)),
         needs: Some("auth-tls-secret"),
         default: "on",
         doc: "Whether clients must show a certificate",
@@ -70,7 +70,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "auth-tls-verify-depth",
         scope: Scope::Host,
         on_canary: true,
-        value: &Of(INT, Act::Sets(|to, it| certificates(to).depth = depth(it))),
+        value: &Spec(INT, Effect::Sets(|to, it| certificates(to).depth = depth(it))),
         needs: Some("auth-tls-secret"),
         default: "1",
         doc: "How many intermediate certificates are allowed between the client's and the CA; at most 6",

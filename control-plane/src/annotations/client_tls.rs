@@ -4,7 +4,7 @@ use shared::policy::NumberList;
 
 use super::ciphers;
 use super::draft::Draft;
-use super::row::{Act, Of, Row};
+use super::row::{Effect, Row, Spec};
 use super::streams;
 use super::upstream_tls::PROTOCOLS_OF_TLS;
 use super::value::{BOOL, Grammar};
@@ -13,7 +13,7 @@ use crate::problem::{Severity, shown};
 /// `ssl-ciphers`.
 pub(crate) static SSL_CIPHERS: Row = Row {
     name: "ssl-ciphers",
-    value: &Of(CIPHERS, Act::Sets(|to, it| to.location.ssl_ciphers = known(to, &it))),
+    value: &Spec(CIPHERS, Effect::Sets(|to, it| to.location.ssl_ciphers = known(to, &it))),
     default: "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305",
     doc: "Ciphers of TLS 1.2 with clients, in OpenSSL's words; only those with forward secrecy are known",
     ..Row::NEW
@@ -22,9 +22,9 @@ pub(crate) static SSL_CIPHERS: Row = Row {
 /// `ssl-ecdh-curve`.
 pub(crate) static SSL_ECDH_CURVE: Row = Row {
     name: "ssl-ecdh-curve",
-    value: &Of(
+    value: &Spec(
         CURVES,
-        Act::Sets(|to, values| {
+        Effect::Sets(|to, values| {
             to.location.ssl_ecdh_curve = Some(NumberList { values }).filter(|list| !list.values.is_empty());
         }),
     ),
@@ -36,7 +36,7 @@ pub(crate) static SSL_ECDH_CURVE: Row = Row {
 /// `enable-ocsp`.
 pub(crate) static ENABLE_OCSP: Row = Row {
     name: "enable-ocsp",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_ocsp = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.enable_ocsp = Some(it))),
     default: "false",
     doc: "Certificates are shown with what their authority says of them, once each proxy has asked it; only public addresses and those of `--ocsp-networks` are asked",
     ..Row::NEW
@@ -45,9 +45,9 @@ pub(crate) static ENABLE_OCSP: Row = Row {
 /// `ssl-protocols`.
 pub(crate) static SSL_PROTOCOLS: Row = Row {
     name: "ssl-protocols",
-    value: &Of(
+    value: &Spec(
         PROTOCOLS_OF_TLS,
-        Act::Sets(|to, values| to.location.ssl_protocols = Some(NumberList { values })),
+        Effect::Sets(|to, values| to.location.ssl_protocols = Some(NumberList { values })),
     ),
     default: "TLSv1.2 TLSv1.3",
     doc: "TLS versions for clients; versions before 1.2 are never used",
@@ -58,7 +58,7 @@ pub(crate) static SSL_PROTOCOLS: Row = Row {
 /// `ssl-reject-handshake`.
 pub(crate) static SSL_REJECT_HANDSHAKE: Row = Row {
     name: "ssl-reject-handshake",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.ssl_reject_handshake = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.ssl_reject_handshake = Some(it))),
     default: "false",
     doc: "Reject handshakes for unknown host names",
     ..Row::NEW
@@ -67,7 +67,7 @@ pub(crate) static SSL_REJECT_HANDSHAKE: Row = Row {
 /// `ssl-session-cache`.
 pub(crate) static SSL_SESSION_CACHE: Row = Row {
     name: "ssl-session-cache",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.ssl_session_cache = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.ssl_session_cache = Some(it))),
     default: "true",
     doc: "Each proxy remembers sessions of TLS, to resume them; it remembers 32768 at most",
     ..Row::NEW
@@ -76,7 +76,7 @@ pub(crate) static SSL_SESSION_CACHE: Row = Row {
 /// `ssl-session-tickets`.
 pub(crate) static SSL_SESSION_TICKETS: Row = Row {
     name: "ssl-session-tickets",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.ssl_session_tickets = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.ssl_session_tickets = Some(it))),
     default: "false",
     doc: "Clients keep their sessions of TLS themselves, sealed with keys that all proxies have, so that any of them resumes them",
     ..Row::NEW
@@ -85,7 +85,7 @@ pub(crate) static SSL_SESSION_TICKETS: Row = Row {
 /// `ssl-session-timeout`.
 pub(crate) static SSL_SESSION_TIMEOUT: Row = Row {
     name: "ssl-session-timeout",
-    value: &Of(SESSION, Act::Sets(|to, it| to.location.ssl_session_timeout = Some(it))),
+    value: &Spec(SESSION, Effect::Sets(|to, it| to.location.ssl_session_timeout = Some(it))),
     default: "10m",
     doc: "How long a session may be resumed; without `ssl-session-cache` it is 5m, as in the original",
     ..Row::NEW
@@ -94,7 +94,7 @@ pub(crate) static SSL_SESSION_TIMEOUT: Row = Row {
 /// `use-http2`.
 pub(crate) static USE_HTTP2: Row = Row {
     name: "use-http2",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.use_http2 = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.use_http2 = Some(it))),
     default: "true",
     doc: "Offer HTTP/2 over TLS",
     harmless: true,

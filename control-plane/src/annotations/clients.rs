@@ -3,14 +3,14 @@
 use shared::policy::Buffers;
 
 use super::buffering::SOME;
-use super::row::{Act, Of, Row};
+use super::row::{Effect, Row, Spec};
 use super::streams;
 use super::value::{BOOL, Grammar, SECONDS, SIZE};
 
 /// `client-header-buffer-size`.
 pub(crate) static CLIENT_HEADER_BUFFER_SIZE: Row = Row {
     name: "client-header-buffer-size",
-    value: &Of(SOME, Act::Sets(|to, it| to.location.client_header_buffer_size = Some(it))),
+    value: &Spec(SOME, Effect::Sets(|to, it| to.location.client_header_buffer_size = Some(it))),
     default: "1k",
     doc: "Limit for the first line of a request, if larger than one of large-client-header-buffers; at most 256k",
     ..Row::NEW
@@ -19,7 +19,7 @@ pub(crate) static CLIENT_HEADER_BUFFER_SIZE: Row = Row {
 /// `client-header-timeout`.
 pub(crate) static CLIENT_HEADER_TIMEOUT: Row = Row {
     name: "client-header-timeout",
-    value: &Of(SOME_SECONDS, Act::Sets(|to, it| to.location.client_header_timeout = Some(it))),
+    value: &Spec(SOME_SECONDS, Effect::Sets(|to, it| to.location.client_header_timeout = Some(it))),
     default: "10",
     doc: "Seconds for the whole head of a request",
     harmless: true,
@@ -30,7 +30,7 @@ pub(crate) static CLIENT_HEADER_TIMEOUT: Row = Row {
 /// `http2-max-concurrent-streams`.
 pub(crate) static HTTP2_MAX_CONCURRENT_STREAMS: Row = Row {
     name: "http2-max-concurrent-streams",
-    value: &Of(STREAMS, Act::Sets(|to, it| to.location.http2_max_concurrent_streams = Some(it))),
+    value: &Spec(STREAMS, Effect::Sets(|to, it| to.location.http2_max_concurrent_streams = Some(it))),
     default: "128",
     doc: "Concurrent requests per HTTP/2 connection; a change applies to new connections",
     go_number: true,
@@ -40,7 +40,7 @@ pub(crate) static HTTP2_MAX_CONCURRENT_STREAMS: Row = Row {
 /// `proxy-protocol-header-timeout`.
 pub(crate) static PROXY_PROTOCOL_HEADER_TIMEOUT: Row = Row {
     name: "proxy-protocol-header-timeout",
-    value: &Of(SPAN, Act::Sets(|to, it| to.location.proxy_protocol_header_timeout = Some(it))),
+    value: &Spec(SPAN, Effect::Sets(|to, it| to.location.proxy_protocol_header_timeout = Some(it))),
     default: "5s",
     doc: "How long the header of the PROXY protocol may take",
     ..Row::NEW
@@ -49,7 +49,7 @@ pub(crate) static PROXY_PROTOCOL_HEADER_TIMEOUT: Row = Row {
 /// `use-proxy-protocol`.
 pub(crate) static USE_PROXY_PROTOCOL: Row = Row {
     name: "use-proxy-protocol",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.use_proxy_protocol = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.use_proxy_protocol = Some(it))),
     default: "false",
     doc: "Every connection for HTTP begins with a header of the PROXY protocol, version 1 or 2; peers in `proxy-real-ip-cidr` are believed the address in it",
     ..Row::NEW
@@ -59,9 +59,9 @@ pub(crate) static USE_PROXY_PROTOCOL: Row = Row {
 /// down.
 pub(crate) static WORKER_SHUTDOWN_TIMEOUT: Row = Row {
     name: "worker-shutdown-timeout",
-    value: &Of(
+    value: &Spec(
         streams::TIME,
-        Act::Differs {
+        Effect::Differs {
             unless: |it| *it == 240_000,
             without: "what is open when a proxy ends is cut after the --drain-deadline of that proxy, and a change of configuration cuts nothing",
         },
@@ -75,7 +75,7 @@ pub(crate) static WORKER_SHUTDOWN_TIMEOUT: Row = Row {
 /// `keep-alive`.
 pub(crate) static KEEP_ALIVE: Row = Row {
     name: "keep-alive",
-    value: &Of(SECONDS, Act::Sets(|to, it| to.location.keep_alive = Some(it))),
+    value: &Spec(SECONDS, Effect::Sets(|to, it| to.location.keep_alive = Some(it))),
     default: "75",
     doc: "Seconds for which a connection is kept without a request; 0: it serves one",
     harmless: true,
@@ -86,7 +86,7 @@ pub(crate) static KEEP_ALIVE: Row = Row {
 /// `keep-alive-requests`.
 pub(crate) static KEEP_ALIVE_REQUESTS: Row = Row {
     name: "keep-alive-requests",
-    value: &Of(COUNT, Act::Sets(|to, it| to.location.keep_alive_requests = Some(it))),
+    value: &Spec(COUNT, Effect::Sets(|to, it| to.location.keep_alive_requests = Some(it))),
     default: "1000",
     doc: "Requests that a connection serves",
     harmless: true,
@@ -97,7 +97,7 @@ pub(crate) static KEEP_ALIVE_REQUESTS: Row = Row {
 /// `large-client-header-buffers`.
 pub(crate) static LARGE_CLIENT_HEADER_BUFFERS: Row = Row {
     name: "large-client-header-buffers",
-    value: &Of(BUFFERS, Act::Sets(|to, it| to.location.large_client_header_buffers = Some(it))),
+    value: &Spec(BUFFERS, Effect::Sets(|to, it| to.location.large_client_header_buffers = Some(it))),
     default: "4 8k",
     doc: "Number and size of buffers for the head of a request over HTTP/1.1, of which a line fills one at most; 256k in all",
     ..Row::NEW

@@ -3,13 +3,13 @@
 use shared::pattern::Pattern;
 use shared::policy::TextList;
 
-use super::row::{Act, Of, Row};
+use super::row::{Effect, Row, Spec};
 use super::value::{BOOL, Grammar, INT};
 
 /// `brotli-level`.
 pub(crate) static BROTLI_LEVEL: Row = Row {
     name: "brotli-level",
-    value: &Of(BROTLI, Act::Sets(|to, it| to.location.brotli_level = Some(it))),
+    value: &Spec(BROTLI, Effect::Sets(|to, it| to.location.brotli_level = Some(it))),
     default: "4",
     doc: "How hard brotli tries, from 0 to 11; above 6 it is 6",
     go_number: true,
@@ -19,7 +19,7 @@ pub(crate) static BROTLI_LEVEL: Row = Row {
 /// `brotli-min-length`.
 pub(crate) static BROTLI_MIN_LENGTH: Row = Row {
     name: "brotli-min-length",
-    value: &Of(LENGTH, Act::Sets(|to, it| to.location.brotli_min_length = Some(it))),
+    value: &Spec(LENGTH, Effect::Sets(|to, it| to.location.brotli_min_length = Some(it))),
     default: "20",
     doc: "Shortest answer that is compressed with brotli, where its length is known",
     go_number: true,
@@ -29,7 +29,7 @@ pub(crate) static BROTLI_MIN_LENGTH: Row = Row {
 /// `brotli-types`.
 pub(crate) static BROTLI_TYPES: Row = Row {
     name: "brotli-types",
-    value: &Of(TYPES, Act::Sets(|to, values| to.location.brotli_types = Some(TextList { values }))),
+    value: &Spec(TYPES, Effect::Sets(|to, values| to.location.brotli_types = Some(TextList { values }))),
     default: "those of gzip-types, application/xml+rss",
     doc: "Media types that are compressed with brotli, beside text/html",
     ..Row::NEW
@@ -38,7 +38,7 @@ pub(crate) static BROTLI_TYPES: Row = Row {
 /// `enable-brotli`.
 pub(crate) static ENABLE_BROTLI: Row = Row {
     name: "enable-brotli",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_brotli = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.enable_brotli = Some(it))),
     default: "false",
     doc: "Answers are compressed with brotli for clients that accept it",
     ..Row::NEW
@@ -47,7 +47,7 @@ pub(crate) static ENABLE_BROTLI: Row = Row {
 /// `gzip-disable`.
 pub(crate) static GZIP_DISABLE: Row = Row {
     name: "gzip-disable",
-    value: &Of(AGENTS, Act::Sets(|to, it| to.location.gzip_disable = Some(it))),
+    value: &Spec(AGENTS, Effect::Sets(|to, it| to.location.gzip_disable = Some(it))),
     doc: "Regular expression, in any case, of user agents that get nothing compressed with gzip; msie6 is that browser",
     ..Row::NEW
 };
@@ -55,7 +55,7 @@ pub(crate) static GZIP_DISABLE: Row = Row {
 /// `gzip-level`.
 pub(crate) static GZIP_LEVEL: Row = Row {
     name: "gzip-level",
-    value: &Of(LEVEL, Act::Sets(|to, it| to.location.gzip_level = Some(it))),
+    value: &Spec(LEVEL, Effect::Sets(|to, it| to.location.gzip_level = Some(it))),
     default: "1",
     doc: "How hard gzip tries, from 1 to 9",
     go_number: true,
@@ -65,7 +65,7 @@ pub(crate) static GZIP_LEVEL: Row = Row {
 /// `gzip-min-length`.
 pub(crate) static GZIP_MIN_LENGTH: Row = Row {
     name: "gzip-min-length",
-    value: &Of(LENGTH, Act::Sets(|to, it| to.location.gzip_min_length = Some(it))),
+    value: &Spec(LENGTH, Effect::Sets(|to, it| to.location.gzip_min_length = Some(it))),
     default: "256",
     doc: "Shortest answer that is compressed with gzip, where its length is known",
     go_number: true,
@@ -75,7 +75,7 @@ pub(crate) static GZIP_MIN_LENGTH: Row = Row {
 /// `gzip-types`.
 pub(crate) static GZIP_TYPES: Row = Row {
     name: "gzip-types",
-    value: &Of(TYPES, Act::Sets(|to, values| to.location.gzip_types = Some(TextList { values }))),
+    value: &Spec(TYPES, Effect::Sets(|to, values| to.location.gzip_types = Some(TextList { values }))),
     default: "text, JavaScript, JSON, XML, fonts, icons",
     doc: "Media types that are compressed with gzip, beside text/html; `*` is all",
     ..Row::NEW
@@ -84,7 +84,7 @@ pub(crate) static GZIP_TYPES: Row = Row {
 /// `use-gzip`.
 pub(crate) static USE_GZIP: Row = Row {
     name: "use-gzip",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.use_gzip = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.use_gzip = Some(it))),
     default: "false",
     doc: "Answers are compressed with gzip for clients that accept it",
     ..Row::NEW

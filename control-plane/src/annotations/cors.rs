@@ -2,14 +2,14 @@
 
 use shared::policy::TextList;
 
-use super::row::{Act, Of, Risk, Row};
+use super::row::{Effect, Risk, Row, Spec};
 use super::value::{self, BOOL, Grammar, INT};
 use super::{Severity, shown};
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "cors-allow-credentials",
-        value: &Of(BOOL, Act::Sets(|to, it| to.location.cors_allow_credentials = Some(it))),
+        value: &Spec(BOOL, Effect::Sets(|to, it| to.location.cors_allow_credentials = Some(it))),
         needs: Some("enable-cors"),
         default: "true",
         doc: "Header `Access-Control-Allow-Credentials`",
@@ -19,7 +19,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "cors-allow-headers",
         risk: Risk::Medium,
-        value: &Of(NAMES, Act::Sets(|to, it| to.location.cors_allow_headers = Some(it))),
+        value: &Spec(NAMES, Effect::Sets(|to, it| to.location.cors_allow_headers = Some(it))),
         needs: Some("enable-cors"),
         default: "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization",
         doc: "Header `Access-Control-Allow-Headers`",
@@ -28,7 +28,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "cors-allow-methods",
         risk: Risk::Medium,
-        value: &Of(METHODS, Act::Sets(|to, it| to.location.cors_allow_methods = Some(it))),
+        value: &Spec(METHODS, Effect::Sets(|to, it| to.location.cors_allow_methods = Some(it))),
         needs: Some("enable-cors"),
         default: "GET, PUT, POST, DELETE, PATCH, OPTIONS",
         doc: "Header `Access-Control-Allow-Methods`",
@@ -38,9 +38,9 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "cors-allow-origin",
         risk: Risk::Medium,
-        value: &Of(
+        value: &Spec(
             ORIGINS,
-            Act::Sets(|to, it| {
+            Effect::Sets(|to, it| {
                 for skipped in it.skipped {
                     let shown = shown(&skipped);
                     let reason = format!("expected scheme://host[:port], got {shown}: left out");
@@ -57,14 +57,14 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "cors-expose-headers",
         risk: Risk::Medium,
-        value: &Of(EXPOSED, Act::Sets(|to, it| to.location.cors_expose_headers = Some(it))),
+        value: &Spec(EXPOSED, Effect::Sets(|to, it| to.location.cors_expose_headers = Some(it))),
         needs: Some("enable-cors"),
         doc: "Header `Access-Control-Expose-Headers`",
         ..Row::NEW
     },
     &Row {
         name: "cors-max-age",
-        value: &Of(INT, Act::Sets(|to, it| to.location.cors_max_age = Some(it))),
+        value: &Spec(INT, Effect::Sets(|to, it| to.location.cors_max_age = Some(it))),
         needs: Some("enable-cors"),
         default: "1728000",
         doc: "Header `Access-Control-Max-Age`",
@@ -73,7 +73,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "enable-cors",
-        value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_cors = Some(it))),
+        value: &Spec(BOOL, Effect::Sets(|to, it| to.location.enable_cors = Some(it))),
         default: "false",
         doc: "Add CORS headers to responses, and answer preflight requests",
         harmless: true,

@@ -1,6 +1,6 @@
 //! Annotation names that are still in use, but have no effect in the newest version of ingress-nginx.
 
-use super::row::{Act, Bad, Of, Row};
+use super::row::{Bad, Effect, Row, Spec};
 use super::value::BOOL;
 
 pub(super) static ROWS: &[&Row] = &[
@@ -12,7 +12,7 @@ pub(super) static ROWS: &[&Row] = &[
     &replaced("grpc-backend", "backend-protocol: GRPC replaced it"),
     &Row {
         name: "http2-push-preload",
-        value: &Of(BOOL, Act::Dead),
+        value: &Spec(BOOL, Effect::Dead),
         bad: Bad::Reject,
         doc: "browsers no longer support HTTP/2 push",
         ..Row::NEW

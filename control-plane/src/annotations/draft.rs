@@ -10,8 +10,8 @@ use shared::resource::Denial;
 
 use super::row::{Bad, Reach, Row};
 use super::{
-    BackendPolicy, Fault, HostPolicy, LocationPolicy, MOST_FAULTS, OfHosts, PREFIX, Parsed, Said, Serving,
-    Severity, bounded, field, shown, value,
+    Annotation, BackendPolicy, Fault, HostPolicy, LocationPolicy, MOST_FAULTS, OfHosts, PREFIX, Parsed,
+    Serving, Severity, bounded, field, shown, value,
 };
 use crate::reference::{Reference, Use};
 
@@ -28,7 +28,7 @@ pub struct Draft<'a> {
     refs: BTreeMap<Reference, String>,
     /// The object that the annotations belong to; references are relative to its namespace.
     pub object: &'a ObjectName,
-    said: &'a [Said<'a>],
+    annotations: &'a [Annotation<'a>],
     /// The row whose value is being applied, and the name under which it was written.
     now: Option<(&'static Row, &'a str)>,
     denied: Option<Denial>,
@@ -47,7 +47,7 @@ pub struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    pub(super) fn new(object: &'a ObjectName, said: &'a [Said<'a>]) -> Self {
+    pub(super) fn new(object: &'a ObjectName, annotations: &'a [Annotation<'a>]) -> Self {
         Self {
             location: LocationPolicy::default(),
             host: HostPolicy::default(),
@@ -55,7 +55,7 @@ impl<'a> Draft<'a> {
             affinity_mode: None,
             refs: BTreeMap::new(),
             object,
-            said,
+            annotations,
             now: None,
             denied: None,
             hosts_denied: None,
@@ -74,19 +74,20 @@ impl<'a> Draft<'a> {
     }
 
     /// The text of another annotation of the object, by the name of its row; `None` if it is absent or empty.
-    pub fn said(&self, name: &str) -> Option<&'a str> {
-        let mut texts = self.said.iter().filter(|it| it.row.name == name).map(|it| it.text);
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        let mut texts = self.annotations.iter().filter(|it| it.row.name == name).map(|it| it.text);
         texts.find(|text| !text.trim().is_empty())
     }
 
     /// Whether an annotation of exactly this name is set, and not empty.
     pub(super) fn is_written(&self, name: &str) -> bool {
-        self.said.iter().any(|it| it.written == name && !it.text.trim().is_empty())
+        self.annotations.iter().any(|it| it.written == name && !it.text.trim().is_empty())
     }
 
     /// Whether another annotation is set and requests something.
     pub(super) fn is_on(&self, name: &str) -> bool {
-        let Some(it) = self.said.iter().find(|it| it.row.name == name && !it.text.trim().is_empty()) else {
+        let Some(it) = self.annotations.iter().find(|it| it.row.name == name && !it.text.trim().is_empty())
+        else {
             return false;
         };
         it.row.value.read(it.text).is_some() && value::boolean(it.text) != Some(false)

@@ -2,7 +2,7 @@
 
 use shared::policy::StatusList;
 
-use super::row::{Act, Bad, Of, Row};
+use super::row::{Bad, Effect, Row, Spec};
 use super::value::{self, BOOL, Grammar};
 use super::{Severity, shown};
 
@@ -12,9 +12,9 @@ pub(crate) const FIRST_PORT: &str = "default";
 /// `custom-http-errors`.
 pub(crate) static CUSTOM_HTTP_ERRORS: Row = Row {
     name: "custom-http-errors",
-    value: &Of(
+    value: &Spec(
         STATUSES,
-        Act::Sets(|to, values| {
+        Effect::Sets(|to, values| {
             match values {
             Some(values) => to.location.custom_http_errors = Some(StatusList { values }),
             None => to.fault(
@@ -35,9 +35,9 @@ pub(crate) static CUSTOM_HTTP_ERRORS: Row = Row {
 /// ingress-nginx.
 pub(crate) static CUSTOM_HTTP_ERRORS_OF_ALL: Row = Row {
     name: "custom-http-errors",
-    value: &Of(
+    value: &Spec(
         ANY_STATUSES,
-        Act::Sets(|to, (values, left_out)| {
+        Effect::Sets(|to, (values, left_out)| {
             for item in left_out {
                 let item = shown(&item);
                 to.fault(
@@ -56,7 +56,7 @@ pub(crate) static CUSTOM_HTTP_ERRORS_OF_ALL: Row = Row {
 /// `disable-proxy-intercept-errors`.
 pub(crate) static DISABLE_PROXY_INTERCEPT_ERRORS: Row = Row {
     name: "disable-proxy-intercept-errors",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_proxy_intercept_errors = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.disable_proxy_intercept_errors = Some(it))),
     default: "false",
     doc: "Error responses of the backend are passed on despite `custom-http-errors`; as an annotation despite its own list, and not despite that of the ConfigMap",
     ..Row::NEW
@@ -66,9 +66,9 @@ pub(super) static ROWS: &[&Row] = &[
     &CUSTOM_HTTP_ERRORS,
     &Row {
         name: "default-backend",
-        value: &Of(
+        value: &Spec(
             SERVICE,
-            Act::Sets(|to, it| {
+            Effect::Sets(|to, it| {
                 to.location.default_backend = Some(format!("{}/{it}/{FIRST_PORT}", to.object.namespace));
             }),
         ),

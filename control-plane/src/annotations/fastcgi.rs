@@ -1,6 +1,6 @@
 //! Parameters of FastCGI applications.
 
-use super::row::{Act, Bad, Of, Risk, Row};
+use super::row::{Bad, Effect, Risk, Row, Spec};
 use super::value::{BASIC, Grammar};
 use super::{Severity, shown};
 use crate::reference::Use;
@@ -9,7 +9,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "fastcgi-index",
         risk: Risk::Medium,
-        value: &Of(INDEX, Act::Sets(|to, it| to.location.fastcgi_index = Some(it))),
+        value: &Spec(INDEX, Effect::Sets(|to, it| to.location.fastcgi_index = Some(it))),
         bad: Bad::Reject,
         doc: "Appended to script names that end in a slash",
         ..Row::NEW
@@ -17,9 +17,9 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "fastcgi-params-configmap",
         risk: Risk::Medium,
-        value: &Of(
+        value: &Spec(
             BASIC,
-            Act::Sets(|to, it| {
+            Effect::Sets(|to, it| {
                 if !to.refer(Use::FastCgiParams, &it) {
                     let reason =
                         format!("expected a ConfigMap of this namespace, got {}: not used", shown(&it));

@@ -3,7 +3,7 @@
 use shared::address::AddressSet;
 use shared::policy::TextList;
 
-use super::row::{Act, Of, Row};
+use super::row::{Effect, Row, Spec};
 use super::value::{self, BASIC, BOOL, Grammar};
 use super::{Severity, shown};
 use crate::reference::Use;
@@ -11,7 +11,7 @@ use crate::reference::Use;
 /// `compute-full-forwarded-for`.
 pub(crate) static COMPUTE_FULL_FORWARDED_FOR: Row = Row {
     name: "compute-full-forwarded-for",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.compute_full_forwarded_for = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.compute_full_forwarded_for = Some(it))),
     default: "false",
     doc: "`X-Forwarded-For` is the list that came and the peer",
     ..Row::NEW
@@ -20,7 +20,7 @@ pub(crate) static COMPUTE_FULL_FORWARDED_FOR: Row = Row {
 /// `enable-real-ip`.
 pub(crate) static ENABLE_REAL_IP: Row = Row {
     name: "enable-real-ip",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_real_ip = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.enable_real_ip = Some(it))),
     default: "false",
     doc: "Trust the client address that peers report, and nothing else",
     ..Row::NEW
@@ -29,7 +29,7 @@ pub(crate) static ENABLE_REAL_IP: Row = Row {
 /// `enable-underscores-in-headers`.
 pub(crate) static ENABLE_UNDERSCORES_IN_HEADERS: Row = Row {
     name: "enable-underscores-in-headers",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_underscores_in_headers = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.enable_underscores_in_headers = Some(it))),
     default: "false",
     doc: "Headers with an underscore in their name are passed on",
     ..Row::NEW
@@ -38,7 +38,7 @@ pub(crate) static ENABLE_UNDERSCORES_IN_HEADERS: Row = Row {
 /// `forwarded-for-header`.
 pub(crate) static FORWARDED_FOR_HEADER: Row = Row {
     name: "forwarded-for-header",
-    value: &Of(NAME, Act::Sets(|to, it| to.location.forwarded_for_header = Some(it))),
+    value: &Spec(NAME, Effect::Sets(|to, it| to.location.forwarded_for_header = Some(it))),
     default: "X-Forwarded-For",
     doc: "Header in which peers report the client address",
     ..Row::NEW
@@ -47,7 +47,7 @@ pub(crate) static FORWARDED_FOR_HEADER: Row = Row {
 /// `forwarded-host-header`.
 pub(crate) static FORWARDED_HOST_HEADER: Row = Row {
     name: "forwarded-host-header",
-    value: &Of(NAME, Act::Sets(|to, it| to.location.forwarded_host_header = Some(it))),
+    value: &Spec(NAME, Effect::Sets(|to, it| to.location.forwarded_host_header = Some(it))),
     default: "X-Forwarded-Host",
     doc: "Header that is passed on as `X-Original-Forwarded-Host`",
     ..Row::NEW
@@ -56,7 +56,7 @@ pub(crate) static FORWARDED_HOST_HEADER: Row = Row {
 /// `generate-request-id`.
 pub(crate) static GENERATE_REQUEST_ID: Row = Row {
     name: "generate-request-id",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.generate_request_id = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.generate_request_id = Some(it))),
     default: "true",
     doc: "Requests without `X-Request-ID` get one",
     ..Row::NEW
@@ -65,7 +65,7 @@ pub(crate) static GENERATE_REQUEST_ID: Row = Row {
 /// `ignore-invalid-headers`.
 pub(crate) static IGNORE_INVALID_HEADERS: Row = Row {
     name: "ignore-invalid-headers",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.ignore_invalid_headers = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.ignore_invalid_headers = Some(it))),
     default: "true",
     doc: "Drop headers whose names have characters other than letters, digits and dashes",
     ..Row::NEW
@@ -74,7 +74,7 @@ pub(crate) static IGNORE_INVALID_HEADERS: Row = Row {
 /// `proxy-add-original-uri-header`.
 pub(crate) static PROXY_ADD_ORIGINAL_URI_HEADER: Row = Row {
     name: "proxy-add-original-uri-header",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.proxy_add_original_uri_header = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.proxy_add_original_uri_header = Some(it))),
     default: "false",
     doc: "Header `X-Original-URI` of requests to the backend",
     ..Row::NEW
@@ -83,9 +83,9 @@ pub(crate) static PROXY_ADD_ORIGINAL_URI_HEADER: Row = Row {
 /// `proxy-real-ip-cidr`. Invalid entries are left out, even if nobody is trusted then.
 pub(crate) static PROXY_REAL_IP_CIDR: Row = Row {
     name: "proxy-real-ip-cidr",
-    value: &Of(
+    value: &Spec(
         PEERS,
-        Act::Sets(|to, it| {
+        Effect::Sets(|to, it| {
             let (good, bad): (Vec<_>, Vec<_>) =
                 it.into_iter().partition(|entry| AddressSet::parse([entry.as_str()]).is_ok());
             for entry in bad {
@@ -106,9 +106,9 @@ pub(crate) static PROXY_REAL_IP_CIDR: Row = Row {
 /// `proxy-set-headers`.
 pub(crate) static PROXY_SET_HEADERS: Row = Row {
     name: "proxy-set-headers",
-    value: &Of(
+    value: &Spec(
         BASIC,
-        Act::Sets(|to, it| {
+        Effect::Sets(|to, it| {
             if !to.refer(Use::ProxySetHeaders, &it) {
                 to.fault(Severity::Warning, format!("expected namespace/name, got {}: not used", shown(&it)));
             }
@@ -121,7 +121,7 @@ pub(crate) static PROXY_SET_HEADERS: Row = Row {
 /// `use-forwarded-headers`.
 pub(crate) static USE_FORWARDED_HEADERS: Row = Row {
     name: "use-forwarded-headers",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.use_forwarded_headers = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.use_forwarded_headers = Some(it))),
     default: "false",
     doc: "Trust the client address, scheme, host and port that peers report",
     harmless: true,

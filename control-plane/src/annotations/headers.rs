@@ -2,7 +2,7 @@
 
 use shared::policy::ConnectionHeader;
 
-use super::row::{Act, Bad, Of, Reach, Risk, Row};
+use super::row::{Bad, Effect, Reach, Risk, Row, Spec};
 use super::value::{BASIC, PATTERN_WITH_VARIABLES, one_of};
 use super::{Severity, shown};
 use crate::reference::Use;
@@ -10,9 +10,9 @@ use crate::reference::Use;
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "connection-proxy-header",
-        value: &Of(
+        value: &Spec(
             one_of!("close" | "keep-alive"),
-            Act::Sets(|to, it| {
+            Effect::Sets(|to, it| {
                 let said = if it == "close" { ConnectionHeader::Close } else { ConnectionHeader::KeepAlive };
                 to.location.set_connection_proxy_header(said);
             }),
@@ -24,9 +24,9 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "custom-headers",
         risk: Risk::Medium,
-        value: &Of(
+        value: &Spec(
             BASIC,
-            Act::Sets(|to, it| {
+            Effect::Sets(|to, it| {
                 if !it.contains('/') || !to.refer(Use::CustomHeaders, &it) {
                     to.deny(Reach::Paths, "names no ConfigMap");
                     let reason =
@@ -40,7 +40,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "upstream-vhost",
-        value: &Of(PATTERN_WITH_VARIABLES, Act::Sets(|to, it| to.location.upstream_vhost = Some(it))),
+        value: &Spec(PATTERN_WITH_VARIABLES, Effect::Sets(|to, it| to.location.upstream_vhost = Some(it))),
         bad: Bad::Reject,
         doc: "Header `Host` of requests to the backend",
         ..Row::NEW

@@ -5,7 +5,7 @@ use shared::policy::TextList;
 
 use super::client_tls::{self, CIPHERS};
 use super::draft::Draft;
-use super::row::{Act, Bad, Of, Risk, Row, Scope};
+use super::row::{Bad, Effect, Risk, Row, Scope, Spec};
 use super::value::{self, BOOL, Grammar, PATTERN};
 use crate::problem::{Severity, shown};
 
@@ -14,7 +14,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "server-alias",
         scope: Scope::Host,
         risk: Risk::High,
-        value: &Of(ALIASES, Act::Sets(aliases)),
+        value: &Spec(ALIASES, Effect::Sets(aliases)),
         bad: Bad::Reject,
         doc: "More names of the host",
         ..Row::NEW
@@ -22,7 +22,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "ssl-ciphers",
         scope: Scope::Host,
-        value: &Of(CIPHERS, Act::Sets(|to, it| to.host.ssl_ciphers = client_tls::known(to, &it))),
+        value: &Spec(CIPHERS, Effect::Sets(|to, it| to.host.ssl_ciphers = client_tls::known(to, &it))),
         bad: Bad::Reject,
         doc: "Ciphers of TLS 1.2, in OpenSSL's words; only those with forward secrecy are known",
         ..Row::NEW
@@ -30,7 +30,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "ssl-passthrough",
         scope: Scope::Host,
-        value: &Of(BOOL, Act::Sets(|to, it| to.host.passthrough = Some(it))),
+        value: &Spec(BOOL, Effect::Sets(|to, it| to.host.passthrough = Some(it))),
         bad: Bad::Reject,
         default: "false",
         doc: "With `--enable-ssl-passthrough`: TLS connections for the hosts go to the backend of `/` as they are, and other requests reach it over TLS. Without: TLS ends at the proxy; where the backend would hear plain HTTP, all paths of the hosts answer 503",
@@ -40,7 +40,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "ssl-prefer-server-ciphers",
         scope: Scope::Host,
-        value: &Of(BOOL, Act::Sets(|to, it| to.host.ssl_prefer_server_ciphers = Some(it))),
+        value: &Spec(BOOL, Effect::Sets(|to, it| to.host.ssl_prefer_server_ciphers = Some(it))),
         default: "true",
         doc: "Whether the proxy's cipher order is used; otherwise the client's",
         harmless: true,

@@ -4,13 +4,13 @@ use shared::policy::TextList;
 use shared::template::{Template, Variable};
 
 use super::draft::Draft;
-use super::row::{Act, Bad, Of, Row};
+use super::row::{Bad, Effect, Row, Spec};
 use super::value::{ANY, CIDRS, Grammar, INT};
 
 /// `limit-conn-status-code`, ConfigMap only.
 pub(crate) static LIMIT_CONN_STATUS_CODE: Row = Row {
     name: "limit-conn-status-code",
-    value: &Of(STATUS, Act::Sets(|to, it| to.location.limit_conn_status_code = Some(it))),
+    value: &Spec(STATUS, Effect::Sets(|to, it| to.location.limit_conn_status_code = Some(it))),
     default: "503",
     doc: "Status of what `limit-connections` refuses",
     go_number: true,
@@ -20,7 +20,7 @@ pub(crate) static LIMIT_CONN_STATUS_CODE: Row = Row {
 /// `limit-conn-zone-variable`, ConfigMap only.
 pub(crate) static LIMIT_CONN_ZONE_VARIABLE: Row = Row {
     name: "limit-conn-zone-variable",
-    value: &Of(ANY, Act::Sets(told_apart_by)),
+    value: &Spec(ANY, Effect::Sets(told_apart_by)),
     default: "$binary_remote_addr",
     doc: "Variable that identifies a client for the limits; requests in which it is empty are not counted",
     ..Row::NEW
@@ -40,7 +40,7 @@ fn told_apart_by(to: &mut Draft<'_>, text: String) {
 /// `limit-req-status-code`, ConfigMap only.
 pub(crate) static LIMIT_REQ_STATUS_CODE: Row = Row {
     name: "limit-req-status-code",
-    value: &Of(STATUS, Act::Sets(|to, it| to.location.limit_req_status_code = Some(it))),
+    value: &Spec(STATUS, Effect::Sets(|to, it| to.location.limit_req_status_code = Some(it))),
     default: "503",
     doc: "Status of what `limit-rps` and `limit-rpm` refuse",
     go_number: true,
@@ -50,7 +50,7 @@ pub(crate) static LIMIT_REQ_STATUS_CODE: Row = Row {
 /// `limit-rate`.
 pub(crate) static LIMIT_RATE: Row = Row {
     name: "limit-rate",
-    value: &Of(INT, Act::Sets(|to, it| to.location.limit_rate = Some(count(it)))),
+    value: &Spec(INT, Effect::Sets(|to, it| to.location.limit_rate = Some(count(it)))),
     default: "0",
     doc: "Kilobytes of an answer a second",
     harmless: true,
@@ -61,7 +61,7 @@ pub(crate) static LIMIT_RATE: Row = Row {
 /// `limit-rate-after`.
 pub(crate) static LIMIT_RATE_AFTER: Row = Row {
     name: "limit-rate-after",
-    value: &Of(INT, Act::Sets(|to, it| to.location.limit_rate_after = Some(count(it)))),
+    value: &Spec(INT, Effect::Sets(|to, it| to.location.limit_rate_after = Some(count(it)))),
     default: "0",
     doc: "Kilobytes of an answer that come before `limit-rate` counts",
     harmless: true,
@@ -73,7 +73,10 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "limit-allowlist",
         alias: Some("limit-whitelist"),
-        value: &Of(CIDRS, Act::Sets(|to, values| to.location.limit_allowlist = Some(TextList { values }))),
+        value: &Spec(
+            CIDRS,
+            Effect::Sets(|to, values| to.location.limit_allowlist = Some(TextList { values })),
+        ),
         bad: Bad::Reject,
         lines: true,
         doc: "Addresses exempt from the limits",
@@ -81,7 +84,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "limit-burst-multiplier",
-        value: &Of(INT, Act::Sets(|to, it| to.location.limit_burst_multiplier = Some(count(it)))),
+        value: &Spec(INT, Effect::Sets(|to, it| to.location.limit_burst_multiplier = Some(count(it)))),
         default: "5",
         doc: "Burst size, as a multiple of the rate",
         harmless: true,
@@ -89,7 +92,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "limit-connections",
-        value: &Of(INT, Act::Sets(|to, it| to.location.limit_connections = Some(count(it)))),
+        value: &Spec(INT, Effect::Sets(|to, it| to.location.limit_connections = Some(count(it)))),
         bad: Bad::Reject,
         default: "0",
         doc: "Concurrent requests per client",
@@ -100,7 +103,7 @@ pub(super) static ROWS: &[&Row] = &[
     &LIMIT_RATE_AFTER,
     &Row {
         name: "limit-rpm",
-        value: &Of(INT, Act::Sets(|to, it| to.location.limit_rpm = Some(count(it)))),
+        value: &Spec(INT, Effect::Sets(|to, it| to.location.limit_rpm = Some(count(it)))),
         bad: Bad::Reject,
         default: "0",
         doc: "Requests per minute and client",
@@ -109,7 +112,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "limit-rps",
-        value: &Of(INT, Act::Sets(|to, it| to.location.limit_rps = Some(count(it)))),
+        value: &Spec(INT, Effect::Sets(|to, it| to.location.limit_rps = Some(count(it)))),
         bad: Bad::Reject,
         default: "0",
         doc: "Requests per second and client",

@@ -5,15 +5,15 @@ use shared::log_format::LogFormat;
 use shared::policy::TextList;
 
 use super::access::BLOCKED;
-use super::row::{Act, Of, Row};
+use super::row::{Effect, Row, Spec};
 use super::value::{self, ANY, BOOL, Grammar};
 
 /// `enable-auth-access-log`, ConfigMap only.
 pub(crate) static ENABLE_AUTH_ACCESS_LOG: Row = Row {
     name: "enable-auth-access-log",
-    value: &Of(
+    value: &Spec(
         BOOL,
-        Act::Differs {
+        Effect::Differs {
             unless: |it| !it,
             without: "requests to the authentication have no lines of their own",
         },
@@ -26,7 +26,7 @@ pub(crate) static ENABLE_AUTH_ACCESS_LOG: Row = Row {
 /// `disable-access-log`, ConfigMap only.
 pub(crate) static DISABLE_ACCESS_LOG: Row = Row {
     name: "disable-access-log",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_access_log = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.disable_access_log = Some(it))),
     default: "false",
     doc: "Nothing is logged",
     ..Row::NEW
@@ -35,7 +35,7 @@ pub(crate) static DISABLE_ACCESS_LOG: Row = Row {
 /// `disable-http-access-log`, ConfigMap only.
 pub(crate) static DISABLE_HTTP_ACCESS_LOG: Row = Row {
     name: "disable-http-access-log",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_http_access_log = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.disable_http_access_log = Some(it))),
     default: "false",
     doc: "Requests over HTTP are not logged",
     ..Row::NEW
@@ -44,7 +44,7 @@ pub(crate) static DISABLE_HTTP_ACCESS_LOG: Row = Row {
 /// `enable-access-log-for-default-backend`, ConfigMap only.
 pub(crate) static ENABLE_ACCESS_LOG_FOR_DEFAULT_BACKEND: Row = Row {
     name: "enable-access-log-for-default-backend",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_access_log_for_default_backend = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.enable_access_log_for_default_backend = Some(it))),
     default: "false",
     doc: "Log requests for hosts that no Ingress declares",
     ..Row::NEW
@@ -53,7 +53,7 @@ pub(crate) static ENABLE_ACCESS_LOG_FOR_DEFAULT_BACKEND: Row = Row {
 /// `disable-stream-access-log`, ConfigMap only.
 pub(crate) static DISABLE_STREAM_ACCESS_LOG: Row = Row {
     name: "disable-stream-access-log",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.disable_stream_access_log = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.disable_stream_access_log = Some(it))),
     default: "false",
     doc: "Sessions of TCP and UDP services are not logged",
     ..Row::NEW
@@ -62,7 +62,7 @@ pub(crate) static DISABLE_STREAM_ACCESS_LOG: Row = Row {
 /// `log-format-stream`, ConfigMap only.
 pub(crate) static LOG_FORMAT_STREAM: Row = Row {
     name: "log-format-stream",
-    value: &Of(STREAM_FORMAT, Act::Sets(|to, it| to.location.log_format_stream = Some(it))),
+    value: &Spec(STREAM_FORMAT, Effect::Sets(|to, it| to.location.log_format_stream = Some(it))),
     doc: "Format of a log line for a TCP or UDP session",
     ..Row::NEW
 };
@@ -70,7 +70,10 @@ pub(crate) static LOG_FORMAT_STREAM: Row = Row {
 /// `skip-access-log-urls`, ConfigMap only.
 pub(crate) static SKIP_ACCESS_LOG_URLS: Row = Row {
     name: "skip-access-log-urls",
-    value: &Of(URLS, Act::Sets(|to, values| to.location.skip_access_log_urls = Some(TextList { values }))),
+    value: &Spec(
+        URLS,
+        Effect::Sets(|to, values| to.location.skip_access_log_urls = Some(TextList { values })),
+    ),
     doc: "Requests that are not logged, by path and query as they came",
     ..Row::NEW
 };
@@ -78,7 +81,7 @@ pub(crate) static SKIP_ACCESS_LOG_URLS: Row = Row {
 /// `log-format-upstream`, ConfigMap only.
 pub(crate) static LOG_FORMAT_UPSTREAM: Row = Row {
     name: "log-format-upstream",
-    value: &Of(FORMAT, Act::Sets(|to, it| to.location.log_format_upstream = Some(it))),
+    value: &Spec(FORMAT, Effect::Sets(|to, it| to.location.log_format_upstream = Some(it))),
     doc: "Format of an access log line",
     ..Row::NEW
 };
@@ -86,7 +89,7 @@ pub(crate) static LOG_FORMAT_UPSTREAM: Row = Row {
 /// `log-format-escape-json`, ConfigMap only.
 pub(crate) static LOG_FORMAT_ESCAPE_JSON: Row = Row {
     name: "log-format-escape-json",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.log_format_escape_json = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.log_format_escape_json = Some(it))),
     default: "false",
     doc: "Escape values as in JSON strings",
     ..Row::NEW
@@ -95,7 +98,7 @@ pub(crate) static LOG_FORMAT_ESCAPE_JSON: Row = Row {
 /// `log-format-escape-none`, ConfigMap only.
 pub(crate) static LOG_FORMAT_ESCAPE_NONE: Row = Row {
     name: "log-format-escape-none",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.log_format_escape_none = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.log_format_escape_none = Some(it))),
     default: "false",
     doc: "Its values are not escaped, but for the ends of lines; comes before log-format-escape-json",
     ..Row::NEW
@@ -105,9 +108,9 @@ pub(crate) static LOG_FORMAT_ESCAPE_NONE: Row = Row {
 /// output in ingress-nginx' image.
 pub(crate) static ACCESS_LOG_PATH: Row = Row {
     name: "access-log-path",
-    value: &Of(
+    value: &Spec(
         ANY,
-        Act::Differs {
+        Effect::Differs {
             unless: |it| STANDARD_OUTPUT.contains(&it.as_str()),
             without: "lines go where the proxy's --access-log says",
         },
@@ -120,9 +123,9 @@ pub(crate) static ACCESS_LOG_PATH: Row = Row {
 /// `nginx-status-ipv4-whitelist`, ConfigMap only.
 pub(crate) static NGINX_STATUS_IPV4_WHITELIST: Row = Row {
     name: "nginx-status-ipv4-whitelist",
-    value: &Of(
+    value: &Spec(
         NETWORKS,
-        Act::Sets(|to, values| to.location.nginx_status_ipv4_whitelist = Some(TextList { values })),
+        Effect::Sets(|to, values| to.location.nginx_status_ipv4_whitelist = Some(TextList { values })),
     ),
     default: "127.0.0.1",
     doc: "Clients that are shown /nginx_status on the catch-all host",
@@ -132,9 +135,9 @@ pub(crate) static NGINX_STATUS_IPV4_WHITELIST: Row = Row {
 /// `nginx-status-ipv6-whitelist`, ConfigMap only.
 pub(crate) static NGINX_STATUS_IPV6_WHITELIST: Row = Row {
     name: "nginx-status-ipv6-whitelist",
-    value: &Of(
+    value: &Spec(
         NETWORKS,
-        Act::Sets(|to, values| to.location.nginx_status_ipv6_whitelist = Some(TextList { values })),
+        Effect::Sets(|to, values| to.location.nginx_status_ipv6_whitelist = Some(TextList { values })),
     ),
     default: "::1",
     doc: "Likewise, over IPv6",
@@ -147,7 +150,7 @@ const STANDARD_OUTPUT: [&str; 2] = ["/var/log/nginx/access.log", "/dev/stdout"];
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "enable-access-log",
-        value: &Of(BOOL, Act::Sets(|to, it| to.location.enable_access_log = Some(it))),
+        value: &Spec(BOOL, Effect::Sets(|to, it| to.location.enable_access_log = Some(it))),
         default: "true",
         doc: "Whether requests are logged",
         harmless: true,
@@ -155,7 +158,7 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "enable-rewrite-log",
-        value: &Of(BOOL, Act::Dead),
+        value: &Spec(BOOL, Effect::Dead),
         default: "false",
         doc: "nginx' own trace of rewrites",
         harmless: true,

@@ -1,20 +1,20 @@
 //! Mirroring: copies of requests.
 
-use super::row::{Act, Of, Risk, Row};
+use super::row::{Effect, Risk, Row, Spec};
 use super::value::{Grammar, PATTERN_WITH_VARIABLES, SWITCH};
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "mirror-host",
         risk: Risk::High,
-        value: &Of(PATTERN_WITH_VARIABLES, Act::Sets(|to, it| to.location.mirror_host = Some(it))),
+        value: &Spec(PATTERN_WITH_VARIABLES, Effect::Sets(|to, it| to.location.mirror_host = Some(it))),
         needs: Some("mirror-target"),
         doc: "Header `Host` of copies",
         ..Row::NEW
     },
     &Row {
         name: "mirror-request-body",
-        value: &Of(SWITCH, Act::Sets(|to, it| to.location.mirror_request_body = Some(it))),
+        value: &Spec(SWITCH, Effect::Sets(|to, it| to.location.mirror_request_body = Some(it))),
         needs: Some("mirror-target"),
         default: "on",
         doc: "Copies have the body",
@@ -23,7 +23,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "mirror-target",
         risk: Risk::High,
-        value: &Of(TARGET, Act::Sets(|to, it| to.location.mirror_target = Some(it))),
+        value: &Spec(TARGET, Effect::Sets(|to, it| to.location.mirror_target = Some(it))),
         doc: "URL that gets a copy of each request but those over gRPC; without a path, the request's own counts; at no address of the proxy's own machine or link or of a metadata service, but those of `--auth-networks`",
         ..Row::NEW
     },

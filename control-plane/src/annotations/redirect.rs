@@ -3,7 +3,7 @@
 use shared::policy::TextList;
 
 use super::draft::Draft;
-use super::row::{Act, Bad, Empty, Of, Risk, Row, Scope};
+use super::row::{Bad, Effect, Empty, Risk, Row, Scope, Spec};
 use super::value::{BOOL, Grammar, INT, PATH, TEXT_LIST, URL};
 use crate::problem::Severity;
 
@@ -11,7 +11,7 @@ use crate::problem::Severity;
 pub(crate) static FORCE_SSL_REDIRECT: Row = Row {
     name: "force-ssl-redirect",
     risk: Risk::Medium,
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.force_ssl_redirect = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.force_ssl_redirect = Some(it))),
     default: "false",
     doc: "Redirect plain HTTP to https, whether or not the host has a certificate",
     harmless: true,
@@ -21,7 +21,7 @@ pub(crate) static FORCE_SSL_REDIRECT: Row = Row {
 /// `http-redirect-code`, ConfigMap only.
 pub(crate) static HTTP_REDIRECT_CODE: Row = Row {
     name: "http-redirect-code",
-    value: &Of(CODE_OF_FLEET, Act::Sets(|to, it| to.location.http_redirect_code = Some(it))),
+    value: &Spec(CODE_OF_FLEET, Effect::Sets(|to, it| to.location.http_redirect_code = Some(it))),
     default: "308",
     doc: "Status of the redirects to https and between www names",
     ..Row::NEW
@@ -30,9 +30,9 @@ pub(crate) static HTTP_REDIRECT_CODE: Row = Row {
 /// `no-tls-redirect-locations`, ConfigMap only.
 pub(crate) static NO_TLS_REDIRECT_LOCATIONS: Row = Row {
     name: "no-tls-redirect-locations",
-    value: &Of(
+    value: &Spec(
         TEXT_LIST,
-        Act::Sets(|to, values| to.location.no_tls_redirect_locations = Some(TextList { values })),
+        Effect::Sets(|to, values| to.location.no_tls_redirect_locations = Some(TextList { values })),
     ),
     default: "/.well-known/acme-challenge",
     doc: "Locations whose path begins with one of these are never redirected to https",
@@ -43,7 +43,7 @@ pub(crate) static NO_TLS_REDIRECT_LOCATIONS: Row = Row {
 pub(crate) static PRESERVE_TRAILING_SLASH: Row = Row {
     name: "preserve-trailing-slash",
     risk: Risk::Medium,
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.preserve_trailing_slash = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.preserve_trailing_slash = Some(it))),
     default: "false",
     doc: "The redirect to https keeps a slash at the end",
     harmless: true,
@@ -54,7 +54,7 @@ pub(crate) static PRESERVE_TRAILING_SLASH: Row = Row {
 pub(crate) static RELATIVE_REDIRECTS: Row = Row {
     name: "relative-redirects",
     // An annotation cannot switch off the fleet's value, which nginx has in its `http` block.
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.relative_redirects = it.then_some(true))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.relative_redirects = it.then_some(true))),
     bad: Bad::Reject,
     group: "redirects",
     default: "false",
@@ -66,7 +66,7 @@ pub(crate) static RELATIVE_REDIRECTS: Row = Row {
 /// `ssl-redirect`.
 pub(crate) static SSL_REDIRECT: Row = Row {
     name: "ssl-redirect",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.ssl_redirect = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.ssl_redirect = Some(it))),
     default: "true",
     doc: "Plain requests go to https where the host has TLS",
     harmless: true,
@@ -76,7 +76,7 @@ pub(crate) static SSL_REDIRECT: Row = Row {
 /// `use-port-in-redirects`.
 pub(crate) static USE_PORT_IN_REDIRECTS: Row = Row {
     name: "use-port-in-redirects",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.use_port_in_redirects = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.use_port_in_redirects = Some(it))),
     default: "false",
     doc: "Redirects carry the port",
     ..Row::NEW
@@ -86,7 +86,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "app-root",
         risk: Risk::Medium,
-        value: &Of(APP_ROOT, Act::Sets(|to, it| to.location.app_root = Some(it))),
+        value: &Spec(APP_ROOT, Effect::Sets(|to, it| to.location.app_root = Some(it))),
         doc: "Requests for `/` of its hosts are redirected to this path",
         ..Row::NEW
     },
@@ -94,7 +94,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "from-to-www-redirect",
         scope: Scope::Host,
-        value: &Of(BOOL, Act::Sets(|to, it| to.host.www = Some(it))),
+        value: &Spec(BOOL, Effect::Sets(|to, it| to.host.www = Some(it))),
         bad: Bad::Reject,
         group: "redirects",
         default: "false",
@@ -105,7 +105,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "permanent-redirect",
         risk: Risk::Medium,
-        value: &Of(URL, Act::Sets(|to, it| to.location.permanent_redirect = Some(it))),
+        value: &Spec(URL, Effect::Sets(|to, it| to.location.permanent_redirect = Some(it))),
         bad: Bad::Reject,
         unread_beside: Some("temporal-redirect"),
         empty: Empty::DropsGroup,
@@ -115,9 +115,9 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "permanent-redirect-code",
-        value: &Of(
+        value: &Spec(
             INT,
-            Act::Sets(|to, it| to.location.permanent_redirect_code = Some(code(to, it, 308, 301))),
+            Effect::Sets(|to, it| to.location.permanent_redirect_code = Some(code(to, it, 308, 301))),
         ),
         bad: Bad::Reject,
         needs: Some("permanent-redirect"),
@@ -135,7 +135,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "temporal-redirect",
         risk: Risk::Medium,
-        value: &Of(URL, Act::Sets(temporal)),
+        value: &Spec(URL, Effect::Sets(temporal)),
         bad: Bad::Reject,
         empty: Empty::DropsGroup,
         group: "redirects",
@@ -144,9 +144,9 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "temporal-redirect-code",
-        value: &Of(
+        value: &Spec(
             INT,
-            Act::Sets(|to, it| to.location.temporal_redirect_code = Some(code(to, it, 307, 302))),
+            Effect::Sets(|to, it| to.location.temporal_redirect_code = Some(code(to, it, 307, 302))),
         ),
         bad: Bad::Reject,
         needs: Some("temporal-redirect"),

@@ -2,7 +2,7 @@
 
 use shared::policy::TextList;
 
-use super::row::{Act, Of, Row};
+use super::row::{Effect, Row, Spec};
 use super::value::{BASIC, BOOL, Grammar, HEADERS};
 use super::{Severity, shown};
 use crate::reference::Use;
@@ -10,9 +10,9 @@ use crate::reference::Use;
 /// `add-headers`.
 pub(crate) static ADD_HEADERS: Row = Row {
     name: "add-headers",
-    value: &Of(
+    value: &Spec(
         BASIC,
-        Act::Sets(|to, it| {
+        Effect::Sets(|to, it| {
             if !to.refer(Use::AddHeaders, &it) {
                 to.fault(Severity::Warning, format!("expected namespace/name, got {}: not used", shown(&it)));
             }
@@ -25,7 +25,7 @@ pub(crate) static ADD_HEADERS: Row = Row {
 /// `allow-backend-server-header`.
 pub(crate) static ALLOW_BACKEND_SERVER_HEADER: Row = Row {
     name: "allow-backend-server-header",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.allow_backend_server_header = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.allow_backend_server_header = Some(it))),
     default: "false",
     doc: "With `server-tokens`: the header `Server` of the backend is passed on",
     ..Row::NEW
@@ -34,7 +34,7 @@ pub(crate) static ALLOW_BACKEND_SERVER_HEADER: Row = Row {
 /// `default-type`.
 pub(crate) static DEFAULT_TYPE: Row = Row {
     name: "default-type",
-    value: &Of(MEDIA_TYPE, Act::Sets(|to, it| to.location.default_type = Some(it))),
+    value: &Spec(MEDIA_TYPE, Effect::Sets(|to, it| to.location.default_type = Some(it))),
     default: "text/html",
     doc: "Media type of the proxy's own answers to health checks",
     ..Row::NEW
@@ -43,7 +43,7 @@ pub(crate) static DEFAULT_TYPE: Row = Row {
 /// `hide-headers`.
 pub(crate) static HIDE_HEADERS: Row = Row {
     name: "hide-headers",
-    value: &Of(HEADERS, Act::Sets(|to, values| to.location.hide_headers = Some(TextList { values }))),
+    value: &Spec(HEADERS, Effect::Sets(|to, values| to.location.hide_headers = Some(TextList { values }))),
     doc: "Headers of the backend that are not passed on",
     ..Row::NEW
 };
@@ -51,7 +51,7 @@ pub(crate) static HIDE_HEADERS: Row = Row {
 /// `hsts`.
 pub(crate) static HSTS: Row = Row {
     name: "hsts",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.hsts = Some(it))),
     default: "true",
     doc: "Header `Strict-Transport-Security` of answers over TLS",
     harmless: true,
@@ -61,7 +61,7 @@ pub(crate) static HSTS: Row = Row {
 /// `hsts-include-subdomains`.
 pub(crate) static HSTS_INCLUDE_SUBDOMAINS: Row = Row {
     name: "hsts-include-subdomains",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts_include_subdomains = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.hsts_include_subdomains = Some(it))),
     default: "true",
     doc: "`Strict-Transport-Security` also applies to subdomains",
     harmless: true,
@@ -71,7 +71,7 @@ pub(crate) static HSTS_INCLUDE_SUBDOMAINS: Row = Row {
 /// `hsts-max-age`.
 pub(crate) static HSTS_MAX_AGE: Row = Row {
     name: "hsts-max-age",
-    value: &Of(AGE, Act::Sets(|to, it| to.location.hsts_max_age = Some(it))),
+    value: &Spec(AGE, Effect::Sets(|to, it| to.location.hsts_max_age = Some(it))),
     default: "31536000",
     doc: "How long `Strict-Transport-Security` applies, in seconds",
     harmless: true,
@@ -81,7 +81,7 @@ pub(crate) static HSTS_MAX_AGE: Row = Row {
 /// `hsts-preload`.
 pub(crate) static HSTS_PRELOAD: Row = Row {
     name: "hsts-preload",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.hsts_preload = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.hsts_preload = Some(it))),
     default: "false",
     doc: "`Strict-Transport-Security` asks browsers to preload the host",
     harmless: true,
@@ -91,7 +91,7 @@ pub(crate) static HSTS_PRELOAD: Row = Row {
 /// `server-tokens`.
 pub(crate) static SERVER_TOKENS: Row = Row {
     name: "server-tokens",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.server_tokens = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.server_tokens = Some(it))),
     default: "false",
     doc: "Header `Server` of answers",
     ..Row::NEW

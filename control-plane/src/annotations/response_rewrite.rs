@@ -3,14 +3,14 @@
 use shared::pattern::Pattern;
 use shared::policy::Replacement;
 
-use super::row::{Act, Of, Risk, Row};
+use super::row::{Effect, Risk, Row, Spec};
 use super::value::{Grammar, URL_SPACED};
 
 /// `proxy-cookie-domain`.
 pub(crate) static PROXY_COOKIE_DOMAIN: Row = Row {
     name: "proxy-cookie-domain",
     risk: Risk::Medium,
-    value: &Of(DOMAINS, Act::Sets(|to, it| to.location.proxy_cookie_domain = Some(it))),
+    value: &Spec(DOMAINS, Effect::Sets(|to, it| to.location.proxy_cookie_domain = Some(it))),
     default: "off",
     doc: "Changes the domain of the backend's cookies: `from to`",
     ..Row::NEW
@@ -20,7 +20,7 @@ pub(crate) static PROXY_COOKIE_DOMAIN: Row = Row {
 pub(crate) static PROXY_COOKIE_PATH: Row = Row {
     name: "proxy-cookie-path",
     risk: Risk::Medium,
-    value: &Of(PATHS, Act::Sets(|to, it| to.location.proxy_cookie_path = Some(it))),
+    value: &Spec(PATHS, Effect::Sets(|to, it| to.location.proxy_cookie_path = Some(it))),
     default: "off",
     doc: "Changes the beginning of the path of the backend's cookies: `from to`",
     ..Row::NEW
@@ -30,7 +30,7 @@ pub(crate) static PROXY_COOKIE_PATH: Row = Row {
 pub(crate) static PROXY_REDIRECT_FROM: Row = Row {
     name: "proxy-redirect-from",
     risk: Risk::Medium,
-    value: &Of(FROM, Act::Sets(|to, it| to.location.proxy_redirect_from = Some(it))),
+    value: &Spec(FROM, Effect::Sets(|to, it| to.location.proxy_redirect_from = Some(it))),
     default: "off",
     doc: "Beginning of the backend's redirects that is replaced",
     ..Row::NEW
@@ -40,7 +40,7 @@ pub(crate) static PROXY_REDIRECT_FROM: Row = Row {
 pub(crate) static PROXY_REDIRECT_TO: Row = Row {
     name: "proxy-redirect-to",
     risk: Risk::Medium,
-    value: &Of(WORD, Act::Sets(|to, it| to.location.proxy_redirect_to = Some(it))),
+    value: &Spec(WORD, Effect::Sets(|to, it| to.location.proxy_redirect_to = Some(it))),
     default: "off",
     doc: "What replaces the beginning of the backend's redirects",
     ..Row::NEW

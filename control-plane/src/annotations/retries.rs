@@ -2,16 +2,16 @@
 
 use shared::policy::TextList;
 
-use super::row::{Act, Of, Risk, Row};
+use super::row::{Effect, Risk, Row, Spec};
 use super::value::{BOOL, Grammar, SECONDS, integer};
 
 /// `proxy-next-upstream`.
 pub(crate) static PROXY_NEXT_UPSTREAM: Row = Row {
     name: "proxy-next-upstream",
     risk: Risk::Medium,
-    value: &Of(
+    value: &Spec(
         CONDITIONS,
-        Act::Sets(|to, values| to.location.proxy_next_upstream = Some(TextList { values })),
+        Effect::Sets(|to, values| to.location.proxy_next_upstream = Some(TextList { values })),
     ),
     default: "error timeout",
     doc: "What is tried again at another endpoint",
@@ -22,7 +22,7 @@ pub(crate) static PROXY_NEXT_UPSTREAM: Row = Row {
 /// `proxy-next-upstream-timeout`.
 pub(crate) static PROXY_NEXT_UPSTREAM_TIMEOUT: Row = Row {
     name: "proxy-next-upstream-timeout",
-    value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_next_upstream_timeout = Some(it))),
+    value: &Spec(SECONDS, Effect::Sets(|to, it| to.location.proxy_next_upstream_timeout = Some(it))),
     default: "0",
     doc: "Seconds after which no other endpoint is tried; 0: no limit",
     harmless: true,
@@ -33,7 +33,7 @@ pub(crate) static PROXY_NEXT_UPSTREAM_TIMEOUT: Row = Row {
 /// `proxy-next-upstream-tries`.
 pub(crate) static PROXY_NEXT_UPSTREAM_TRIES: Row = Row {
     name: "proxy-next-upstream-tries",
-    value: &Of(TRIES, Act::Sets(|to, it| to.location.proxy_next_upstream_tries = Some(it))),
+    value: &Spec(TRIES, Effect::Sets(|to, it| to.location.proxy_next_upstream_tries = Some(it))),
     default: "3",
     doc: "How many endpoints are tried; 0: all",
     harmless: true,
@@ -44,7 +44,7 @@ pub(crate) static PROXY_NEXT_UPSTREAM_TRIES: Row = Row {
 /// `retry-non-idempotent`, ConfigMap only.
 pub(crate) static RETRY_NON_IDEMPOTENT: Row = Row {
     name: "retry-non-idempotent",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.retry_non_idempotent = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.retry_non_idempotent = Some(it))),
     default: "false",
     doc: "POST, LOCK and PATCH are tried again too",
     ..Row::NEW

@@ -17,7 +17,7 @@ pub struct Row {
     /// ingress-nginx' risk level of the annotation.
     pub risk: Risk,
     /// How its value is parsed, and what effect it has.
-    pub value: &'static dyn Says,
+    pub value: &'static dyn ValueSpec,
     /// What a value that the grammar rejects does.
     pub bad: Bad,
     /// What an empty value does.
@@ -176,7 +176,7 @@ pub enum Status {
 }
 
 /// The effect of a value of type `T`.
-pub enum Act<T: 'static> {
+pub enum Effect<T: 'static> {
     /// Supported: sets fields of the policies.
     Sets(fn(&mut Draft<'_>, T)),
     /// Not supported, and nobody can tell.
@@ -211,15 +211,15 @@ pub enum Act<T: 'static> {
 }
 
 /// A grammar, and the effect of its values. The type of the value is known to these two alone.
-pub struct Of<T: 'static>(pub Grammar<T>, pub Act<T>);
+pub struct Spec<T: 'static>(pub Grammar<T>, pub Effect<T>);
 
 /// Applies a value that was parsed.
-pub type Saying = Box<dyn FnOnce(&mut Draft<'_>)>;
+pub type Apply = Box<dyn FnOnce(&mut Draft<'_>)>;
 
 /// How a value is parsed, and what effect it has.
-pub trait Says: Sync {
+pub trait ValueSpec: Sync {
     /// Parses a value that is not empty. `None`: it is invalid.
-    fn read(&'static self, text: &str) -> Option<Saying>;
+    fn read(&'static self, text: &str) -> Option<Apply>;
     /// The support status of the annotation.
     fn status(&self) -> Status;
     /// The expected values, in words.
@@ -230,35 +230,35 @@ pub trait Says: Sync {
 }
 
 /// The value of a dead annotation.
-pub const DEAD: Of<String> = Of(super::value::ANY, Act::Dead);
+pub const DEAD: Spec<String> = Spec(super::value::ANY, Effect::Dead);
 
-impl<T> Says for Of<T> {
-    fn read(&'static self, text: &str) -> Option<Saying> {
+impl<T> ValueSpec for Spec<T> {
+    fn read(&'static self, text: &str) -> Option<Apply> {
         let value = (self.0.read)(text)?;
         Some(Box::new(move |draft| match &self.1 {
-            Act::Sets(set) | Act::Snippet(set) => set(draft, value),
-            Act::Unnoticed(why) => draft.unnoticed(why),
-            Act::Differs { unless, without } if !unless(&value) => draft.differs(*without),
-            Act::Partly { sets, unless, without } => {
+            Effect::Sets(set) | Effect::Snippet(set) => set(draft, value),
+            Effect::Unnoticed(why) => draft.unnoticed(why),
+            Effect::Differs { unless, without } if !unless(&value) => draft.differs(*without),
+            Effect::Partly { sets, unless, without } => {
                 if !unless(&value) {
                     draft.differs(*without);
                 }
                 sets(draft, value);
             }
-            Act::Denies { unless, reach } if !unless(&value) => draft.not_enforced(*reach),
-            Act::Differs { .. } | Act::Denies { .. } => {}
-            Act::Dead => draft.dead(),
+            Effect::Denies { unless, reach } if !unless(&value) => draft.not_enforced(*reach),
+            Effect::Differs { .. } | Effect::Denies { .. } => {}
+            Effect::Dead => draft.dead(),
         }))
     }
 
     fn status(&self) -> Status {
         match &self.1 {
-            Act::Sets(_) => Status::Honoured,
-            Act::Unnoticed(why) => Status::Unnoticed(why),
-            Act::Differs { without, .. } | Act::Partly { without, .. } => Status::Differs(without),
-            Act::Denies { reach, .. } => Status::Denies(*reach),
-            Act::Snippet(_) => Status::Snippet,
-            Act::Dead => Status::Dead,
+            Effect::Sets(_) => Status::Honoured,
+            Effect::Unnoticed(why) => Status::Unnoticed(why),
+            Effect::Differs { without, .. } | Effect::Partly { without, .. } => Status::Differs(without),
+            Effect::Denies { reach, .. } => Status::Denies(*reach),
+            Effect::Snippet(_) => Status::Snippet,
+            Effect::Dead => Status::Dead,
         }
     }
 

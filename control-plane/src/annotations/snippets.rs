@@ -19,7 +19,7 @@ use self::headers::{Headers, Place};
 pub use self::lists::Lists;
 use self::shortcuts::Taken;
 use super::draft::Draft;
-use super::row::{Act, Of, Reach, Risk, Row, Scope};
+use super::row::{Effect, Reach, Risk, Row, Scope, Spec};
 use super::value::Grammar;
 use crate::problem::{Severity, shown};
 
@@ -37,14 +37,14 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-snippet",
         risk: Risk::Critical,
-        value: &Of(NGINX, Act::Snippet(|to, it| judge(to, it, Place::Auth))),
+        value: &Spec(NGINX, Effect::Snippet(|to, it| judge(to, it, Place::Auth))),
         doc: "Raw configuration of the request to the authentication",
         ..Row::NEW
     },
     &Row {
         name: "configuration-snippet",
         risk: Risk::Critical,
-        value: &Of(NGINX, Act::Snippet(|to, it| judge(to, it, Place::Location))),
+        value: &Spec(NGINX, Effect::Snippet(|to, it| judge(to, it, Place::Location))),
         doc: "Raw configuration of the paths",
         ..Row::NEW
     },
@@ -52,14 +52,14 @@ pub(super) static ROWS: &[&Row] = &[
         name: "server-snippet",
         scope: Scope::Host,
         risk: Risk::Critical,
-        value: &Of(NGINX, Act::Snippet(|to, it| judge(to, it, Place::Server))),
+        value: &Spec(NGINX, Effect::Snippet(|to, it| judge(to, it, Place::Server))),
         doc: "Raw configuration of the hosts",
         ..Row::NEW
     },
     &Row {
         name: "stream-snippet",
         risk: Risk::Critical,
-        value: &Of(NGINX, Act::Snippet(|to, _| to.differs(NEVER))),
+        value: &Spec(NGINX, Effect::Snippet(|to, _| to.differs(NEVER))),
         doc: "Raw configuration of TCP and UDP",
         ..Row::NEW
     },
@@ -216,7 +216,7 @@ fn is_left_out(directive: &tokens::Directive) -> bool {
 
 /// Whether connections to backends use TLS.
 fn speaks_tls(to: &Draft<'_>) -> bool {
-    let said = to.said("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
+    let said = to.text("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
     ["HTTPS", "GRPCS", "AUTO_HTTP"].contains(&said.as_str())
 }
 

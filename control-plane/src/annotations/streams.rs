@@ -1,12 +1,12 @@
 //! TCP and UDP services. ConfigMap keys only.
 
-use super::row::{Act, Of, Row};
+use super::row::{Effect, Row, Spec};
 use super::value::{BOOL, Grammar, SECONDS};
 
 /// `proxy-stream-next-upstream`.
 pub(crate) static PROXY_STREAM_NEXT_UPSTREAM: Row = Row {
     name: "proxy-stream-next-upstream",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.proxy_stream_next_upstream = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.proxy_stream_next_upstream = Some(it))),
     default: "true",
     doc: "Another endpoint of a TCP service is tried where one cannot be reached",
     ..Row::NEW
@@ -15,7 +15,7 @@ pub(crate) static PROXY_STREAM_NEXT_UPSTREAM: Row = Row {
 /// `proxy-stream-next-upstream-timeout`.
 pub(crate) static PROXY_STREAM_NEXT_UPSTREAM_TIMEOUT: Row = Row {
     name: "proxy-stream-next-upstream-timeout",
-    value: &Of(TIME, Act::Sets(|to, it| to.location.proxy_stream_next_upstream_timeout = Some(it))),
+    value: &Spec(TIME, Effect::Sets(|to, it| to.location.proxy_stream_next_upstream_timeout = Some(it))),
     default: "600s",
     doc: "Time after which a session of a TCP service tries no other endpoint; 0: no limit",
     ..Row::NEW
@@ -24,7 +24,7 @@ pub(crate) static PROXY_STREAM_NEXT_UPSTREAM_TIMEOUT: Row = Row {
 /// `proxy-stream-next-upstream-tries`.
 pub(crate) static PROXY_STREAM_NEXT_UPSTREAM_TRIES: Row = Row {
     name: "proxy-stream-next-upstream-tries",
-    value: &Of(COUNT, Act::Sets(|to, it| to.location.proxy_stream_next_upstream_tries = Some(it))),
+    value: &Spec(COUNT, Effect::Sets(|to, it| to.location.proxy_stream_next_upstream_tries = Some(it))),
     default: "3",
     doc: "Endpoints of a TCP service that are tried; 0: each once",
     go_number: true,
@@ -34,7 +34,7 @@ pub(crate) static PROXY_STREAM_NEXT_UPSTREAM_TRIES: Row = Row {
 /// `proxy-stream-responses`.
 pub(crate) static PROXY_STREAM_RESPONSES: Row = Row {
     name: "proxy-stream-responses",
-    value: &Of(COUNT, Act::Sets(|to, it| to.location.proxy_stream_responses = Some(it))),
+    value: &Spec(COUNT, Effect::Sets(|to, it| to.location.proxy_stream_responses = Some(it))),
     default: "1",
     doc: "Datagrams that an endpoint of a UDP service answers each datagram with",
     ..Row::NEW
@@ -43,7 +43,7 @@ pub(crate) static PROXY_STREAM_RESPONSES: Row = Row {
 /// `proxy-stream-timeout`.
 pub(crate) static PROXY_STREAM_TIMEOUT: Row = Row {
     name: "proxy-stream-timeout",
-    value: &Of(TIME, Act::Sets(|to, it| to.location.proxy_stream_timeout = Some(it))),
+    value: &Spec(TIME, Effect::Sets(|to, it| to.location.proxy_stream_timeout = Some(it))),
     default: "600s",
     doc: "How long a TCP or UDP session may be silent",
     ..Row::NEW

@@ -1,12 +1,12 @@
 //! Timeouts of connections to the backend.
 
-use super::row::{Act, Of, Row};
+use super::row::{Effect, Row, Spec};
 use super::value::SECONDS;
 
 /// `proxy-connect-timeout`.
 pub(crate) static CONNECT: Row = Row {
     name: "proxy-connect-timeout",
-    value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_connect_timeout = Some(it))),
+    value: &Spec(SECONDS, Effect::Sets(|to, it| to.location.proxy_connect_timeout = Some(it))),
     default: "5",
     doc: "Seconds to connect to an endpoint",
     harmless: true,
@@ -17,7 +17,7 @@ pub(crate) static CONNECT: Row = Row {
 /// `proxy-read-timeout`.
 pub(crate) static READ: Row = Row {
     name: "proxy-read-timeout",
-    value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_read_timeout = Some(it))),
+    value: &Spec(SECONDS, Effect::Sets(|to, it| to.location.proxy_read_timeout = Some(it))),
     default: "60",
     doc: "Seconds between two reads from an endpoint",
     harmless: true,
@@ -28,7 +28,7 @@ pub(crate) static READ: Row = Row {
 /// `proxy-send-timeout`.
 pub(crate) static SEND: Row = Row {
     name: "proxy-send-timeout",
-    value: &Of(SECONDS, Act::Sets(|to, it| to.location.proxy_send_timeout = Some(it))),
+    value: &Spec(SECONDS, Effect::Sets(|to, it| to.location.proxy_send_timeout = Some(it))),
     default: "60",
     doc: "Seconds between two writes to an endpoint",
     harmless: true,

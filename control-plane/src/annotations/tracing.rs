@@ -3,15 +3,15 @@
 
 use shared::policy::Sampler;
 
-use super::row::{Act, Bad, Of, Risk, Row};
+use super::row::{Bad, Effect, Risk, Row, Spec};
 use super::value::{BOOL, Grammar, one_of};
 
 /// `enable-opentelemetry`.
 pub(crate) static ENABLE_OPENTELEMETRY: Row = Row {
     name: "enable-opentelemetry",
-    value: &Of(
+    value: &Spec(
         BOOL,
-        Act::Partly {
+        Effect::Partly {
             sets: |to, it| to.location.enable_opentelemetry = Some(it),
             unless: |it| !*it,
             without: "backends are told the trace (traceparent), and no span of ours is recorded",
@@ -26,7 +26,7 @@ pub(crate) static ENABLE_OPENTELEMETRY: Row = Row {
 pub(crate) static OPENTELEMETRY_OPERATION_NAME: Row = Row {
     name: "opentelemetry-operation-name",
     risk: Risk::Medium,
-    value: &Of(NAME, Act::Differs { unless: |_| false, without: "" }),
+    value: &Spec(NAME, Effect::Differs { unless: |_| false, without: "" }),
     bad: Bad::Reject,
     needs: Some("enable-opentelemetry"),
     doc: "Name of the span",
@@ -36,7 +36,7 @@ pub(crate) static OPENTELEMETRY_OPERATION_NAME: Row = Row {
 /// `opentelemetry-trust-incoming-span`.
 pub(crate) static OPENTELEMETRY_TRUST_INCOMING_SPAN: Row = Row {
     name: "opentelemetry-trust-incoming-span",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.opentelemetry_trust_incoming_span = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.opentelemetry_trust_incoming_span = Some(it))),
     needs: Some("enable-opentelemetry"),
     default: "true",
     doc: "The client's trace is continued",
@@ -46,9 +46,9 @@ pub(crate) static OPENTELEMETRY_TRUST_INCOMING_SPAN: Row = Row {
 /// `otel-sampler`.
 pub(crate) static OTEL_SAMPLER: Row = Row {
     name: "otel-sampler",
-    value: &Of(
+    value: &Spec(
         one_of!("AlwaysOn" | "AlwaysOff" | "TraceIdRatioBased"),
-        Act::Sets(|to, it| {
+        Effect::Sets(|to, it| {
             let sampler = match it {
                 "AlwaysOff" => Sampler::Off,
                 "TraceIdRatioBased" => Sampler::Ratio,
@@ -65,7 +65,7 @@ pub(crate) static OTEL_SAMPLER: Row = Row {
 /// `otel-sampler-parent-based`.
 pub(crate) static OTEL_SAMPLER_PARENT_BASED: Row = Row {
     name: "otel-sampler-parent-based",
-    value: &Of(BOOL, Act::Sets(|to, it| to.location.otel_sampler_parent_based = Some(it))),
+    value: &Spec(BOOL, Effect::Sets(|to, it| to.location.otel_sampler_parent_based = Some(it))),
     default: "true",
     doc: "Of a trace that is continued the client has decided that",
     ..Row::NEW
@@ -74,7 +74,7 @@ pub(crate) static OTEL_SAMPLER_PARENT_BASED: Row = Row {
 /// `otel-sampler-ratio`.
 pub(crate) static OTEL_SAMPLER_RATIO: Row = Row {
     name: "otel-sampler-ratio",
-    value: &Of(RATIO, Act::Sets(|to, it| to.location.otel_sampler_ratio = Some(it))),
+    value: &Spec(RATIO, Effect::Sets(|to, it| to.location.otel_sampler_ratio = Some(it))),
     default: "0.01",
     doc: "Share of them with TraceIdRatioBased",
     ..Row::NEW

@@ -1,12 +1,12 @@
 //! Keep-alive of connections to backends. ConfigMap keys only.
 
-use super::row::{Act, Of, Row};
+use super::row::{Effect, Row, Spec};
 use super::value::{Grammar, SECONDS};
 
 /// `upstream-keepalive-connections`.
 pub(crate) static UPSTREAM_KEEPALIVE_CONNECTIONS: Row = Row {
     name: "upstream-keepalive-connections",
-    value: &Of(COUNT, Act::Sets(|to, it| to.location.upstream_keepalive_connections = Some(it))),
+    value: &Spec(COUNT, Effect::Sets(|to, it| to.location.upstream_keepalive_connections = Some(it))),
     default: "640",
     doc: "Idle connections that a worker keeps, to all backends together; 0: none, and each request says `Connection: close`",
     harmless: true,
@@ -17,7 +17,7 @@ pub(crate) static UPSTREAM_KEEPALIVE_CONNECTIONS: Row = Row {
 /// `upstream-keepalive-requests`.
 pub(crate) static UPSTREAM_KEEPALIVE_REQUESTS: Row = Row {
     name: "upstream-keepalive-requests",
-    value: &Of(COUNT, Act::Sets(|to, it| to.location.upstream_keepalive_requests = Some(it))),
+    value: &Spec(COUNT, Effect::Sets(|to, it| to.location.upstream_keepalive_requests = Some(it))),
     default: "10000",
     doc: "Requests that a connection to a backend serves",
     harmless: true,
@@ -28,7 +28,7 @@ pub(crate) static UPSTREAM_KEEPALIVE_REQUESTS: Row = Row {
 /// `upstream-keepalive-time`.
 pub(crate) static UPSTREAM_KEEPALIVE_TIME: Row = Row {
     name: "upstream-keepalive-time",
-    value: &Of(TIME, Act::Sets(|to, it| to.location.upstream_keepalive_time = Some(it))),
+    value: &Spec(TIME, Effect::Sets(|to, it| to.location.upstream_keepalive_time = Some(it))),
     default: "1h",
     doc: "How old a connection to a backend is when it serves its last request",
     ..Row::NEW
@@ -37,7 +37,7 @@ pub(crate) static UPSTREAM_KEEPALIVE_TIME: Row = Row {
 /// `upstream-keepalive-timeout`.
 pub(crate) static UPSTREAM_KEEPALIVE_TIMEOUT: Row = Row {
     name: "upstream-keepalive-timeout",
-    value: &Of(SECONDS, Act::Sets(|to, it| to.location.upstream_keepalive_timeout = Some(it))),
+    value: &Spec(SECONDS, Effect::Sets(|to, it| to.location.upstream_keepalive_timeout = Some(it))),
     default: "60",
     doc: "Seconds for which a connection to a backend is kept without a request",
     harmless: true,

@@ -6,7 +6,7 @@ use shared::policy::{BackendProtocol, BackendTls};
 
 use super::ciphers;
 use super::draft::Draft;
-use super::row::{Act, Bad, Of, Reach, Risk, Row};
+use super::row::{Bad, Effect, Reach, Risk, Row, Spec};
 use super::value::{BASIC, Grammar, INT, PATTERN, SWITCH};
 use crate::problem::{Severity, shown};
 use crate::reference::Use;
@@ -14,7 +14,7 @@ use crate::reference::Use;
 pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "backend-protocol",
-        value: &Of(PROTOCOL, Act::Sets(set_protocol)),
+        value: &Spec(PROTOCOL, Effect::Sets(set_protocol)),
         default: "HTTP",
         doc: "`HTTP`, `HTTPS`, `AUTO_HTTP`, `GRPC`, `GRPCS` or `FCGI`, in any case",
         harmless: true,
@@ -24,7 +24,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "proxy-ssl-ciphers",
         on_canary: true,
         risk: Risk::Medium,
-        value: &Of(CIPHERS, Act::Sets(set_ciphers)),
+        value: &Spec(CIPHERS, Effect::Sets(set_ciphers)),
         needs: Some("proxy-ssl-secret"),
         default: "DEFAULT",
         doc: "Ciphers of TLS 1.2 towards the backend, in OpenSSL's words; only those with forward secrecy are known",
@@ -34,7 +34,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "proxy-ssl-name",
         on_canary: true,
         risk: Risk::High,
-        value: &Of(NAME, Act::Sets(set_name)),
+        value: &Spec(NAME, Effect::Sets(set_name)),
         needs: Some("proxy-ssl-secret"),
         doc: "Name that the backend's certificate must have, and that it is told",
         ..Row::NEW
@@ -42,7 +42,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "proxy-ssl-protocols",
         on_canary: true,
-        value: &Of(PROTOCOLS_OF_TLS, Act::Sets(|to, it| backend_tls(to).versions = it)),
+        value: &Spec(PROTOCOLS_OF_TLS, Effect::Sets(|to, it| backend_tls(to).versions = it)),
         needs: Some("proxy-ssl-secret"),
         default: "TLSv1.2",
         doc: "Versions of TLS towards the backend",
@@ -52,7 +52,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "proxy-ssl-secret",
         on_canary: true,
         risk: Risk::Medium,
-        value: &Of(BASIC, Act::Sets(|to, it| set_secret(to, &it))),
+        value: &Spec(BASIC, Effect::Sets(|to, it| set_secret(to, &it))),
         bad: Bad::Deny(Reach::Paths),
         doc: "Secret with the CA of the backend's certificate, and with the proxy's own certificate",
         ..Row::NEW
@@ -60,7 +60,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "proxy-ssl-server-name",
         on_canary: true,
-        value: &Of(SWITCH, Act::Sets(|to, it| backend_tls(to).tells_name = it)),
+        value: &Spec(SWITCH, Effect::Sets(|to, it| backend_tls(to).tells_name = it)),
         needs: Some("proxy-ssl-secret"),
         default: "off",
         doc: "The backend is told the name",
@@ -69,7 +69,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "proxy-ssl-verify",
         on_canary: true,
-        value: &Of(SWITCH, Act::Sets(set_verify)),
+        value: &Spec(SWITCH, Effect::Sets(set_verify)),
         needs: Some("proxy-ssl-secret"),
         default: "off",
         doc: "The backend's certificate is verified",
@@ -78,7 +78,7 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "proxy-ssl-verify-depth",
         on_canary: true,
-        value: &Of(INT, Act::Sets(|to, it| backend_tls(to).verify_depth = depth(it))),
+        value: &Spec(INT, Effect::Sets(|to, it| backend_tls(to).verify_depth = depth(it))),
         needs: Some("proxy-ssl-secret"),
         default: "1",
         doc: "How many intermediate certificates may stand between the backend's and the CA; more than 6 never may",
@@ -126,7 +126,7 @@ fn set_name(to: &mut Draft<'_>, text: String) {
 }
 
 fn set_verify(to: &mut Draft<'_>, is_on: bool) {
-    if is_on && to.said("proxy-ssl-name").is_none() {
+    if is_on && to.text("proxy-ssl-name").is_none() {
         let reason = "expected the annotation proxy-ssl-name as well: without it no certificate is accepted, as in ingress-nginx, and all requests to the backend are answered 502";
         to.fault(Severity::Warning, reason);
     }

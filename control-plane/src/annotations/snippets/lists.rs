@@ -27,7 +27,7 @@ pub struct Lists {
 impl Lists {
     /// Takes the lists out of a snippet, if they can be expressed.
     pub(super) fn of(directives: &mut Vec<Directive>, place: Place, to: &Draft<'_>) -> Option<Self> {
-        let has_own = || ANNOTATIONS.iter().any(|name| to.said(name).is_some());
+        let has_own = || ANNOTATIONS.iter().any(|name| to.text(name).is_some());
         if place == Place::Auth || place == Place::Location && has_own() || !directives.iter().any(is_one) {
             return None;
         }
