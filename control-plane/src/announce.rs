@@ -14,7 +14,7 @@ use shared::name::ObjectName;
 use shared::resource::Resource;
 
 use crate::annotations::row::Reach;
-use crate::kube::events::{Announcement, Said};
+use crate::kube::events::{Announcement, EventReason};
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::placement::Placements;
 use crate::problem::{Problem, Problems, Severity, Subject};
@@ -81,7 +81,7 @@ impl Announcer {
                     let note =
                         "its newest version is accepted, and served by all proxies that do not refuse it"
                             .to_owned();
-                    announcements.extend(of(&object, places, Said::Accepted, note, String::new()));
+                    announcements.extend(of(&object, places, EventReason::Accepted, note, String::new()));
                 }
                 continue;
             }
@@ -92,9 +92,9 @@ impl Announcer {
                 self.unplaced.insert(object);
                 continue;
             };
-            let (said, note) = rejection(&new, placed.compiled.is_served);
+            let (reason, note) = rejection(&new, placed.compiled.is_served);
             let same = new.iter().map(|fault| format!("{}: {}\n", fault.field, fault.reason)).collect();
-            announcements.extend(of(&object, places, said, note, same));
+            announcements.extend(of(&object, places, reason, note, same));
             self.rejected.insert(object);
         }
         announcements
@@ -115,7 +115,7 @@ impl Announcer {
             if is_news && let Some(first) = now.resources.values().next() {
                 let note = refusal(first, now.resources.len() - 1, object);
                 let same = first.code.to_owned();
-                announcements.extend(of(object, places, Said::Refused, note, same));
+                announcements.extend(of(object, places, EventReason::Refused, note, same));
             }
         }
         let is_over = |object: &ObjectRef| !refusing.contains_key(object);
@@ -127,7 +127,7 @@ impl Announcer {
                 End::Gone => {}
                 End::Served => {
                     let note = "no proxy of this control plane refuses any part of it any more".to_owned();
-                    announcements.extend(of(&object, places, Said::Served, note, String::new()));
+                    announcements.extend(of(&object, places, EventReason::Served, note, String::new()));
                 }
             }
             self.refused.remove(&object);
@@ -250,11 +250,11 @@ pub fn is_told(problem: &Problem) -> bool {
 }
 
 /// For an annotation, worded as ingress-nginx does.
-fn rejection(faults: &[&Problem], is_served: bool) -> (Said, String) {
+fn rejection(faults: &[&Problem], is_served: bool) -> (EventReason, String) {
     let is_annotation = faults.iter().all(|fault| fault.field.starts_with(ANNOTATIONS));
-    let (said, begin) = match is_annotation {
-        true => (Said::AnnotationParsingFailed, "Error parsing annotations: "),
-        false => (Said::Rejected, ""),
+    let (reason, begin) = match is_annotation {
+        true => (EventReason::AnnotationParsingFailed, "Error parsing annotations: "),
+        false => (EventReason::Rejected, ""),
     };
     let told = faults.iter().take(FAULTS).map(|fault| match fault.field.is_empty() {
         true => fault.reason.clone(),
@@ -274,7 +274,7 @@ fn rejection(faults: &[&Problem], is_served: bool) -> (Said, String) {
     // The note ends with what is served meanwhile; that part must not be cut off.
     let room = NOTE - begin.len() - more.len() - meanwhile.len() - 2;
     let told = &told[..told.floor_char_boundary(room)];
-    (said, format!("{begin}{told}{more}. {meanwhile}"))
+    (reason, format!("{begin}{told}{more}. {meanwhile}"))
 }
 
 /// Limit of a note in bytes (validation of events.k8s.io/v1).
@@ -298,7 +298,7 @@ fn refusal(first: &Refused, more: usize, object: &ObjectRef) -> String {
 fn of(
     object: &ObjectRef,
     places: &Placements,
-    said: Said,
+    reason: EventReason,
     note: String,
     same: String,
 ) -> Option<Announcement> {
@@ -308,7 +308,7 @@ fn of(
         return None;
     }
     let (uid, resource_version) = (Arc::clone(&compiled.uid), Arc::clone(&compiled.resource_version));
-    Some(Announcement { object: object.clone(), uid, resource_version, said, note, same })
+    Some(Announcement { object: object.clone(), uid, resource_version, reason, note, same })
 }
 
 #[cfg(test)]

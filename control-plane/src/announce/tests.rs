@@ -75,8 +75,8 @@ fn refuse(seat: &Seat, keys: &[(Kind, &str)], version: u8) {
     seat.update(&config, &Standing { root, ..Standing::default() });
 }
 
-fn told(announcements: &[Announcement]) -> Vec<(String, Said)> {
-    let mut told: Vec<_> = announcements.iter().map(|it| (it.object.to_string(), it.said)).collect();
+fn told(announcements: &[Announcement]) -> Vec<(String, EventReason)> {
+    let mut told: Vec<_> = announcements.iter().map(|it| (it.object.to_string(), it.reason)).collect();
     told.sort_by(|a, b| a.0.cmp(&b.0));
     told
 }
@@ -90,18 +90,21 @@ fn a_rejection_is_told_once_with_what_is_served_meanwhile_and_when_it_is_over() 
     let first = announcer.rejected(&problems(&[path]), &places(true));
     assert_eq!(first.len(), 1);
     assert_eq!(first[0].note, "spec.rules[0]: one. Its last good version is served");
-    assert_eq!((first[0].said, &*first[0].uid, &*first[0].resource_version), (Said::Rejected, "u", "7"));
+    assert_eq!(
+        (first[0].reason, &*first[0].uid, &*first[0].resource_version),
+        (EventReason::Rejected, "u", "7")
+    );
     assert!(announcer.rejected(&problems(&[path]), &places(true)).is_empty());
     let all: Vec<_> =
         ["a", "b", "c", "d", "e"].iter().map(|reason| ("metadata.annotations[x]", *reason)).collect();
     let other = announcer.rejected(&problems(&all), &places(false));
-    assert_eq!(other[0].said, Said::AnnotationParsingFailed);
+    assert_eq!(other[0].reason, EventReason::AnnotationParsingFailed);
     let note = "Error parsing annotations: metadata.annotations[x]: a; metadata.annotations[x]: b; \
          metadata.annotations[x]: c; and 2 more. No version of it is served";
     assert_eq!(other[0].note, note);
     assert_eq!(
         told(&announcer.rejected(&problems(&[]), &places(true))),
-        [("Ingress default/web".to_owned(), Said::Accepted)]
+        [("Ingress default/web".to_owned(), EventReason::Accepted)]
     );
     assert!(announcer.rejected(&problems(&[]), &places(true)).is_empty(), "that it is well is told once");
     // Another replica announces the same with the same name.
@@ -174,7 +177,7 @@ fn a_refusal_is_its_owner_s_and_told_once_however_many_refuse_how_much() {
     let first = announcer.refused(&registry.list(), &places(true), &head());
     let expected =
         ["Ingress default/api", "Ingress default/web", "Secret default/cert", "Service default/web"];
-    assert_eq!(told(&first), expected.map(|object| (object.to_owned(), Said::Refused)));
+    assert_eq!(told(&first), expected.map(|object| (object.to_owned(), EventReason::Refused)));
     let web = first.iter().find(|it| it.object == object(ObjectKind::Ingress, "web")).unwrap();
     assert_eq!(
         web.note,
@@ -184,7 +187,11 @@ fn a_refusal_is_its_owner_s_and_told_once_however_many_refuse_how_much() {
     assert!(announcer.refused(&registry.list(), &places(true), &head()).is_empty(), "no news");
     refuse(&seats[0], &[ROUTE], 2);
     let again = announcer.refused(&registry.list(), &places(true), &head());
-    assert_eq!(told(&again), [("Ingress default/web".to_owned(), Said::Refused)], "another version of it");
+    assert_eq!(
+        told(&again),
+        [("Ingress default/web".to_owned(), EventReason::Refused)],
+        "another version of it"
+    );
     assert_eq!(announcer.refused.values().map(|it| it.proxies.len()).max(), Some(REFUSERS));
 }
 
@@ -205,7 +212,7 @@ fn recovery_is_announced_only_when_a_refusing_proxy_accepts() {
     refuse(&one, &[ROUTE], 1);
     assert!(look(&mut announcer).is_empty(), "what is known is no news");
     refuse(&one, &[], 2);
-    assert_eq!(look(&mut announcer), [("Ingress default/web".to_owned(), Said::Served)]);
+    assert_eq!(look(&mut announcer), [("Ingress default/web".to_owned(), EventReason::Served)]);
     assert!(look(&mut announcer).is_empty());
     // The only proxy that refuses disappears for good.
     refuse(&two, &[ROUTE], 3);
@@ -265,6 +272,6 @@ fn that_it_is_served_is_told_once_that_is_known() {
         assert_eq!(look(), [], "{said:?}");
         let seat = seat.unwrap_or_else(|| connect(&registry, "n1-1"));
         refuse(&seat, &[], 2);
-        assert_eq!(look(), [("Ingress default/web".to_owned(), Said::Served)], "{said:?}");
+        assert_eq!(look(), [("Ingress default/web".to_owned(), EventReason::Served)], "{said:?}");
     }
 }

@@ -36,7 +36,7 @@ const CONTROLLER: &str = "firth.dev/control-plane";
 
 /// The subject of an announcement.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Said {
+pub enum EventReason {
     /// The version is rejected because of an annotation: the reason that ingress-nginx uses.
     AnnotationParsingFailed,
     /// The version is rejected.
@@ -51,9 +51,9 @@ pub enum Said {
     Served,
 }
 
-impl Said {
+impl EventReason {
     /// One word, to filter by.
-    fn reason(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::AnnotationParsingFailed => "AnnotationParsingFailed",
             Self::Rejected => "Rejected",
@@ -88,7 +88,7 @@ pub struct Announcement {
     /// The version that it is about.
     pub resource_version: Arc<str>,
     /// The subject.
-    pub said: Said,
+    pub reason: EventReason,
     /// The text. It must not contain anything that changes while the meaning is the same: the API server never changes
     /// a note.
     pub note: String,
@@ -99,8 +99,8 @@ pub struct Announcement {
 impl Announcement {
     /// 16 hex digits that are the same for repetitions.
     fn digest(&self) -> String {
-        let Self { object, uid, said, same, .. } = self;
-        let text = format!("{object} {uid} {} {} {same}", said.reason(), said.action());
+        let Self { object, uid, reason, same, .. } = self;
+        let text = format!("{object} {uid} {} {} {same}", reason.as_str(), reason.action());
         blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
     }
 
@@ -172,12 +172,14 @@ impl Teller {
         };
         let error = match answer {
             // Another replica was faster; or the namespace was deleted, together with its readers.
-            Ok(Answer::Done(_) | Answer::Conflict | Answer::Absent) => return Outcome::Said,
+            Ok(Answer::Done(_) | Answer::Conflict | Answer::Absent) => return Outcome::Recorded,
             Err(error) => error,
         };
         let object = &task.announcement.object;
         match &error {
-            AskError::Refused { code: 403, message } if message.contains("being terminated") => Outcome::Said,
+            AskError::Refused { code: 403, message } if message.contains("being terminated") => {
+                Outcome::Recorded
+            }
             AskError::Refused { code: 403, message } => {
                 if !std::mem::replace(&mut self.forbidden, true) {
                     warn!(
@@ -191,7 +193,7 @@ impl Teller {
             // A permanent error: a retry would fail again.
             AskError::Refused { code: 400..=428 | 430..=499, .. } => {
                 self.warn(object, &error);
-                Outcome::Said
+                Outcome::Recorded
             }
             _ => {
                 self.warn(object, &error);
@@ -231,7 +233,7 @@ impl Teller {
 }
 
 fn event(announcement: &Announcement, instance: &str, now: SystemTime) -> Value {
-    let Announcement { object, uid, resource_version, said, note, .. } = announcement;
+    let Announcement { object, uid, resource_version, reason, note, .. } = announcement;
     let (namespace, name) = (&*object.name.namespace, &*object.name.name);
     json!({
         "apiVersion": "events.k8s.io/v1",
@@ -245,9 +247,9 @@ fn event(announcement: &Announcement, instance: &str, now: SystemTime) -> Value 
             "uid": &**uid,
             "resourceVersion": &**resource_version,
         },
-        "type": if said.is_good() { "Normal" } else { "Warning" },
-        "reason": said.reason(),
-        "action": said.action(),
+        "type": if reason.is_good() { "Normal" } else { "Warning" },
+        "reason": reason.as_str(),
+        "action": reason.action(),
         "note": &note[..note.floor_char_boundary(NOTE)],
         "eventTime": micros(now),
         "reportingController": CONTROLLER,

@@ -16,7 +16,7 @@ use super::ask::{self, AskError};
 use super::collection::Collection;
 use super::events::{self, Announcement};
 use super::rounds::Rounds;
-use super::watch::{Change, Heard, Revision, Said, Todo, Watch};
+use super::watch::{Change, Revision, Todo, Watch, WatchInput, WatchOutput};
 use super::wire::{self, Decode};
 use crate::freshness::{Forbidden, Freshness};
 use crate::objects::ObjectRef;
@@ -109,62 +109,62 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                 stream = None;
                 line.clear();
             }
-            let heard = match todo {
+            let input = match todo {
                 Todo::Wait(until) => tokio::select! {
                     () = tokio::time::sleep_until(until.into()) => continue,
-                    () = changed(&mut restored) => Heard::Restored,
-                    round = next(&mut round) => Heard::Refresh(round),
+                    () = changed(&mut restored) => WatchInput::Restored,
+                    round = next(&mut round) => WatchInput::Refresh(round),
                 },
                 Todo::List { more } => self.list(more.as_deref()).await,
                 Todo::Open { from } => match self.open(from.as_ref()).await {
                     Ok(lines) => {
                         stream = Some(lines);
-                        Heard::Opened
+                        WatchInput::Opened
                     }
-                    Err(heard) => heard,
+                    Err(input) => input,
                 },
                 Todo::Read => {
                     let due = state.due();
                     tokio::select! {
-                        heard = self.read(stream.as_mut(), &mut line) => match heard {
-                            Some(heard) => heard,
+                        input = self.read(stream.as_mut(), &mut line) => match input {
+                            Some(input) => input,
                             None => continue,
                         },
-                        () = tokio::time::sleep_until(due.into()) => Heard::Tick,
+                        () = tokio::time::sleep_until(due.into()) => WatchInput::Tick,
                         newest = answer(&mut probe) => match newest {
-                            Some(revision) => Heard::Newest(revision),
+                            Some(revision) => WatchInput::Newest(revision),
                             None => continue,
                         },
-                        () = changed(&mut restored) => Heard::Restored,
-                        round = next(&mut round) => Heard::Refresh(round),
+                        () = changed(&mut restored) => WatchInput::Restored,
+                        round = next(&mut round) => WatchInput::Refresh(round),
                     }
                 }
             };
             let mut afresh = false;
-            for said in state.on(heard, clock::now()) {
-                match said {
-                    Said::Afresh => afresh = true,
-                    Said::Changes(changes) => self.sink.changes(changes, afresh).await?,
-                    Said::Listed => {
+            for output in state.on(input, clock::now()) {
+                match output {
+                    WatchOutput::Afresh => afresh = true,
+                    WatchOutput::Changes(changes) => self.sink.changes(changes, afresh).await?,
+                    WatchOutput::Listed => {
                         self.freshness.note_relist(self.collection.kind);
                         if let Some(again) = forbidden.take() {
                             self.freshness.note_allowed(&again);
                         }
                         self.sink.listed().await?;
                     }
-                    Said::Synced => self.sink.synced().await?,
-                    Said::Fresh(round) => {
+                    WatchOutput::Synced => self.sink.synced().await?,
+                    WatchOutput::Fresh(round) => {
                         self.sink.fresh(round).await?;
                         if S::IS_PART {
                             self.rounds.told(round).await?;
                         }
                     }
-                    Said::Probe => probe = Some(self.probe()),
-                    Said::Restored => {
+                    WatchOutput::Probe => probe = Some(self.probe()),
+                    WatchOutput::Restored => {
                         self.restored.send_modify(|times| *times += 1);
                         restored.mark_unchanged();
                     }
-                    Said::Forbidden(reason) => {
+                    WatchOutput::Forbidden(reason) => {
                         let without = self.sink.forbidden().await?;
                         if forbidden.is_none() {
                             self.say_forbidden(without, &reason);
@@ -176,8 +176,10 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                             forbidden = Some(it);
                         }
                     }
-                    Said::Removed { first, uid, gone, before } => self.note_removed(first, uid, gone, before),
-                    Said::Warning(reason) => {
+                    WatchOutput::Removed { first, uid, gone, before } => {
+                        self.note_removed(first, uid, gone, before)
+                    }
+                    WatchOutput::Warning(reason) => {
                         tracing::warn!(kind = self.collection.kind.as_str(), "{reason}");
                     }
                 }
@@ -196,8 +198,8 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
         // Events of objects without a namespace are in one that may not be written to.
         if let Some(events) = self.events.as_ref().filter(|_| !first.namespace.is_empty()) {
             let object = ObjectRef { kind, name: first };
-            let (said, resource_version, same) = (events::Said::Removed, "".into(), String::new());
-            let _ = events.try_send(Announcement { object, uid, resource_version, said, note, same });
+            let (reason, resource_version, same) = (events::EventReason::Removed, "".into(), String::new());
+            let _ = events.try_send(Announcement { object, uid, resource_version, reason, note, same });
         }
     }
 
@@ -228,55 +230,55 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
         }
     }
 
-    async fn list(&self, more: Option<&str>) -> Heard<D::Value> {
+    async fn list(&self, more: Option<&str>) -> WatchInput<D::Value> {
         let text = match self.collection.list(more) {
             Ok(request) => within(self.client.request_text(request)).await,
-            Err(error) => Err(Heard::Failed(format!("a list cannot be asked for: {error}"))),
+            Err(error) => Err(WatchInput::Failed(format!("a list cannot be asked for: {error}"))),
         };
         match text.map(|text| wire::page(&self.decode, &text)) {
-            Ok(Ok((heard, nameless))) => {
+            Ok(Ok((input, nameless))) => {
                 self.freshness.note_heard(self.collection.kind);
                 for _ in 0..nameless {
                     self.say_nameless();
                 }
-                heard
+                input
             }
-            Ok(Err(error)) => Heard::Failed(format!("expected a list: {error}")),
-            Err(heard) => heard,
+            Ok(Err(error)) => WatchInput::Failed(format!("expected a list: {error}")),
+            Err(input) => input,
         }
     }
 
-    async fn open(&self, from: Option<&Revision>) -> Result<Lines, Heard<D::Value>> {
+    async fn open(&self, from: Option<&Revision>) -> Result<Lines, WatchInput<D::Value>> {
         let request = self
             .collection
             .watch(from)
-            .map_err(|error| Heard::Failed(format!("a watch cannot be asked for: {error}")))?;
+            .map_err(|error| WatchInput::Failed(format!("a watch cannot be asked for: {error}")))?;
         let lines = within(self.client.request_stream(request)).await?;
         Ok(Box::pin(lines))
     }
 
     /// Reads the rest of a line. Cancel-safe: what was read stays in `line`.
-    async fn read(&self, stream: Option<&mut Lines>, line: &mut Vec<u8>) -> Option<Heard<D::Value>> {
+    async fn read(&self, stream: Option<&mut Lines>, line: &mut Vec<u8>) -> Option<WatchInput<D::Value>> {
         // The state machine reads only a stream that it has opened.
         let Some(stream) = stream else {
-            return Some(Heard::Ended);
+            return Some(WatchInput::Ended);
         };
         match stream.read_until(b'\n', line).await {
             Ok(_) if line.last() == Some(&b'\n') => {}
             // A truncated line also means the end of the stream: the event is sent again.
-            Ok(_) => return Some(Heard::Ended),
-            Err(error) => return Some(Heard::Failed(format!("a watch broke off: {error}"))),
+            Ok(_) => return Some(WatchInput::Ended),
+            Err(error) => return Some(WatchInput::Failed(format!("a watch broke off: {error}"))),
         }
         let event = wire::event(&self.decode, line);
         line.clear();
         self.freshness.note_heard(self.collection.kind);
         match event {
-            Ok(Some(heard)) => Some(heard),
+            Ok(Some(input)) => Some(input),
             Ok(None) => {
                 self.say_nameless();
                 None
             }
-            Err(error) => Some(Heard::Failed(format!("expected an event of a watch: {error}"))),
+            Err(error) => Some(WatchInput::Failed(format!("expected an event of a watch: {error}"))),
         }
     }
 
@@ -288,16 +290,18 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
     fn probe(&self) -> Probe {
         let (client, request) = (self.client.clone(), self.collection.probe());
         Box::pin(async move {
-            let text: Result<String, Heard<D::Value>> = within(client.request_text(request.ok()?)).await;
+            let text: Result<String, WatchInput<D::Value>> = within(client.request_text(request.ok()?)).await;
             wire::revision(&text.ok()?).ok()
         })
     }
 }
 
-async fn within<R, T>(answer: impl Future<Output = kube::Result<R>>) -> Result<R, Heard<T>> {
+async fn within<R, T>(answer: impl Future<Output = kube::Result<R>>) -> Result<R, WatchInput<T>> {
     ask::within(ANSWER, answer).await.map_err(|error| match error {
-        AskError::Refused { code, message } => Heard::Refused { code, reason: message },
-        AskError::Unanswered(reason) => Heard::Failed(format!("the API server cannot be asked: {reason}")),
+        AskError::Refused { code, message } => WatchInput::Refused { code, reason: message },
+        AskError::Unanswered(reason) => {
+            WatchInput::Failed(format!("the API server cannot be asked: {reason}"))
+        }
     })
 }
 

@@ -4,7 +4,7 @@
 
 use serde_json::value::RawValue;
 
-use super::watch::Heard;
+use super::watch::WatchInput;
 use super::wire::{Whole, event, page};
 use crate::objects::ObjectKind;
 
@@ -29,7 +29,7 @@ pub fn watch_event(data: &[u8]) {
             continue;
         };
         let text = format!(r#"{{"metadata":{{"resourceVersion":"12"}},"items":[{GOOD},{item},{GOOD}]}}"#);
-        let Ok((Heard::Page { items, .. }, nameless)) = page(&decode, &text) else {
+        let Ok((WatchInput::Page { items, .. }, nameless)) = page(&decode, &text) else {
             panic!("{kind:?}: one bad item costs the list");
         };
         assert_eq!(items.len() + nameless, 3, "{kind:?}");

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::decisions::{self, Holding};
 use super::sink;
-use super::watch::{Change, Heard, Item, Revision, Said, Todo, Watch};
+use super::watch::{Change, Item, Revision, Todo, Watch, WatchInput, WatchOutput};
 use super::wire::{self, Decoded, Whole};
 use crate::event::{Event, HoldRequest, Input};
 use crate::hold::record_name;
@@ -101,40 +101,40 @@ impl Followed {
     }
 
     pub(crate) fn on(&mut self, came: &Came, now: Instant) -> Told {
-        let heard = match came {
-            Came::Page(text) => wire::page(&Whole(self.kind), text).ok().map(|(heard, _)| heard),
+        let input = match came {
+            Came::Page(text) => wire::page(&Whole(self.kind), text).ok().map(|(input, _)| input),
             Came::Line(line) => wire::event(&Whole(self.kind), line.as_bytes()).ok().flatten(),
-            Came::Opened => Some(Heard::Opened),
-            Came::Refused(code) => Some(Heard::Refused { code: *code, reason: "simulated".to_owned() }),
-            Came::Failed => Some(Heard::Failed("simulated".to_owned())),
-            Came::Ended => Some(Heard::Ended),
-            Came::Newest(revision) => Some(Heard::Newest(Revision(revision.to_string().into()))),
-            Came::Restored => Some(Heard::Restored),
-            Came::Refresh(round) => Some(Heard::Refresh(*round)),
-            Came::Tick => Some(Heard::Tick),
+            Came::Opened => Some(WatchInput::Opened),
+            Came::Refused(code) => Some(WatchInput::Refused { code: *code, reason: "simulated".to_owned() }),
+            Came::Failed => Some(WatchInput::Failed("simulated".to_owned())),
+            Came::Ended => Some(WatchInput::Ended),
+            Came::Newest(revision) => Some(WatchInput::Newest(Revision(revision.to_string().into()))),
+            Came::Restored => Some(WatchInput::Restored),
+            Came::Refresh(round) => Some(WatchInput::Refresh(*round)),
+            Came::Tick => Some(WatchInput::Tick),
         };
         let mut told = Told::default();
-        for said in heard.map(|heard| self.watch.on(heard, now)).unwrap_or_default() {
-            match said {
-                Said::Changes(changes) => {
+        for output in input.map(|input| self.watch.on(input, now)).unwrap_or_default() {
+            match output {
+                WatchOutput::Changes(changes) => {
                     let events = changes.into_iter().flat_map(|change| match self.kind {
                         ObjectKind::ConfigMap if !is_settings(&change) => self.holding.events(change),
                         kind => vec![sink::event(kind, change)],
                     });
                     told.inputs.push(Input::Events(events.collect()));
                 }
-                Said::Synced => told.inputs.push(Input::Synced(self.kind)),
-                Said::Probe => told.probe = true,
-                Said::Restored => told.restored = true,
-                Said::Fresh(round) => told.fresh = Some(round),
-                Said::Listed if self.kind == ObjectKind::ConfigMap => {
+                WatchOutput::Synced => told.inputs.push(Input::Synced(self.kind)),
+                WatchOutput::Probe => told.probe = true,
+                WatchOutput::Restored => told.restored = true,
+                WatchOutput::Fresh(round) => told.fresh = Some(round),
+                WatchOutput::Listed if self.kind == ObjectKind::ConfigMap => {
                     told.inputs.push(Input::Events(vec![Event::HoldsListed]));
                 }
-                Said::Afresh
-                | Said::Listed
-                | Said::Forbidden(_)
-                | Said::Removed { .. }
-                | Said::Warning(_) => {}
+                WatchOutput::Afresh
+                | WatchOutput::Listed
+                | WatchOutput::Forbidden(_)
+                | WatchOutput::Removed { .. }
+                | WatchOutput::Warning(_) => {}
             }
         }
         told

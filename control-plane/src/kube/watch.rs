@@ -20,7 +20,7 @@ mod delays;
 mod types;
 
 use self::delays::{Delays, FORBIDDEN};
-pub(super) use self::types::{Change, Heard, Item, Revision, Said, Todo};
+pub(super) use self::types::{Change, Item, Revision, Todo, WatchInput, WatchOutput};
 
 /// The server ends a watch after this long; the next resumes at its revision.
 pub(super) const WATCH_LIFE: Duration = Duration::from_secs(290);
@@ -64,7 +64,7 @@ pub(super) struct Watch<T> {
     delays: Delays,
     failures: u32,
     opened: Instant,
-    heard: Instant,
+    last_input: Instant,
     /// Whether this stream has sent anything.
     spoke: bool,
     probe_at: Option<Instant>,
@@ -113,7 +113,7 @@ impl<T> Watch<T> {
             delays: Delays::default(),
             failures: 0,
             opened: now,
-            heard: now,
+            last_input: now,
             spoke: false,
             probe_at: None,
             probed_above: 0,
@@ -139,10 +139,10 @@ impl<T> Watch<T> {
         }
     }
 
-    /// When the edge, while reading, must send [`Heard::Tick`].
+    /// When the edge, while reading, must send [`WatchInput::Tick`].
     pub(super) fn due(&self) -> Instant {
         let life = match self.phase {
-            Phase::Streaming(_) => (self.heard + STREAM_SILENCE).min(self.opened + STREAMED_LIST),
+            Phase::Streaming(_) => (self.last_input + STREAM_SILENCE).min(self.opened + STREAMED_LIST),
             _ => self.opened + WATCH_LIFE + MARGIN,
         };
         let doubt = self.doubted.as_ref().map(|(_, until)| *until);
@@ -151,41 +151,43 @@ impl<T> Watch<T> {
     }
 
     /// Handles an input.
-    pub(super) fn on(&mut self, heard: Heard<T>, now: Instant) -> Vec<Said<T>> {
-        let mut said = Vec::new();
-        match heard {
-            Heard::Page { items, revision, more } => self.page(items, revision, more, now, &mut said),
-            Heard::Opened => {
-                (self.opened, self.heard, self.spoke) = (now, now, false);
+    pub(super) fn on(&mut self, input: WatchInput<T>, now: Instant) -> Vec<WatchOutput<T>> {
+        let mut outputs = Vec::new();
+        match input {
+            WatchInput::Page { items, revision, more } => self.page(items, revision, more, now, &mut outputs),
+            WatchInput::Opened => {
+                (self.opened, self.last_input, self.spoke) = (now, now, false);
                 self.phase = match self.at {
                     None => Phase::Streaming(HashMap::new()),
                     Some(_) => Phase::Following,
                 };
                 self.probe_at.get_or_insert(now + PROBE);
             }
-            Heard::Put(item) => self.put(item, now, &mut said),
-            Heard::Gone(name, revision) => self.gone(name, &revision, now, &mut said),
-            Heard::Bookmark { revision, complete } => self.bookmark(revision, complete, now, &mut said),
-            Heard::Refused { code, reason } => self.refused(code, reason, now, &mut said),
-            Heard::Failed(reason) => {
-                self.complain(reason, &mut said);
+            WatchInput::Put(item) => self.put(item, now, &mut outputs),
+            WatchInput::Gone(name, revision) => self.gone(name, &revision, now, &mut outputs),
+            WatchInput::Bookmark { revision, complete } => {
+                self.bookmark(revision, complete, now, &mut outputs)
+            }
+            WatchInput::Refused { code, reason } => self.refused(code, reason, now, &mut outputs),
+            WatchInput::Failed(reason) => {
+                self.complain(reason, &mut outputs);
                 self.fail(now);
             }
-            Heard::Ended => self.ended(now, &mut said),
-            Heard::Newest(revision) => self.newest(&revision, now, &mut said),
-            Heard::Restored => {
+            WatchInput::Ended => self.ended(now, &mut outputs),
+            WatchInput::Newest(revision) => self.newest(&revision, now, &mut outputs),
+            WatchInput::Restored => {
                 self.told_restored = true;
                 self.relist();
             }
-            Heard::Refresh(round) => {
+            WatchInput::Refresh(round) => {
                 self.round = Some(round);
                 // A proxy is waiting: retry now what failed or was forbidden.
                 self.wait = None;
                 self.relist();
             }
-            Heard::Tick => self.tick(now, &mut said),
+            WatchInput::Tick => self.tick(now, &mut outputs),
         }
-        said
+        outputs
     }
 
     fn page(
@@ -194,7 +196,7 @@ impl<T> Watch<T> {
         revision: Revision,
         more: Option<String>,
         now: Instant,
-        said: &mut Vec<Said<T>>,
+        outputs: &mut Vec<WatchOutput<T>>,
     ) {
         let mut all = match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Listing { items, .. } => items,
@@ -204,13 +206,13 @@ impl<T> Watch<T> {
         if more.is_some() {
             self.phase = Phase::Listing { items: all, more };
         } else {
-            self.listed(all, revision, now, said);
+            self.listed(all, revision, now, outputs);
         }
     }
 
-    fn put(&mut self, item: Item<T>, now: Instant, said: &mut Vec<Said<T>>) {
+    fn put(&mut self, item: Item<T>, now: Instant, outputs: &mut Vec<WatchOutput<T>>) {
         if self.is_past(&item.revision) {
-            return self.went_back("an event", &item.revision, now, said);
+            return self.went_back("an event", &item.revision, now, outputs);
         }
         self.spoke(now);
         match &mut self.phase {
@@ -223,17 +225,23 @@ impl<T> Watch<T> {
                 if let Some((doubted, _)) = &mut self.doubted {
                     doubted.remove(&item.name);
                 }
-                said.push(Said::Changes(vec![Change::Put(item)]));
-                self.sync_if_believed(now, said);
+                outputs.push(WatchOutput::Changes(vec![Change::Put(item)]));
+                self.sync_if_believed(now, outputs);
             }
             // The edge reads only while a stream is open.
             Phase::Idle | Phase::Listing { .. } => {}
         }
     }
 
-    fn gone(&mut self, name: ObjectName, revision: &Revision, now: Instant, said: &mut Vec<Said<T>>) {
+    fn gone(
+        &mut self,
+        name: ObjectName,
+        revision: &Revision,
+        now: Instant,
+        outputs: &mut Vec<WatchOutput<T>>,
+    ) {
         if self.is_past(revision) {
-            return self.went_back("an event", revision, now, said);
+            return self.went_back("an event", revision, now, outputs);
         }
         self.spoke(now);
         match &mut self.phase {
@@ -243,23 +251,29 @@ impl<T> Watch<T> {
             Phase::Following => {
                 self.advance(revision);
                 if self.known.remove(&name).is_some() {
-                    said.push(Said::Changes(vec![Change::Gone(name)]));
+                    outputs.push(WatchOutput::Changes(vec![Change::Gone(name)]));
                 }
             }
             Phase::Idle | Phase::Listing { .. } => {}
         }
     }
 
-    fn bookmark(&mut self, revision: Revision, complete: bool, now: Instant, said: &mut Vec<Said<T>>) {
+    fn bookmark(
+        &mut self,
+        revision: Revision,
+        complete: bool,
+        now: Instant,
+        outputs: &mut Vec<WatchOutput<T>>,
+    ) {
         if self.is_past(&revision) {
-            return self.went_back("a bookmark", &revision, now, said);
+            return self.went_back("a bookmark", &revision, now, outputs);
         }
         self.spoke(now);
         match &mut self.phase {
             Phase::Streaming(items) if complete => {
                 let items = std::mem::take(items).into_values().collect();
                 self.phase = Phase::Following;
-                self.listed(items, revision, now, said);
+                self.listed(items, revision, now, outputs);
             }
             Phase::Following => self.advance(&revision),
             _ => {}
@@ -273,25 +287,34 @@ impl<T> Watch<T> {
 
     /// The server's history went back, so what is known cannot be trusted: a list is needed. A server may continue like
     /// this.
-    fn went_back(&mut self, what: &str, to: &Revision, now: Instant, said: &mut Vec<Said<T>>) {
-        said.push(Said::Warning(format!("{what} went back from {} to {to}", self.highest)));
+    fn went_back(&mut self, what: &str, to: &Revision, now: Instant, outputs: &mut Vec<WatchOutput<T>>) {
+        outputs.push(WatchOutput::Warning(format!("{what} went back from {} to {to}", self.highest)));
         self.relist();
         self.fail(now);
     }
 
     /// Handles a complete list: the only place that infers deletions.
-    fn listed(&mut self, items: Vec<Item<T>>, revision: Revision, now: Instant, said: &mut Vec<Said<T>>) {
+    fn listed(
+        &mut self,
+        items: Vec<Item<T>>,
+        revision: Revision,
+        now: Instant,
+        outputs: &mut Vec<WatchOutput<T>>,
+    ) {
         self.complained = false;
         self.delays.allowed();
         let went_back = revision.number() < self.highest;
         if went_back && !self.told_restored {
-            said.push(Said::Warning(format!("revisions went back from {} to {revision}", self.highest)));
-            said.push(Said::Restored);
+            outputs.push(WatchOutput::Warning(format!(
+                "revisions went back from {} to {revision}",
+                self.highest
+            )));
+            outputs.push(WatchOutput::Restored);
         }
         // After a step back the same revision may be another version: everything is taken for changed.
         let differ = std::mem::take(&mut self.told_restored) || went_back;
         if differ {
-            said.push(Said::Afresh);
+            outputs.push(WatchOutput::Afresh);
         }
         let mut present = HashSet::with_capacity(items.len());
         let before = self.known.len();
@@ -310,7 +333,7 @@ impl<T> Watch<T> {
             doubted.as_ref().is_some_and(|(names, _)| names.contains(name))
         });
         if let Some(first) = verdict.doubtful.first() {
-            said.push(Said::Warning(format!(
+            outputs.push(WatchOutput::Warning(format!(
                 "{} of {before} objects are missing from a list, {first} among them: they stay unless a second list in 5 s agrees",
                 verdict.doubtful.len()
             )));
@@ -321,36 +344,36 @@ impl<T> Watch<T> {
             && let Some((uid, _)) = self.known.get(first)
         {
             let (first, uid) = (first.clone(), Arc::clone(uid));
-            said.push(Said::Removed { first, uid, gone: verdict.gone.len(), before });
+            outputs.push(WatchOutput::Removed { first, uid, gone: verdict.gone.len(), before });
         }
         for name in verdict.gone {
             self.known.remove(&name);
             changes.push(Change::Gone(name));
         }
         if !changes.is_empty() {
-            said.push(Said::Changes(changes));
+            outputs.push(WatchOutput::Changes(changes));
         }
-        said.push(Said::Listed);
+        outputs.push(WatchOutput::Listed);
         self.highest = revision.number();
         self.at = Some(revision);
         self.expected = None;
         if !self.synced && self.known.is_empty() && self.confirm_empty_list && self.empty_until.is_none() {
             self.empty_until = Some(now + SECOND_LOOK);
         }
-        self.sync_if_believed(now, said);
+        self.sync_if_believed(now, outputs);
         // Objects that the list lacked and that are still kept differ from what others know, so the round waits for the
         // second list.
         if self.doubted.is_none() {
-            said.extend(self.round.take().map(Said::Fresh));
+            outputs.extend(self.round.take().map(WatchOutput::Fresh));
         }
     }
 
     /// Completes the first list: at once if it is not empty, else after a second list.
-    fn sync_if_believed(&mut self, now: Instant, said: &mut Vec<Said<T>>) {
+    fn sync_if_believed(&mut self, now: Instant, outputs: &mut Vec<WatchOutput<T>>) {
         let waits = self.known.is_empty() && self.empty_until.is_some_and(|until| until > now);
         if !self.synced && !waits {
             self.synced = true;
-            said.push(Said::Synced);
+            outputs.push(WatchOutput::Synced);
         }
     }
 
@@ -359,7 +382,7 @@ impl<T> Watch<T> {
         self.empty_until.filter(|_| !self.synced)
     }
 
-    fn refused(&mut self, code: u16, reason: String, now: Instant, said: &mut Vec<Said<T>>) {
+    fn refused(&mut self, code: u16, reason: String, now: Instant, outputs: &mut Vec<WatchOutput<T>>) {
         let (listing, opened) = match self.phase {
             Phase::Listing { .. } => (true, false),
             Phase::Idle => (self.at.is_none() && !self.streams, false),
@@ -368,20 +391,20 @@ impl<T> Watch<T> {
         let transient = matches!(code, 401 | 408 | 429 | 500..);
         // Only for a list. Before one has succeeded, nothing is known about permissions.
         if code == 403 && self.at.is_none() && self.highest > 0 && !self.delays.is_forbidden(now) {
-            self.complain(format!("what was allowed is forbidden: {reason}"), said);
+            self.complain(format!("what was allowed is forbidden: {reason}"), outputs);
             return self.fail(now);
         }
         if listing {
             if code == 403 {
-                said.push(Said::Forbidden(reason));
+                outputs.push(WatchOutput::Forbidden(reason));
                 // No other replica may list it either.
-                said.extend(self.round.take().map(Said::Fresh));
+                outputs.extend(self.round.take().map(WatchOutput::Fresh));
                 self.relist();
                 self.wait = Some(now + FORBIDDEN);
                 return;
             }
             if code != 410 {
-                self.complain(format!("a list was refused with {code}: {reason}"), said);
+                self.complain(format!("a list was refused with {code}: {reason}"), outputs);
             }
             // The rest of a paged list has expired: nothing of it is used.
             self.relist();
@@ -391,7 +414,7 @@ impl<T> Watch<T> {
             if opened || !transient {
                 self.list_paged();
             } else {
-                self.complain(format!("a watch was refused with {code}: {reason}"), said);
+                self.complain(format!("a watch was refused with {code}: {reason}"), outputs);
                 self.fail(now);
             }
             return;
@@ -406,14 +429,14 @@ impl<T> Watch<T> {
             }
             return;
         }
-        self.complain(format!("a watch was refused with {code}: {reason}"), said);
+        self.complain(format!("a watch was refused with {code}: {reason}"), outputs);
         self.fail(now);
     }
 
-    fn ended(&mut self, now: Instant, said: &mut Vec<Said<T>>) {
+    fn ended(&mut self, now: Instant, outputs: &mut Vec<WatchOutput<T>>) {
         match self.phase {
             Phase::Streaming(_) => {
-                said.push(Said::Warning("a streamed list ended before it was complete".to_owned()));
+                outputs.push(WatchOutput::Warning("a streamed list ended before it was complete".to_owned()));
                 self.list_paged();
                 self.fail(now);
             }
@@ -423,26 +446,26 @@ impl<T> Watch<T> {
         }
     }
 
-    fn newest(&mut self, revision: &Revision, now: Instant, said: &mut Vec<Said<T>>) {
+    fn newest(&mut self, revision: &Revision, now: Instant, outputs: &mut Vec<WatchOutput<T>>) {
         let newest = revision.number();
         if !matches!(self.phase, Phase::Following) {
             return;
         }
         if newest < self.probed_above {
-            said.push(Said::Warning(format!(
+            outputs.push(WatchOutput::Warning(format!(
                 "the newest revision went back from {} to {newest}",
                 self.probed_above
             )));
             return self.relist();
         }
         // Bookmarks come about every minute, and a dead connection sends nothing either.
-        let is_silent = self.probed[1].is_some_and(|before| self.heard < before);
-        let over = self.heard + SILENCE;
+        let is_silent = self.probed[1].is_some_and(|before| self.last_input < before);
+        let over = self.last_input + SILENCE;
         if is_silent && newest > self.highest && now < over {
             // Probe again then, so that a dead connection is noticed within two probes.
             self.probe_at = Some(over);
         } else if is_silent && newest > self.highest {
-            said.push(Said::Warning(format!(
+            outputs.push(WatchOutput::Warning(format!(
                 "a watch at {} is silent although the server is at {newest}: it is opened again",
                 self.highest
             )));
@@ -457,7 +480,7 @@ impl<T> Watch<T> {
                 self.lag = LAG;
             }
             Some((expected, since)) if now >= since + self.lag => {
-                said.push(Said::Warning(format!(
+                outputs.push(WatchOutput::Warning(format!(
                     "a watch lags at {} and should have reached {expected}: it is opened again",
                     self.highest
                 )));
@@ -469,24 +492,26 @@ impl<T> Watch<T> {
         }
     }
 
-    fn tick(&mut self, now: Instant, said: &mut Vec<Said<T>>) {
+    fn tick(&mut self, now: Instant, outputs: &mut Vec<WatchOutput<T>>) {
         if self.probe_at.is_some_and(|at| at <= now) {
             self.probe_at = Some(now + PROBE);
             self.probed_above = self.highest;
             self.probed = [Some(now), self.probed[0]];
-            said.push(Said::Probe);
+            outputs.push(WatchOutput::Probe);
         }
         match self.phase {
             Phase::Streaming(_)
-                if now >= self.heard + STREAM_SILENCE || now >= self.opened + STREAMED_LIST =>
+                if now >= self.last_input + STREAM_SILENCE || now >= self.opened + STREAMED_LIST =>
             {
-                said.push(Said::Warning(
+                outputs.push(WatchOutput::Warning(
                     "the server does not stream lists: lists are read in pages".to_owned(),
                 ));
                 return self.list_paged();
             }
             Phase::Following if now >= self.opened + WATCH_LIFE + MARGIN => {
-                said.push(Said::Warning("a watch did not end at its timeout, and is closed".to_owned()));
+                outputs.push(WatchOutput::Warning(
+                    "a watch did not end at its timeout, and is closed".to_owned(),
+                ));
                 self.phase = Phase::Idle;
             }
             _ => {}
@@ -510,9 +535,9 @@ impl<T> Watch<T> {
     }
 
     /// Logs a warning once until something works again: there are many retries.
-    fn complain(&mut self, reason: String, said: &mut Vec<Said<T>>) {
+    fn complain(&mut self, reason: String, outputs: &mut Vec<WatchOutput<T>>) {
         if !std::mem::replace(&mut self.complained, true) {
-            said.push(Said::Warning(format!("{reason}; this is tried again until it works")));
+            outputs.push(WatchOutput::Warning(format!("{reason}; this is tried again until it works")));
         }
     }
 
@@ -523,7 +548,7 @@ impl<T> Watch<T> {
     }
 
     fn spoke(&mut self, now: Instant) {
-        self.heard = now;
+        self.last_input = now;
         self.complained = false;
         if matches!(self.phase, Phase::Following) {
             self.spoke = true;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::name::ObjectName;
 
-use super::watch::{Heard, Item, Revision};
+use super::watch::{Item, Revision, WatchInput};
 use crate::objects::json::{self, Identity};
 use crate::objects::{Metadata, Object, ObjectKind, ObjectRef};
 use crate::problem::{Problem, Severity};
@@ -94,7 +94,10 @@ impl Decode for MetadataOnly {
 ///
 /// # Errors
 /// If the response is not a list.
-pub(super) fn page<D: Decode>(decode: &D, text: &str) -> Result<(Heard<D::Value>, usize), serde_json::Error> {
+pub(super) fn page<D: Decode>(
+    decode: &D,
+    text: &str,
+) -> Result<(WatchInput<D::Value>, usize), serde_json::Error> {
     #[derive(Deserialize)]
     struct List<'a> {
         #[serde(borrow)]
@@ -109,7 +112,7 @@ pub(super) fn page<D: Decode>(decode: &D, text: &str) -> Result<(Heard<D::Value>
     let nameless = raw.len() - items.len();
     let more = Some(metadata.more.into_owned()).filter(|token| !token.is_empty());
     let revision = Revision(metadata.resource_version.into());
-    Ok((Heard::Page { items, revision, more }, nameless))
+    Ok((WatchInput::Page { items, revision, more }, nameless))
 }
 
 /// The revision of a list.
@@ -142,7 +145,7 @@ struct ListMetadata<'a> {
 pub(super) fn event<D: Decode>(
     decode: &D,
     line: &[u8],
-) -> Result<Option<Heard<D::Value>>, serde_json::Error> {
+) -> Result<Option<WatchInput<D::Value>>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Line<'a> {
         #[serde(borrow, rename = "type")]
@@ -171,18 +174,18 @@ pub(super) fn event<D: Decode>(
     let Line { kind, object } = serde_json::from_slice(line)?;
     let text = object.get();
     Ok(match &*kind {
-        "ADDED" | "MODIFIED" => decode.decode(text).map(Heard::Put),
-        "DELETED" => decode.decode(text).map(|item| Heard::Gone(item.name, item.revision)),
+        "ADDED" | "MODIFIED" => decode.decode(text).map(WatchInput::Put),
+        "DELETED" => decode.decode(text).map(|item| WatchInput::Gone(item.name, item.revision)),
         "BOOKMARK" => {
             let BookmarkMetadata { resource_version, annotations } =
                 serde_json::from_str::<Bookmark>(text)?.metadata;
             let complete =
                 annotations.unwrap_or_default().get(INITIAL_EVENTS_END).is_some_and(|it| it == "true");
-            Some(Heard::Bookmark { revision: Revision(resource_version.into()), complete })
+            Some(WatchInput::Bookmark { revision: Revision(resource_version.into()), complete })
         }
         "ERROR" => {
             let Status { code, message } = serde_json::from_str(text)?;
-            Some(Heard::Refused { code, reason: message })
+            Some(WatchInput::Refused { code, reason: message })
         }
         _ => None,
     })
@@ -200,9 +203,9 @@ mod tests {
             {"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"3"},"spec":{"ports":[{"port":80}]}},
             {"metadata":{"name":"b","namespace":"n","uid":"v","resourceVersion":"4"},"spec":{"ports":"none"}},
             {"metadata":7}]}"#;
-        let (heard, nameless) = page(&SERVICES, text).unwrap();
+        let (input, nameless) = page(&SERVICES, text).unwrap();
         assert_eq!(nameless, 1);
-        let Heard::Page { items, revision, more } = heard else { panic!("a page") };
+        let WatchInput::Page { items, revision, more } = input else { panic!("a page") };
         assert_eq!((revision.number(), more.as_deref()), (12, Some("abc")));
         assert!(matches!(&items[0].value, Decoded::Good(_)));
         let Decoded::Bad(problem) = &items[1].value else { panic!("a bad one") };
@@ -212,7 +215,7 @@ mod tests {
         );
         assert_eq!((&*items[1].uid, items[1].revision.number()), ("v", 4));
         let (empty, _) = page(&SERVICES, r#"{"metadata":{"resourceVersion":"1"},"items":null}"#).unwrap();
-        assert!(matches!(empty, Heard::Page { items, more: None, .. } if items.is_empty()));
+        assert!(matches!(empty, WatchInput::Page { items, more: None, .. } if items.is_empty()));
         assert_eq!(super::revision(text).unwrap().number(), 12);
         assert!(page(&SERVICES, "<html>").is_err());
     }
@@ -221,18 +224,24 @@ mod tests {
     fn events() {
         let read = |line: &str| event(&SERVICES, line.as_bytes()).unwrap();
         let object = r#"{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"3"}}"#;
-        assert!(matches!(read(&format!(r#"{{"type":"ADDED","object":{object}}}"#)), Some(Heard::Put(_))));
-        assert!(matches!(read(&format!(r#"{{"type":"MODIFIED","object":{object}}}"#)), Some(Heard::Put(_))));
+        assert!(matches!(
+            read(&format!(r#"{{"type":"ADDED","object":{object}}}"#)),
+            Some(WatchInput::Put(_))
+        ));
+        assert!(matches!(
+            read(&format!(r#"{{"type":"MODIFIED","object":{object}}}"#)),
+            Some(WatchInput::Put(_))
+        ));
         let gone = read(&format!(r#"{{"type":"DELETED","object":{object}}}"#));
-        assert_eq!(gone, Some(Heard::Gone(ObjectName::new("n", "a"), Revision("3".into()))));
+        assert_eq!(gone, Some(WatchInput::Gone(ObjectName::new("n", "a"), Revision("3".into()))));
         let mark = |end: &str| {
             read(&format!(r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"9"{end}}}}}}}"#))
         };
-        let bookmark = |complete| Some(Heard::Bookmark { revision: Revision("9".into()), complete });
+        let bookmark = |complete| Some(WatchInput::Bookmark { revision: Revision("9".into()), complete });
         assert_eq!(mark(""), bookmark(false));
         assert_eq!(mark(r#","annotations":{"k8s.io/initial-events-end":"true"}"#), bookmark(true));
         let error = read(r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#);
-        assert_eq!(error, Some(Heard::Refused { code: 410, reason: "too old".to_owned() }));
+        assert_eq!(error, Some(WatchInput::Refused { code: 410, reason: "too old".to_owned() }));
         assert_eq!(read(r#"{"type":"LATER","object":{}}"#), None);
         assert!(event(&SERVICES, b"{\"type\":\"ADD").is_err());
     }

@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Announcement, Said};
+use super::{Announcement, EventReason};
 
 /// Minimum interval of requests, after the burst.
 const GAP: Duration = Duration::from_millis(200);
@@ -17,7 +17,7 @@ const BURST: u32 = 25;
 /// Limit of waiting announcements; the oldest is dropped for a new one.
 const WAITING: usize = 4_096;
 /// Limit of the announcements that are remembered. The API server drops Events after an hour.
-const SAID: usize = 8_192;
+const RECORDED: usize = 8_192;
 /// Minimum interval of the same announcement.
 const AGAIN: Duration = Duration::from_secs(60);
 /// Delay of a retry, and the number of retries.
@@ -48,7 +48,7 @@ pub(super) enum Next {
 /// The result of writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
-    Said,
+    Recorded,
     /// Writing is forbidden there.
     Forbidden,
     Failed,
@@ -73,7 +73,7 @@ struct Known {
 pub(super) struct Backlog {
     /// The newest last.
     waiting: Vec<Waiting>,
-    said: HashMap<String, Known>,
+    recorded: HashMap<String, Known>,
     /// In the order in which they were first announced.
     order: VecDeque<String>,
     shut: HashMap<Arc<str>, Instant>,
@@ -85,7 +85,7 @@ impl Backlog {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             waiting: Vec::new(),
-            said: HashMap::new(),
+            recorded: HashMap::new(),
             order: VecDeque::new(),
             shut: HashMap::new(),
             even: now,
@@ -96,15 +96,16 @@ impl Backlog {
     pub(super) fn push(&mut self, announcement: Announcement, now: Instant) -> Option<Announcement> {
         let is_matter = |it: &Waiting| {
             it.announcement.object == announcement.object
-                && matter(it.announcement.said) == matter(announcement.said)
+                && matter(it.announcement.reason) == matter(announcement.reason)
         };
         let before = self.waiting.iter().position(is_matter).map(|at| self.waiting.remove(at));
-        let is_untold = |it: Waiting| !it.announcement.said.is_good() && !self.said.contains_key(&it.digest);
-        if announcement.said.is_good() && before.is_some_and(is_untold) {
+        let is_untold =
+            |it: Waiting| !it.announcement.reason.is_good() && !self.recorded.contains_key(&it.digest);
+        if announcement.reason.is_good() && before.is_some_and(is_untold) {
             return None;
         }
         let digest = announcement.digest();
-        let not_before = self.said.get(&digest).map_or(now, |known| known.written + AGAIN);
+        let not_before = self.recorded.get(&digest).map_or(now, |known| known.written + AGAIN);
         self.waiting.push(Waiting { announcement, digest, not_before, tries: 0 });
         (self.waiting.len() > WAITING).then(|| self.waiting.remove(0).announcement)
     }
@@ -127,7 +128,7 @@ impl Backlog {
             return Next::Nothing;
         };
         self.even = self.even.max(now) + GAP;
-        let count = self.said.get(&digest).map_or(0, |known| known.count) + 1;
+        let count = self.recorded.get(&digest).map_or(0, |known| known.count) + 1;
         Next::Say(Box::new(Task { announcement, count, tries }))
     }
 
@@ -135,7 +136,7 @@ impl Backlog {
     pub(super) fn done(&mut self, task: Task, outcome: Outcome, now: Instant) {
         let Task { announcement, count, tries } = task;
         match outcome {
-            Outcome::Said => self.remember(announcement.digest(), Known { count, written: now }),
+            Outcome::Recorded => self.remember(announcement.digest(), Known { count, written: now }),
             Outcome::Forbidden => {
                 if self.shut.len() >= SHUT_MAX {
                     self.shut.clear();
@@ -159,20 +160,20 @@ impl Backlog {
     }
 
     fn remember(&mut self, digest: String, known: Known) {
-        if self.said.insert(digest.clone(), known).is_none() {
+        if self.recorded.insert(digest.clone(), known).is_none() {
             self.order.push_back(digest);
         }
-        if self.order.len() > SAID
+        if self.order.len() > RECORDED
             && let Some(oldest) = self.order.pop_front()
         {
-            self.said.remove(&oldest);
+            self.recorded.remove(&oldest);
         }
     }
 }
 
 /// Whether it is about compiling, or about proxies.
-fn matter(said: Said) -> bool {
-    matches!(said, Said::Refused | Said::Served)
+fn matter(reason: EventReason) -> bool {
+    matches!(reason, EventReason::Refused | EventReason::Served)
 }
 
 #[cfg(test)]
@@ -182,12 +183,12 @@ mod tests {
     use super::*;
     use crate::objects::{ObjectKind, ObjectRef};
 
-    fn of(namespace: &str, name: &str, said: Said) -> Announcement {
+    fn of(namespace: &str, name: &str, reason: EventReason) -> Announcement {
         Announcement {
             object: ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new(namespace, name) },
             uid: "u".into(),
             resource_version: "7".into(),
-            said,
+            reason,
             note: "a fault".to_owned(),
             same: "a fault".to_owned(),
         }
@@ -201,12 +202,12 @@ mod tests {
     }
 
     fn settle(backlog: &mut Backlog, outcome: Outcome, now: Instant) -> Vec<(String, u32)> {
-        let mut said = Vec::new();
+        let mut recorded = Vec::new();
         while let Some(task) = say(backlog, now) {
-            said.push((task.announcement.object.name.name.to_string(), task.count));
+            recorded.push((task.announcement.object.name.name.to_string(), task.count));
             backlog.done(task, outcome, now);
         }
-        said
+        recorded
     }
 
     #[test]
@@ -214,20 +215,20 @@ mod tests {
         let start = shared::clock::now();
         let mut backlog = Backlog::new(start);
         for at in 0..5_000 {
-            let lost = backlog.push(of("a", &at.to_string(), Said::Rejected), start);
+            let lost = backlog.push(of("a", &at.to_string(), EventReason::Rejected), start);
             assert_eq!(lost.is_some(), at >= WAITING, "{at}");
         }
-        assert_eq!(settle(&mut backlog, Outcome::Said, start).len(), BURST as usize);
+        assert_eq!(settle(&mut backlog, Outcome::Recorded, start).len(), BURST as usize);
         let Next::Wait(wait) = backlog.next(start) else { panic!("it has to wait") };
         assert_eq!(wait, GAP);
         let mut requests = 0;
         for second in 1..=10 {
-            requests += settle(&mut backlog, Outcome::Said, start + Duration::from_secs(second)).len();
+            requests += settle(&mut backlog, Outcome::Recorded, start + Duration::from_secs(second)).len();
         }
         assert_eq!(requests, 50, "five a second");
-        backlog.push(of("a", "newest", Said::Rejected), start);
-        let said = settle(&mut backlog, Outcome::Said, start + Duration::from_secs(11));
-        assert_eq!(said[0], ("newest".to_owned(), 1));
+        backlog.push(of("a", "newest", EventReason::Rejected), start);
+        let recorded = settle(&mut backlog, Outcome::Recorded, start + Duration::from_secs(11));
+        assert_eq!(recorded[0], ("newest".to_owned(), 1));
     }
 
     #[test]
@@ -235,17 +236,17 @@ mod tests {
         let start = shared::clock::now();
         let mut backlog = Backlog::new(start);
         for _ in 0..3 {
-            backlog.push(of("a", "web", Said::Rejected), start);
+            backlog.push(of("a", "web", EventReason::Rejected), start);
         }
-        assert_eq!(settle(&mut backlog, Outcome::Said, start), [("web".to_owned(), 1)]);
+        assert_eq!(settle(&mut backlog, Outcome::Recorded, start), [("web".to_owned(), 1)]);
         for _ in 0..3 {
-            backlog.push(of("a", "web", Said::Rejected), start);
+            backlog.push(of("a", "web", EventReason::Rejected), start);
         }
-        assert!(settle(&mut backlog, Outcome::Said, start + AGAIN - GAP).is_empty());
-        assert_eq!(settle(&mut backlog, Outcome::Said, start + AGAIN), [("web".to_owned(), 2)]);
-        backlog.push(of("a", "web", Said::Refused), start + AGAIN);
+        assert!(settle(&mut backlog, Outcome::Recorded, start + AGAIN - GAP).is_empty());
+        assert_eq!(settle(&mut backlog, Outcome::Recorded, start + AGAIN), [("web".to_owned(), 2)]);
+        backlog.push(of("a", "web", EventReason::Refused), start + AGAIN);
         assert_eq!(
-            settle(&mut backlog, Outcome::Said, start + AGAIN),
+            settle(&mut backlog, Outcome::Recorded, start + AGAIN),
             [("web".to_owned(), 1)],
             "another matter"
         );
@@ -255,14 +256,14 @@ mod tests {
     fn what_was_mended_before_it_was_told_is_not_told() {
         let start = shared::clock::now();
         let mut backlog = Backlog::new(start);
-        backlog.push(of("a", "web", Said::Rejected), start);
-        backlog.push(of("a", "web", Said::Accepted), start);
+        backlog.push(of("a", "web", EventReason::Rejected), start);
+        backlog.push(of("a", "web", EventReason::Accepted), start);
         assert!(matches!(backlog.next(start), Next::Nothing));
-        backlog.push(of("a", "web", Said::Rejected), start);
-        settle(&mut backlog, Outcome::Said, start);
-        backlog.push(of("a", "web", Said::Accepted), start);
+        backlog.push(of("a", "web", EventReason::Rejected), start);
+        settle(&mut backlog, Outcome::Recorded, start);
+        backlog.push(of("a", "web", EventReason::Accepted), start);
         let task = say(&mut backlog, start).unwrap();
-        assert_eq!(task.announcement.said, Said::Accepted);
+        assert_eq!(task.announcement.reason, EventReason::Accepted);
     }
 
     #[test]
@@ -270,18 +271,18 @@ mod tests {
         let start = shared::clock::now();
         let mut backlog = Backlog::new(start);
         for at in 0..10 {
-            backlog.push(of("shut", &at.to_string(), Said::Rejected), start);
+            backlog.push(of("shut", &at.to_string(), EventReason::Rejected), start);
         }
         assert_eq!(settle(&mut backlog, Outcome::Forbidden, start).len(), 1);
-        backlog.push(of("shut", "other", Said::Rejected), start);
-        backlog.push(of("open", "web", Said::Rejected), start);
-        assert_eq!(settle(&mut backlog, Outcome::Said, start), [("web".to_owned(), 1)]);
-        backlog.push(of("shut", "other", Said::Rejected), start + SHUT);
-        assert_eq!(settle(&mut backlog, Outcome::Said, start + SHUT).len(), 1, "rights may have changed");
+        backlog.push(of("shut", "other", EventReason::Rejected), start);
+        backlog.push(of("open", "web", EventReason::Rejected), start);
+        assert_eq!(settle(&mut backlog, Outcome::Recorded, start), [("web".to_owned(), 1)]);
+        backlog.push(of("shut", "other", EventReason::Rejected), start + SHUT);
+        assert_eq!(settle(&mut backlog, Outcome::Recorded, start + SHUT).len(), 1, "rights may have changed");
         for at in 0..2 * SHUT_MAX {
-            backlog.push(of(&at.to_string(), "web", Said::Rejected), start);
+            backlog.push(of(&at.to_string(), "web", EventReason::Rejected), start);
             backlog.done(
-                Task { announcement: of(&at.to_string(), "web", Said::Rejected), count: 1, tries: 0 },
+                Task { announcement: of(&at.to_string(), "web", EventReason::Rejected), count: 1, tries: 0 },
                 Outcome::Forbidden,
                 start,
             );
@@ -294,8 +295,8 @@ mod tests {
     fn what_fails_is_tried_so_often_and_nobody_hurries() {
         let start = shared::clock::now();
         let mut backlog = Backlog::new(start);
-        backlog.push(of("a", "one", Said::Rejected), start);
-        backlog.push(of("a", "two", Said::Rejected), start);
+        backlog.push(of("a", "one", EventReason::Rejected), start);
+        backlog.push(of("a", "two", EventReason::Rejected), start);
         let mut now = start;
         let mut asked = 0;
         while let next @ (Next::Say(_) | Next::Wait(_)) = backlog.next(now) {
@@ -316,9 +317,9 @@ mod tests {
     fn what_was_said_is_remembered_within_bounds() {
         let start = shared::clock::now();
         let mut backlog = Backlog::new(start);
-        for at in 0..SAID + 10 {
+        for at in 0..RECORDED + 10 {
             backlog.remember(at.to_string(), Known { count: 1, written: start });
         }
-        assert_eq!((backlog.said.len(), backlog.order.len()), (SAID, SAID));
+        assert_eq!((backlog.recorded.len(), backlog.order.len()), (RECORDED, RECORDED));
     }
 }

@@ -10,7 +10,7 @@ fn announcement(namespace: &str, name: &str) -> Announcement {
         object: ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new(namespace, name) },
         uid: "u-1".into(),
         resource_version: "7".into(),
-        said: Said::Refused,
+        reason: EventReason::Refused,
         note: "proxies cannot serve it".to_owned(),
         same: "invalid".to_owned(),
     }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::super::ask::{self, ANSWER, Answer, AskError, within};
 use super::super::collection::{self, Collection};
-use super::super::watch::{Heard, Item};
+use super::super::watch::{Item, WatchInput};
 use super::super::wire::{self, MetadataOnly};
 use super::{LABEL, MANIFEST, NAME, PART, bytes, text_of};
 use crate::objects::{Object, ObjectKind, Secret, json};
@@ -67,7 +67,7 @@ impl Secrets {
         loop {
             let request = all.list(more.as_deref()).map_err(unread)?;
             let text = within(ANSWER, self.client.request_text(request)).await?;
-            let Ok((Heard::Page { items, more: next, .. }, _)) = wire::page(&MetadataOnly, &text) else {
+            let Ok((WatchInput::Page { items, more: next, .. }, _)) = wire::page(&MetadataOnly, &text) else {
                 return Err(unread("expected a list"));
             };
             let items = items.into_iter().map(|Item { name, revision, .. }| (name.name, revision.0));

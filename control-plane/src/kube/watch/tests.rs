@@ -71,7 +71,7 @@ struct Edge {
     watch: Watch<u64>,
     now: Instant,
     /// Lines of the open stream, and up to where the server has put changes there.
-    stream: Option<(VecDeque<Heard<u64>>, u64)>,
+    stream: Option<(VecDeque<WatchInput<u64>>, u64)>,
     /// A paged list under way is of one moment.
     pages: Option<(Vec<Item<u64>>, u64)>,
     seen: BTreeMap<String, u64>,
@@ -103,7 +103,7 @@ impl Edge {
         if todo != Todo::Read {
             self.stream = None;
         }
-        let heard = match todo {
+        let input = match todo {
             Todo::Wait(until) => {
                 self.now = until;
                 return;
@@ -116,18 +116,18 @@ impl Edge {
                     Some(line) => line,
                     None => {
                         self.now = self.watch.due();
-                        Heard::Tick
+                        WatchInput::Tick
                     }
                 }
             }
         };
-        self.hear(heard);
+        self.hear(input);
     }
 
-    fn hear(&mut self, heard: Heard<u64>) {
-        for said in self.watch.on(heard, self.now) {
-            match said {
-                Said::Changes(changes) => {
+    fn hear(&mut self, input: WatchInput<u64>) {
+        for output in self.watch.on(input, self.now) {
+            match output {
+                WatchOutput::Changes(changes) => {
                     self.gone_at_once = changes.iter().filter(|it| matches!(it, Change::Gone(_))).count();
                     for change in changes {
                         match change {
@@ -136,23 +136,27 @@ impl Edge {
                         };
                     }
                 }
-                Said::Synced => assert!(!std::mem::replace(&mut self.synced, true)),
-                Said::Probe => {
+                WatchOutput::Synced => assert!(!std::mem::replace(&mut self.synced, true)),
+                WatchOutput::Probe => {
                     let newest = revision(self.server.revision);
-                    self.hear(Heard::Newest(newest));
+                    self.hear(WatchInput::Newest(newest));
                 }
-                Said::Fresh(round) => panic!("round {round} was not begun"),
-                Said::Removed { gone, before, .. } => self.removed.push((gone, before)),
-                Said::Afresh | Said::Listed | Said::Restored | Said::Forbidden(_) | Said::Warning(_) => {}
+                WatchOutput::Fresh(round) => panic!("round {round} was not begun"),
+                WatchOutput::Removed { gone, before, .. } => self.removed.push((gone, before)),
+                WatchOutput::Afresh
+                | WatchOutput::Listed
+                | WatchOutput::Restored
+                | WatchOutput::Forbidden(_)
+                | WatchOutput::Warning(_) => {}
             }
         }
     }
 
-    fn list(&mut self, more: Option<&str>) -> Heard<u64> {
+    fn list(&mut self, more: Option<&str>) -> WatchInput<u64> {
         let (items, at) = match (more, self.pages.take()) {
             (Some(_), Some(rest)) => rest,
             (Some(_), None) => {
-                return Heard::Refused { code: 410, reason: "expired".to_owned() };
+                return WatchInput::Refused { code: 410, reason: "expired".to_owned() };
             }
             (None, _) => (
                 self.server.world.iter().map(|(object, number)| item(*object, *number)).collect(),
@@ -163,11 +167,11 @@ impl Edge {
         let rest = items.split_off(items.len().min(2));
         let more = (!rest.is_empty()).then(|| "next".to_owned());
         self.pages = more.is_some().then_some((rest, at));
-        Heard::Page { items, revision: revision(at), more }
+        WatchInput::Page { items, revision: revision(at), more }
     }
 
-    fn open(&mut self, from: Option<u64>) -> Heard<u64> {
-        let refused = |code| Heard::Refused { code, reason: String::new() };
+    fn open(&mut self, from: Option<u64>) -> WatchInput<u64> {
+        let refused = |code| WatchInput::Refused { code, reason: String::new() };
         match from {
             None if !self.server.streams => return refused(422),
             Some(from) if from < self.server.compacted => return refused(410),
@@ -177,14 +181,17 @@ impl Edge {
                     .server
                     .world
                     .iter()
-                    .map(|(object, number)| Heard::Put(item(*object, *number)))
+                    .map(|(object, number)| WatchInput::Put(item(*object, *number)))
                     .collect();
-                lines.push_back(Heard::Bookmark { revision: revision(self.server.revision), complete: true });
+                lines.push_back(WatchInput::Bookmark {
+                    revision: revision(self.server.revision),
+                    complete: true,
+                });
                 self.stream = Some((lines, self.server.revision));
             }
             Some(from) => self.stream = Some((VecDeque::new(), from)),
         }
-        Heard::Opened
+        WatchInput::Opened
     }
 
     /// Puts into the open stream what happened since.
@@ -192,8 +199,8 @@ impl Edge {
         if let Some((lines, at)) = &mut self.stream {
             for (number, object, exists) in self.server.history.iter().filter(|(number, ..)| number > at) {
                 lines.push_back(match exists {
-                    true => Heard::Put(item(*object, *number)),
-                    false => Heard::Gone(name(*object), revision(*number)),
+                    true => WatchInput::Put(item(*object, *number)),
+                    false => WatchInput::Gone(name(*object), revision(*number)),
                 });
             }
             *at = self.server.revision;
@@ -268,25 +275,25 @@ proptest! {
                 Act::Step(times) => (0..times).for_each(|_| edge.step()),
                 Act::Cut => {
                     edge.stream = None;
-                    edge.hear(Heard::Failed("cut".to_owned()));
+                    edge.hear(WatchInput::Failed("cut".to_owned()));
                 }
                 Act::End if edge.stream.is_some() => {
                     edge.stream = None;
-                    edge.hear(Heard::Ended);
+                    edge.hear(WatchInput::Ended);
                 }
                 Act::Compact => edge.server.compacted = edge.server.revision,
                 Act::Refuse(code) if edge.stream.is_some() => {
-                    edge.hear(Heard::Refused { code, reason: String::new() });
+                    edge.hear(WatchInput::Refused { code, reason: String::new() });
                 }
                 Act::Mark if edge.stream.is_some() => {
                     edge.pump();
                     let at = revision(edge.server.revision);
                     let lines = edge.stream.as_mut().map(|(lines, _)| lines);
-                    lines.unwrap().push_back(Heard::Bookmark { revision: at, complete: false });
+                    lines.unwrap().push_back(WatchInput::Bookmark { revision: at, complete: false });
                 }
                 Act::Restored => {
                     edge.stream = None;
-                    edge.hear(Heard::Restored);
+                    edge.hear(WatchInput::Restored);
                 }
                 Act::Wait(seconds) => edge.now += Duration::from_secs(seconds.into()),
                 Act::Restore => {
@@ -294,7 +301,7 @@ proptest! {
                     edge.stream = None;
                     edge.pages = None;
                     edge.server.restore();
-                    edge.hear(Heard::Failed("the server starts anew".to_owned()));
+                    edge.hear(WatchInput::Failed("the server starts anew".to_owned()));
                     // Once the revisions have caught up, the two histories cannot be distinguished.
                     edge.settle();
                 }
@@ -320,7 +327,7 @@ fn many_that_are_absent_wait_for_a_second_list() {
         edge.stream = None;
         (0..30).for_each(|object| edge.server.remove(object));
         edge.server.compacted = edge.server.revision;
-        edge.hear(Heard::Ended);
+        edge.hear(WatchInput::Ended);
         let began = edge.now;
         while edge.watch.doubted.is_none() {
             edge.step();
@@ -396,13 +403,13 @@ fn a_watch_that_says_nothing_is_opened_anew_at_the_next_probe() {
     let began = clock::now();
     let open = || {
         let mut watch = Watch::new(false, began);
-        watch.on(Heard::Opened, began);
-        watch.on(Heard::<u64>::Bookmark { revision: revision(5), complete: true }, began);
+        watch.on(WatchInput::Opened, began);
+        watch.on(WatchInput::<u64>::Bookmark { revision: revision(5), complete: true }, began);
         watch
     };
     let probe = |watch: &mut Watch<u64>, at: Instant, newest| {
-        assert!(watch.on(Heard::Tick, at).contains(&Said::Probe));
-        watch.on(Heard::Newest(revision(newest)), at);
+        assert!(watch.on(WatchInput::Tick, at).contains(&WatchOutput::Probe));
+        watch.on(WatchInput::Newest(revision(newest)), at);
         watch.todo(at)
     };
     let (first, second) = (began + PROBE, began + 2 * PROBE);
@@ -415,7 +422,7 @@ fn a_watch_that_says_nothing_is_opened_anew_at_the_next_probe() {
     assert_eq!(probe(&mut watch, second, 5), Todo::Read, "there is nothing to say");
     let mut watch = open();
     probe(&mut watch, first, 9);
-    let line = Heard::Bookmark { revision: revision(6), complete: false };
+    let line = WatchInput::Bookmark { revision: revision(6), complete: false };
     watch.on(line, first + PROBE / 2);
     assert_eq!(probe(&mut watch, second, 9), Todo::Read, "it speaks");
 }
@@ -427,21 +434,24 @@ fn a_bookmark_that_comes_a_little_later_than_a_probe_is_waited_for() {
     let late = Duration::from_millis(30);
     for comes in [true, false] {
         let mut watch = Watch::new(false, began);
-        watch.on(Heard::Opened, began);
-        watch.on(Heard::<u64>::Bookmark { revision: revision(5), complete: true }, began);
+        watch.on(WatchInput::Opened, began);
+        watch.on(WatchInput::<u64>::Bookmark { revision: revision(5), complete: true }, began);
         let probe = |at: Instant, watch: &mut Watch<u64>| {
-            assert!(watch.on(Heard::Tick, at).contains(&Said::Probe), "{at:?}");
-            let said = watch.on(Heard::Newest(revision(9)), at);
-            (said.len(), watch.todo(at) == Todo::Read)
+            assert!(watch.on(WatchInput::Tick, at).contains(&WatchOutput::Probe), "{at:?}");
+            let outputs = watch.on(WatchInput::Newest(revision(9)), at);
+            (outputs.len(), watch.todo(at) == Todo::Read)
         };
         let bookmark = began + PROBE - late;
-        watch.on(Heard::Bookmark { revision: revision(6), complete: false }, bookmark);
+        watch.on(WatchInput::Bookmark { revision: revision(6), complete: false }, bookmark);
         assert_eq!(probe(began + PROBE, &mut watch), (0, true));
         assert_eq!(probe(began + 2 * PROBE, &mut watch), (0, true), "60.03 s are no silence");
         let over = bookmark + SILENCE;
         assert_eq!(watch.due(), over, "nobody waits for the next but one");
         if comes {
-            watch.on(Heard::Bookmark { revision: revision(9), complete: false }, bookmark + PROBE + 2 * late);
+            watch.on(
+                WatchInput::Bookmark { revision: revision(9), complete: false },
+                bookmark + PROBE + 2 * late,
+            );
         }
         assert_eq!(probe(over, &mut watch), (usize::from(!comes), comes));
     }
@@ -449,7 +459,7 @@ fn a_bookmark_that_comes_a_little_later_than_a_probe_is_waited_for() {
 
 #[test]
 fn a_server_without_streamed_lists_is_read_in_pages_from_then_on() {
-    let refuse = |edge: &mut Edge, code| edge.hear(Heard::Refused { code, reason: String::new() });
+    let refuse = |edge: &mut Edge, code| edge.hear(WatchInput::Refused { code, reason: String::new() });
     for code in [400, 403, 404, 422] {
         let mut edge = Edge::new(true);
         refuse(&mut edge, code);
@@ -476,8 +486,8 @@ fn a_server_without_streamed_lists_is_read_in_pages_from_then_on() {
 fn what_is_forbidden_is_asked_for_again() {
     let mut edge = Edge::new(false);
     edge.step();
-    let said = edge.watch.on(Heard::Refused { code: 403, reason: "no".to_owned() }, edge.now);
-    assert_eq!(said, [Said::Forbidden("no".to_owned())]);
+    let outputs = edge.watch.on(WatchInput::Refused { code: 403, reason: "no".to_owned() }, edge.now);
+    assert_eq!(outputs, [WatchOutput::Forbidden("no".to_owned())]);
     assert_eq!(edge.watch.todo(edge.now), Todo::Wait(edge.now + FORBIDDEN));
     edge.server.put(1);
     edge.settle();
@@ -491,57 +501,65 @@ fn what_was_allowed_is_not_forbidden_at_once() {
     edge.server.put(1);
     edge.settle();
     let forbid = |edge: &mut Edge| {
-        let said = edge.watch.on(Heard::Refused { code: 403, reason: "no".to_owned() }, edge.now);
-        let silent = |said: &Said<u64>| matches!(said, Said::Warning(_));
-        assert!(said.iter().all(silent), "{said:?}");
+        let outputs = edge.watch.on(WatchInput::Refused { code: 403, reason: "no".to_owned() }, edge.now);
+        let silent = |output: &WatchOutput<u64>| matches!(output, WatchOutput::Warning(_));
+        assert!(outputs.iter().all(silent), "{outputs:?}");
         match edge.watch.todo(edge.now) {
             Todo::Wait(until) => until - edge.now,
             _ => Duration::ZERO,
         }
     };
-    edge.watch.on(Heard::Refresh(7), edge.now);
+    edge.watch.on(WatchInput::Refresh(7), edge.now);
     for _ in 0..20 {
         edge.now += Duration::from_secs(1);
         assert!(forbid(&mut edge) <= AGAIN.1, "and a round waits for it");
     }
     assert!(edge.watch.streams, "whether it streams lists is not known from that");
-    edge.watch.on(Heard::Opened, edge.now);
-    edge.watch.on(Heard::Put(item(1, 11)), edge.now);
-    let end = Heard::Bookmark { revision: revision(12), complete: true };
-    assert!(edge.watch.on(end, edge.now).contains(&Said::Fresh(7)));
+    edge.watch.on(WatchInput::Opened, edge.now);
+    edge.watch.on(WatchInput::Put(item(1, 11)), edge.now);
+    let end = WatchInput::Bookmark { revision: revision(12), complete: true };
+    assert!(edge.watch.on(end, edge.now).contains(&WatchOutput::Fresh(7)));
     // If it lasts, it is trusted.
-    edge.watch.on(Heard::Refresh(8), edge.now);
+    edge.watch.on(WatchInput::Refresh(8), edge.now);
     forbid(&mut edge);
     edge.now += FORBIDDEN;
-    edge.watch.on(Heard::Refused { code: 403, reason: "no".to_owned() }, edge.now);
-    let said = edge.watch.on(Heard::Refused { code: 403, reason: "no".to_owned() }, edge.now);
-    assert!(said.contains(&Said::Forbidden("no".to_owned())) && said.contains(&Said::Fresh(8)), "{said:?}");
+    edge.watch.on(WatchInput::Refused { code: 403, reason: "no".to_owned() }, edge.now);
+    let outputs = edge.watch.on(WatchInput::Refused { code: 403, reason: "no".to_owned() }, edge.now);
+    assert!(
+        outputs.contains(&WatchOutput::Forbidden("no".to_owned()))
+            && outputs.contains(&WatchOutput::Fresh(8)),
+        "{outputs:?}"
+    );
 }
 
 #[test]
 fn who_does_not_answer_or_refuses_is_asked_again_within_three_seconds() {
-    let longest = |heard: fn() -> Heard<u64>| {
+    let longest = |input: fn() -> WatchInput<u64>| {
         let mut edge = Edge::new(true);
         edge.server.put(1);
         edge.settle();
-        edge.watch.on(Heard::Ended, edge.now);
+        edge.watch.on(WatchInput::Ended, edge.now);
         let mut longest = Duration::ZERO;
         for _ in 0..300 {
-            edge.watch.on(heard(), edge.now);
+            edge.watch.on(input(), edge.now);
             let Todo::Wait(until) = edge.watch.todo(edge.now) else { continue };
             longest = longest.max(until - edge.now);
             edge.now = until;
         }
         longest
     };
-    fn refused(code: u16) -> Heard<u64> {
-        Heard::Refused { code, reason: String::new() }
+    fn refused(code: u16) -> WatchInput<u64> {
+        WatchInput::Refused { code, reason: String::new() }
     }
-    let heard: [fn() -> Heard<u64>; 4] =
-        [|| Heard::Failed("nobody is there".to_owned()), || refused(410), || refused(429), || refused(503)];
-    for heard in heard {
-        let longest = longest(heard);
-        assert!(longest > Duration::from_secs(2) && longest <= AGAIN.1, "{:?}: {longest:?}", heard());
+    let inputs: [fn() -> WatchInput<u64>; 4] = [
+        || WatchInput::Failed("nobody is there".to_owned()),
+        || refused(410),
+        || refused(429),
+        || refused(503),
+    ];
+    for input in inputs {
+        let longest = longest(input);
+        assert!(longest > Duration::from_secs(2) && longest <= AGAIN.1, "{:?}: {longest:?}", input());
     }
 }
 
@@ -552,24 +570,28 @@ fn a_round_is_told_with_the_next_list_and_what_it_lacks_is_doubted_first() {
     let mut watch = Watch::new(false, now);
     let list = |watch: &mut Watch<u64>, objects: std::ops::Range<u8>, at: u64, now: Instant| {
         assert!(matches!(watch.todo(now), Todo::Open { from: None }));
-        watch.on(Heard::Opened, now);
+        watch.on(WatchInput::Opened, now);
         for object in objects {
-            watch.on(Heard::Put(item(object, 1)), now);
+            watch.on(WatchInput::Put(item(object, 1)), now);
         }
-        watch.on(Heard::Bookmark { revision: revision(at), complete: true }, now)
+        watch.on(WatchInput::Bookmark { revision: revision(at), complete: true }, now)
     };
-    let is_fresh = |said: &[Said<u64>]| said.contains(&Said::Fresh(7));
+    let is_fresh = |outputs: &[WatchOutput<u64>]| outputs.contains(&WatchOutput::Fresh(7));
     list(&mut watch, 0..30, 5, now);
-    assert_eq!(watch.on(Heard::Refresh(7), now), []);
+    assert_eq!(watch.on(WatchInput::Refresh(7), now), []);
     // A list that had begun before is no longer read; the watch is known as before meanwhile.
-    watch.on(Heard::Opened, now);
-    watch.on(Heard::Refresh(7), now);
-    let said = list(&mut watch, 0..10, 6, now);
-    assert!(!is_fresh(&said) && !said.iter().any(|said| matches!(said, Said::Changes(_))), "{said:?}");
+    watch.on(WatchInput::Opened, now);
+    watch.on(WatchInput::Refresh(7), now);
+    let outputs = list(&mut watch, 0..10, 6, now);
+    assert!(
+        !is_fresh(&outputs) && !outputs.iter().any(|output| matches!(output, WatchOutput::Changes(_))),
+        "{outputs:?}"
+    );
     let later = now + SECOND_LOOK;
-    watch.on(Heard::Tick, later);
-    let said = list(&mut watch, 0..10, 6, later);
-    let gone = said.iter().position(|said| matches!(said, Said::Changes(gone) if gone.len() == 20));
-    let told = said.iter().position(|said| *said == Said::Fresh(7));
-    assert!(gone.is_some() && told > gone, "{said:?}");
+    watch.on(WatchInput::Tick, later);
+    let outputs = list(&mut watch, 0..10, 6, later);
+    let gone =
+        outputs.iter().position(|output| matches!(output, WatchOutput::Changes(gone) if gone.len() == 20));
+    let told = outputs.iter().position(|output| *output == WatchOutput::Fresh(7));
+    assert!(gone.is_some() && told > gone, "{outputs:?}");
 }

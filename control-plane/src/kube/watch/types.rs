@@ -34,7 +34,7 @@ pub(in crate::kube) struct Item<T> {
 
 /// Inputs: the results of the steps.
 #[derive(Clone, PartialEq, Debug)]
-pub(in crate::kube) enum Heard<T> {
+pub(in crate::kube) enum WatchInput<T> {
     /// A page of a list, and the token of the next, if there is one.
     Page { items: Vec<Item<T>>, revision: Revision, more: Option<String> },
     /// The watch is open.
@@ -51,7 +51,7 @@ pub(in crate::kube) enum Heard<T> {
     Failed(String),
     /// The stream ended normally.
     Ended,
-    /// The newest revision, as requested by [`Said::Probe`].
+    /// The newest revision, as requested by [`WatchOutput::Probe`].
     Newest(Revision),
     /// Another kind saw the server's history go back.
     Restored,
@@ -68,7 +68,7 @@ pub(in crate::kube) enum Todo {
     List { more: Option<String> },
     /// Open a watch: from a revision, or with a streamed list.
     Open { from: Option<Revision> },
-    /// Continue reading; send [`Heard::Tick`] at [`super::Watch::due`].
+    /// Continue reading; send [`WatchInput::Tick`] at [`super::Watch::due`].
     Read,
     /// Wait until then, without a stream.
     Wait(Instant),
@@ -76,7 +76,7 @@ pub(in crate::kube) enum Todo {
 
 /// Outputs: what to report or do in addition.
 #[derive(Clone, PartialEq, Debug)]
-pub(in crate::kube) enum Said<T> {
+pub(in crate::kube) enum WatchOutput<T> {
     /// Earlier revisions have become meaningless: what follows is new.
     Afresh,
     /// Changes, to be applied together.

@@ -2,21 +2,21 @@
 
 use super::*;
 
-fn told(watch: &mut Watch<u64>, heard: Heard<u64>, at: Instant) -> Vec<Change<u64>> {
-    let changes = watch.on(heard, at).into_iter().filter_map(|said| match said {
-        Said::Changes(changes) => Some(changes),
+fn told(watch: &mut Watch<u64>, input: WatchInput<u64>, at: Instant) -> Vec<Change<u64>> {
+    let changes = watch.on(input, at).into_iter().filter_map(|output| match output {
+        WatchOutput::Changes(changes) => Some(changes),
         _ => None,
     });
     changes.flatten().collect()
 }
 
-fn page(objects: impl Iterator<Item = u8>, number: u64, more: bool) -> Heard<u64> {
+fn page(objects: impl Iterator<Item = u8>, number: u64, more: bool) -> WatchInput<u64> {
     let more = more.then(|| "next".to_owned());
-    Heard::Page { items: objects.map(|it| item(it, 5)).collect(), revision: revision(number), more }
+    WatchInput::Page { items: objects.map(|it| item(it, 5)).collect(), revision: revision(number), more }
 }
 
-fn refused(code: u16) -> Heard<u64> {
-    Heard::Refused { code, reason: "because".to_owned() }
+fn refused(code: u16) -> WatchInput<u64> {
+    WatchInput::Refused { code, reason: "because".to_owned() }
 }
 
 /// One that knows so many objects at revision 5, and reads lists in pages.
@@ -45,13 +45,13 @@ fn a_revision_that_is_too_old_is_given_up_at_the_first_refusal() {
     assert_eq!(next(&watch, now), Todo::List { more: None }, "refused when it is opened");
 
     let mut watch = knowing(3, now);
-    watch.on(Heard::Opened, now);
-    watch.on(Heard::Put(item(1, 6)), now);
+    watch.on(WatchInput::Opened, now);
+    watch.on(WatchInput::Put(item(1, 6)), now);
     watch.on(refused(410), now);
     assert_eq!(watch.todo(now), Todo::List { more: None }, "one that spoke lists at once");
 
     let mut watch = knowing(3, now);
-    watch.on(Heard::Opened, now);
+    watch.on(WatchInput::Opened, now);
     watch.on(refused(410), now);
     assert!(
         matches!(watch.todo(now), Todo::Wait(_)),
@@ -59,9 +59,9 @@ fn a_revision_that_is_too_old_is_given_up_at_the_first_refusal() {
     );
 
     let mut watch = knowing(3, now);
-    watch.on(Heard::Opened, now);
-    watch.on(Heard::Put(item(1, 6)), now);
-    watch.on(Heard::Ended, now);
+    watch.on(WatchInput::Opened, now);
+    watch.on(WatchInput::Put(item(1, 6)), now);
+    watch.on(WatchInput::Ended, now);
     watch.on(refused(410), now);
     assert!(matches!(watch.todo(now), Todo::Wait(_)), "so does one that is refused after one that spoke");
 }
@@ -86,7 +86,7 @@ fn nothing_of_a_list_is_used_whose_rest_expired() {
     let now = clock::now();
     for code in [410, 500, 429] {
         let mut watch = knowing(4, now);
-        watch.on(Heard::Restored, now);
+        watch.on(WatchInput::Restored, now);
         assert_eq!(told(&mut watch, page(0..2, 6, true), now), []);
         assert_eq!(watch.todo(now), Todo::List { more: Some("next".to_owned()) });
         watch.on(refused(code), now);
@@ -107,16 +107,16 @@ fn a_history_that_went_back_is_listed_again_as_new() {
     for opened in [false, true] {
         let mut watch = knowing(3, now);
         if opened {
-            watch.on(Heard::Opened, now);
+            watch.on(WatchInput::Opened, now);
             assert_eq!(watch.todo(now), Todo::Read);
         }
-        assert_eq!(watch.on(Heard::Restored, now), []);
+        assert_eq!(watch.on(WatchInput::Restored, now), []);
         assert_eq!(watch.todo(now), Todo::List { more: None });
-        let said = watch.on(page(0..3, 9, false), now);
-        assert!(said.contains(&Said::Afresh), "a revision of before means nothing: {said:?}");
-        let all = Said::Changes((0..3).map(|it| Change::Put(item(it, 5))).collect());
-        assert!(said.contains(&all), "the same revision may be another version: {said:?}");
-        assert!(!said.contains(&Said::Restored), "the others know");
+        let outputs = watch.on(page(0..3, 9, false), now);
+        assert!(outputs.contains(&WatchOutput::Afresh), "a revision of before means nothing: {outputs:?}");
+        let all = WatchOutput::Changes((0..3).map(|it| Change::Put(item(it, 5))).collect());
+        assert!(outputs.contains(&all), "the same revision may be another version: {outputs:?}");
+        assert!(!outputs.contains(&WatchOutput::Restored), "the others know");
     }
 }
 
@@ -124,7 +124,7 @@ fn a_history_that_went_back_is_listed_again_as_new() {
 fn a_second_list_decides_only_after_its_time() {
     let began = clock::now();
     let again = |watch: &mut Watch<u64>, at: Instant| {
-        watch.on(Heard::Restored, at);
+        watch.on(WatchInput::Restored, at);
         told(watch, page(0..10, 6, false), at).iter().filter(|it| matches!(it, Change::Gone(_))).count()
     };
     let early = SECOND_LOOK - Duration::from_millis(1);
@@ -142,15 +142,15 @@ fn a_second_list_decides_only_after_its_time() {
 fn what_shows_itself_between_two_lists_is_doubted_anew() {
     let began = clock::now();
     let mut watch = knowing(40, began);
-    watch.on(Heard::Restored, began);
+    watch.on(WatchInput::Restored, began);
     assert_eq!(
         told(&mut watch, page(0..10, 6, false), began),
         (0..10).map(|it| Change::Put(item(it, 5))).collect::<Vec<_>>()
     );
-    watch.on(Heard::Opened, began);
-    (10..25).for_each(|it| drop(watch.on(Heard::Put(item(it, 7)), began)));
+    watch.on(WatchInput::Opened, began);
+    (10..25).for_each(|it| drop(watch.on(WatchInput::Put(item(it, 7)), began)));
     let later = began + SECOND_LOOK;
-    watch.on(Heard::Tick, later);
+    watch.on(WatchInput::Tick, later);
     let changes = told(&mut watch, page(0..10, 8, false), later);
     let gone: Vec<_> = changes.iter().filter(|it| matches!(it, Change::Gone(_))).collect();
     assert_eq!(gone.len(), 15, "15 that two lists lack; the other 15 wait: {gone:?}");
@@ -160,8 +160,8 @@ fn what_shows_itself_between_two_lists_is_doubted_anew() {
 fn an_empty_first_list_is_no_answer_before_its_time() {
     let began = clock::now();
     let list = |watch: &mut Watch<u64>, at: Instant| {
-        watch.on(Heard::Restored, at);
-        watch.on(page(0..0, 5, false), at).contains(&Said::Synced)
+        watch.on(WatchInput::Restored, at);
+        watch.on(page(0..0, 5, false), at).contains(&WatchOutput::Synced)
     };
     let mut doubting = Watch::new(true, began);
     doubting.on(refused(422), began);
@@ -177,21 +177,21 @@ fn an_empty_first_list_is_no_answer_before_its_time() {
 #[test]
 fn bookmarks_are_believed_forwards_alone() {
     let now = clock::now();
-    let mark = |number, complete| Heard::Bookmark { revision: revision(number), complete };
+    let mark = |number, complete| WatchInput::Bookmark { revision: revision(number), complete };
     let mut watch = knowing(3, now);
-    watch.on(Heard::Opened, now);
+    watch.on(WatchInput::Opened, now);
     watch.on(mark(8, false), now);
-    watch.on(Heard::Ended, now);
+    watch.on(WatchInput::Ended, now);
     assert_eq!(watch.todo(now), Todo::Open { from: Some(revision(8)) });
-    watch.on(Heard::Opened, now);
+    watch.on(WatchInput::Opened, now);
     watch.on(mark(7, false), now);
     assert_eq!(next(&watch, now), Todo::List { more: None });
 
     let mut streaming = Watch::new(false, now);
-    streaming.on(Heard::Opened, now);
-    streaming.on(Heard::Put(item(1, 3)), now);
+    streaming.on(WatchInput::Opened, now);
+    streaming.on(WatchInput::Put(item(1, 3)), now);
     assert_eq!(streaming.on(mark(4, false), now), [], "the list is not at its end");
-    assert!(streaming.on(mark(4, true), now).contains(&Said::Synced));
+    assert!(streaming.on(mark(4, true), now).contains(&WatchOutput::Synced));
 }
 
 /// Older states are never accepted, from any event: neither an older version nor an older deletion of an object, and a
@@ -199,24 +199,24 @@ fn bookmarks_are_believed_forwards_alone() {
 #[test]
 fn events_are_believed_forwards_alone() {
     let now = clock::now();
-    for past in [Heard::Put(item(1, 5)), Heard::Gone(name(1), revision(7))] {
+    for past in [WatchInput::Put(item(1, 5)), WatchInput::Gone(name(1), revision(7))] {
         let mut watch = knowing(3, now);
-        watch.on(Heard::Opened, now);
-        let event = |watch: &mut Watch<u64>, number| told(watch, Heard::Put(item(1, number)), now).len();
+        watch.on(WatchInput::Opened, now);
+        let event = |watch: &mut Watch<u64>, number| told(watch, WatchInput::Put(item(1, number)), now).len();
         assert_eq!((event(&mut watch, 8), event(&mut watch, 8)), (1, 1), "twice the same is no step back");
         let mut delays = Vec::new();
         for _ in 0..20 {
-            let said = watch.on(past.clone(), now);
-            assert!(matches!(&said[..], [Said::Warning(_)]), "{said:?}");
+            let outputs = watch.on(past.clone(), now);
+            assert!(matches!(&outputs[..], [WatchOutput::Warning(_)]), "{outputs:?}");
             let Todo::Wait(until) = watch.todo(now) else { panic!("it may go round for ever") };
             delays.push(until - now);
             assert_eq!(next(&watch, now), Todo::List { more: None });
-            let list = Heard::Page { items: vec![item(1, 8)], revision: revision(8), more: None };
+            let list = WatchInput::Page { items: vec![item(1, 8)], revision: revision(8), more: None };
             assert_eq!(
                 told(&mut watch, list, now).iter().filter(|it| matches!(it, Change::Put(_))).count(),
                 0
             );
-            watch.on(Heard::Opened, now);
+            watch.on(WatchInput::Opened, now);
         }
         assert!(delays.iter().max() > Some(&Duration::from_secs(1)), "{delays:?}");
         assert!(delays.iter().all(|delay| *delay <= AGAIN.1), "{delays:?}");
@@ -224,20 +224,20 @@ fn events_are_believed_forwards_alone() {
     }
     // Who says no revision says nothing of its place.
     let mut watch = knowing(3, now);
-    watch.on(Heard::Opened, now);
-    assert_eq!(told(&mut watch, Heard::Put(item(1, 0)), now).len(), 1);
+    watch.on(WatchInput::Opened, now);
+    assert_eq!(told(&mut watch, WatchInput::Put(item(1, 0)), now).len(), 1);
 }
 
 /// One that follows and is at revision 5.
 fn following(now: Instant) -> Watch<u64> {
     let mut watch = knowing(3, now);
-    watch.on(Heard::Opened, now);
+    watch.on(WatchInput::Opened, now);
     assert_eq!(watch.todo(now), Todo::Read);
     watch
 }
 
-fn mark(number: u64) -> Heard<u64> {
-    Heard::Bookmark { revision: revision(number), complete: false }
+fn mark(number: u64) -> WatchInput<u64> {
+    WatchInput::Bookmark { revision: revision(number), complete: false }
 }
 
 #[test]
@@ -246,9 +246,9 @@ fn a_server_whose_newest_revision_is_older_than_what_was_seen_is_listed_anew() {
     let probed = |after: Option<u64>, newest: u64| {
         let mut watch = following(began);
         let at = began + PROBE;
-        assert!(watch.on(Heard::Tick, at).contains(&Said::Probe));
+        assert!(watch.on(WatchInput::Tick, at).contains(&WatchOutput::Probe));
         after.map(|number| watch.on(mark(number), at));
-        watch.on(Heard::Newest(revision(newest)), at);
+        watch.on(WatchInput::Newest(revision(newest)), at);
         watch.todo(at)
     };
     assert_eq!(probed(None, 4), Todo::List { more: None });
@@ -266,10 +266,10 @@ fn a_watch_that_lags_is_given_twice_as_long_each_time() {
     let minute = |watch: &mut Watch<u64>, now: &mut Instant, at: u64, newest: u64| {
         *now += PROBE;
         watch.on(mark(at), *now);
-        watch.on(Heard::Ended, *now);
-        watch.on(Heard::Opened, *now);
-        assert!(watch.on(Heard::Tick, *now).contains(&Said::Probe));
-        watch.on(Heard::Newest(revision(newest)), *now);
+        watch.on(WatchInput::Ended, *now);
+        watch.on(WatchInput::Opened, *now);
+        assert!(watch.on(WatchInput::Tick, *now).contains(&WatchOutput::Probe));
+        watch.on(WatchInput::Newest(revision(newest)), *now);
         watch.todo(*now) != Todo::Read
     };
     let mut waits = |watch: &mut Watch<u64>, times: usize| {
@@ -279,7 +279,7 @@ fn a_watch_that_lags_is_given_twice_as_long_each_time() {
             let since = now;
             while !minute(watch, &mut now, 5, 9) {}
             waits.push(now - since);
-            watch.on(Heard::Opened, now);
+            watch.on(WatchInput::Opened, now);
         }
         waits
     };
@@ -299,34 +299,34 @@ fn a_streamed_list_that_falls_silent_or_never_ends_is_read_in_pages() {
     let began = clock::now();
     let second = Duration::from_secs(1);
     let mut watch = Watch::<u64>::new(false, began);
-    watch.on(Heard::Opened, began);
+    watch.on(WatchInput::Opened, began);
     assert_eq!(watch.due(), began + STREAM_SILENCE);
     let spoke = began + STREAM_SILENCE - second;
-    watch.on(Heard::Tick, spoke);
-    watch.on(Heard::Put(item(1, 3)), spoke);
-    watch.on(Heard::Tick, spoke + STREAM_SILENCE - second);
+    watch.on(WatchInput::Tick, spoke);
+    watch.on(WatchInput::Put(item(1, 3)), spoke);
+    watch.on(WatchInput::Tick, spoke + STREAM_SILENCE - second);
     assert_eq!(watch.todo(spoke), Todo::Read, "it is silent since it spoke");
-    watch.on(Heard::Tick, spoke + STREAM_SILENCE);
+    watch.on(WatchInput::Tick, spoke + STREAM_SILENCE);
     assert_eq!(watch.todo(spoke), Todo::List { more: None });
 
     let mut watch = Watch::<u64>::new(false, began);
-    watch.on(Heard::Opened, began);
+    watch.on(WatchInput::Opened, began);
     let mut now = began;
     while watch.todo(now) == Todo::Read {
         assert!(now < began + STREAMED_LIST, "it has so long in all");
         now += 5 * second;
-        watch.on(Heard::Tick, now);
-        watch.on(Heard::Put(item(1, 3)), now);
+        watch.on(WatchInput::Tick, now);
+        watch.on(WatchInput::Put(item(1, 3)), now);
     }
     assert_eq!((now, watch.todo(now)), (began + STREAMED_LIST, Todo::List { more: None }));
 }
 
-fn warns(said: &[Said<u64>]) -> bool {
-    said.iter().any(|said| matches!(said, Said::Warning(_)))
+fn warns(outputs: &[WatchOutput<u64>]) -> bool {
+    outputs.iter().any(|output| matches!(output, WatchOutput::Warning(_)))
 }
 
-fn failed() -> Heard<u64> {
-    Heard::Failed("no answer".to_owned())
+fn failed() -> WatchInput<u64> {
+    WatchInput::Failed("no answer".to_owned())
 }
 
 #[test]
@@ -335,13 +335,13 @@ fn that_there_is_no_way_through_is_said_once_until_there_is() {
     let mut watch = knowing(3, now);
     assert!(warns(&watch.on(failed(), now)));
     assert!(!warns(&watch.on(failed(), now)) && !warns(&watch.on(refused(500), now)));
-    watch.on(Heard::Restored, now);
+    watch.on(WatchInput::Restored, now);
     watch.on(page(0..3, 5, false), now);
     assert!(warns(&watch.on(failed(), now)));
     // Normal operation is not logged.
     let mut watch = knowing(3, now);
     for (code, is_told) in [(410, false), (500, true)] {
-        watch.on(Heard::Restored, now);
+        watch.on(WatchInput::Restored, now);
         watch.on(page(0..2, 6, true), now);
         assert_eq!(warns(&watch.on(refused(code), now)), is_told, "{code}");
     }
@@ -353,7 +353,7 @@ fn a_round_is_begun_at_once_whatever_failed() {
     let mut watch = knowing(3, now);
     watch.on(failed(), now);
     assert!(matches!(watch.todo(now), Todo::Wait(_)));
-    watch.on(Heard::Refresh(7), now);
+    watch.on(WatchInput::Refresh(7), now);
     assert_eq!(watch.todo(now), Todo::List { more: None });
 }
 
@@ -362,14 +362,14 @@ fn a_round_is_begun_at_once_whatever_failed() {
 fn a_watch_that_ends_without_a_word_is_opened_again_later() {
     let now = clock::now();
     let mut watch = following(now);
-    watch.on(Heard::Ended, now + STREAM_SILENCE / 2);
+    watch.on(WatchInput::Ended, now + STREAM_SILENCE / 2);
     assert!(matches!(watch.todo(now + STREAM_SILENCE / 2), Todo::Wait(_)));
     let mut watch = following(now);
-    watch.on(Heard::Ended, now + STREAM_SILENCE);
+    watch.on(WatchInput::Ended, now + STREAM_SILENCE);
     assert_eq!(watch.todo(now + STREAM_SILENCE), Todo::Open { from: Some(revision(5)) }, "it was silent");
     let mut watch = following(now);
     watch.on(mark(5), now);
-    watch.on(Heard::Ended, now);
+    watch.on(WatchInput::Ended, now);
     assert_eq!(watch.todo(now), Todo::Open { from: Some(revision(5)) }, "it spoke");
 }
 
@@ -377,9 +377,9 @@ fn a_watch_that_ends_without_a_word_is_opened_again_later() {
 fn a_streamed_list_that_ends_in_its_middle_is_read_in_pages() {
     let now = clock::now();
     let mut watch = Watch::<u64>::new(false, now);
-    watch.on(Heard::Opened, now);
-    watch.on(Heard::Put(item(1, 3)), now);
-    assert!(warns(&watch.on(Heard::Ended, now)));
+    watch.on(WatchInput::Opened, now);
+    watch.on(WatchInput::Put(item(1, 3)), now);
+    assert!(warns(&watch.on(WatchInput::Ended, now)));
     assert_eq!(next(&watch, now), Todo::List { more: None });
 }
 
@@ -390,15 +390,15 @@ fn after_a_step_back_nothing_of_before_is_waited_for() {
     let mut watch = following(began);
     let probe = |watch: &mut Watch<u64>, at: Instant, newest: u64| {
         watch.on(mark(5), at);
-        watch.on(Heard::Tick, at);
-        watch.on(Heard::Newest(revision(newest)), at);
+        watch.on(WatchInput::Tick, at);
+        watch.on(WatchInput::Newest(revision(newest)), at);
         watch.todo(at)
     };
     assert_eq!(probe(&mut watch, began + PROBE, 9), Todo::Read);
     let back = began + PROBE;
-    watch.on(Heard::Restored, back);
+    watch.on(WatchInput::Restored, back);
     watch.on(page(0..3, 5, false), back);
-    watch.on(Heard::Opened, back);
+    watch.on(WatchInput::Opened, back);
     assert_eq!(probe(&mut watch, back + LAG, 5), Todo::Read, "it has all that there is");
 }
 
@@ -408,13 +408,13 @@ fn what_was_allowed_since_is_again_not_forbidden_at_once() {
     let began = clock::now();
     let mut watch = Watch::<u64>::new(false, began);
     let list = |watch: &mut Watch<u64>, at: Instant| {
-        watch.on(Heard::Opened, at);
-        watch.on(Heard::Bookmark { revision: revision(5), complete: true }, at);
+        watch.on(WatchInput::Opened, at);
+        watch.on(WatchInput::Bookmark { revision: revision(5), complete: true }, at);
     };
     list(&mut watch, began);
     for round in 1..4 {
         let at = began + FORBIDDEN * round;
-        watch.on(Heard::Refresh(round.into()), at);
+        watch.on(WatchInput::Refresh(round.into()), at);
         watch.on(refused(403), at);
         assert!(matches!(watch.todo(at), Todo::Wait(_)) && watch.streams, "{round}");
         list(&mut watch, at);
