@@ -13,7 +13,7 @@ pub use crate::codec::error::Kind;
 pub use page::{Labels, head, label};
 pub use place::{NO_HOST, Place};
 pub use requests::{Request, Requests, SETS};
-pub use rules::{FAMILIES, PREFIX, Rules, Said};
+pub use rules::{FAMILIES, PREFIX, Rules, RulesConfig};
 
 mod collect;
 mod page;

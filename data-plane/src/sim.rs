@@ -31,7 +31,7 @@ pub struct Proxy {
 
 /// The reaction of a proxy to a message.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Said {
+pub struct Reaction {
     /// Its replies.
     pub answers: Vec<ProxyMessage>,
     /// It ends the stream, because of this error.
@@ -58,8 +58,8 @@ impl Proxy {
     }
 
     /// Processes a message.
-    pub fn on(&mut self, message: ControlMessage) -> Said {
-        said(self.session.on(message, &mut self.writer))
+    pub fn on(&mut self, message: ControlMessage) -> Reaction {
+        reaction(self.session.on(message, &mut self.writer))
     }
 
     /// Simulates a fault: its state changes without any message.
@@ -121,7 +121,7 @@ impl Proxy {
     }
 }
 
-fn said(actions: Actions) -> Said {
+fn reaction(actions: Actions) -> Reaction {
     let fault = actions.close.map(|close| close.to_string());
-    Said { answers: actions.say, fault, moves: actions.moves.map(|(after, _)| after) }
+    Reaction { answers: actions.say, fault, moves: actions.moves.map(|(after, _)| after) }
 }

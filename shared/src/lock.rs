@@ -22,7 +22,7 @@ const MOST: u64 = 300;
 #[non_exhaustive]
 pub enum LockError {
     /// Another process has the lock.
-    #[error("another process keeps its state in {}{}", dir.display(), Said(by.as_ref()))]
+    #[error("another process keeps its state in {}{}", dir.display(), HeldBy(by.as_ref()))]
     Taken {
         /// The folder.
         dir: PathBuf,
@@ -95,9 +95,9 @@ impl Holder {
 }
 
 /// `: process 7 of node-1`, or nothing.
-struct Said<'a>(Option<&'a Holder>);
+struct HeldBy<'a>(Option<&'a Holder>);
 
-impl fmt::Display for Said<'_> {
+impl fmt::Display for HeldBy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(Holder { pid, host }) = self.0 else { return Ok(()) };
         write!(f, ": process {pid}")?;

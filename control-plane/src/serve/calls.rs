@@ -121,7 +121,7 @@ mod tests {
     use prost::Message as _;
     use shared::clock;
     use shared::proto::config::control_message::Message;
-    use shared::proto::config::proxy_message::Message as Said;
+    use shared::proto::config::proxy_message::Message as MessageBody;
     use shared::proto::config::{Goodbye, Heartbeat, Hello, ProxyMessage};
     use tokio::sync::watch;
     use tokio_stream::wrappers::ReceiverStream;
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(call(CONNECT, "identity"), Err(Code::Unavailable), "nothing was read yet");
     }
 
-    fn message(message: Said) -> Result<HttpFrame<Bytes>, Status> {
+    fn message(message: MessageBody) -> Result<HttpFrame<Bytes>, Status> {
         let message = ProxyMessage { message: Some(message) }.encode_to_vec();
         let length = u32::try_from(message.len()).unwrap().to_be_bytes();
         Ok(HttpFrame::data([&[0][..], &length, &message].concat().into()))
@@ -193,11 +193,11 @@ mod tests {
         let response = answer(&service, request).unwrap();
         let mut changes = service.registry.changes();
         let hello = Hello { proxy_id: "a".into(), group: "default".into(), ..Hello::default() };
-        say.send(message(Said::Hello(hello))).await.unwrap();
+        say.send(message(MessageBody::Hello(hello))).await.unwrap();
         while service.registry.len() == 0 {
             changes.changed().await.unwrap();
         }
-        say.try_send(message(Said::Goodbye(Goodbye {}))).unwrap();
+        say.try_send(message(MessageBody::Goodbye(Goodbye {}))).unwrap();
         drop((say, response));
         while service.registry.len() > 0 {
             changes.changed().await.unwrap();

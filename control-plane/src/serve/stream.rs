@@ -17,7 +17,7 @@ use tracing::{debug, info, warn};
 use super::Service;
 use super::StreamPlace;
 use super::admission::Caller;
-use super::message::{End, Hello, ProxyMessage as Said};
+use super::message::{End, Hello, ProxyMessage as SessionMessage};
 use super::registry::{Parting, Seat};
 use super::session::{Actions, Doubt, Event, Out, Overclaim, Report, Revisions, Session, Slot};
 use super::wire;
@@ -134,7 +134,7 @@ impl Stream {
                 }
                 () = self.out.closed() => return End::Gone,
                 message = messages.message() => match self.read(message) {
-                    Ok(said) => Event::Message(said),
+                    Ok(message) => Event::Message(message),
                     Err(end) => return end,
                 },
                 () = replaced(self.seat.as_ref()) => Event::Replaced,
@@ -160,7 +160,7 @@ impl Stream {
                 _ = leaving.wait_for(|leaving| *leaving) => Event::Leave(LEAVE.mul_f64(fastrand::f64())),
                 () = tokio::time::sleep_until(self.session.deadline().into()) => Event::Tick,
             };
-            if let Event::Message(Said::Hello(hello)) = &event
+            if let Event::Message(SessionMessage::Hello(hello)) = &event
                 && self.seat.is_none()
             {
                 // A rejected proxy is not listed as connected, nor as missed.
@@ -182,7 +182,7 @@ impl Stream {
     /// What a proxy sent last may have arrived together with the end of its connection: its goodbye.
     fn hear_out(&self, messages: &mut Streaming<ProxyMessage>) {
         while let Some(Ok(Some(message))) = messages.message().now_or_never() {
-            if matches!(self.read(Ok(Some(message))), Ok(Said::Goodbye)) {
+            if matches!(self.read(Ok(Some(message))), Ok(SessionMessage::Goodbye)) {
                 self.take_leave();
             }
         }
@@ -241,7 +241,7 @@ impl Stream {
         }
     }
 
-    fn read(&self, message: Result<Option<ProxyMessage>, Status>) -> Result<Said, End> {
+    fn read(&self, message: Result<Option<ProxyMessage>, Status>) -> Result<SessionMessage, End> {
         match message {
             Ok(Some(message)) => {
                 wire::read(message, &self.service.refusals).map_err(|error| End::Protocol(error.to_string()))
@@ -258,8 +258,8 @@ impl Stream {
     }
 
     fn on(&mut self, event: Event) -> Option<End> {
-        let is_hello = matches!(event, Event::Message(Said::Hello(_)));
-        let is_goodbye = matches!(event, Event::Message(Said::Goodbye));
+        let is_hello = matches!(event, Event::Message(SessionMessage::Hello(_)));
+        let is_goodbye = matches!(event, Event::Message(SessionMessage::Goodbye));
         let from_proxy = matches!(event, Event::Message(_));
         if is_hello && self.slot.is_none() {
             // Acquired before the session asks, so that it can answer FULL instead of WAIT; released if not needed.

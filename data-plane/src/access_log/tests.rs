@@ -29,9 +29,9 @@ impl Write for Sink {
 }
 
 /// A request all of whose values are these bytes.
-struct Says<'a>(&'a [u8], Captured);
+struct TestSource<'a>(&'a [u8], Captured);
 
-impl Source for Says<'_> {
+impl Source for TestSource<'_> {
     fn value(&self, value: &Value, out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(self.0);
         *value != Value::Missing
@@ -42,8 +42,8 @@ impl Source for Says<'_> {
     }
 }
 
-fn says(said: &[u8]) -> Says<'_> {
-    Says(said, Captured::default())
+fn source(said: &[u8]) -> TestSource<'_> {
+    TestSource(said, Captured::default())
 }
 
 fn format(text: &str, escape: Escape) -> Format {
@@ -51,7 +51,7 @@ fn format(text: &str, escape: Escape) -> Format {
 }
 
 /// The log line of one request, without its end.
-fn line(format: &Format, source: &Says<'_>) -> String {
+fn line(format: &Format, source: &TestSource<'_>) -> String {
     let text = written(|lines| lines.write(source, Some(format)));
     let line = text.strip_suffix('\n').unwrap();
     assert!(!line.contains('\n'), "{line:?}");
@@ -78,23 +78,23 @@ fn values_are_escaped_as_nginx_does() {
         (Escape::None, b"a\" \\x\\x0A\\x0D\t\x08\x0c\x00\x1b\x7f\xc3\xa4"),
     ] {
         let shown = std::str::from_utf8(shown).unwrap();
-        assert_eq!(line(&format("<$status>", escape), &says(SAID)), format!("<{shown}>"));
+        assert_eq!(line(&format("<$status>", escape), &source(SAID)), format!("<{shown}>"));
     }
 }
 
 #[test]
 fn what_is_missing_is_a_dash_or_nothing() {
     for (escape, shown) in [(Escape::Default, "<->"), (Escape::Json, "<>"), (Escape::None, "<>")] {
-        assert_eq!(line(&format("<$geoip2_city>", escape), &says(b"")), shown);
+        assert_eq!(line(&format("<$geoip2_city>", escape), &source(b"")), shown);
         // A value that exists but is empty stays empty.
-        assert_eq!(line(&format("<$status>", escape), &says(b"")), "<>");
+        assert_eq!(line(&format("<$status>", escape), &source(b"")), "<>");
     }
 }
 
 #[test]
 fn a_line_of_json_is_json() {
     let format = format(r#"{"at": "$time_iso8601", "a": "$status", "b": "$http_x"}"#, Escape::Json);
-    let mut source = says(b"\" \\ \x01 }, {\n");
+    let mut source = source(b"\" \\ \x01 }, {\n");
     source.1.put(|out| {
         out.extend_from_slice(b"\"kept\"");
         true
@@ -109,7 +109,7 @@ fn what_is_asked_for_is_kept_in_the_order_of_moments() {
     let names: Vec<_> = format.asks().iter().map(|ask| format!("{ask:?}")).collect();
     let expected = [r#"OfHead(Header("a"))"#, r#"Came("b")"#, "OfAnswer(Uri)", r#"Sent("b")"#];
     assert_eq!(names, expected);
-    let mut source = says(b"200");
+    let mut source = source(b"200");
     for value in ["head", "came"] {
         source.1.put(|out| {
             out.extend_from_slice(value.as_bytes());
@@ -129,7 +129,7 @@ proptest! {
         for escape in [Escape::Default, Escape::Json, Escape::None] {
             let format = format("\"$http_user_agent\" $request", escape);
             let mut out = Vec::new();
-            format.line(&says(&said), &mut Default::default(), (&mut out, &mut Vec::new()));
+            format.line(&source(&said), &mut Default::default(), (&mut out, &mut Vec::new()));
             prop_assert_eq!(out.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count(), 1);
             if escape == Escape::Default {
                 prop_assert_eq!(out.iter().filter(|byte| **byte == b'"').count(), 2);
@@ -144,9 +144,9 @@ fn formats_follow_the_fleet() {
     let said = Arc::new(format("$status", Escape::Default));
     let text = written(|lines| {
         lines.follow(Some(&said));
-        lines.write(&says(b"1"), None);
+        lines.write(&source(b"1"), None);
         lines.follow(None);
-        lines.write(&says(b"2"), None);
+        lines.write(&source(b"2"), None);
     });
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines[0], "1");
@@ -159,7 +159,7 @@ fn a_writer_that_is_behind_costs_lines_and_no_time() {
     let (chunks, waiting) = sync_channel(1);
     let mut lines = Handle { chunks: Some(chunks) }.lines(Arc::clone(&metrics));
     for _ in 0..3 {
-        lines.write(&says(b"x"), None);
+        lines.write(&source(b"x"), None);
         lines.flush();
     }
     assert_eq!((metrics.log_lines.value(), metrics.log_dropped.value()), (1, 2));
@@ -184,7 +184,7 @@ fn a_sink_that_hangs_does_not_hold_up_the_end() {
     let (go, wait) = sync_channel(0);
     let (handle, writer) = write_to(Hanging(wait)).unwrap();
     let mut lines = handle.lines(Arc::default());
-    lines.write(&says(b"x"), None);
+    lines.write(&source(b"x"), None);
     drop((lines, handle));
     assert!(!writer.finish_within(Duration::from_millis(1)));
     drop(go);

@@ -15,7 +15,7 @@ use super::*;
 
 /// The server's response to a query.
 #[derive(Clone, Debug)]
-pub(crate) enum Says {
+pub(crate) enum DnsAnswer {
     Addresses(Vec<IpAddr>, u32),
     /// A CNAME, followed by its addresses.
     Alias(&'static str, u32),
@@ -30,7 +30,7 @@ pub(crate) struct Script(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    says: HashMap<String, Says>,
+    answers: HashMap<String, DnsAnswer>,
     /// UDP responses are truncated.
     truncates: bool,
     asked: Vec<(String, Rtype)>,
@@ -41,13 +41,13 @@ impl Script {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn say(&self, name: &str, says: Says) {
-        self.with(|it| it.says.insert(name.to_owned(), says));
+    pub(crate) fn set(&self, name: &str, answer: DnsAnswer) {
+        self.with(|it| it.answers.insert(name.to_owned(), answer));
     }
 
     pub(crate) fn addresses(&self, name: &str, last: &[u8], ttl: u32) {
         let addresses = last.iter().map(|last| IpAddr::from([10, 0, 0, *last])).collect();
-        self.say(name, Says::Addresses(addresses, ttl));
+        self.set(name, DnsAnswer::Addresses(addresses, ttl));
     }
 
     /// How often a name was queried.
@@ -59,13 +59,13 @@ impl Script {
         let message = Message::from_octets(question).unwrap();
         let query = message.sole_question().unwrap();
         let name = query.qname().to_string();
-        let (mut says, truncates) = self.with(|it| {
+        let (mut scripted, truncates) = self.with(|it| {
             it.asked.push((name.clone(), query.qtype()));
-            (it.says.get(&name).cloned(), it.truncates && over_udp)
+            (it.answers.get(&name).cloned(), it.truncates && over_udp)
         });
-        let code = match says {
-            Some(Says::Silence) => return None,
-            Some(Says::Code(code)) => code,
+        let code = match scripted {
+            Some(DnsAnswer::Silence) => return None,
+            Some(DnsAnswer::Code(code)) => code,
             Some(_) => Rcode::NOERROR,
             None => Rcode::NXDOMAIN,
         };
@@ -73,13 +73,13 @@ impl Script {
         answer.header_mut().set_ra(true);
         answer.header_mut().set_tc(truncates);
         let mut owner = name;
-        while let Some(Says::Alias(to, ttl)) = says {
+        while let Some(DnsAnswer::Alias(to, ttl)) = scripted {
             let data = Cname::new(Name::vec_from_str(to).unwrap());
             answer.push((Name::vec_from_str(&owner).unwrap(), ttl, data)).unwrap();
             owner = to.to_owned();
-            says = self.with(|it| it.says.get(&owner).cloned());
+            scripted = self.with(|it| it.answers.get(&owner).cloned());
         }
-        if let Some(Says::Addresses(addresses, ttl)) = says.filter(|_| !truncates) {
+        if let Some(DnsAnswer::Addresses(addresses, ttl)) = scripted.filter(|_| !truncates) {
             let owner = Name::vec_from_str(&owner).unwrap();
             for ip in addresses {
                 match (ip, query.qtype()) {
@@ -185,9 +185,9 @@ async fn the_first_candidate_with_addresses_wins() {
     dns.script.addresses("far.test", &[1, 2], 30);
     dns.script.addresses("near.ns.cluster.test", &[3], 5);
     dns.script.addresses("far.test.cluster.test", &[4], 5);
-    dns.script.say("six.test", Says::Addresses(vec!["2001:db8::6".parse().unwrap()], 9));
-    dns.script.say("empty.test", Says::Addresses(vec![], 9));
-    dns.script.say("alias.test", Says::Alias("six.test", 4));
+    dns.script.set("six.test", DnsAnswer::Addresses(vec!["2001:db8::6".parse().unwrap()], 9));
+    dns.script.set("empty.test", DnsAnswer::Addresses(vec![], 9));
+    dns.script.set("alias.test", DnsAnswer::Alias("six.test", 4));
     let resolver = dns.resolver(&["ns.cluster.test", "cluster.test"], 2);
     for (name, expected) in [
         ("far.test.", found(&["10.0.0.1", "10.0.0.2"], 30)),
@@ -220,8 +220,8 @@ fn names_are_completed_as_resolv_conf_says() {
 #[tokio::test]
 async fn another_server_is_asked_where_one_does_not_know() {
     let (mute, failing, knows) = (Dns::start().await, Dns::start().await, Dns::start().await);
-    mute.script.say("far.test", Says::Silence);
-    failing.script.say("far.test", Says::Code(Rcode::SERVFAIL));
+    mute.script.set("far.test", DnsAnswer::Silence);
+    failing.script.set("far.test", DnsAnswer::Code(Rcode::SERVFAIL));
     knows.script.addresses("far.test", &[1], 30);
     let resolver = resolver(&[mute.port, failing.port, knows.port], &[], 1);
     for _ in 0..3 {
@@ -234,12 +234,12 @@ async fn another_server_is_asked_where_one_does_not_know() {
 async fn a_failure_is_told_from_a_name_that_does_not_exist() {
     let dns = Dns::start().await;
     let resolver = dns.resolver(&["cluster.test"], 5);
-    dns.script.say("a.test", Says::Code(Rcode::SERVFAIL));
+    dns.script.set("a.test", DnsAnswer::Code(Rcode::SERVFAIL));
     assert!(resolver.ask("a.test").await.is_err());
-    dns.script.say("a.test", Says::Code(Rcode::REFUSED));
+    dns.script.set("a.test", DnsAnswer::Code(Rcode::REFUSED));
     assert!(resolver.ask("a.test").await.is_err());
     // One of the candidates could not be resolved, the last one does not exist.
-    dns.script.say("b.test.cluster.test", Says::Silence);
+    dns.script.set("b.test.cluster.test", DnsAnswer::Silence);
     assert!(resolver.ask("b.test").await.is_err());
     assert!(dns.script.asked("b.test") > 0);
     assert_eq!(resolver.ask("c.test").await, Ok(Answer::Nothing));

@@ -71,13 +71,13 @@ pub(super) struct Keeper {
     pub(super) stale: bool,
     /// The state whose secrets are stored.
     with_keys: Option<State>,
-    said: Said,
-    said_of_keys: Said,
+    last_warning: LastWarning,
+    last_warning_of_keys: LastWarning,
 }
 
 /// The last complaint that was logged.
 #[derive(Debug, Default)]
-struct Said(Option<String>);
+struct LastWarning(Option<String>);
 
 impl Keeper {
     /// For a folder, with what was found there.
@@ -93,8 +93,8 @@ impl Keeper {
             former: Former::Dropped,
             stale: true,
             with_keys: None,
-            said: Said::default(),
-            said_of_keys: Said::default(),
+            last_warning: LastWarning::default(),
+            last_warning_of_keys: LastWarning::default(),
         }
     }
 
@@ -150,14 +150,14 @@ impl Keeper {
                     self.stats.wrote(open.log.size(), open.records, clock::wall());
                 }
                 self.bound = Some(Arc::clone(&state.binding));
-                if self.said.0.take().is_some() {
+                if self.last_warning.0.take().is_some() {
                     info!(path = %self.dir.display(), "the state is kept on disk again");
                 }
                 true
             }
             Err(error) => {
                 self.stats.failed();
-                self.said
+                self.last_warning
                     .warn(format!("the state is not kept for the next start, and is tried again: {error}"));
                 false
             }
@@ -228,11 +228,12 @@ impl Keeper {
         match keys.save(before.as_ref(), state) {
             Ok(()) => {
                 self.with_keys = Some(state.clone());
-                self.said_of_keys.0 = None;
+                self.last_warning_of_keys.0 = None;
             }
             Err(error) => {
                 self.stats.key_errors.fetch_add(1, Ordering::Relaxed);
-                self.said_of_keys.warn(format!("private keys are not kept for the next start: {error}"));
+                self.last_warning_of_keys
+                    .warn(format!("private keys are not kept for the next start: {error}"));
             }
         }
     }
@@ -242,13 +243,13 @@ impl Keeper {
         let Some(open) = &mut self.open else { return Ok(()) };
         let Err(error) = open.log.sync() else { return Ok(()) };
         self.stats.failed();
-        self.said.warn(format!("the disk does not take the state, and is asked again: {error}"));
+        self.last_warning.warn(format!("the disk does not take the state, and is asked again: {error}"));
         // Data that the kernel has dropped is not written by another fsync(2): the whole state is rewritten.
         Err(self.open.take().map(|open| Box::new(open.state)).unwrap_or_default())
     }
 }
 
-impl Said {
+impl LastWarning {
     /// Logs a complaint once, and again when it changes.
     fn warn(&mut self, what: String) {
         if self.0.as_ref() != Some(&what) {

@@ -71,7 +71,7 @@ pub(super) struct Bounds {
 
 /// The settings that [`Rules`] are made from.
 #[derive(Clone, Debug, Default)]
-pub struct Said<'a> {
+pub struct RulesConfig<'a> {
     /// See [`Rules::class`].
     pub class: Option<&'a str>,
     /// See [`Rules::per_host`].
@@ -88,9 +88,9 @@ pub struct Said<'a> {
 
 impl Rules {
     /// Compiles the settings.
-    pub fn new(said: &Said<'_>) -> Self {
+    pub fn new(config: &RulesConfig<'_>) -> Self {
         let is_left_out =
-            |name: &str| said.excluded.iter().any(|it| it.strip_prefix(PREFIX).unwrap_or(it) == name);
+            |name: &str| config.excluded.iter().any(|it| it.strip_prefix(PREFIX).unwrap_or(it) == name);
         // The first number counts the requests.
         let mut len = 1;
         let histograms = HISTOGRAMS.map(|(name, _, unit)| {
@@ -102,17 +102,17 @@ impl Rules {
                 Unit::Length => (&LENGTHS, 1.0),
                 Unit::Size => (&SIZES, 1.0),
             };
-            let shown: Box<[f64]> = said.bounds[unit as usize].as_deref().unwrap_or(usual).into();
+            let shown: Box<[f64]> = config.bounds[unit as usize].as_deref().unwrap_or(usual).into();
             let at = len;
             len += shown.len() + 2;
             let counted = shown.iter().map(|bound| (bound * scale).round() as u64).collect();
             Some(Bounds { shown, counted, at })
         });
         Self {
-            class: said.class.unwrap_or(CLASS).into(),
-            per_host: said.per_host != Some(false),
-            per_undefined_host: said.per_undefined_host == Some(true),
-            status_classes: said.status_classes == Some(true),
+            class: config.class.unwrap_or(CLASS).into(),
+            per_host: config.per_host != Some(false),
+            per_undefined_host: config.per_undefined_host == Some(true),
+            status_classes: config.status_classes == Some(true),
             counts_requests: !is_left_out(REQUESTS),
             histograms,
             len,
@@ -137,7 +137,7 @@ impl Rules {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self::new(&Said::default())
+        Self::new(&RulesConfig::default())
     }
 }
 

@@ -7,7 +7,7 @@ use domain::base::iana::Rcode;
 use shared::resource::{Backend, ExternalName, Resource};
 
 use super::*;
-use crate::dns::tests::{Dns, Says};
+use crate::dns::tests::{Dns, DnsAnswer};
 use crate::table::world;
 
 /// A writer with a path to each of these names.
@@ -75,14 +75,14 @@ async fn a_name_is_followed_and_keeps_the_endpoints_that_stay() {
         until("changed", || last(&writer, "far") == [2, 3]).await;
         assert_eq!(endpoints(&writer, "far")[0], before[1], "what stays is the same one");
         let asked = dns.script.asked("far.test");
-        dns.script.say("far.test", Says::Silence);
+        dns.script.set("far.test", DnsAnswer::Silence);
         until("asked in vain", || dns.script.asked("far.test") >= asked + 3).await;
         assert_eq!(last(&writer, "far"), [2, 3], "silence is no answer");
-        dns.script.say("far.test", Says::Code(Rcode::SERVFAIL));
+        dns.script.set("far.test", DnsAnswer::Code(Rcode::SERVFAIL));
         let asked = dns.script.asked("far.test");
         until("asked in vain", || dns.script.asked("far.test") >= asked + 2).await;
         assert_eq!(last(&writer, "far"), [2, 3], "nor is a failure");
-        dns.script.say("far.test", Says::Code(Rcode::NXDOMAIN));
+        dns.script.set("far.test", DnsAnswer::Code(Rcode::NXDOMAIN));
         until("gone", || last(&writer, "far").is_empty()).await;
         dns.script.addresses("far.test", &[4], 300);
         until("back", || last(&writer, "far") == [4]).await;
@@ -98,7 +98,7 @@ async fn a_slow_name_holds_up_no_other() {
     let dns = Dns::start().await;
     let slow: Vec<String> = (0..100).map(|number| format!("slow{number}")).collect();
     for name in &slow {
-        dns.script.say(&format!("{name}.test"), Says::Silence);
+        dns.script.set(&format!("{name}.test"), DnsAnswer::Silence);
     }
     dns.script.addresses("quick.test", &[1], 0);
     let mut all: Vec<&str> = slow.iter().map(String::as_str).collect();
@@ -120,7 +120,7 @@ async fn a_slow_name_holds_up_no_other() {
 async fn the_first_answers_are_waited_for_and_not_for_ever() {
     let dns = Dns::start().await;
     dns.script.addresses("far.test", &[1], 30);
-    dns.script.say("mute.test", Says::Silence);
+    dns.script.set("mute.test", DnsAnswer::Silence);
     for (names, patience, is_quick) in
         [(&["far"] as &[_], 10_000, true), (&[], 10_000, true), (&["far", "mute"], 50, false)]
     {

@@ -14,7 +14,7 @@ use shared::proto::config::{ControlMessage, ProxyMessage};
 use shared::snapshot::Snapshot;
 use shared::version::{Root, Seq};
 
-use super::{Said, said};
+use super::{Reaction, reaction};
 use crate::subscribe::session::{Holdings, Identity, Session};
 use crate::table::apply::Refused;
 
@@ -146,8 +146,8 @@ impl Follower {
     }
 
     /// Processes a message, and shares the resulting state with others that have the same.
-    pub fn on(&mut self, message: ControlMessage, states: &mut States) -> Said {
-        let done = said(self.session.on(message, &mut self.has));
+    pub fn on(&mut self, message: ControlMessage, states: &mut States) -> Reaction {
+        let done = reaction(self.session.on(message, &mut self.has));
         for lane in [Lane::Config, Lane::Live] {
             let root = self.has.root(lane);
             let known = &mut self.roots[usize::from(lane == Lane::Live)];

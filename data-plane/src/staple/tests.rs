@@ -78,7 +78,7 @@ impl Authority {
 }
 
 /// The contents of an OCSP response.
-pub(super) struct Said<'a> {
+pub(super) struct OcspResponse<'a> {
     pub(super) about: Named,
     /// The whole encoded value.
     pub(super) status: Vec<u8>,
@@ -88,7 +88,7 @@ pub(super) struct Said<'a> {
     pub(super) shown: Vec<&'a [u8]>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> OcspResponse<'a> {
     /// A response that the certificate is good, on the day around [`NOW`].
     pub(super) fn good(question: &Question, by: &'a Authority) -> Self {
         Self {

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::certified::{CertifiedError, paired};
 use super::material::next_id;
-use super::policy::backend_tls::Said;
+use super::policy::backend_tls::BackendTlsConfig;
 use super::trust::{Trust, TrustError};
 
 /// Why a Material cannot be used. Never contains the key itself.
@@ -63,7 +63,7 @@ pub struct BackendTls {
     /// Unique and never reused: a connection made with one set is never used with another.
     pub id: u64,
     /// The configured settings.
-    pub said: Said,
+    pub config: BackendTlsConfig,
     /// Trusted authorities and the number of intermediates allowed; `None`: any certificate is accepted.
     pub verified: Option<(Arc<Trust>, usize)>,
     /// The client certificate, if the endpoint asks for one.
@@ -73,9 +73,9 @@ pub struct BackendTls {
 impl BackendTls {
     /// Binds the settings to a version of the Material. `None` if verification is required and there are no
     /// authorities.
-    pub fn new(said: &Said, identity: &Identity) -> Option<Self> {
-        let mut said = said.clone();
-        let verified = match (said.verified, &identity.trust) {
+    pub fn new(config: &BackendTlsConfig, identity: &Identity) -> Option<Self> {
+        let mut config = config.clone();
+        let verified = match (config.verified, &identity.trust) {
             (None, _) => None,
             (Some(_), None) => return None,
             (Some(depth), Some(trust)) => Some((Arc::clone(trust), depth)),
@@ -83,8 +83,8 @@ impl BackendTls {
         // Without authorities ingress-nginx ignores the rest of the Secret, and the configured TLS versions.
         let own = identity.own.clone().filter(|_| identity.trust.is_some());
         if identity.trust.is_none() {
-            (said.tls12, said.tls13, said.ciphers) = (true, true, Box::default());
+            (config.tls12, config.tls13, config.ciphers) = (true, true, Box::default());
         }
-        Some(Self { id: next_id(), said, verified, own })
+        Some(Self { id: next_id(), config, verified, own })
     }
 }

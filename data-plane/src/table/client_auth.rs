@@ -6,7 +6,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use shared::resource::Authorities;
 
 use super::material::next_id;
-use super::policy::certificates::Said;
+use super::policy::certificates::ClientAuthConfig;
 use super::trust::{Purpose, Trust, Untrusted};
 
 /// One client verification policy. Immutable; a change creates a new one.
@@ -26,9 +26,9 @@ pub struct ClientAuth {
 
 impl ClientAuth {
     /// Binds the policy to this version of the Material.
-    pub fn new(said: &Said, trust: &Arc<Trust>, source: &Authorities) -> Self {
-        let digest = digest(said, source);
-        Self { id: next_id(), digest, trust: Arc::clone(trust), asks: said.asks, depth: said.depth }
+    pub fn new(config: &ClientAuthConfig, trust: &Arc<Trust>, source: &Authorities) -> Self {
+        let digest = digest(config, source);
+        Self { id: next_id(), digest, trust: Arc::clone(trust), asks: config.asks, depth: config.depth }
     }
 
     /// Whether a client's certificate is currently valid.
@@ -41,7 +41,10 @@ impl ClientAuth {
 }
 
 /// Digest of everything that determines the verification.
-fn digest(Said { authorities: _, asks, depth }: &Said, source: &Authorities) -> [u8; 16] {
+fn digest(
+    ClientAuthConfig { authorities: _, asks, depth }: &ClientAuthConfig,
+    source: &Authorities,
+) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new_derive_key("firth 2026 session of a way to judge clients");
     hasher.update(&[u8::from(*asks)]).update(&(*depth as u64).to_be_bytes());
     let Authorities { certificates, revocations } = source;
@@ -62,7 +65,7 @@ mod tests {
 
     #[test]
     fn two_ways_that_judge_alike_have_one_digest() {
-        let said = |asks, depth| Said { authorities: "ns/ca/auth-tls".into(), asks, depth };
+        let said = |asks, depth| ClientAuthConfig { authorities: "ns/ca/auth-tls".into(), asks, depth };
         let source = |certificates: &[&'static [u8]], revocations: &[&'static [u8]]| Authorities {
             certificates: certificates.iter().map(|it| (*it).into()).collect(),
             revocations: revocations.iter().map(|it| (*it).into()).collect(),
@@ -78,7 +81,7 @@ mod tests {
         for (place, digest) in all.iter().enumerate() {
             assert_eq!(all.iter().position(|other| other == digest), Some(place));
         }
-        let other_name = Said { authorities: "ns/other/auth-tls".into(), ..said(true, 1) };
+        let other_name = ClientAuthConfig { authorities: "ns/other/auth-tls".into(), ..said(true, 1) };
         assert_eq!(digest(&other_name, &source(&[b"ab"], &[])), all[0], "a name judges nobody");
     }
 }

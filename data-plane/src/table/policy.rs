@@ -69,7 +69,7 @@ use response_rewrite::ResponseRewrite;
 use retries::Retries;
 use rewrite::Rewrite;
 use shortcuts::Shortcuts;
-use timeouts::Said;
+use timeouts::TimeoutOverrides;
 use tracing::Tracing;
 use upstream_keepalive::UpstreamKeepalive;
 
@@ -87,7 +87,7 @@ pub struct Policy {
     /// The protocol spoken with endpoints.
     pub spoken: Spoken,
     /// TLS settings towards endpoints, unless the host sets them.
-    pub backend_tls: Option<Box<backend_tls::Said>>,
+    pub backend_tls: Option<Box<backend_tls::BackendTlsConfig>>,
     /// Additional FastCGI parameters.
     pub fastcgi: Option<Box<FastCgi>>,
     /// Whether HTTP/1.0 is used.
@@ -113,7 +113,7 @@ pub struct Policy {
     /// Which failures are retried.
     pub retries: Retries,
     /// Timeouts of endpoints.
-    pub timeouts: Said,
+    pub timeouts: TimeoutOverrides,
     /// Limits on request bodies.
     pub bodies: Bodies,
     /// CORS settings; `None`: no CORS headers.
@@ -162,7 +162,7 @@ impl Policy {
             upstream_keepalive: UpstreamKeepalive::compile(said),
             addresses: Addresses::compile(said)?,
             spoken: Spoken::compile(said)?,
-            backend_tls: backend_tls::Said::compile(said.backend_tls.as_ref())?,
+            backend_tls: backend_tls::BackendTlsConfig::compile(said.backend_tls.as_ref())?,
             fastcgi: FastCgi::compile(said)?,
             is_http10: protocol::is_http10(said)?,
             auth: Auth::compile(said)?,
@@ -175,7 +175,7 @@ impl Policy {
             shortcuts: Shortcuts::compile(said.shortcuts.as_ref())?.map(Box::new),
             rewrite: Rewrite::compile(said),
             retries: Retries::compile(said)?,
-            timeouts: Said::compile(said),
+            timeouts: TimeoutOverrides::compile(said),
             bodies: Bodies::compile(said),
             cors: Cors::compile(said),
             mirror: Mirror::compile(said),

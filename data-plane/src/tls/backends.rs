@@ -94,7 +94,7 @@ impl Backends {
     ) -> io::Result<TlsStream<TcpStream>> {
         let (connectors, name) = match way {
             None => (self.unverified.clone(), ServerName::IpAddress(address.into())),
-            Some(way) => (self.connectors(way).map_err(io::Error::other)?, way.said.name.clone()),
+            Some(way) => (self.connectors(way).map_err(io::Error::other)?, way.config.name.clone()),
         };
         let connector = match over {
             Over::Http1 => connectors.http1,
@@ -131,15 +131,15 @@ impl Connectors {
 
 /// The settings in rustls' terms. An error if no version or cipher suite is left.
 fn config(way: &BackendTls) -> Result<ClientConfig, rustls::Error> {
-    let said = &way.said;
-    let versions = super::versions(said.tls12, said.tls13);
+    let settings = &way.config;
+    let versions = super::versions(settings.tls12, settings.tls13);
     let mut provider = aws_lc_rs::default_provider();
-    if !said.ciphers.is_empty() {
+    if !settings.ciphers.is_empty() {
         let all = std::mem::take(&mut provider.cipher_suites);
         let (new, old): (Vec<_>, Vec<_>) = all.into_iter().partition(|suite| suite.tls13().is_some());
         let liked = |number: &u16| old.iter().find(|suite| u16::from(suite.suite()) == *number).copied();
         // The list applies only to TLS 1.2, as in OpenSSL.
-        provider.cipher_suites = new.into_iter().chain(said.ciphers.iter().filter_map(liked)).collect();
+        provider.cipher_suites = new.into_iter().chain(settings.ciphers.iter().filter_map(liked)).collect();
     }
     let builder = |verifier: Arc<dyn ServerCertVerifier>, provider: CryptoProvider| {
         let builder =
@@ -155,7 +155,7 @@ fn config(way: &BackendTls) -> Result<ClientConfig, rustls::Error> {
         Some((trust, depth)) => Arc::new(Verified::new(trust, *depth, &provider)),
     };
     let mut config = builder(verifier, provider)?;
-    config.enable_sni = said.tells_name;
+    config.enable_sni = settings.tells_name;
     Ok(config)
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use data_plane::sim::{Follower, Said};
+use data_plane::sim::{Follower, Reaction};
 use shared::backoff::Backoff;
 use shared::kind::{Kind, Lane, ResourceKey};
 use shared::proto::config::{
@@ -301,7 +301,7 @@ impl Proxy {
     }
 
     /// Takes in what came, and tells the others.
-    fn on(&mut self, message: ControlMessage) -> Said {
+    fn on(&mut self, message: ControlMessage) -> Reaction {
         let mut came = Vec::new();
         let mut starts = Vec::new();
         let world = Arc::clone(&self.world);

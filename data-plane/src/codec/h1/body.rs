@@ -48,13 +48,13 @@ enum State {
     Chunks(Chunks),
     UntilClose,
     /// Boxed, because all other kinds of bodies would have to reserve the room.
-    Output(Box<Said>),
+    Output(Box<ResponderBody>),
     Closed,
 }
 
 /// The body of an application's output.
 #[derive(Debug, Clone)]
-struct Said {
+struct ResponderBody {
     /// Data that was read together with the head.
     begun: Bytes,
     /// The records with the rest.
@@ -63,7 +63,7 @@ struct Said {
     left: Option<u64>,
 }
 
-impl Said {
+impl ResponderBody {
     /// As in nginx: output beyond the declared length is read, so that the application can finish, and discarded. PHP
     /// scripts produce that by a newline after their closing tag.
     fn next(&mut self, buffer: &mut BytesMut) -> Result<Body, BodyError> {
@@ -120,7 +120,7 @@ impl BodyReader {
             Framing::Length(length) => Some(length),
             _ => None,
         };
-        Self { state: State::Output(Box::new(Said { begun, records, left })) }
+        Self { state: State::Output(Box::new(ResponderBody { begun, records, left })) }
     }
 
     /// Takes the next piece from the buffer.

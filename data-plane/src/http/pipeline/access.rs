@@ -19,7 +19,7 @@ use crate::table::users::UsersCell;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The result of one access rule for a request.
-pub(super) enum Said {
+pub(super) enum AccessDecision {
     /// It passes this rule.
     Pass,
     /// It is refused, unless another rule is sufficient.
@@ -44,25 +44,25 @@ pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
     }
     if location.users.is_some() {
         let said = password(exchange, location).await;
-        exchange.has_password = matches!(said, Said::Pass);
+        exchange.has_password = matches!(said, AccessDecision::Pass);
         match said {
-            Said::Pass if any => return enter(exchange, location),
-            Said::Pass => {}
-            Said::Refuse(reply) if any => refusal = Some(reply),
-            Said::Refuse(reply) => return Break(signin(exchange, location, reply)),
-            Said::Fail(reply) => return Break(reply),
+            AccessDecision::Pass if any => return enter(exchange, location),
+            AccessDecision::Pass => {}
+            AccessDecision::Refuse(reply) if any => refusal = Some(reply),
+            AccessDecision::Refuse(reply) => return Break(signin(exchange, location, reply)),
+            AccessDecision::Fail(reply) => return Break(reply),
         }
     }
     if let Some(external) = location.external() {
         // Boxed: most requests never get here, and would have to reserve room for its state.
         match Box::pin(external::ask(exchange, external)).await {
-            Said::Pass if any => return enter(exchange, location),
-            Said::Pass => {}
-            Said::Refuse(reply) if any => {
+            AccessDecision::Pass if any => return enter(exchange, location),
+            AccessDecision::Pass => {}
+            AccessDecision::Refuse(reply) if any => {
                 refusal = refusal.filter(|earlier| earlier.head.status == 401).or(Some(reply));
             }
-            Said::Refuse(reply) => return Break(signin(exchange, location, reply)),
-            Said::Fail(reply) => return Break(reply),
+            AccessDecision::Refuse(reply) => return Break(signin(exchange, location, reply)),
+            AccessDecision::Fail(reply) => return Break(reply),
         }
     }
     match refusal {
@@ -107,9 +107,9 @@ pub(super) fn signin(exchange: &mut Exchange<'_>, location: &PathEntry, reply: R
     }
 }
 
-async fn password(exchange: &mut Exchange<'_>, location: &PathEntry) -> Said {
+async fn password(exchange: &mut Exchange<'_>, location: &PathEntry) -> AccessDecision {
     let (Some(cell), Some(asked)) = (&location.users, &location.policy.auth.basic) else {
-        return Said::Fail(page(exchange, 503));
+        return AccessDecision::Fail(page(exchange, 503));
     };
     if let Some(realm) = &asked.realm {
         return digested(exchange, cell, asked, realm);
@@ -119,21 +119,21 @@ async fn password(exchange: &mut Exchange<'_>, location: &PathEntry) -> Said {
     let local = &exchange.call.server.local;
     let checking = Box::pin(basic::check(local, cell, credentials.as_ref()));
     match exchange.call.timer.limit(PATIENCE, checking).await {
-        Ok(Some(Verdict::Fits)) => Said::Pass,
+        Ok(Some(Verdict::Fits)) => AccessDecision::Pass,
         Ok(Some(Verdict::Wrong)) => {
             let mut reply = page(exchange, 401);
             reply.head.fields.append(Known::WwwAuthenticate, &asked.challenge);
-            Said::Refuse(reply)
+            AccessDecision::Refuse(reply)
         }
-        Ok(None | Some(Verdict::Busy)) | Err(_) => Said::Fail(page(exchange, 503)),
+        Ok(None | Some(Verdict::Busy)) | Err(_) => AccessDecision::Fail(page(exchange, 503)),
     }
 }
 
 /// The same for digest authentication.
-fn digested(exchange: &mut Exchange<'_>, cell: &UsersCell, asked: &Basic, realm: &str) -> Said {
+fn digested(exchange: &mut Exchange<'_>, cell: &UsersCell, asked: &Basic, realm: &str) -> AccessDecision {
     let local = &exchange.call.server.local;
     let Some(users) = cell.get() else {
-        return Said::Fail(page(exchange, 503));
+        return AccessDecision::Fail(page(exchange, 503));
     };
     let (client, list, now) = (exchange.client(), &*cell.key, shared::clock::now());
     let answer = digest::Answer::of(exchange.head);
@@ -153,16 +153,16 @@ fn digested(exchange: &mut Exchange<'_>, cell: &UsersCell, asked: &Basic, realm:
     match verdict {
         digest::Verdict::Right(proof) => {
             exchange.proof = Some(proof);
-            Said::Pass
+            AccessDecision::Pass
         }
         // Without a challenge, as in ingress-nginx' module: there is nothing to try.
-        digest::Verdict::Unheard => Said::Refuse(page(exchange, 401)),
+        digest::Verdict::Unheard => AccessDecision::Refuse(page(exchange, 401)),
         digest::Verdict::Stale | digest::Verdict::Wrong | digest::Verdict::Unsaid => {
             let challenge = digest::challenge(local, &asked.challenge, verdict == digest::Verdict::Stale);
-            let Some(challenge) = challenge else { return Said::Fail(page(exchange, 503)) };
+            let Some(challenge) = challenge else { return AccessDecision::Fail(page(exchange, 503)) };
             let mut reply = page(exchange, 401);
             reply.head.fields.append(Known::WwwAuthenticate, challenge);
-            Said::Refuse(reply)
+            AccessDecision::Refuse(reply)
         }
     }
 }

@@ -74,7 +74,7 @@ pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged
         return Judged::NotAsked;
     };
     let policy = &asked.policy;
-    if policy.said.is_none() {
+    if policy.client_auth.is_none() {
         return Judged::Refused(Refusal::Untold);
     }
     let Some(auth) = asked.auth() else {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use shared::template::Overlong;
 
-use super::access::Said;
+use super::access::AccessDecision;
 use super::elsewhere::{Room, Url, Word};
 use super::variables::{self, Allowance};
 use super::{Exchange, HeaderScope, failures, forwarded, loops};
@@ -30,13 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Asks the auth service about a request. The parts of its response for the backend and the client are stored in the
 /// exchange.
-pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Said {
+pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> AccessDecision {
     let local = &exchange.call.server.local;
     name(exchange);
     let key = external.cache.as_ref().map(|cache| key(exchange, external, cache)).transpose();
     let cached = match key {
         Ok(key) => external.cache.as_ref().zip(key.flatten()),
-        Err(overlong) => return Said::Fail(variables::refused(exchange, overlong)),
+        Err(overlong) => return AccessDecision::Fail(variables::refused(exchange, overlong)),
     };
     let known = cached.as_ref().and_then(|(_, key)| known(exchange, key));
     let response = match known {
@@ -54,23 +54,23 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Sai
             }
             Err(error) => {
                 failures::of_auth(exchange, external.said, &error);
-                return Said::Fail(Reply::page(local, 500));
+                return AccessDecision::Fail(Reply::page(local, 500));
             }
         },
     };
-    let said = match response.status {
-        200..=299 => Said::Pass,
+    let decision = match response.status {
+        200..=299 => AccessDecision::Pass,
         status @ (401 | 403) => {
             let mut reply = Reply::page(local, status);
             for challenge in response.challenges.iter().filter(|_| status == 401) {
                 reply.head.fields.append(Known::WwwAuthenticate, challenge);
             }
-            Said::Refuse(reply)
+            AccessDecision::Refuse(reply)
         }
-        _ => Said::Fail(Reply::page(local, 500)),
+        _ => AccessDecision::Fail(Reply::page(local, 500)),
     };
     exchange.auth_response = Some(response);
-    said
+    decision
 }
 
 /// Removes client headers that only the auth service may set. If it was not asked, because something else admitted or

@@ -5,7 +5,7 @@ use tokio::task::LocalSet;
 use tokio::time;
 
 use super::*;
-use crate::dns::tests::{Dns, Says};
+use crate::dns::tests::{Dns, DnsAnswer};
 
 const OWNER: &str = "shop/web";
 
@@ -94,7 +94,7 @@ async fn names_that_nobody_answers_for_hold_up_no_other_ingress() {
             let names = names(&dns);
             for at in 0..LOOKUPS {
                 let host = format!("x{at}.test");
-                dns.script.say(&host, Says::Silence);
+                dns.script.set(&host, DnsAnswer::Silence);
                 // The caller does not wait for it.
                 let _ = poll!(pin!(names.resolve("evil/any", &host, 80)));
             }
@@ -128,11 +128,11 @@ async fn old_addresses_are_used_while_new_ones_are_asked_for() {
             dns.script.addresses("auth.test", &[3], 5);
             assert_eq!(names.resolve(OWNER, "auth.test", 80).await.unwrap(), at(3), "too old");
             // No server responds: the old result stays.
-            dns.script.say("auth.test", Says::Silence);
+            dns.script.set("auth.test", DnsAnswer::Silence);
             names.ages("auth.test", Duration::ZERO);
             assert_eq!(names.resolve(OWNER, "auth.test", 80).await.unwrap(), at(3));
             // An empty result is a result.
-            dns.script.say("auth.test", Says::Addresses(vec![], 5));
+            dns.script.set("auth.test", DnsAnswer::Addresses(vec![], 5));
             names.ages("auth.test", Duration::ZERO);
             assert!(names.resolve(OWNER, "auth.test", 80).await.is_err());
         })

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::{Labels, Metrics, NO_HOST, Said};
+use super::super::{Labels, Metrics, NO_HOST, RulesConfig};
 use super::*;
 
 fn place(owner: &str, path: &str) -> Arc<Place> {
@@ -79,12 +79,12 @@ fn workers_are_added_up_and_labels_are_the_original_s() {
 
 #[test]
 fn what_is_said_is_exported() {
-    let rules = Arc::new(Rules::new(&Said {
+    let rules = Arc::new(Rules::new(&RulesConfig {
         per_host: Some(false),
         status_classes: Some(true),
         bounds: [None, Some(vec![100.0, 200.0]), None],
         excluded: &["request_duration_seconds".to_owned(), format!("{}bytes_sent", super::super::PREFIX)],
-        ..Said::default()
+        ..RulesConfig::default()
     }));
     let metrics = Metrics::new(1);
     let mut requests = Requests::new(metrics.worker(0));
@@ -116,10 +116,10 @@ fn hosts_that_nobody_has_are_counted_where_that_is_asked_for() {
     for (per_host, per_undefined_host, expected) in
         [(true, false, None), (true, true, Some("host=\"asked.test\"")), (false, false, Some("ingress=\"\""))]
     {
-        let said = Said {
+        let said = RulesConfig {
             per_host: Some(per_host),
             per_undefined_host: Some(per_undefined_host),
-            ..Said::default()
+            ..RulesConfig::default()
         };
         let (metrics, rules) = (Metrics::new(1), Arc::new(Rules::new(&said)));
         let mut requests = Requests::new(metrics.worker(0));
@@ -135,7 +135,8 @@ fn hosts_that_nobody_has_are_counted_where_that_is_asked_for() {
 /// An Ingress without a host takes requests for all hosts: they are distinguished by host, and counted under it.
 #[test]
 fn who_takes_requests_for_hosts_that_nobody_has_is_told() {
-    let rules = Arc::new(Rules::new(&Said { per_undefined_host: Some(true), ..Said::default() }));
+    let rules =
+        Arc::new(Rules::new(&RulesConfig { per_undefined_host: Some(true), ..RulesConfig::default() }));
     let metrics = Metrics::new(1);
     let mut requests = Requests::new(metrics.worker(0));
     requests.follow(Some(&rules));
@@ -204,7 +205,7 @@ proptest! {
     /// Whatever clients request from unknown hosts with any method, the number of series is bounded.
     #[test]
     fn clients_make_no_series(asked in prop::collection::vec(("[A-Z]{1,12}", "[a-z]{1,20}", 100..1000_u16), 0..600)) {
-        let rules = Arc::new(Rules::new(&Said { per_undefined_host: Some(true), ..Said::default() }));
+        let rules = Arc::new(Rules::new(&RulesConfig { per_undefined_host: Some(true), ..RulesConfig::default() }));
         let metrics = Metrics::new(1);
         let mut requests = Requests::new(metrics.worker(0));
         requests.follow(Some(&rules));

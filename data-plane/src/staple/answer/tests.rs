@@ -1,6 +1,6 @@
 use rcgen::{ExtendedKeyUsagePurpose, date_time_ymd};
 
-use super::super::tests::{Authority, NOW, Said, params};
+use super::super::tests::{Authority, NOW, OcspResponse, params};
 use super::*;
 use crate::der::write;
 
@@ -22,7 +22,7 @@ fn the_authority_and_whom_it_appoints_are_believed() {
     let authority = Authority::new("authority");
     let question = authority.question();
     let good = Good { since: NOW - 12 * 3600, until: UNTIL };
-    assert_eq!(judge(&Said::good(&question, &authority).response(), &question, NOW), Ok(good));
+    assert_eq!(judge(&OcspResponse::good(&question, &authority).response(), &question, NOW), Ok(good));
     let mut of_responder = params("responder");
     of_responder.extended_key_usages = vec![ExtendedKeyUsagePurpose::OcspSigning];
     let responder = authority.appointing(of_responder.clone());
@@ -45,7 +45,7 @@ fn the_authority_and_whom_it_appoints_are_believed() {
             Err(Unusable::Signature),
         ),
     ] {
-        let said = Said { by, shown, ..Said::good(&question, &authority) };
+        let said = OcspResponse { by, shown, ..OcspResponse::good(&question, &authority) };
         assert_eq!(judge(&said.response(), &question, NOW), outcome);
     }
 }
@@ -54,8 +54,8 @@ fn the_authority_and_whom_it_appoints_are_believed() {
 fn it_is_about_the_certificate_and_says_that_it_is_good() {
     let authority = Authority::new("authority");
     let (question, other) = (authority.question(), authority.question());
-    let judged = |change: &dyn Fn(&mut Said<'_>)| {
-        let mut said = Said::good(&question, &authority);
+    let judged = |change: &dyn Fn(&mut OcspResponse<'_>)| {
+        let mut said = OcspResponse::good(&question, &authority);
         change(&mut said);
         judge(&said.response(), &question, NOW)
     };
@@ -75,7 +75,7 @@ fn it_is_of_now() {
     let authority = Authority::new("authority");
     let question = authority.question();
     let judged = |since, until, now| {
-        let said = Said { since, until, ..Said::good(&question, &authority) };
+        let said = OcspResponse { since, until, ..OcspResponse::good(&question, &authority) };
         judge(&said.response(), &question, now).map(|good| good.until)
     };
     let (noon, midnight) = (Some("20260601120000Z"), "20260601000000Z");
@@ -93,7 +93,7 @@ fn it_is_of_now() {
 fn nothing_that_was_changed_on_its_way_is_believed() {
     let authority = Authority::new("authority");
     let question = authority.question();
-    let whole = Said::good(&question, &authority).response();
+    let whole = OcspResponse::good(&question, &authority).response();
     for at in 0..whole.len() {
         let mut changed = whole.clone();
         changed[at] ^= 1;

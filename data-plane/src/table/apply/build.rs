@@ -20,7 +20,7 @@ use crate::table::host::{
     Action, DEFAULT_UPSTREAM, HostCertificates, HostEntry, PathEntry, Routing, Upstream,
 };
 use crate::table::policy::Policy;
-use crate::table::policy::backend_tls::Said;
+use crate::table::policy::backend_tls::BackendTlsConfig;
 use crate::table::policy::certificates::Certificates;
 use crate::table::policy::shortcuts::Shortcuts;
 use crate::table::{BackendTls, MaterialCell};
@@ -124,7 +124,7 @@ impl Writer {
         let names = said.and_then(|said| Names::compile(&said.values).ok()).map(Arc::new);
         let asked = policy.and_then(|policy| policy.client_certificates.as_ref());
         let certificates = Certificates::compile(asked).ok().flatten().map(|policy| {
-            let cell = policy.said.as_ref().map(|said| self.materials.client_auth(said));
+            let cell = policy.client_auth.as_ref().map(|config| self.materials.client_auth(config));
             HostCertificates { policy: Arc::new(policy), cell }
         });
         let said = policy.and_then(|policy| policy.shortcuts.as_ref());
@@ -206,7 +206,7 @@ impl Writer {
             return Some(self.materials.backend_tls(said));
         }
         // Settings that do not compile were refused on arrival.
-        let said = Said::compile(host?.policy.backend_tls.as_ref()).ok()?;
+        let said = BackendTlsConfig::compile(host?.policy.backend_tls.as_ref()).ok()?;
         said.map(|said| self.materials.backend_tls(&said))
     }
 

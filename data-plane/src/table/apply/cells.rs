@@ -62,7 +62,7 @@ struct Interned {
 }
 
 /// Slices with their current addresses.
-type Said = Vec<(Arc<str>, Vec<SocketAddr>)>;
+type SliceAddresses = Vec<(Arc<str>, Vec<SocketAddr>)>;
 
 impl Cells {
     pub(super) fn new(counters: Arc<Counters>) -> Self {
@@ -102,7 +102,7 @@ impl Cells {
             let (Source::Slices(rule), Some(cell)) = (&interned.source, interned.cell.upgrade()) else {
                 return true;
             };
-            let said = said(rule, slices, slices.into_iter().flat_map(BTreeMap::keys));
+            let said = slice_addresses(rule, slices, slices.into_iter().flat_map(BTreeMap::keys));
             let said: HashSet<_> = said.into_iter().flat_map(|(_, addresses)| addresses).collect();
             let set = cell.endpoints();
             *looked += set.list.len();
@@ -309,8 +309,10 @@ impl Cells {
         let slices = self.slices.get(&interned.service);
         let alone = |addresses| vec![(Arc::clone(&interned.service), addresses)];
         let said = match &interned.source {
-            Source::Nowhere => Said::new(),
-            Source::Slices(rule) => said(rule, slices, slices.into_iter().flat_map(BTreeMap::keys)),
+            Source::Nowhere => SliceAddresses::new(),
+            Source::Slices(rule) => {
+                slice_addresses(rule, slices, slices.into_iter().flat_map(BTreeMap::keys))
+            }
             Source::Service(address) => alone(vec![*address]),
             Source::Name(name) => match self.names.addresses(&name.name) {
                 Some(addresses) => alone(reachable(name, addresses)),
@@ -349,7 +351,7 @@ impl Cells {
             return;
         };
         self.counters.cells_filled.fetch_add(1, Ordering::Relaxed);
-        let said = said(rule, self.slices.get(&interned.service), slices.iter());
+        let said = slice_addresses(rule, self.slices.get(&interned.service), slices.iter());
         let (looked, changed) = large.change(said, identify(&mut self.last_id));
         self.counters.endpoints_joined.fetch_add(looked as u64, Ordering::Relaxed);
         let list = changed.then(|| large.list());
@@ -378,20 +380,25 @@ fn identify(last_id: &mut u64) -> impl FnMut(SocketAddr) -> Arc<Endpoint> {
 }
 
 /// The addresses that slices give for a Service port; empty for removed slices.
-fn said<'a>(
+fn slice_addresses<'a>(
     rule: &PortRule,
     slices: Option<&BTreeMap<Arc<str>, Slice>>,
     keys: impl Iterator<Item = &'a Arc<str>>,
-) -> Said {
+) -> SliceAddresses {
     let addresses = |key| Some(addresses(rule, &slices?.get(key)?.endpoints));
     keys.map(|key| (Arc::clone(key), addresses(key).unwrap_or_default())).collect()
 }
 
 /// Addresses slice by slice, without duplicates; `None` if they equal the previous ones.
-fn join(said: Said, before: &List, mut new: impl FnMut(SocketAddr) -> Arc<Endpoint>) -> Option<List> {
+fn join(
+    slices: SliceAddresses,
+    before: &List,
+    mut new: impl FnMut(SocketAddr) -> Arc<Endpoint>,
+) -> Option<List> {
     let mut seen = HashSet::new();
     let known: HashMap<SocketAddr, &Arc<Endpoint>> = before.iter().map(|it| (it.address, it)).collect();
-    let once = said.into_iter().flat_map(|(_, addresses)| addresses).filter(|address| seen.insert(*address));
+    let once =
+        slices.into_iter().flat_map(|(_, addresses)| addresses).filter(|address| seen.insert(*address));
     let list: Vec<Arc<Endpoint>> = once
         .map(|address| known.get(&address).map_or_else(|| new(address), |endpoint| Arc::clone(endpoint)))
         .collect();

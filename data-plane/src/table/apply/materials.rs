@@ -14,43 +14,43 @@ use super::Leave;
 use crate::table::backend_tls::{BackendTls, Identity};
 use crate::table::client_auth::ClientAuth;
 use crate::table::material::MaterialCell;
-use crate::table::policy::backend_tls::Said;
+use crate::table::policy::backend_tls::BackendTlsConfig;
 use crate::table::policy::certificates;
 use crate::table::ticket_keys::{TicketKeys, TicketKeysCell};
 use crate::table::trust::Trust;
 use crate::table::users::{Users, UsersCell};
 
 /// What a Material is compiled into, depending on its use.
-trait Made: Sized + Debug {
+trait FromMaterial: Sized + Debug {
     /// The parsed Material.
-    type Of: Debug;
+    type Source: Debug;
     /// The settings of its use.
-    type Said: Clone + PartialEq + Debug;
+    type Settings: Clone + PartialEq + Debug;
 
-    fn make(of: &Self::Of, said: &Self::Said) -> Option<Arc<Self>>;
+    fn compile(source: &Self::Source, settings: &Self::Settings) -> Option<Arc<Self>>;
 
     /// Whether the compiled value may stay when the Material changes from one to the other. What depends on it, such
     /// as open connections, then stays too.
-    fn is_same(_: &Self::Of, _: &Self::Of) -> bool {
+    fn is_same(_: &Self::Source, _: &Self::Source) -> bool {
         false
     }
 }
 
-impl Made for Users {
-    type Of = Arc<Self>;
-    type Said = ();
+impl FromMaterial for Users {
+    type Source = Arc<Self>;
+    type Settings = ();
 
-    fn make(of: &Arc<Self>, (): &()) -> Option<Arc<Self>> {
-        Some(Arc::clone(of))
+    fn compile(source: &Arc<Self>, (): &()) -> Option<Arc<Self>> {
+        Some(Arc::clone(source))
     }
 }
 
-impl Made for BackendTls {
-    type Of = Identity;
-    type Said = Said;
+impl FromMaterial for BackendTls {
+    type Source = Identity;
+    type Settings = BackendTlsConfig;
 
-    fn make(of: &Identity, said: &Said) -> Option<Arc<Self>> {
-        Self::new(said, of).map(Arc::new)
+    fn compile(source: &Identity, settings: &BackendTlsConfig) -> Option<Arc<Self>> {
+        Self::new(settings, source).map(Arc::new)
     }
 
     fn is_same(one: &Identity, other: &Identity) -> bool {
@@ -58,12 +58,12 @@ impl Made for BackendTls {
     }
 }
 
-impl Made for ClientAuth {
-    type Of = Authorities;
-    type Said = certificates::Said;
+impl FromMaterial for ClientAuth {
+    type Source = Authorities;
+    type Settings = certificates::ClientAuthConfig;
 
-    fn make(of: &Authorities, said: &certificates::Said) -> Option<Arc<Self>> {
-        Some(Arc::new(Self::new(said, &of.trust, &of.source)))
+    fn compile(source: &Authorities, settings: &certificates::ClientAuthConfig) -> Option<Arc<Self>> {
+        Some(Arc::new(Self::new(settings, &source.trust, &source.source)))
     }
 
     fn is_same(one: &Authorities, other: &Authorities) -> bool {
@@ -81,9 +81,9 @@ struct Authorities {
 /// All Materials and their cells.
 #[derive(Debug, Default)]
 pub(super) struct Materials {
-    users: Kept<Users>,
-    identities: Kept<BackendTls>,
-    authorities: Kept<ClientAuth>,
+    users: MaterialSet<Users>,
+    identities: MaterialSet<BackendTls>,
+    authorities: MaterialSet<ClientAuth>,
     /// The fleet's ticket keys, whatever they are called. Without them a proxy uses its own, so they are not kept
     /// after their removal.
     ticket_keys: Arc<TicketKeysCell>,
@@ -101,7 +101,7 @@ impl Materials {
                 users = Some(Arc::new(Users::new(list)));
                 Ok(())
             }
-            Material::BackendIdentity(said) => Identity::new(said)
+            Material::BackendIdentity(source) => Identity::new(source)
                 .map(|it| identity = Some(it))
                 .map_err(|it| format!("backend_identity.{it}")),
             Material::Authorities(source) => match Trust::new(&source) {
@@ -175,20 +175,23 @@ impl Materials {
     }
 
     /// The client verification policy.
-    pub(super) fn client_auth(&mut self, said: &certificates::Said) -> Arc<MaterialCell<ClientAuth>> {
-        self.authorities.cell(&said.authorities, said)
+    pub(super) fn client_auth(
+        &mut self,
+        settings: &certificates::ClientAuthConfig,
+    ) -> Arc<MaterialCell<ClientAuth>> {
+        self.authorities.cell(&settings.authorities, settings)
     }
 
     /// TLS settings towards endpoints.
-    pub(super) fn backend_tls(&mut self, said: &Said) -> Arc<MaterialCell<BackendTls>> {
-        self.identities.cell(&said.material, said)
+    pub(super) fn backend_tls(&mut self, settings: &BackendTlsConfig) -> Arc<MaterialCell<BackendTls>> {
+        self.identities.cell(&settings.material, settings)
     }
 }
 
 /// The Materials of one use.
 #[derive(Debug)]
-struct Kept<T: Made> {
-    known: HashMap<Arc<str>, T::Of>,
+struct MaterialSet<T: FromMaterial> {
+    known: HashMap<Arc<str>, T::Source>,
     /// One cell per distinct use of a Material; there are few of each.
     cells: HashMap<Arc<str>, Vec<Cell<T>>>,
     /// Size at which unused keys are removed.
@@ -200,12 +203,12 @@ struct Kept<T: Made> {
 }
 
 #[derive(Debug)]
-struct Cell<T: Made> {
-    said: T::Said,
+struct Cell<T: FromMaterial> {
+    settings: T::Settings,
     cell: Weak<MaterialCell<T>>,
 }
 
-impl<T: Made> Default for Kept<T> {
+impl<T: FromMaterial> Default for MaterialSet<T> {
     fn default() -> Self {
         Self {
             known: HashMap::new(),
@@ -217,17 +220,17 @@ impl<T: Made> Default for Kept<T> {
     }
 }
 
-impl<T: Made> Kept<T> {
+impl<T: FromMaterial> MaterialSet<T> {
     /// Sets its parsed value, or removes it if it is for another use or unusable.
-    fn set(&mut self, key: &Arc<str>, of: Option<T::Of>) {
-        let Some(of) = of else {
+    fn set(&mut self, key: &Arc<str>, source: Option<T::Source>) {
+        let Some(source) = source else {
             return self.forget(key);
         };
         self.lingering.remove(key);
         self.absent.remove(key);
-        let is_same = self.known.get(key).is_some_and(|before| T::is_same(before, &of));
+        let is_same = self.known.get(key).is_some_and(|before| T::is_same(before, &source));
         if !is_same {
-            self.known.insert(Arc::clone(key), of);
+            self.known.insert(Arc::clone(key), source);
             self.fill(key);
         }
     }
@@ -265,8 +268,8 @@ impl<T: Made> Kept<T> {
     }
 
     /// The filled cell of a Material. It is the same object as long as a table refers to it.
-    fn cell(&mut self, key: &str, said: &T::Said) -> Arc<MaterialCell<T>> {
-        let there = self.cells.get(key).into_iter().flatten().find(|it| it.said == *said);
+    fn cell(&mut self, key: &str, settings: &T::Settings) -> Arc<MaterialCell<T>> {
+        let there = self.cells.get(key).into_iter().flatten().find(|it| it.settings == *settings);
         if let Some(cell) = there.and_then(|it| it.cell.upgrade()) {
             return cell;
         }
@@ -279,10 +282,10 @@ impl<T: Made> Kept<T> {
         }
         let key: Arc<str> = key.into();
         let cell = Arc::new(MaterialCell::new(Arc::clone(&key)));
-        cell.store(self.known.get(&key).and_then(|of| T::make(of, said)));
+        cell.store(self.known.get(&key).and_then(|source| T::compile(source, settings)));
         let cells = self.cells.entry(key).or_default();
         cells.retain(|it| it.cell.strong_count() > 0);
-        cells.push(Cell { said: said.clone(), cell: Arc::downgrade(&cell) });
+        cells.push(Cell { settings: settings.clone(), cell: Arc::downgrade(&cell) });
         cell
     }
 
@@ -291,9 +294,9 @@ impl<T: Made> Kept<T> {
     }
 
     fn fill(&self, key: &Arc<str>) {
-        for Cell { said, cell } in self.cells.get(key).into_iter().flatten() {
+        for Cell { settings, cell } in self.cells.get(key).into_iter().flatten() {
             if let Some(cell) = cell.upgrade() {
-                cell.store(self.known.get(key).and_then(|of| T::make(of, said)));
+                cell.store(self.known.get(key).and_then(|source| T::compile(source, settings)));
             }
         }
     }

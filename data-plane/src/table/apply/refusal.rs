@@ -14,7 +14,7 @@ use crate::table::aliases::Names;
 use crate::table::client_tls::{ClientTls, ciphers};
 use crate::table::policy::Policy;
 use crate::table::policy::affinity::Rules;
-use crate::table::policy::backend_tls::Said;
+use crate::table::policy::backend_tls::BackendTlsConfig;
 use crate::table::policy::certificates::Certificates;
 use crate::table::policy::shortcuts::Shortcuts;
 use crate::table::proxy_protocol::ProxyProtocol;
@@ -77,7 +77,7 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
         Resource::Host(host) => {
             let names = host.policy.aliases.as_ref().map(|said| Names::compile(&said.values)).transpose();
             names.map_err(|error| refused(Code::Invalid, format!("policy.aliases: {error}")))?;
-            let tls = Said::compile(host.policy.backend_tls.as_ref());
+            let tls = BackendTlsConfig::compile(host.policy.backend_tls.as_ref());
             let asked = Certificates::compile(host.policy.client_certificates.as_ref());
             let ciphers = ciphers(host.policy.ssl_ciphers.as_ref());
             let shortcuts = Shortcuts::compile(host.policy.shortcuts.as_ref());

@@ -1,6 +1,6 @@
 //! Session affinity settings (as in ingress-nginx).
 
-use shared::policy::{Affinity, AffinityMode, BackendPolicy, SameSite as Said};
+use shared::policy::{Affinity, AffinityMode, BackendPolicy, SameSite as ConfiguredSameSite};
 
 use super::Refused;
 use crate::affinity::{Attributes, SameSite};
@@ -44,10 +44,10 @@ impl Rules {
                 max_age: said.max_age,
                 secure: said.secure,
                 same_site: match said.same_site() {
-                    Said::Unspecified => None,
-                    Said::None => Some(SameSite::None),
-                    Said::Lax => Some(SameSite::Lax),
-                    Said::Strict => Some(SameSite::Strict),
+                    ConfiguredSameSite::Unspecified => None,
+                    ConfiguredSameSite::None => Some(SameSite::None),
+                    ConfiguredSameSite::Lax => Some(SameSite::Lax),
+                    ConfiguredSameSite::Strict => Some(SameSite::Strict),
                 },
                 conditional_none: said.conditional_none,
             },

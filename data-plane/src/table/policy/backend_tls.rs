@@ -13,7 +13,7 @@ const VERSIONS: [u32; 2] = [12, 13];
 
 /// The TLS settings of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Said {
+pub struct BackendTlsConfig {
     /// Key of the Material.
     pub material: Box<str>,
     /// Maximum number of intermediate certificates; `None`: no verification.
@@ -32,7 +32,7 @@ pub struct Said {
     pub ciphers: Box<[u16]>,
 }
 
-impl Said {
+impl BackendTlsConfig {
     /// Compiles the settings of a location or host.
     ///
     /// # Errors
@@ -83,8 +83,8 @@ mod tests {
         BackendTls { material: "ns/ca/proxy-ssl".into(), ..BackendTls::default() }
     }
 
-    fn compiled(said: BackendTls) -> Result<Said, &'static str> {
-        Said::compile(Some(&said)).map(|it| *it.unwrap()).map_err(|refused| refused.field)
+    fn compiled(said: BackendTls) -> Result<BackendTlsConfig, &'static str> {
+        BackendTlsConfig::compile(Some(&said)).map(|it| *it.unwrap()).map_err(|refused| refused.field)
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
         let it = compiled(said()).unwrap();
         assert_eq!((it.verified, it.tells_name, it.tls12, it.tls13), (None, false, true, false));
         assert_eq!(it.name.to_str(), NOBODY);
-        assert_eq!(Said::compile(None).unwrap(), None);
+        assert_eq!(BackendTlsConfig::compile(None).unwrap(), None);
     }
 
     #[test]

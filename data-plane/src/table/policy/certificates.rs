@@ -33,7 +33,7 @@ pub enum ErrorPage {
 
 /// The settings that a connection's verification depends on. With other settings a new connection is needed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Said {
+pub struct ClientAuthConfig {
     /// Key of the Material with the authorities.
     pub authorities: Box<str>,
     /// Whether clients are asked for a certificate.
@@ -46,7 +46,7 @@ pub struct Said {
 #[derive(Clone, Debug)]
 pub struct Certificates {
     /// `None`: it cannot be determined what is required, and every client is refused.
-    pub said: Option<Said>,
+    pub client_auth: Option<ClientAuthConfig>,
     /// Which clients pass.
     pub verification: Verification,
     /// What the others get.
@@ -86,7 +86,7 @@ impl Certificates {
             match_cn.map_err(|error| refused("client_certificates.match_cn", error.to_string()))?;
         let page = said.error_page.as_str();
         Ok(Some(Self {
-            said: (!said.authorities.is_empty()).then(|| Said {
+            client_auth: (!said.authorities.is_empty()).then(|| ClientAuthConfig {
                 authorities: said.authorities.as_str().into(),
                 asks: verification != Verification::Off,
                 depth: usize::try_from(said.depth.max(1)).unwrap_or(usize::MAX),
@@ -123,9 +123,9 @@ mod tests {
     #[test]
     fn client_certificates_are_required_by_default() {
         let it = compiled(said()).unwrap();
-        assert_eq!((it.verification, it.said.unwrap().depth), (Verification::On, 1));
+        assert_eq!((it.verification, it.client_auth.unwrap().depth), (Verification::On, 1));
         assert!(Certificates::compile(None).unwrap().is_none());
-        assert_eq!(compiled(ClientCertificates::default()).unwrap().said, None, "nobody passes");
+        assert_eq!(compiled(ClientCertificates::default()).unwrap().client_auth, None, "nobody passes");
     }
 
     #[test]

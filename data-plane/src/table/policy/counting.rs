@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shared::policy::{LocationPolicy, TextList};
 
 use super::Refused;
-use crate::metrics::{Rules, Said};
+use crate::metrics::{Rules, RulesConfig};
 
 /// Maximum number of histogram buckets.
 const BUCKETS: usize = 64;
@@ -25,7 +25,7 @@ pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Arc<Rules>>, Refus
         }),
         None => Ok(None),
     };
-    let rules = Rules::new(&Said {
+    let rules = Rules::new(&RulesConfig {
         class: said.class.as_deref(),
         per_host: said.per_host,
         per_undefined_host: said.per_undefined_host,

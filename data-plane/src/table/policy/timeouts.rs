@@ -8,7 +8,7 @@ use crate::table::Timeouts;
 
 /// The configured timeouts; the rest are the worker's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Said {
+pub struct TimeoutOverrides {
     client_body: Option<Duration>,
     connect: Option<Duration>,
     send: Option<Duration>,
@@ -16,7 +16,7 @@ pub struct Said {
     tries: Option<usize>,
 }
 
-impl Said {
+impl TimeoutOverrides {
     pub(super) fn compile(said: &LocationPolicy) -> Self {
         let time = |seconds: Option<u32>| seconds.map(|seconds| Duration::from_secs(seconds.into()));
         Self {
@@ -49,7 +49,7 @@ mod tests {
         let seconds = Duration::from_secs;
         let worker =
             Timeouts { connect: seconds(1), send: seconds(2), read: seconds(3), ..Timeouts::default() };
-        let over = |said: LocationPolicy| Said::compile(&said).over(worker);
+        let over = |said: LocationPolicy| TimeoutOverrides::compile(&said).over(worker);
         assert_eq!(over(LocationPolicy::default()), worker);
         let said = LocationPolicy { proxy_connect_timeout: Some(9), ..LocationPolicy::default() };
         assert_eq!(over(said), Timeouts { connect: seconds(9), ..worker });
