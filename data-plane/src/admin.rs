@@ -151,7 +151,7 @@ pub(crate) fn entry_json(entry: &HostEntry) -> Value {
         "host": entry.name(),
         "tls": entry.has_tls(),
         "certificates": entry.secrets().collect::<Vec<_>>(),
-        "aliases": entry.names().map(|names| names.said().collect::<Vec<_>>()).unwrap_or_default(),
+        "aliases": entry.names().map(|names| names.configured().collect::<Vec<_>>()).unwrap_or_default(),
         "www": entry.has_www(),
         "certificate_covers": entry.certificate().map(|certificate| certificate.names().to_vec()),
         "paths": entry.paths().iter().map(path_json).collect::<Vec<_>>(),

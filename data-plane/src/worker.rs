@@ -347,7 +347,7 @@ fn admit_stream(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, to:
         return;
     };
     let server = Rc::clone(&worker.server);
-    let (said, cell) = (Arc::clone(&to.said), Arc::clone(&to.cell));
+    let (said, cell) = (Arc::clone(&to.config), Arc::clone(&to.cell));
     spawn_local(async move {
         let _open = open;
         let metrics = Arc::clone(&server.local.metrics);

@@ -71,7 +71,7 @@ fn backends(table: &HostTable) -> Vec<Value> {
     let mut stands_in: BTreeMap<String, (&str, &BackendCell)> = BTreeMap::new();
     let entries: Vec<_> = table.iter().map(|host| (host, host.paths())).collect();
     for (host, declared) in &entries {
-        let aliases = || host.names().into_iter().flat_map(|names| names.said());
+        let aliases = || host.names().into_iter().flat_map(|names| names.configured());
         for entry in declared.iter().map(|declared| &declared.entry) {
             let (name, upstream): (&str, Option<&Upstream>) = match &entry.action {
                 Action::Backend(upstream) => (&upstream.name, Some(upstream)),
@@ -121,7 +121,7 @@ fn backends(table: &HostTable) -> Vec<Value> {
 
 impl Record<'_> {
     fn affinity(&self) -> Value {
-        let said = self.cell.and_then(BackendCell::said);
+        let said = self.cell.and_then(BackendCell::configured);
         affinity(said.as_ref().and_then(|said| said.policy.affinity.as_ref()), &self.locations)
     }
 }
@@ -139,7 +139,7 @@ fn fallback(table: &HostTable) -> Value {
 }
 
 fn described(name: &str, record: &Record<'_>, affinity: Value) -> Value {
-    let said = record.cell.and_then(BackendCell::said);
+    let said = record.cell.and_then(BackendCell::configured);
     let policy = said.as_ref().map(|said| said.policy.clone()).unwrap_or_default();
     let port = record.port.map(str::to_owned).or_else(|| {
         let key = &record.cell?.key;

@@ -37,9 +37,9 @@ impl Names {
     ///
     /// # Errors
     /// A pattern that cannot be compiled.
-    pub fn compile(said: &[String]) -> Result<Self, String> {
+    pub fn compile(configured: &[String]) -> Result<Self, String> {
         let mut names = Self::default();
-        for alias in said {
+        for alias in configured {
             if alias.starts_with('~') {
                 let (text, pattern) = compiled(alias)?;
                 names.patterns.insert(text, pattern);
@@ -66,7 +66,7 @@ fn compiled(alias: &str) -> Result<(Arc<str>, HostPattern), String> {
 
 impl Names {
     /// The configured texts: names first, then patterns.
-    pub fn said(&self) -> impl Iterator<Item = &str> {
+    pub fn configured(&self) -> impl Iterator<Item = &str> {
         self.plain.iter().chain(self.patterns.keys()).map(|name| &**name)
     }
 
@@ -191,14 +191,14 @@ fn ends<'a>(name: &'a str, less: impl Fn(&'a str) -> Option<&'a str>) -> impl It
 mod tests {
     use super::*;
 
-    fn names(said: &[&str]) -> Names {
-        Names::compile(&said.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()).unwrap()
+    fn names(configured: &[&str]) -> Names {
+        Names::compile(&configured.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>()).unwrap()
     }
 
     fn aliases(hosts: &[(&str, &[&str])]) -> Aliases {
         let mut aliases = Aliases::default();
-        for (host, said) in hosts {
-            aliases.replace(&(*host).into(), &Names::default(), &names(said));
+        for (host, configured) in hosts {
+            aliases.replace(&(*host).into(), &Names::default(), &names(configured));
         }
         aliases
     }
@@ -232,8 +232,8 @@ mod tests {
     #[test]
     fn the_smallest_host_has_what_several_claim() {
         for order in [["b.test", "a.test"], ["a.test", "b.test"]] {
-            let said: &[&str] = &["x.test", "*.x.test", "~^y"];
-            let mut aliases = aliases(&order.map(|host| (host, said)));
+            let configured: &[&str] = &["x.test", "*.x.test", "~^y"];
+            let mut aliases = aliases(&order.map(|host| (host, configured)));
             let all = |aliases: &Aliases| {
                 let found = [
                     aliases.exact("x.test"),
@@ -244,9 +244,9 @@ mod tests {
             };
             assert_eq!(all(&aliases), ["a.test"; 3]);
             let before = aliases.clone();
-            aliases.replace(&"a.test".into(), &names(said), &Names::default());
+            aliases.replace(&"a.test".into(), &names(configured), &Names::default());
             assert_eq!(all(&aliases), ["b.test"; 3]);
-            aliases.replace(&"b.test".into(), &names(said), &Names::default());
+            aliases.replace(&"b.test".into(), &names(configured), &Names::default());
             assert_eq!(all(&aliases), [""; 3]);
             assert_eq!(all(&before), ["a.test"; 3], "a clone sees nothing of what comes after it");
         }

@@ -423,12 +423,12 @@ impl Writer {
 
     /// Settings that apply before there is a request. Those that cannot be served were refused on arrival.
     fn renew_connections(&mut self) {
-        let said = &self.config.settings().defaults;
-        let tls = ClientTls::compile(said).unwrap_or_default();
+        let configured = &self.config.settings().defaults;
+        let tls = ClientTls::compile(configured).unwrap_or_default();
         if tls != *self.client_tls {
             self.client_tls = Arc::new(tls);
         }
-        self.proxy_protocol = Arc::new(ProxyProtocol::compile(said).unwrap_or_default());
+        self.proxy_protocol = Arc::new(ProxyProtocol::compile(configured).unwrap_or_default());
     }
 
     /// A recompiled host may have other aliases than before.

@@ -26,7 +26,7 @@ pub struct BackendCell {
     /// How often `out` has changed.
     turns: AtomicU64,
     /// The Backend that it was built from, for admin pages.
-    said: ArcSwapOption<Backend>,
+    configured: ArcSwapOption<Backend>,
 }
 
 impl BackendCell {
@@ -34,7 +34,7 @@ impl BackendCell {
     pub fn new(id: u64, key: Arc<str>) -> Self {
         let endpoints = ArcSwap::from_pointee(EndpointSet::default());
         let (out, turns) = Default::default();
-        Self { id, key, endpoints, out, turns, said: ArcSwapOption::empty() }
+        Self { id, key, endpoints, out, turns, configured: ArcSwapOption::empty() }
     }
 
     /// The current endpoints. The guard must not be held across an await.
@@ -50,13 +50,13 @@ impl BackendCell {
     }
 
     /// The Backend resource.
-    pub fn said(&self) -> Option<Arc<Backend>> {
-        self.said.load_full()
+    pub fn configured(&self) -> Option<Arc<Backend>> {
+        self.configured.load_full()
     }
 
     /// Stores the Backend resource. For the control thread.
-    pub(in crate::table) fn describe(&self, said: Arc<Backend>) {
-        self.said.store(Some(said));
+    pub(in crate::table) fn describe(&self, configured: Arc<Backend>) {
+        self.configured.store(Some(configured));
     }
 
     /// Replaces the endpoints and returns the old ones. For the control thread, and for tests without one.

@@ -88,14 +88,14 @@ impl Certified {
     }
 
     /// Sets the OCSP response (DER) to send with it; `None`: none.
-    pub fn staple(&self, said: Option<&[u8]>) {
+    pub fn staple(&self, configured: Option<&[u8]>) {
         let key = &self.key;
-        let with = |said: &[u8]| CertifiedKey {
+        let with = |configured: &[u8]| CertifiedKey {
             cert: key.cert.clone(),
             key: Arc::clone(&key.key),
-            ocsp: Some(said.to_vec()),
+            ocsp: Some(configured.to_vec()),
         };
-        self.stapled.store(said.map(with).map(Arc::new));
+        self.stapled.store(configured.map(with).map(Arc::new));
     }
 
     /// Whether this is its first use since [`Self::unstaple`].

@@ -65,23 +65,23 @@ mod tests {
 
     #[test]
     fn two_ways_that_judge_alike_have_one_digest() {
-        let said = |asks, depth| ClientAuthConfig { authorities: "ns/ca/auth-tls".into(), asks, depth };
+        let configured = |asks, depth| ClientAuthConfig { authorities: "ns/ca/auth-tls".into(), asks, depth };
         let source = |certificates: &[&'static [u8]], revocations: &[&'static [u8]]| Authorities {
             certificates: certificates.iter().map(|it| (*it).into()).collect(),
             revocations: revocations.iter().map(|it| (*it).into()).collect(),
         };
         let all = [
-            digest(&said(true, 1), &source(&[b"ab"], &[])),
-            digest(&said(true, 2), &source(&[b"ab"], &[])),
-            digest(&said(false, 1), &source(&[b"ab"], &[])),
-            digest(&said(true, 1), &source(&[b"a", b"b"], &[])),
-            digest(&said(true, 1), &source(&[], &[b"ab"])),
-            digest(&said(true, 1), &source(&[b"ab"], &[b"c"])),
+            digest(&configured(true, 1), &source(&[b"ab"], &[])),
+            digest(&configured(true, 2), &source(&[b"ab"], &[])),
+            digest(&configured(false, 1), &source(&[b"ab"], &[])),
+            digest(&configured(true, 1), &source(&[b"a", b"b"], &[])),
+            digest(&configured(true, 1), &source(&[], &[b"ab"])),
+            digest(&configured(true, 1), &source(&[b"ab"], &[b"c"])),
         ];
         for (place, digest) in all.iter().enumerate() {
             assert_eq!(all.iter().position(|other| other == digest), Some(place));
         }
-        let other_name = ClientAuthConfig { authorities: "ns/other/auth-tls".into(), ..said(true, 1) };
+        let other_name = ClientAuthConfig { authorities: "ns/other/auth-tls".into(), ..configured(true, 1) };
         assert_eq!(digest(&other_name, &source(&[b"ab"], &[])), all[0], "a name judges nobody");
     }
 }

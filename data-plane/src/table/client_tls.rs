@@ -59,22 +59,22 @@ impl ClientTls {
     ///
     /// # Errors
     /// A field has a value that is not supported.
-    pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+    pub fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
         let usual = Self::default();
-        let (tls12, tls13) = versions(said.ssl_protocols.as_ref())?;
-        let remembers = said.ssl_session_cache.unwrap_or(usual.remembers);
-        let session_time = said.ssl_session_timeout.filter(|seconds| *seconds > 0);
+        let (tls12, tls13) = versions(configured.ssl_protocols.as_ref())?;
+        let remembers = configured.ssl_session_cache.unwrap_or(usual.remembers);
+        let session_time = configured.ssl_session_timeout.filter(|seconds| *seconds > 0);
         Ok(Self {
-            http2: said.use_http2.unwrap_or(usual.http2),
+            http2: configured.use_http2.unwrap_or(usual.http2),
             tls12,
             tls13,
-            ciphers: ciphers(said.ssl_ciphers.as_ref())?.unwrap_or(usual.ciphers),
-            groups: numbers("ssl_ecdh_curve", said.ssl_ecdh_curve.as_ref())?.unwrap_or(usual.groups),
-            rejects_unknown: said.ssl_reject_handshake.unwrap_or(usual.rejects_unknown),
+            ciphers: ciphers(configured.ssl_ciphers.as_ref())?.unwrap_or(usual.ciphers),
+            groups: numbers("ssl_ecdh_curve", configured.ssl_ecdh_curve.as_ref())?.unwrap_or(usual.groups),
+            rejects_unknown: configured.ssl_reject_handshake.unwrap_or(usual.rejects_unknown),
             remembers,
-            tickets: said.ssl_session_tickets.unwrap_or(usual.tickets),
+            tickets: configured.ssl_session_tickets.unwrap_or(usual.tickets),
             session_time: if remembers { session_time.unwrap_or(usual.session_time) } else { FORGOTTEN },
-            staples: said.enable_ocsp.unwrap_or(usual.staples),
+            staples: configured.enable_ocsp.unwrap_or(usual.staples),
         })
     }
 }
@@ -83,23 +83,23 @@ impl ClientTls {
 ///
 /// # Errors
 /// A number that is not a cipher suite.
-pub fn ciphers(said: Option<&NumberList>) -> Result<Option<Box<[u16]>>, Refused> {
-    numbers("ssl_ciphers", said)
+pub fn ciphers(configured: Option<&NumberList>) -> Result<Option<Box<[u16]>>, Refused> {
+    numbers("ssl_ciphers", configured)
 }
 
-fn numbers(field: &'static str, said: Option<&NumberList>) -> Result<Option<Box<[u16]>>, Refused> {
-    let Some(said) = said else {
+fn numbers(field: &'static str, configured: Option<&NumberList>) -> Result<Option<Box<[u16]>>, Refused> {
+    let Some(configured) = configured else {
         return Ok(None);
     };
-    let numbers = said.values.iter().map(|number| u16::try_from(*number));
+    let numbers = configured.values.iter().map(|number| u16::try_from(*number));
     let numbers = numbers.collect::<Result<_, _>>();
     numbers
         .map(Some)
         .map_err(|_| Refused { field, problem: "expected numbers of 16 bits, got a greater one".into() })
 }
 
-fn versions(said: Option<&NumberList>) -> Result<(bool, bool), Refused> {
-    let Some(NumberList { values }) = said else {
+fn versions(configured: Option<&NumberList>) -> Result<(bool, bool), Refused> {
+    let Some(NumberList { values }) = configured else {
         return Ok((true, true));
     };
     match values.iter().find(|it| ![12, 13].contains(*it)) {
@@ -127,13 +127,13 @@ mod tests {
     #[test]
     fn the_time_of_sessions_counts_with_the_cache_alone() {
         let time = |cache, seconds| {
-            let said = LocationPolicy {
+            let configured = LocationPolicy {
                 ssl_session_cache: cache,
                 ssl_session_timeout: seconds,
                 ssl_session_tickets: Some(true),
                 ..LocationPolicy::default()
             };
-            let tls = ClientTls::compile(&said).unwrap();
+            let tls = ClientTls::compile(&configured).unwrap();
             (tls.remembers, tls.tickets, tls.session_time)
         };
         assert_eq!(time(None, None), (true, true, 600));
@@ -144,8 +144,8 @@ mod tests {
     #[test]
     fn what_cannot_be_spoken_is_refused() {
         let spoken = |values| {
-            let said = LocationPolicy { ssl_protocols: list(values), ..LocationPolicy::default() };
-            ClientTls::compile(&said).map(|it| (it.tls12, it.tls13)).map_err(|it| it.to_string())
+            let configured = LocationPolicy { ssl_protocols: list(values), ..LocationPolicy::default() };
+            ClientTls::compile(&configured).map(|it| (it.tls12, it.tls13)).map_err(|it| it.to_string())
         };
         assert_eq!(spoken(&[12]), Ok((true, false)));
         assert_eq!(spoken(&[13, 12]), Ok((true, true)));

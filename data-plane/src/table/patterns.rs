@@ -390,8 +390,8 @@ mod tests {
                 paths.iter().map(|(path, below, turn)| asked_as(path, *below, TURNS[*turn])).collect();
             let found = Order::new(&declared, ALL).find(path.as_bytes(), &Steps::new()).unwrap();
             let expected = one_by_one(&declared, path.as_bytes());
-            let said = |it: usize| (declared[it].path, declared[it].only_below, declared[it].turn);
-            prop_assert_eq!(found.map(said), expected.map(said));
+            let configured = |it: usize| (declared[it].path, declared[it].only_below, declared[it].turn);
+            prop_assert_eq!(found.map(configured), expected.map(configured));
         }
     }
 }

@@ -28,12 +28,12 @@ impl ProxyProtocol {
     ///
     /// # Errors
     /// A field has a value that is not supported.
-    pub fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
-        let time = said.proxy_protocol_header_timeout.filter(|time| *time > 0);
+    pub fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+        let time = configured.proxy_protocol_header_timeout.filter(|time| *time > 0);
         Ok(Self {
-            is_required: said.use_proxy_protocol == Some(true),
+            is_required: configured.use_proxy_protocol == Some(true),
             time: time.map_or(HEADER_TIME, |time| Duration::from_millis(time.into())),
-            believed: forwarding::believed(said)?,
+            believed: forwarding::believed(configured)?,
         })
     }
 
@@ -61,8 +61,8 @@ mod tests {
     fn peers_are_believed_by_their_addresses() {
         let of = |list: Option<&str>| {
             let list = list.map(|text| TextList { values: vec![text.into()] });
-            let said = LocationPolicy { proxy_real_ip_cidr: list, ..LocationPolicy::default() };
-            ProxyProtocol::compile(&said).unwrap()
+            let configured = LocationPolicy { proxy_real_ip_cidr: list, ..LocationPolicy::default() };
+            ProxyProtocol::compile(&configured).unwrap()
         };
         let (v4, v6): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap());
         assert_eq!(
@@ -75,9 +75,10 @@ mod tests {
 
     #[test]
     fn a_header_has_five_seconds_where_nobody_says_how_long() {
-        let time = |said| {
-            let said = LocationPolicy { proxy_protocol_header_timeout: said, ..LocationPolicy::default() };
-            ProxyProtocol::compile(&said).unwrap().time
+        let time = |configured| {
+            let configured =
+                LocationPolicy { proxy_protocol_header_timeout: configured, ..LocationPolicy::default() };
+            ProxyProtocol::compile(&configured).unwrap().time
         };
         assert_eq!([time(None), time(Some(0))], [HEADER_TIME; 2]);
         assert_eq!(time(Some(1500)), Duration::from_millis(1500));

@@ -85,8 +85,8 @@ mod tests {
     const NAME: &str = "access-router-production-web-80";
 
     fn sticky(mode: AffinityMode) -> Sticky {
-        let said = Affinity { mode: Some(mode.into()), name: "c".into(), ..Affinity::default() };
-        Sticky::new(Arc::new(Rules::compile(&said).unwrap()), NAME.into())
+        let configured = Affinity { mode: Some(mode.into()), name: "c".into(), ..Affinity::default() };
+        Sticky::new(Arc::new(Rules::compile(&configured).unwrap()), NAME.into())
     }
 
     fn set(last: &[u8]) -> EndpointSet {

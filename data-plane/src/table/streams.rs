@@ -25,7 +25,7 @@ pub struct Streams {
 #[derive(Clone, Debug)]
 pub struct Service {
     /// Its configuration.
-    pub said: Arc<StreamService>,
+    pub config: Arc<StreamService>,
     /// The backend.
     pub cell: Arc<BackendCell>,
     /// The port that it listens on.
@@ -62,17 +62,19 @@ const RESPONSES: u64 = 1;
 
 impl Terms {
     /// Compiles the policy.
-    pub fn compile(said: &LocationPolicy) -> Self {
-        let span = |said: Option<u32>| said.map(|said| Duration::from_millis(said.into()));
-        let tries = match (said.proxy_stream_next_upstream, said.proxy_stream_next_upstream_tries) {
+    pub fn compile(configured: &LocationPolicy) -> Self {
+        let span =
+            |configured: Option<u32>| configured.map(|configured| Duration::from_millis(configured.into()));
+        let tries = match (configured.proxy_stream_next_upstream, configured.proxy_stream_next_upstream_tries)
+        {
             (Some(false), _) => 1,
-            (_, said) => said.map_or(TRIES, |tries| usize::try_from(tries).unwrap_or(usize::MAX)),
+            (_, configured) => configured.map_or(TRIES, |tries| usize::try_from(tries).unwrap_or(usize::MAX)),
         };
         Self {
-            idle: span(said.proxy_stream_timeout).filter(|idle| !idle.is_zero()).unwrap_or(IDLE),
+            idle: span(configured.proxy_stream_timeout).filter(|idle| !idle.is_zero()).unwrap_or(IDLE),
             tries,
-            within: span(said.proxy_stream_next_upstream_timeout).unwrap_or(WITHIN),
-            responses: said.proxy_stream_responses.map_or(RESPONSES, u64::from),
+            within: span(configured.proxy_stream_next_upstream_timeout).unwrap_or(WITHIN),
+            responses: configured.proxy_stream_responses.map_or(RESPONSES, u64::from),
         }
     }
 }
@@ -86,7 +88,7 @@ mod tests {
         let terms = Terms::compile(&LocationPolicy::default());
         let minutes = Duration::from_secs(600);
         assert_eq!(terms, Terms { idle: minutes, tries: 3, within: minutes, responses: 1 });
-        let said = LocationPolicy {
+        let configured = LocationPolicy {
             proxy_stream_timeout: Some(0),
             proxy_stream_next_upstream: Some(false),
             proxy_stream_next_upstream_tries: Some(7),
@@ -95,6 +97,6 @@ mod tests {
             ..LocationPolicy::default()
         };
         let expected = Terms { idle: minutes, tries: 1, within: Duration::ZERO, responses: 0 };
-        assert_eq!(Terms::compile(&said), expected);
+        assert_eq!(Terms::compile(&configured), expected);
     }
 }

@@ -114,10 +114,10 @@ mod tests {
         assert!(EndEntityCert::try_from(&CertificateDer::from(&*old)).is_err());
         let read = Version1::read(&old).unwrap();
         let certificate = EndEntityCert::try_from(read.raised()).unwrap();
-        let (_, said) = x509_parser::parse_x509_certificate(&old).unwrap();
-        assert_eq!(certificate.serial(), said.raw_serial());
-        assert!(said.subject().as_raw().ends_with(certificate.subject()));
-        assert_eq!(&*certificate.subject_public_key_info(), said.public_key().raw);
+        let (_, configured) = x509_parser::parse_x509_certificate(&old).unwrap();
+        assert_eq!(certificate.serial(), configured.raw_serial());
+        assert!(configured.subject().as_raw().ends_with(certificate.subject()));
+        assert_eq!(&*certificate.subject_public_key_info(), configured.public_key().raw);
     }
 
     /// A version that is explicitly 1 is version 1; trailing bytes stay in place.
@@ -127,9 +127,9 @@ mod tests {
         assert!(Version1::read(&new).is_none());
         let place = new.windows(5).position(|it| it == [0xa0, 3, 2, 1, 2]).unwrap() + 4;
         for (version, is_read) in [(0, true), (1, false), (2, false), (3, false)] {
-            let mut said = new.clone();
-            said[place] = version;
-            let read = Version1::read(&said);
+            let mut configured = new.clone();
+            configured[place] = version;
+            let read = Version1::read(&configured);
             assert_eq!(read.is_some(), is_read, "{version}");
             assert!(read.is_none_or(|it| it.raised()[..] == new[..]));
         }

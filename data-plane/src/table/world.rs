@@ -232,13 +232,12 @@ fn backend_strategy() -> impl Strategy<Value = Backend> {
     let alternatives =
         prop::collection::vec(prop::sample::select(&BACKENDS[..]).prop_map(ToString::to_string), 0..2);
     let service = prop::option::of(Just("10.96.0.1:80".parse().unwrap()));
-    let said = prop::option::weighted(0.2, any::<bool>());
-    (prop::option::weighted(0.9, rule), service, alternatives, prop::option::of(0..100_i64), said).prop_map(
-        |(port, service, alternatives, weight, service_upstream)| {
+    let configured = prop::option::weighted(0.2, any::<bool>());
+    (prop::option::weighted(0.9, rule), service, alternatives, prop::option::of(0..100_i64), configured)
+        .prop_map(|(port, service, alternatives, weight, service_upstream)| {
             let policy = BackendPolicy { service_upstream, ..taking(weight) };
             Backend { port, service, alternatives, policy, ..Backend::default() }
-        },
-    )
+        })
 }
 
 fn slice_strategy() -> impl Strategy<Value = Endpoints> {

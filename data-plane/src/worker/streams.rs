@@ -47,7 +47,7 @@ impl Streams {
             is_new.then(|| Arc::clone(table.streams()))
         });
         let Some(newest) = newest else { return };
-        let key = |service: &Service| (service.said.transport, service.said.port);
+        let key = |service: &Service| (service.config.transport, service.config.port);
         let wanted: HashMap<_, _> = newest.services.iter().map(|service| (key(service), service)).collect();
         self.open.retain(|key, open| {
             let stays = wanted.get(key).is_some_and(|service| Arc::ptr_eq(&service.port, &open.port));
@@ -90,8 +90,8 @@ fn begin(
     common: &OnceCell<Rc<Common>>,
 ) -> io::Result<Open> {
     let socket = service.port.open(worker.index)?;
-    debug!(worker = worker.index, service = %service.said.key(), "listening");
-    let serving = match service.said.transport {
+    debug!(worker = worker.index, service = %service.config.key(), "listening");
+    let serving = match service.config.transport {
         Transport::Tcp => {
             let socket = Rc::new(TcpListener::from_std(socket.into())?);
             let to = Rc::new(RefCell::new(service.clone()));

@@ -53,7 +53,7 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Acc
                 response
             }
             Err(error) => {
-                failures::of_auth(exchange, external.said, &error);
+                failures::of_auth(exchange, external.source, &error);
                 return AccessDecision::Fail(Reply::page(local, 500));
             }
         },
@@ -202,7 +202,7 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
     let text = question::text(exchange, external, &url).map_err(std::io::Error::other)?;
     let is_head = external.method.as_deref() == Some("HEAD");
     let owner = exchange.owner();
-    let word = Word { owner, field: external.said, room: Room::Made };
+    let word = Word { owner, field: external.source, room: Room::Made };
     let asking = question::ask(exchange.call, (word, &url), &text, is_head);
     let answer = exchange.call.timer.limit(PATIENCE, asking).await;
     let answer = answer.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;

@@ -101,7 +101,9 @@ impl Writer {
                 let kept = self.config.hosts.get(&key.key).and_then(Option::as_ref);
                 kept.is_some_and(|kept| **kept == *host)
             }
-            Resource::Backend(said) => self.config.backends.get(&key.key).is_some_and(|it| **it == *said),
+            Resource::Backend(configured) => {
+                self.config.backends.get(&key.key).is_some_and(|it| **it == *configured)
+            }
             Resource::Route(route) => self.config.says(&key.key, route),
             Resource::Endpoints(slice) => self.cells.says(&key.key, slice),
             Resource::Certificate(it) => self.secrets.says(&key.key, it),
@@ -127,8 +129,9 @@ impl Writer {
         let known = self.config.routes.get(name);
         let Some(compiled) = self.compiled.get(name) else { return false };
         let made_of = compiled.sources().map(|(key, source)| (key, Arc::as_ptr(source)));
-        let said = known.into_iter().flat_map(Few::iter).map(|(key, source)| (key, Arc::as_ptr(source)));
-        if !made_of.eq(said) {
+        let configured =
+            known.into_iter().flat_map(Few::iter).map(|(key, source)| (key, Arc::as_ptr(source)));
+        if !made_of.eq(configured) {
             return false;
         }
         let [made, found] = [compiled.paths(live.routing()), paths(live)];

@@ -120,15 +120,15 @@ impl Writer {
         }
         let policy = host.map(|host| &host.policy);
         // Aliases that do not compile were refused on arrival.
-        let said = policy.and_then(|policy| policy.aliases.as_ref());
-        let names = said.and_then(|said| Names::compile(&said.values).ok()).map(Arc::new);
+        let configured = policy.and_then(|policy| policy.aliases.as_ref());
+        let names = configured.and_then(|configured| Names::compile(&configured.values).ok()).map(Arc::new);
         let asked = policy.and_then(|policy| policy.client_certificates.as_ref());
         let certificates = Certificates::compile(asked).ok().flatten().map(|policy| {
             let cell = policy.client_auth.as_ref().map(|config| self.materials.client_auth(config));
             HostCertificates { policy: Arc::new(policy), cell }
         });
-        let said = policy.and_then(|policy| policy.shortcuts.as_ref());
-        let entry = entry.with_shortcuts(Shortcuts::compile(said).ok().flatten().map(Arc::new));
+        let configured = policy.and_then(|policy| policy.shortcuts.as_ref());
+        let entry = entry.with_shortcuts(Shortcuts::compile(configured).ok().flatten().map(Arc::new));
         let ciphers = ciphers(policy.and_then(|policy| policy.ssl_ciphers.as_ref())).ok().flatten();
         let client_order = policy.is_some_and(|policy| policy.ssl_prefer_server_ciphers == Some(false));
         let entry = entry.with_certificates(certificates).with_ciphers(ciphers.map(Into::into), client_order);
@@ -202,12 +202,12 @@ impl Writer {
 
     /// TLS settings towards endpoints: the location's, else its host's.
     fn backend_tls(&mut self, policy: &Policy, host: Option<&Host>) -> Option<Arc<MaterialCell<BackendTls>>> {
-        if let Some(said) = &policy.backend_tls {
-            return Some(self.materials.backend_tls(said));
+        if let Some(configured) = &policy.backend_tls {
+            return Some(self.materials.backend_tls(configured));
         }
         // Settings that do not compile were refused on arrival.
-        let said = BackendTlsConfig::compile(host?.policy.backend_tls.as_ref()).ok()?;
-        said.map(|said| self.materials.backend_tls(&said))
+        let configured = BackendTlsConfig::compile(host?.policy.backend_tls.as_ref()).ok()?;
+        configured.map(|configured| self.materials.backend_tls(&configured))
     }
 
     fn path(

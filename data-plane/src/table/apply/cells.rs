@@ -102,11 +102,13 @@ impl Cells {
             let (Source::Slices(rule), Some(cell)) = (&interned.source, interned.cell.upgrade()) else {
                 return true;
             };
-            let said = slice_addresses(rule, slices, slices.into_iter().flat_map(BTreeMap::keys));
-            let said: HashSet<_> = said.into_iter().flat_map(|(_, addresses)| addresses).collect();
+            let configured = slice_addresses(rule, slices, slices.into_iter().flat_map(BTreeMap::keys));
+            let configured: HashSet<_> =
+                configured.into_iter().flat_map(|(_, addresses)| addresses).collect();
             let set = cell.endpoints();
             *looked += set.list.len();
-            set.list.len() == said.len() && set.list.iter().all(|endpoint| said.contains(&endpoint.address))
+            set.list.len() == configured.len()
+                && set.list.iter().all(|endpoint| configured.contains(&endpoint.address))
         })
     }
 
@@ -214,9 +216,9 @@ impl Cells {
     }
 
     /// Stores the Backend resource in its cell, for admin pages.
-    pub(super) fn describe(&self, backend: &Arc<str>, said: &Arc<Backend>) {
+    pub(super) fn describe(&self, backend: &Arc<str>, configured: &Arc<Backend>) {
         if let Some(cell) = self.cells.get(backend).and_then(|interned| interned.cell.upgrade()) {
-            cell.describe(Arc::clone(said));
+            cell.describe(Arc::clone(configured));
         }
     }
 
@@ -308,7 +310,7 @@ impl Cells {
         self.counters.cells_filled.fetch_add(1, Ordering::Relaxed);
         let slices = self.slices.get(&interned.service);
         let alone = |addresses| vec![(Arc::clone(&interned.service), addresses)];
-        let said = match &interned.source {
+        let configured = match &interned.source {
             Source::Nowhere => SliceAddresses::new(),
             Source::Slices(rule) => {
                 slice_addresses(rule, slices, slices.into_iter().flat_map(BTreeMap::keys))
@@ -320,18 +322,18 @@ impl Cells {
             },
         };
         let is_of_slices = matches!(interned.source, Source::Slices(_));
-        let count = said.iter().map(|(_, addresses)| addresses.len()).sum::<usize>();
+        let count = configured.iter().map(|(_, addresses)| addresses.len()).sum::<usize>();
         self.counters.endpoints_joined.fetch_add(count as u64, Ordering::Relaxed);
         let new = identify(&mut self.last_id);
         let before = cell.endpoints();
         if count > LARGE && is_of_slices {
-            let large = Large::new(said, &before.list, new);
+            let large = Large::new(configured, &before.list, new);
             let same = |list: &List| list.iter().map(|it| it.id).eq(before.list.iter().map(|it| it.id));
             let list = Some(large.list()).filter(|list| !same(list));
             interned.large = Some(large);
             self.store(backend, &cell, list);
         } else {
-            let list = join(said, &before.list, new);
+            let list = join(configured, &before.list, new);
             self.store(backend, &cell, list);
         }
     }
@@ -351,8 +353,8 @@ impl Cells {
             return;
         };
         self.counters.cells_filled.fetch_add(1, Ordering::Relaxed);
-        let said = slice_addresses(rule, self.slices.get(&interned.service), slices.iter());
-        let (looked, changed) = large.change(said, identify(&mut self.last_id));
+        let configured = slice_addresses(rule, self.slices.get(&interned.service), slices.iter());
+        let (looked, changed) = large.change(configured, identify(&mut self.last_id));
         self.counters.endpoints_joined.fetch_add(looked as u64, Ordering::Relaxed);
         let list = changed.then(|| large.list());
         self.store(backend, &cell, list);

@@ -13,7 +13,7 @@ use crate::table::endpoints::{Endpoint, List, Run};
 #[derive(Debug, Default)]
 pub(super) struct Large {
     /// The addresses of each slice, without duplicates.
-    said: HashMap<Arc<str>, Box<[SocketAddr]>>,
+    by_slice: HashMap<Arc<str>, Box<[SocketAddr]>>,
     members: HashMap<SocketAddr, Member>,
     /// The endpoints of each slice that no earlier slice has.
     runs: BTreeMap<Arc<str>, Run>,
@@ -57,8 +57,8 @@ impl Large {
             seen.clear();
             addresses.retain(|address| seen.insert(*address));
             let before = match addresses.is_empty() {
-                true => self.said.remove(&key),
-                false => self.said.insert(Arc::clone(&key), addresses.clone().into()),
+                true => self.by_slice.remove(&key),
+                false => self.by_slice.insert(Arc::clone(&key), addresses.clone().into()),
             }
             .unwrap_or_default();
             looked += addresses.len() + before.len();
@@ -76,7 +76,7 @@ impl Large {
         }
         let mut changed = false;
         for key in runs {
-            looked += self.said.get(&key).map_or(0, |said| said.len());
+            looked += self.by_slice.get(&key).map_or(0, |by_slice| by_slice.len());
             changed |= self.run(key);
         }
         (looked, changed)
@@ -125,12 +125,12 @@ impl Large {
 
     /// Rebuilds the run of a slice. Returns whether it changed.
     fn run(&mut self, key: Arc<str>) -> bool {
-        let said = self.said.get(&key).map(|said| &**said).unwrap_or_default();
+        let by_slice = self.by_slice.get(&key).map(|by_slice| &**by_slice).unwrap_or_default();
         let own = |address| {
             let member = self.members.get(address)?;
             member.slices.first().is_some_and(|first| *first == key).then(|| Arc::clone(&member.endpoint))
         };
-        let run: Vec<Arc<Endpoint>> = said.iter().filter_map(own).collect();
+        let run: Vec<Arc<Endpoint>> = by_slice.iter().filter_map(own).collect();
         let before = self.runs.get(&key).map(|run| &**run).unwrap_or_default();
         let same = run.len() == before.len() && run.iter().zip(before).all(|(a, b)| Arc::ptr_eq(a, b));
         if same {
@@ -183,14 +183,14 @@ mod tests {
             for (turn, change) in changes.into_iter().enumerate() {
                 let before = large.list();
                 slices.extend(change.clone());
-                let said = |key: &u8, ports: &[u16]| (key.to_string().into(), ports.iter().map(address).collect());
+                let by_slice = |key: &u8, ports: &[u16]| (key.to_string().into(), ports.iter().map(address).collect());
                 let changed = match turn % 4 {
                     3 => {
-                        let all = slices.iter().map(|(key, ports)| said(key, ports)).collect();
+                        let all = slices.iter().map(|(key, ports)| by_slice(key, ports)).collect();
                         large = Large::new(all, &before, &mut new);
                         true
                     }
-                    _ => large.change(change.iter().map(|(key, ports)| said(key, ports)).collect(), &mut new).1,
+                    _ => large.change(change.iter().map(|(key, ports)| by_slice(key, ports)).collect(), &mut new).1,
                 };
                 let (list, expected) = (large.list(), slow(&slices));
                 prop_assert_eq!(list.iter().map(|it| it.address.port()).collect::<Vec<_>>(), expected);

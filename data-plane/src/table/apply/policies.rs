@@ -24,13 +24,13 @@ impl Policies {
     pub(super) fn of(
         &mut self,
         defaults: &LocationPolicy,
-        said: &LocationPolicy,
+        configured: &LocationPolicy,
     ) -> Result<Arc<Policy>, Arc<str>> {
-        if let Some(policy) = self.compiled.get(said).and_then(Weak::upgrade) {
+        if let Some(policy) = self.compiled.get(configured).and_then(Weak::upgrade) {
             return Ok(policy);
         }
-        let Effective { policy: mut whole, intercepts } = effective(defaults, said);
-        if *said != LocationPolicy::default() {
+        let Effective { policy: mut whole, intercepts } = effective(defaults, configured);
+        if *configured != LocationPolicy::default() {
             // These are used without a location, so only the fleet's own policy has them compiled.
             (whole.block_user_agents, whole.block_referers) = (None, None);
             (whole.log_format_upstream, whole.log_format_escape_json, whole.log_format_escape_none) =
@@ -41,14 +41,14 @@ impl Policies {
             (whole.nginx_status_ipv4_whitelist, whole.nginx_status_ipv6_whitelist) = (None, None);
         }
         let mut policy = Policy::compile(&whole).map_err(|refused| refused.to_string())?;
-        policy.errors.are_fleets = said.custom_http_errors.is_none();
+        policy.errors.are_fleets = configured.custom_http_errors.is_none();
         policy.errors.intercepts = intercepts;
         let policy = Arc::new(policy);
         if self.compiled.len() >= self.sweep_at.max(64) {
             self.compiled.retain(|_, policy| policy.strong_count() > 0);
             self.sweep_at = self.compiled.len() * 2;
         }
-        self.compiled.insert(said.to_owned(), Arc::downgrade(&policy));
+        self.compiled.insert(configured.to_owned(), Arc::downgrade(&policy));
         Ok(policy)
     }
 
@@ -67,25 +67,25 @@ pub(super) struct Effective {
 }
 
 /// The policy of a Route over the fleet's.
-pub(super) fn effective(defaults: &LocationPolicy, said: &LocationPolicy) -> Effective {
+pub(super) fn effective(defaults: &LocationPolicy, configured: &LocationPolicy) -> Effective {
     let mut policy = LocationPolicy::default();
     policy.overlay(defaults);
-    policy.overlay(said);
+    policy.overlay(configured);
     // nginx takes `error_page` from one level only: with a sign-in redirect, that is the location's (as in
     // ingress-nginx).
-    if said.custom_http_errors.is_none() && signs_in(&policy) {
+    if configured.custom_http_errors.is_none() && signs_in(&policy) {
         policy.custom_http_errors = None;
     }
-    Effective { policy, intercepts: intercepts(defaults, said) }
+    Effective { policy, intercepts: intercepts(defaults, configured) }
 }
 
 /// Whether a location's responses of backends are replaced: nginx' `proxy_intercept_errors`. ingress-nginx switches it
 /// on for the fleet or for a location where that has a list, and nowhere off.
-fn intercepts(defaults: &LocationPolicy, said: &LocationPolicy) -> bool {
+fn intercepts(defaults: &LocationPolicy, configured: &LocationPolicy) -> bool {
     let lists = |it: &LocationPolicy| it.custom_http_errors.as_ref().is_some_and(|it| !it.values.is_empty());
     let fleets = defaults.disable_proxy_intercept_errors != Some(true);
-    let own = said.disable_proxy_intercept_errors.map_or(fleets, |disabled| !disabled);
-    (lists(defaults) && fleets) || (lists(said) && own)
+    let own = configured.disable_proxy_intercept_errors.map_or(fleets, |disabled| !disabled);
+    (lists(defaults) && fleets) || (lists(configured) && own)
 }
 
 /// Whether clients are redirected to a sign-in page.
@@ -114,8 +114,8 @@ mod tests {
             let (url, signin) = ("http://auth.test/".into(), signin.into());
             Some(ExternalAuth { url, signin, ..ExternalAuth::default() })
         };
-        let statuses = |fleet: &LocationPolicy, said: &LocationPolicy| {
-            effective(fleet, said).policy.custom_http_errors.map(|list| list.values).unwrap_or_default()
+        let statuses = |fleet: &LocationPolicy, configured: &LocationPolicy| {
+            effective(fleet, configured).policy.custom_http_errors.map(|list| list.values).unwrap_or_default()
         };
         let own = |signin| LocationPolicy { external_auth: auth(signin), ..LocationPolicy::default() };
         assert_eq!(statuses(&fleet, &own("")), [404]);
@@ -135,22 +135,22 @@ mod tests {
     /// nginx' `proxy_intercept_errors` of the fleet reaches each location; an annotation undoes only that of its own list.
     #[test]
     fn what_backends_say_is_replaced_where_a_list_says_so() {
-        let said = |list: &[u32], disabled| LocationPolicy {
+        let configured = |list: &[u32], disabled| LocationPolicy {
             custom_http_errors: (!list.is_empty()).then(|| StatusList { values: list.to_vec() }),
             disable_proxy_intercept_errors: disabled,
             ..LocationPolicy::default()
         };
         for (fleet, own, expected) in [
-            (said(&[], None), said(&[], None), false),
-            (said(&[], None), said(&[404], None), true),
-            (said(&[], None), said(&[404], Some(true)), false),
-            (said(&[], Some(true)), said(&[404], None), false),
-            (said(&[], Some(true)), said(&[404], Some(false)), true),
-            (said(&[503], None), said(&[], None), true),
-            (said(&[503], None), said(&[], Some(true)), true),
-            (said(&[503], None), said(&[404], Some(true)), true),
-            (said(&[503], Some(true)), said(&[], Some(false)), false),
-            (said(&[503], Some(true)), said(&[404], None), false),
+            (configured(&[], None), configured(&[], None), false),
+            (configured(&[], None), configured(&[404], None), true),
+            (configured(&[], None), configured(&[404], Some(true)), false),
+            (configured(&[], Some(true)), configured(&[404], None), false),
+            (configured(&[], Some(true)), configured(&[404], Some(false)), true),
+            (configured(&[503], None), configured(&[], None), true),
+            (configured(&[503], None), configured(&[], Some(true)), true),
+            (configured(&[503], None), configured(&[404], Some(true)), true),
+            (configured(&[503], Some(true)), configured(&[], Some(false)), false),
+            (configured(&[503], Some(true)), configured(&[404], None), false),
         ] {
             let intercepts = Policies::default().of(&fleet, &own).unwrap().errors.intercepts;
             assert_eq!(intercepts, expected, "{fleet:?} {own:?}");
@@ -168,7 +168,7 @@ mod tests {
         let mut policies = Policies::default();
         let fleet = policies.of(&defaults, &LocationPolicy::default()).unwrap();
         assert!(fleet.blocks.is_some());
-        let said = LocationPolicy { use_regex: Some(true), ..LocationPolicy::default() };
-        assert!(policies.of(&defaults, &said).unwrap().blocks.is_none());
+        let configured = LocationPolicy { use_regex: Some(true), ..LocationPolicy::default() };
+        assert!(policies.of(&defaults, &configured).unwrap().blocks.is_none());
     }
 }

@@ -75,7 +75,8 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
     })?;
     let policy = match &resource {
         Resource::Host(host) => {
-            let names = host.policy.aliases.as_ref().map(|said| Names::compile(&said.values)).transpose();
+            let names =
+                host.policy.aliases.as_ref().map(|configured| Names::compile(&configured.values)).transpose();
             names.map_err(|error| refused(Code::Invalid, format!("policy.aliases: {error}")))?;
             let tls = BackendTlsConfig::compile(host.policy.backend_tls.as_ref());
             let asked = Certificates::compile(host.policy.client_certificates.as_ref());
@@ -84,9 +85,9 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
             tls.and(asked).and(ciphers).and(shortcuts).map(|_| Policy::default())
         }
         Resource::Settings(settings) => {
-            let said = &settings.defaults;
-            let connections = ClientTls::compile(said).and_then(|_| ProxyProtocol::compile(said));
-            connections.and_then(|_| Policy::compile(said))
+            let configured = &settings.defaults;
+            let connections = ClientTls::compile(configured).and_then(|_| ProxyProtocol::compile(configured));
+            connections.and_then(|_| Policy::compile(configured))
         }
         // Most Routes have an empty policy.
         Resource::Route(route) if route.policy == LocationPolicy::default() => return Ok(resource),

@@ -57,12 +57,12 @@ impl Writer {
 
     /// Rebuilds the list of services.
     pub(super) fn renew_streams(&mut self) {
-        let service = |(said, port): (Arc<StreamService>, _)| {
-            let key: Arc<str> = said.backend.as_str().into();
+        let service = |(config, port): (Arc<StreamService>, _)| {
+            let key: Arc<str> = config.backend.as_str().into();
             let backend = self.config.backend(&key).map(|(_, it)| Arc::clone(it));
             // The fleet's defaults for backends apply to HTTP only.
             let source = backend.map(|it| Source::of(&it, &BackendPolicy::default())).unwrap_or_default();
-            Service { cell: self.cells.cell(&key, source), said, port }
+            Service { cell: self.cells.cell(&key, source), config, port }
         };
         let services = self.config.services.values().cloned().map(service).collect();
         let terms = Terms::compile(&self.config.settings().defaults);
@@ -116,7 +116,7 @@ mod tests {
 
     fn ports(writer: &Writer) -> Vec<u16> {
         let table = writer.tables().current();
-        table.streams().services.iter().map(|service| service.said.port).collect()
+        table.streams().services.iter().map(|service| service.config.port).collect()
     }
 
     fn refused(writer: &Writer) -> Vec<String> {

@@ -504,13 +504,13 @@ fn redirects_merge_annotation_configmap_and_default() {
         };
         (!entry.stays_plain).then_some((entry.policy.redirect.ssl, entry.policy.redirect.force_ssl))
     };
-    let said = |ssl_redirect, force_ssl_redirect| LocationPolicy {
+    let configured = |ssl_redirect, force_ssl_redirect| LocationPolicy {
         ssl_redirect,
         force_ssl_redirect,
         ..LocationPolicy::default()
     };
-    let fleet = |ssl, force| Settings { defaults: said(ssl, force), ..Settings::default() };
-    let route = |ssl, force| Route { policy: said(ssl, force), ..Route::default() };
+    let fleet = |ssl, force| Settings { defaults: configured(ssl, force), ..Settings::default() };
+    let route = |ssl, force| Route { policy: configured(ssl, force), ..Route::default() };
     assert_eq!(path_of(fleet(None, None), route(None, None), "/"), Some((true, false)));
     assert_eq!(path_of(fleet(Some(false), Some(true)), route(None, None), "/"), Some((false, true)));
     assert_eq!(

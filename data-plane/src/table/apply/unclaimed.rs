@@ -56,7 +56,7 @@ impl Config {
 /// The fleet's policy for all locations, without the defaults of annotations: in ingress-nginx no annotations are
 /// parsed for this location. Defaults that cannot be served are treated as empty.
 fn policy(defaults: &LocationPolicy) -> Policy {
-    let said = LocationPolicy {
+    let configured = LocationPolicy {
         allowlist_source_range: None,
         denylist_source_range: None,
         enable_global_auth: Some(false),
@@ -64,5 +64,5 @@ fn policy(defaults: &LocationPolicy) -> Policy {
         ssl_redirect: None,
         ..defaults.clone()
     };
-    Policy::compile(&said).unwrap_or_default()
+    Policy::compile(&configured).unwrap_or_default()
 }

@@ -104,7 +104,8 @@ fn compile(
     defaults: &BackendPolicy,
 ) -> Upstream {
     // Validated when it was decoded.
-    let rules = backend.policy.affinity.as_ref().and_then(|said| Rules::compile(said).ok()).map(Arc::new);
+    let rules =
+        backend.policy.affinity.as_ref().and_then(|configured| Rules::compile(configured).ok()).map(Arc::new);
     let alternative = other.map(|(key, backend)| alternative(key, backend, rules.as_ref(), cells, defaults));
     let (name, cell) = (name_of(key), cells.cell(key, Source::of(backend, defaults)));
     cell.describe(Arc::clone(backend));

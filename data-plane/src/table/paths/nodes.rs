@@ -52,19 +52,19 @@ impl Slot {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     bare: Arc<[u8]>,
-    said: [Option<Arc<PathEntry>>; 4],
+    entries: [Option<Arc<PathEntry>>; 4],
 }
 
 impl Node {
     fn new(bare: &[u8], slot: Slot, entry: Arc<PathEntry>) -> Self {
-        let mut said = [const { None }; 4];
-        said[slot.0] = Some(entry);
-        Self { bare: bare.into(), said }
+        let mut entries = [const { None }; 4];
+        entries[slot.0] = Some(entry);
+        Self { bare: bare.into(), entries }
     }
 
     /// The declaration in a slot.
     pub(super) fn get(&self, slot: Slot) -> Option<&Arc<PathEntry>> {
-        self.said[slot.0].as_ref()
+        self.entries[slot.0].as_ref()
     }
 
     /// The match for the text itself. nginx redirects `/foo` if only `/foo/` is a location, exact or prefix, even if
@@ -102,7 +102,7 @@ impl Node {
     }
 
     fn is_empty(&self) -> bool {
-        self.said.iter().all(Option::is_none)
+        self.entries.iter().all(Option::is_none)
     }
 }
 
@@ -240,7 +240,7 @@ impl Nodes {
 fn set_in_row(row: &mut Vec<Node>, bare: &[u8], slot: Slot, entry: Option<Arc<PathEntry>>) {
     match (row.iter().position(|node| *node.bare == *bare), entry) {
         (Some(at), entry) => {
-            row[at].said[slot.0] = entry;
+            row[at].entries[slot.0] = entry;
             if row[at].is_empty() {
                 row.remove(at);
             }
@@ -263,7 +263,7 @@ fn set_in_table(
     let hash = hasher.hash_one(bare);
     match (table.find_entry(hash, |node| *node.bare == *bare), entry) {
         (Ok(mut found), entry) => {
-            found.get_mut().said[slot.0] = entry;
+            found.get_mut().entries[slot.0] = entry;
             if found.get().is_empty() {
                 found.remove();
             }

@@ -29,10 +29,10 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
-        let allow = set("allowlist_source_range", said.allowlist_source_range.as_ref())?;
-        let deny = set("denylist_source_range", said.denylist_source_range.as_ref())?;
-        let block = set("block_cidrs", said.block_cidrs.as_ref())?;
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+        let allow = set("allowlist_source_range", configured.allowlist_source_range.as_ref())?;
+        let deny = set("denylist_source_range", configured.denylist_source_range.as_ref())?;
+        let block = set("block_cidrs", configured.block_cidrs.as_ref())?;
         Ok(Self { allow, deny, block })
     }
 

@@ -21,11 +21,11 @@ impl Rules {
     ///
     /// # Errors
     /// A text would terminate its attribute or its header line.
-    pub fn compile(said: &Affinity) -> Result<Self, Refused> {
+    pub fn compile(configured: &Affinity) -> Result<Self, Refused> {
         let texts = [
-            ("affinity.name", Some(&said.name)),
-            ("affinity.path", said.path.as_ref()),
-            ("affinity.domain", said.domain.as_ref()),
+            ("affinity.name", Some(&configured.name)),
+            ("affinity.path", configured.path.as_ref()),
+            ("affinity.domain", configured.domain.as_ref()),
         ];
         for (field, text) in texts.into_iter().filter_map(|(field, text)| Some((field, text?))) {
             if !text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b';') {
@@ -34,22 +34,22 @@ impl Rules {
             }
         }
         Ok(Self {
-            mode: said.mode(),
-            change_on_failure: said.change_on_failure,
+            mode: configured.mode(),
+            change_on_failure: configured.change_on_failure,
             attributes: Attributes {
-                name: said.name.clone(),
-                path: said.path.clone(),
-                domain: said.domain.clone(),
-                expires: said.expires,
-                max_age: said.max_age,
-                secure: said.secure,
-                same_site: match said.same_site() {
+                name: configured.name.clone(),
+                path: configured.path.clone(),
+                domain: configured.domain.clone(),
+                expires: configured.expires,
+                max_age: configured.max_age,
+                secure: configured.secure,
+                same_site: match configured.same_site() {
                     ConfiguredSameSite::Unspecified => None,
                     ConfiguredSameSite::None => Some(SameSite::None),
                     ConfiguredSameSite::Lax => Some(SameSite::Lax),
                     ConfiguredSameSite::Strict => Some(SameSite::Strict),
                 },
-                conditional_none: said.conditional_none,
+                conditional_none: configured.conditional_none,
             },
         })
     }
@@ -58,8 +58,8 @@ impl Rules {
     ///
     /// # Errors
     /// It is not supported.
-    pub fn check(said: &BackendPolicy) -> Result<(), Refused> {
-        said.affinity.as_ref().map_or(Ok(()), |said| Self::compile(said).map(drop))
+    pub fn check(configured: &BackendPolicy) -> Result<(), Refused> {
+        configured.affinity.as_ref().map_or(Ok(()), |configured| Self::compile(configured).map(drop))
     }
 }
 
@@ -70,9 +70,9 @@ mod tests {
     #[test]
     fn text_stays_inside_its_attribute() {
         for text in ["a\r\nSet-Cookie: x=y", "a; Domain=b", "ä"] {
-            let said = Affinity { name: "c".into(), path: Some(text.into()), ..Affinity::default() };
-            assert_eq!(Rules::compile(&said).unwrap_err().field, "affinity.path", "{text:?}");
-            let policy = BackendPolicy { affinity: Some(said), ..BackendPolicy::default() };
+            let configured = Affinity { name: "c".into(), path: Some(text.into()), ..Affinity::default() };
+            assert_eq!(Rules::compile(&configured).unwrap_err().field, "affinity.path", "{text:?}");
+            let policy = BackendPolicy { affinity: Some(configured), ..BackendPolicy::default() };
             assert!(Rules::check(&policy).is_err());
         }
         assert_eq!(Rules::check(&BackendPolicy::default()), Ok(()));

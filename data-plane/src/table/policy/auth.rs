@@ -37,12 +37,15 @@ impl Default for Auth {
 }
 
 impl Auth {
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
         let default = Self::default();
         Ok(Self {
-            basic: said.basic_auth.as_ref().map(Basic::compile).transpose()?,
-            satisfy_any: said.satisfy_any.unwrap_or(default.satisfy_any),
-            exempt: said.no_auth_locations.as_ref().map_or(default.exempt, |list| list.values.clone().into()),
+            basic: configured.basic_auth.as_ref().map(Basic::compile).transpose()?,
+            satisfy_any: configured.satisfy_any.unwrap_or(default.satisfy_any),
+            exempt: configured
+                .no_auth_locations
+                .as_ref()
+                .map_or(default.exempt, |list| list.values.clone().into()),
         })
     }
 
@@ -53,8 +56,8 @@ impl Auth {
 }
 
 impl Basic {
-    fn compile(said: &BasicAuth) -> Result<Self, Refused> {
-        let BasicAuth { users, realm, digest } = said;
+    fn compile(configured: &BasicAuth) -> Result<Self, Refused> {
+        let BasicAuth { users, realm, digest } = configured;
         let refused = |field, problem: &str| Err(Refused { field, problem: problem.to_owned() });
         if users.is_empty() {
             return refused("basic_auth.users", "expected the key of a Material, got none");

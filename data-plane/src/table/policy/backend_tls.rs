@@ -37,38 +37,39 @@ impl BackendTlsConfig {
     ///
     /// # Errors
     /// They are not supported.
-    pub fn compile(said: Option<&BackendTls>) -> Result<Option<Box<Self>>, Refused> {
-        let Some(said) = said else {
+    pub fn compile(configured: Option<&BackendTls>) -> Result<Option<Box<Self>>, Refused> {
+        let Some(configured) = configured else {
             return Ok(None);
         };
         let refused = |field, problem: String| Err(Refused { field, problem });
-        if said.material.is_empty() {
+        if configured.material.is_empty() {
             return refused("backend_tls.material", "expected the key of a Material, got none".into());
         }
-        let name = if said.name.is_empty() { NOBODY } else { &said.name };
+        let name = if configured.name.is_empty() { NOBODY } else { &configured.name };
         let Ok(name) = ServerName::try_from(name.to_owned()) else {
             return refused(
                 "backend_tls.name",
-                format!("expected a name or an address, got {:?}", said.name),
+                format!("expected a name or an address, got {:?}", configured.name),
             );
         };
-        if let Some(version) = said.versions.iter().find(|version| !VERSIONS.contains(version)) {
+        if let Some(version) = configured.versions.iter().find(|version| !VERSIONS.contains(version)) {
             return refused("backend_tls.versions", format!("expected 12 or 13, got {version}"));
         }
-        let ciphers: Option<_> = said.ciphers.iter().map(|number| u16::try_from(*number).ok()).collect();
+        let ciphers: Option<_> =
+            configured.ciphers.iter().map(|number| u16::try_from(*number).ok()).collect();
         let Some(ciphers) = ciphers else {
             return refused("backend_tls.ciphers", "expected numbers of 16 bits, got a greater one".into());
         };
-        let says_versions = !said.versions.is_empty();
-        let depth = usize::try_from(said.verify_depth.max(1)).unwrap_or(usize::MAX);
+        let says_versions = !configured.versions.is_empty();
+        let depth = usize::try_from(configured.verify_depth.max(1)).unwrap_or(usize::MAX);
         Ok(Some(Box::new(Self {
-            material: said.material.as_str().into(),
-            verified: said.verify.then_some(depth),
+            material: configured.material.as_str().into(),
+            verified: configured.verify.then_some(depth),
             name,
-            tells_name: said.tells_name,
+            tells_name: configured.tells_name,
             // ingress-nginx' default, if there is a Secret.
-            tls12: !says_versions || said.versions.contains(&12),
-            tls13: said.versions.contains(&13),
+            tls12: !says_versions || configured.versions.contains(&12),
+            tls13: configured.versions.contains(&13),
             says_versions,
             ciphers,
         })))
@@ -79,17 +80,17 @@ impl BackendTlsConfig {
 mod tests {
     use super::*;
 
-    fn said() -> BackendTls {
+    fn configured() -> BackendTls {
         BackendTls { material: "ns/ca/proxy-ssl".into(), ..BackendTls::default() }
     }
 
-    fn compiled(said: BackendTls) -> Result<BackendTlsConfig, &'static str> {
-        BackendTlsConfig::compile(Some(&said)).map(|it| *it.unwrap()).map_err(|refused| refused.field)
+    fn compiled(configured: BackendTls) -> Result<BackendTlsConfig, &'static str> {
+        BackendTlsConfig::compile(Some(&configured)).map(|it| *it.unwrap()).map_err(|refused| refused.field)
     }
 
     #[test]
     fn nothing_said_is_nothing_verified_over_tls_1_2() {
-        let it = compiled(said()).unwrap();
+        let it = compiled(configured()).unwrap();
         assert_eq!((it.verified, it.tells_name, it.tls12, it.tls13), (None, false, true, false));
         assert_eq!(it.name.to_str(), NOBODY);
         assert_eq!(BackendTlsConfig::compile(None).unwrap(), None);
@@ -97,8 +98,9 @@ mod tests {
 
     #[test]
     fn a_depth_of_none_is_one() {
-        let depth =
-            |verify_depth| compiled(BackendTls { verify: true, verify_depth, ..said() }).unwrap().verified;
+        let depth = |verify_depth| {
+            compiled(BackendTls { verify: true, verify_depth, ..configured() }).unwrap().verified
+        };
         assert_eq!([depth(0), depth(1), depth(2)], [Some(1), Some(1), Some(2)]);
     }
 
@@ -106,9 +108,9 @@ mod tests {
     fn what_cannot_be_served_is_refused() {
         for (it, field) in [
             (BackendTls::default(), "backend_tls.material"),
-            (BackendTls { name: "a b".into(), ..said() }, "backend_tls.name"),
-            (BackendTls { versions: vec![12, 11], ..said() }, "backend_tls.versions"),
-            (BackendTls { ciphers: vec![0xc02b, 65536], ..said() }, "backend_tls.ciphers"),
+            (BackendTls { name: "a b".into(), ..configured() }, "backend_tls.name"),
+            (BackendTls { versions: vec![12, 11], ..configured() }, "backend_tls.versions"),
+            (BackendTls { ciphers: vec![0xc02b, 65536], ..configured() }, "backend_tls.ciphers"),
         ] {
             assert_eq!(compiled(it), Err(field));
         }

@@ -35,17 +35,18 @@ pub struct Hashing {
 
 impl Balancing {
     /// Compiles a backend's policy, on top of the fleet's defaults.
-    pub fn compile(said: &BackendPolicy, defaults: &BackendPolicy) -> Self {
-        let Some(text) = said.hash_by.as_deref().filter(|text| !text.is_empty()) else {
-            return match said.load_balance.or(defaults.load_balance) {
+    pub fn compile(configured: &BackendPolicy, defaults: &BackendPolicy) -> Self {
+        let Some(text) = configured.hash_by.as_deref().filter(|text| !text.is_empty()) else {
+            return match configured.load_balance.or(defaults.load_balance) {
                 Some(it) if it == i32::from(LoadBalance::Ewma) => Self::Ewma,
                 _ => Self::RoundRobin,
             };
         };
         let key = Template::parse(text);
         let asks_id = key.variables().any(|variable| *variable == Variable::RequestId);
-        let size = said.hash_subset_size.filter(|size| *size > 0).unwrap_or(SUBSET);
-        let subset = (said.hash_subset == Some(true)).then(|| usize::try_from(size).unwrap_or(usize::MAX));
+        let size = configured.hash_subset_size.filter(|size| *size > 0).unwrap_or(SUBSET);
+        let subset =
+            (configured.hash_subset == Some(true)).then(|| usize::try_from(size).unwrap_or(usize::MAX));
         Self::Hash(Arc::new(Hashing { key, subset, asks_id }))
     }
 
@@ -78,7 +79,7 @@ impl Balancing {
 mod tests {
     use super::*;
 
-    fn said(load_balance: Option<LoadBalance>, hash_by: Option<&str>) -> BackendPolicy {
+    fn configured(load_balance: Option<LoadBalance>, hash_by: Option<&str>) -> BackendPolicy {
         BackendPolicy {
             load_balance: load_balance.map(Into::into),
             hash_by: hash_by.map(str::to_owned),
@@ -86,9 +87,9 @@ mod tests {
         }
     }
 
-    fn compiled(said: &BackendPolicy, fleet: Option<LoadBalance>) -> &'static str {
+    fn compiled(configured: &BackendPolicy, fleet: Option<LoadBalance>) -> &'static str {
         let defaults = BackendPolicy { load_balance: fleet.map(Into::into), ..BackendPolicy::default() };
-        match Balancing::compile(said, &defaults) {
+        match Balancing::compile(configured, &defaults) {
             Balancing::RoundRobin => "round_robin",
             Balancing::Ewma => "ewma",
             Balancing::Hash(it) if it.subset.is_some() => "chashsubset",
@@ -99,12 +100,12 @@ mod tests {
     #[test]
     fn a_key_comes_before_an_algorithm_and_both_before_the_fleet_s() {
         use LoadBalance::{Ewma, RoundRobin};
-        assert_eq!(compiled(&said(None, None), None), "round_robin");
-        assert_eq!(compiled(&said(Some(Ewma), None), None), "ewma");
-        assert_eq!(compiled(&said(None, None), Some(Ewma)), "ewma");
-        assert_eq!(compiled(&said(Some(RoundRobin), None), Some(Ewma)), "round_robin");
-        assert_eq!(compiled(&said(Some(Ewma), Some("$request_uri")), Some(Ewma)), "chash");
-        let subset = BackendPolicy { hash_subset: Some(true), ..said(None, Some("$request_uri")) };
+        assert_eq!(compiled(&configured(None, None), None), "round_robin");
+        assert_eq!(compiled(&configured(Some(Ewma), None), None), "ewma");
+        assert_eq!(compiled(&configured(None, None), Some(Ewma)), "ewma");
+        assert_eq!(compiled(&configured(Some(RoundRobin), None), Some(Ewma)), "round_robin");
+        assert_eq!(compiled(&configured(Some(Ewma), Some("$request_uri")), Some(Ewma)), "chash");
+        let subset = BackendPolicy { hash_subset: Some(true), ..configured(None, Some("$request_uri")) };
         assert_eq!(compiled(&subset, None), "chashsubset");
         assert_eq!(compiled(&BackendPolicy { hash_by: None, ..subset }, None), "round_robin");
     }
@@ -112,12 +113,14 @@ mod tests {
     #[test]
     fn a_group_has_three_unless_somebody_says_more_or_less() {
         for (size, expected) in [(None, 3), (Some(0), 3), (Some(1), 1), (Some(7), 7)] {
-            let said = BackendPolicy {
+            let configured = BackendPolicy {
                 hash_subset: Some(true),
                 hash_subset_size: size,
-                ..said(None, Some("$request_id"))
+                ..configured(None, Some("$request_id"))
             };
-            let Balancing::Hash(it) = Balancing::compile(&said, &BackendPolicy::default()) else { panic!() };
+            let Balancing::Hash(it) = Balancing::compile(&configured, &BackendPolicy::default()) else {
+                panic!()
+            };
             assert_eq!((it.subset, it.asks_id), (Some(expected), true));
         }
     }

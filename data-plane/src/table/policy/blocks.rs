@@ -13,10 +13,10 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
         let blocks = Self {
-            agents: Texts::compile("block_user_agents", said.block_user_agents.as_ref())?,
-            referers: Texts::compile("block_referers", said.block_referers.as_ref())?,
+            agents: Texts::compile("block_user_agents", configured.block_user_agents.as_ref())?,
+            referers: Texts::compile("block_referers", configured.block_referers.as_ref())?,
         };
         let is_empty = blocks.agents.is_empty() && blocks.referers.is_empty();
         Ok((!is_empty).then(|| Box::new(blocks)))
@@ -42,8 +42,8 @@ mod tests {
     #[test]
     fn texts_are_compared_whole_and_patterns_searched_for() {
         let texts = [r"~*chrome\/68\.0\.3440\.106\ safari\/537\.36", "AlphaBot", "~^curl/(?!8)", "~Case"];
-        let said = LocationPolicy { block_user_agents: list(&texts), ..LocationPolicy::default() };
-        let blocks = Blocks::compile(&said).unwrap().unwrap();
+        let configured = LocationPolicy { block_user_agents: list(&texts), ..LocationPolicy::default() };
+        let blocks = Blocks::compile(&configured).unwrap().unwrap();
         for (agent, blocked) in [
             ("Mozilla/5.0 (KHTML, like Gecko) Chrome/68.0.3440.106 Safari/537.36", true),
             ("ALPHABOT", true),
@@ -62,8 +62,9 @@ mod tests {
 
     #[test]
     fn an_empty_text_is_who_says_nothing() {
-        let said = LocationPolicy { block_user_agents: list(&["", "AlphaBot"]), ..LocationPolicy::default() };
-        let blocks = Blocks::compile(&said).unwrap().unwrap();
+        let configured =
+            LocationPolicy { block_user_agents: list(&["", "AlphaBot"]), ..LocationPolicy::default() };
+        let blocks = Blocks::compile(&configured).unwrap().unwrap();
         let agents = [None, Some(&b""[..]), Some(b"AlphaBot"), Some(b"curl")];
         assert_eq!(agents.map(|agent| blocks.block(agent, None)), [true, true, true, false]);
     }

@@ -17,12 +17,16 @@ pub struct Bodies {
 }
 
 impl Bodies {
-    pub(super) fn compile(said: &LocationPolicy) -> Self {
+    pub(super) fn compile(configured: &LocationPolicy) -> Self {
         Self {
-            most: said.proxy_body_size,
-            buffer: said.client_body_buffer_size.map(|size| usize::try_from(size).unwrap_or(usize::MAX)),
-            buffering: said.proxy_request_buffering,
-            head: said.proxy_buffer_size.map(|size| usize::try_from(size).unwrap_or(LARGEST).min(LARGEST)),
+            most: configured.proxy_body_size,
+            buffer: configured
+                .client_body_buffer_size
+                .map(|size| usize::try_from(size).unwrap_or(usize::MAX)),
+            buffering: configured.proxy_request_buffering,
+            head: configured
+                .proxy_buffer_size
+                .map(|size| usize::try_from(size).unwrap_or(LARGEST).min(LARGEST)),
         }
     }
 
@@ -44,17 +48,17 @@ mod tests {
     #[test]
     fn each_size_is_laid_over_its_own() {
         let worker = Sizes { body: 1, buffer: 2, buffering: true, head: 3 };
-        let over = |said: LocationPolicy| Bodies::compile(&said).over(worker);
+        let over = |configured: LocationPolicy| Bodies::compile(&configured).over(worker);
         assert_eq!(over(LocationPolicy::default()), worker);
-        let said = LocationPolicy { proxy_body_size: Some(0), ..LocationPolicy::default() };
-        assert_eq!(over(said), Sizes { body: 0, ..worker });
-        let said = LocationPolicy { client_body_buffer_size: Some(9), ..LocationPolicy::default() };
-        assert_eq!(over(said), Sizes { buffer: 9, ..worker });
+        let configured = LocationPolicy { proxy_body_size: Some(0), ..LocationPolicy::default() };
+        assert_eq!(over(configured), Sizes { body: 0, ..worker });
+        let configured = LocationPolicy { client_body_buffer_size: Some(9), ..LocationPolicy::default() };
+        assert_eq!(over(configured), Sizes { buffer: 9, ..worker });
         for (bytes, head) in [(9, 9), (u64::MAX, LARGEST)] {
-            let said = LocationPolicy { proxy_buffer_size: Some(bytes), ..LocationPolicy::default() };
-            assert_eq!(over(said), Sizes { head, ..worker });
+            let configured = LocationPolicy { proxy_buffer_size: Some(bytes), ..LocationPolicy::default() };
+            assert_eq!(over(configured), Sizes { head, ..worker });
         }
-        let said = LocationPolicy { proxy_request_buffering: Some(false), ..LocationPolicy::default() };
-        assert_eq!(over(said), Sizes { buffering: false, ..worker });
+        let configured = LocationPolicy { proxy_request_buffering: Some(false), ..LocationPolicy::default() };
+        assert_eq!(over(configured), Sizes { buffering: false, ..worker });
     }
 }

@@ -66,12 +66,12 @@ impl Certificates {
     ///
     /// # Errors
     /// It is not supported.
-    pub fn compile(said: Option<&ClientCertificates>) -> Result<Option<Self>, Refused> {
-        let Some(said) = said else {
+    pub fn compile(configured: Option<&ClientCertificates>) -> Result<Option<Self>, Refused> {
+        let Some(configured) = configured else {
             return Ok(None);
         };
         let refused = |field, problem: String| Refused { field, problem };
-        let verification = match said.verification.map(ClientVerification::try_from) {
+        let verification = match configured.verification.map(ClientVerification::try_from) {
             None | Some(Ok(ClientVerification::On)) => Verification::On,
             Some(Ok(ClientVerification::Off)) => Verification::Off,
             Some(Ok(ClientVerification::Optional)) => Verification::Optional,
@@ -81,15 +81,16 @@ impl Certificates {
                 return Err(refused("client_certificates.verification", problem));
             }
         };
-        let match_cn = (!said.match_cn.is_empty()).then(|| Pattern::anywhere(&said.match_cn)).transpose();
+        let match_cn =
+            (!configured.match_cn.is_empty()).then(|| Pattern::anywhere(&configured.match_cn)).transpose();
         let match_cn =
             match_cn.map_err(|error| refused("client_certificates.match_cn", error.to_string()))?;
-        let page = said.error_page.as_str();
+        let page = configured.error_page.as_str();
         Ok(Some(Self {
-            client_auth: (!said.authorities.is_empty()).then(|| ClientAuthConfig {
-                authorities: said.authorities.as_str().into(),
+            client_auth: (!configured.authorities.is_empty()).then(|| ClientAuthConfig {
+                authorities: configured.authorities.as_str().into(),
                 asks: verification != Verification::Off,
-                depth: usize::try_from(said.depth.max(1)).unwrap_or(usize::MAX),
+                depth: usize::try_from(configured.depth.max(1)).unwrap_or(usize::MAX),
             }),
             verification,
             error_page: match page.starts_with('/') {
@@ -97,7 +98,7 @@ impl Certificates {
                 true => ErrorPage::Path(page.into()),
                 false => ErrorPage::Url(page.into()),
             },
-            tells_certificate: said.tells_certificate == Some(true),
+            tells_certificate: configured.tells_certificate == Some(true),
             match_cn,
         }))
     }
@@ -112,17 +113,17 @@ impl Certificates {
 mod tests {
     use super::*;
 
-    fn said() -> ClientCertificates {
+    fn configured() -> ClientCertificates {
         ClientCertificates { authorities: "ns/ca/auth-tls".into(), ..ClientCertificates::default() }
     }
 
-    fn compiled(said: ClientCertificates) -> Result<Certificates, &'static str> {
-        Certificates::compile(Some(&said)).map(Option::unwrap).map_err(|refused| refused.field)
+    fn compiled(configured: ClientCertificates) -> Result<Certificates, &'static str> {
+        Certificates::compile(Some(&configured)).map(Option::unwrap).map_err(|refused| refused.field)
     }
 
     #[test]
     fn client_certificates_are_required_by_default() {
-        let it = compiled(said()).unwrap();
+        let it = compiled(configured()).unwrap();
         assert_eq!((it.verification, it.client_auth.unwrap().depth), (Verification::On, 1));
         assert!(Certificates::compile(None).unwrap().is_none());
         assert_eq!(compiled(ClientCertificates::default()).unwrap().client_auth, None, "nobody passes");
@@ -130,19 +131,25 @@ mod tests {
 
     #[test]
     fn names_are_searched_with_regard_to_case() {
-        let it = compiled(ClientCertificates { match_cn: "CN=(a|b)".into(), ..said() }).unwrap();
+        let it = compiled(ClientCertificates { match_cn: "CN=(a|b)".into(), ..configured() }).unwrap();
         for (subject, passes) in [("CN=a", true), ("O=x,CN=bcd", true), ("CN=A", false), ("", false)] {
             assert_eq!(it.lets_in(subject.as_bytes()), passes, "{subject}");
         }
-        assert!(compiled(said()).unwrap().lets_in(b""));
+        assert!(compiled(configured()).unwrap().lets_in(b""));
     }
 
     #[test]
     fn what_cannot_be_served_is_refused() {
         for (it, field) in [
-            (ClientCertificates { verification: Some(0), ..said() }, "client_certificates.verification"),
-            (ClientCertificates { verification: Some(9), ..said() }, "client_certificates.verification"),
-            (ClientCertificates { match_cn: "CN=(".into(), ..said() }, "client_certificates.match_cn"),
+            (
+                ClientCertificates { verification: Some(0), ..configured() },
+                "client_certificates.verification",
+            ),
+            (
+                ClientCertificates { verification: Some(9), ..configured() },
+                "client_certificates.verification",
+            ),
+            (ClientCertificates { match_cn: "CN=(".into(), ..configured() }, "client_certificates.match_cn"),
         ] {
             assert_eq!(compiled(it).err(), Some(field));
         }

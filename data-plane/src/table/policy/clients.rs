@@ -31,17 +31,17 @@ pub struct Clients {
 }
 
 impl Clients {
-    pub(super) fn compile(said: &LocationPolicy) -> Self {
-        let seconds = |said: Option<u32>| said.map(|seconds| Duration::from_secs(seconds.into()));
+    pub(super) fn compile(configured: &LocationPolicy) -> Self {
+        let seconds = |configured: Option<u32>| configured.map(|seconds| Duration::from_secs(seconds.into()));
         Self {
-            idle: seconds(said.keep_alive),
-            requests: said
+            idle: seconds(configured.keep_alive),
+            requests: configured
                 .keep_alive_requests
                 .map(|requests| usize::try_from(requests).unwrap_or(usize::MAX)),
-            streams: said.http2_max_concurrent_streams.filter(|streams| *streams > 0),
-            lacks_http2: said.use_http2 == Some(false),
-            head_time: seconds(said.client_header_timeout.filter(|seconds| *seconds > 0)),
-            head: head(said),
+            streams: configured.http2_max_concurrent_streams.filter(|streams| *streams > 0),
+            lacks_http2: configured.use_http2 == Some(false),
+            head_time: seconds(configured.client_header_timeout.filter(|seconds| *seconds > 0)),
+            head: head(configured),
         }
     }
 
@@ -54,13 +54,13 @@ impl Clients {
 /// The maximum size of a head: nginx' first buffer plus as many lines as there are large buffers. A line may be as
 /// long as the larger of the two. (In nginx it may fill the first buffer only at the very beginning of the head, a
 /// difference of no consequence.)
-fn head(said: &LocationPolicy) -> Option<Limits> {
-    if said.large_client_header_buffers.is_none() && said.client_header_buffer_size.is_none() {
+fn head(configured: &LocationPolicy) -> Option<Limits> {
+    if configured.large_client_header_buffers.is_none() && configured.client_header_buffer_size.is_none() {
         return None;
     }
-    let bytes = |said: u64| usize::try_from(said).unwrap_or(LARGEST).min(LARGEST);
-    let first = said.client_header_buffer_size.map_or(FIRST, bytes);
-    let (line, all) = match &said.large_client_header_buffers {
+    let bytes = |configured: u64| usize::try_from(configured).unwrap_or(LARGEST).min(LARGEST);
+    let first = configured.client_header_buffer_size.map_or(FIRST, bytes);
+    let (line, all) = match &configured.large_client_header_buffers {
         Some(buffers) => {
             let line = bytes(buffers.size);
             let number = usize::try_from(buffers.number).unwrap_or(usize::MAX);
@@ -81,11 +81,11 @@ mod tests {
     #[test]
     fn a_line_fills_a_buffer_and_nobody_has_more_than_we_can_hold() {
         let head = |number, size| {
-            let said = LocationPolicy {
+            let configured = LocationPolicy {
                 large_client_header_buffers: Some(Buffers { number, size }),
                 ..LocationPolicy::default()
             };
-            let head = Clients::compile(&said).head.unwrap();
+            let head = Clients::compile(&configured).head.unwrap();
             assert_eq!((head.start_line, head.fields), (head.field_line, Limits::REQUEST.fields));
             (head.field_line, head.head)
         };
@@ -93,12 +93,12 @@ mod tests {
         assert_eq!(head(4, 32 << 10), (32 << 10, 129 << 10));
         assert_eq!(head(u32::MAX, u64::MAX), (LARGEST, LARGEST));
         let first = |size, buffers| {
-            let said = LocationPolicy {
+            let configured = LocationPolicy {
                 client_header_buffer_size: Some(size),
                 large_client_header_buffers: buffers,
                 ..LocationPolicy::default()
             };
-            let head = Clients::compile(&said).head.unwrap();
+            let head = Clients::compile(&configured).head.unwrap();
             (head.start_line, head.field_line, head.head)
         };
         let large = Some(Buffers { number: 2, size: 4 << 10 });
@@ -111,13 +111,13 @@ mod tests {
 
     #[test]
     fn times_are_seconds_and_no_time_is_none() {
-        let said = LocationPolicy {
+        let configured = LocationPolicy {
             keep_alive: Some(0),
             keep_alive_requests: Some(2),
             client_header_timeout: Some(0),
             ..LocationPolicy::default()
         };
-        let clients = Clients::compile(&said);
+        let clients = Clients::compile(&configured);
         assert_eq!((clients.keeps(), clients.requests, clients.head_time), (false, Some(2), None));
         assert!(Clients::default().keeps());
     }

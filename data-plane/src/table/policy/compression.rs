@@ -107,23 +107,23 @@ pub struct Answer<'a> {
 }
 
 impl Compression {
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
-        let on = |said: Option<bool>| said == Some(true);
-        let least = |said: Option<u64>, usual| said.unwrap_or(usual);
-        let gzip = on(said.use_gzip).then(|| Rule {
-            level: said.gzip_level.unwrap_or(1).clamp(1, 9),
-            least: least(said.gzip_min_length, 256),
-            types: Types::compile(said.gzip_types.as_ref(), false),
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
+        let on = |configured: Option<bool>| configured == Some(true);
+        let least = |configured: Option<u64>, usual| configured.unwrap_or(usual);
+        let gzip = on(configured.use_gzip).then(|| Rule {
+            level: configured.gzip_level.unwrap_or(1).clamp(1, 9),
+            least: least(configured.gzip_min_length, 256),
+            types: Types::compile(configured.gzip_types.as_ref(), false),
         });
-        let brotli = on(said.enable_brotli).then(|| Rule {
-            level: said.brotli_level.unwrap_or(4).min(11),
-            least: least(said.brotli_min_length, 20),
-            types: Types::compile(said.brotli_types.as_ref(), true),
+        let brotli = on(configured.enable_brotli).then(|| Rule {
+            level: configured.brotli_level.unwrap_or(4).min(11),
+            least: least(configured.brotli_min_length, 20),
+            types: Types::compile(configured.brotli_types.as_ref(), true),
         });
         if gzip.is_none() && brotli.is_none() {
             return Ok(None);
         }
-        let without = said.gzip_disable.as_deref().map(Without::compile).transpose()?;
+        let without = configured.gzip_disable.as_deref().map(Without::compile).transpose()?;
         Ok(Some(Box::new(Self { gzip, brotli, without })))
     }
 
@@ -157,8 +157,8 @@ impl Rule {
 }
 
 impl Types {
-    fn compile(said: Option<&TextList>, more: bool) -> Self {
-        match said {
+    fn compile(configured: Option<&TextList>, more: bool) -> Self {
+        match configured {
             None => Self::Usual { more },
             Some(list) if list.values.iter().any(|it| it == "*") => Self::All,
             Some(list) => {
@@ -249,8 +249,8 @@ mod tests {
 
     const GZIP: Asked<'_> = Asked { accept: Some(b"gzip"), agent: None, is_http10: false };
 
-    fn compiled(said: LocationPolicy) -> Compression {
-        *Compression::compile(&said).unwrap().unwrap()
+    fn compiled(configured: LocationPolicy) -> Compression {
+        *Compression::compile(&configured).unwrap().unwrap()
     }
 
     fn gzip() -> LocationPolicy {

@@ -39,30 +39,30 @@ enum Origin {
 }
 
 impl Cors {
-    pub(super) fn compile(said: &LocationPolicy) -> Option<Box<Self>> {
-        if said.enable_cors != Some(true) {
+    pub(super) fn compile(configured: &LocationPolicy) -> Option<Box<Self>> {
+        if configured.enable_cors != Some(true) {
             return None;
         }
-        let text = |said: &Option<String>, usual: &'static str| match said {
+        let text = |configured: &Option<String>, usual: &'static str| match configured {
             Some(text) => Bytes::copy_from_slice(text.as_bytes()),
             None => Bytes::from_static(usual.as_bytes()),
         };
-        let origins = match &said.cors_allow_origin {
+        let origins = match &configured.cors_allow_origin {
             None => Origins::Any,
             Some(list) if list.values.iter().any(|it| it == "*") => Origins::Any,
             Some(list) => Origins::These(list.values.iter().map(|it| Origin::new(it)).collect()),
         };
-        let exposed = said.cors_expose_headers.as_deref().filter(|names| !names.is_empty());
+        let exposed = configured.cors_expose_headers.as_deref().filter(|names| !names.is_empty());
         Some(Box::new(Self {
             origins,
-            methods: text(&said.cors_allow_methods, "GET, PUT, POST, DELETE, PATCH, OPTIONS"),
+            methods: text(&configured.cors_allow_methods, "GET, PUT, POST, DELETE, PATCH, OPTIONS"),
             headers: text(
-                &said.cors_allow_headers,
+                &configured.cors_allow_headers,
                 "DNT,Keep-Alive,User-Agent,X-Requested-With,If-Modified-Since,Cache-Control,Content-Type,Range,Authorization",
             ),
             exposed: exposed.map(|names| Bytes::copy_from_slice(names.as_bytes())),
-            credentials: said.cors_allow_credentials.unwrap_or(true),
-            max_age: said.cors_max_age.unwrap_or(1_728_000).to_string().into(),
+            credentials: configured.cors_allow_credentials.unwrap_or(true),
+            max_age: configured.cors_max_age.unwrap_or(1_728_000).to_string().into(),
         }))
     }
 
@@ -115,13 +115,13 @@ mod tests {
 
     fn allowed(list: &[&str], origin: Option<&'static str>) -> Option<String> {
         let values = list.iter().map(|it| (*it).to_owned()).collect();
-        let said = LocationPolicy {
+        let configured = LocationPolicy {
             enable_cors: Some(true),
             cors_allow_origin: Some(TextList { values }),
             ..LocationPolicy::default()
         };
         let origin = origin.map(Bytes::from);
-        let value = Cors::compile(&said).unwrap().allowed(origin.as_ref())?;
+        let value = Cors::compile(&configured).unwrap().allowed(origin.as_ref())?;
         Some(String::from_utf8(value.to_vec()).unwrap())
     }
 

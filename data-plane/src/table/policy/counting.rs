@@ -11,8 +11,8 @@ use crate::metrics::{Rules, RulesConfig};
 const BUCKETS: usize = 64;
 
 /// The configured rules, if any.
-pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Arc<Rules>>, Refused> {
-    let Some(said) = &said.request_metrics else {
+pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Arc<Rules>>, Refused> {
+    let Some(configured) = &configured.request_metrics else {
         return Ok(None);
     };
     let bounds = |list: &Option<TextList>| match list {
@@ -26,12 +26,16 @@ pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Arc<Rules>>, Refus
         None => Ok(None),
     };
     let rules = Rules::new(&RulesConfig {
-        class: said.class.as_deref(),
-        per_host: said.per_host,
-        per_undefined_host: said.per_undefined_host,
-        status_classes: said.status_classes,
-        bounds: [bounds(&said.time_buckets)?, bounds(&said.length_buckets)?, bounds(&said.size_buckets)?],
-        excluded: said.excluded.as_ref().map_or(&[], |list| &list.values),
+        class: configured.class.as_deref(),
+        per_host: configured.per_host,
+        per_undefined_host: configured.per_undefined_host,
+        status_classes: configured.status_classes,
+        bounds: [
+            bounds(&configured.time_buckets)?,
+            bounds(&configured.length_buckets)?,
+            bounds(&configured.size_buckets)?,
+        ],
+        excluded: configured.excluded.as_ref().map_or(&[], |list| &list.values),
     });
     Ok(Some(Arc::new(rules)))
 }
@@ -54,10 +58,11 @@ mod tests {
     fn bounds_ascend() {
         let refused = |texts: &[&str]| {
             let values = texts.iter().map(|text| (*text).to_owned()).collect();
-            let said =
+            let configured =
                 RequestMetrics { time_buckets: Some(TextList { values }), ..RequestMetrics::default() };
-            let said = LocationPolicy { request_metrics: Some(said), ..LocationPolicy::default() };
-            compile(&said).is_err()
+            let configured =
+                LocationPolicy { request_metrics: Some(configured), ..LocationPolicy::default() };
+            compile(&configured).is_err()
         };
         assert!(!refused(&["0.1", "1", "1e1"]));
         for bad in [&["1", "0.5"][..], &["1", "1"], &["x"], &["NaN"], &["inf"], &["-1"], &[]] {

@@ -17,8 +17,8 @@ pub struct Errors {
 }
 
 impl Errors {
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
-        let statuses = said.custom_http_errors.iter().flat_map(|list| &list.values);
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+        let statuses = configured.custom_http_errors.iter().flat_map(|list| &list.values);
         let status = |status: &u32| match u16::try_from(*status) {
             Ok(status) if (300..600).contains(&status) => Ok(status),
             _ => Err(Refused {

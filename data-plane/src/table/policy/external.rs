@@ -19,7 +19,7 @@ pub struct External {
     /// Its URL, as a template.
     pub url: Template,
     /// The annotation or ConfigMap option that configured it.
-    pub said: &'static str,
+    pub source: &'static str,
     /// Digest of all these settings: a cached response is valid only for the same question.
     pub digest: [u8; 32],
     /// The method, if configured; else GET.
@@ -57,15 +57,15 @@ impl Cache {
 
 impl External {
     /// The location's settings, else the fleet-wide ones.
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
-        let own = said.external_auth.as_ref().map(|it| Self::of(it, "auth-url")).transpose()?;
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
+        let own = configured.external_auth.as_ref().map(|it| Self::of(it, "auth-url")).transpose()?;
         // Compiled in any case: whether a policy is supported must depend on no other field.
-        let global = global(said).as_ref().map(|it| Self::of(it, "global-auth-url")).transpose()?;
-        let global = global.filter(|_| said.enable_global_auth != Some(false));
+        let global = global(configured).as_ref().map(|it| Self::of(it, "global-auth-url")).transpose()?;
+        let global = global.filter(|_| configured.enable_global_auth != Some(false));
         Ok(own.or(global).map(Box::new))
     }
 
-    fn of(said: &ExternalAuth, source: &'static str) -> Result<Self, Refused> {
+    fn of(configured: &ExternalAuth, source: &'static str) -> Result<Self, Refused> {
         let ExternalAuth {
             url,
             method,
@@ -78,7 +78,7 @@ impl External {
             cache_duration,
             proxy_set_headers,
             told_headers,
-        } = said;
+        } = configured;
         let refused = |field, problem: String| Refused { field, problem };
         if url.is_empty() {
             return Err(refused("external_auth.url", "expected a URL, got none".into()));
@@ -109,8 +109,8 @@ impl External {
         let back = if request_redirect.is_empty() { "$request_uri" } else { request_redirect };
         Ok(Self {
             url: Template::parse(url),
-            said: source,
-            digest: *blake3::hash(format!("{said:?}").as_bytes()).as_bytes(),
+            source,
+            digest: *blake3::hash(format!("{configured:?}").as_bytes()).as_bytes(),
             method: (!method.is_empty()).then(|| method.as_str().into()),
             signin: (!signin.is_empty()).then(|| signin_url(signin, signin_redirect_param)),
             told: same.chain(told).collect::<Result<_, _>>()?,
@@ -122,18 +122,18 @@ impl External {
     }
 }
 
-fn global(said: &LocationPolicy) -> Option<ExternalAuth> {
+fn global(configured: &LocationPolicy) -> Option<ExternalAuth> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     Some(ExternalAuth {
-        url: said.global_auth_url.clone()?,
-        method: text(&said.global_auth_method),
-        signin: text(&said.global_auth_signin),
-        signin_redirect_param: text(&said.global_auth_signin_redirect_param),
-        response_headers: said.global_auth_response_headers.clone().unwrap_or_default().values,
-        request_redirect: text(&said.global_auth_request_redirect),
-        always_set_cookie: said.global_auth_always_set_cookie,
-        cache_key: text(&said.global_auth_cache_key),
-        cache_duration: text(&said.global_auth_cache_duration),
+        url: configured.global_auth_url.clone()?,
+        method: text(&configured.global_auth_method),
+        signin: text(&configured.global_auth_signin),
+        signin_redirect_param: text(&configured.global_auth_signin_redirect_param),
+        response_headers: configured.global_auth_response_headers.clone().unwrap_or_default().values,
+        request_redirect: text(&configured.global_auth_request_redirect),
+        always_set_cookie: configured.global_auth_always_set_cookie,
+        cache_key: text(&configured.global_auth_cache_key),
+        cache_duration: text(&configured.global_auth_cache_duration),
         proxy_set_headers: Vec::new(),
         told_headers: Vec::new(),
     })
@@ -263,18 +263,19 @@ mod tests {
 
     #[test]
     fn the_fleets_counts_where_a_location_says_nothing() {
-        let mut said = LocationPolicy {
+        let mut configured = LocationPolicy {
             global_auth_url: Some("http://fleet.test/".into()),
             global_auth_response_headers: Some(TextList { values: vec!["X-User".into()] }),
             ..LocationPolicy::default()
         };
-        let url = |said: &LocationPolicy| {
-            External::compile(said).unwrap().map(|it| it.url.as_literal().unwrap().to_owned())
+        let url = |configured: &LocationPolicy| {
+            External::compile(configured).unwrap().map(|it| it.url.as_literal().unwrap().to_owned())
         };
-        assert_eq!(url(&said).as_deref(), Some("http://fleet.test/"));
-        said.enable_global_auth = Some(false);
-        assert_eq!(url(&said), None);
-        said.external_auth = Some(ExternalAuth { url: "http://own.test/".into(), ..ExternalAuth::default() });
-        assert_eq!(url(&said).as_deref(), Some("http://own.test/"));
+        assert_eq!(url(&configured).as_deref(), Some("http://fleet.test/"));
+        configured.enable_global_auth = Some(false);
+        assert_eq!(url(&configured), None);
+        configured.external_auth =
+            Some(ExternalAuth { url: "http://own.test/".into(), ..ExternalAuth::default() });
+        assert_eq!(url(&configured).as_deref(), Some("http://own.test/"));
     }
 }

@@ -25,8 +25,8 @@ pub struct Param {
 }
 
 impl FastCgi {
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
-        let params = said.fastcgi_params.iter().flat_map(|list| &list.headers);
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
+        let params = configured.fastcgi_params.iter().flat_map(|list| &list.headers);
         let param = |it: &shared::policy::Header| {
             let is_name = |name: &str| {
                 !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -43,7 +43,7 @@ impl FastCgi {
             }
         };
         let params = params.map(param).collect::<Result<Box<[_]>, _>>()?;
-        let index = said.fastcgi_index.as_deref().unwrap_or_default();
+        let index = configured.fastcgi_index.as_deref().unwrap_or_default();
         Ok((!params.is_empty() || !index.is_empty()).then(|| Box::new(Self { index: index.into(), params })))
     }
 }
@@ -56,17 +56,17 @@ mod tests {
 
     #[test]
     fn parameters_have_names() {
-        let said = |name: &str| {
+        let configured = |name: &str| {
             let headers = vec![Header { name: name.into(), value: "$request_uri".into() }];
             LocationPolicy { fastcgi_params: Some(HeaderList { headers }), ..LocationPolicy::default() }
         };
         assert!(FastCgi::compile(&LocationPolicy::default()).unwrap().is_none());
         assert_eq!(
-            &*FastCgi::compile(&said("SCRIPT_FILENAME")).unwrap().unwrap().params[0].name,
+            &*FastCgi::compile(&configured("SCRIPT_FILENAME")).unwrap().unwrap().params[0].name,
             b"SCRIPT_FILENAME"
         );
         for bad in ["", "A B", "A=B"] {
-            assert_eq!(FastCgi::compile(&said(bad)).unwrap_err().field, "fastcgi_params");
+            assert_eq!(FastCgi::compile(&configured(bad)).unwrap_err().field, "fastcgi_params");
         }
     }
 }

@@ -97,34 +97,39 @@ impl Default for Forwarding {
 }
 
 impl Forwarding {
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
-        let on = |said: Option<bool>| said.unwrap_or(false);
-        let takes_claims = on(said.use_forwarded_headers);
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+        let on = |configured: Option<bool>| configured.unwrap_or(false);
+        let takes_claims = on(configured.use_forwarded_headers);
         // With a PROXY header, headers are trusted only if `use-forwarded-headers` is on.
-        let by_fields = on(said.enable_real_ip) && !on(said.use_proxy_protocol);
-        let believed = if takes_claims || by_fields { Some(believed(said)?) } else { None };
-        let other = |said: &Option<String>, usual: &str| {
-            said.as_deref().filter(|name| !name.eq_ignore_ascii_case(usual)).map(Into::into)
+        let by_fields = on(configured.enable_real_ip) && !on(configured.use_proxy_protocol);
+        let believed = if takes_claims || by_fields { Some(believed(configured)?) } else { None };
+        let other = |configured: &Option<String>, usual: &str| {
+            configured.as_deref().filter(|name| !name.eq_ignore_ascii_case(usual)).map(Into::into)
         };
         let mut fields =
-            headers::compile("proxy_set_headers", said.proxy_set_headers.as_ref(), Template::parse)?;
-        fields.extend(headers::compile("request_headers", said.request_headers.as_ref(), Template::parse)?);
-        let connection = said.connection_proxy_header.map(|_| match said.connection_proxy_header() {
-            ConnectionHeader::Close => Connection::Close,
-            ConnectionHeader::KeepAlive | ConnectionHeader::Unspecified => Connection::KeepAlive,
-        });
+            headers::compile("proxy_set_headers", configured.proxy_set_headers.as_ref(), Template::parse)?;
+        fields.extend(headers::compile(
+            "request_headers",
+            configured.request_headers.as_ref(),
+            Template::parse,
+        )?);
+        let connection =
+            configured.connection_proxy_header.map(|_| match configured.connection_proxy_header() {
+                ConnectionHeader::Close => Connection::Close,
+                ConnectionHeader::KeepAlive | ConnectionHeader::Unspecified => Connection::KeepAlive,
+            });
         Ok(Self {
             believed: believed.map(Box::new),
             takes_claims,
-            whole_list: takes_claims && on(said.compute_full_forwarded_for),
-            for_field: other(&said.forwarded_for_header, "X-Forwarded-For"),
-            host_field: other(&said.forwarded_host_header, "X-Forwarded-Host"),
-            original_uri: on(said.proxy_add_original_uri_header),
-            makes_id: said.generate_request_id.unwrap_or(true),
-            host: said.upstream_vhost.as_deref().map(Template::parse),
+            whole_list: takes_claims && on(configured.compute_full_forwarded_for),
+            for_field: other(&configured.forwarded_for_header, "X-Forwarded-For"),
+            host_field: other(&configured.forwarded_host_header, "X-Forwarded-Host"),
+            original_uri: on(configured.proxy_add_original_uri_header),
+            makes_id: configured.generate_request_id.unwrap_or(true),
+            host: configured.upstream_vhost.as_deref().map(Template::parse),
             connection,
             fields: fields.into(),
-            names: match (said.ignore_invalid_headers, said.enable_underscores_in_headers) {
+            names: match (configured.ignore_invalid_headers, configured.enable_underscores_in_headers) {
                 (Some(false), _) => Names::Tokens,
                 (_, Some(true)) => Names::Underscores,
                 _ => Names::Plain,
@@ -134,8 +139,9 @@ impl Forwarding {
 }
 
 /// The trusted peers. The default is all IPv4 addresses and no IPv6 address, as in ingress-nginx.
-pub(in crate::table) fn believed(said: &LocationPolicy) -> Result<AddressSet, Refused> {
-    let list = said.proxy_real_ip_cidr.as_ref().map(|list| list.values.iter().map(String::as_str).collect());
+pub(in crate::table) fn believed(configured: &LocationPolicy) -> Result<AddressSet, Refused> {
+    let list =
+        configured.proxy_real_ip_cidr.as_ref().map(|list| list.values.iter().map(String::as_str).collect());
     AddressSet::parse(list.unwrap_or_else(|| vec!["0.0.0.0/0"]))
         .map_err(|error| Refused { field: "proxy_real_ip_cidr", problem: error.to_string() })
 }
@@ -198,18 +204,18 @@ mod tests {
 
     #[test]
     fn nobody_is_believed_unless_that_is_said() {
-        let compile = |said: LocationPolicy| Forwarding::compile(&said).unwrap();
+        let compile = |configured: LocationPolicy| Forwarding::compile(&configured).unwrap();
         let cidr = Some(TextList { values: vec!["10.0.0.0/8".into()] });
-        let said = LocationPolicy { proxy_real_ip_cidr: cidr, ..LocationPolicy::default() };
-        assert_eq!(compile(said), Forwarding::default());
-        let said = LocationPolicy { enable_real_ip: Some(true), ..LocationPolicy::default() };
-        let real_ip = compile(said.clone());
+        let configured = LocationPolicy { proxy_real_ip_cidr: cidr, ..LocationPolicy::default() };
+        assert_eq!(compile(configured), Forwarding::default());
+        let configured = LocationPolicy { enable_real_ip: Some(true), ..LocationPolicy::default() };
+        let real_ip = compile(configured.clone());
         assert!(!real_ip.takes_claims);
         assert_eq!(*real_ip.believed.unwrap(), AddressSet::parse(["0.0.0.0/0"]).unwrap());
-        let nobody = LocationPolicy { proxy_real_ip_cidr: Some(TextList::default()), ..said.clone() };
+        let nobody = LocationPolicy { proxy_real_ip_cidr: Some(TextList::default()), ..configured.clone() };
         assert!(compile(nobody).believed.unwrap().is_empty());
         let broken = Some(TextList { values: vec!["10.0.0.0/33".into()] });
-        let refused = Forwarding::compile(&LocationPolicy { proxy_real_ip_cidr: broken, ..said });
+        let refused = Forwarding::compile(&LocationPolicy { proxy_real_ip_cidr: broken, ..configured });
         assert_eq!(refused.unwrap_err().field, "proxy_real_ip_cidr");
     }
 }

@@ -19,10 +19,10 @@ pub struct Header {
 /// Compiles a list of headers; `parse` compiles the values.
 pub(super) fn compile(
     field: &'static str,
-    said: Option<&HeaderList>,
+    configured: Option<&HeaderList>,
     parse: fn(&str) -> Template,
 ) -> Result<Vec<Header>, Refused> {
-    let headers = said.into_iter().flat_map(|list| &list.headers);
+    let headers = configured.into_iter().flat_map(|list| &list.headers);
     headers.map(|it| header(field, &it.name, parse(&it.value))).collect()
 }
 

@@ -34,24 +34,24 @@ pub struct Limits {
 
 impl Limits {
     /// `None` if nothing is limited.
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Self>, Refused> {
-        let burst = said.limit_burst_multiplier.unwrap_or(BURST);
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Self>, Refused> {
+        let burst = configured.limit_burst_multiplier.unwrap_or(BURST);
         let rate = |count: Option<u32>, period| {
             let count = count.filter(|count| *count > 0)?;
             Some(Rate::new(count, period, u64::from(count) * u64::from(burst)))
         };
-        let list = said.limit_allowlist.iter().flat_map(|list| &list.values);
+        let list = configured.limit_allowlist.iter().flat_map(|list| &list.values);
         let exempt = AddressSet::parse(list.map(String::as_str))
             .map_err(|error| Refused { field: "limit_allowlist", problem: error.to_string() })?;
-        let key = said.limit_conn_zone_variable.as_deref().filter(|text| !text.is_empty());
+        let key = configured.limit_conn_zone_variable.as_deref().filter(|text| !text.is_empty());
         let limits = Self {
             key: key.map(|text| Arc::new(Template::parse(text))),
-            second: rate(said.limit_rps, Duration::from_secs(1)),
-            minute: rate(said.limit_rpm, Duration::from_secs(60)),
-            connections: said.limit_connections.filter(|count| *count > 0),
+            second: rate(configured.limit_rps, Duration::from_secs(1)),
+            minute: rate(configured.limit_rpm, Duration::from_secs(60)),
+            connections: configured.limit_connections.filter(|count| *count > 0),
             exempt,
-            too_fast: status("limit_req_status_code", said.limit_req_status_code)?,
-            too_many: status("limit_conn_status_code", said.limit_conn_status_code)?,
+            too_fast: status("limit_req_status_code", configured.limit_req_status_code)?,
+            too_many: status("limit_conn_status_code", configured.limit_conn_status_code)?,
         };
         let limited = limits.second.is_some() || limits.minute.is_some() || limits.connections.is_some();
         Ok(limited.then_some(limits))
@@ -82,12 +82,13 @@ impl Limits {
     }
 }
 
-fn status(field: &'static str, said: Option<u32>) -> Result<u16, Refused> {
-    match said.map(u16::try_from) {
+fn status(field: &'static str, configured: Option<u32>) -> Result<u16, Refused> {
+    match configured.map(u16::try_from) {
         None => Ok(REFUSED),
         Some(Ok(status)) if (400..=599).contains(&status) => Ok(status),
         Some(_) => {
-            let problem = format!("expected a status from 400 to 599, got {}", said.unwrap_or_default());
+            let problem =
+                format!("expected a status from 400 to 599, got {}", configured.unwrap_or_default());
             Err(Refused { field, problem })
         }
     }
@@ -104,8 +105,8 @@ mod tests {
     const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
 
-    fn compiled(said: LocationPolicy) -> Limits {
-        Limits::compile(&said).unwrap().unwrap()
+    fn compiled(configured: LocationPolicy) -> Limits {
+        Limits::compile(&configured).unwrap().unwrap()
     }
 
     fn admitted(limits: &Limits, counts: &Counts, client: IpAddr, now: Instant) -> usize {
@@ -114,7 +115,7 @@ mod tests {
 
     #[test]
     fn nothing_limited_is_no_limit() {
-        for said in [
+        for configured in [
             LocationPolicy::default(),
             LocationPolicy {
                 limit_rps: Some(0),
@@ -124,7 +125,7 @@ mod tests {
                 ..LocationPolicy::default()
             },
         ] {
-            assert_eq!(Limits::compile(&said), Ok(None));
+            assert_eq!(Limits::compile(&configured), Ok(None));
         }
     }
 
@@ -193,10 +194,10 @@ mod tests {
 
     #[test]
     fn what_is_no_status_and_no_address_is_refused() {
-        let said = LocationPolicy { limit_conn_status_code: Some(200), ..LocationPolicy::default() };
-        assert_eq!(Limits::compile(&said).unwrap_err().field, "limit_conn_status_code");
+        let configured = LocationPolicy { limit_conn_status_code: Some(200), ..LocationPolicy::default() };
+        assert_eq!(Limits::compile(&configured).unwrap_err().field, "limit_conn_status_code");
         let list = TextList { values: vec!["office".into()] };
-        let said = LocationPolicy { limit_allowlist: Some(list), ..LocationPolicy::default() };
-        assert_eq!(Limits::compile(&said).unwrap_err().field, "limit_allowlist");
+        let configured = LocationPolicy { limit_allowlist: Some(list), ..LocationPolicy::default() };
+        assert_eq!(Limits::compile(&configured).unwrap_err().field, "limit_allowlist");
     }
 }

@@ -28,18 +28,18 @@ impl Default for Logging {
 }
 
 impl Logging {
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
         // Only in the fleet's policy; compiled together with the services.
-        if said.log_format_stream.is_some() {
-            streams(said)?;
+        if configured.log_format_stream.is_some() {
+            streams(configured)?;
         }
         Ok(Self {
-            is_on: said.enable_access_log != Some(false)
-                && said.disable_access_log != Some(true)
-                && said.disable_http_access_log != Some(true),
-            default_backend: said.enable_access_log_for_default_backend == Some(true),
-            skipped: Texts::compile("skip_access_log_urls", said.skip_access_log_urls.as_ref())?,
-            format: format(said)?,
+            is_on: configured.enable_access_log != Some(false)
+                && configured.disable_access_log != Some(true)
+                && configured.disable_http_access_log != Some(true),
+            default_backend: configured.enable_access_log_for_default_backend == Some(true),
+            skipped: Texts::compile("skip_access_log_urls", configured.skip_access_log_urls.as_ref())?,
+            format: format(configured)?,
         })
     }
 
@@ -55,16 +55,16 @@ impl Logging {
     }
 }
 
-fn format(said: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
-    let escape = match (said.log_format_escape_none, said.log_format_escape_json) {
+fn format(configured: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
+    let escape = match (configured.log_format_escape_none, configured.log_format_escape_json) {
         (Some(true), _) => Escape::None,
         (_, Some(true)) => Escape::Json,
         _ => Escape::Default,
     };
-    if said.log_format_upstream.is_none() && escape == Escape::Default {
+    if configured.log_format_upstream.is_none() && escape == Escape::Default {
         return Ok(None);
     }
-    let format = said.log_format_upstream.as_deref().map(LogFormat::parse).transpose();
+    let format = configured.log_format_upstream.as_deref().map(LogFormat::parse).transpose();
     let format = format
         .map_err(|error| Refused { field: "log_format_upstream", problem: error.to_string() })?
         .unwrap_or_default();
@@ -72,11 +72,11 @@ fn format(said: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
 }
 
 /// The log format of TCP and UDP sessions; `None`: not logged.
-pub(in crate::table) fn streams(said: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
-    if said.disable_access_log == Some(true) || said.disable_stream_access_log == Some(true) {
+pub(in crate::table) fn streams(configured: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
+    if configured.disable_access_log == Some(true) || configured.disable_stream_access_log == Some(true) {
         return Ok(None);
     }
-    let text = said.log_format_stream.as_deref().unwrap_or(STREAM);
+    let text = configured.log_format_stream.as_deref().unwrap_or(STREAM);
     let format = LogFormat::parse_stream(text);
     let format =
         format.map_err(|error| Refused { field: "log_format_stream", problem: error.to_string() })?;
@@ -92,16 +92,16 @@ mod tests {
 
     #[test]
     fn what_is_logged_is_what_is_said() {
-        let said = LocationPolicy::default;
-        let logs = |said: LocationPolicy| {
-            let logging = Logging::compile(&said).unwrap();
+        let configured = LocationPolicy::default;
+        let logs = |configured: LocationPolicy| {
+            let logging = Logging::compile(&configured).unwrap();
             (logging.takes(b"/a?b"), logging.takes_unclaimed(b"/a?b"))
         };
         let skipped = |url: &str| Some(TextList { values: vec![url.to_owned()] });
-        assert_eq!(logs(said()), (true, false));
-        let off = LocationPolicy { enable_access_log: Some(false), ..said() };
+        assert_eq!(logs(configured()), (true, false));
+        let off = LocationPolicy { enable_access_log: Some(false), ..configured() };
         assert_eq!(logs(off), (false, false));
-        let all = LocationPolicy { enable_access_log_for_default_backend: Some(true), ..said() };
+        let all = LocationPolicy { enable_access_log_for_default_backend: Some(true), ..configured() };
         assert_eq!(logs(all.clone()), (true, true));
         let none =
             LocationPolicy { disable_access_log: Some(true), enable_access_log: Some(true), ..all.clone() };
@@ -115,8 +115,8 @@ mod tests {
         for (url, is_logged) in
             [("/a", true), ("/A?B", false), ("~^/a", false), ("~^/A", true), ("~*^/A", false)]
         {
-            let said = LocationPolicy { skip_access_log_urls: skipped(url), ..all.clone() };
-            assert_eq!(logs(said), (is_logged, is_logged), "{url}");
+            let configured = LocationPolicy { skip_access_log_urls: skipped(url), ..all.clone() };
+            assert_eq!(logs(configured), (is_logged, is_logged), "{url}");
         }
     }
 }

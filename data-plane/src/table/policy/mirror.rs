@@ -17,14 +17,14 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    pub(super) fn compile(said: &LocationPolicy) -> Option<Box<Self>> {
-        let target = said.mirror_target.as_deref().filter(|target| !target.is_empty())?;
+    pub(super) fn compile(configured: &LocationPolicy) -> Option<Box<Self>> {
+        let target = configured.mirror_target.as_deref().filter(|target| !target.is_empty())?;
         let target = Template::parse(target);
         Some(Box::new(Self {
             is_fixed: target.as_literal().is_some(),
             target,
-            with_body: said.mirror_request_body != Some(false),
-            host: said.mirror_host.as_deref().map(Template::parse),
+            with_body: configured.mirror_request_body != Some(false),
+            host: configured.mirror_host.as_deref().map(Template::parse),
         }))
     }
 }
@@ -35,16 +35,16 @@ mod tests {
 
     #[test]
     fn there_is_one_where_there_is_a_target() {
-        let said = |target: &str, body| LocationPolicy {
+        let configured = |target: &str, body| LocationPolicy {
             mirror_target: Some(target.into()),
             mirror_request_body: body,
             ..LocationPolicy::default()
         };
         assert_eq!(Mirror::compile(&LocationPolicy::default()), None);
-        assert_eq!(Mirror::compile(&said("", None)), None);
-        let mirror = Mirror::compile(&said("http://a.test", None)).unwrap();
+        assert_eq!(Mirror::compile(&configured("", None)), None);
+        let mirror = Mirror::compile(&configured("http://a.test", None)).unwrap();
         assert!(mirror.is_fixed && mirror.with_body);
-        let mirror = Mirror::compile(&said("http://a.test$request_uri", Some(false))).unwrap();
+        let mirror = Mirror::compile(&configured("http://a.test$request_uri", Some(false))).unwrap();
         assert!(!mirror.is_fixed && !mirror.with_body);
     }
 }

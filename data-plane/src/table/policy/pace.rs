@@ -16,9 +16,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    pub(crate) fn compile(said: &LocationPolicy) -> Option<Self> {
+    pub(crate) fn compile(configured: &LocationPolicy) -> Option<Self> {
         let bytes = |kilobytes: Option<u32>| u64::from(kilobytes.unwrap_or_default()) << 10;
-        Some(Self { rate: NonZeroU64::new(bytes(said.limit_rate))?, after: bytes(said.limit_rate_after) })
+        Some(Self {
+            rate: NonZeroU64::new(bytes(configured.limit_rate))?,
+            after: bytes(configured.limit_rate_after),
+        })
     }
 
     /// The number of bytes that may have been sent after this time. As in nginx, one second's worth may be sent at
@@ -36,9 +39,9 @@ mod tests {
     #[test]
     fn a_second_is_ahead_and_what_comes_before_is_on_top() {
         let pace = |rate, after| {
-            let said =
+            let configured =
                 LocationPolicy { limit_rate: rate, limit_rate_after: after, ..LocationPolicy::default() };
-            Pace::compile(&said)
+            Pace::compile(&configured)
         };
         assert_eq!((pace(None, Some(9)), pace(Some(0), None)), (None, None));
         let second = Duration::from_secs(1);

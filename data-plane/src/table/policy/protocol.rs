@@ -44,8 +44,8 @@ impl Default for Spoken {
 }
 
 impl Spoken {
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
-        let Some(number) = said.backend_protocol else {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+        let Some(number) = configured.backend_protocol else {
             return Ok(Self::default());
         };
         match BackendProtocol::try_from(number) {
@@ -79,8 +79,8 @@ impl Spoken {
 }
 
 /// Whether requests use HTTP/1.0.
-pub(super) fn is_http10(said: &LocationPolicy) -> Result<bool, Refused> {
-    match said.proxy_http_version {
+pub(super) fn is_http10(configured: &LocationPolicy) -> Result<bool, Refused> {
+    match configured.proxy_http_version {
         None | Some(11) => Ok(false),
         Some(10) => Ok(true),
         Some(version) => {
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn each_protocol_for_each_client() {
         use Protocol::{Fcgi, Grpc, Grpcs, Http, Https};
-        for (said, of_plain, of_secure) in [
+        for (configured, of_plain, of_secure) in [
             (BackendProtocol::Http, Http, Http),
             (BackendProtocol::Https, Https, Https),
             (BackendProtocol::AutoHttp, Http, Https),
@@ -108,7 +108,7 @@ mod tests {
             (BackendProtocol::Grpcs, Grpcs, Grpcs),
             (BackendProtocol::Fcgi, Fcgi, Fcgi),
         ] {
-            let spoken = spoken(said.into()).unwrap();
+            let spoken = spoken(configured.into()).unwrap();
             assert_eq!((spoken.with(Scheme::Http), spoken.with(Scheme::Https)), (of_plain, of_secure));
         }
         assert_eq!(Spoken::compile(&LocationPolicy::default()).unwrap(), Spoken::Always(Http));

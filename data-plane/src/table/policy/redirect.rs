@@ -60,31 +60,32 @@ impl Default for Redirect {
 }
 
 impl Redirect {
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
         let default = Self::default();
-        let status = |field, said: Option<u32>, usual: u16| match said.map(u16::try_from) {
+        let status = |field, configured: Option<u32>, usual: u16| match configured.map(u16::try_from) {
             None => Ok(usual),
             Some(Ok(status)) if (300..=308).contains(&status) => Ok(status),
             Some(_) => {
-                let problem = format!("expected a status of a redirect, got {}", said.unwrap_or_default());
+                let problem =
+                    format!("expected a status of a redirect, got {}", configured.unwrap_or_default());
                 Err(Refused { field, problem })
             }
         };
         let to =
             |url: &Option<String>, status| url.as_deref().map(|url| Elsewhere { status, url: url.into() });
-        let permanent = status("permanent_redirect_code", said.permanent_redirect_code, 301)?;
-        let temporal = status("temporal_redirect_code", said.temporal_redirect_code, 302)?;
+        let permanent = status("permanent_redirect_code", configured.permanent_redirect_code, 301)?;
+        let temporal = status("temporal_redirect_code", configured.temporal_redirect_code, 302)?;
         Ok(Self {
-            ssl: said.ssl_redirect.unwrap_or(default.ssl),
-            force_ssl: said.force_ssl_redirect.unwrap_or(default.force_ssl),
-            to_tls: status("http_redirect_code", said.http_redirect_code, default.to_tls)?,
-            preserves_slash: said.preserve_trailing_slash.unwrap_or(default.preserves_slash),
-            relative: said.relative_redirects.unwrap_or(default.relative),
-            with_port: said.use_port_in_redirects.unwrap_or(default.with_port),
-            elsewhere: to(&said.temporal_redirect, temporal)
-                .or_else(|| to(&said.permanent_redirect, permanent)),
-            app_root: said.app_root.as_deref().map(Into::into),
-            plain: match &said.no_tls_redirect_locations {
+            ssl: configured.ssl_redirect.unwrap_or(default.ssl),
+            force_ssl: configured.force_ssl_redirect.unwrap_or(default.force_ssl),
+            to_tls: status("http_redirect_code", configured.http_redirect_code, default.to_tls)?,
+            preserves_slash: configured.preserve_trailing_slash.unwrap_or(default.preserves_slash),
+            relative: configured.relative_redirects.unwrap_or(default.relative),
+            with_port: configured.use_port_in_redirects.unwrap_or(default.with_port),
+            elsewhere: to(&configured.temporal_redirect, temporal)
+                .or_else(|| to(&configured.permanent_redirect, permanent)),
+            app_root: configured.app_root.as_deref().map(Into::into),
+            plain: match &configured.no_tls_redirect_locations {
                 Some(list) => list.values.iter().filter(|path| !path.is_empty()).cloned().collect(),
                 None => default.plain,
             },
@@ -106,32 +107,34 @@ mod tests {
 
     #[test]
     fn the_temporal_one_comes_first() {
-        let said = LocationPolicy {
+        let configured = LocationPolicy {
             permanent_redirect: Some("https://p.test".into()),
             temporal_redirect: Some("https://t.test".into()),
             temporal_redirect_code: Some(307),
             ..LocationPolicy::default()
         };
-        let elsewhere = Redirect::compile(&said).unwrap().elsewhere.unwrap();
+        let elsewhere = Redirect::compile(&configured).unwrap().elsewhere.unwrap();
         assert_eq!((elsewhere.status, &*elsewhere.url), (307, "https://t.test"));
     }
 
     #[test]
     fn a_status_that_is_no_redirect_s_is_refused() {
         for code in [0, 200, 299, 309, 70_000] {
-            let said = LocationPolicy { http_redirect_code: Some(code), ..LocationPolicy::default() };
-            assert_eq!(Redirect::compile(&said).unwrap_err().field, "http_redirect_code");
+            let configured = LocationPolicy { http_redirect_code: Some(code), ..LocationPolicy::default() };
+            assert_eq!(Redirect::compile(&configured).unwrap_err().field, "http_redirect_code");
         }
     }
 
     #[test]
     fn some_locations_stay_plain() {
-        let plain = |said: Option<&[&str]>, path: &str| {
+        let plain = |configured: Option<&[&str]>, path: &str| {
             let values =
                 |list: &[&str]| TextList { values: list.iter().map(|it| (*it).to_owned()).collect() };
-            let said =
-                LocationPolicy { no_tls_redirect_locations: said.map(values), ..LocationPolicy::default() };
-            Redirect::compile(&said).unwrap().stays_plain(path)
+            let configured = LocationPolicy {
+                no_tls_redirect_locations: configured.map(values),
+                ..LocationPolicy::default()
+            };
+            Redirect::compile(&configured).unwrap().stays_plain(path)
         };
         assert!(plain(None, "/.well-known/acme-challenge/x"));
         assert!(!plain(None, "/"));

@@ -115,22 +115,22 @@ impl Default for ResponseHeaders {
 }
 
 impl ResponseHeaders {
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
-        let hidden = said.hide_headers.iter().flat_map(|list| &list.values);
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+        let hidden = configured.hide_headers.iter().flat_map(|list| &list.values);
         // The backend's value passes only if the header is sent at all, as in ingress-nginx.
-        let server = match (said.server_tokens, said.allow_backend_server_header) {
+        let server = match (configured.server_tokens, configured.allow_backend_server_header) {
             (Some(true), Some(true)) => Server::Backends,
             (Some(true), _) => Server::Ours,
             _ => Server::Omitted,
         };
-        let all = headers::compile("add_headers", said.add_headers.as_ref(), Template::parse)?;
+        let all = headers::compile("add_headers", configured.add_headers.as_ref(), Template::parse)?;
         let of = |by| move |header| Added { header, by, statuses: Box::default() };
         let mut added: Vec<_> = all.into_iter().map(of(ConfiguredBy::All)).collect();
         let mut appended = Vec::new();
         let (mut expires, mut host_expires) = (None, None);
         for (field, list, by) in [
-            ("host_header_changes", &said.host_header_changes, ConfiguredBy::All),
-            ("header_changes", &said.header_changes, ConfiguredBy::Location),
+            ("host_header_changes", &configured.host_header_changes, ConfiguredBy::All),
+            ("header_changes", &configured.header_changes, ConfiguredBy::Location),
         ] {
             for change in list.iter().flat_map(|list| &list.changes) {
                 let header = || headers::header(field, &change.name, Template::parse(&change.value));
@@ -153,12 +153,12 @@ impl ResponseHeaders {
             }
         }
         // The location's own values are literal, and come last in nginx' configuration.
-        let own = headers::compile("custom_headers", said.custom_headers.as_ref(), Template::literal)?;
+        let own = headers::compile("custom_headers", configured.custom_headers.as_ref(), Template::literal)?;
         added.extend(own.into_iter().map(of(ConfiguredBy::Location)));
         let all = added.iter().map(|it| &it.header).chain(appended.iter().map(|it| &it.header));
         let uses_request_id = all.flat_map(|it| it.value.variables()).any(|it| *it == Variable::RequestId);
         Ok(Self {
-            hsts: hsts(said),
+            hsts: hsts(configured),
             hidden: hidden.map(|name| name.as_str().into()).collect(),
             server,
             added: added.into(),
@@ -167,21 +167,21 @@ impl ResponseHeaders {
             location_appends: appended.iter().any(|it| it.by == ConfiguredBy::Location),
             appended: appended.into(),
             uses_request_id,
-            health: said.health_check_path.as_deref().map(Into::into),
-            media_type: said.default_type.as_ref().map(|it| it.clone().into()),
+            health: configured.health_check_path.as_deref().map(Into::into),
+            media_type: configured.default_type.as_ref().map(|it| it.clone().into()),
         })
     }
 }
 
-fn hsts(said: &LocationPolicy) -> Option<Bytes> {
-    if said.hsts == Some(false) {
+fn hsts(configured: &LocationPolicy) -> Option<Bytes> {
+    if configured.hsts == Some(false) {
         return None;
     }
-    let mut value = format!("max-age={}", said.hsts_max_age.unwrap_or(31_536_000));
-    if said.hsts_include_subdomains != Some(false) {
+    let mut value = format!("max-age={}", configured.hsts_max_age.unwrap_or(31_536_000));
+    if configured.hsts_include_subdomains != Some(false) {
         value.push_str("; includeSubDomains");
     }
-    if said.hsts_preload == Some(true) {
+    if configured.hsts_preload == Some(true) {
         value.push_str("; preload");
     }
     Some(value.into())
@@ -193,18 +193,21 @@ mod tests {
 
     #[test]
     fn hsts_is_what_is_said_of_it() {
-        let said = LocationPolicy::default;
-        let value = |said: LocationPolicy| {
-            ResponseHeaders::compile(&said).unwrap().hsts.map(|it| String::from_utf8(it.into()).unwrap())
+        let configured = LocationPolicy::default;
+        let value = |configured: LocationPolicy| {
+            ResponseHeaders::compile(&configured)
+                .unwrap()
+                .hsts
+                .map(|it| String::from_utf8(it.into()).unwrap())
         };
-        assert_eq!(value(said()).as_deref(), Some("max-age=31536000; includeSubDomains"));
+        assert_eq!(value(configured()).as_deref(), Some("max-age=31536000; includeSubDomains"));
         let short = LocationPolicy {
             hsts_max_age: Some(86_400),
             hsts_include_subdomains: Some(false),
             hsts_preload: Some(true),
-            ..said()
+            ..configured()
         };
         assert_eq!(value(short).as_deref(), Some("max-age=86400; preload"));
-        assert_eq!(value(LocationPolicy { hsts: Some(false), ..said() }), None);
+        assert_eq!(value(LocationPolicy { hsts: Some(false), ..configured() }), None);
     }
 }

@@ -30,21 +30,22 @@ enum From {
 }
 
 impl ResponseRewrite {
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
-        let cookie = |field, said: &Option<Replacement>| match said {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
+        let cookie = |field, configured: &Option<Replacement>| match configured {
             Some(Replacement { from, to }) if !from.is_empty() => Replace::new(field, from, to).map(Some),
             _ => Ok(None),
         };
         // nginx' default refers to the name of its own upstream, which no endpoint knows.
-        let is_said = |text: &&String| !matches!(text.as_str(), "" | "off" | "default");
-        let from = said.proxy_redirect_from.as_ref().filter(is_said);
-        let to = said.proxy_redirect_to.as_deref().unwrap_or("off");
+        let is_configured = |text: &&String| !matches!(text.as_str(), "" | "off" | "default");
+        let from = configured.proxy_redirect_from.as_ref().filter(is_configured);
+        let to = configured.proxy_redirect_to.as_deref().unwrap_or("off");
         // Compiled in any case: whether a policy is supported must depend on no other field.
         let redirect = from.map(|from| Replace::new("proxy_redirect_from", from, to)).transpose()?;
         let rewrite = Self {
             // A leading dot has no meaning, here as in the attribute.
-            domain: cookie("proxy_cookie_domain", &said.proxy_cookie_domain)?.map(Replace::without_dots),
-            path: cookie("proxy_cookie_path", &said.proxy_cookie_path)?,
+            domain: cookie("proxy_cookie_domain", &configured.proxy_cookie_domain)?
+                .map(Replace::without_dots),
+            path: cookie("proxy_cookie_path", &configured.proxy_cookie_path)?,
             redirect: redirect.filter(|_| to != "off"),
         };
         let is_empty = matches!(rewrite, Self { domain: None, path: None, redirect: None });
@@ -155,12 +156,12 @@ mod tests {
     }
 
     fn cookies(domain: (&str, &str), path: (&str, &str)) -> impl Fn(&str) -> String {
-        let said = LocationPolicy {
+        let configured = LocationPolicy {
             proxy_cookie_domain: replacing(domain.0, domain.1),
             proxy_cookie_path: replacing(path.0, path.1),
             ..LocationPolicy::default()
         };
-        let rewrite = ResponseRewrite::compile(&said).unwrap().unwrap();
+        let rewrite = ResponseRewrite::compile(&configured).unwrap().unwrap();
         move |cookie| {
             let new = rewrite.cookie(cookie.as_bytes(), &Steps::new()).unwrap_or_else(|| cookie.into());
             String::from_utf8(new).unwrap()
@@ -194,12 +195,12 @@ mod tests {
     #[test]
     fn redirects_lose_their_beginning() {
         let redirect = |from: &str, to: &str| {
-            let said = LocationPolicy {
+            let configured = LocationPolicy {
                 proxy_redirect_from: Some(from.into()),
                 proxy_redirect_to: Some(to.into()),
                 ..LocationPolicy::default()
             };
-            ResponseRewrite::compile(&said).unwrap()
+            ResponseRewrite::compile(&configured).unwrap()
         };
         let text = |new: Option<Vec<u8>>| new.map(|new| String::from_utf8(new).unwrap());
         let rewrite = redirect("http://a.test/", "https://b.test/new/").unwrap();
@@ -219,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_is_refused() {
-        let refused = |said| ResponseRewrite::compile(&said).unwrap_err().field;
+        let refused = |configured| ResponseRewrite::compile(&configured).unwrap_err().field;
         let default = LocationPolicy::default;
         assert_eq!(
             refused(LocationPolicy { proxy_cookie_domain: replacing("~(", "x"), ..default() }),
@@ -238,8 +239,8 @@ mod tests {
     #[test]
     fn many_cookies_have_the_steps_of_one_request() {
         let path = replacing("~(a|b)*c$", "/");
-        let said = LocationPolicy { proxy_cookie_path: path, ..LocationPolicy::default() };
-        let rewrite = ResponseRewrite::compile(&said).unwrap().unwrap();
+        let configured = LocationPolicy { proxy_cookie_path: path, ..LocationPolicy::default() };
+        let rewrite = ResponseRewrite::compile(&configured).unwrap().unwrap();
         let cookie = format!("a=b; Path={}", "ab".repeat(1 << 10));
         let steps = Steps::of(4_000);
         for _ in 0..100 {

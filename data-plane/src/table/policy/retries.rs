@@ -41,13 +41,13 @@ impl Retries {
         within: None,
     };
 
-    pub(super) fn compile(said: &LocationPolicy) -> Result<Self, Refused> {
-        let mut retries = match &said.proxy_next_upstream {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+        let mut retries = match &configured.proxy_next_upstream {
             None => Self::default(),
             Some(words) => Self::of(&words.values)?,
         };
-        retries.non_idempotent |= said.retry_non_idempotent == Some(true);
-        let seconds = said.proxy_next_upstream_timeout.filter(|seconds| *seconds > 0);
+        retries.non_idempotent |= configured.retry_non_idempotent == Some(true);
+        let seconds = configured.proxy_next_upstream_timeout.filter(|seconds| *seconds > 0);
         retries.within = seconds.map(|seconds| Duration::from_secs(seconds.into()));
         Ok(retries)
     }
@@ -110,13 +110,13 @@ mod tests {
 
     use super::*;
 
-    fn said(words: &str) -> LocationPolicy {
+    fn configured(words: &str) -> LocationPolicy {
         let values = words.split(' ').map(str::to_owned).collect();
         LocationPolicy { proxy_next_upstream: Some(TextList { values }), ..LocationPolicy::default() }
     }
 
     fn retries(words: &str) -> Retries {
-        Retries::compile(&said(words)).unwrap()
+        Retries::compile(&configured(words)).unwrap()
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_fleet_adds_non_idempotent_to_each_list() {
-        let policy = LocationPolicy { retry_non_idempotent: Some(true), ..said("http_503") };
+        let policy = LocationPolicy { retry_non_idempotent: Some(true), ..configured("http_503") };
         let retries = Retries::compile(&policy).unwrap();
         assert!(retries.after_status(503, true) && !retries.after(Condition::Error, false));
     }
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_window_ends_and_none_of_0_seconds_does() {
         for (seconds, in_time) in [(2, false), (3, true), (0, true)] {
-            let policy = LocationPolicy { proxy_next_upstream_timeout: Some(seconds), ..said("error") };
+            let policy = LocationPolicy { proxy_next_upstream_timeout: Some(seconds), ..configured("error") };
             let retries = Retries::compile(&policy).unwrap();
             assert_eq!(retries.is_in_time(Duration::from_secs(2)), in_time, "{seconds}");
         }
@@ -170,7 +170,11 @@ mod tests {
     #[test]
     fn other_words_are_refused() {
         for words in ["http_418", "error,timeout", "", "http_"] {
-            assert_eq!(Retries::compile(&said(words)).unwrap_err().field, "proxy_next_upstream", "{words}");
+            assert_eq!(
+                Retries::compile(&configured(words)).unwrap_err().field,
+                "proxy_next_upstream",
+                "{words}"
+            );
         }
     }
 }

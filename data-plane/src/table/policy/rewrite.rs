@@ -64,13 +64,13 @@ impl Rewritten {
 }
 
 impl Rewrite {
-    pub(super) fn compile(said: &LocationPolicy) -> Self {
+    pub(super) fn compile(configured: &LocationPolicy) -> Self {
         let parsed = |target: &str| (target.into(), Arc::new(Template::parse(target)));
-        let target = said.rewrite_target.as_deref().filter(|target| !target.is_empty());
+        let target = configured.rewrite_target.as_deref().filter(|target| !target.is_empty());
         Self {
             target: target.map(parsed),
-            prefix: said.x_forwarded_prefix.as_deref().map(Template::parse),
-            uses_regex: said.use_regex == Some(true),
+            prefix: configured.x_forwarded_prefix.as_deref().map(Template::parse),
+            uses_regex: configured.use_regex == Some(true),
         }
     }
 

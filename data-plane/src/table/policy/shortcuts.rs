@@ -87,12 +87,12 @@ impl Shortcuts {
     ///
     /// # Errors
     /// It is not supported.
-    pub fn compile(said: Option<&policy::Shortcuts>) -> Result<Option<Self>, Refused> {
-        let Some(said) = said else {
+    pub fn compile(configured: Option<&policy::Shortcuts>) -> Result<Option<Self>, Refused> {
+        let Some(configured) = configured else {
             return Ok(None);
         };
-        let plain = said.shortcuts.iter().map(shortcut).collect::<Result<_, _>>()?;
-        let blocks = said.blocks.iter().map(block).collect::<Result<_, _>>()?;
+        let plain = configured.shortcuts.iter().map(shortcut).collect::<Result<_, _>>()?;
+        let blocks = configured.blocks.iter().map(block).collect::<Result<_, _>>()?;
         Ok(Some(Self { plain, blocks }))
     }
 
@@ -241,9 +241,9 @@ fn taken(declared: &str) -> usize {
     if declared.is_empty() { 0 } else { bare.len() + 1 }
 }
 
-fn block(said: &policy::ShortcutBlock) -> Result<Block, Refused> {
-    let path = said.path.as_str();
-    let fits = match said.kind() {
+fn block(configured: &policy::ShortcutBlock) -> Result<Block, Refused> {
+    let path = configured.path.as_str();
+    let fits = match configured.kind() {
         ShortcutPath::Exact => Fits::Exact(path.into()),
         ShortcutPath::Prefix => Fits::Prefix { path: path.into(), is_firm: false },
         ShortcutPath::Firm => Fits::Prefix { path: path.into(), is_firm: true },
@@ -253,27 +253,27 @@ fn block(said: &policy::ShortcutBlock) -> Result<Block, Refused> {
         }
         ShortcutPath::Unspecified => return Err(refused("a block without a kind".into())),
     };
-    Ok(Block { fits, shortcuts: said.shortcuts.iter().map(shortcut).collect::<Result<_, _>>()? })
+    Ok(Block { fits, shortcuts: configured.shortcuts.iter().map(shortcut).collect::<Result<_, _>>()? })
 }
 
-fn shortcut(said: &policy::Shortcut) -> Result<Shortcut, Refused> {
-    let status = u16::try_from(said.status).ok().filter(|status| (200..=599).contains(status));
-    let status =
-        status.ok_or_else(|| refused(format!("expected a status of 200 to 599, got {}", said.status)))?;
+fn shortcut(configured: &policy::Shortcut) -> Result<Shortcut, Refused> {
+    let status = u16::try_from(configured.status).ok().filter(|status| (200..=599).contains(status));
+    let status = status
+        .ok_or_else(|| refused(format!("expected a status of 200 to 599, got {}", configured.status)))?;
     Ok(Shortcut {
-        tests: said.tests.iter().map(test).collect::<Result<_, _>>()?,
-        pattern: said.pattern.as_deref().map(Pattern::anywhere).transpose().map_err(no_pattern)?,
+        tests: configured.tests.iter().map(test).collect::<Result<_, _>>()?,
+        pattern: configured.pattern.as_deref().map(Pattern::anywhere).transpose().map_err(no_pattern)?,
         status,
-        text: said.text.as_deref().map(Template::parse),
-        media_type: said.media_type.clone().map(Bytes::from),
-        default_type: said.default_type.clone().map(Bytes::from),
+        text: configured.text.as_deref().map(Template::parse),
+        media_type: configured.media_type.clone().map(Bytes::from),
+        default_type: configured.default_type.clone().map(Bytes::from),
     })
 }
 
-fn test(said: &policy::ShortcutTest) -> Result<Test, Refused> {
+fn test(configured: &policy::ShortcutTest) -> Result<Test, Refused> {
     use ShortcutComparison::{Differs, Equals, Finds, FindsAnyCase, IsSet, Lacks, LacksAnyCase, Unspecified};
-    let value = said.value.as_str();
-    let comparison = match said.comparison() {
+    let value = configured.value.as_str();
+    let comparison = match configured.comparison() {
         IsSet => Comparison::IsSet,
         it @ (Equals | Differs) => Comparison::Text { value: value.into(), same: it == Equals },
         it @ (Finds | Lacks) => {
@@ -285,7 +285,7 @@ fn test(said: &policy::ShortcutTest) -> Result<Test, Refused> {
         },
         Unspecified => return Err(refused("a test without a comparison".into())),
     };
-    Ok(Test { subject: Template::parse(&said.subject), comparison })
+    Ok(Test { subject: Template::parse(&configured.subject), comparison })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as map_err has it")]
@@ -307,8 +307,8 @@ mod tests {
             path: (*path).into(),
             shortcuts: vec![policy::Shortcut { status: 400 + number as u32, ..Default::default() }],
         });
-        let said = policy::Shortcuts { shortcuts: Vec::new(), blocks: blocks.collect() };
-        Shortcuts::compile(Some(&said)).unwrap().unwrap()
+        let configured = policy::Shortcuts { shortcuts: Vec::new(), blocks: blocks.collect() };
+        Shortcuts::compile(Some(&configured)).unwrap().unwrap()
     }
 
     fn status(shortcuts: &Shortcuts, path: &str, declared: &str) -> Option<u16> {
@@ -364,14 +364,14 @@ mod tests {
     fn what_cannot_be_served_is_refused() {
         let with = |it: policy::Shortcut| policy::Shortcuts { shortcuts: vec![it], blocks: Vec::new() };
         let test = policy::ShortcutTest { subject: "$host".into(), ..Default::default() };
-        for said in [
+        for configured in [
             with(policy::Shortcut::default()),
             with(policy::Shortcut { status: 600, ..Default::default() }),
             with(policy::Shortcut { status: 302, pattern: Some("(".into()), ..Default::default() }),
             with(policy::Shortcut { status: 403, tests: vec![test], ..Default::default() }),
             policy::Shortcuts { shortcuts: Vec::new(), blocks: vec![policy::ShortcutBlock::default()] },
         ] {
-            assert!(Shortcuts::compile(Some(&said)).is_err(), "{said:?}");
+            assert!(Shortcuts::compile(Some(&configured)).is_err(), "{configured:?}");
         }
         assert!(Shortcuts::compile(None).unwrap().is_none());
     }

@@ -6,8 +6,8 @@ use shared::policy::{LocationPolicy, TextList};
 use super::Refused;
 
 /// The addresses that may see the page, if configured.
-pub(super) fn compile(said: &LocationPolicy) -> Result<Option<Box<AddressSet>>, Refused> {
-    let (ipv4, ipv6) = (&said.nginx_status_ipv4_whitelist, &said.nginx_status_ipv6_whitelist);
+pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<AddressSet>>, Refused> {
+    let (ipv4, ipv6) = (&configured.nginx_status_ipv4_whitelist, &configured.nginx_status_ipv6_whitelist);
     if ipv4.is_none() && ipv6.is_none() {
         return Ok(None);
     }
@@ -29,11 +29,11 @@ mod tests {
     fn each_family_has_a_list_of_its_own() {
         let list =
             |texts: &[&str]| Some(TextList { values: texts.iter().map(ToString::to_string).collect() });
-        let said = LocationPolicy {
+        let configured = LocationPolicy {
             nginx_status_ipv4_whitelist: list(&["10.0.0.0/8"]),
             ..LocationPolicy::default()
         };
-        let shown = compile(&said).unwrap().unwrap();
+        let shown = compile(&configured).unwrap().unwrap();
         for (address, is_shown) in
             [("10.1.1.1", true), ("127.0.0.1", false), ("::1", true), ("fd00::1", false)]
         {

@@ -26,10 +26,10 @@ pub(super) struct Texts {
 
 impl Texts {
     /// Compiles entries as they appear in nginx' configuration.
-    pub(super) fn compile(field: &'static str, said: Option<&TextList>) -> Result<Self, Refused> {
+    pub(super) fn compile(field: &'static str, configured: Option<&TextList>) -> Result<Self, Refused> {
         let mut texts = Self::default();
         let mut patterns = Vec::new();
-        for entry in said.iter().flat_map(|list| &list.values) {
+        for entry in configured.iter().flat_map(|list| &list.values) {
             let pattern = match (entry.strip_prefix("~*"), entry.strip_prefix('~')) {
                 (Some(text), _) => Pattern::anywhere(&format!("(?i){text}")),
                 (None, Some(text)) => Pattern::anywhere(text),

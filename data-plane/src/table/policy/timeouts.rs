@@ -17,14 +17,14 @@ pub struct TimeoutOverrides {
 }
 
 impl TimeoutOverrides {
-    pub(super) fn compile(said: &LocationPolicy) -> Self {
+    pub(super) fn compile(configured: &LocationPolicy) -> Self {
         let time = |seconds: Option<u32>| seconds.map(|seconds| Duration::from_secs(seconds.into()));
         Self {
-            client_body: time(said.client_body_timeout),
-            connect: time(said.proxy_connect_timeout),
-            send: time(said.proxy_send_timeout),
-            read: time(said.proxy_read_timeout),
-            tries: said.proxy_next_upstream_tries.and_then(|tries| usize::try_from(tries).ok()),
+            client_body: time(configured.client_body_timeout),
+            connect: time(configured.proxy_connect_timeout),
+            send: time(configured.proxy_send_timeout),
+            read: time(configured.proxy_read_timeout),
+            tries: configured.proxy_next_upstream_tries.and_then(|tries| usize::try_from(tries).ok()),
         }
     }
 
@@ -49,17 +49,17 @@ mod tests {
         let seconds = Duration::from_secs;
         let worker =
             Timeouts { connect: seconds(1), send: seconds(2), read: seconds(3), ..Timeouts::default() };
-        let over = |said: LocationPolicy| TimeoutOverrides::compile(&said).over(worker);
+        let over = |configured: LocationPolicy| TimeoutOverrides::compile(&configured).over(worker);
         assert_eq!(over(LocationPolicy::default()), worker);
-        let said = LocationPolicy { proxy_connect_timeout: Some(9), ..LocationPolicy::default() };
-        assert_eq!(over(said), Timeouts { connect: seconds(9), ..worker });
-        let said = LocationPolicy { proxy_send_timeout: Some(9), ..LocationPolicy::default() };
-        assert_eq!(over(said), Timeouts { send: seconds(9), ..worker });
-        let said = LocationPolicy { proxy_next_upstream_tries: Some(0), ..LocationPolicy::default() };
-        assert_eq!(over(said), Timeouts { tries: 0, ..worker });
-        let said = LocationPolicy { client_body_timeout: Some(9), ..LocationPolicy::default() };
-        assert_eq!(over(said), Timeouts { client_body: seconds(9), ..worker });
-        let said = LocationPolicy { proxy_read_timeout: Some(0), ..LocationPolicy::default() };
-        assert_eq!(over(said), Timeouts { read: seconds(0), ..worker });
+        let configured = LocationPolicy { proxy_connect_timeout: Some(9), ..LocationPolicy::default() };
+        assert_eq!(over(configured), Timeouts { connect: seconds(9), ..worker });
+        let configured = LocationPolicy { proxy_send_timeout: Some(9), ..LocationPolicy::default() };
+        assert_eq!(over(configured), Timeouts { send: seconds(9), ..worker });
+        let configured = LocationPolicy { proxy_next_upstream_tries: Some(0), ..LocationPolicy::default() };
+        assert_eq!(over(configured), Timeouts { tries: 0, ..worker });
+        let configured = LocationPolicy { client_body_timeout: Some(9), ..LocationPolicy::default() };
+        assert_eq!(over(configured), Timeouts { client_body: seconds(9), ..worker });
+        let configured = LocationPolicy { proxy_read_timeout: Some(0), ..LocationPolicy::default() };
+        assert_eq!(over(configured), Timeouts { read: seconds(0), ..worker });
     }
 }

@@ -14,16 +14,16 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    pub(super) fn compile(said: &LocationPolicy) -> Option<Self> {
-        let millionths = said.otel_sampler_ratio.unwrap_or(10_000).min(1_000_000);
-        let below = match said.otel_sampler() {
+    pub(super) fn compile(configured: &LocationPolicy) -> Option<Self> {
+        let millionths = configured.otel_sampler_ratio.unwrap_or(10_000).min(1_000_000);
+        let below = match configured.otel_sampler() {
             Sampler::On | Sampler::Unspecified => u64::MAX,
             Sampler::Off => 0,
             Sampler::Ratio => (u128::from(millionths) * u128::from(u64::MAX) / 1_000_000) as u64,
         };
-        (said.enable_opentelemetry == Some(true)).then(|| Self {
-            trusts: said.opentelemetry_trust_incoming_span.unwrap_or(true),
-            parent_based: said.otel_sampler_parent_based.unwrap_or(true),
+        (configured.enable_opentelemetry == Some(true)).then(|| Self {
+            trusts: configured.opentelemetry_trust_incoming_span.unwrap_or(true),
+            parent_based: configured.otel_sampler_parent_based.unwrap_or(true),
             below,
         })
     }
@@ -42,12 +42,12 @@ mod tests {
     fn the_sampling_ratio_is_a_share_of_trace_ids() {
         let on = LocationPolicy { enable_opentelemetry: Some(true), ..LocationPolicy::default() };
         let with = |sampler: Sampler, ratio| {
-            let said = LocationPolicy {
+            let configured = LocationPolicy {
                 otel_sampler: Some(sampler.into()),
                 otel_sampler_ratio: ratio,
                 ..on.clone()
             };
-            Tracing::compile(&said).unwrap()
+            Tracing::compile(&configured).unwrap()
         };
         assert_eq!(Tracing::compile(&LocationPolicy::default()), None);
         assert!(Tracing::compile(&on).unwrap().records(u64::MAX));

@@ -32,16 +32,16 @@ impl Default for ReuseLimits {
 }
 
 impl UpstreamKeepalive {
-    pub(super) fn compile(said: &LocationPolicy) -> Self {
+    pub(super) fn compile(configured: &LocationPolicy) -> Self {
         let usual = ReuseLimits::default();
-        let connections = said.upstream_keepalive_connections;
-        let idle = said.upstream_keepalive_timeout;
+        let connections = configured.upstream_keepalive_connections;
+        let idle = configured.upstream_keepalive_timeout;
         let reuse = match connections == Some(0) || idle == Some(0) {
             // Whatever else is configured.
             true => ReuseLimits { requests: 1, ..usual },
             false => ReuseLimits {
-                requests: said.upstream_keepalive_requests.unwrap_or(usual.requests),
-                age: said.upstream_keepalive_time.map_or(usual.age, Duration::from_millis),
+                requests: configured.upstream_keepalive_requests.unwrap_or(usual.requests),
+                age: configured.upstream_keepalive_time.map_or(usual.age, Duration::from_millis),
             },
         };
         Self {
@@ -63,20 +63,20 @@ mod tests {
 
     #[test]
     fn where_none_is_kept_each_serves_one() {
-        let compile = |said: LocationPolicy| UpstreamKeepalive::compile(&said);
-        let said = LocationPolicy {
+        let compile = |configured: LocationPolicy| UpstreamKeepalive::compile(&configured);
+        let configured = LocationPolicy {
             upstream_keepalive_requests: Some(7),
             upstream_keepalive_time: Some(1_500),
             ..LocationPolicy::default()
         };
-        let keepalive = compile(said.clone());
+        let keepalive = compile(configured.clone());
         assert_eq!(keepalive.reuse, ReuseLimits { requests: 7, age: Duration::from_millis(1_500) });
         assert_eq!((keepalive.connections, keepalive.idle, keepalive.closes_each()), (None, None, false));
         for (connections, idle, closes) in [(Some(0), None, true), (Some(1), Some(0), false)] {
             let keepalive = compile(LocationPolicy {
                 upstream_keepalive_connections: connections,
                 upstream_keepalive_timeout: idle,
-                ..said.clone()
+                ..configured.clone()
             });
             assert_eq!((keepalive.reuse.requests, keepalive.closes_each()), (1, closes));
         }

@@ -27,13 +27,13 @@ pub(super) fn common_names(der: &[u8]) -> Vec<String> {
 /// Whether an authority may issue certificates for all of these names.
 pub(super) fn allow(authority: &[u8], names: &[String]) -> bool {
     let Ok((_, authority)) = X509Certificate::from_der(authority) else { return false };
-    let said = match authority.name_constraints() {
+    let configured = match authority.name_constraints() {
         Ok(None) => return true,
-        Ok(Some(said)) => said.value,
+        Ok(Some(configured)) => configured.value,
         Err(_) => return false,
     };
     let (permitted, excluded) =
-        (bases(said.permitted_subtrees.as_deref()), bases(said.excluded_subtrees.as_deref()));
+        (bases(configured.permitted_subtrees.as_deref()), bases(configured.excluded_subtrees.as_deref()));
     let is_within = |name: &String, bases: &[String]| bases.iter().any(|base| is_below(name, base));
     names
         .iter()

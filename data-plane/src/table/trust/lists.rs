@@ -78,8 +78,8 @@ pub(super) fn since(der: &[u8]) -> Option<UnixTime> {
     Some(time(since))
 }
 
-fn time(said: ASN1Time) -> UnixTime {
-    UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(said.timestamp()).unwrap_or_default()))
+fn time(configured: ASN1Time) -> UnixTime {
+    UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(configured.timestamp()).unwrap_or_default()))
 }
 
 impl PlainList {

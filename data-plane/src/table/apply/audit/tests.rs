@@ -41,8 +41,8 @@ fn mends(what: &str, keys: &[&str], fault: Fault, harm: impl FnOnce(&mut Writer)
     let mut found = round(&mut writer);
     found.sort();
     let expected: Vec<_> = keys.iter().map(|key| (*key, fault)).collect();
-    let said: Vec<_> = found.iter().map(|(key, fault)| (&*key.key, *fault)).collect();
-    assert_eq!(said, expected, "{what}");
+    let configured: Vec<_> = found.iter().map(|(key, fault)| (&*key.key, *fault)).collect();
+    assert_eq!(configured, expected, "{what}");
     assert_eq!(dump(&writer.tables().current()), whole, "{what}: set right");
     assert_eq!(round(&mut writer), [], "{what}: once");
     assert_eq!(writer.counters().audit_faults.load(Ordering::Relaxed), keys.len() as u64);

@@ -12,7 +12,7 @@ use super::*;
 fn each_field<P: Message + Default>(policy: &str) -> Vec<(String, P)> {
     let pool = DescriptorPool::decode(DESCRIPTORS).unwrap();
     let policy = pool.get_message_by_name(&format!("firth.config.v1.{policy}")).unwrap();
-    let said = |field: FieldDescriptor| {
+    let configured = |field: FieldDescriptor| {
         let mut message = DynamicMessage::new(policy.clone());
         let value = match field.kind() {
             FieldKind::Message(it) => Value::Message(DynamicMessage::new(it)),
@@ -23,7 +23,7 @@ fn each_field<P: Message + Default>(policy: &str) -> Vec<(String, P)> {
         message.set_field(&field, value);
         (field.name().to_owned(), P::decode(message.encode_to_vec().as_slice()).unwrap())
     };
-    policy.fields().map(said).collect()
+    policy.fields().map(configured).collect()
 }
 
 fn route(policy: &LocationPolicy, backend: &str) -> Resource {
@@ -56,9 +56,16 @@ fn compiled(config: &mut Config, key: &str, resource: Resource) -> Vec<String> {
 fn a_location_s_field_compiles_its_host() {
     for (field, policy) in each_field::<LocationPolicy>("LocationPolicy") {
         let mut config = world(&LocationPolicy::default());
-        let said = || route(&policy, "ns/said/80");
-        assert_eq!(compiled(&mut config, "ingress/ns/said/said.test", said()), ["said.test"], "{field}");
-        assert!(compiled(&mut config, "ingress/ns/said/said.test", said()).is_empty(), "{field}: said again");
+        let configured = || route(&policy, "ns/said/80");
+        assert_eq!(
+            compiled(&mut config, "ingress/ns/said/said.test", configured()),
+            ["said.test"],
+            "{field}"
+        );
+        assert!(
+            compiled(&mut config, "ingress/ns/said/said.test", configured()).is_empty(),
+            "{field}: said again"
+        );
     }
 }
 

@@ -128,27 +128,27 @@ fn a_name_does_not_lead_into_the_proxys_own_machine() {
 fn the_address_of_the_service_is_used_where_it_is_asked_for() {
     let service = Some("10.96.0.7:80".parse().unwrap());
     let says = |service_upstream| BackendPolicy { service_upstream, ..BackendPolicy::default() };
-    let backend = |said| Backend { service, policy: says(said), ..of_slices() };
-    let fleet = |said| {
-        let settings = Settings { backend_defaults: says(said), ..Settings::default() };
+    let backend = |configured| Backend { service, policy: says(configured), ..of_slices() };
+    let fleet = |configured| {
+        let settings = Settings { backend_defaults: says(configured), ..Settings::default() };
         entry("default", Resource::Settings(settings))
     };
     let (pod, own) = ("10.0.0.1:8080", "10.96.0.7:80");
-    for (global, said, expected) in [
+    for (global, configured, expected) in [
         (None, None, pod),
         (None, Some(true), own),
         (Some(true), None, own),
         (Some(true), Some(false), pod),
         (Some(false), Some(true), own),
     ] {
-        let mut writer = writer_of(backend(said));
+        let mut writer = writer_of(backend(configured));
         writer.apply_config(vec![fleet(global)], &[]);
-        assert_eq!(addresses(&writer), [expected], "{global:?} {said:?}");
+        assert_eq!(addresses(&writer), [expected], "{global:?} {configured:?}");
         // In either order.
         let mut writer = writer_of(of_slices());
         writer.apply_config(vec![fleet(global)], &[]);
-        put(&mut writer, backend(said));
-        assert_eq!(addresses(&writer), [expected], "{global:?} {said:?}");
+        put(&mut writer, backend(configured));
+        assert_eq!(addresses(&writer), [expected], "{global:?} {configured:?}");
     }
     // Without a cluster IP, or without the port, nothing changes.
     let headless = Backend { policy: says(Some(true)), ..of_slices() };
