@@ -185,8 +185,9 @@ mod tests {
 
     use crate::annotations::{PREFIX, Parsed, read};
 
-    fn parsed(said: &[(&str, &str)]) -> Parsed {
-        let annotations = said.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
+    fn parsed(configured: &[(&str, &str)]) -> Parsed {
+        let annotations =
+            configured.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
         read(&ObjectName::new("default", "web"), &annotations.collect())
     }
 
@@ -211,8 +212,9 @@ mod tests {
     #[test]
     fn a_canary_says_whether_clients_stay_with_it_and_nothing_else() {
         let canary = |behaviour| {
-            let said = [("canary", "true"), ("affinity", "cookie"), ("affinity-canary-behavior", behaviour)];
-            parsed(&said).backend
+            let configured =
+                [("canary", "true"), ("affinity", "cookie"), ("affinity-canary-behavior", behaviour)];
+            parsed(&configured).backend
         };
         assert_eq!(canary("legacy").no_affinity_as_canary, Some(true));
         assert_eq!(canary("sticky").no_affinity_as_canary, None);

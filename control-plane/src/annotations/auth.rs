@@ -373,9 +373,9 @@ mod tests {
 
     #[test]
     fn a_name_with_a_space_denies_and_the_fleets_is_left_out() {
-        let said = [("auth-url", "http://auth.test/"), ("auth-response-headers", "X-User X-Groups")];
-        let said = said.map(|(name, text)| (format!("{PREFIX}{name}"), text.to_owned()));
-        let parsed = read(&ObjectName::new("default", "web"), &said.into());
+        let configured = [("auth-url", "http://auth.test/"), ("auth-response-headers", "X-User X-Groups")];
+        let configured = configured.map(|(name, text)| (format!("{PREFIX}{name}"), text.to_owned()));
+        let parsed = read(&ObjectName::new("default", "web"), &configured.into());
         assert!(parsed.serving.denied.is_some(), "{:?}", parsed.faults);
         let fleet = default(&GLOBAL_RESPONSE_HEADERS, GLOBAL_RESPONSE_HEADERS.name, "X-User, X Y,X-Groups,");
         let names = fleet.serving.location.global_auth_response_headers.unwrap().values;

@@ -224,13 +224,14 @@ mod tests {
     use crate::annotations::{PREFIX, Parsed, read};
     use crate::problem::Severity::{self, Rejected, Unsupported, Warning};
 
-    fn parsed(said: &[(&str, &str)]) -> Parsed {
-        let annotations = said.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
+    fn parsed(configured: &[(&str, &str)]) -> Parsed {
+        let annotations =
+            configured.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
         read(&ObjectName::new("default", "web"), &annotations.collect())
     }
 
-    fn severities(said: &[(&str, &str)]) -> Vec<Severity> {
-        parsed(said).faults.iter().map(|fault| fault.severity).collect()
+    fn severities(configured: &[(&str, &str)]) -> Vec<Severity> {
+        parsed(configured).faults.iter().map(|fault| fault.severity).collect()
     }
 
     #[test]
@@ -266,9 +267,9 @@ mod tests {
 
     #[test]
     fn an_algorithm_that_needs_more_is_rejected_without() {
-        let load_balance = |said: &[(&str, &str)]| {
-            let it = parsed(said);
-            assert_eq!(it.faults.len(), 0, "{said:?}: {:?}", it.faults);
+        let load_balance = |configured: &[(&str, &str)]| {
+            let it = parsed(configured);
+            assert_eq!(it.faults.len(), 0, "{configured:?}: {:?}", it.faults);
             LoadBalance::try_from(it.backend.load_balance.unwrap()).unwrap()
         };
         for name in ["ewma", "ewma "] {
@@ -296,12 +297,12 @@ mod tests {
     #[test]
     fn groups_have_a_size_that_there_can_be() {
         let size = |text| {
-            let said = [
+            let configured = [
                 ("upstream-hash-by", "$uri"),
                 ("upstream-hash-by-subset", "true"),
                 ("upstream-hash-by-subset-size", text),
             ];
-            (parsed(&said).backend.hash_subset_size, severities(&said))
+            (parsed(&configured).backend.hash_subset_size, severities(&configured))
         };
         assert_eq!(size("2"), (Some(2), vec![]));
         assert_eq!(size("0"), (Some(0), vec![]), "what counts then is the proxy's to know");

@@ -186,8 +186,8 @@ mod tests {
             assert_eq!(location(&[("proxy-body-size", text)]), (expected, 0), "{text}");
         }
         for text in ["15r", "1.5m", "-1", "1mb", "99999999999999999999g"] {
-            let said = location(&[("proxy-body-size", text)]);
-            assert_eq!(said, (LocationPolicy::default(), 1), "{text:?} falls back");
+            let configured = location(&[("proxy-body-size", text)]);
+            assert_eq!(configured, (LocationPolicy::default(), 1), "{text:?} falls back");
         }
     }
 
@@ -198,8 +198,8 @@ mod tests {
             assert_eq!(location(&[("client-body-buffer-size", text)]), (expected, 0), "{text}");
         }
         for text in ["1g", "7B", "8 k"] {
-            let said = location(&[("client-body-buffer-size", text)]);
-            assert_eq!(said, (LocationPolicy::default(), 1), "{text:?}");
+            let configured = location(&[("client-body-buffer-size", text)]);
+            assert_eq!(configured, (LocationPolicy::default(), 1), "{text:?}");
         }
     }
 
@@ -207,8 +207,8 @@ mod tests {
     fn heads_of_answers_have_a_size() {
         for (text, bytes) in [("16k", Some(16 << 10)), ("1m", Some(1 << 20)), ("0", None), ("x", None)] {
             let expected = LocationPolicy { proxy_buffer_size: bytes, ..LocationPolicy::default() };
-            let said = location(&[("proxy-buffer-size", text)]);
-            assert_eq!(said, (expected, usize::from(bytes.is_none())), "{text}");
+            let configured = location(&[("proxy-buffer-size", text)]);
+            assert_eq!(configured, (expected, usize::from(bytes.is_none())), "{text}");
         }
     }
 
@@ -216,8 +216,8 @@ mod tests {
     fn bodies_are_buffered_or_streamed() {
         for (text, on) in [("on", Some(true)), ("off", Some(false)), ("Off", None), ("true", None)] {
             let expected = LocationPolicy { proxy_request_buffering: on, ..LocationPolicy::default() };
-            let said = location(&[("proxy-request-buffering", text)]);
-            assert_eq!(said, (expected, usize::from(on.is_none())), "{text}");
+            let configured = location(&[("proxy-request-buffering", text)]);
+            assert_eq!(configured, (expected, usize::from(on.is_none())), "{text}");
         }
     }
 }

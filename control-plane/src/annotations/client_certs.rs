@@ -137,9 +137,10 @@ mod tests {
     use super::super::{PREFIX, Parsed, read};
     use super::*;
 
-    fn parsed(said: &[(&str, &str)]) -> Parsed {
-        let said = said.iter().map(|(name, text)| (format!("{PREFIX}auth-tls-{name}"), (*text).to_owned()));
-        read(&ObjectName::new("default", "web"), &said.collect())
+    fn parsed(configured: &[(&str, &str)]) -> Parsed {
+        let configured =
+            configured.iter().map(|(name, text)| (format!("{PREFIX}auth-tls-{name}"), (*text).to_owned()));
+        read(&ObjectName::new("default", "web"), &configured.collect())
     }
 
     #[test]

@@ -132,10 +132,10 @@ mod tests {
 
     #[test]
     fn statuses_with_spaces_have_no_effect() {
-        let said = |values: &[u32]| Some(StatusList { values: values.to_vec() });
+        let configured = |values: &[u32]| Some(StatusList { values: values.to_vec() });
         for (text, statuses, faults) in [
-            ("404,503", said(&[404, 503]), 0),
-            (" 404 ", said(&[404]), 0),
+            ("404,503", configured(&[404, 503]), 0),
+            (" 404 ", configured(&[404]), 0),
             ("404, 503", None, 1),
             ("404,503,", None, 1),
             ("404,foo", None, 1),

@@ -13,8 +13,9 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Spec(
             one_of!("close" | "keep-alive"),
             Effect::Sets(|to, it| {
-                let said = if it == "close" { ConnectionHeader::Close } else { ConnectionHeader::KeepAlive };
-                to.location.set_connection_proxy_header(said);
+                let configured =
+                    if it == "close" { ConnectionHeader::Close } else { ConnectionHeader::KeepAlive };
+                to.location.set_connection_proxy_header(configured);
             }),
         ),
         bad: Bad::Reject,

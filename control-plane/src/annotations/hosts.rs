@@ -54,10 +54,10 @@ const LONGEST: usize = 253;
 /// Limit of the regular expressions of one Ingress: each is searched for in names that nothing else matches.
 const MOST_PATTERNS: usize = 32;
 
-fn aliases(to: &mut Draft<'_>, said: Vec<String>) {
+fn aliases(to: &mut Draft<'_>, configured: Vec<String>) {
     let mut values = Vec::new();
     let mut patterns = 0;
-    for alias in said {
+    for alias in configured {
         match names(&alias) {
             Ok(_) if alias.starts_with('~') && patterns == MOST_PATTERNS => {
                 let reason =

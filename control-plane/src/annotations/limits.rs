@@ -122,8 +122,8 @@ pub(super) static ROWS: &[&Row] = &[
 ];
 
 /// A number below 0 means 0, and one beyond the range means the maximum.
-fn count(said: i64) -> u32 {
-    u32::try_from(said.max(0)).unwrap_or(u32::MAX)
+fn count(configured: i64) -> u32 {
+    u32::try_from(configured.max(0)).unwrap_or(u32::MAX)
 }
 
 /// Statuses that nginx accepts for rejected requests.

@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn a_copy_has_a_target_or_there_is_none() {
-        let said = [
+        let configured = [
             ("mirror-target", "https://copy.test$request_uri"),
             ("mirror-request-body", "off"),
             ("mirror-host", "shadow.test"),
@@ -62,8 +62,8 @@ mod tests {
             mirror_host: Some("shadow.test".into()),
             ..LocationPolicy::default()
         };
-        assert_eq!(location(&said), (expected, 0));
-        assert_eq!(location(&said[1..]), (LocationPolicy::default(), 2), "without a target");
+        assert_eq!(location(&configured), (expected, 0));
+        assert_eq!(location(&configured[1..]), (LocationPolicy::default(), 2), "without a target");
         assert_eq!(location(&[("mirror-target", "copy.test")]), (LocationPolicy::default(), 1));
     }
 }

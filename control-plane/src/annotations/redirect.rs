@@ -177,12 +177,12 @@ fn temporal(to: &mut Draft<'_>, url: String) {
 }
 
 /// A status in a range of redirects; any other number means the usual one.
-fn code(to: &mut Draft<'_>, said: i64, most: u32, usual: u32) -> u32 {
-    let code = u32::try_from(said).ok().filter(|code| (300..=most).contains(code));
+fn code(to: &mut Draft<'_>, configured: i64, most: u32, usual: u32) -> u32 {
+    let code = u32::try_from(configured).ok().filter(|code| (300..=most).contains(code));
     code.unwrap_or_else(|| {
         to.fault(
             Severity::Warning,
-            format!("expected a status from 300 to {most}, got {said}: {usual} is used"),
+            format!("expected a status from 300 to {most}, got {configured}: {usual} is used"),
         );
         usual
     })
@@ -211,8 +211,9 @@ mod tests {
     use crate::annotations::{PREFIX, Parsed, read};
     use crate::problem::Severity;
 
-    fn parsed(said: &[(&str, &str)]) -> Parsed {
-        let annotations = said.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
+    fn parsed(configured: &[(&str, &str)]) -> Parsed {
+        let annotations =
+            configured.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
         read(&ObjectName::new("default", "web"), &annotations.collect())
     }
 
@@ -246,11 +247,11 @@ mod tests {
     #[test]
     fn nothing_of_the_permanent_one_is_read_beside_a_temporal_one() {
         let temporal = ("temporal-redirect", "https://y.test");
-        for said in [("permanent-redirect", "<>"), ("permanent-redirect-code", "x")] {
-            let it = parsed(&[temporal, said]);
+        for configured in [("permanent-redirect", "<>"), ("permanent-redirect-code", "x")] {
+            let it = parsed(&[temporal, configured]);
             assert_eq!(it.serving.location.temporal_redirect.as_deref(), Some("https://y.test"));
             assert_eq!(it.faults.len(), 1);
-            assert_eq!(it.faults[0].severity, Severity::Warning, "{said:?}");
+            assert_eq!(it.faults[0].severity, Severity::Warning, "{configured:?}");
         }
     }
 
@@ -273,14 +274,15 @@ mod tests {
     fn an_empty_redirect_takes_the_others_with_it() {
         let (permanent, www) = (("permanent-redirect", "https://x.test"), ("from-to-www-redirect", "true"));
         let relative = ("relative-redirects", "true");
-        for said in [[("temporal-redirect", ""), permanent], [("temporal-redirect", "/new"), permanent]] {
-            let it = parsed(&[&said[..], &[www, relative]].concat());
+        for configured in [[("temporal-redirect", ""), permanent], [("temporal-redirect", "/new"), permanent]]
+        {
+            let it = parsed(&[&configured[..], &[www, relative]].concat());
             let (location, host) = (it.serving.location, it.serving.host);
             assert_eq!(
                 (location.permanent_redirect, location.relative_redirects, host.www),
                 (None, None, None)
             );
-            assert_eq!(it.faults.len(), 1, "{said:?}");
+            assert_eq!(it.faults.len(), 1, "{configured:?}");
         }
         let it = parsed(&[("permanent-redirect", ""), www]);
         assert_eq!((it.serving.host.www, it.faults.len()), (None, 1));

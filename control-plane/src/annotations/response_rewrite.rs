@@ -109,11 +109,11 @@ mod tests {
 
     #[test]
     fn cookies_have_two_words_or_off() {
-        let said = |from: &str, to: &str| Some(Replacement { from: from.into(), to: to.into() });
+        let configured = |from: &str, to: &str| Some(Replacement { from: from.into(), to: to.into() });
         for (text, domain) in [
-            ("localhost example.org", said("localhost", "example.org")),
-            (" a.test   b.test ", said("a.test", "b.test")),
-            ("off", said("", "")),
+            ("localhost example.org", configured("localhost", "example.org")),
+            (" a.test   b.test ", configured("a.test", "b.test")),
+            ("off", configured("", "")),
             ("example.org", None),
             ("a b c", None),
             ("a.test b.test;", None),
@@ -123,8 +123,8 @@ mod tests {
             assert_eq!(location(&[("proxy-cookie-domain", text)]), (expected, faults), "{text}");
         }
         for (text, path) in [
-            ("/one/ /", said("/one/", "/")),
-            ("off", said("", "")),
+            ("/one/ /", configured("/one/", "/")),
+            ("off", configured("", "")),
             ("/one", None),
             ("off off off", None),
             ("/{x} /", None),
@@ -137,15 +137,16 @@ mod tests {
 
     #[test]
     fn redirects_have_one_word_each() {
-        let said = [("proxy-redirect-from", "http://a.test/"), ("proxy-redirect-to", "https://b.test/x/")];
+        let configured =
+            [("proxy-redirect-from", "http://a.test/"), ("proxy-redirect-to", "https://b.test/x/")];
         let expected = LocationPolicy {
             proxy_redirect_from: Some("http://a.test/".into()),
             proxy_redirect_to: Some("https://b.test/x/".into()),
             ..LocationPolicy::default()
         };
-        assert_eq!(location(&said), (expected, 0));
-        for said in [[("proxy-redirect-from", "~?")], [("proxy-redirect-to", "/a /b")]] {
-            assert_eq!(location(&said), (LocationPolicy::default(), 1), "{said:?}");
+        assert_eq!(location(&configured), (expected, 0));
+        for configured in [[("proxy-redirect-from", "~?")], [("proxy-redirect-to", "/a /b")]] {
+            assert_eq!(location(&configured), (LocationPolicy::default(), 1), "{configured:?}");
         }
     }
 }

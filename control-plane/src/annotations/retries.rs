@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn tries_are_read_and_faulty_ones_fall_back() {
-        let said = location(&[
+        let configured = location(&[
             ("proxy-next-upstream", "error  http_503 non_idempotent"),
             ("proxy-next-upstream-tries", "0"),
             ("proxy-next-upstream-timeout", "7"),
@@ -108,7 +108,7 @@ mod tests {
             proxy_next_upstream_timeout: Some(7),
             ..LocationPolicy::default()
         };
-        assert_eq!(said, (expected, 0));
+        assert_eq!(configured, (expected, 0));
         for (name, text) in [
             ("proxy-next-upstream", "error; http_503"),
             ("proxy-next-upstream-tries", "-1"),

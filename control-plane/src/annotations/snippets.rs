@@ -216,8 +216,8 @@ fn is_left_out(directive: &tokens::Directive) -> bool {
 
 /// Whether connections to backends use TLS.
 fn speaks_tls(to: &Draft<'_>) -> bool {
-    let said = to.text("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
-    ["HTTPS", "GRPCS", "AUTO_HTTP"].contains(&said.as_str())
+    let configured = to.text("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
+    ["HTTPS", "GRPCS", "AUTO_HTTP"].contains(&configured.as_str())
 }
 
 fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
@@ -269,12 +269,12 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
     let left_out: BTreeSet<_> = names.collect();
     if !left_out.is_empty() {
         let names: Vec<_> = left_out.into_iter().collect();
-        to.differs(format!("{} left out", said(&names)));
+        to.differs(format!("{} left out", listed(&names)));
     }
 }
 
 /// `a of it is`, `a, b and c of it are`: names of directives that are known.
-fn said(names: &[&str]) -> String {
+fn listed(names: &[&str]) -> String {
     match names {
         [one] => format!("{one} of it is"),
         [before @ .., last] => format!("{} and {last} of it are", before.join(", ")),

@@ -27,22 +27,22 @@ fn denies(parsed: &Parsed) -> bool {
 
 /// A row's annotation with this text, and the others that it needs.
 fn companions(row: &Row, text: &str) -> Vec<(&'static str, String)> {
-    let mut said = vec![(row.name, text.to_owned())];
+    let mut configured = vec![(row.name, text.to_owned())];
     let mut needed = row.needs.and_then(table::find);
     while let Some(row) = needed {
-        said.push((row.name, row.value.samples().0[0].to_owned()));
+        configured.push((row.name, row.value.samples().0[0].to_owned()));
         needed = row.needs.and_then(table::find);
     }
     // It is validated without a Secret, and takes effect with one.
     if row.name == "auth-secret-type" {
-        said.push(("auth-secret", "users".to_owned()));
+        configured.push(("auth-secret", "users".to_owned()));
     }
-    said
+    configured
 }
 
-fn read_with(said: &[(&'static str, String)]) -> Parsed {
-    let said: Vec<_> = said.iter().map(|(name, text)| (*name, text.as_str())).collect();
-    all(&said)
+fn read_with(configured: &[(&'static str, String)]) -> Parsed {
+    let configured: Vec<_> = configured.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    all(&configured)
 }
 
 #[test]
@@ -61,11 +61,11 @@ fn redirects_are_read_and_faulty_ones_fall_back() {
 
 #[test]
 fn a_bad_value_rejects_though_what_it_belongs_to_is_missing() {
-    for said in [
+    for configured in [
         &[("x-forwarded-prefix", "/a;b")] as &[_],
         &[("auth-type", "basic"), ("auth-secret-type", "auth-folder")],
     ] {
-        assert!(severities(&all(said)).contains(&Severity::Rejected), "{said:?}");
+        assert!(severities(&all(configured)).contains(&Severity::Rejected), "{configured:?}");
     }
     assert_eq!(severities(&all(&[("x-forwarded-prefix", "/a")])), [Severity::Warning], "it has no effect");
     assert_eq!(severities(&all(&[("x-forwarded-prefix", "/a"), ("rewrite-target", "/")])), []);
@@ -133,10 +133,10 @@ fn canary_keys_without_canary_do_nothing() {
 fn canaries_read_what_their_rows_say() {
     let ignored = "has no effect on a canary: the main Ingress decides";
     for row in table::ROWS.iter().filter(|row| row.value.status() != Status::Dead && row.name != "canary") {
-        let mut said = companions(row, row.value.samples().0[0]);
-        said.retain(|(name, _)| *name != "canary");
-        said.push(("canary", "true".into()));
-        let parsed = read_with(&said);
+        let mut configured = companions(row, row.value.samples().0[0]);
+        configured.retain(|(name, _)| *name != "canary");
+        configured.push(("canary", "true".into()));
+        let parsed = read_with(&configured);
         let is_ignored = parsed.faults.iter().any(|it| it.field == field(row.name) && it.reason == ignored);
         assert_eq!(is_ignored, !row.on_canary, "{}: {:?}", row.name, parsed.faults);
         assert!(!denies(&parsed), "{}", row.name);
@@ -214,8 +214,8 @@ fn asks_for_nothing(row: &Row, text: &str) -> bool {
 fn bad_values_do_what_their_rows_say() {
     for row in table::ROWS.iter().filter(|row| row.value.status() != Status::Dead || row.bad == Bad::Reject) {
         for text in row.value.samples().1 {
-            let said = companions(row, text);
-            let (parsed, before) = (read_with(&said), read_with(&said[1..]));
+            let configured = companions(row, text);
+            let (parsed, before) = (read_with(&configured), read_with(&configured[1..]));
             let own: Vec<_> = parsed.faults.iter().filter(|it| it.field == field(row.name)).collect();
             assert_eq!(own.len(), 1, "{} = {text:?}: {:?}", row.name, parsed.faults);
             let is_rejected = own[0].severity == Severity::Rejected;
@@ -387,13 +387,13 @@ proptest! {
     /// In any order, with any other annotations: the result is a function of the annotations, and adding annotations
     /// only adds denials: none lifts another's denial, except those that switch it off or have precedence.
     #[test]
-    fn nothing_lifts_a_denial(mut said in prop::collection::vec(an_annotation(), 1..8), one in an_annotation()) {
+    fn nothing_lifts_a_denial(mut configured in prop::collection::vec(an_annotation(), 1..8), one in an_annotation()) {
         // Nor do the ones that it needs to be complete: ssl-passthrough is about TLS to the backend.
         let lifts = ["backend-protocol", "canary", "auth-tls-verify-client", "allowlist-source-range", "auth-secret", "auth-type"];
-        prop_assume!(!lifts.contains(&one.0) && said.iter().all(|(name, _)| *name != one.0));
-        let before = read_with(&said);
-        said.push(one.clone());
-        let after = read_with(&said);
-        prop_assert!(denies(&after) || !denies(&before), "{one:?} lifts the denial of {said:?}");
+        prop_assume!(!lifts.contains(&one.0) && configured.iter().all(|(name, _)| *name != one.0));
+        let before = read_with(&configured);
+        configured.push(one.clone());
+        let after = read_with(&configured);
+        prop_assert!(denies(&after) || !denies(&before), "{one:?} lifts the denial of {configured:?}");
     }
 }

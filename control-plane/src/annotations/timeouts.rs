@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn times_are_seconds_without_a_unit() {
-        let said = location(&[
+        let configured = location(&[
             ("proxy-connect-timeout", "7"),
             ("proxy-read-timeout", "0"),
             ("proxy-send-timeout", "+3600"),
@@ -57,11 +57,11 @@ mod tests {
             proxy_send_timeout: Some(3600),
             ..LocationPolicy::default()
         };
-        assert_eq!(said, (expected, 0));
+        assert_eq!(configured, (expected, 0));
         for text in ["60s", "-1", "1.5", "", "99999999999"] {
             let faults = usize::from(!text.is_empty());
-            let said = location(&[("proxy-read-timeout", text)]);
-            assert_eq!(said, (LocationPolicy::default(), faults), "{text:?} falls back");
+            let configured = location(&[("proxy-read-timeout", text)]);
+            assert_eq!(configured, (LocationPolicy::default(), faults), "{text:?} falls back");
         }
     }
 }

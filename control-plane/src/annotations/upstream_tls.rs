@@ -144,8 +144,8 @@ fn set_ciphers(to: &mut Draft<'_>, text: String) {
 }
 
 /// 0 means 1 (ingress-nginx), and so do negative numbers.
-pub(super) fn depth(said: i64) -> u32 {
-    u32::try_from(said).unwrap_or(if said > 0 { u32::MAX } else { 0 }).max(1)
+pub(super) fn depth(configured: i64) -> u32 {
+    u32::try_from(configured).unwrap_or(if configured > 0 { u32::MAX } else { 0 }).max(1)
 }
 
 /// A name, or one with variables, which are not supported here.
@@ -226,7 +226,7 @@ mod tests {
     }
 
     /// The settings next to a Secret, and the number of faults.
-    fn said(annotations: &[(&str, &str)]) -> (BackendTls, usize) {
+    fn configured(annotations: &[(&str, &str)]) -> (BackendTls, usize) {
         let secret = ("proxy-ssl-secret", "default/ca");
         let all: Vec<_> = annotations.iter().copied().chain([secret]).collect();
         let (policy, faults) = location(&all);
@@ -241,13 +241,13 @@ mod tests {
         assert_eq!((policy.backend_tls, faults), (None, 3));
         let tls =
             BackendTls { name: "a.test".into(), verify: true, versions: vec![13], ..BackendTls::default() };
-        assert_eq!(said(&all), (tls, 0));
+        assert_eq!(configured(&all), (tls, 0));
     }
 
     #[test]
     fn what_is_wrong_counts_as_not_said() {
         let nothing = BackendTls::default();
-        assert_eq!(said(&[]), (nothing.clone(), 0));
+        assert_eq!(configured(&[]), (nothing.clone(), 0));
         for (name, text) in [
             ("proxy-ssl-verify", "true"),
             ("proxy-ssl-server-name", "yes"),
@@ -257,11 +257,11 @@ mod tests {
             ("proxy-ssl-ciphers", "AES256-SHA"),
             ("proxy-ssl-name", "*.a.test"),
         ] {
-            assert_eq!(said(&[(name, text)]), (nothing.clone(), 1), "{name}: {text}");
+            assert_eq!(configured(&[(name, text)]), (nothing.clone(), 1), "{name}: {text}");
         }
-        let depth = |text| said(&[("proxy-ssl-verify-depth", text)]).0.verify_depth;
+        let depth = |text| configured(&[("proxy-ssl-verify-depth", text)]).0.verify_depth;
         assert_eq!([depth("0"), depth("-3"), depth("2"), depth("99999999999")], [1, 1, 2, u32::MAX]);
-        assert_eq!(said(&[("proxy-ssl-verify", "on")]).1, 1, "without a name nothing is good");
+        assert_eq!(configured(&[("proxy-ssl-verify", "on")]).1, 1, "without a name nothing is good");
     }
 
     #[test]

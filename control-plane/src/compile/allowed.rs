@@ -152,10 +152,10 @@ mod tests {
             annotations.map(|(name, text)| (ours(name), text.to_owned())).into_iter().collect();
         let data = [(RISK_LEVEL.into(), "Medium".into())].into_iter().collect();
         let faults = Allowed::of(Some(&ConfigMap { data, ..ConfigMap::default() })).faults(&annotations);
-        let said: Vec<_> = faults.iter().map(|fault| fault.reason.as_str()).collect();
+        let configured: Vec<_> = faults.iter().map(|fault| fault.reason.as_str()).collect();
         let start = "risk, and annotations-risk-level in the ConfigMap allows medium at most: set it to";
         assert_eq!(
-            said,
+            configured,
             [
                 format!("has high {start} high to allow this annotation"),
                 format!(
@@ -168,9 +168,12 @@ mod tests {
     #[test]
     fn words_are_looked_for_in_every_value_of_ours() {
         let path = ours("proxy-cookie-path");
-        let said = [(&*path, "/ /something_forbidden"), ("example.com/note", "forbidden")];
-        assert_eq!(fields(&[(WORDS, "x{, forbidden ,")], &said), [annotations::field("proxy-cookie-path")]);
-        assert!(fields(&[(WORDS, "Forbidden")], &said).is_empty(), "in this case");
+        let configured = [(&*path, "/ /something_forbidden"), ("example.com/note", "forbidden")];
+        assert_eq!(
+            fields(&[(WORDS, "x{, forbidden ,")], &configured),
+            [annotations::field("proxy-cookie-path")]
+        );
+        assert!(fields(&[(WORDS, "Forbidden")], &configured).is_empty(), "in this case");
         let unknown = ours("frobnicate");
         assert_eq!(fields(&[(WORDS, "{")], &[(&*unknown, "a{b")]).len(), 1);
     }

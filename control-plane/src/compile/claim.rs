@@ -206,9 +206,9 @@ impl Claim {
     }
 
     /// The policy of its paths with references filled in, and why they answer 503, if they do.
-    pub fn location(&self, said: LocationPolicy) -> (LocationPolicy, Option<Denial>) {
+    pub fn location(&self, configured: LocationPolicy) -> (LocationPolicy, Option<Denial>) {
         let Parsed { serving, refs, .. } = &*self.parsed;
-        let (mut policy, failed) = referred::filled(said, refs, &self.referred);
+        let (mut policy, failed) = referred::filled(configured, refs, &self.referred);
         let failed = failed.map(|reason| Denial { reason: format!("Ingress {}: {reason}", self.name) });
         let denied = serving.denied.clone().or(failed);
         if denied.is_some() && policy.basic_auth.as_ref().is_some_and(|it| it.users.is_empty()) {

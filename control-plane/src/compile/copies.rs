@@ -25,10 +25,10 @@ const NAME_HEAD: usize = 4;
 pub fn of_ingress(claim: &Claim) -> Option<Fault> {
     let hosts = claim.hosts().count();
     let backends = claim.references().map(|(key, _)| key).collect::<HashSet<_>>().len();
-    let said = hosts * of_each_host(claim) + backends * of_each_backend(claim);
-    if said > COPIES {
+    let configured = hosts * of_each_host(claim) + backends * of_each_backend(claim);
+    if configured > COPIES {
         let reason = format!(
-            "the annotations take {said} bytes for {hosts} hosts and {backends} Service ports, compiled regular expressions included, and may take {COPIES}: divide the hosts over several Ingresses"
+            "the annotations take {configured} bytes for {hosts} hosts and {backends} Service ports, compiled regular expressions included, and may take {COPIES}: divide the hosts over several Ingresses"
         );
         return Some(Fault::new(Severity::Rejected, "metadata.annotations", reason));
     }
@@ -122,7 +122,7 @@ mod tests {
         Ingress, IngressBackend, IngressHttp, IngressPath, IngressRule, IngressTls, ServiceRef,
     };
 
-    fn with(hosts: usize, service: impl Fn(usize) -> String, said: &[(&str, String)]) -> Ingress {
+    fn with(hosts: usize, service: impl Fn(usize) -> String, configured: &[(&str, String)]) -> Ingress {
         let mut ingress = Ingress::default();
         ingress.metadata.namespace = "default".into();
         ingress.metadata.name = "web".into();
@@ -132,8 +132,9 @@ mod tests {
             IngressRule { host: format!("h{i}.test"), http: Some(IngressHttp { paths: vec![path] }) }
         };
         ingress.spec.rules = (0..hosts).map(rule).collect();
-        let said = said.iter().map(|(name, text)| (format!("{}{name}", annotations::PREFIX), text.clone()));
-        ingress.metadata.annotations = said.collect();
+        let configured =
+            configured.iter().map(|(name, text)| (format!("{}{name}", annotations::PREFIX), text.clone()));
+        ingress.metadata.annotations = configured.collect();
         ingress
     }
 
@@ -159,16 +160,16 @@ mod tests {
         for (name, hosts, few, many) in
             [("whitelist-source-range", 4_000, 100, 10_000), ("server-alias", 4_000, 100, 10_000)]
         {
-            let said = |count| {
+            let configured = |count| {
                 let texts: Vec<_> = match name {
                     "server-alias" => (0..count).map(|i| format!("alias-{i}.test")).collect(),
                     _ => list(count).collect(),
                 };
                 texts.join(",")
             };
-            assert_eq!(fault(&with(hosts, to_one, &[(name, said(few))])), None, "{name}");
-            assert_eq!(fault(&with(10, to_one, &[(name, said(many))])), None, "{name}");
-            let found = fault(&with(hosts, to_one, &[(name, said(many))])).expect(name);
+            assert_eq!(fault(&with(hosts, to_one, &[(name, configured(few))])), None, "{name}");
+            assert_eq!(fault(&with(10, to_one, &[(name, configured(many))])), None, "{name}");
+            let found = fault(&with(hosts, to_one, &[(name, configured(many))])).expect(name);
             assert_eq!((found.severity, found.field.as_str()), (Severity::Rejected, "metadata.annotations"));
             assert!(found.reason.contains("for 4000 hosts and 1 Service ports"), "{}", found.reason);
         }
@@ -189,7 +190,7 @@ mod tests {
             ("proxy-cookie-path", "/a /b".into(), format!("~{dots} /b")),
             ("proxy-redirect-from", "/a".into(), format!("~{dots}")),
         ] {
-            let of = |hosts, said: &String| fault(&with(hosts, to_one, &[(name, said.clone())]));
+            let of = |hosts, configured: &String| fault(&with(hosts, to_one, &[(name, configured.clone())]));
             assert_eq!(of(1_000, &few), None, "{name} {few}");
             assert_eq!(of(10, &many), None, "{name} {many}");
             let found = of(1_000, &many).unwrap_or_else(|| panic!("{name} {many}"));
@@ -214,9 +215,10 @@ mod tests {
     #[test]
     fn what_a_canary_says_counts_where_it_is_copied() {
         let each_host = |is_canary: bool, name: &str, text: &str| {
-            let said = [("canary", is_canary.to_string()), ("proxy-ssl-secret", "default/ca".to_owned())];
-            let said = [&said[..], &[(name, text.to_owned())]].concat();
-            of_each_host(&claim(&with(1, to_one, &said)))
+            let configured =
+                [("canary", is_canary.to_string()), ("proxy-ssl-secret", "default/ca".to_owned())];
+            let configured = [&configured[..], &[(name, text.to_owned())]].concat();
+            of_each_host(&claim(&with(1, to_one, &configured)))
         };
         let label = "x".repeat(50);
         let (short, long) = ("a.test".to_owned(), format!("{label}.{label}.test"));
@@ -240,13 +242,13 @@ mod tests {
     /// As many hosts as an API server accepts, with typical annotations.
     #[test]
     fn usual_ones_are_far_from_it() {
-        let said = [
+        let configured = [
             ("ssl-redirect", "true".to_owned()),
             ("proxy-body-size", "8m".to_owned()),
             ("enable-cors", "true".to_owned()),
             ("whitelist-source-range", "10.0.0.0/8,192.168.0.0/16".to_owned()),
             ("configuration-snippet", "more_set_headers \"X-Frame-Options: DENY\";\n".repeat(10)),
         ];
-        assert_eq!(fault(&with(20_000, to_one, &said)), None);
+        assert_eq!(fault(&with(20_000, to_one, &configured)), None);
     }
 }

@@ -116,11 +116,11 @@ impl Deciders {
         let serving = &claim.parsed.serving;
         let says_aliases = serving.host.aliases.as_ref().is_some_and(|list| !list.values.is_empty());
         [
-            (&mut self.tls, claim.tls.is_said()),
+            (&mut self.tls, claim.tls.is_configured()),
             (&mut self.aliases, says_aliases),
             (&mut self.guards, serving.hosts_denied.is_some()),
             (&mut self.snippets, serving.of_hosts.is_some()),
-            (&mut self.backend_tls, backend_tls::is_said(claim)),
+            (&mut self.backend_tls, backend_tls::is_configured(claim)),
             (&mut self.client_certificates, asks_for_certificates(claim)),
             (&mut self.ciphers, serving.host.ssl_ciphers.is_some()),
             (&mut self.order, serving.host.ssl_prefer_server_ciphers.is_some()),
@@ -202,7 +202,8 @@ impl Claims {
         let mut touched = Touched::default();
         for claim in before.iter().chain(&after) {
             touched.parts.insert(claim.object());
-            touched.host |= !claim.is_canary() || asks_for_certificates(claim) || backend_tls::is_said(claim);
+            touched.host |=
+                !claim.is_canary() || asks_for_certificates(claim) || backend_tls::is_configured(claim);
         }
         let (gone, come) = change.paths(&self.host);
         touched.looked_at = 1 + gone.len() + come.len();
@@ -270,7 +271,7 @@ impl Claims {
             if asks_for_certificates(claim) {
                 self.deciders.client_certificates.insert(age());
             }
-            if backend_tls::is_said(claim) {
+            if backend_tls::is_configured(claim) {
                 self.deciders.backend_tls.insert(age());
             }
             self.wishes.put_in(claim, paths, self.host.as_str() == CATCH_ALL);
@@ -396,8 +397,8 @@ impl Claims {
 
     /// The aliases of the first Ingress that sets any, without the host's own name (ingress-nginx).
     fn aliases(&self) -> Option<TextList> {
-        let said = self.decider(&self.deciders.aliases)?.parsed.serving.host.aliases.as_ref()?;
-        let others = said.values.iter().filter(|alias| **alias != *self.host.as_str()).cloned();
+        let configured = self.decider(&self.deciders.aliases)?.parsed.serving.host.aliases.as_ref()?;
+        let others = configured.values.iter().filter(|alias| **alias != *self.host.as_str()).cloned();
         let others: BTreeSet<_> = others.collect();
         (!others.is_empty()).then(|| TextList { values: others.into_iter().collect() })
     }

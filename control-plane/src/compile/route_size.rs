@@ -34,10 +34,11 @@ pub fn of_ingress(ingress: &Ingress, parsed: &Arc<Parsed>) -> Option<Fault> {
         return None;
     }
     // Each annotation is a value or a list of them: none becomes several times as long as its text.
-    let said: usize = ingress.metadata.annotations.iter().map(|(key, text)| key.len() + 4 * text.len()).sum();
+    let configured: usize =
+        ingress.metadata.annotations.iter().map(|(key, text)| key.len() + 4 * text.len()).sum();
     claim.hosts.iter().find_map(|(host, paths)| {
         let bound = distinct(paths).map(path_bound).sum::<usize>();
-        let size = match bound + said {
+        let size = match bound + configured {
             // Twice the limit: not worth computing exactly.
             _ if bound > 2 * MAX_BODY => bound / 2,
             bound if bound > MAX_BODY => encoded(&claim, paths),

@@ -67,7 +67,7 @@ impl Compiled {
 
 /// The part of a value that counts: what Go parses is taken as it is, so that spaces or a line break around it make it a
 /// faulty one (ingress-nginx).
-fn taken<'a>(key: &str, said: &'a str) -> &'a str {
+fn taken<'a>(key: &str, configured: &'a str) -> &'a str {
     const OTHERS: [&str; 3] =
         ["http-redirect-code", "proxy-protocol-header-timeout", "proxy-stream-responses"];
     let is_of_go = match Status::of(key) {
@@ -75,7 +75,7 @@ fn taken<'a>(key: &str, said: &'a str) -> &'a str {
         Some(Status::OfIndex) => true,
         _ => false,
     };
-    if is_of_go || is_number(key) { said } else { said.trim() }
+    if is_of_go || is_number(key) { configured } else { configured.trim() }
 }
 
 /// Whether the values of a key may be shown, as those of the annotation with its row.
@@ -103,8 +103,8 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     let settings = Settings { default_certificate, ..Settings::default() };
     let mut compiled = Compiled { settings, ..Compiled::default() };
     let asks = asks_before_requests(configmap);
-    for (key, said) in configmap.iter().flat_map(|map| &map.data) {
-        compiled.read(key, said, asks);
+    for (key, configured) in configmap.iter().flat_map(|map| &map.data) {
+        compiled.read(key, configured, asks);
     }
     compiled.settings.guards.sort_unstable();
     compiled.settings.guards.dedup();
@@ -113,8 +113,8 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
 
 impl Compiled {
     /// Takes in a key. `asks`: somebody is asked about the requests of all locations.
-    fn read(&mut self, key: &str, said: &str, asks: bool) {
-        let text = taken(key, said);
+    fn read(&mut self, key: &str, configured: &str, asks: bool) {
+        let text = taken(key, configured);
         match Status::of(key) {
             None => self.fault(key, Severity::Warning, "unknown key, it has no effect"),
             Some(Status::Default(row)) => self.read_default(row, key, text, asks),
@@ -128,7 +128,7 @@ impl Compiled {
             }
             Some(Status::Guards(_)) => {}
             Some(Status::AllowedHeaders) => self.read_allowed_headers(key, text),
-            Some(Status::TicketKey) => match ticket_keys::said(text) {
+            Some(Status::TicketKey) => match ticket_keys::configured(text) {
                 Ok(ticket_key) => self.ticket_key = Some(ticket_key),
                 Err(reason) => self.fault(key, Severity::Warning, reason),
             },
@@ -186,10 +186,10 @@ impl Compiled {
             );
             return self.fault(key, Severity::Warning, reason);
         };
-        let (denies, said) = self.row(row, key, &text);
+        let (denies, configured) = self.row(row, key, &text);
         let is_idle = denies && !asks && is_of_questions(row);
         self.settings.guards.extend((denies && !is_idle).then_some(Guard::Addresses));
-        self.faults.extend(said.into_iter().map(|it| if is_idle { idle(it) } else { it }));
+        self.faults.extend(configured.into_iter().map(|it| if is_idle { idle(it) } else { it }));
     }
 
     /// Takes in the response headers that Ingresses may set.
@@ -215,13 +215,13 @@ impl Compiled {
         self.settings.defaults.overlay(&parsed.serving.location);
         self.settings.backend_defaults.overlay(&parsed.backend);
         let denies = parsed.serving.denied.is_some() || parsed.serving.hosts_denied.is_some();
-        let said = parsed.faults.into_iter().map(|fault| {
+        let configured = parsed.faults.into_iter().map(|fault| {
             // It applies to the whole fleet instead of one Ingress.
             let reaches = [Reach::Paths, Reach::Hosts].map(Reach::as_str);
             let reason = reaches.iter().fold(fault.reason, |reason, reach| reason.replace(reach, ALL_PATHS));
             Fault { field: field(key), reason, ..fault }
         });
-        (denies, said.collect())
+        (denies, configured.collect())
     }
 
     fn guard(&mut self, key: &str, which: Guard, reason: String) {
@@ -270,8 +270,8 @@ pub fn is_location_only(configmap: Option<&ConfigMap>) -> bool {
 /// Whether the webhook rejects Exact and Prefix paths with special characters.
 pub fn validates_paths(configmap: Option<&ConfigMap>) -> bool {
     let keys = configmap.iter().flat_map(|map| &map.data);
-    let mut said = keys.filter(|(key, _)| key.eq_ignore_ascii_case(STRICT_PATHS));
-    !said.any(|(_, text)| value::boolean(text) == Some(false))
+    let mut configured = keys.filter(|(key, _)| key.eq_ignore_ascii_case(STRICT_PATHS));
+    !configured.any(|(_, text)| value::boolean(text) == Some(false))
 }
 
 /// The default of a boolean key.
@@ -281,8 +281,8 @@ fn is_default_on(key: &str) -> bool {
 
 fn is_on(configmap: Option<&ConfigMap>, key: &str) -> bool {
     let keys = configmap.iter().flat_map(|map| &map.data);
-    let mut said = keys.filter(|(other, _)| other.eq_ignore_ascii_case(key));
-    said.any(|(_, text)| value::boolean(text) == Some(true))
+    let mut configured = keys.filter(|(other, _)| other.eq_ignore_ascii_case(key));
+    configured.any(|(_, text)| value::boolean(text) == Some(true))
 }
 
 fn field(key: &str) -> String {

@@ -19,7 +19,7 @@ const SIZES: [usize; 2] = [48, 80];
 ///
 /// # Errors
 /// Why it is invalid: the fleet then uses generated keys, as ingress-nginx does.
-pub fn said(text: &str) -> Result<Bytes, &'static str> {
+pub fn configured(text: &str) -> Result<Bytes, &'static str> {
     let text = Zeroizing::new(text.split_ascii_whitespace().collect::<String>());
     let key = STANDARD.decode(text.as_bytes()).map(secret::kept).unwrap_or_default();
     match SIZES.contains(&key.len()) {
@@ -43,9 +43,9 @@ mod tests {
     fn a_key_has_one_of_two_sizes() {
         for (size, is_one) in [(48, true), (80, true), (0, false), (32, false), (49, false)] {
             let text = STANDARD.encode(vec![7; size]);
-            assert_eq!(said(&text).is_ok(), is_one, "{size}");
-            assert_eq!(said(&format!(" {text}\n")).is_ok(), is_one, "lines are broken");
+            assert_eq!(configured(&text).is_ok(), is_one, "{size}");
+            assert_eq!(configured(&format!(" {text}\n")).is_ok(), is_one, "lines are broken");
         }
-        assert!(said("hunter2!").is_err_and(|reason| !reason.contains("hunter")));
+        assert!(configured("hunter2!").is_err_and(|reason| !reason.contains("hunter")));
     }
 }

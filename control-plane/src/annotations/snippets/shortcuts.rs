@@ -56,14 +56,14 @@ impl Taken {
                 rest.extend_from_slice(node.inner);
             }
         }
-        let said = directives.iter().find(|it| it.depth == 0 && it.name() == "default_type");
-        if let Some([said]) = said.map(Directive::arguments) {
+        let configured = directives.iter().find(|it| it.depth == 0 && it.name() == "default_type");
+        if let Some([configured]) = configured.map(Directive::arguments) {
             let Shortcuts { shortcuts, blocks } = &mut taken.shortcuts;
             let of_blocks = blocks.iter_mut().flat_map(|block| &mut block.shortcuts);
             shortcuts
                 .iter_mut()
                 .chain(of_blocks)
-                .for_each(|it| set_type(it, said, |it| &mut it.default_type));
+                .for_each(|it| set_type(it, configured, |it| &mut it.default_type));
         }
         (taken, rest)
     }
@@ -152,14 +152,14 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
             (access @ ("allow" | "deny"), [all]) if all == "all" => {
                 _ = is_open.get_or_insert(access == "allow")
             }
-            ("default_type", [said]) => default_type = Some(said.clone()),
+            ("default_type", [configured]) => default_type = Some(configured.clone()),
             // Then no file extension determines the type.
             ("types", []) if it.directive.is_block && it.inner.is_empty() => knows_no_types = true,
-            ("add_header", [name, said, ..]) if name.eq_ignore_ascii_case("content-type") => {
-                media_type = Some(said.clone());
+            ("add_header", [name, configured, ..]) if name.eq_ignore_ascii_case("content-type") => {
+                media_type = Some(configured.clone());
             }
             ("access_log" | "error_log" | "log_not_found" | "internal", _) => {}
-            (name, said) if !it.directive.is_block && is_idle(name, said) => is_refusal = true,
+            (name, configured) if !it.directive.is_block && is_idle(name, configured) => is_refusal = true,
             _ => shortcuts.push(answer(&it, is_pattern, room)?),
         }
     }
@@ -168,12 +168,12 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
         return None;
     }
     if knows_no_types {
-        let said = default_type.take();
-        media_type = media_type.or(said);
+        let configured = default_type.take();
+        media_type = media_type.or(configured);
     }
     for it in &mut shortcuts {
-        media_type.iter().for_each(|said| set_type(it, said, |it| &mut it.media_type));
-        default_type.iter().for_each(|said| set_type(it, said, |it| &mut it.default_type));
+        media_type.iter().for_each(|configured| set_type(it, configured, |it| &mut it.media_type));
+        default_type.iter().for_each(|configured| set_type(it, configured, |it| &mut it.default_type));
     }
     if is_open == Some(false) && !is_internal {
         // nginx checks access after all of these, but `internal` (404) before that.
@@ -204,11 +204,11 @@ const IDLE: [&str; 7] = [
 ];
 
 /// A text has the innermost type that is set.
-fn set_type(to: &mut Shortcut, said: &str, field: fn(&mut Shortcut) -> &mut Option<String>) {
-    let is_text = to.text.is_some() && said.chars().all(|c| (' '..='~').contains(&c));
+fn set_type(to: &mut Shortcut, configured: &str, field: fn(&mut Shortcut) -> &mut Option<String>) {
+    let is_text = to.text.is_some() && configured.chars().all(|c| (' '..='~').contains(&c));
     let to = field(to);
     if is_text && to.is_none() {
-        *to = Some(said.to_owned());
+        *to = Some(configured.to_owned());
     }
 }
 

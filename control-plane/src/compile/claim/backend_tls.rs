@@ -12,11 +12,11 @@ use crate::reference::Use;
 
 /// A problem that the reference alone does not show.
 pub(super) fn fault(parsed: &Parsed, referred: &AllReferred) -> Option<Fault> {
-    let said = parsed.serving.location.backend_tls.as_ref()?;
+    let configured = parsed.serving.location.backend_tls.as_ref()?;
     let is_blind =
         matches!(referred.get(&Use::BackendTls), Some(Referred::BackendTls { verifies: false, .. }));
     let what = Reach::Paths.as_str();
-    (is_blind && said.verify).then(|| {
+    (is_blind && configured.verify).then(|| {
         let reason = format!("the Secret of proxy-ssl-secret has no ca.crt to verify by: {what}");
         Fault::new(Severity::Unsupported, field("proxy-ssl-verify"), reason)
     })
@@ -30,8 +30,8 @@ impl Claim {
 
     /// Whether it does not ask for verification, and its Secret has no authorities to verify with.
     pub fn is_without_authorities(&self) -> bool {
-        let said = self.parsed.serving.location.backend_tls.as_ref();
-        said.is_some_and(|said| !said.verify)
+        let configured = self.parsed.serving.location.backend_tls.as_ref();
+        configured.is_some_and(|configured| !configured.verify)
             && matches!(
                 self.referred.get(&Use::BackendTls),
                 Some(Referred::BackendTls { verifies: false, .. })
@@ -41,13 +41,13 @@ impl Claim {
     /// Its settings for whole hosts. An error if it asks for verification that is impossible: ingress-nginx then
     /// verifies nothing; here nothing is sent.
     pub fn shared_backend_tls(&self) -> Option<Result<BackendTls, Denial>> {
-        let said =
+        let configured =
             self.parsed.serving.location.backend_tls.as_ref().filter(|_| self.fleet.shares_backend_tls)?;
         match self.referred.get(&Use::BackendTls) {
             Some(Referred::BackendTls { key, verifies: true }) => {
-                Some(Ok(BackendTls { material: key.clone(), ..said.clone() }))
+                Some(Ok(BackendTls { material: key.clone(), ..configured.clone() }))
             }
-            _ if said.verify => {
+            _ if configured.verify => {
                 let name = &self.name;
                 let reason = format!(
                     "Ingress {name}: the Secret of proxy-ssl-secret does not exist or cannot be used"

@@ -10,11 +10,11 @@ impl Claim {
     /// Its settings for whole hosts. Without authorities if its Secret is missing or invalid: then nobody is let in
     /// (ingress-nginx does the same for a missing Secret, but lets everybody in if the Secret has no `ca.crt`).
     pub fn client_certificates(&self) -> Option<ClientCertificates> {
-        let said = self.parsed.serving.host.client_certificates.as_ref()?;
+        let configured = self.parsed.serving.host.client_certificates.as_ref()?;
         let authorities = match self.referred.get(&Use::ClientAuthorities) {
             Some(Referred::Material(key)) => key.clone(),
             _ => return Some(ClientCertificates::default()),
         };
-        Some(ClientCertificates { authorities, ..said.clone() })
+        Some(ClientCertificates { authorities, ..configured.clone() })
     }
 }

@@ -108,7 +108,7 @@ fn is_same_beside(before: &Claim, after: &Claim) -> bool {
         && *default_backend == after.default_backend
         && *errors == after.errors
         && *has_rules == after.has_rules
-        && tls.is_said() == after.tls.is_said()
+        && tls.is_configured() == after.tls.is_configured()
         // Compared as a whole: everything that hosts are compiled from.
         && parsed.serving == after.parsed.serving
         && *referred == after.referred

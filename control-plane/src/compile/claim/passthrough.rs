@@ -23,14 +23,14 @@ pub(super) fn settle(parsed: Arc<Parsed>, name: &ObjectName, fleet: OfFleet) -> 
     let mut settled = Parsed::clone(&parsed);
     let serving = &mut settled.serving;
     let protocol = serving.location.backend_protocol.map(|_| serving.location.backend_protocol());
-    let said = |severity, reason: String| Some(Fault::new(severity, field("ssl-passthrough"), reason));
+    let configured = |severity, reason: String| Some(Fault::new(severity, field("ssl-passthrough"), reason));
     let fault = match (fleet.passes_tls, protocol) {
         (true, Some(BackendProtocol::Grpcs | BackendProtocol::Fcgi)) => None,
         (true, _) => {
             serving.location.backend_protocol = Some(BackendProtocol::Https.into());
             None
         }
-        (false, Some(BackendProtocol::Https | BackendProtocol::Grpcs)) => said(
+        (false, Some(BackendProtocol::Https | BackendProtocol::Grpcs)) => configured(
             Severity::Warning,
             "has no effect, as in ingress-nginx without --enable-ssl-passthrough: TLS ends at the proxy"
                 .into(),
@@ -40,7 +40,7 @@ pub(super) fn settle(parsed: Arc<Parsed>, name: &ObjectName, fleet: OfFleet) -> 
             let reason = format!("Ingress {name}: {PREFIX}ssl-passthrough {why}");
             serving.hosts_denied.get_or_insert(Denial { reason });
             let what = Reach::Hosts.as_str();
-            said(Severity::Unsupported, format!("{why}, or a backend-protocol of TLS: {what}"))
+            configured(Severity::Unsupported, format!("{why}, or a backend-protocol of TLS: {what}"))
         }
     };
     if !fleet.passes_tls {
@@ -54,10 +54,11 @@ mod tests {
     use super::*;
     use crate::annotations::read;
 
-    fn settled(passes_tls: bool, said: &[(&str, &str)]) -> (Parsed, usize) {
-        let said = said.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
+    fn settled(passes_tls: bool, configured: &[(&str, &str)]) -> (Parsed, usize) {
+        let configured =
+            configured.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
         let name = ObjectName::new("default", "web");
-        let parsed = Arc::new(read(&name, &said.collect()));
+        let parsed = Arc::new(read(&name, &configured.collect()));
         let fleet = OfFleet { allows_snippets: false, shares_backend_tls: true, passes_tls };
         let (settled, fault) = settle(Arc::clone(&parsed), &name, fleet);
         assert_eq!(parsed.faults, []);

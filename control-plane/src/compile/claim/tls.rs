@@ -18,7 +18,7 @@ pub const MOST: usize = 1_000;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClaimedTls {
     /// Whether there is any entry.
-    is_said: bool,
+    is_configured: bool,
     /// By host in lower case: the Secret, if any, of the first entry that lists the host.
     listed: HashMap<String, Option<ObjectName>>,
     /// All Secrets in order, each once.
@@ -32,7 +32,7 @@ pub struct ClaimedTls {
 impl ClaimedTls {
     /// Parses the entries of an Ingress in this namespace.
     pub fn of(namespace: &Arc<str>, entries: &[IngressTls]) -> Self {
-        let mut tls = Self { is_said: !entries.is_empty(), ..Self::default() };
+        let mut tls = Self { is_configured: !entries.is_empty(), ..Self::default() };
         for (i, entry) in entries.iter().enumerate() {
             let secret = (!entry.secret_name.is_empty())
                 .then(|| ObjectName::new(Arc::clone(namespace), entry.secret_name.as_str()));
@@ -69,8 +69,8 @@ impl ClaimedTls {
     }
 
     /// Whether the Ingress asks for TLS at all.
-    pub fn is_said(&self) -> bool {
-        self.is_said
+    pub fn is_configured(&self) -> bool {
+        self.is_configured
     }
 
     /// The Secrets of a host in order: an entry that lists the host decides alone, with or without a Secret; if none

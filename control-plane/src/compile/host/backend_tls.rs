@@ -37,6 +37,6 @@ fn is_over_tls(policy: &LocationPolicy) -> bool {
 
 /// Whether its TLS settings may be those of a host. A canary without the authorities that it names shuts no path of the
 /// others: it has none that rely on them.
-pub(super) fn is_said(claim: &Claim) -> bool {
+pub(super) fn is_configured(claim: &Claim) -> bool {
     claim.shared_backend_tls().is_some_and(|shared| shared.is_ok() || !claim.is_canary())
 }

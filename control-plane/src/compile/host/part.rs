@@ -193,9 +193,9 @@ fn route(claim: &Claim, policy: LocationPolicy, paths: Vec<Path>, of_host: Optio
 /// The policy of a claim's locations on a host. One without rules gets the catch-all without its redirects and rewrites
 /// (ingress-nginx).
 fn policy<'a>(host: &HostName, claim: &'a Claim) -> Cow<'a, LocationPolicy> {
-    let said = &claim.parsed.serving.location;
+    let configured = &claim.parsed.serving.location;
     if claim.has_rules || host.as_str() != CATCH_ALL {
-        return Cow::Borrowed(said);
+        return Cow::Borrowed(configured);
     }
     Cow::Owned(LocationPolicy {
         app_root: None,
@@ -209,7 +209,7 @@ fn policy<'a>(host: &HostName, claim: &'a Claim) -> Cow<'a, LocationPolicy> {
         temporal_redirect: None,
         temporal_redirect_code: None,
         use_regex: None,
-        ..said.clone()
+        ..configured.clone()
     })
 }
 

@@ -36,8 +36,8 @@ fn redirects_are_honoured_in_any_case_of_the_key() {
 /// Nobody is trusted, and no location is spared, where that is said.
 #[test]
 fn an_empty_list_takes_the_place_of_its_default() {
-    for said in ["", " ", ","] {
-        let data: Vec<_> = LISTS.iter().map(|key| (*key, said)).collect();
+    for configured in ["", " ", ","] {
+        let data: Vec<_> = LISTS.iter().map(|key| (*key, configured)).collect();
         let (settings, faults) = compiled(&data);
         let it = &settings.defaults;
         for list in [
@@ -47,7 +47,7 @@ fn an_empty_list_takes_the_place_of_its_default() {
             &it.nginx_status_ipv6_whitelist,
             &it.proxy_real_ip_cidr,
         ] {
-            assert_eq!(*list, Some(TextList::default()), "{said:?}");
+            assert_eq!(*list, Some(TextList::default()), "{configured:?}");
         }
         assert_eq!(faults, []);
     }
@@ -282,9 +282,9 @@ fn lists_of_addresses_may_have_empty_items() {
     }
     let (settings, _) = compiled(&[("whitelist-source-range", "10.0.0.0/8,")]);
     assert_eq!(settings.defaults.allowlist_source_range.unwrap().values, ["10.0.0.0/8"]);
-    let said =
+    let configured =
         BTreeMap::from([(format!("{}allowlist-source-range", annotations::PREFIX), "10.0.0.0/8,".into())]);
-    let web = annotations::read(&ObjectName::new("default", "web"), &said);
+    let web = annotations::read(&ObjectName::new("default", "web"), &configured);
     assert!(web.serving.denied.is_some(), "those of an Ingress may not");
 }
 
@@ -297,19 +297,19 @@ proptest! {
     ) {
         let rows = of_locations();
         prop_assert!(rows.len() >= 5 && rows.len() <= texts.len());
-        let (mut data, mut said, mut slow) = (Vec::new(), BTreeMap::new(), LocationPolicy::default());
+        let (mut data, mut configured, mut slow) = (Vec::new(), BTreeMap::new(), LocationPolicy::default());
         for ((key, row), (of_key, of_annotation)) in rows.into_iter().zip(&texts) {
             let (good, bad) = row.value.samples();
             let choices: Vec<&str> = good.iter().chain(bad).copied().chain([""]).collect();
             let (global, own) = (*of_key.get(&choices), *of_annotation.get(&choices));
             data.push((key, global));
-            said.insert(format!("{}{}", annotations::PREFIX, row.name), own.to_owned());
+            configured.insert(format!("{}{}", annotations::PREFIX, row.name), own.to_owned());
             let is_switch = row.value.words() == value::BOOL.words;
             slow.overlay(&alone(row, if global.is_empty() && is_switch { "false" } else { taken(key, global) }));
             slow.overlay(&alone(row, own));
         }
         let mut fast = compiled(&data).0.defaults;
-        let parsed = annotations::read(&ObjectName::new("default", "web"), &said);
+        let parsed = annotations::read(&ObjectName::new("default", "web"), &configured);
         fast.overlay(&parsed.serving.location);
         prop_assert_eq!(fast, slow);
     }

@@ -144,7 +144,7 @@ fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
         let rule = claim.paths(host).first().map_or(0, |path| path.place.0);
         outcome.tell(claim, &format!("spec.rules[{rule}]"), "answered 403");
     }
-    let tls = mains.iter().find(|claim| claim.tls.is_said() && host.as_str() != CATCH_ALL);
+    let tls = mains.iter().find(|claim| claim.tls.is_configured() && host.as_str() != CATCH_ALL);
     outcome.tls_decided_by = tls.map(|claim| claim.object());
     outcome.tls = tls.map(|claim| claim.tls.secrets_of(host).iter().map(ToString::to_string).collect());
     let lists = mains.iter().filter_map(|claim| claim.parsed.serving.host.aliases.as_ref());

@@ -126,7 +126,7 @@ fn a_text_has_the_type_that_its_block_says() {
         (it.media_type.clone().unwrap_or_default(), it.default_type.clone().unwrap_or_default())
     };
     let (none, plain) = (String::new(), "text/plain".to_owned());
-    let block = |said: &str| types(&format!("location = /a.json {{ {said} return 200 x; }}"));
+    let block = |configured: &str| types(&format!("location = /a.json {{ {configured} return 200 x; }}"));
     assert_eq!(block("default_type text/plain;"), (none.clone(), plain.clone()));
     assert_eq!(block("types { } default_type text/plain;"), (plain, none));
     assert!(taken("location = /a { types { text/x a; } return 200 x; }").is_none());
