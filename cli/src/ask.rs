@@ -109,7 +109,7 @@ async fn answer(question: Question) -> anyhow::Result<(String, ExitCode)> {
                 body(&args.ask, asked)?;
             }
             let asked = authority.get_authority(identity_proto::GetAuthorityRequest {}).await;
-            let view = authority::view(authority::told(rotates, body(&args.ask, asked))?);
+            let view = authority::view(authority::outcome(rotates, body(&args.ask, asked))?);
             show(&args.ask, &view, authority::text)
         }
         Question::Problems(ask) => {

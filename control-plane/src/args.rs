@@ -346,10 +346,10 @@ mod tests {
 
     #[test]
     fn metrics_are_told_as_they_are_asked_for() {
-        let told = |words: &[&str]| parse(words).unwrap().metrics.told("its/class");
+        let told = |words: &[&str]| parse(words).unwrap().metrics.to_policy("its/class");
         let usual = RequestMetrics { class: Some("its/class".into()), ..RequestMetrics::default() };
         assert_eq!(told(&["--enable-metrics"]), usual);
-        let original = parse(&[]).unwrap().metrics.told("k8s.io/ingress-nginx");
+        let original = parse(&[]).unwrap().metrics.to_policy("k8s.io/ingress-nginx");
         assert_eq!(original, RequestMetrics::default(), "nothing that proxies do anyway");
         let words = ["--metrics-per-host=false", "--time-buckets=0.1,2", "--exclude-socket-metrics=a, b"];
         let list = |texts: [&str; 2]| Some(TextList { values: texts.map(Into::into).to_vec() });

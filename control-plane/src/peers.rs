@@ -194,7 +194,7 @@ impl Peers {
             for id in others.iter().flat_map(Other::knows_of) {
                 registry.is_found(id, asked);
             }
-            let are = |heard| others.iter().filter(|other| other.is_heard() == Some(heard)).count();
+            let are = |heard| others.iter().filter(|other| other.has_answered() == Some(heard)).count();
             metrics.asked_replicas(are(true), are(false));
             for proxy in it.known().listed().filter(|proxy| is_connected(proxy)) {
                 registry.is_elsewhere(&proxy.id, &proxy.node, !listed.contains(&proxy.id));
@@ -358,7 +358,7 @@ impl Known {
                 Ok(share) if share.replica[..] == own.0 => {}
                 // A replica may have two addresses.
                 Ok(share) if !told.insert(share.replica.to_vec()) => {}
-                Ok(share) => others.push(Other::heard(address, share)),
+                Ok(share) => others.push(Other::answered(address, share)),
                 Err(_) if is_heard_elsewhere || self.own.contains(&address) => {}
                 Err(why) => others.push(match known.ended {
                     Some(_) => Other::ended(address, name, proxies),

@@ -127,14 +127,14 @@ impl fmt::Display for Pin {
             "{} {preposition} {}, until {}",
             self.how.as_str(),
             self.version.short(),
-            said(self.until())
+            rfc3339(self.until())
         )?;
         if self.note.is_empty() { Ok(()) } else { write!(f, ": {}", self.note) }
     }
 }
 
 /// RFC 3339 in UTC.
-fn said(time: SystemTime) -> String {
+fn rfc3339(time: SystemTime) -> String {
     jiff::Timestamp::try_from(time).map_or_else(|_| "for ever".to_owned(), |time| format!("{time:.0}"))
 }
 

@@ -50,7 +50,11 @@ pub struct Fault {
 impl Fault {
     /// A fault of a field.
     pub fn new(severity: Severity, field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { severity, field: told(field.into(), FIELD_MAX), reason: told(reason.into(), REASON_MAX) }
+        Self {
+            severity,
+            field: sanitised(field.into(), FIELD_MAX),
+            reason: sanitised(reason.into(), REASON_MAX),
+        }
     }
 }
 
@@ -83,7 +87,7 @@ impl fmt::Display for Subject {
 }
 
 /// Sanitises text that tenants wrote parts of: on one line, not longer than `most`, and without the password of a URL.
-fn told(text: String, most: usize) -> String {
+fn sanitised(text: String, most: usize) -> String {
     let is_clean = text.len() <= most && !text.contains(char::is_control) && !text.contains("://");
     if is_clean {
         return text;

@@ -260,7 +260,7 @@ impl Store {
         }
         let config_changes = first || !offered.is_empty();
         if is_pin_news {
-            done.cause = self.told(&offered, before.as_deref(), time);
+            done.cause = self.pin_change(&offered, before.as_deref(), time);
         }
         if config_changes {
             let origin = if is_pin_news { Origin::default() } else { origin };
@@ -282,7 +282,7 @@ impl Store {
     }
 
     /// Describes a pin that was set or removed. `before`: the one that was in force.
-    fn told(&self, offered: &Delta, before: Option<&Pin>, time: SystemTime) -> Arc<str> {
+    fn pin_change(&self, offered: &Delta, before: Option<&Pin>, time: SystemTime) -> Arc<str> {
         if let Some(pin) = &self.view.pin {
             return pin.to_string().into();
         }

@@ -147,8 +147,8 @@ pub(crate) async fn serve(
         let header = Box::pin(opening::header(&local.buffers, &mut client, &mut input));
         match timer.limit(said.time, header).await {
             Ok(Ok(Some(told))) => {
-                let is_believed = said.believes(address.ip());
-                session.told(told, is_believed);
+                let is_believed = said.trusts(address.ip());
+                session.proxy_header(told, is_believed);
                 ends = if is_believed { told } else { ends };
             }
             Ok(Ok(None)) => {}

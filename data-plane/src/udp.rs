@@ -95,7 +95,7 @@ struct Session {
     heard: Cell<Instant>,
     over: tokio::sync::Notify,
     /// For the log.
-    told: session::Session,
+    log_entry: session::Session,
     /// A slot among all sessions, until it is for another one.
     slot: RefCell<Option<Held>>,
     _descriptor: Held,
@@ -186,7 +186,7 @@ impl Port {
         session.heard.set(self.server.local.timers.now());
         // Asks the kernel directly: the runtime does not know yet whether a new socket is writable.
         match SockRef::from(&session.socket).send(datagram) {
-            Ok(count) => session.told.moves(Moved { up: count as u64, down: 0 }),
+            Ok(count) => session.log_entry.moves(Moved { up: count as u64, down: 0 }),
             Err(error) => debug!(client = %key.0, %error, "a datagram was not sent on"),
         }
         if self.is_answered(&session) {
@@ -212,8 +212,8 @@ impl Port {
                 return None;
             }
         };
-        let told = self.told(key, &cell);
-        told.reached(endpoint.address);
+        let log_entry = self.log_session(key, &cell);
+        log_entry.reached(endpoint.address);
         let number = self.begun.get() + 1;
         self.begun.set(number);
         let session = Rc::new(Session {
@@ -226,7 +226,7 @@ impl Port {
             answered: Cell::new(0),
             heard: Cell::new(self.server.local.timers.now()),
             over: tokio::sync::Notify::new(),
-            told,
+            log_entry,
             slot: RefCell::new(Some(slot)),
             _descriptor: descriptor,
         });
@@ -262,7 +262,7 @@ impl Port {
     }
 
     /// Its log entry.
-    fn told(&self, (peer, at): Key, cell: &BackendCell) -> session::Session {
+    fn log_session(&self, (peer, at): Key, cell: &BackendCell) -> session::Session {
         let log = self.server.with_table(|table| table.streams().log.clone());
         let port = self.socket.local_addr().map_or(0, |address| address.port());
         let backend = Arc::clone(&cell.key);
@@ -302,7 +302,7 @@ impl Port {
                 Ok(count) => {
                     session.answered.set(session.answered.get() + 1);
                     session.heard.set(self.server.local.timers.now());
-                    session.told.moves(Moved { up: 0, down: count as u64 });
+                    session.log_entry.moves(Moved { up: 0, down: count as u64 });
                     let sent = datagram::answer(&self.socket, &buffer[..count], client, asked);
                     if let Err(error) = sent {
                         debug!(%client, %error, "an answer was lost");

@@ -114,7 +114,7 @@ fn non_empty(text: &str) -> Option<String> {
 }
 
 /// An empty policy is encoded as nothing.
-fn said<P: Default + PartialEq>(policy: P) -> Option<P> {
+fn unless_default<P: Default + PartialEq>(policy: P) -> Option<P> {
     (policy != P::default()).then_some(policy)
 }
 
@@ -142,8 +142,8 @@ impl From<&Settings> for config::Settings {
         Self {
             default_certificate,
             guards: guards.iter().map(guard).collect(),
-            defaults: said(defaults),
-            backend_defaults: said(backend_defaults),
+            defaults: unless_default(defaults),
+            backend_defaults: unless_default(backend_defaults),
             default_backend,
         }
     }
@@ -176,7 +176,7 @@ impl From<&Host> for config::Host {
         Self {
             tls: tls.map(|Tls { certificates }| config::Tls { certificates }),
             denied: denied.as_ref().map(Into::into),
-            policy: said(policy),
+            policy: unless_default(policy),
         }
     }
 }
@@ -223,7 +223,7 @@ impl From<&Route> for config::Route {
         Self {
             paths: paths.into_iter().map(path).collect(),
             denied: denied.as_ref().map(Into::into),
-            policy: said(policy),
+            policy: unless_default(policy),
         }
     }
 }

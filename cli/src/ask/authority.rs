@@ -29,7 +29,7 @@ struct Root {
 
 /// The response after a rotation was requested, or not. Nobody should repeat a rotation because only its outcome could
 /// not be shown.
-pub(super) fn told<T>(rotates: bool, asked: Result<T, AskError>) -> anyhow::Result<T> {
+pub(super) fn outcome<T>(rotates: bool, asked: Result<T, AskError>) -> anyhow::Result<T> {
     let asked = asked.map_err(anyhow::Error::from);
     if rotates { asked.context("the rotation has begun, but cannot be shown") } else { asked }
 }
@@ -109,7 +109,7 @@ mod tests {
     fn a_rotation_that_cannot_be_shown_has_begun() {
         let ended = || Err::<(), _>(AskError::Ended { server: "a:1".to_owned() });
         let [after, without] =
-            [true, false].map(|rotates| format!("{:#}", told(rotates, ended()).unwrap_err()));
+            [true, false].map(|rotates| format!("{:#}", outcome(rotates, ended()).unwrap_err()));
         let why = "the control plane at a:1 ended the stream";
         assert_eq!(after, format!("the rotation has begun, but cannot be shown: {why}"));
         assert_eq!(without, why);

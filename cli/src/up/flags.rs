@@ -15,11 +15,11 @@ pub(super) fn parse<T: FromArgMatches>(
     parsed.map_err(|error| {
         // The names of flags are known after that.
         command.build();
-        anyhow::anyhow!(said(&error, &command))
+        anyhow::anyhow!(first_line(&error, &command))
     })
 }
 
-fn said(error: &clap::Error, command: &Command) -> String {
+fn first_line(error: &clap::Error, command: &Command) -> String {
     let text = error.to_string();
     // What follows an empty line refers to the help of a program that the user did not run.
     let what = text.split("\n\n").next().unwrap_or_default();

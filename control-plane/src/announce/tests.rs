@@ -75,7 +75,7 @@ fn refuse(seat: &Seat, keys: &[(Kind, &str)], version: u8) {
     seat.update(&config, &Standing { root, ..Standing::default() });
 }
 
-fn told(announcements: &[Announcement]) -> Vec<(String, EventReason)> {
+fn reasons(announcements: &[Announcement]) -> Vec<(String, EventReason)> {
     let mut told: Vec<_> = announcements.iter().map(|it| (it.object.to_string(), it.reason)).collect();
     told.sort_by(|a, b| a.0.cmp(&b.0));
     told
@@ -103,7 +103,7 @@ fn a_rejection_is_told_once_with_what_is_served_meanwhile_and_when_it_is_over() 
          metadata.annotations[x]: c; and 2 more. No version of it is served";
     assert_eq!(other[0].note, note);
     assert_eq!(
-        told(&announcer.rejected(&problems(&[]), &places(true))),
+        reasons(&announcer.rejected(&problems(&[]), &places(true))),
         [("Ingress default/web".to_owned(), EventReason::Accepted)]
     );
     assert!(announcer.rejected(&problems(&[]), &places(true)).is_empty(), "that it is well is told once");
@@ -177,7 +177,7 @@ fn a_refusal_is_its_owner_s_and_told_once_however_many_refuse_how_much() {
     let first = announcer.refused(&registry.list(), &places(true), &head());
     let expected =
         ["Ingress default/api", "Ingress default/web", "Secret default/cert", "Service default/web"];
-    assert_eq!(told(&first), expected.map(|object| (object.to_owned(), EventReason::Refused)));
+    assert_eq!(reasons(&first), expected.map(|object| (object.to_owned(), EventReason::Refused)));
     let web = first.iter().find(|it| it.object == object(ObjectKind::Ingress, "web")).unwrap();
     assert_eq!(
         web.note,
@@ -188,7 +188,7 @@ fn a_refusal_is_its_owner_s_and_told_once_however_many_refuse_how_much() {
     refuse(&seats[0], &[ROUTE], 2);
     let again = announcer.refused(&registry.list(), &places(true), &head());
     assert_eq!(
-        told(&again),
+        reasons(&again),
         [("Ingress default/web".to_owned(), EventReason::Refused)],
         "another version of it"
     );
@@ -200,7 +200,8 @@ fn recovery_is_announced_only_when_a_refusing_proxy_accepts() {
     let registry = Arc::new(Registry::default());
     let (one, mut two) = (connect(&registry, "n1-1"), connect(&registry, "n2-1"));
     let mut announcer = Announcer::default();
-    let look = |announcer: &mut Announcer| told(&announcer.refused(&registry.list(), &places(true), &head()));
+    let look =
+        |announcer: &mut Announcer| reasons(&announcer.refused(&registry.list(), &places(true), &head()));
     refuse(&one, &[ROUTE], 1);
     refuse(&two, &[], 1);
     assert_eq!(look(&mut announcer).len(), 1);
@@ -255,7 +256,7 @@ fn that_it_is_served_is_told_once_that_is_known() {
     for said in [Some(unnamed), Some(astray), None] {
         let registry = Arc::new(Registry::default());
         let mut announcer = Announcer::default();
-        let mut look = || told(&announcer.refused(&registry.list(), &places(true), &head()));
+        let mut look = || reasons(&announcer.refused(&registry.list(), &places(true), &head()));
         let mut seat = Some(connect(&registry, "n1-1"));
         refuse(seat.as_ref().unwrap(), &[ROUTE], 1);
         assert_eq!(look().len(), 1);

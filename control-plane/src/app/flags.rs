@@ -107,7 +107,7 @@ pub(super) fn index(args: &Args) -> Index {
     Index::new(index::Options {
         ingress_class: ingress_class.clone(),
         controller_class: controller_class.clone(),
-        request_metrics: metrics.told(controller_class),
+        request_metrics: metrics.to_policy(controller_class),
         class_by_name: *ingress_class_by_name,
         ignores_classes: *ignore_ingress_classes,
         watch_without_class: *watch_ingress_without_class,

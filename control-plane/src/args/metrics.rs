@@ -69,7 +69,7 @@ fn buckets(text: &str) -> Result<Buckets, String> {
 
 impl MetricsArgs {
     /// The settings that are sent to proxies, without those that are the default.
-    pub fn told(&self, class: &str) -> RequestMetrics {
+    pub fn to_policy(&self, class: &str) -> RequestMetrics {
         let Self {
             enable_metrics: _,
             metrics_per_host,

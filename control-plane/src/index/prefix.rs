@@ -51,7 +51,7 @@ impl Prefix {
     }
 
     /// Translates a fault back to the owner's prefix.
-    pub(super) fn told(&self, fault: Fault) -> Fault {
+    pub(super) fn restored(&self, fault: Fault) -> Fault {
         let own = |text: String| if text.contains(PREFIX) { text.replace(PREFIX, &self.0) } else { text };
         Fault { field: own(fault.field), reason: own(fault.reason), ..fault }
     }

@@ -139,7 +139,7 @@ impl Index {
         // Only the annotations of Ingresses were translated.
         let prefix = self.options.prefix.as_ref().filter(|_| object.kind == ObjectKind::Ingress);
         let told = |fault| match prefix {
-            Some(prefix) => prefix.told(fault),
+            Some(prefix) => prefix.restored(fault),
             None => fault,
         };
         faults.map(|fault| problem(object, slot, told(fault))).collect()

@@ -51,7 +51,7 @@ impl Index {
         let ingress = taken_in.as_ref().unwrap_or(ingress);
         // Of any class: an ingress-nginx in the same cluster without a webhook reads it, too.
         if let Some(fault) = rejection::inspected(ingress).first() {
-            return Err(self.told(fault));
+            return Err(self.text_of(fault));
         }
         if !self.is_of_our_class(ingress) || !self.may_be_ours(&ingress.metadata.namespace) {
             return Ok(());
@@ -74,7 +74,7 @@ impl Index {
         self.annotations_refusal(ingress)?;
         let version = Version::of(Object::Ingress(Arc::clone(ingress)));
         if let Some(fault) = version.faults(&self.allowed).first() {
-            return Err(self.told(fault));
+            return Err(self.text_of(fault));
         }
         let Some(parsed) = version.parsed() else {
             return Ok(());
@@ -82,14 +82,14 @@ impl Index {
         let claim = Claim::of(ingress, Arc::clone(parsed), AllReferred::new(), self.of_fleet);
         self.overlap(ingress, &claim)?;
         let notable = |fault: &&Fault| fault.severity != Severity::Rejected;
-        warnings.extend(claim.all_faults().filter(notable).map(|fault| self.told(fault)));
+        warnings.extend(claim.all_faults().filter(notable).map(|fault| self.text_of(fault)));
         Ok(())
     }
 
     /// A fault as text, with the owner's annotation prefix.
-    fn told(&self, fault: &Fault) -> String {
+    fn text_of(&self, fault: &Fault) -> String {
         let Fault { field, reason, .. } = match &self.options.prefix {
-            Some(prefix) => prefix.told(fault.clone()),
+            Some(prefix) => prefix.restored(fault.clone()),
             None => fault.clone(),
         };
         if field.is_empty() { reason } else { format!("{field}: {reason}") }

@@ -420,7 +420,7 @@ pub(super) async fn run(
     wants.mark_changed();
     loop {
         if let Some(round) = ledger.round_over() {
-            rounds.told(round).await?;
+            rounds.reported(round).await?;
         }
         while reads.len() < MAX_READS {
             let Some(object) = ledger.next() else { break };

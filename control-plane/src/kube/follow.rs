@@ -156,7 +156,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
                     WatchOutput::Fresh(round) => {
                         self.sink.fresh(round).await?;
                         if S::IS_PART {
-                            self.rounds.told(round).await?;
+                            self.rounds.reported(round).await?;
                         }
                     }
                     WatchOutput::Probe => probe = Some(self.probe()),

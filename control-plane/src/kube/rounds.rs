@@ -42,7 +42,7 @@ impl Rounds {
     }
 
     /// One part has sent all its results.
-    pub(super) async fn told(&self, round: u64) -> Result<(), KubeError> {
+    pub(super) async fn reported(&self, round: u64) -> Result<(), KubeError> {
         let is_over = {
             let mut progress = self.progress();
             if progress.round != round {
@@ -85,13 +85,13 @@ mod tests {
         let rounds = Rounds::new(inputs);
         let parts = [rounds.part(), rounds.part(), rounds.part()];
         for part in &parts[..2] {
-            part.told(1).await.unwrap();
+            part.reported(1).await.unwrap();
         }
         assert_eq!(receivers.objects.waiting(), 0);
-        parts[2].told(1).await.unwrap();
+        parts[2].reported(1).await.unwrap();
         assert_eq!(receivers.objects.recv().await, Some(Input::Fresh(1)));
         assert_eq!(receivers.endpoints.recv().await, Some(Input::Fresh(1)), "behind what came on either way");
-        parts[0].told(2).await.unwrap();
+        parts[0].reported(2).await.unwrap();
         assert_eq!(receivers.objects.waiting(), 0, "another round counts anew");
     }
 }

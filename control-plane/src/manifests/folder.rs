@@ -74,7 +74,7 @@ impl File {
     }
 
     /// The problems of the file itself.
-    fn told(&self, path: &Path) -> impl Iterator<Item = Problem> {
+    fn file_problems(&self, path: &Path) -> impl Iterator<Item = Problem> {
         let faults = self.faults.iter().skip(usize::from(self.is_placed));
         faults.map(|fault| problem(Subject::File(Arc::clone(path)), Severity::Rejected, path, fault))
     }
@@ -191,7 +191,7 @@ impl Folder {
             });
         }
         if let Some(file) = self.files.get(&path) {
-            problems.extend(file.problems.iter().cloned().chain(file.told(&path)));
+            problems.extend(file.problems.iter().cloned().chain(file.file_problems(&path)));
             problems
                 .extend(file.entries.iter().filter_map(|(name, entry)| self.overridden(&path, name, entry)));
         }

@@ -14,7 +14,7 @@ pub struct Other {
     /// Its address, or the name that does not resolve.
     address: String,
     name: String,
-    heard: Result<inspect::ShareResponse, Lost>,
+    share: Result<inspect::ShareResponse, Lost>,
 }
 
 /// A replica that does not answer.
@@ -29,24 +29,24 @@ struct Lost {
 
 impl Other {
     /// A replica that answered.
-    pub fn heard(address: SocketAddr, share: inspect::ShareResponse) -> Self {
-        Self { address: address.to_string(), name: share.name.clone(), heard: Ok(share) }
+    pub fn answered(address: SocketAddr, share: inspect::ShareResponse) -> Self {
+        Self { address: address.to_string(), name: share.name.clone(), share: Ok(share) }
     }
 
     /// A replica that did not answer; these were its proxies.
     pub fn lost(address: SocketAddr, name: String, why: String, proxies: Vec<inspect::Proxy>) -> Self {
-        Self { address: address.to_string(), name, heard: Err(Lost { why, proxies, ended: false }) }
+        Self { address: address.to_string(), name, share: Err(Lost { why, proxies, ended: false }) }
     }
 
     /// A replica that has ended as announced; these were its proxies.
     pub fn ended(address: SocketAddr, name: String, proxies: Vec<inspect::Proxy>) -> Self {
         let why = "it has ended".to_owned();
-        Self { address: address.to_string(), name, heard: Err(Lost { why, proxies, ended: true }) }
+        Self { address: address.to_string(), name, share: Err(Lost { why, proxies, ended: true }) }
     }
 
     /// Whether it answered; `None`: it did not, after announcing its end.
-    pub fn is_heard(&self) -> Option<bool> {
-        match &self.heard {
+    pub fn has_answered(&self) -> Option<bool> {
+        match &self.share {
             Ok(_) => Some(true),
             Err(lost) if lost.ended => None,
             Err(_) => Some(false),
@@ -55,7 +55,7 @@ impl Other {
 
     /// Proxies that had a stream to it when it answered, or had said goodbye to it.
     pub fn knows_of(&self) -> impl Iterator<Item = &str> {
-        self.heard.iter().flat_map(|share| {
+        self.share.iter().flat_map(|share| {
             let connected = share.proxies.iter().filter(|proxy| proxy.connected).map(|proxy| &*proxy.id);
             connected.chain(share.left.iter().map(|id| &**id))
         })
@@ -66,7 +66,7 @@ impl Other {
         Self {
             address: name,
             name: String::new(),
-            heard: Err(Lost { why, proxies: Vec::new(), ended: false }),
+            share: Err(Lost { why, proxies: Vec::new(), ended: false }),
         }
     }
 }
@@ -105,8 +105,8 @@ impl Fleet {
         }
         fleet.take(own, String::new(), true);
         let mut unheard = Vec::new();
-        for Other { address, name, heard } in others {
-            match heard {
+        for Other { address, name, share } in others {
+            match share {
                 Ok(share) => {
                     let is_of_the_same = share.state == state && share.object == object;
                     fleet.settled &= share.settled;
@@ -198,7 +198,7 @@ mod tests {
         let other =
             share(2, vec![shared("moved", 2, true), shared("stays", 9, false), shared("both", 1, true)]);
         for (first, second, moved_to) in [(own.clone(), other.clone(), "replica-2"), (other, own, "")] {
-            let fleet = Fleet::of(first, vec![Other::heard(at(2), second)], true);
+            let fleet = Fleet::of(first, vec![Other::answered(at(2), second)], true);
             assert_eq!(fleet.members.len(), 3);
             assert_eq!(fleet.members["moved"].replica, moved_to);
             assert!(fleet.members.values().all(|member| member.shared.connected), "{fleet:?}");
@@ -213,7 +213,7 @@ mod tests {
             share(replica, vec![inspect::SharedProxy { unheard, ..shared("a", 1, true) }])
         };
         for (own, other, from) in [(7, 2, "replica-2"), (2, 7, "")] {
-            let fleet = Fleet::of(heard(1, own), vec![Other::heard(at(2), heard(2, other))], true);
+            let fleet = Fleet::of(heard(1, own), vec![Other::answered(at(2), heard(2, other))], true);
             assert_eq!(fleet.members["a"].replica, from);
         }
     }
@@ -236,17 +236,18 @@ mod tests {
         let own = share(1, vec![]);
         let older =
             inspect::ShareResponse { object: vec![6; 16].into(), ..share(2, vec![shared("a", 1, true)]) };
-        let fleet = Fleet::of(own, vec![Other::heard(at(2), older)], true);
+        let fleet = Fleet::of(own, vec![Other::answered(at(2), older)], true);
         assert!(!fleet.members["a"].is_of_the_same);
         let apart =
             inspect::ShareResponse { state: vec![5; 16].into(), ..share(2, vec![shared("a", 1, true)]) };
         assert!(
-            !Fleet::of(share(1, vec![]), vec![Other::heard(at(2), apart)], true).members["a"].is_of_the_same
+            !Fleet::of(share(1, vec![]), vec![Other::answered(at(2), apart)], true).members["a"]
+                .is_of_the_same
         );
-        let equal = Other::heard(at(2), share(2, vec![shared("a", 1, true)]));
+        let equal = Other::answered(at(2), share(2, vec![shared("a", 1, true)]));
         assert!(Fleet::of(share(1, vec![]), vec![equal], true).members["a"].is_of_the_same);
         let begins = inspect::ShareResponse { settled: false, ..share(3, vec![]) };
-        assert!(!Fleet::of(share(1, vec![]), vec![Other::heard(at(3), begins)], true).settled);
+        assert!(!Fleet::of(share(1, vec![]), vec![Other::answered(at(3), begins)], true).settled);
     }
 
     #[test]

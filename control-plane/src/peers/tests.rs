@@ -67,7 +67,7 @@ fn this_process_is_none_of_the_others_and_one_with_two_addresses_is_one() {
 fn who_is_connected_to_a_replica_that_answers_or_left_it_is_known_of() {
     let answer = |connected| {
         let proxies = vec![inspect::SharedProxy { id: "a".to_owned(), connected, ..Default::default() }];
-        Other::heard(
+        Other::answered(
             at(2),
             inspect::ShareResponse { proxies, left: vec!["b".to_owned()], ..Default::default() },
         )

@@ -93,7 +93,7 @@ fn read_resume(resume: config::Resume, budget: &Budget) -> Result<Resume, WireEr
         seq: Seq(resume.seq),
         root: sixteen("root", &resume.root)?.map(Root),
         whole: resume.whole,
-        refused_total: told(&resume.refused, 0),
+        refused_total: refused_total(&resume.refused, 0),
         refused: read_refused(resume.refused, budget),
     })
 }
@@ -105,7 +105,7 @@ fn read_ack(ack: config::Ack, budget: &Budget) -> Result<Ack, WireError> {
         root: sixteen("root", &ack.root)?.map(Root),
         staged: ack.staged,
         apply: Duration::from_micros(ack.apply_us),
-        refused_total: told(&ack.refused, ack.refused_total),
+        refused_total: refused_total(&ack.refused, ack.refused_total),
         refused: read_refused(ack.refused, budget),
     })
 }
@@ -132,7 +132,7 @@ fn read_inventory(inventory: config::Inventory) -> Result<Inventory, WireError> 
 }
 
 /// The number of refusals: the reported number, but not less than those that are listed.
-fn told(refused: &[config::Refusal], total: u32) -> u32 {
+fn refused_total(refused: &[config::Refusal], total: u32) -> u32 {
     total.max(refused.len().min(REFUSALS_MAX) as u32)
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn serve(
 
 /// A connection that begins with a PROXY header.
 async fn behind_a_balancer(server: Rc<Server>, stream: TcpStream, peer: Peer) -> Option<Parked> {
-    let (begun, peer) = told(&server, (stream, BytesMut::new()), peer).await?;
+    let (begun, peer) = read_proxy_header(&server, (stream, BytesMut::new()), peer).await?;
     match peer.scheme() {
         Scheme::Http => {
             let (stream, input) = begun;
@@ -92,16 +92,20 @@ async fn behind_a_balancer(server: Rc<Server>, stream: TcpStream, peer: Peer) ->
 }
 
 /// Reads the PROXY header of a connection; `None`: there is none.
-async fn told(server: &Server, (mut stream, mut input): Begun, peer: Peer) -> Option<(Begun, Peer)> {
-    let said = server.with_table(|table| Arc::clone(table.proxy_protocol()));
+async fn read_proxy_header(
+    server: &Server,
+    (mut stream, mut input): Begun,
+    peer: Peer,
+) -> Option<(Begun, Peer)> {
+    let settings = server.with_table(|table| Arc::clone(table.proxy_protocol()));
     let local = &server.local;
     let timer = local.timers.timer();
     timer.idle(true);
     let header = Box::pin(opening::header(&local.buffers, &mut stream, &mut input));
-    let reason = match timer.limit(said.time, header).await {
+    let reason = match timer.limit(settings.time, header).await {
         Ok(Ok(Some(ends))) => {
-            let is_believed = said.believes(peer.address().ip());
-            return Some(((stream, input), peer.told(ends, is_believed)));
+            let is_believed = settings.trusts(peer.address().ip());
+            return Some(((stream, input), peer.with_proxy_header(ends, is_believed)));
         }
         Ok(Ok(None)) => return Some(((stream, input), peer)),
         Ok(Err(error)) => error.to_string(),

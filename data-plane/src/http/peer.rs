@@ -32,7 +32,7 @@ struct Facts {
     /// It came through a load balancer that terminated TLS.
     by_tls: bool,
     /// What the PROXY header says about it, trusted or not.
-    told: Option<Box<Ends>>,
+    proxy_header: Option<Box<Ends>>,
     /// The result of the TLS handshake.
     negotiated: Option<Box<Negotiated>>,
 }
@@ -103,7 +103,7 @@ impl Peer {
             local: None,
             number: 0,
             by_tls: false,
-            told: None,
+            proxy_header: None,
             negotiated: None,
         }))
     }
@@ -125,20 +125,20 @@ impl Peer {
     }
 
     /// Applies a PROXY header: the client's address if the peer is trusted, and the destination (as in ingress-nginx).
-    pub(crate) fn told(self, ends: Ends, is_believed: bool) -> Self {
+    pub(crate) fn with_proxy_header(self, ends: Ends, is_believed: bool) -> Self {
         let port = ends.destination.port();
         let address = if is_believed { ends.source } else { self.address() };
-        let mut told = Self::new(address, self.0.scheme, port).numbered(self.0.number).at(self.0.local);
-        if let Some(facts) = Rc::get_mut(&mut told.0) {
+        let mut peer = Self::new(address, self.0.scheme, port).numbered(self.0.number).at(self.0.local);
+        if let Some(facts) = Rc::get_mut(&mut peer.0) {
             facts.by_tls = port == Scheme::Https.usual_port();
-            facts.told = Some(Box::new(ends));
+            facts.proxy_header = Some(Box::new(ends));
         }
-        told
+        peer
     }
 
     /// What the PROXY header says, whether trusted or not.
     pub(crate) fn ends(&self) -> Option<&Ends> {
-        self.0.told.as_deref()
+        self.0.proxy_header.as_deref()
     }
 
     /// Whether a load balancer terminated its TLS, as far as a PROXY header says.

@@ -141,7 +141,7 @@ impl Reply {
     }
 
     /// A response of a snippet.
-    pub(crate) fn said(local: &Local, status: u16, media_type: Bytes, text: Vec<u8>) -> Self {
+    pub(crate) fn configured_page(local: &Local, status: u16, media_type: Bytes, text: Vec<u8>) -> Self {
         let mut reply = Self::page(local, status);
         reply.head.framing = Framing::Length(text.len() as u64);
         reply.head.declared_length = declared(status, &text);

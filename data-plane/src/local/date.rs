@@ -35,7 +35,7 @@ mod tests {
     use super::*;
     use crate::codec::head::Fields;
 
-    fn told(date: &HttpDate) -> String {
+    fn date_line(date: &HttpDate) -> String {
         let mut fields = Fields::default();
         fields.put(date.line());
         String::from_utf8(fields.get(Known::Date).unwrap_or_default().to_vec()).unwrap()
@@ -51,9 +51,9 @@ mod tests {
             (4_107_542_400, "Mon, 01 Mar 2100 00:00:00 GMT"),
         ] {
             date.update(UNIX_EPOCH + Duration::from_secs(second));
-            assert_eq!(told(&date), text);
+            assert_eq!(date_line(&date), text);
         }
         date.update(UNIX_EPOCH - Duration::from_secs(1));
-        assert_eq!(told(&date), "Thu, 01 Jan 1970 00:00:00 GMT");
+        assert_eq!(date_line(&date), "Thu, 01 Jan 1970 00:00:00 GMT");
     }
 }

@@ -53,7 +53,7 @@ pub(crate) struct Session {
     /// The client that the peer acts for.
     client: Cell<IpAddr>,
     /// The contents of the PROXY header, trusted or not.
-    told: Cell<Option<Ends>>,
+    proxy_header: Cell<Option<Ends>>,
     moved: Cell<Moved>,
     captured: Captured,
 }
@@ -65,7 +65,7 @@ impl Session {
             local: Rc::clone(local),
             format: format.filter(|_| local.log.borrow().wanted()),
             client: Cell::new(begun.peer.ip()),
-            told: Cell::new(None),
+            proxy_header: Cell::new(None),
             begun,
             at: local.timers.now(),
             status: Cell::new(Status::Unreached),
@@ -87,8 +87,8 @@ impl Session {
     }
 
     /// Records the peer's PROXY header.
-    pub(crate) fn told(&self, ends: Ends, is_believed: bool) {
-        self.told.set(Some(ends));
+    pub(crate) fn proxy_header(&self, ends: Ends, is_believed: bool) {
+        self.proxy_header.set(Some(ends));
         if is_believed {
             self.client.set(ends.source.ip());
         }
@@ -145,7 +145,7 @@ impl Source for Session {
                 None => return false,
             },
             Value::OfConnection(what) => {
-                return self.told.get().is_some_and(|told| told.tell(*what, out));
+                return self.proxy_header.get().is_some_and(|told| told.tell(*what, out));
             }
             Value::Upstream => upstream(transport, backend, &mut text),
             Value::UpstreamAddr => match self.endpoint.get() {
@@ -228,7 +228,7 @@ mod tests {
             "10.0.0.1 10.0.0.1 40000 10.0.0.2 5432 TCP 502 0 0 - tcp-shop-db-5432 -"
         );
         let served = |session: &Session| {
-            session.told(ENDS, true);
+            session.proxy_header(ENDS, true);
             session.reached(([10, 1, 0, 1], 5432).into());
             session.moves(Moved { up: 3, down: 4 });
             session.moves(Moved { up: 1, down: 0 });
@@ -240,7 +240,7 @@ mod tests {
         let text = "$remote_addr $proxy_protocol_addr:$proxy_protocol_port \
                     $proxy_protocol_server_addr:$proxy_protocol_server_port";
         assert_eq!(line(text, |_| {}), "10.0.0.1 -:- -:-");
-        assert_eq!(line(text, |it| it.told(ENDS, false)), "10.0.0.1 192.0.2.1:1000 192.0.2.9:443");
+        assert_eq!(line(text, |it| it.proxy_header(ENDS, false)), "10.0.0.1 192.0.2.1:1000 192.0.2.9:443");
         assert!(line(STREAM, |it| it.ends(Status::Malformed)).contains(" TCP 400 0 0 0.0"));
     }
 }

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     /// The result for this response, after which the connection ends or stays open.
-    async fn told(answer: &[u8], ends: bool) -> Result<Vec<u8>, String> {
+    async fn fetched(answer: &[u8], ends: bool) -> Result<Vec<u8>, String> {
         let (near, mut far) = duplex(64 * 1024);
         far.write_all(answer).await.unwrap();
         let far = if ends { far.shutdown().await.map(|()| far).unwrap() } else { far };
@@ -134,10 +134,10 @@ mod tests {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
             [head.into_bytes(), vec![7; length]].concat()
         };
-        assert_eq!(told(&with(LONGEST), false).await.unwrap().len(), LONGEST);
+        assert_eq!(fetched(&with(LONGEST), false).await.unwrap().len(), LONGEST);
         let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n";
-        assert_eq!(told(chunked, false).await.unwrap(), b"abc");
-        assert_eq!(told(b"HTTP/1.0 200 OK\r\n\r\nabc", true).await.unwrap(), b"abc");
+        assert_eq!(fetched(chunked, false).await.unwrap(), b"abc");
+        assert_eq!(fetched(b"HTTP/1.0 200 OK\r\n\r\nabc", true).await.unwrap(), b"abc");
         for (answer, ends, why) in [
             (with(LONGEST + 1), false, Unanswered::Malformed),
             (b"HTTP/1.1 200 OK\r\n\r\nabc".to_vec(), false, Unanswered::Late),
@@ -153,7 +153,7 @@ mod tests {
             (Vec::new(), false, Unanswered::Late),
             (Vec::new(), true, Unanswered::Malformed),
         ] {
-            assert_eq!(told(&answer, ends).await.unwrap_err(), why.to_string());
+            assert_eq!(fetched(&answer, ends).await.unwrap_err(), why.to_string());
         }
     }
 }

@@ -20,7 +20,7 @@ pub struct ProxyProtocol {
     /// The timeout for a header.
     pub time: Duration,
     /// Which peers are trusted.
-    believed: AddressSet,
+    trusted: AddressSet,
 }
 
 impl ProxyProtocol {
@@ -33,13 +33,13 @@ impl ProxyProtocol {
         Ok(Self {
             is_required: configured.use_proxy_protocol == Some(true),
             time: time.map_or(HEADER_TIME, |time| Duration::from_millis(time.into())),
-            believed: forwarding::believed(configured)?,
+            trusted: forwarding::believed(configured)?,
         })
     }
 
     /// Whether a peer's header is trusted. Headers of other peers are removed as well, as in nginx.
-    pub fn believes(&self, peer: IpAddr) -> bool {
-        self.believed.contains(peer)
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        self.trusted.contains(peer)
     }
 }
 
@@ -47,7 +47,7 @@ impl Default for ProxyProtocol {
     fn default() -> Self {
         // The defaults are always supported.
         let believed = forwarding::believed(&LocationPolicy::default()).unwrap_or_default();
-        Self { is_required: false, time: HEADER_TIME, believed }
+        Self { is_required: false, time: HEADER_TIME, trusted: believed }
     }
 }
 
@@ -66,11 +66,11 @@ mod tests {
         };
         let (v4, v6): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "2001:db8::1".parse().unwrap());
         assert_eq!(
-            (of(None).believes(v4), of(None).believes(v6)),
+            (of(None).trusts(v4), of(None).trusts(v6)),
             (true, false),
             "0.0.0.0/0, as in the original"
         );
-        assert_eq!((of(Some("10.0.0.0/8")).believes(v4), of(Some("::/0")).believes(v6)), (false, true));
+        assert_eq!((of(Some("10.0.0.0/8")).trusts(v4), of(Some("::/0")).trusts(v6)), (false, true));
     }
 
     #[test]

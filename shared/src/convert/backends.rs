@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::{ConvertError, invalid, port, said, understood};
+use super::{ConvertError, invalid, port, understood, unless_default};
 use crate::name::is_dns_name;
 use crate::policy::BackendPolicy;
 use crate::proto::config;
@@ -24,7 +24,7 @@ impl From<&Backend> for config::Backend {
         Self {
             port: port.map(rule),
             alternatives,
-            policy: said(policy),
+            policy: unless_default(policy),
             external_name,
             service: service.map(Into::into),
             without_service,

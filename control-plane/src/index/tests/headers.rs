@@ -36,7 +36,7 @@ fn settings(world: &World) -> Settings {
 }
 
 /// Names and values; `None` if all paths answer 503.
-fn told(world: &World) -> Option<Vec<String>> {
+fn headers(world: &World) -> Option<Vec<String>> {
     let Route { denied, policy, .. } = route(world);
     let headers = policy.custom_headers.map(|list| list.headers).unwrap_or_default();
     denied.is_none().then(|| headers.into_iter().map(|it| format!("{}: {}", it.name, it.value)).collect())
@@ -46,24 +46,24 @@ fn told(world: &World) -> Option<Vec<String>> {
 fn custom_headers_are_served_whole_or_not_at_all() {
     let mut world = world();
     world.apply(web());
-    assert_eq!(told(&world), None, "it was not read yet");
+    assert_eq!(headers(&world), None, "it was not read yet");
     world.apply(map("extra", json!({"X-A": "1", "X-B": "$host"})));
-    assert_eq!(told(&world), None, "the fleet allows none");
+    assert_eq!(headers(&world), None, "the fleet allows none");
     world.apply(configmap(json!({"global-allowed-response-headers": "X-A"})));
-    assert_eq!(told(&world), None, "nor that one");
+    assert_eq!(headers(&world), None, "nor that one");
     assert_eq!(world.told("web").len(), 1);
     world.apply(configmap(json!({"global-allowed-response-headers": "X-B, X-A"})));
-    assert_eq!(told(&world), Some(vec!["X-A: 1".into(), "X-B: $host".into()]));
+    assert_eq!(headers(&world), Some(vec!["X-A: 1".into(), "X-B: $host".into()]));
     assert_eq!(world.told("web"), Vec::<String>::new());
 
     world.apply(map("extra", json!({"X-A": "a\r\nX-Injected: 1"})));
-    assert_eq!(told(&world), None);
+    assert_eq!(headers(&world), None);
     world.apply(map("extra", json!({"X-A": "2"})));
-    assert_eq!(told(&world), Some(vec!["X-A: 2".into()]), "a change is followed");
+    assert_eq!(headers(&world), Some(vec!["X-A: 2".into()]), "a change is followed");
     world.delete(ObjectKind::ConfigMap, "extra");
-    assert_eq!(told(&world), None);
+    assert_eq!(headers(&world), None);
     world.apply(ingress("web").rule("a.test", &[("/", "echo")]));
-    assert_eq!(told(&world), Some(vec![]));
+    assert_eq!(headers(&world), Some(vec![]));
     assert!(world.index.wants().is_empty());
 }
 

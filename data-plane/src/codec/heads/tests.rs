@@ -19,7 +19,7 @@ fn whole(bytes: &[u8]) -> Passed {
 }
 
 /// The reported blocks: the stream, and whether it is malformed.
-fn told(bytes: &[u8]) -> Vec<(u32, bool)> {
+fn malformed(bytes: &[u8]) -> Vec<(u32, bool)> {
     let passed = whole(bytes);
     assert!(!passed.broken, "{bytes:?}");
     assert_eq!(passed.bytes.len(), bytes.len());
@@ -43,7 +43,7 @@ fn a_bad_field_is_its_stream_s_own() {
         frame(HEADERS, END, 7, &[0xbe]),
     ]
     .concat();
-    assert_eq!(told(&sent), [(1, false), (3, true), (5, false), (7, true)]);
+    assert_eq!(malformed(&sent), [(1, false), (3, true), (5, false), (7, true)]);
 }
 
 #[test]
@@ -53,9 +53,9 @@ fn what_stands_around_the_fields() {
     let weighted = [&[0, 0, 0, 9, 16][..], &bad].concat();
     let both = [&[1, 0, 0, 0, 9, 16][..], &bad, &[0]].concat();
     for (flags, payload) in [(PADDED, padded), (PRIORITY, weighted), (PADDED | PRIORITY, both)] {
-        assert_eq!(told(&frame(HEADERS, END | flags, 1, &payload)), [(1, true)]);
+        assert_eq!(malformed(&frame(HEADERS, END | flags, 1, &payload)), [(1, true)]);
     }
-    assert_eq!(told(&frame(HEADERS, END | PADDED, 1, &[1, 0])), [(1, false)], "nothing but padding");
+    assert_eq!(malformed(&frame(HEADERS, END | PADDED, 1, &[1, 0])), [(1, false)], "nothing but padding");
     // It depends on itself; its fields are read nevertheless.
     let sent = [&[0x80, 0, 0, 5, 16][..], &literal(b"x", b"y", true, false)].concat();
     let passed = whole(&[frame(HEADERS, END | PRIORITY, 5, &sent), frame(HEADERS, END, 7, &[0xbe])].concat());
@@ -86,12 +86,12 @@ fn a_field_in_several_frames() {
                 frame(HEADERS, END, 3, &[0xbf]),
                 frame(HEADERS, END, 5, &[0xbe]),
             ];
-            assert_eq!(told(&sent.concat()), [(1, true), (3, true), (5, false)], "{at} {then}");
+            assert_eq!(malformed(&sent.concat()), [(1, true), (3, true), (5, false)], "{at} {then}");
         }
     }
     let bytewise: Vec<_> = block[1..].iter().flat_map(|octet| frame(CONTINUATION, 0, 1, &[*octet])).collect();
     let sent = [frame(HEADERS, 0, 1, &block[..1]), bytewise, frame(CONTINUATION, END, 1, &[])].concat();
-    assert_eq!(told(&sent), [(1, true)]);
+    assert_eq!(malformed(&sent), [(1, true)]);
 }
 
 #[test]

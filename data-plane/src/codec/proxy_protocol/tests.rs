@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn told(source: &str, destination: &str) -> Option<Ends> {
+fn decoded(source: &str, destination: &str) -> Option<Ends> {
     Some(Ends { source: source.parse().unwrap(), destination: destination.parse().unwrap() })
 }
 
@@ -18,8 +18,8 @@ const IPV4: [u8; 12] = [192, 0, 2, 7, 192, 0, 2, 8, 0xdc, 0x04, 0x01, 0xbb];
 fn lines_tell_both_ends() {
     let longest = format!("PROXY TCP6 {0} {0} 65535 65535\r\n", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff");
     for (line, ends) in [
-        ("PROXY TCP4 192.0.2.7 192.0.2.8 56324 443\r\n", told("192.0.2.7:56324", "192.0.2.8:443")),
-        ("PROXY TCP6 2001:db8::7 ::1 1 2\r\n", told("[2001:db8::7]:1", "[::1]:2")),
+        ("PROXY TCP4 192.0.2.7 192.0.2.8 56324 443\r\n", decoded("192.0.2.7:56324", "192.0.2.8:443")),
+        ("PROXY TCP6 2001:db8::7 ::1 1 2\r\n", decoded("[2001:db8::7]:1", "[::1]:2")),
         ("PROXY UNKNOWN\r\n", None),
         ("PROXY UNKNOWN and whatever follows\r\n", None),
     ] {
@@ -71,7 +71,7 @@ fn a_line_and_a_header_have_their_sizes_to_the_byte() {
 
 #[test]
 fn version_2_tells_both_ends() {
-    let ends = told("192.0.2.7:56324", "192.0.2.8:443");
+    let ends = decoded("192.0.2.7:56324", "192.0.2.8:443");
     let length = |body: &[u8]| 16 + body.len();
     assert_eq!(parse(&version_2(0x21, 0x11, &IPV4)), Ok(Some(Header { length: length(&IPV4), ends })));
     let with_more = [&IPV4[..], &[4, 0, 1, 0]].concat();
@@ -79,7 +79,7 @@ fn version_2_tells_both_ends() {
     let mut ipv6 = [0; 36];
     (ipv6[15], ipv6[31], ipv6[33], ipv6[35]) = (7, 8, 1, 2);
     let header = parse(&version_2(0x21, 0x21, &ipv6)).unwrap().unwrap();
-    assert_eq!(header.ends, told("[::7]:1", "[::8]:2"));
+    assert_eq!(header.ends, decoded("[::7]:1", "[::8]:2"));
     // LOCAL, datagrams, UNIX sockets, and unknown families: the peer's own address is used.
     for (version, family) in [(0x20, 0x11), (0x21, 0x12), (0x21, 0x31), (0x21, 0x00), (0x2f, 0x11)] {
         let header = Header { length: 28, ends: None };

@@ -198,7 +198,7 @@ async fn a_page_that_nobody_takes_is_counted() {
     let (mut near, _client) = tokio::io::duplex(REQUEST.len());
     let (mut input, mut unread, timer) = (BytesMut::new(), Unread::nothing(), local.timers.timer());
     let mut record = RequestRecord::refused(local, &Fixture::peer(Scheme::Http), &input);
-    let reply = Reply::said(local, 200, "text/html".into(), vec![b'x'; 50_000]);
+    let reply = Reply::configured_page(local, 200, "text/html".into(), vec![b'x'; 50_000]);
     let whom = Client { version: Version::Http11, to_head: false, keep_alive: true };
     let connection = (&mut near, &mut input, &mut unread);
     let mut writing = Box::pin(answer::write(local, &timer, connection, reply, whom, &mut record.info));

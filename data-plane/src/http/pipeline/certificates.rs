@@ -63,7 +63,7 @@ impl Refusal {
 #[derive(Debug, Default)]
 pub(super) struct Passes {
     /// The headers for backends.
-    told: Vec<(&'static str, Bytes)>,
+    headers: Vec<(&'static str, Bytes)>,
     /// It came in plain text, where only certificates give access: it may be redirected to TLS, and nothing else.
     is_blind: bool,
 }
@@ -83,7 +83,7 @@ pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged
     if peer.scheme() == Scheme::Http {
         let is_blind = policy.verification == Verification::On;
         return if policy.lets_in(b"") {
-            Judged::Passes(Box::new(Passes { told: Vec::new(), is_blind }))
+            Judged::Passes(Box::new(Passes { headers: Vec::new(), is_blind }))
         } else {
             Judged::Refused(Refusal::Name)
         };
@@ -117,7 +117,7 @@ pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged
     if !lets_in {
         return Judged::Refused(Refusal::Name);
     }
-    Judged::Passes(Box::new(Passes { told: told(asked, shown), is_blind: false }))
+    Judged::Passes(Box::new(Passes { headers: backend_headers(asked, shown), is_blind: false }))
 }
 
 /// Whether a request can get another page instead: nginx turns it into a GET without its body.
@@ -126,17 +126,17 @@ fn is_bare(head: &RequestHead) -> bool {
 }
 
 /// The headers for a backend, with the values of nginx' variables.
-fn told(asked: &HostCertificates, shown: Option<&Shown>) -> Vec<(&'static str, Bytes)> {
+fn backend_headers(asked: &HostCertificates, shown: Option<&Shown>) -> Vec<(&'static str, Bytes)> {
     let verify = shown.map_or(Bytes::from_static(b"NONE"), Shown::verify);
-    let mut told = vec![("ssl-client-verify", verify)];
+    let mut headers = vec![("ssl-client-verify", verify)];
     if let Some(shown) = shown {
         if asked.policy.tells_certificate {
-            told.push(("ssl-client-cert", shown.escaped().into()));
+            headers.push(("ssl-client-cert", shown.escaped().into()));
         }
         let (subject, issuer) = (shown.subject.clone(), shown.issuer.clone());
-        told.extend([("ssl-client-subject-dn", subject), ("ssl-client-issuer-dn", issuer)]);
+        headers.extend([("ssl-client-subject-dn", subject), ("ssl-client-issuer-dn", issuer)]);
     }
-    told
+    headers
 }
 
 /// The response for a refused client.
@@ -170,8 +170,8 @@ pub(super) fn over_tls(exchange: &Exchange<'_>) -> Step {
 }
 
 /// Adds the headers for a backend, or for the auth service.
-pub(super) fn tell(passes: Option<&Passes>, fields: &mut Fields) {
-    for (name, value) in passes.into_iter().flat_map(|passes| &passes.told) {
+pub(super) fn set_headers(passes: Option<&Passes>, fields: &mut Fields) {
+    for (name, value) in passes.into_iter().flat_map(|passes| &passes.headers) {
         // As in nginx: no header with an empty value.
         if !value.is_empty() {
             fields.append(name, value);

@@ -42,7 +42,7 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
     }
     tell(exchange, forwarding);
     let fields = &mut exchange.head.fields;
-    certificates::tell(exchange.certificate.as_deref(), fields);
+    certificates::set_headers(exchange.certificate.as_deref(), fields);
     // nginx sends no header with an empty value.
     if let Some(prefix) = prefix.filter(|prefix| !prefix.is_empty()) {
         fields.add(Known::XForwardedPrefix, prefix);

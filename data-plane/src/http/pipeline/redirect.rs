@@ -29,7 +29,7 @@ pub(super) fn elsewhere(exchange: &mut Exchange<'_>) -> Step {
     if !is_redirect(*status) {
         let text = url.as_bytes().to_vec();
         let media_type = media::of(exchange, None);
-        return Break(Reply::said(&exchange.call.server.local, *status, media_type, text));
+        return Break(Reply::configured_page(&exchange.call.server.local, *status, media_type, text));
     }
     let url = match url.strip_prefix('/') {
         Some(_) => on_this_host(exchange.call, redirect, &exchange.head.host, url.as_bytes()),

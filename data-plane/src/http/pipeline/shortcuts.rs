@@ -135,7 +135,7 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
         let text = variables::filled(text, exchange, &mut Allowance::default(), group)?;
         let media_type = shortcut.media_type.clone();
         let media_type = media_type.unwrap_or_else(|| media::of(exchange, shortcut.default_type.as_ref()));
-        return Ok(Reply::said(local, shortcut.status, media_type, text));
+        return Ok(Reply::configured_page(local, shortcut.status, media_type, text));
     }
     let mut place = Vec::new();
     text.fill(&mut place, Allowance::USUAL, |variable, out| match variable {

@@ -77,7 +77,10 @@ mod tests {
     const CLIENTS: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     /// The trace headers for a backend, for a request with these headers.
-    fn told(said: LocationPolicy, fields: &[(&'static str, &'static str)]) -> (String, Option<String>) {
+    fn trace_headers(
+        said: LocationPolicy,
+        fields: &[(&'static str, &'static str)],
+    ) -> (String, Option<String>) {
         let mut head = Fields::default();
         fields.iter().for_each(|(name, value)| head.append(*name, *value));
         let said = LocationPolicy { enable_opentelemetry: Some(true), ..said };
@@ -111,14 +114,14 @@ mod tests {
 
     #[test]
     fn a_trace_is_continued_with_a_span_of_ours() {
-        let (parent, state) = told(LocationPolicy::default(), &[(PARENT, CLIENTS), (STATE, "a=1")]);
+        let (parent, state) = trace_headers(LocationPolicy::default(), &[(PARENT, CLIENTS), (STATE, "a=1")]);
         let parts: Vec<_> = parent.split('-').collect();
         assert_eq!((parts[1], parts[3], state.as_deref()), (&CLIENTS[3..35], "01", Some("a=1")));
         assert_ne!(parts[2], &CLIENTS[36..52]);
         let unsampled = &*Box::leak(CLIENTS.replace("-01", "-00").into_boxed_str());
-        assert!(told(LocationPolicy::default(), &[(PARENT, unsampled)]).0.ends_with("-00"));
+        assert!(trace_headers(LocationPolicy::default(), &[(PARENT, unsampled)]).0.ends_with("-00"));
         let own = LocationPolicy { otel_sampler_parent_based: Some(false), ..LocationPolicy::default() };
-        assert!(told(own, &[(PARENT, unsampled)]).0.ends_with("-01"));
+        assert!(trace_headers(own, &[(PARENT, unsampled)]).0.ends_with("-01"));
     }
 
     #[test]
@@ -131,7 +134,7 @@ mod tests {
             (LocationPolicy::default(), &[(PARENT, CLIENTS), (PARENT, CLIENTS)]),
             (distrusts, &[(PARENT, CLIENTS), (STATE, "a=1")]),
         ] {
-            let (parent, state) = told(said, fields);
+            let (parent, state) = trace_headers(said, fields);
             let read = Parent::read(parent.as_bytes()).unwrap();
             assert!(read.sampled && !parent.contains(&CLIENTS[3..35]) && state.is_none(), "{parent}");
         }

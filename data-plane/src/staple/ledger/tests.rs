@@ -20,7 +20,7 @@ fn stapled(certified: &Certified) -> Option<Vec<u8>> {
 }
 
 /// A ledger with one certificate, and its request.
-fn told(start: Instant) -> (Ledger, Arc<Certified>, Id) {
+fn ledger(start: Instant) -> (Ledger, Arc<Certified>, Id) {
     let mut ledger = Ledger::default();
     let certified = Authority::new("authority").certified(PLACE);
     ledger.shown(&certified, start);
@@ -33,7 +33,7 @@ fn told(start: Instant) -> (Ledger, Arc<Certified>, Id) {
 #[test]
 fn what_is_good_is_shown_asked_for_at_half_time_and_gone_when_it_is_over() {
     let start = Instant::now();
-    let (mut ledger, certified, id) = told(start);
+    let (mut ledger, certified, id) = ledger(start);
     assert_eq!(stapled(&certified), None);
     ledger.answered(&id, b"one".to_vec(), good(10), (start, WALL));
     assert_eq!(stapled(&certified), Some(b"one".to_vec()));
@@ -57,7 +57,7 @@ fn what_is_good_is_shown_asked_for_at_half_time_and_gone_when_it_is_over() {
 #[test]
 fn an_answer_that_comes_while_it_is_over_or_asked_for_is_taken() {
     let start = Instant::now();
-    let (mut ledger, certified, id) = told(start);
+    let (mut ledger, certified, id) = ledger(start);
     ledger.answered(&id, b"one".to_vec(), good(1), (start, WALL));
     let now = ledger.wake().unwrap();
     ledger.next(now).unwrap();
@@ -73,7 +73,7 @@ fn an_answer_that_comes_while_it_is_over_or_asked_for_is_taken() {
 #[test]
 fn what_is_revoked_is_shown_without_its_last_word() {
     let start = Instant::now();
-    let (mut ledger, certified, id) = told(start);
+    let (mut ledger, certified, id) = ledger(start);
     ledger.answered(&id, b"one".to_vec(), good(10), (start, WALL));
     let due = ledger.wake().unwrap();
     ledger.next(due).unwrap();
@@ -85,7 +85,7 @@ fn what_is_revoked_is_shown_without_its_last_word() {
 #[test]
 fn who_does_not_answer_is_asked_less_and_less() {
     let start = Instant::now();
-    let (mut ledger, _certified, id) = told(start);
+    let (mut ledger, _certified, id) = ledger(start);
     let mut now = start;
     for times in 0..20 {
         assert_eq!(ledger.failed(&id, false, now), times == 0);
@@ -100,7 +100,7 @@ fn who_does_not_answer_is_asked_less_and_less() {
 #[test]
 fn the_same_certificate_is_asked_for_once_and_forgotten_with_the_last_who_has_it() {
     let start = Instant::now();
-    let (mut ledger, certified, id) = told(start);
+    let (mut ledger, certified, id) = ledger(start);
     ledger.answered(&id, b"one".to_vec(), good(10), (start, WALL));
     // As after a change of its Secret, or in another Secret.
     ledger.shown(&certified, start);
@@ -168,7 +168,7 @@ fn one_responder_and_one_owner_leave_places_to_others() {
 #[test]
 fn a_question_that_outlives_what_was_known_is_not_asked_twice() {
     let start = Instant::now();
-    let (mut ledger, certified, id) = told(start);
+    let (mut ledger, certified, id) = ledger(start);
     ledger.clear();
     ledger.shown(&certified, start);
     assert!(ledger.next(start).is_none());

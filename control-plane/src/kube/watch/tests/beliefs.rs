@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn told(watch: &mut Watch<u64>, input: WatchInput<u64>, at: Instant) -> Vec<Change<u64>> {
+fn changes_of(watch: &mut Watch<u64>, input: WatchInput<u64>, at: Instant) -> Vec<Change<u64>> {
     let changes = watch.on(input, at).into_iter().filter_map(|output| match output {
         WatchOutput::Changes(changes) => Some(changes),
         _ => None,
@@ -24,7 +24,7 @@ fn knowing(objects: u8, now: Instant) -> Watch<u64> {
     let mut watch = Watch::new(false, now);
     watch.on(refused(422), now);
     assert_eq!(watch.todo(now), Todo::List { more: None });
-    assert_eq!(told(&mut watch, page(0..objects, 5, false), now).len(), usize::from(objects));
+    assert_eq!(changes_of(&mut watch, page(0..objects, 5, false), now).len(), usize::from(objects));
     watch
 }
 
@@ -87,11 +87,11 @@ fn nothing_of_a_list_is_used_whose_rest_expired() {
     for code in [410, 500, 429] {
         let mut watch = knowing(4, now);
         watch.on(WatchInput::Restored, now);
-        assert_eq!(told(&mut watch, page(0..2, 6, true), now), []);
+        assert_eq!(changes_of(&mut watch, page(0..2, 6, true), now), []);
         assert_eq!(watch.todo(now), Todo::List { more: Some("next".to_owned()) });
         watch.on(refused(code), now);
         assert_eq!(next(&watch, now), Todo::List { more: None }, "{code}: from the start");
-        let changes = told(&mut watch, page(1..4, 7, false), now);
+        let changes = changes_of(&mut watch, page(1..4, 7, false), now);
         assert!(
             changes.contains(&Change::Gone(name(0))),
             "{code}: what went in between is gone: {changes:?}"
@@ -125,7 +125,7 @@ fn a_second_list_decides_only_after_its_time() {
     let began = clock::now();
     let again = |watch: &mut Watch<u64>, at: Instant| {
         watch.on(WatchInput::Restored, at);
-        told(watch, page(0..10, 6, false), at).iter().filter(|it| matches!(it, Change::Gone(_))).count()
+        changes_of(watch, page(0..10, 6, false), at).iter().filter(|it| matches!(it, Change::Gone(_))).count()
     };
     let early = SECOND_LOOK - Duration::from_millis(1);
     let mut watch = knowing(40, began);
@@ -144,14 +144,14 @@ fn what_shows_itself_between_two_lists_is_doubted_anew() {
     let mut watch = knowing(40, began);
     watch.on(WatchInput::Restored, began);
     assert_eq!(
-        told(&mut watch, page(0..10, 6, false), began),
+        changes_of(&mut watch, page(0..10, 6, false), began),
         (0..10).map(|it| Change::Put(item(it, 5))).collect::<Vec<_>>()
     );
     watch.on(WatchInput::Opened, began);
     (10..25).for_each(|it| drop(watch.on(WatchInput::Put(item(it, 7)), began)));
     let later = began + SECOND_LOOK;
     watch.on(WatchInput::Tick, later);
-    let changes = told(&mut watch, page(0..10, 8, false), later);
+    let changes = changes_of(&mut watch, page(0..10, 8, false), later);
     let gone: Vec<_> = changes.iter().filter(|it| matches!(it, Change::Gone(_))).collect();
     assert_eq!(gone.len(), 15, "15 that two lists lack; the other 15 wait: {gone:?}");
 }
@@ -202,7 +202,8 @@ fn events_are_believed_forwards_alone() {
     for past in [WatchInput::Put(item(1, 5)), WatchInput::Gone(name(1), revision(7))] {
         let mut watch = knowing(3, now);
         watch.on(WatchInput::Opened, now);
-        let event = |watch: &mut Watch<u64>, number| told(watch, WatchInput::Put(item(1, number)), now).len();
+        let event =
+            |watch: &mut Watch<u64>, number| changes_of(watch, WatchInput::Put(item(1, number)), now).len();
         assert_eq!((event(&mut watch, 8), event(&mut watch, 8)), (1, 1), "twice the same is no step back");
         let mut delays = Vec::new();
         for _ in 0..20 {
@@ -213,7 +214,7 @@ fn events_are_believed_forwards_alone() {
             assert_eq!(next(&watch, now), Todo::List { more: None });
             let list = WatchInput::Page { items: vec![item(1, 8)], revision: revision(8), more: None };
             assert_eq!(
-                told(&mut watch, list, now).iter().filter(|it| matches!(it, Change::Put(_))).count(),
+                changes_of(&mut watch, list, now).iter().filter(|it| matches!(it, Change::Put(_))).count(),
                 0
             );
             watch.on(WatchInput::Opened, now);
@@ -225,7 +226,7 @@ fn events_are_believed_forwards_alone() {
     // Who says no revision says nothing of its place.
     let mut watch = knowing(3, now);
     watch.on(WatchInput::Opened, now);
-    assert_eq!(told(&mut watch, WatchInput::Put(item(1, 0)), now).len(), 1);
+    assert_eq!(changes_of(&mut watch, WatchInput::Put(item(1, 0)), now).len(), 1);
 }
 
 /// One that follows and is at revision 5.

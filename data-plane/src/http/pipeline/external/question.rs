@@ -37,7 +37,7 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
     });
     fields.add(Known::XOriginalUrl, original);
     fields.add(Known::XOriginalMethod, head.method_name());
-    certificates::tell(exchange.certificate.as_deref(), &mut fields);
+    certificates::set_headers(exchange.certificate.as_deref(), &mut fields);
     fields.add(Known::XSentFrom, "nginx-ingress-controller");
     fields.add(Known::XRealIp, &client);
     let whole = exchange.location().is_some_and(|it| it.policy.forwarding.whole_list);
