@@ -147,8 +147,9 @@ async fn compile(
     let outputs = Outputs { wants, awaited, holds, pins: pins.clone(), problems, places };
     let pipeline = Pipeline::new(flags::index(args), store, receivers, outputs, Arc::clone(metrics));
     let whose = identity::of_history(args, source.identity.clone());
-    let pipeline = pipeline.answering(args.validating_webhook.map(|_| questions)).passing(barrier.clone());
-    let pipeline = pipeline.reading(whose, &args.group);
+    let pipeline =
+        pipeline.with_questions(args.validating_webhook.map(|_| questions)).with_barrier(barrier.clone());
+    let pipeline = pipeline.with_source(whose, &args.group);
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
     let compiled = Compiled {
         published,
@@ -257,10 +258,10 @@ fn service(
     let limits = listeners::stream_limits(args.memory, args.max_connections, args.max_connections_per_peer);
     let (shared, counted) = (Arc::clone(registry), Arc::clone(metrics));
     Service::new(&args.group, compiled.published.clone(), shared, counted, limits, ends.leaving())
-        .reading(compiled.identity.clone())
-        .behind(compiled.barrier.clone())
-        .among(peers.newest())
-        .moving(ends.moving())
+        .with_source(compiled.identity.clone())
+        .with_barrier(compiled.barrier.clone())
+        .with_newest_revision(peers.newest())
+        .with_moves(ends.moving())
 }
 
 /// The services for tools.
@@ -281,10 +282,10 @@ fn inspect(
         args.configmap.clone(),
     )?;
     let inspect = inspect
-        .beside(peers.clone())
+        .with_peers(peers.clone())
         .starting(compiled.start.clone())
-        .counted(args.manifests.is_none())
-        .ending(ends.ending());
+        .with_counting(args.manifests.is_none())
+        .with_shutdown(ends.ending());
     Ok(Routes::new(inspect.into_server()))
 }
 

@@ -115,7 +115,7 @@ impl Inspect {
 
     /// Includes other replicas in the answers.
     #[must_use]
-    pub fn beside(self, peers: Peers) -> Self {
+    pub fn with_peers(self, peers: Peers) -> Self {
         Self { peers, ..self }
     }
 
@@ -127,13 +127,13 @@ impl Inspect {
 
     /// Tells other replicas that this one takes no proxies, once `ending` is true.
     #[must_use]
-    pub fn ending(self, ending: watch::Receiver<bool>) -> Self {
+    pub fn with_shutdown(self, ending: watch::Receiver<bool>) -> Self {
         Self { ending, ..self }
     }
 
     /// Sets whether objects have the resource versions of an API server; those of a folder do not.
     #[must_use]
-    pub fn counted(self, is_counted: bool) -> Self {
+    pub fn with_counting(self, is_counted: bool) -> Self {
         Self { is_counted, ..self }
     }
 

@@ -158,7 +158,7 @@ impl KubeSource {
 
     /// Lists everything again for each round of the freshness barrier.
     #[must_use]
-    pub fn refreshed_by(self, barrier: Barrier) -> Self {
+    pub fn with_barrier(self, barrier: Barrier) -> Self {
         Self { barrier, ..self }
     }
 

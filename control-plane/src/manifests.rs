@@ -141,13 +141,13 @@ impl FolderSource {
     }
 
     /// Adds a companion.
-    pub fn beside(self, companion: Option<Companion>) -> Self {
+    pub fn with_companion(self, companion: Option<Companion>) -> Self {
         Self { companion, ..self }
     }
 
     /// Reads the folder again for each round of the freshness barrier.
     #[must_use]
-    pub fn refreshed_by(self, barrier: Barrier) -> Self {
+    pub fn with_barrier(self, barrier: Barrier) -> Self {
         Self { barrier, ..self }
     }
 

@@ -134,19 +134,19 @@ impl Pipeline {
 
     /// Also answers the questions from this channel.
     #[must_use]
-    pub fn answering(self, questions: Option<mpsc::Receiver<Question>>) -> Self {
+    pub fn with_questions(self, questions: Option<mpsc::Receiver<Question>>) -> Self {
         Self { questions, ..self }
     }
 
     /// Reports to this barrier when the results of a round are offered.
     #[must_use]
-    pub fn passing(self, barrier: Barrier) -> Self {
+    pub fn with_barrier(self, barrier: Barrier) -> Self {
         Self { barrier, ..self }
     }
 
     /// Sets the source and group that the history belongs to.
     #[must_use]
-    pub fn reading(self, source: watch::Receiver<Option<Source>>, group: &str) -> Self {
+    pub fn with_source(self, source: watch::Receiver<Option<Source>>, group: &str) -> Self {
         Self { source_identity: SourceIdentity::new(source, group), ..self }
     }
 

@@ -122,26 +122,26 @@ impl Service {
 
     /// Names the source in each Welcome, once it is known.
     #[must_use]
-    pub fn reading(self, source: watch::Receiver<Option<Source>>) -> Self {
+    pub fn with_source(self, source: watch::Receiver<Option<Source>>) -> Self {
         Self { source, ..self }
     }
 
     /// Makes proxies with a different state wait for a barrier round, since this replica may be behind.
     #[must_use]
-    pub fn behind(self, barrier: Barrier) -> Self {
+    pub fn with_barrier(self, barrier: Barrier) -> Self {
         Self { barrier: Some(barrier), ..self }
     }
 
     /// Rejects proxies that a newer compile revision has served, while another replica of that revision accepts
     /// proxies.
     #[must_use]
-    pub fn among(self, newest: watch::Receiver<u32>) -> Self {
+    pub fn with_newest_revision(self, newest: watch::Receiver<u32>) -> Self {
         Self { newest, ..self }
     }
 
     /// Once told a period, hands its proxies to other replicas within it, spread over time, and accepts no new ones.
     #[must_use]
-    pub fn moving(self, moving: watch::Receiver<Option<Duration>>) -> Self {
+    pub fn with_moves(self, moving: watch::Receiver<Option<Duration>>) -> Self {
         Self { moving, ..self }
     }
 

@@ -111,7 +111,7 @@ impl Replica {
         let outputs = Outputs { wants, awaited, holds, pins, problems, places };
         let barrier = Barrier::default();
         let pipeline = Pipeline::new(index, store, receivers, outputs, Arc::new(Metrics::new()));
-        let pipeline = pipeline.passing(barrier.clone());
+        let pipeline = pipeline.with_barrier(barrier.clone());
         // The simulator has no references to Secrets, and no namespace selector.
         for kind in [ObjectKind::Secret, ObjectKind::Namespace] {
             let _ = inputs.objects.try_send(Input::Synced(kind));

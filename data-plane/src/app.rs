@@ -117,8 +117,8 @@ async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Re
 
     let listeners = Listeners::bind(&plan.http, &plan.https, plan.admin, plan.health, plan.workers)?;
     let (lines, log) = access_log::start(&plan.access_log).context("--access-log")?;
-    let ports =
-        Ports::new(plan.stream_address, plan.workers, &listeners.own()).within(&plan.budgets.descriptors);
+    let ports = Ports::new(plan.stream_address, plan.workers, &listeners.own())
+        .with_descriptors(&plan.budgets.descriptors);
     let ports = if alone { ports.alone() } else { ports };
     let clients_may_come = ports.begun();
     let writer = writer.with_ports(ports);

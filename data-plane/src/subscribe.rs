@@ -207,7 +207,7 @@ impl Subscription {
 
     /// Stores its state in a journal, and continues from what was loaded of it; the tables are the writer's.
     #[must_use]
-    pub(crate) fn keeping(mut self, journal: Journal, loaded: Option<&Loaded>) -> Self {
+    pub(crate) fn with_journal(mut self, journal: Journal, loaded: Option<&Loaded>) -> Self {
         if let Some(loaded) = loaded {
             let whole = loaded.missing.is_nothing();
             self.session.resume(Lane::Config, loaded.config, whole);

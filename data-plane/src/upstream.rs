@@ -126,7 +126,7 @@ impl<C: Reusable> Upstreams<C> {
     }
 
     /// With this many retries per hundred requests.
-    pub(crate) fn trying_again(self, percent: u32) -> Self {
+    pub(crate) fn with_retry_budget(self, percent: u32) -> Self {
         Self { again: percent, ..self }
     }
 

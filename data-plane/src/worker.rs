@@ -368,7 +368,8 @@ fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, entry: &En
     let number = worker.server.local.metrics.accepted.value();
     let server = Rc::clone(&worker.server);
     let local = stream.local_addr().ok().map(|local| local.ip());
-    let peer = Peer::new(address, entry.scheme, entry.port.clone()).numbered(number).at(local);
+    let peer =
+        Peer::new(address, entry.scheme, entry.port.clone()).with_number(number).with_local_address(local);
     attend(open, conn::serve(server, stream, peer));
 }
 

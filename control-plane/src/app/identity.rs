@@ -71,7 +71,7 @@ async fn open(args: &Args, cluster: Option<Trust>) -> anyhow::Result<Opened> {
         let keeper = Keeper::new(vault, &args.group, args.certificate_life, &[args.listen.ip()])?;
         // API servers verify the name of the Service in the certificate.
         Ok::<_, KeepError>(match &args.validating_webhook_configuration {
-            Some(name) => keeper.also_called(format!("{name}.{}.svc", args.decisions_namespace())),
+            Some(name) => keeper.with_host(format!("{name}.{}.svc", args.decisions_namespace())),
             None => keeper,
         })
     };

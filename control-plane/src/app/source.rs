@@ -72,7 +72,7 @@ pub(super) fn of_folder(
     let Asks { inputs, wants, holds, pins, barrier, ticket_keys } = asks;
     let opened = FolderSource::open(dir.to_owned(), state_dir.map(Path::to_owned));
     let source = opened.with_context(|| format!("--manifests {}: cannot read it", dir.display()))?;
-    let source = source.beside(companion).refreshed_by(barrier);
+    let source = source.with_companion(companion).with_barrier(barrier);
     let freshness = source.freshness();
     let vault = tickets::Vault::process(ticket_keys, state_dir.map(Path::to_owned), inputs.clone());
     tasks.spawn("ticket keys", tickets::run(vault, wants));
@@ -107,7 +107,7 @@ pub(super) async fn of_cluster(
         decisions_namespace: args.decisions_namespace(),
         statuses: statuses.clone(),
     };
-    let source = KubeSource::connect(options).await.context("cannot reach a cluster")?.refreshed_by(barrier);
+    let source = KubeSource::connect(options).await.context("cannot reach a cluster")?.with_barrier(barrier);
     let freshness = source.freshness();
 
     let trust = Some(source.trust(ObjectName::new(args.decisions_namespace(), args.ca_secret.as_str())));

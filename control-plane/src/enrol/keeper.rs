@@ -161,7 +161,7 @@ impl Keeper {
 
     /// Adds a host name to the certificate.
     #[must_use]
-    pub fn also_called(mut self, host: String) -> Self {
+    pub fn with_host(mut self, host: String) -> Self {
         self.names.hosts.push(host);
         self
     }

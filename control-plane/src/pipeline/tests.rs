@@ -288,7 +288,7 @@ async fn a_round_passes_once_both_ways_are_through_and_all_is_read() {
     let Bench { inputs, published: _published, wants: _wants, awaits: _awaits, placed: _placed, pipeline } =
         bench();
     let barrier = Barrier::default();
-    let mut run = pin!(pipeline.passing(barrier.clone()).run());
+    let mut run = pin!(pipeline.with_barrier(barrier.clone()).run());
     let begin = || {
         let round = barrier.ask(None);
         assert_eq!(barrier.begin_now(), Some(round));

@@ -226,19 +226,19 @@ impl Session {
 
     /// Sets the source that this control plane reads, if known.
     #[must_use]
-    pub fn reading(self, source: Option<Source>) -> Self {
+    pub fn with_source(self, source: Option<Source>) -> Self {
         Self { source, ..self }
     }
 
     /// For one of several replicas, or a restarted one: it finds out whether it is behind.
     #[must_use]
-    pub fn behind_barrier(self) -> Self {
+    pub fn with_barrier(self) -> Self {
         Self { has_barrier: true, ..self }
     }
 
     /// Sets the compile revisions of this replica and others.
     #[must_use]
-    pub fn among(self, revisions: Revisions) -> Self {
+    pub fn with_revisions(self, revisions: Revisions) -> Self {
         Self { revisions, ..self }
     }
 

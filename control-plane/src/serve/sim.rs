@@ -51,8 +51,9 @@ pub struct Stream {
 
 impl Stream {
     pub(crate) fn open(head: Arc<Head>, barrier: Barrier, revisions: Revisions, now: Instant) -> Self {
-        let session =
-            Session::new("default".into(), head, Claim::random(), now).behind_barrier().among(revisions);
+        let session = Session::new("default".into(), head, Claim::random(), now)
+            .with_barrier()
+            .with_revisions(revisions);
         let refusals = Budget::new(1 << 20);
         Self { session, refusals, slot: false, wants_slot: false, barrier, round: None }
     }

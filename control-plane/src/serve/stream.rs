@@ -67,11 +67,13 @@ impl Stream {
     ) -> Self {
         let claim = Claim::random();
         let source = *service.source.borrow();
-        let mut session = Session::new(Arc::clone(&service.group), head, claim, clock::now()).reading(source);
+        let mut session =
+            Session::new(Arc::clone(&service.group), head, claim, clock::now()).with_source(source);
         if service.barrier.is_some() {
-            session = session.behind_barrier();
+            session = session.with_barrier();
         }
-        session = session.among(Revisions { newest: *service.newest.borrow(), ..Revisions::default() });
+        session =
+            session.with_revisions(Revisions { newest: *service.newest.borrow(), ..Revisions::default() });
         Self {
             service,
             session,

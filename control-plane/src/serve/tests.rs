@@ -42,7 +42,7 @@ async fn bench_within(limits: Limits) -> Bench {
     let (moving, moves) = watch::channel(None);
     let service =
         Service::new("default", published, Arc::clone(&registry), Arc::new(Metrics::new()), limits, leaves);
-    let service = service.moving(moves);
+    let service = service.with_moves(moves);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let mut server = tokio::task::JoinSet::new();

@@ -46,7 +46,7 @@ pub(super) async fn open(
         warn!(dir = %dir.display(), "the disk has not answered for {LOAD:?}: starting without the saved state");
         None
     };
-    let subscription = subscription.keeping(journal, loaded.as_ref());
+    let subscription = subscription.with_journal(journal, loaded.as_ref());
     let writer = loaded.map_or_else(Writer::new, |loaded| loaded.writer);
     Ok(Kept { subscription, writer, thread: Some(thread) })
 }

@@ -156,7 +156,7 @@ async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) -> Option<Parked> 
     metrics
         .handshakes_resumed
         .add(u64::from(stream.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)));
-    let peer = peer.with(Negotiated::new(asked, stream.get_ref().1));
+    let peer = peer.with_negotiated(Negotiated::new(asked, stream.get_ref().1));
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
         Parked::http2_tls(Box::pin(h2::serve(server, peer, stream, BytesMut::new())).await)
     } else {

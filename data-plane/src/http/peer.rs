@@ -109,7 +109,7 @@ impl Peer {
     }
 
     /// Sets the local address.
-    pub(crate) fn at(mut self, local: Option<IpAddr>) -> Self {
+    pub(crate) fn with_local_address(mut self, local: Option<IpAddr>) -> Self {
         if let Some(facts) = Rc::get_mut(&mut self.0) {
             facts.local = local.map(|it| it.to_canonical());
         }
@@ -117,7 +117,7 @@ impl Peer {
     }
 
     /// Sets the connection's number.
-    pub(crate) fn numbered(mut self, number: u64) -> Self {
+    pub(crate) fn with_number(mut self, number: u64) -> Self {
         if let Some(facts) = Rc::get_mut(&mut self.0) {
             facts.number = number;
         }
@@ -128,7 +128,9 @@ impl Peer {
     pub(crate) fn with_proxy_header(self, ends: Ends, is_believed: bool) -> Self {
         let port = ends.destination.port();
         let address = if is_believed { ends.source } else { self.address() };
-        let mut peer = Self::new(address, self.0.scheme, port).numbered(self.0.number).at(self.0.local);
+        let mut peer = Self::new(address, self.0.scheme, port)
+            .with_number(self.0.number)
+            .with_local_address(self.0.local);
         if let Some(facts) = Rc::get_mut(&mut peer.0) {
             facts.by_tls = port == Scheme::Https.usual_port();
             facts.proxy_header = Some(Box::new(ends));
@@ -152,7 +154,7 @@ impl Peer {
     }
 
     /// Sets the result of the handshake. Must be called before the peer is shared.
-    pub(crate) fn with(mut self, negotiated: Negotiated) -> Self {
+    pub(crate) fn with_negotiated(mut self, negotiated: Negotiated) -> Self {
         if let Some(facts) = Rc::get_mut(&mut self.0) {
             facts.negotiated = Some(Box::new(negotiated));
         }

@@ -36,7 +36,7 @@ impl Server {
         ports: PublicPorts,
     ) -> Self {
         let upstreams = Upstreams::new(local.limits.idle_upstreams, local.limits.upstream_idle)
-            .trying_again(local.limits.retry_budget);
+            .with_retry_budget(local.limits.retry_budget);
         Self {
             local: Rc::new(local),
             upstreams: RefCell::new(upstreams),

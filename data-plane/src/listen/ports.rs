@@ -78,7 +78,7 @@ impl Ports {
 
     /// Takes the sockets' descriptors from this budget.
     #[must_use]
-    pub fn within(self, descriptors: &Budget) -> Self {
+    pub fn with_descriptors(self, descriptors: &Budget) -> Self {
         Self { descriptors: Some(descriptors.clone()), ..self }
     }
 
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn ports_leave_descriptors_for_others() {
         let budget = Budget::new(5);
-        let mut ports = Ports::new(Some(Ipv4Addr::LOCALHOST.into()), 2, &[]).within(&budget);
+        let mut ports = Ports::new(Some(Ipv4Addr::LOCALHOST.into()), 2, &[]).with_descriptors(&budget);
         let mut taken: Vec<_> = (0..2).map(|_| ports.take(Transport::Tcp, free()).unwrap()).collect();
         let refused = ports.take(Transport::Tcp, free()).unwrap_err();
         assert!(refused.to_string().contains("descriptors"), "{refused}");

@@ -669,7 +669,7 @@ fn who_was_served_by_a_newer_revision_is_not_taken_back_while_there_is_one() {
     plane.commit(Delta::default(), Delta::default(), now);
     let comes = |compiled: u32, here: u32, newest: u32| {
         let session = Session::new("default".into(), plane.published.head(), Claim([7; 16]), now);
-        let mut session = session.among(Revisions { here, newest });
+        let mut session = session.with_revisions(Revisions { here, newest });
         let hello = Hello { compiled, ..Proxy::default().hello() };
         let actions = session.on(Event::Message(ProxyMessage::Hello(hello)), now);
         match (&actions.out[..], actions.end) {

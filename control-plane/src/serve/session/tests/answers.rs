@@ -289,7 +289,7 @@ fn a_lane_that_is_held_has_no_place_and_wants_no_slot() {
     plane.commit(entry(Kind::Host, "_", 2), entry(Kind::Endpoints, "a/b", 2), now);
     let come = |proxy: &Proxy, lineage| {
         let session = Session::new("default".into(), plane.published.head(), Claim([7; 16]), now);
-        let mut session = session.behind_barrier();
+        let mut session = session.with_barrier();
         let mut hello = proxy.hello();
         (hello.live.lineage, hello.config.lineage) = (lineage, lineage);
         let actions = session.on(Event::Message(ProxyMessage::Hello(hello)), now);

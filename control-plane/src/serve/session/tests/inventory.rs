@@ -78,7 +78,7 @@ fn who_may_have_something_newer_waits_until_that_is_known() {
         }
         Event::Message(ProxyMessage::Hello(Hello { inventory: true, ..proxy.hello() }))
     };
-    let session = |head| Session::new("default".into(), head, Claim([7; 16]), now).behind_barrier();
+    let session = |head| Session::new("default".into(), head, Claim([7; 16]), now).with_barrier();
     let mut same = session(plane.published.head());
     assert!(
         same.on(hello(&plane.published.head().live.snapshot), now).doubts.is_none(),
