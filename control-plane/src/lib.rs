@@ -44,10 +44,10 @@ mod pin;
 mod pipeline;
 mod placement;
 pub mod problem;
-mod programmed;
 mod publish;
 mod reference;
 mod removal;
+mod rollout;
 mod selector;
 mod serve;
 #[cfg(feature = "sim")]

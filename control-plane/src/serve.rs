@@ -29,7 +29,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use shared::budget::{Budget, Held, Peers, Place};
+use shared::budget::{Budget, Held, PeerPermit, Peers};
 use shared::proto::{DESCRIPTORS, config::ProxyMessage};
 use shared::version::Source;
 use thiserror::Error;
@@ -88,7 +88,7 @@ pub struct Service {
 #[derive(Debug)]
 pub(crate) struct StreamPlace {
     _stream: Held,
-    _at_peer: Option<Place>,
+    _at_peer: Option<PeerPermit>,
     _call: Option<Arc<Call>>,
 }
 

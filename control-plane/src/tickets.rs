@@ -28,7 +28,7 @@ use tracing::{info, warn};
 use zeroize::Zeroizing;
 
 use crate::event::{Event, Input, Inputs, Wants};
-use crate::kube::record::{Found, Record as Place};
+use crate::kube::record::{Record as SecretRecord, StoredRecord};
 use crate::objects::{Metadata, Object, ObjectKind, ObjectRef, Secret};
 use record::{RECORD, Record};
 
@@ -47,7 +47,7 @@ const FILE: &str = "ticket-keys.json";
 #[derive(Debug)]
 pub enum Vault {
     /// In a cluster.
-    Cluster(Place),
+    Cluster(SecretRecord),
     /// In this process.
     Process {
         /// Name of the Secret that is reported to the index.
@@ -148,12 +148,12 @@ pub async fn run(mut vault: Vault, mut wants: watch::Receiver<Wants>) -> Result<
     }
 }
 
-async fn in_cluster(place: &Place, now: SystemTime) -> Result<(), String> {
+async fn in_cluster(place: &SecretRecord, now: SystemTime) -> Result<(), String> {
     for _ in 0..TRIES {
         let (next, over) = match place.load().await? {
-            Found::Nothing => (Record::create(now, random), None),
-            Found::Emptied(revision) => (Record::create(now, random), Some(revision)),
-            Found::Record(text, revision) => match Record::parse(&text) {
+            StoredRecord::Nothing => (Record::create(now, random), None),
+            StoredRecord::Emptied(revision) => (Record::create(now, random), Some(revision)),
+            StoredRecord::Record(text, revision) => match Record::parse(&text) {
                 Ok(there) => match there.due(now, random) {
                     Some(next) => (next, Some(revision)),
                     None => return Ok(()),

@@ -44,7 +44,7 @@ use crate::staple::{self, Places};
 use crate::subscribe::View;
 use crate::worker::{self, WorkerConfig};
 use crate::{access_log, tls};
-use disk::Kept;
+use disk::Restored;
 use listeners::Listeners;
 use metrics::{StapleMetrics, TableMetrics};
 use plan::Plan;
@@ -112,7 +112,7 @@ pub async fn start(args: Args) -> anyhow::Result<Running> {
 async fn start_knowing(args: Args, names: KnownNames, alone: bool) -> anyhow::Result<Running> {
     let plan = Plan::of(args)?;
     let journal = Arc::new(Stats::default());
-    let Kept { subscription, writer, thread: journal_thread } =
+    let Restored { subscription, writer, thread: journal_thread } =
         disk::open(plan.subscription, plan.state_dir, plan.key_dir, &journal).await?;
 
     let listeners = Listeners::bind(&plan.http, &plan.https, plan.admin, plan.health, plan.workers)?;

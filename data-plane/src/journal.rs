@@ -32,7 +32,7 @@ use tracing::error;
 
 pub(crate) use load::Loaded;
 pub(crate) use missing::Missing;
-pub(crate) use state::{Binding, Kept, State};
+pub(crate) use state::{Binding, StoredLane, StoredState};
 pub(crate) use stats::Stats;
 
 use keeper::Keeper;
@@ -86,7 +86,7 @@ impl Journal {
     }
 
     /// Stores a state. One that follows soon after replaces it.
-    pub(crate) fn keep(&self, state: State) {
+    pub(crate) fn keep(&self, state: StoredState) {
         self.slot.put(state);
     }
 }

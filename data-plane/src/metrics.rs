@@ -11,13 +11,13 @@ use arc_swap::ArcSwap;
 pub use crate::codec::error::Kind;
 
 pub use page::{Labels, head, label};
-pub use place::{NO_HOST, Place};
+pub use request_labels::{NO_HOST, RequestLabels};
 pub use requests::{Request, Requests, SETS};
 pub use rules::{FAMILIES, PREFIX, Rules, RulesConfig};
 
 mod collect;
 mod page;
-mod place;
+mod request_labels;
 mod requests;
 mod rules;
 

@@ -20,7 +20,7 @@ use crate::table::{BackendCell, Endpoint, EndpointSet};
 use crate::upstream::departed::Search;
 use crate::upstream::link::Link;
 use crate::upstream::multiplexed::{Multiplexed, Room, STREAMS};
-use crate::upstream::pool::{Idle, Order, Place, Reusable};
+use crate::upstream::pool::{Idle, Order, PoolKey, Reusable};
 use crate::upstream::retry_budget::RetryBudget;
 use crate::upstream::transport::{TlsSettings, TransportKey};
 
@@ -281,7 +281,7 @@ impl<C: Reusable> Upstreams<C> {
         let Some(pool) = backend.idle.get_mut(&(endpoint.id, transport_key)) else {
             return;
         };
-        let place = Place { backend: cell, endpoint: endpoint.id, transport_key };
+        let place = PoolKey { backend: cell, endpoint: endpoint.id, transport_key };
         pool.give(connection, place, now, &mut self.order);
         // One for each that is returned. If the limit was lowered, the ticks close the rest.
         if self.order.len() > self.kept
@@ -353,7 +353,7 @@ impl<C: Reusable> Upstreams<C> {
     }
 
     /// Closes the oldest connection of all, which is at this place: it is the oldest of its pool, too.
-    fn close_oldest(&mut self, place: Place) {
+    fn close_oldest(&mut self, place: PoolKey) {
         let backend = self.backends[part_of(place.backend)].get_mut(&place.backend);
         let pool = backend.and_then(|backend| backend.idle.get_mut(&(place.endpoint, place.transport_key)));
         match pool {

@@ -42,7 +42,7 @@ use crate::table::Tables;
 use crate::table::streams::Service;
 use crate::tcp;
 use crate::tls::backends::Backends;
-use open::{Open, Place};
+use open::{ConnectionPermit, Open};
 use pace::Pace;
 use parked::ParkedSet;
 use streams::Streams;
@@ -108,7 +108,7 @@ struct Worker {
     /// Connections that were accepted in advance for those, and have no slot yet.
     owed: Cell<usize>,
     /// Slots of ended connections, each for one that was accepted without a slot.
-    paid: RefCell<Vec<Place>>,
+    paid: RefCell<Vec<ConnectionPermit>>,
 }
 
 impl Worker {

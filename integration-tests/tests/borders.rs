@@ -282,7 +282,7 @@ const CONTROL_PLANE: &[&str] = &[
     // Who is told.
     "enrol",
     "serve",
-    "programmed",
+    "rollout",
     "announce",
     "peers",
     "admin",

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use memory::{memory, parse_bytes, parse_memory};
-pub use peers::{Peers, Place};
+pub use peers::{PeerPermit, Peers};
 
 /// How full a budget is, which determines what its holders do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -39,7 +39,7 @@ pub(super) struct Authority {
 }
 
 /// Where the operator's identity was written.
-pub(super) struct Kept {
+pub(super) struct StoredIdentity {
     pub(super) folder: PathBuf,
     /// Whether `firth` finds it by default.
     pub(super) found: bool,
@@ -116,7 +116,7 @@ impl Authority {
 
     /// Writes the identity to where `firth` looks for it, and below `--state-dir`. `passes`: the address is one that the
     /// kernel chose, so the former ends with this process.
-    pub(super) fn keep(&self, me: &Somebody, server: &str, passes: bool) -> io::Result<Kept> {
+    pub(super) fn keep(&self, me: &Somebody, server: &str, passes: bool) -> io::Result<StoredIdentity> {
         let home = identity::folder(None, server).ok();
         if let Some(all) = home.as_deref().and_then(Path::parent) {
             identity::sweep(all);
@@ -125,7 +125,7 @@ impl Authority {
     }
 
     /// The home folder is a convenience: if it is not writable, the other folder is used.
-    fn keep_in(&self, home: Option<PathBuf>, me: &Somebody, passes: bool) -> io::Result<Kept> {
+    fn keep_in(&self, home: Option<PathBuf>, me: &Somebody, passes: bool) -> io::Result<StoredIdentity> {
         let (own, now) = (self.path.join("operator"), clock::wall());
         let write = |home: &Path| {
             // Another process may be removing what was there.
@@ -135,7 +135,7 @@ impl Authority {
             passing.as_ref().map_or(Ok(()), Passing::mark)?;
             io::Result::Ok((replaced, passing))
         };
-        let mut kept = Kept { folder: own, found: false, said: None, _passing: None };
+        let mut kept = StoredIdentity { folder: own, found: false, said: None, _passing: None };
         if let Some(home) = home {
             let at = home.display();
             match write(&home) {
@@ -151,7 +151,7 @@ impl Authority {
                 }
             }
             if kept.found && !self.named {
-                return Ok(Kept { folder: home, ..kept });
+                return Ok(StoredIdentity { folder: home, ..kept });
             }
         }
         me.write_for_up(&kept.folder, now)?;

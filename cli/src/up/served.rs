@@ -15,7 +15,7 @@ use shared::resource::SETTINGS_KEY;
 use tonic::{Code, Status};
 
 use self::canary::Canary;
-use super::authority::Kept;
+use super::authority::StoredIdentity;
 use super::ports::{Ports, reachable};
 use crate::client::Inspect;
 use crate::columns::Columns;
@@ -82,7 +82,13 @@ impl Served {
     }
 
     /// The text for the terminal. `program` is the name that this program was run as.
-    pub(super) fn render(&self, dir: &Path, ports: &Ports, program: &str, identity: &Kept) -> String {
+    pub(super) fn render(
+        &self,
+        dir: &Path,
+        ports: &Ports,
+        program: &str,
+        identity: &StoredIdentity,
+    ) -> String {
         let mut text = String::new();
         let dir = printable(&dir.display().to_string());
         let proxies = if self.proxies == 1 { "proxy" } else { "proxies" };

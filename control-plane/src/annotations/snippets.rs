@@ -15,7 +15,7 @@ mod tokens;
 use std::collections::BTreeSet;
 
 pub use self::headers::OfHosts;
-use self::headers::{Headers, Place};
+use self::headers::{Headers, SnippetContext};
 pub use self::lists::Lists;
 use self::shortcuts::Taken;
 use super::draft::Draft;
@@ -37,14 +37,14 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-snippet",
         risk: Risk::Critical,
-        value: &Spec(NGINX, Effect::Snippet(|to, it| judge(to, it, Place::Auth))),
+        value: &Spec(NGINX, Effect::Snippet(|to, it| judge(to, it, SnippetContext::Auth))),
         doc: "Raw configuration of the request to the authentication",
         ..Row::NEW
     },
     &Row {
         name: "configuration-snippet",
         risk: Risk::Critical,
-        value: &Spec(NGINX, Effect::Snippet(|to, it| judge(to, it, Place::Location))),
+        value: &Spec(NGINX, Effect::Snippet(|to, it| judge(to, it, SnippetContext::Location))),
         doc: "Raw configuration of the paths",
         ..Row::NEW
     },
@@ -52,7 +52,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "server-snippet",
         scope: Scope::Host,
         risk: Risk::Critical,
-        value: &Spec(NGINX, Effect::Snippet(|to, it| judge(to, it, Place::Server))),
+        value: &Spec(NGINX, Effect::Snippet(|to, it| judge(to, it, SnippetContext::Server))),
         doc: "Raw configuration of the hosts",
         ..Row::NEW
     },
@@ -220,21 +220,21 @@ fn speaks_tls(to: &Draft<'_>) -> bool {
     ["HTTPS", "GRPCS", "AUTO_HTTP"].contains(&configured.as_str())
 }
 
-fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
+fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
     let mut lists = None;
     let rest = snippet.map(|directives| {
         let (shortcuts, mut rest) = Taken::of(&directives, place);
         rest.retain(|it| !headers.take(it, place));
-        if place == Place::Location && !speaks_tls(to) {
+        if place == SnippetContext::Location && !speaks_tls(to) {
             rest.retain(|it| !it.name().starts_with("proxy_ssl_"));
         }
         lists = Lists::of(&mut rest, place, to);
         taken = shortcuts;
         rest
     });
-    let reach = if place == Place::Server { Reach::Hosts } else { Reach::Paths };
+    let reach = if place == SnippetContext::Server { Reach::Hosts } else { Reach::Paths };
     if let Some(why) = restricts(&rest) {
         to.deny(reach, "has a restriction that is not enforced");
         let what = reach.as_str();
@@ -246,15 +246,15 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
         to.fault(Severity::Warning, what);
     }
     match place {
-        Place::Location => to.location.shortcuts = taken.put(),
-        Place::Server => to.host.shortcuts = taken.put(),
-        Place::Auth => {}
+        SnippetContext::Location => to.location.shortcuts = taken.put(),
+        SnippetContext::Server => to.host.shortcuts = taken.put(),
+        SnippetContext::Auth => {}
     }
     if headers.put(place, to) {
         to.needs_snippets();
     }
     match (lists, place) {
-        (Some(lists), Place::Server) => to.of_hosts.get_or_insert_default().lists = Some(lists),
+        (Some(lists), SnippetContext::Server) => to.of_hosts.get_or_insert_default().lists = Some(lists),
         (Some(lists), _) => lists.put(to),
         (None, _) => {}
     }
@@ -265,7 +265,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: Place) {
         .map(tokens::Directive::name)
         .filter(|name| !["if", "set"].contains(name))
         // A variable that the authentication request sets may be used in the sign-in URL.
-        .filter(|name| place == Place::Auth || *name != "auth_request_set");
+        .filter(|name| place == SnippetContext::Auth || *name != "auth_request_set");
     let left_out: BTreeSet<_> = names.collect();
     if !left_out.is_empty() {
         let names: Vec<_> = left_out.into_iter().collect();

@@ -73,7 +73,7 @@ impl fmt::Display for BackendKey {
 }
 
 /// Index of a rule in its Ingress, and of a path in the rule.
-pub type Place = (usize, usize);
+pub type PathIndex = (usize, usize);
 
 /// A path of a rule that leads to a Service.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ pub struct ClaimedPath {
     /// The backend it leads to.
     pub backend: BackendKey,
     /// Its position.
-    pub place: Place,
+    pub place: PathIndex,
 }
 
 impl ClaimedPath {

@@ -27,7 +27,7 @@ use self::canaries::Wishes;
 use self::locations::{Location, Locations, Move};
 pub use self::part::{Part, PartFault};
 use super::claim::difference::{Difference, Numbered};
-use super::claim::{Age, BackendKey, Claim, Place};
+use super::claim::{Age, BackendKey, Claim, PathIndex};
 use crate::annotations::{Lists, OfHosts};
 use crate::objects::ObjectRef;
 
@@ -42,7 +42,7 @@ pub struct Attachment {
     /// Precedence of the canary Ingress.
     pub age: Age,
     /// Index of the canary's path; `None`: `spec.defaultBackend`.
-    pub place: Option<Place>,
+    pub place: Option<PathIndex>,
     /// The canary's backend.
     pub alternative: BackendKey,
 }

@@ -11,7 +11,7 @@ use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::folder::{Folder, read};
-use crate::kube::trust::{Found, RECORD, Trust};
+use crate::kube::trust::{RECORD, StoredRecord, Trust};
 
 /// Prefix of the file names, before their number.
 const FILE: &str = "authority-";
@@ -77,9 +77,9 @@ impl Vault {
                 Ok(Some((Zeroizing::new(text), Revision(number.to_string()))))
             }
             Self::Cluster(trust) => match trust.record().await.map_err(VaultError::Cluster)? {
-                Found::Nothing => Ok(None),
-                Found::Record(text, revision) => Ok(Some((text, Revision(revision)))),
-                Found::Emptied(revision) => {
+                StoredRecord::Nothing => Ok(None),
+                StoredRecord::Record(text, revision) => Ok(Some((text, Revision(revision)))),
+                StoredRecord::Emptied(revision) => {
                     let secret = trust.name().clone();
                     Err(VaultError::Emptied { secret, revision: Revision(revision) })
                 }

@@ -11,7 +11,7 @@ use tonic::Status;
 
 use super::{Inspect, convert, pick};
 use crate::peers::fleet::Fleet;
-use crate::programmed::{Extent, State};
+use crate::rollout::{Extent, ObjectState};
 use crate::store::Head;
 
 /// Names of an object's states on a proxy.
@@ -23,13 +23,13 @@ pub(super) mod words {
     pub(in crate::inspect) const UNKNOWN: &str = "unknown";
 }
 
-fn word(state: &State) -> &'static str {
+fn word(state: &ObjectState) -> &'static str {
     match state {
-        State::Programmed => words::PROGRAMMED,
-        State::Behind | State::Diverged => words::BEHIND,
-        State::Refused(_) => words::REFUSED,
-        State::Silent => words::SILENT,
-        State::Unknown => words::UNKNOWN,
+        ObjectState::Programmed => words::PROGRAMMED,
+        ObjectState::Behind | ObjectState::Diverged => words::BEHIND,
+        ObjectState::Refused(_) => words::REFUSED,
+        ObjectState::Silent => words::SILENT,
+        ObjectState::Unknown => words::UNKNOWN,
     }
 }
 
@@ -89,7 +89,7 @@ impl Inspect {
         let shared = proxies.iter().map(|proxy| {
             let state = extent.state(proxy);
             let refused: &[_] = match &state {
-                State::Refused(refused) => refused,
+                ObjectState::Refused(refused) => refused,
                 _ => &[],
             };
             let of_object = convert::of_object(proxy, refused, head, now);

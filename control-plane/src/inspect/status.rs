@@ -19,7 +19,7 @@ use crate::objects::{ObjectKind, ObjectRef};
 use crate::peers::fleet::{Fleet, Member, Other};
 use crate::placement::{Placement, Placements};
 use crate::problem::{Problem, Problems, Severity, Subject};
-use crate::programmed::Extent;
+use crate::rollout::Extent;
 use crate::serve::registry::Registry;
 use crate::store::Head;
 

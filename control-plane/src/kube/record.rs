@@ -28,7 +28,7 @@ impl std::fmt::Debug for Record {
 
 /// The result of reading it.
 #[derive(PartialEq, Eq)]
-pub enum Found {
+pub enum StoredRecord {
     /// There is no Secret.
     Nothing,
     /// The Secret at this revision has no record.
@@ -52,19 +52,19 @@ impl Record {
     ///
     /// # Errors
     /// If the API server cannot be reached, or the value is not base64.
-    pub async fn load(&self) -> Result<Found, String> {
+    pub async fn load(&self) -> Result<StoredRecord, String> {
         let ObjectName { namespace, name } = &self.name;
         let found = find(&self.client, ObjectKind::Secret, namespace, name).await?;
         let Some(Object::Secret(secret)) = found else {
-            return Ok(Found::Nothing);
+            return Ok(StoredRecord::Nothing);
         };
         let revision = secret.metadata.resource_version.to_string();
         let Some(text) = secret.data.get(self.key).filter(|text| !text.is_empty()) else {
-            return Ok(Found::Emptied(revision));
+            return Ok(StoredRecord::Emptied(revision));
         };
         let text =
             STANDARD.decode(text).map_err(|_| format!("Secret {}: {} is not base64", self.name, self.key))?;
-        Ok(Found::Record(Zeroizing::new(text), revision))
+        Ok(StoredRecord::Record(Zeroizing::new(text), revision))
     }
 
     /// Writes the record over a revision, or the first one. Returns false if another writer was faster.

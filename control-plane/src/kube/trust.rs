@@ -12,7 +12,7 @@ use thiserror::Error;
 use zeroize::Zeroize as _;
 
 use super::ask::{ANSWER, find, within};
-pub use super::record::Found;
+pub use super::record::StoredRecord;
 use super::record::{Record, put};
 use crate::objects::{Object, ObjectKind};
 
@@ -77,7 +77,7 @@ impl Trust {
     ///
     /// # Errors
     /// If the API server cannot be reached, or the value is not base64.
-    pub async fn record(&self) -> Result<Found, String> {
+    pub async fn record(&self) -> Result<StoredRecord, String> {
         self.secret().load().await
     }
 
@@ -256,7 +256,7 @@ mod tests {
         for (status, absent) in [(404, true), (403, false), (500, false)] {
             let fake = Fake::new(move |_| status_of(status));
             assert_eq!(
-                trust(&fake).record().await.is_ok_and(|found| found == Found::Nothing),
+                trust(&fake).record().await.is_ok_and(|found| found == StoredRecord::Nothing),
                 absent,
                 "{status}"
             );

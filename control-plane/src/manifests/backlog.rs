@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::task::JoinSet;
 
-use super::disk::{Found, Raw};
+use super::disk::{Raw, ScannedFiles};
 use super::document;
 use super::folder::{Content, Path};
 
@@ -25,14 +25,14 @@ pub(super) struct Backlog {
     number: u64,
     /// The last batch of each file, while anything waits.
     newest: HashMap<Path, u64>,
-    waiting: VecDeque<(u64, Found)>,
+    waiting: VecDeque<(u64, ScannedFiles)>,
     /// Runs one at a time: memory and processors are shared.
     running: JoinSet<(u64, Parsed)>,
 }
 
 impl Backlog {
     /// Takes what was read. Returns it if parsing it takes no time.
-    pub(super) fn take(&mut self, found: Found) -> Option<Found> {
+    pub(super) fn take(&mut self, found: ScannedFiles) -> Option<ScannedFiles> {
         self.number += 1;
         let is_small = found.values().map(length).sum::<usize>() <= SMALL;
         if is_small && self.is_idle() {
@@ -90,11 +90,11 @@ fn length(raw: &Raw) -> usize {
 }
 
 /// Parses all of it. A file that makes the parser panic is unreadable; the others are not affected.
-pub(super) fn parse(found: Found) -> Parsed {
+pub(super) fn parse(found: ScannedFiles) -> Parsed {
     parse_by(found, document::parse)
 }
 
-fn parse_by(found: Found, parser: impl Fn(&str) -> document::Parsed) -> Parsed {
+fn parse_by(found: ScannedFiles, parser: impl Fn(&str) -> document::Parsed) -> Parsed {
     let content = |raw| match raw {
         Raw::Gone => Content::Gone,
         Raw::Text(text) => match catch_unwind(AssertUnwindSafe(|| parser(&text))) {
@@ -117,7 +117,7 @@ mod tests {
         Raw::Text(head + &format!("  a: \"{}\"\n", "x".repeat(length)))
     }
 
-    fn found<const N: usize>(files: [(&str, Raw); N]) -> Found {
+    fn found<const N: usize>(files: [(&str, Raw); N]) -> ScannedFiles {
         files.into_iter().map(|(path, raw)| (path.into(), raw)).collect()
     }
 

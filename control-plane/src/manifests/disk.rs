@@ -36,12 +36,12 @@ pub(super) enum Raw {
 }
 
 /// The results of a scan, by path.
-pub(super) type Found = BTreeMap<Path, Raw>;
+pub(super) type ScannedFiles = BTreeMap<Path, Raw>;
 
 /// The differences that a scan found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    pub(super) found: Found,
+    pub(super) found: ScannedFiles,
     /// The state of the whole folder, if all of it was scanned.
     pub(super) whole: Option<Whole>,
 }
@@ -184,7 +184,7 @@ impl Disk {
     }
 
     /// Checks one path. Returns true if that is not enough.
-    fn look_at(&mut self, name: &Path, path: &FilePath, touched: Touched, found: &mut Found) -> bool {
+    fn look_at(&mut self, name: &Path, path: &FilePath, touched: Touched, found: &mut ScannedFiles) -> bool {
         let is_folder = self.folders.contains(name) || self.unread.contains(name);
         if touched == Touched::Mode {
             let has_failed = self.known.get(name).is_some_and(|known| known.stamp.is_none());
@@ -307,7 +307,12 @@ impl Disk {
     ///
     /// # Errors
     /// Its current stamp, `None` if it does not exist any more: it is being written, and its content may be incomplete.
-    fn read_still(&mut self, name: &Path, stamp: &Stamp, found: &mut Found) -> Result<(), Option<Stamp>> {
+    fn read_still(
+        &mut self,
+        name: &Path,
+        stamp: &Stamp,
+        found: &mut ScannedFiles,
+    ) -> Result<(), Option<Stamp>> {
         let read = read(&self.root.join(&**name));
         match &read {
             Ok(Some((now, _))) if now != stamp => return Err(Some(*now)),
@@ -318,11 +323,11 @@ impl Disk {
     }
 
     /// Reads a file, and records it if its content changed.
-    fn read(&mut self, name: &Path, found: &mut Found) {
+    fn read(&mut self, name: &Path, found: &mut ScannedFiles) {
         self.take(name, read(&self.root.join(&**name)), found);
     }
 
-    fn take(&mut self, name: &Path, read: io::Result<Option<(Stamp, String)>>, found: &mut Found) {
+    fn take(&mut self, name: &Path, read: io::Result<Option<(Stamp, String)>>, found: &mut ScannedFiles) {
         match read {
             Ok(Some((stamp, text))) => {
                 let digest = blake3::hash(text.as_bytes());
@@ -344,7 +349,7 @@ impl Disk {
         }
     }
 
-    fn failed(&mut self, name: &Path, error: &str, found: &mut Found) {
+    fn failed(&mut self, name: &Path, error: &str, found: &mut ScannedFiles) {
         self.known.insert(Path::clone(name), Known { stamp: None, digest: None, is_fresh: false });
         found.insert(Path::clone(name), Raw::Unreadable(format!("expected a readable file: {error}")));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::FolderError;
 use super::backlog;
-use super::disk::{Disk, Found, Raw, Scan, Whole};
+use super::disk::{Disk, Raw, Scan, ScannedFiles, Whole};
 use super::folder::{Folder, Outcome};
 use super::watches::Watches;
 use crate::event::Event;
@@ -33,10 +33,10 @@ impl Manifests {
 
     /// Those in a text. `name` is where its problems say that they are.
     pub fn of_text(name: &str, text: String) -> Self {
-        Self::read(Found::from([(name.into(), Raw::Text(text))]), Whole::default())
+        Self::read(ScannedFiles::from([(name.into(), Raw::Text(text))]), Whole::default())
     }
 
-    fn read(found: Found, whole: Whole) -> Self {
+    fn read(found: ScannedFiles, whole: Whole) -> Self {
         let mut folder = Folder::default();
         let Outcome { mut events, ignored } = folder.update(backlog::parse(found));
         let Whole { present: _, unread, mut skipped } = whole;

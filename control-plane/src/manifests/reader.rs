@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::backlog::{self, Backlog};
-use super::disk::{Disk, Found, Raw, Scan, Whole};
+use super::disk::{Disk, Raw, Scan, ScannedFiles, Whole};
 use super::folder::{self, Folder, Outcome};
 use super::notice::Notice;
 use super::pins::PinFile;
@@ -336,7 +336,7 @@ impl Reader {
         self.send(events).await
     }
 
-    async fn take_in(&mut self, found: Found) -> Result<(), FolderError> {
+    async fn take_in(&mut self, found: ScannedFiles) -> Result<(), FolderError> {
         let Some(small) = self.backlog.take(found) else {
             return Ok(());
         };

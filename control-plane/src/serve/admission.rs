@@ -27,7 +27,7 @@ pub use guest::{Call, Caller, Guest};
 pub(crate) use line::{Line, Wants, secure};
 
 use super::limits::Limits;
-use guest::State;
+use guest::GuestState;
 
 /// Pause after a failed accept if no connection can be closed.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -45,7 +45,7 @@ struct Inner {
     peers: Peers,
     numbers: AtomicU64,
     /// Connections without a call, by the time since when (with a number to distinguish equal times).
-    waiting: Mutex<BTreeMap<(Instant, u64), Arc<State>>>,
+    waiting: Mutex<BTreeMap<(Instant, u64), Arc<GuestState>>>,
 }
 
 /// The call of a request: a handler that runs longer than one message keeps it, so that the connection is not idle.
@@ -118,7 +118,7 @@ impl Admission {
         // Send small messages without delay.
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
         let number = self.0.numbers.fetch_add(1, Ordering::Relaxed);
-        Ok(Guest::new(stream, State::new(self.clone(), number, peer, place), at_peer))
+        Ok(Guest::new(stream, GuestState::new(self.clone(), number, peer, place), at_peer))
     }
 
     /// Closes the connection that has been idle longest and returns its slot. `None`: all have calls.
@@ -132,7 +132,7 @@ impl Admission {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, BTreeMap<(Instant, u64), Arc<State>>> {
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<(Instant, u64), Arc<GuestState>>> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -31,7 +31,7 @@ use thiserror::Error;
 use tracing::warn;
 
 use super::history::{Bounds, History, PastVersion};
-use record::Found;
+use record::JournalContents;
 
 /// Name of the file.
 const FILE: &str = "history";
@@ -99,7 +99,7 @@ impl Journal {
             }
             Vec::new()
         });
-        let Found { history, of, left } = record::read_all(&bytes, bounds);
+        let JournalContents { history, of, left } = record::read_all(&bytes, bounds);
         if left > 0 {
             keep_damaged(&path, left, &history);
         }

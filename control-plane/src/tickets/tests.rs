@@ -74,7 +74,7 @@ fn data(record: &Record) -> Value {
 }
 
 fn vault(fake: &Fake) -> Vault {
-    Vault::Cluster(Place::of(fake, name(), RECORD))
+    Vault::Cluster(SecretRecord::of(fake, name(), RECORD))
 }
 
 #[tokio::test]

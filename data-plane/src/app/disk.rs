@@ -19,7 +19,7 @@ const LOAD: Duration = Duration::from_secs(5);
 const LAST: Duration = Duration::from_secs(1);
 
 /// The initial state of the threads.
-pub(super) struct Kept {
+pub(super) struct Restored {
     pub(super) subscription: Subscription,
     pub(super) writer: Writer,
     pub(super) thread: Option<JoinHandle<()>>,
@@ -31,9 +31,9 @@ pub(super) async fn open(
     state_dir: Option<PathBuf>,
     key_dir: Option<PathBuf>,
     stats: &Arc<Stats>,
-) -> anyhow::Result<Kept> {
+) -> anyhow::Result<Restored> {
     let Some(dir) = state_dir else {
-        return Ok(Kept { subscription, writer: Writer::new(), thread: None });
+        return Ok(Restored { subscription, writer: Writer::new(), thread: None });
     };
     let started = Journal::start(dir.clone(), key_dir, subscription.binding(), Arc::clone(stats));
     let Started { journal, answered, loaded, thread } =
@@ -48,7 +48,7 @@ pub(super) async fn open(
     };
     let subscription = subscription.with_journal(journal, loaded.as_ref());
     let writer = loaded.map_or_else(Writer::new, |loaded| loaded.writer);
-    Ok(Kept { subscription, writer, thread: Some(thread) })
+    Ok(Restored { subscription, writer, thread: Some(thread) })
 }
 
 /// Waits until the last state is on disk.

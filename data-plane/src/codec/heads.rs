@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::frame::{Frame, HEADER, Kind, PREFACE};
-use super::hpack::{Fault, Fields, Found, Outcome, Target};
+use super::hpack::{BlockFindings, Fault, Fields, Outcome, Target};
 
 /// The longest payload that h2 accepts.
 const LONGEST: u32 = 16_384;
@@ -77,7 +77,7 @@ struct Looking {
 #[derive(Debug, Default)]
 struct Open {
     stream: u32,
-    found: Found,
+    found: BlockFindings,
     /// The parts of a split field, if there is one.
     cut: Vec<Range<usize>>,
     /// The frame in which it begins.
@@ -233,7 +233,7 @@ impl Looking {
         self.read(&mut open, bytes, part)?;
         match is_last {
             true if open.cut.is_empty() => {
-                let (pseudo, Found { fault, target, .. }) = (open.found.has_pseudo(), open.found);
+                let (pseudo, BlockFindings { fault, target, .. }) = (open.found.has_pseudo(), open.found);
                 Ok(Some(Block { stream: open.stream, fault, pseudo, target }))
             }
             true => Err(Broken),

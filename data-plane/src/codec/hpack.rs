@@ -67,7 +67,7 @@ pub(crate) enum Fault {
 
 /// What was found in a block.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Found {
+pub(super) struct BlockFindings {
     /// What is wrong, if anything: an invalid name or value, or a pseudo-header field that is repeated or follows other
     /// fields.
     pub(super) fault: Option<Fault>,
@@ -88,7 +88,7 @@ pub(super) enum Outcome {
     Broken,
 }
 
-impl Found {
+impl BlockFindings {
     /// Whether there is a pseudo-header field.
     pub(super) fn has_pseudo(&self) -> bool {
         self.names & !Name::Field.bit() != 0
@@ -141,7 +141,7 @@ struct Literal {
 
 impl Fields {
     /// Reads a block, or the received part of it, and repairs it.
-    pub(super) fn read(&mut self, block: &mut [u8], found: &mut Found) -> Outcome {
+    pub(super) fn read(&mut self, block: &mut [u8], found: &mut BlockFindings) -> Outcome {
         let mut at = 0;
         while at < block.len() {
             match self.field(block, at, found) {
@@ -155,7 +155,7 @@ impl Fields {
 
     /// Reads the representation at a position, which is a field or a table size update (RFC 7541 section 6); returns
     /// the position of the next one.
-    fn field(&mut self, block: &mut [u8], at: usize, found: &mut Found) -> Result<usize, Stop> {
+    fn field(&mut self, block: &mut [u8], at: usize, found: &mut BlockFindings) -> Result<usize, Stop> {
         let (bits, is_kept) = match block[at] {
             0x80.. => {
                 let (number, next) = number(block, at, 7)?;

@@ -29,7 +29,7 @@ use crate::local::isolated::isolated;
 use crate::local::quota::Share;
 use crate::local::timer::{SILENCE, Timer};
 use crate::upstream::incoming::{Incoming, UNCOUNTED};
-use streams::{Counted, Kept, Streams};
+use streams::{Counted, HeadCharge, Streams};
 use window::Window;
 use wire::{Watched, Wire};
 
@@ -178,7 +178,7 @@ struct Waiting {
     request: Begun,
     respond: SendResponse<Bytes>,
     size: u64,
-    kept: Kept,
+    kept: HeadCharge,
     _share: Share,
 }
 
@@ -353,7 +353,7 @@ impl<S: Stream> Serving<S> {
     fn accept(&mut self, request: Request<RecvStream>, mut respond: SendResponse<Bytes>) {
         let local = Rc::clone(&self.server.local);
         let size = stream::size(&request);
-        let kept = Kept::of(size, request.headers().len());
+        let kept = HeadCharge::of(size, request.headers().len());
         let mut request = request.map(|body| (!body.is_end_stream()).then(|| self.wire.inflow().body(body)));
         stream::ask(&mut request, self.wire.take_target(respond.stream_id().into()));
         self.requests += 1;

@@ -24,7 +24,7 @@ use super::log::{self, Former, Log};
 use super::record::{self, Header};
 use super::replay::MAGIC;
 use super::slot::{Slot, Wake};
-use super::state::{Binding, State};
+use super::state::{Binding, StoredState};
 use super::stats::Stats;
 
 /// Name of the journal in its folder.
@@ -50,7 +50,7 @@ enum Unsaved {
 pub(super) struct Open {
     pub(super) log: Log,
     /// The last state in it.
-    pub(super) state: State,
+    pub(super) state: StoredState,
     pub(super) records: u64,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Keeper {
     /// The previous file belongs to no one who may start here: it is removed when there is a journal again.
     pub(super) stale: bool,
     /// The state whose secrets are stored.
-    with_keys: Option<State>,
+    with_keys: Option<StoredState>,
     last_warning: LastWarning,
     last_warning_of_keys: LastWarning,
 }
@@ -100,7 +100,7 @@ impl Keeper {
 
     /// Runs until the slot is closed.
     pub(super) fn run(mut self) {
-        let mut unsaved: Option<Box<State>> = None;
+        let mut unsaved: Option<Box<StoredState>> = None;
         let mut retry: Option<(Instant, Duration)> = None;
         let mut sync: Option<Instant> = None;
         loop {
@@ -143,7 +143,7 @@ impl Keeper {
     }
 
     /// Returns whether it is on disk now.
-    fn save(&mut self, state: &State) -> bool {
+    fn save(&mut self, state: &StoredState) -> bool {
         match self.write(state) {
             Ok(()) => {
                 if let Some(open) = &self.open {
@@ -164,7 +164,7 @@ impl Keeper {
         }
     }
 
-    fn write(&mut self, state: &State) -> Result<(), Unsaved> {
+    fn write(&mut self, state: &StoredState) -> Result<(), Unsaved> {
         let path = self.dir.join(FILE);
         let system = |reason| Unsaved::System { path: path.clone(), reason };
         // If somebody has removed the file, writes would succeed and be lost.
@@ -199,7 +199,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn write_anew(&mut self, state: &State, path: &Path, now: SystemTime) -> io::Result<Open> {
+    fn write_anew(&mut self, state: &StoredState, path: &Path, now: SystemTime) -> io::Result<Open> {
         let header = payload(&Header::of(&state.binding));
         let step = record::step(None, state, now);
         let frames = std::iter::once(header).chain(step.iter().map(payload));
@@ -215,7 +215,7 @@ impl Keeper {
     }
 
     /// A failure to store keys does not prevent storing the rest: a host without a key is better than no host.
-    fn save_keys(&mut self, state: &State) {
+    fn save_keys(&mut self, state: &StoredState) {
         let Some(keys) = &mut self.keys else { return };
         let before = self.with_keys.take();
         let is_same = |lane: Lane| {
@@ -239,7 +239,7 @@ impl Keeper {
     }
 
     /// Returns the state to be written again if the disk did not accept it.
-    fn sync(&mut self) -> Result<(), Box<State>> {
+    fn sync(&mut self) -> Result<(), Box<StoredState>> {
         let Some(open) = &mut self.open else { return Ok(()) };
         let Err(error) = open.log.sync() else { return Ok(()) };
         self.stats.failed();

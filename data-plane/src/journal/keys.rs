@@ -25,7 +25,7 @@ use zeroize::Zeroizing;
 
 use super::frame::{self, Chain, FORMAT, Magic, PREAMBLE};
 use super::log::{Former, Log};
-use super::state::State;
+use super::state::StoredState;
 
 const MAGIC: Magic = *b"firth-ks";
 const FILE: &str = "keys";
@@ -87,7 +87,11 @@ impl Keys {
     }
 
     /// Stores the secrets of a state; only the new ones, if those of the previous state were stored.
-    pub(super) fn save(&mut self, before: Option<&State>, state: &State) -> Result<(), KeysError> {
+    pub(super) fn save(
+        &mut self,
+        before: Option<&StoredState>,
+        state: &StoredState,
+    ) -> Result<(), KeysError> {
         let saved = self.write(before, state);
         if saved.is_err() {
             // The next state is written from the beginning.
@@ -96,7 +100,7 @@ impl Keys {
         saved
     }
 
-    fn write(&mut self, before: Option<&State>, state: &State) -> Result<(), KeysError> {
+    fn write(&mut self, before: Option<&StoredState>, state: &StoredState) -> Result<(), KeysError> {
         let system = |reason: io::Error| KeysError::System { dir: self.dir.clone(), reason };
         let path = self.dir.join(FILE);
         let is_good =
@@ -109,7 +113,7 @@ impl Keys {
         }
         check(&self.dir)?;
         let lock = lock::take(&self.dir)?;
-        let all = secrets_of(&State::default(), state);
+        let all = secrets_of(&StoredState::default(), state);
         let log = Log::anew(&path, MAGIC, all.iter().map(|entry| payload(entry)), Former::Dropped);
         self.open = Some((lock, log.map_err(system)?));
         Ok(())
@@ -117,7 +121,7 @@ impl Keys {
 }
 
 /// Secrets that are in a state and not in the previous one.
-fn secrets_of(before: &State, after: &State) -> Vec<Arc<Entry>> {
+fn secrets_of(before: &StoredState, after: &StoredState) -> Vec<Arc<Entry>> {
     let up = |lane| Delta::between(&before.lane(lane).has, &after.lane(lane).has).up;
     Lane::ALL.into_iter().flat_map(up).filter(|entry| entry.kind().is_secret()).collect()
 }

@@ -10,7 +10,7 @@ use shared::kind::{Kind, Lane, ResourceKey};
 use shared::proto::config;
 use shared::version::{Lineage, Root, Seq, Source};
 
-use super::state::{Binding, Kept, State};
+use super::state::{Binding, StoredLane, StoredState};
 
 /// Body bytes after which a step continues in another frame.
 const FRAME: usize = 1 << 20;
@@ -83,8 +83,8 @@ impl Header {
 }
 
 /// The frames of the step from one state to another, or from nothing.
-pub(super) fn step(before: Option<&State>, after: &State, now: SystemTime) -> Vec<Change> {
-    let nothing = State::default();
+pub(super) fn step(before: Option<&StoredState>, after: &StoredState, now: SystemTime) -> Vec<Change> {
+    let nothing = StoredState::default();
     let before = before.unwrap_or(&nothing);
     let mut changes = vec![Change::default()];
     let mut bytes = 0;
@@ -149,7 +149,7 @@ impl Change {
 }
 
 impl Place {
-    fn of(kept: &Kept) -> Self {
+    fn of(kept: &StoredLane) -> Self {
         let (lineage, seq) = kept.position.unzip();
         Self {
             lineage: lineage.map(Lineage::to_bytes).unwrap_or_default(),

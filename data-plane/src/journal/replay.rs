@@ -16,7 +16,7 @@ use thiserror::Error;
 
 use super::frame::{self, Chain, FORMAT, Magic, PREAMBLE};
 use super::record::{Change, Header};
-use super::state::State;
+use super::state::StoredState;
 
 /// The magic number of a journal.
 pub(super) const MAGIC: Magic = *b"firth-js";
@@ -36,7 +36,7 @@ pub(super) enum NoState {
 #[derive(Clone, Debug)]
 pub(super) struct Replayed {
     /// The resources. Those with secrets lack the body.
-    pub(super) state: State,
+    pub(super) state: StoredState,
     pub(super) written: SystemTime,
     /// Digest up to the end of this state.
     pub(super) chain: Chain,
@@ -58,7 +58,7 @@ pub(super) fn replay(bytes: &[u8]) -> Result<Replayed, NoState> {
     let mut chain = Chain::new(MAGIC);
     let (header, mut rest) = chain.open(&bytes[PREAMBLE..]).ok_or(NoState::Damaged)?;
     let binding = Header::read(header).ok_or(NoState::Damaged)?;
-    let mut state = State { binding: Arc::new(binding), ..State::default() };
+    let mut state = StoredState { binding: Arc::new(binding), ..StoredState::default() };
     let mut last: Option<Replayed> = None;
     let mut open = Vec::new();
     while let Some((payload, behind)) = chain.open(rest) {
@@ -86,7 +86,7 @@ pub(super) fn replay(bytes: &[u8]) -> Result<Replayed, NoState> {
 }
 
 /// The state after a step; `None` if the result does not match.
-fn follow(before: &State, step: &[Change]) -> Option<(State, SystemTime)> {
+fn follow(before: &StoredState, step: &[Change]) -> Option<(StoredState, SystemTime)> {
     let mut state = before.clone();
     let last = step.last()?;
     for lane in Lane::ALL {
@@ -135,7 +135,7 @@ pub(super) fn is_elsewhere(entry: &Entry) -> bool {
 
 /// Adds the missing bodies to the resources of a lane, and returns those that are unavailable.
 pub(super) fn complete(
-    state: &mut State,
+    state: &mut StoredState,
     lane: Lane,
     bodies: &HashMap<Version, Arc<Entry>>,
 ) -> Vec<ResourceKey> {

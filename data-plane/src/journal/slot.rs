@@ -4,17 +4,17 @@
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::state::State;
+use super::state::StoredState;
 
 /// Why the thread wakes up.
 #[derive(Debug)]
 pub(super) enum Wake {
     /// There is a newer state.
-    State(Box<State>),
+    State(Box<StoredState>),
     /// The time limit has passed.
     Time,
     /// No other state will come, after this one if there is one.
-    Closed(Option<Box<State>>),
+    Closed(Option<Box<StoredState>>),
 }
 
 /// The slot for the newest state.
@@ -26,13 +26,13 @@ pub(super) struct Slot {
 
 #[derive(Debug, Default)]
 struct Inside {
-    state: Option<Box<State>>,
+    state: Option<Box<StoredState>>,
     closed: bool,
 }
 
 impl Slot {
     /// Stores a state. At most waits for a pointer to be moved.
-    pub(super) fn put(&self, state: State) {
+    pub(super) fn put(&self, state: StoredState) {
         let former = self.inside().state.replace(Box::new(state));
         self.changed.notify_one();
         drop(former);
@@ -45,7 +45,7 @@ impl Slot {
     }
 
     /// Takes the state, if there is one.
-    pub(super) fn take(&self) -> Option<Box<State>> {
+    pub(super) fn take(&self) -> Option<Box<StoredState>> {
         self.inside().state.take()
     }
 

@@ -20,7 +20,7 @@ pub(crate) struct Binding {
 
 /// One lane.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct StoredLane {
     /// The resources.
     pub(crate) has: Snapshot,
     /// Position in the log of a control plane.
@@ -29,22 +29,22 @@ pub(crate) struct Kept {
 
 /// The complete state at one moment. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct StoredState {
     pub(crate) binding: Arc<Binding>,
-    pub(crate) config: Kept,
-    pub(crate) live: Kept,
+    pub(crate) config: StoredLane,
+    pub(crate) live: StoredLane,
 }
 
-impl State {
+impl StoredState {
     /// The state of a lane.
-    pub(crate) fn lane(&self, lane: Lane) -> &Kept {
+    pub(crate) fn lane(&self, lane: Lane) -> &StoredLane {
         match lane {
             Lane::Config => &self.config,
             Lane::Live => &self.live,
         }
     }
 
-    pub(super) fn lane_mut(&mut self, lane: Lane) -> &mut Kept {
+    pub(super) fn lane_mut(&mut self, lane: Lane) -> &mut StoredLane {
         match lane {
             Lane::Config => &mut self.config,
             Lane::Live => &mut self.live,

@@ -23,12 +23,12 @@ fn world(paths: &[&str]) -> World {
     world
 }
 
-fn state(world: &World, seq: u64, source: u8) -> State {
-    let kept = |has: &shared::snapshot::Snapshot| Kept {
+fn state(world: &World, seq: u64, source: u8) -> StoredState {
+    let kept = |has: &shared::snapshot::Snapshot| StoredLane {
         has: has.clone(),
         position: Some((Lineage([3; 16]), Seq(seq))),
     };
-    State { binding: binding(source), config: kept(&world.config), live: kept(&world.live) }
+    StoredState { binding: binding(source), config: kept(&world.config), live: kept(&world.live) }
 }
 
 /// A process that lives as long as this value.
@@ -57,7 +57,7 @@ impl Process {
         Self { journal: Some(started.journal), loaded, thread: Some(started.thread), stats }
     }
 
-    fn keep(&self, state: State) {
+    fn keep(&self, state: StoredState) {
         self.journal.as_ref().unwrap().keep(state);
     }
 
@@ -144,7 +144,7 @@ fn another_source_replaces_everything() {
     let elsewhere = Binding { known: vec![[2; 32]], ..(*binding(6)).clone() };
     let process = Process::knowing(dir.path(), &elsewhere);
     assert!(process.loaded.is_none());
-    process.keep(State { binding: Arc::new(elsewhere.clone()), ..state(&world(&["/third"]), 1, 6) });
+    process.keep(StoredState { binding: Arc::new(elsewhere.clone()), ..state(&world(&["/third"]), 1, 6) });
     drop(process);
     assert!(Process::start(dir.path()).loaded.is_none());
     assert_eq!(Process::knowing(dir.path(), &elsewhere).roots(), roots(&world(&["/third"])));
@@ -168,7 +168,7 @@ fn a_state_that_ends_its_process_is_put_aside() {
 }
 
 /// Stores a single state, as a short-lived process.
-fn kept_once(dir: &Path, state: State) {
+fn kept_once(dir: &Path, state: StoredState) {
     Process::start(dir).keep(state);
 }
 
@@ -212,7 +212,7 @@ fn a_process_whose_control_plane_has_another_authority_is_known_by_that_one() {
     let process = Process::start(dir.path());
     for known in [1, 2] {
         let before = process.stats.states.load(Ordering::Relaxed);
-        process.keep(State { binding: Arc::new(by(known)), ..state(&world(&["/"]), known.into(), 5) });
+        process.keep(StoredState { binding: Arc::new(by(known)), ..state(&world(&["/"]), known.into(), 5) });
         while process.stats.states.load(Ordering::Relaxed) == before {
             thread::sleep(Duration::from_millis(1));
         }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::requests::Set;
 use super::rules::{HISTOGRAMS, PREFIX, REQUESTS, Rules, Unit};
-use super::{Metrics, place::Place};
+use super::{Metrics, request_labels::RequestLabels};
 
 /// Labels of all series, as in ingress-nginx.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -77,7 +77,7 @@ impl Metrics {
     }
 }
 
-fn series(constant: &str, rules: &Rules, place: &Place, set: &Set) -> String {
+fn series(constant: &str, rules: &Rules, place: &RequestLabels, set: &Set) -> String {
     let mut text = String::with_capacity(constant.len() + 200);
     text.push_str(constant);
     label(&mut text, "canary", set.key.canary.as_deref().unwrap_or_default());

@@ -1,7 +1,7 @@
 //! Requests by place, method and status: each worker counts its own, and a scrape adds them up.
 //!
-//! A worker finds the counters of a request by the address of its [`Place`], which the table refers to; nothing is
-//! locked, and allocations happen only for the first request of its kind. The counts are published on the worker's
+//! A worker finds the counters of a request by the address of its [`RequestLabels`], which the table refers to; nothing
+//! is locked, and allocations happen only for the first request of its kind. The counts are published on the worker's
 //! tick.
 //!
 //! **Invariant:** whatever clients and backends send, a worker has no more than [`SETS`] sets. Requests beyond that
@@ -14,7 +14,7 @@ use foldhash::quality::RandomState;
 use smallvec::SmallVec;
 use tracing::warn;
 
-use super::place::Place;
+use super::request_labels::RequestLabels;
 use super::rules::{FAMILIES, Rules};
 use super::{Counter, WorkerMetrics};
 
@@ -99,13 +99,13 @@ impl Key {
 /// The counts of one place, method, status and canary on one worker.
 #[derive(Debug)]
 pub(super) struct Set {
-    pub(super) place: Weak<Place>,
+    pub(super) place: Weak<RequestLabels>,
     pub(super) key: Key,
     pub(super) numbers: Box<[Counter]>,
 }
 
 impl Set {
-    fn new(place: &Arc<Place>, key: Key, rules: &Rules) -> Arc<Self> {
+    fn new(place: &Arc<RequestLabels>, key: Key, rules: &Rules) -> Arc<Self> {
         let numbers = std::iter::repeat_with(Counter::default).take(rules.len()).collect();
         Arc::new(Self { place: Arc::downgrade(place), key, numbers })
     }
@@ -125,8 +125,8 @@ impl Set {
 /// A place under another host name.
 #[derive(Debug)]
 struct Named {
-    of: Weak<Place>,
-    place: Arc<Place>,
+    of: Weak<RequestLabels>,
+    place: Arc<RequestLabels>,
 }
 
 /// What a worker publishes.
@@ -149,7 +149,7 @@ pub struct Requests {
     /// Places counted under names other than their host's own: aliases, and unknown hosts.
     names: HashMap<Box<str>, SmallVec<[Named; 1]>, RandomState>,
     /// Where everything is counted that there is no room for.
-    overflow: Arc<Place>,
+    overflow: Arc<RequestLabels>,
     /// Whether there are sets that were not published yet, or that are gone.
     is_changed: bool,
     ticks: u32,
@@ -165,7 +165,7 @@ impl Requests {
             sets: HashMap::default(),
             len: 0,
             names: HashMap::default(),
-            overflow: Place::overflow(),
+            overflow: RequestLabels::overflow(),
             is_changed: true,
             ticks: 0,
         }
@@ -189,7 +189,7 @@ impl Requests {
     }
 
     /// Counts a request of a place.
-    pub fn count(&mut self, place: &Arc<Place>, request: &Request<'_>) {
+    pub fn count(&mut self, place: &Arc<RequestLabels>, request: &Request<'_>) {
         let named;
         let place = match request.host.filter(|_| self.rules.per_host) {
             None => place,
@@ -236,7 +236,7 @@ impl Requests {
         }
     }
 
-    fn add(&mut self, place: &Arc<Place>, key: Key) -> Arc<Set> {
+    fn add(&mut self, place: &Arc<RequestLabels>, key: Key) -> Arc<Set> {
         let set = Set::new(place, key, &self.rules);
         self.sets.entry(address(place)).or_default().push(Arc::clone(&set));
         self.len += 1;
@@ -262,7 +262,7 @@ impl Requests {
     }
 
     /// A place under another host name: ingress-nginx still reports the Ingress that takes the requests.
-    fn named(&mut self, of: &Arc<Place>, host: &str, most: usize) -> Arc<Place> {
+    fn named(&mut self, of: &Arc<RequestLabels>, host: &str, most: usize) -> Arc<RequestLabels> {
         let known = self.names.get(host).map_or(&[][..], |named| named);
         if let Some(known) = known.iter().find(|it| Weak::as_ptr(&it.of) == Arc::as_ptr(of)) {
             return Arc::clone(&known.place);
@@ -281,7 +281,7 @@ fn method(name: &str) -> u8 {
     METHODS.iter().position(|it| *it == name).unwrap_or(METHODS.len()) as u8
 }
 
-fn address(place: &Arc<Place>) -> usize {
+fn address(place: &Arc<RequestLabels>) -> usize {
     Arc::as_ptr(place) as usize
 }
 

@@ -7,7 +7,7 @@ use shared::kind::Lane;
 
 use super::View;
 use super::session::{Places, Session};
-use crate::journal::{Binding, Journal, Kept, Loaded, Missing, State};
+use crate::journal::{Binding, Journal, Loaded, Missing, StoredLane, StoredState};
 use crate::table::Writer;
 
 /// How often the identity of the control plane is looked up again: its authority may be replaced.
@@ -94,8 +94,8 @@ impl Disk {
         if self.kept.as_ref().is_some_and(is_kept) {
             return;
         }
-        let lane = |lane, position| Kept { has: writer.has(lane).clone(), position: Some(position) };
-        journal.keep(State {
+        let lane = |lane, position| StoredLane { has: writer.has(lane).clone(), position: Some(position) };
+        journal.keep(StoredState {
             binding: Arc::clone(&binding),
             config: lane(Lane::Config, places.config),
             live: lane(Lane::Live, places.live),

@@ -19,7 +19,7 @@ use super::policy::external::External;
 use super::policy::rewrite::Rewritten;
 use super::policy::shortcuts::Shortcuts;
 use super::users::UsersCell;
-use crate::metrics::Place;
+use crate::metrics::RequestLabels;
 use crate::rate::Counts;
 
 pub use super::upstream::{Alternative, Upstream};
@@ -38,7 +38,7 @@ pub struct HostEntry {
     www: bool,
     certificates_of_clients: Option<HostCertificates>,
     /// The metric labels of requests that none of its paths takes.
-    place: Arc<Place>,
+    place: Arc<RequestLabels>,
     /// Snippet directives that respond directly.
     shortcuts: Option<Arc<Shortcuts>>,
     /// TLS 1.2 cipher suites instead of the fleet's.
@@ -88,7 +88,7 @@ impl HostEntry {
     /// A host without aliases. `certificates` is `None` for a host without TLS.
     pub fn new(name: Arc<str>, certificates: Option<Box<[Arc<CertificateCell>]>>, routing: Routing) -> Self {
         Self {
-            place: Place::of_host(&name, None),
+            place: RequestLabels::of_host(&name, None),
             name,
             certificates,
             routing,
@@ -126,12 +126,12 @@ impl HostEntry {
     pub fn with_place(mut self, before: Option<&Self>, route: Option<&Arc<str>>) -> Self {
         let key = route.unwrap_or(&self.name);
         let same = before.map(|before| &before.place).filter(|place| place.is_of(key));
-        self.place = same.map_or_else(|| Place::of_host(&self.name, route), Arc::clone);
+        self.place = same.map_or_else(|| RequestLabels::of_host(&self.name, route), Arc::clone);
         self
     }
 
     /// The metric labels of requests that none of its paths takes.
-    pub fn place(&self) -> &Arc<Place> {
+    pub fn place(&self) -> &Arc<RequestLabels> {
         &self.place
     }
 
@@ -340,7 +340,7 @@ pub struct PathEntry {
     /// Port of its Service as the Ingress writes it; empty for the default backend.
     pub port: Arc<str>,
     /// The metric labels of its requests.
-    pub place: Arc<Place>,
+    pub place: Arc<RequestLabels>,
 }
 
 impl PathEntry {

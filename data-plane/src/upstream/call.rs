@@ -13,7 +13,7 @@ use h2::client::ResponseFuture;
 use http::{HeaderMap, Request, Response};
 
 use super::incoming::Incoming;
-use super::multiplexed::Place;
+use super::multiplexed::CallSlot;
 use super::observation::Observation;
 use super::wire_stats::are_overlong;
 use crate::codec::error::{Kind, ProxyError};
@@ -32,7 +32,7 @@ pub(crate) struct Call {
     /// Its timing, if a balancer uses that.
     observed: Option<Box<Observation>>,
     // Dropped last: the place becomes free together with the stream.
-    place: Place,
+    place: CallSlot,
 }
 
 /// A call that got no response.
@@ -65,7 +65,7 @@ impl Call {
     /// # Errors
     /// The connection is closed.
     pub(crate) fn begin(
-        place: Place,
+        place: CallSlot,
         request: Request<()>,
         ended: bool,
         body: Body,

@@ -1,6 +1,6 @@
 //! A connection to an endpoint that carries many calls at once, over HTTP/2.
 //!
-//! It is driven by a task on the worker, which ends with the connection; each call holds a [`Place`] on it.
+//! It is driven by a task on the worker, which ends with the connection; each call holds a [`CallSlot`] on it.
 //!
 //! **Invariant:** no call is started on a connection after its endpoint's GOAWAY, and there are never more calls than
 //! the endpoint allows: until it has said how many, no other call joins the one that the connection was opened for.
@@ -261,11 +261,11 @@ impl Multiplexed {
     }
 
     /// A place for one more call.
-    pub(crate) fn join(self: &Rc<Self>, reused: bool) -> Place {
+    pub(crate) fn join(self: &Rc<Self>, reused: bool) -> CallSlot {
         let before = self.calls.replace(self.calls.get() + 1);
         self.usage.borrow_mut().count();
         self.updated_liveness().begun(before == 0, self.timers.now());
-        Place { shared: Rc::clone(self), stream: Cell::new(0), is_answered: Cell::new(false), reused }
+        CallSlot { shared: Rc::clone(self), stream: Cell::new(0), is_answered: Cell::new(false), reused }
     }
 
     /// Marks it as being for one call only.
@@ -387,9 +387,9 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The place of one call. Dropping it ends the call.
+/// The slot of one call. Dropping it ends the call.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct CallSlot {
     shared: Rc<Multiplexed>,
     stream: Cell<u32>,
     is_answered: Cell<bool>,
@@ -397,7 +397,7 @@ pub(crate) struct Place {
     pub(crate) reused: bool,
 }
 
-impl Place {
+impl CallSlot {
     /// For starting the call; `None` if the connection is closed.
     pub(crate) fn sender(&self) -> Option<SendRequest<Bytes>> {
         match &*self.shared.state.borrow() {
@@ -462,7 +462,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for CallSlot {
     fn drop(&mut self) {
         self.shared.flow.inbound().forget(self.stream.get());
         self.shared.calls.set(self.shared.calls.get() - 1);
@@ -482,7 +482,7 @@ pub(crate) struct Opening(pub(crate) Rc<Multiplexed>);
 
 impl Opening {
     /// It is open.
-    pub(crate) fn done(self) -> Place {
+    pub(crate) fn done(self) -> CallSlot {
         self.0.join(false)
     }
 }

@@ -20,9 +20,9 @@ pub(crate) trait Reusable {
     fn lasts(&mut self, now: Instant) -> bool;
 }
 
-/// What a connection belongs to.
+/// The pool that a connection belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct PoolKey {
     pub(crate) backend: u64,
     pub(crate) endpoint: u64,
     /// How it is spoken on.
@@ -43,7 +43,7 @@ pub(crate) struct Order {
 /// An entry and the numbers of its neighbours.
 #[derive(Debug, Default)]
 struct Slot {
-    whose: Option<(Place, Instant)>,
+    whose: Option<(PoolKey, Instant)>,
     older: usize,
     newer: usize,
 }
@@ -55,7 +55,7 @@ impl Default for Order {
 }
 
 impl Order {
-    fn push(&mut self, place: Place, now: Instant) -> usize {
+    fn push(&mut self, place: PoolKey, now: Instant) -> usize {
         let newest = self.slots[0].older;
         let slot = Slot { whose: Some((place, now)), older: newest, newer: 0 };
         let number = match self.free.pop() {
@@ -83,7 +83,7 @@ impl Order {
     }
 
     /// The place of the oldest connection.
-    pub(crate) fn oldest(&self) -> Option<Place> {
+    pub(crate) fn oldest(&self) -> Option<PoolKey> {
         self.first().whose.map(|(place, _)| place)
     }
 
@@ -95,7 +95,7 @@ impl Order {
     }
 
     /// The place of the oldest, if it has been idle for `limit`.
-    pub(crate) fn expired(&self, now: Instant, limit: Duration) -> Option<Place> {
+    pub(crate) fn expired(&self, now: Instant, limit: Duration) -> Option<PoolKey> {
         let (place, since) = self.first().whose?;
         (now.duration_since(since) >= limit).then_some(place)
     }
@@ -155,7 +155,7 @@ impl<C> Idle<C> {
 
 impl<C: Reusable> Idle<C> {
     /// Adds one.
-    pub(crate) fn give(&mut self, connection: C, place: Place, now: Instant, order: &mut Order) {
+    pub(crate) fn give(&mut self, connection: C, place: PoolKey, now: Instant, order: &mut Order) {
         self.connections.push_back((connection, order.push(place, now)));
     }
 
@@ -187,10 +187,10 @@ mod tests {
         /// After any operations it equals a plain list.
         #[test]
         fn it_is_the_order_in_which_they_were_given(steps in prop::collection::vec((0..4_u8, 0..8_usize), 0..60)) {
-            let (mut order, mut list): (_, Vec<(Place, usize)>) = (Order::default(), Vec::new());
+            let (mut order, mut list): (_, Vec<(PoolKey, usize)>) = (Order::default(), Vec::new());
             let now = shared::clock::now();
             for (count, (step, which)) in steps.into_iter().enumerate() {
-                let place = Place { backend: count as u64, endpoint: 0, transport_key: TransportKey::of(Protocol::Http) };
+                let place = PoolKey { backend: count as u64, endpoint: 0, transport_key: TransportKey::of(Protocol::Http) };
                 match step {
                     0 if !list.is_empty() => order.remove(list.remove(which % list.len()).1),
                     1 => {

@@ -10,14 +10,14 @@ use super::{SHED, Worker, attend};
 use crate::http::conn::Parked;
 use crate::local::Budgets;
 
-/// A slot among all connections, with its descriptor.
-pub(super) type Place = (Held, Held);
+/// The permit of a connection: one of the connections, and one of the descriptors.
+pub(super) type ConnectionPermit = (Held, Held);
 
 /// Counts a connection as open until dropped.
 pub(super) struct Open {
     worker: Rc<Worker>,
     /// `None` if it was accepted in advance for another one that is closing.
-    place: Option<Place>,
+    place: Option<ConnectionPermit>,
     /// The connection continues without this, and keeps its slot.
     is_parked: bool,
 }

@@ -19,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::yield_now;
 use tracing::{debug, warn};
 
-use super::{Place, Worker};
+use super::{ConnectionPermit, Worker};
 use crate::http::conn::Parked;
 use crate::listen;
 use crate::local::timer::Timers;
@@ -36,7 +36,7 @@ pub(super) struct ParkedSet {
 }
 
 /// A connection and its slot. It does not refer to the worker, because that owns the set, which would be a cycle.
-pub(super) type ParkedEntry = (Parked, Option<Place>);
+pub(super) type ParkedEntry = (Parked, Option<ConnectionPermit>);
 
 impl ParkedSet {
     /// Without connections.

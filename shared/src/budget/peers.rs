@@ -15,7 +15,7 @@ pub struct Peers {
 
 /// One unit of a peer. Released when dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct PeerPermit {
     peers: Peers,
     address: Option<IpAddr>,
 }
@@ -27,7 +27,7 @@ impl Peers {
     }
 
     /// Adds one for this peer; `None`: it has reached the limit.
-    pub fn enter(&self, address: IpAddr) -> Option<Place> {
+    pub fn enter(&self, address: IpAddr) -> Option<PeerPermit> {
         let address = network(address);
         if let Some(address) = address {
             let mut counts = self.counts();
@@ -37,7 +37,7 @@ impl Peers {
             }
             *count += 1;
         }
-        Some(Place { peers: self.clone(), address })
+        Some(PeerPermit { peers: self.clone(), address })
     }
 
     /// Number of addresses that have any.
@@ -56,7 +56,7 @@ impl Peers {
     }
 }
 
-impl Drop for Place {
+impl Drop for PeerPermit {
     fn drop(&mut self) {
         let Some(address) = self.address else { return };
         if let Entry::Occupied(mut count) = self.peers.counts().entry(address) {
@@ -85,7 +85,7 @@ fn network(address: IpAddr) -> Option<IpAddr> {
 mod tests {
     use super::Peers;
 
-    fn enter(peers: &Peers, address: &str) -> Option<super::Place> {
+    fn enter(peers: &Peers, address: &str) -> Option<super::PeerPermit> {
         peers.enter(address.parse().unwrap())
     }
 

@@ -72,8 +72,8 @@ fn an_empty_folder_is_said_in_words() {
     assert!(text.contains("firth proxies --identity /me\n"), "{text}");
 }
 
-fn me(found: bool) -> Kept {
-    Kept { folder: "/me".into(), found, said: None, _passing: None }
+fn me(found: bool) -> StoredIdentity {
+    StoredIdentity { folder: "/me".into(), found, said: None, _passing: None }
 }
 
 #[test]

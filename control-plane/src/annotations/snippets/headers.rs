@@ -15,9 +15,9 @@ use super::lists::Lists;
 use super::tokens::Directive;
 use crate::annotations::draft::Draft;
 
-/// The place of a snippet.
+/// The context of a snippet, as nginx calls it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum SnippetContext {
     /// In the locations of its Ingress.
     Location,
     /// In the servers of its hosts, before their locations.
@@ -45,7 +45,7 @@ pub(super) struct Headers {
 
 impl Headers {
     /// Takes a directive, if it is a supported one.
-    pub(super) fn take(&mut self, directive: &Directive, place: Place) -> bool {
+    pub(super) fn take(&mut self, directive: &Directive, place: SnippetContext) -> bool {
         if directive.depth > 0 || directive.is_block {
             return false;
         }
@@ -57,11 +57,13 @@ impl Headers {
             return false;
         }
         match (directive.name(), place) {
-            ("proxy_set_header", Place::Location | Place::Auth) => self.set_request(arguments),
+            ("proxy_set_header", SnippetContext::Location | SnippetContext::Auth) => {
+                self.set_request(arguments)
+            }
             // Each location sets these itself, and so inherits none (nginx).
-            ("proxy_set_header", Place::Server) => arguments.len() == 2,
-            (_, Place::Auth) => false,
-            ("auth_request_set", Place::Location) => self.set_answered(arguments),
+            ("proxy_set_header", SnippetContext::Server) => arguments.len() == 2,
+            (_, SnippetContext::Auth) => false,
+            ("auth_request_set", SnippetContext::Location) => self.set_answered(arguments),
             ("add_header", _) => self.add(arguments),
             ("expires", _) => match arguments {
                 [text] => expires::value(text)
@@ -77,8 +79,8 @@ impl Headers {
                 }
                 _ => false,
             },
-            ("more_set_input_headers", Place::Location) => self.change_request(arguments, pair),
-            ("more_clear_input_headers", Place::Location) => {
+            ("more_set_input_headers", SnippetContext::Location) => self.change_request(arguments, pair),
+            ("more_clear_input_headers", SnippetContext::Location) => {
                 self.change_request(arguments, |text| Some((pair(text)?.0, "")))
             }
             // These ask for the default behaviour: no version is sent, a backend's certificate is verified only if an
@@ -89,27 +91,27 @@ impl Headers {
             // For fixed responses of the snippet, which read it themselves.
             ("default_type", _) => arguments.len() == 1,
             // Each location sets it itself.
-            ("client_max_body_size", Place::Server) => arguments.len() == 1,
+            ("client_max_body_size", SnippetContext::Server) => arguments.len() == 1,
             _ => false,
         }
     }
 
     /// Applies it to the policies. Returns whether anything takes effect.
-    pub(super) fn put(self, place: Place, to: &mut Draft<'_>) -> bool {
+    pub(super) fn put(self, place: SnippetContext, to: &mut Draft<'_>) -> bool {
         let Self { answers, requests, hidden, told, .. } = self;
         let is_any = !(answers.is_empty() && requests.is_empty() && hidden.is_empty() && told.is_empty());
         let changes = (!answers.is_empty()).then_some(HeaderChangeList { changes: answers });
         let hidden = (!hidden.is_empty()).then_some(TextList { values: hidden });
         match place {
-            Place::Location => {
+            SnippetContext::Location => {
                 to.location.header_changes = changes;
                 to.location.hide_headers = hidden;
                 to.auth_told = told;
                 to.location.request_headers =
                     (!requests.is_empty()).then_some(HeaderList { headers: requests });
             }
-            Place::Server => to.of_hosts = Some(OfHosts { changes, hidden, lists: None }),
-            Place::Auth => to.auth_headers = requests,
+            SnippetContext::Server => to.of_hosts = Some(OfHosts { changes, hidden, lists: None }),
+            SnippetContext::Auth => to.auth_headers = requests,
         }
         is_any
     }
@@ -288,14 +290,14 @@ mod tests {
     use super::*;
     use crate::annotations::snippets::tokens;
 
-    fn taken(text: &str, place: Place) -> Option<Headers> {
+    fn taken(text: &str, place: SnippetContext) -> Option<Headers> {
         let mut headers = Headers::default();
         let directives = tokens::directives(text).unwrap();
         directives.iter().all(|it| headers.take(it, place)).then_some(headers)
     }
 
     fn answers(text: &str) -> Vec<(HeaderOperation, String, String)> {
-        let headers = taken(text, Place::Location).unwrap();
+        let headers = taken(text, SnippetContext::Location).unwrap();
         headers.answers.into_iter().map(|it| (it.operation(), it.name, it.value)).collect()
     }
 
@@ -314,7 +316,8 @@ mod tests {
             assert_eq!(answers(text), [(operation, name.to_owned(), value.to_owned())], "{text}");
         }
         assert_eq!(answers("more_set_headers 'X-A: 1' 'X-B: 2';").len(), 2);
-        let statuses = |text: &str| taken(text, Place::Location).map(|it| it.answers[0].statuses.clone());
+        let statuses =
+            |text: &str| taken(text, SnippetContext::Location).map(|it| it.answers[0].statuses.clone());
         assert_eq!(statuses("more_set_headers -s '404 500' -s 403 'X-A: b';"), Some(vec![404, 500, 403]));
         assert_eq!(statuses("more_clear_headers X-A -s 404;"), Some(vec![404]));
         assert_eq!(answers("expires 1h;"), [(Expires, String::new(), "3600".to_owned())]);
@@ -325,7 +328,7 @@ mod tests {
     fn what_the_authentication_answers_is_told_under_another_name() {
         let text =
             "auth_request_set $user $upstream_http_x_auth_request_user; proxy_set_header X-User $user;";
-        let headers = taken(text, Place::Location).unwrap();
+        let headers = taken(text, SnippetContext::Location).unwrap();
         let told = Header { name: "X-User".into(), value: "x-auth-request-user".into() };
         assert_eq!((headers.told, headers.requests), (vec![told], vec![]));
         for text in [
@@ -334,7 +337,7 @@ mod tests {
             "auth_request_set $user $upstream_http_x_user; proxy_set_header X-User \"id $user\";",
             "auth_request_set $user $upstream_http_x_user; proxy_set_header Host $user;",
         ] {
-            assert!(taken(text, Place::Location).is_none(), "{text}");
+            assert!(taken(text, SnippetContext::Location).is_none(), "{text}");
         }
     }
 
@@ -367,7 +370,7 @@ mod tests {
             "if ($scheme = http) { add_header X-A b; }",
             "return 403;",
         ] {
-            assert!(taken(text, Place::Location).is_none(), "{text}");
+            assert!(taken(text, SnippetContext::Location).is_none(), "{text}");
         }
     }
 
@@ -380,21 +383,25 @@ mod tests {
         let text = "proxy_set_header X-A $http_x_b; proxy_set_header Accept-Encoding ''; more_clear_input_headers X-C;";
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
-            requests(text, Place::Location),
+            requests(text, SnippetContext::Location),
             [pair("X-A", "$http_x_b"), pair("Accept-Encoding", ""), pair("X-C", "")]
         );
         let anyway = "proxy_set_header Host $http_host; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection \"Upgrade\";";
-        assert_eq!(requests(anyway, Place::Location), []);
-        assert_eq!(requests("proxy_set_header X-A b;", Place::Server), [], "each location has its own");
-        assert_eq!(requests("proxy_set_header X-A b;", Place::Auth), [pair("X-A", "b")]);
-        assert!(taken("add_header X-A b;", Place::Auth).is_none());
+        assert_eq!(requests(anyway, SnippetContext::Location), []);
+        assert_eq!(
+            requests("proxy_set_header X-A b;", SnippetContext::Server),
+            [],
+            "each location has its own"
+        );
+        assert_eq!(requests("proxy_set_header X-A b;", SnippetContext::Auth), [pair("X-A", "b")]);
+        assert!(taken("add_header X-A b;", SnippetContext::Auth).is_none());
     }
 
     #[test]
     fn a_snippet_is_taken_up_to_a_size() {
         let many = "add_header X-A b;".repeat(MOST + 1);
-        assert!(taken(&many, Place::Location).is_none());
+        assert!(taken(&many, SnippetContext::Location).is_none());
         let long = format!("add_header X-A {};", "b".repeat(MOST_BYTES + 1));
-        assert!(taken(&long, Place::Server).is_none());
+        assert!(taken(&long, SnippetContext::Server).is_none());
     }
 }

@@ -6,7 +6,7 @@
 
 use shared::policy::{LocationPolicy, TextList};
 
-use super::headers::Place;
+use super::headers::SnippetContext;
 use super::tokens::Directive;
 use crate::annotations::draft::Draft;
 use crate::annotations::value::CIDRS;
@@ -26,9 +26,12 @@ pub struct Lists {
 
 impl Lists {
     /// Takes the lists out of a snippet, if they can be expressed.
-    pub(super) fn of(directives: &mut Vec<Directive>, place: Place, to: &Draft<'_>) -> Option<Self> {
+    pub(super) fn of(directives: &mut Vec<Directive>, place: SnippetContext, to: &Draft<'_>) -> Option<Self> {
         let has_own = || ANNOTATIONS.iter().any(|name| to.text(name).is_some());
-        if place == Place::Auth || place == Place::Location && has_own() || !directives.iter().any(is_one) {
+        if place == SnippetContext::Auth
+            || place == SnippetContext::Location && has_own()
+            || !directives.iter().any(is_one)
+        {
             return None;
         }
         let lists = Self::read(directives.iter().filter(|it| is_one(it)))?;

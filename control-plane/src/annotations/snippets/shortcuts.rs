@@ -8,7 +8,7 @@ use shared::pattern::{Allowance, Pattern};
 use shared::policy::{Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest, Shortcuts};
 use shared::template::{Template, Variable};
 
-use super::headers::Place;
+use super::headers::SnippetContext;
 use super::tokens::Directive;
 
 /// Limit of the responses that are taken from one snippet, and of their bytes.
@@ -47,11 +47,11 @@ fn nodes(directives: &[Directive]) -> impl Iterator<Item = Node<'_>> {
 
 impl Taken {
     /// Takes what is supported from a snippet; what is left stays in order.
-    pub(super) fn of(directives: &[Directive], place: Place) -> (Self, Vec<Directive>) {
+    pub(super) fn of(directives: &[Directive], place: SnippetContext) -> (Self, Vec<Directive>) {
         let mut taken = Self::default();
         let (mut rest, mut room) = (Vec::new(), Allowance::new(MOST_OF_PATTERNS));
         for node in nodes(directives) {
-            if place == Place::Auth || !taken.take(&node, &mut room) {
+            if place == SnippetContext::Auth || !taken.take(&node, &mut room) {
                 rest.push(node.directive.clone());
                 rest.extend_from_slice(node.inner);
             }

@@ -57,9 +57,9 @@ fn a_file_that_is_being_written_is_read_once_it_is_still() {
     let mut disk = Disk::new(dir.path().to_owned(), Watches::none());
     assert_eq!(disk.scan().unwrap().found.len(), 1);
     fs::write(&file, "one and").unwrap();
-    assert_eq!(disk.poll().unwrap().found, Found::new(), "it may not be complete");
+    assert_eq!(disk.poll().unwrap().found, ScannedFiles::new(), "it may not be complete");
     fs::write(&file, "one and two").unwrap();
-    assert_eq!(disk.poll().unwrap().found, Found::new(), "it was not");
+    assert_eq!(disk.poll().unwrap().found, ScannedFiles::new(), "it was not");
     assert_eq!(disk.poll().unwrap().found["a.yaml"], Raw::Text("one and two".to_owned()));
 
     fs::remove_file(&file).unwrap();
@@ -78,16 +78,16 @@ fn what_is_written_between_its_stamp_and_its_text_is_left_until_it_is_still() {
     let mut disk = Disk::new(dir.path().to_owned(), Watches::none());
     assert_eq!(disk.scan().unwrap().found.len(), 1);
     let stamp = disk.known[&name].stamp.unwrap();
-    let mut found = Found::new();
+    let mut found = ScannedFiles::new();
     fs::write(&file, "").unwrap();
     let now = Stamp::of(&fs::metadata(&file).unwrap());
     assert_eq!(disk.read_still(&name, &stamp, &mut found), Err(Some(now)));
     fs::remove_file(&file).unwrap();
     assert_eq!(disk.read_still(&name, &stamp, &mut found), Err(None));
-    assert_eq!((found, disk.known[&name].stamp), (Found::new(), Some(stamp)));
+    assert_eq!((found, disk.known[&name].stamp), (ScannedFiles::new(), Some(stamp)));
     fs::write(&file, "two").unwrap();
     let now = Stamp::of(&fs::metadata(&file).unwrap());
-    let mut found = Found::new();
+    let mut found = ScannedFiles::new();
     assert_eq!(disk.read_still(&name, &now, &mut found), Ok(()));
     assert_eq!(found[&name], Raw::Text("two".to_owned()));
 }
@@ -113,9 +113,9 @@ fn nothing_is_read_twice_and_a_touch_is_no_change() {
     fs::write(&file, "one").unwrap();
     let mut disk = Disk::new(dir.path().to_owned(), Watches::none());
     disk.scan().unwrap();
-    assert_eq!(disk.scan().unwrap().found, Found::new());
+    assert_eq!(disk.scan().unwrap().found, ScannedFiles::new());
     fs::write(&file, "one").unwrap();
-    assert_eq!(disk.scan().unwrap().found, Found::new(), "it says the same");
+    assert_eq!(disk.scan().unwrap().found, ScannedFiles::new(), "it says the same");
 }
 
 /// What may happen to a folder. Places are numbers, so that events interact.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{FolderError, Reader};
-use crate::manifests::disk::{Disk, Found, Raw, Scan};
+use crate::manifests::disk::{Disk, Raw, Scan, ScannedFiles};
 use crate::manifests::document;
 use crate::manifests::folder::Path;
 use crate::manifests::notice::{Pending, Touched};
@@ -180,7 +180,7 @@ impl Seen {
 }
 
 /// The files that may be about to be replaced: they are missing, or have no documents.
-fn voids(found: &Found) -> impl Iterator<Item = &Path> {
+fn voids(found: &ScannedFiles) -> impl Iterator<Item = &Path> {
     let is_void = |raw: &Raw| match raw {
         Raw::Gone => true,
         Raw::Text(text) => document::is_void(text),

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::task::AtomicWaker;
-use shared::budget::{Held, Place};
+use shared::budget::{Held, PeerPermit};
 use shared::identity::Identity;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -22,27 +22,27 @@ use super::Admission;
 #[derive(Debug)]
 pub struct Guest {
     stream: TcpStream,
-    state: Arc<State>,
+    state: Arc<GuestState>,
     timer: Pin<Box<Sleep>>,
-    _at_peer: Place,
+    _at_peer: PeerPermit,
 }
 
 /// The caller: what a handler knows about the connection.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    state: Arc<State>,
+    state: Arc<GuestState>,
     identity: Option<Arc<Identity>>,
 }
 
 /// A call under way. While there is one, its connection is not idle.
 #[derive(Debug)]
 pub struct Call {
-    state: Arc<State>,
+    state: Arc<GuestState>,
 }
 
 /// State shared by a connection and its calls.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct GuestState {
     admission: Admission,
     number: u64,
     peer: SocketAddr,
@@ -70,7 +70,7 @@ struct Calls {
     heard: Instant,
 }
 
-impl State {
+impl GuestState {
     pub(super) fn new(admission: Admission, number: u64, peer: SocketAddr, place: Held) -> Arc<Self> {
         let calls = Calls {
             open: 0,
@@ -118,7 +118,7 @@ impl State {
 }
 
 impl Guest {
-    pub(super) fn new(stream: TcpStream, state: Arc<State>, at_peer: Place) -> Self {
+    pub(super) fn new(stream: TcpStream, state: Arc<GuestState>, at_peer: PeerPermit) -> Self {
         let timer = Box::pin(tokio::time::sleep(state.admission.0.limits.first_call));
         Self { stream, state, timer, _at_peer: at_peer }
     }

@@ -88,7 +88,7 @@ pub(super) fn write_all(history: &History, of: Option<&Arc<str>>) -> impl Iterat
 
 /// The contents of a file.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct JournalContents {
     /// The valid versions.
     pub(super) history: History,
     /// Their source, from the newest record that has it.
@@ -98,8 +98,8 @@ pub(super) struct Found {
 }
 
 /// Reads a file.
-pub(super) fn read_all(bytes: &[u8], bounds: Bounds) -> Found {
-    let mut found = Found { history: History::new(bounds), of: None, left: bytes.len() };
+pub(super) fn read_all(bytes: &[u8], bounds: Bounds) -> JournalContents {
+    let mut found = JournalContents { history: History::new(bounds), of: None, left: bytes.len() };
     let mut snapshot = Snapshot::default();
     while let Some((version, of, rest)) = read(&bytes[bytes.len() - found.left..], &snapshot) {
         snapshot = version.snapshot.clone();

@@ -110,7 +110,8 @@ fn a_damaged_tail_is_dropped_and_the_file_rewritten() {
     let bytes = fs::read(&file).unwrap();
     for cut in [1, 30, bytes.len() - 1] {
         fs::write(&file, &bytes[..bytes.len() - cut]).unwrap();
-        let Found { history, left, .. } = record::read_all(&fs::read(&file).unwrap(), Bounds::default());
+        let JournalContents { history, left, .. } =
+            record::read_all(&fs::read(&file).unwrap(), Bounds::default());
         assert!(history.len() < 3 && left > 0);
     }
     fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();

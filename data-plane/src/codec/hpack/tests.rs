@@ -4,8 +4,12 @@ use super::model::{Field, Model, is_in_order, is_taken, is_valid, literal, named
 use super::*;
 
 /// Reads a block and returns its faults. What h2 gets must be well-formed, and its table the same as the peer's.
-fn read(fields: &mut Fields, (sent, got): (&mut Model, &mut Model), block: &[u8]) -> (Outcome, Found) {
-    let (mut mended, mut found) = (block.to_vec(), Found::default());
+fn read(
+    fields: &mut Fields,
+    (sent, got): (&mut Model, &mut Model),
+    block: &[u8],
+) -> (Outcome, BlockFindings) {
+    let (mut mended, mut found) = (block.to_vec(), BlockFindings::default());
     let outcome = fields.read(&mut mended, &mut found);
     if found.fault.is_none() && found.target.is_none() && outcome == Outcome::Whole {
         assert_eq!(mended, block, "what is well-formed is not changed");
@@ -19,7 +23,7 @@ fn read(fields: &mut Fields, (sent, got): (&mut Model, &mut Model), block: &[u8]
     (outcome, found)
 }
 
-fn read_one(block: &[u8]) -> (Outcome, Found) {
+fn read_one(block: &[u8]) -> (Outcome, BlockFindings) {
     read(&mut Fields::default(), (&mut Model::default(), &mut Model::default()), block)
 }
 
@@ -167,7 +171,7 @@ fn a_target_that_h2_does_not_take_is_kept_aside() {
                     assert_eq!(ask(&named(62, b"/plain", false, true)), (true, None), "its name alone");
                 }
                 let mut mended = field.clone();
-                Fields::default().read(&mut mended, &mut Found::default());
+                Fields::default().read(&mut mended, &mut BlockFindings::default());
                 let seen = Model::default().read(&mended).unwrap();
                 assert!(is_taken(&seen[0]) && seen[0].1 != target, "{seen:?}");
             }
@@ -218,7 +222,7 @@ fn a_part_of_a_block_ends_within_a_field() {
     let mut lacks = Vec::new();
     for length in 0..block.len() {
         let mut part = [&literal(b"a", b"b", false, true), &block[..length]].concat();
-        let outcome = Fields::default().read(&mut part, &mut Found::default());
+        let outcome = Fields::default().read(&mut part, &mut BlockFindings::default());
         match outcome {
             Outcome::Whole => assert_eq!(length, 0),
             Outcome::Cut(at, octets) => {

@@ -54,14 +54,14 @@ const PLACE: usize = 128;
 
 /// The size of a queued head.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(super) struct HeadCharge {
     /// Bytes that it is charged beside others.
     pub(super) reckoned: u64,
     /// Bytes for its fields' entries.
     places: usize,
 }
 
-impl Kept {
+impl HeadCharge {
     /// For a head of this size with this many fields.
     pub(super) fn of(size: u64, fields: usize) -> Self {
         let places = fields.saturating_mul(PLACE);
@@ -126,7 +126,7 @@ impl Streams {
     }
 
     /// Queues a request beside others with heads of `beside` bytes, if that is allowed.
-    pub(super) fn wait(kept: Kept, beside: u64, received: u64, quota: &Rc<Quota>) -> Option<Share> {
+    pub(super) fn wait(kept: HeadCharge, beside: u64, received: u64, quota: &Rc<Quota>) -> Option<Share> {
         let fits = beside.saturating_add(kept.reckoned)
             <= QUEUED.saturating_add(HEADS_A_BYTE.saturating_mul(received));
         if fits { quota.open(WAITING.max(kept.places)) } else { None }

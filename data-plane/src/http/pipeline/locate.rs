@@ -14,18 +14,18 @@ use crate::access_log::Format;
 use crate::codec::head::{Known, RequestHead};
 use crate::codec::path::{self, Normalised, Verdict};
 use crate::http::reply::Reply;
-use crate::metrics::Place;
+use crate::metrics::RequestLabels;
 use crate::table::policy::forwarding::Names;
 use crate::table::policy::shortcuts::Shortcuts;
 use crate::table::{Action, HostEntry, HostTable, Match, PathEntry, Upstream};
 
-use self::found::{Found, Own};
+use self::destination::destination;
 use self::kept_out::{Shown, keep_out};
-use self::place::place;
+use self::route_outcome::{Own, RouteOutcome};
 
-mod found;
+mod destination;
 mod kept_out;
-mod place;
+mod route_outcome;
 
 /// A health check of the proxy itself, on the catch-all host. A prefix location in ingress-nginx.
 const HEALTH: &str = "/healthz";
@@ -59,7 +59,7 @@ fn normalise(exchange: &mut Exchange<'_>) -> Step<bool> {
 
 /// What the table says about a request.
 struct Look {
-    found: Found,
+    found: RouteOutcome,
     claims: Option<Box<Claims>>,
     /// What is known about the client's certificate.
     passes: Option<Box<Passes>>,
@@ -75,7 +75,7 @@ struct Look {
     /// See [`log::follow`].
     format: Option<Arc<Format>>,
     /// The metric labels, and whether it is not logged, if no location takes it.
-    place: Option<Arc<Place>>,
+    place: Option<Arc<RequestLabels>>,
     silent: bool,
     by_alias: bool,
 }
@@ -119,7 +119,7 @@ fn look(table: &HostTable, exchange: &Exchange<'_>, suspicious: bool) -> Look {
 }
 
 /// Stores what was looked up. Returns what decides how the request continues.
-fn note(exchange: &mut Exchange<'_>, looked: Look) -> (Found, Option<Arc<Shortcuts>>) {
+fn note(exchange: &mut Exchange<'_>, looked: Look) -> (RouteOutcome, Option<Arc<Shortcuts>>) {
     let Look { found, claims, passes, page, fallback, answers, names, .. } = looked;
     exchange.has_pages_of_fleet = looked.has_pages;
     exchange.certificate = passes;
@@ -138,14 +138,14 @@ fn note(exchange: &mut Exchange<'_>, looked: Look) -> (Found, Option<Arc<Shortcu
 }
 
 /// Continues with what was found.
-fn follow(exchange: &mut Exchange<'_>, found: Found, answers: Option<Arc<Shortcuts>>) -> Step {
+fn follow(exchange: &mut Exchange<'_>, found: RouteOutcome, answers: Option<Arc<Shortcuts>>) -> Step {
     let local = &exchange.call.server.local;
     let of_host = |exchange: &mut Exchange<'_>| match answers.as_deref() {
         Some(answers) => shortcuts::of_host(exchange, answers),
         None => Continue(()),
     };
     match found {
-        Found::Location { entry, target, has_tls, issues_cookie } => {
+        RouteOutcome::Location { entry, target, has_tls, issues_cookie } => {
             (exchange.has_tls, exchange.issues_cookie) = (has_tls, issues_cookie);
             exchange.info.silent = !entry.policy.log.takes(exchange.head.asked_target());
             let denied = entry.is_denied();
@@ -154,11 +154,11 @@ fn follow(exchange: &mut Exchange<'_>, found: Found, answers: Option<Arc<Shortcu
             // Before any redirect.
             if denied { Break(Reply::page(local, 503)) } else { Continue(()) }
         }
-        Found::Www(host, policy) => {
+        RouteOutcome::Www(host, policy) => {
             exchange.header_scope = HeaderScope::Host;
             Break(redirect::to_www(exchange, host.name(), &policy.redirect))
         }
-        Found::AppRoot(path, entry) => {
+        RouteOutcome::AppRoot(path, entry) => {
             (exchange.redirecting, exchange.header_scope) = (entry, HeaderScope::Host);
             // In nginx' configuration the test for it follows the snippet, and precedes the lookup of a location.
             if let Some(answers) = answers.as_deref() {
@@ -166,13 +166,13 @@ fn follow(exchange: &mut Exchange<'_>, found: Found, answers: Option<Arc<Shortcu
             }
             Break(redirect::to_app_root(exchange, &path))
         }
-        Found::AddSlash(entry, location) => {
+        RouteOutcome::AddSlash(entry, location) => {
             of_host(exchange)?;
             // The log shows no location, and none of its rules is evaluated.
             (exchange.redirecting, exchange.header_scope) = (Some(entry), HeaderScope::WithoutCors);
             Break(Reply::redirect(local, 301, location))
         }
-        Found::DefaultBackend { silent, entry, target, blocked } => {
+        RouteOutcome::DefaultBackend { silent, entry, target, blocked } => {
             (exchange.info.silent, exchange.info.default_backend) = (silent, true);
             of_host(exchange)?;
             let Some(entry) = entry else {
@@ -181,7 +181,7 @@ fn follow(exchange: &mut Exchange<'_>, found: Found, answers: Option<Arc<Shortcu
             enter(exchange, entry, target);
             Continue(())
         }
-        Found::Own(own) => Break(answer(exchange, own)),
+        RouteOutcome::Own(own) => Break(answer(exchange, own)),
     }
 }
 
@@ -269,32 +269,36 @@ fn admit(
     table: &HostTable,
     ask: &Ask<'_>,
     normal: &Normalised<'_>,
-) -> (Found, Option<Box<Passes>>, Option<Box<str>>) {
+) -> (RouteOutcome, Option<Box<Passes>>, Option<Box<str>>) {
     match ask.host.map_or(Judged::NotAsked, |host| certificates::judge(host, ask.head, ask.call.peer)) {
         Judged::NotAsked => (find(table, ask, normal), None, None),
         Judged::Passes(passes) => (find(table, ask, normal), Some(passes), None),
         Judged::Page(page) => {
             let found = match path::normalise(page.as_bytes()) {
                 Ok(normal) => find(table, &Ask { raw: page.as_bytes(), query: None, ..*ask }, &normal),
-                Err(_) => Found::Own(Own::Ambiguous),
+                Err(_) => RouteOutcome::Own(Own::Ambiguous),
             };
             (found, None, Some(page))
         }
         Judged::Refused(why) => {
             let shown = if why.is_hosts() { Shown::by(table, ask.client) } else { Shown::Itself };
-            (Found::Own(Own::Refused(why, shown)), None, None)
+            (RouteOutcome::Own(Own::Refused(why, shown)), None, None)
         }
     }
 }
 
-fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
+fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> RouteOutcome {
     let Ask { call, client, name, www, host, is_plain, head, raw, query, steps } = *ask;
     if let Some(blocks) = &table.policy().blocks {
         let (agent, referer) = (head.fields.joined(Known::UserAgent), head.fields.joined(Known::Referer));
         if blocks.block(agent.as_deref(), referer.as_deref()) {
             // In nginx' configuration, the server that redirects a name with or without `www.` has no error pages.
             let has_none = www.is_some() || !has_pages(host);
-            return Found::Own(Own::Blocked(if has_none { Shown::Itself } else { Shown::by(table, client) }));
+            return RouteOutcome::Own(Own::Blocked(if has_none {
+                Shown::Itself
+            } else {
+                Shown::by(table, client)
+            }));
         }
     }
     if let Some(host) = www {
@@ -302,17 +306,17 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             Match::Path(entry) | Match::AddSlash(entry) => Arc::clone(&entry.policy),
             Match::None | Match::Unknown => Arc::default(),
         };
-        return Found::Www(Arc::clone(host), policy);
+        return RouteOutcome::Www(Arc::clone(host), policy);
     }
     // A catch-all host is always in the table.
     let Some(host) = host else {
-        return Found::Own(Own::NoTable);
+        return RouteOutcome::Own(Own::NoTable);
     };
     let climbs = normal.suspicious && path::climbs(raw);
-    let target = match path::forward(raw, normal, |path| place(host, path, query, climbs, steps)) {
+    let target = match path::forward(raw, normal, |path| destination(host, path, query, climbs, steps)) {
         Verdict::Raw => None,
         Verdict::Normal(path) => Some(path),
-        Verdict::Refuse => return Found::Own(Own::Ambiguous),
+        Verdict::Refuse => return RouteOutcome::Own(Own::Ambiguous),
     };
     let catch_all = host.name() == shared::resource::CATCH_ALL;
     let answers = &table.policy().response_headers;
@@ -325,24 +329,24 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             Match::Path(entry) => Some(Arc::clone(entry)),
             _ => None,
         };
-        return Found::AppRoot(Arc::clone(app_root), entry);
+        return RouteOutcome::AppRoot(Arc::clone(app_root), entry);
     }
     match host.route(&normal.path, steps) {
         Match::AddSlash(entry) => {
             let path = path::re_encode(&normal.path);
             let redirect = &entry.policy.redirect;
             let location = redirect::with_slash(call, redirect, &head.host, &path, query);
-            Found::AddSlash(Arc::clone(entry), location)
+            RouteOutcome::AddSlash(Arc::clone(entry), location)
         }
-        Match::Path(entry) if own.is_none_or(|own| takes(entry, own)) => Found::Location {
+        Match::Path(entry) if own.is_none_or(|own| takes(entry, own)) => RouteOutcome::Location {
             entry: Arc::clone(entry),
             target,
             has_tls: is_plain && redirects(entry) && table.redirects_to_tls(name),
             issues_cookie: entry.issues_cookie() && host.knows_as(name),
         },
-        Match::Unknown => Found::Own(Own::Unknown),
-        _ if own == Some(health) => Found::Own(Own::HealthCheck(answers.media_type.clone())),
-        _ if own == Some(STATUS) => Found::Own(Own::Status(match &table.policy().status {
+        Match::Unknown => RouteOutcome::Own(Own::Unknown),
+        _ if own == Some(health) => RouteOutcome::Own(Own::HealthCheck(answers.media_type.clone())),
+        _ if own == Some(STATUS) => RouteOutcome::Own(Own::Status(match &table.policy().status {
             Some(shown) => shown.contains(client),
             None => client.is_loopback(),
         })),
@@ -352,7 +356,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> Found {
             let entry = table.unclaimed().cloned();
             // If there is a location, it checks the list itself.
             let blocked = entry.is_none() && table.policy().addresses.blocks(client, catch_all);
-            Found::DefaultBackend { silent: !logged, entry, target, blocked }
+            RouteOutcome::DefaultBackend { silent: !logged, entry, target, blocked }
         }
     }
 }

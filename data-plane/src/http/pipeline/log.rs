@@ -16,7 +16,7 @@ use crate::http::peer::Peer;
 use crate::http::server::Server;
 use crate::listen::Scheme;
 use crate::local::Local;
-use crate::metrics::{Place, Request};
+use crate::metrics::{Request, RequestLabels};
 use crate::rate::Permit;
 use crate::table::{PathEntry, Policy};
 use attempts::Attempts;
@@ -77,7 +77,7 @@ pub(crate) struct RequestInfo {
     /// Whether no location takes it.
     pub(crate) default_backend: bool,
     /// Its metric labels, if no location takes it.
-    pub(super) unclaimed: Option<Arc<Place>>,
+    pub(super) unclaimed: Option<Arc<RequestLabels>>,
     /// Whether its host was requested by an alias.
     pub(super) by_alias: bool,
     /// The name of the canary, if it was chosen.

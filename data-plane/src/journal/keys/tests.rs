@@ -10,8 +10,8 @@ fn memory() -> Option<tempfile::TempDir> {
     tempfile::tempdir_in("/dev/shm").ok()
 }
 
-fn state(world: &World) -> State {
-    let mut state = State::default();
+fn state(world: &World) -> StoredState {
+    let mut state = StoredState::default();
     (state.config.has, state.live.has) = (world.config.clone(), world.live.clone());
     state
 }
@@ -54,14 +54,14 @@ fn keys_come_back_from_memory_and_damaged_ones_do_not() {
 fn keys_are_not_written_where_they_stay_or_others_look() {
     // The source folder is usually on a disk; on a machine that builds in memory this cannot be tested.
     let disk = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
-    if let Err(error) = Keys::new(disk.path().join("keys")).save(None, &State::default()) {
+    if let Err(error) = Keys::new(disk.path().join("keys")).save(None, &StoredState::default()) {
         assert!(matches!(error, KeysError::OnDisk(_)), "{error}");
         assert!(!disk.path().join("keys").join(FILE).exists());
     }
     let Some(shm) = memory() else { return };
     set_permissions(shm.path(), Permissions::from_mode(0o750)).unwrap();
-    let error = Keys::new(shm.path().to_owned()).save(None, &State::default()).unwrap_err();
+    let error = Keys::new(shm.path().to_owned()).save(None, &StoredState::default()).unwrap_err();
     assert!(matches!(error, KeysError::Open { mode: 0o750, .. }), "{error}");
     set_permissions(shm.path(), Permissions::from_mode(0o700)).unwrap();
-    Keys::new(shm.path().to_owned()).save(None, &State::default()).unwrap();
+    Keys::new(shm.path().to_owned()).save(None, &StoredState::default()).unwrap();
 }

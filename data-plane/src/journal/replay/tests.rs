@@ -7,7 +7,7 @@ use prost::Message as _;
 use shared::version::{Lineage, Root, Seq, Source};
 
 use super::super::record;
-use super::super::state::{Binding, Kept};
+use super::super::state::{Binding, StoredLane};
 use super::*;
 use crate::table::world::{World, steps};
 
@@ -20,23 +20,23 @@ fn binding() -> Arc<Binding> {
 }
 
 /// The states that a proxy goes through.
-fn states(steps: &[crate::table::world::Step]) -> Vec<State> {
+fn states(steps: &[crate::table::world::Step]) -> Vec<StoredState> {
     let mut world = World::default();
     let mut seq = 0;
     let state = |step| {
         world.step(step);
         seq += 1;
-        let kept = |has: &shared::snapshot::Snapshot, lineage| Kept {
+        let kept = |has: &shared::snapshot::Snapshot, lineage| StoredLane {
             has: has.clone(),
             position: Some((Lineage([lineage; 16]), Seq(seq))),
         };
-        State { binding: binding(), config: kept(&world.config, 1), live: kept(&world.live, 2) }
+        StoredState { binding: binding(), config: kept(&world.config, 1), live: kept(&world.live, 2) }
     };
     steps.iter().map(state).collect()
 }
 
 /// A journal of these states, and where each one ends.
-fn journal(states: &[State]) -> (Vec<u8>, Vec<usize>) {
+fn journal(states: &[StoredState]) -> (Vec<u8>, Vec<usize>) {
     let mut bytes = frame::preamble(MAGIC).to_vec();
     let mut chain = Chain::new(MAGIC);
     let header = states.first().map(|first| Header::of(&first.binding)).unwrap_or_default();
@@ -55,7 +55,7 @@ fn journal(states: &[State]) -> (Vec<u8>, Vec<usize>) {
 
 type Places = [(Root, Option<(Lineage, Seq)>); 2];
 
-fn places(state: &State) -> Places {
+fn places(state: &StoredState) -> Places {
     Lane::ALL.map(|lane| (state.lane(lane).has.root(), state.lane(lane).position))
 }
 
@@ -149,8 +149,8 @@ fn a_large_step_goes_in_several_frames_and_counts_whole() {
         let entry = crate::table::world::route(&key, &[(&path, "ns/s1/80")]);
         world.config.insert(entry);
     }
-    let kept = |has| Kept { has, position: None };
-    let state = State { binding: binding(), config: kept(world.config), live: kept(world.live) };
+    let kept = |has| StoredLane { has, position: None };
+    let state = StoredState { binding: binding(), config: kept(world.config), live: kept(world.live) };
     assert!(record::step(None, &state, now()).len() > 1);
     let (bytes, ends) = journal(std::slice::from_ref(&state));
     assert_eq!(places(&replay(&bytes).unwrap().state), places(&state));
@@ -169,7 +169,7 @@ fn other_files_are_told_apart() {
 
 #[test]
 fn a_step_that_does_not_lead_where_it_says_is_none() {
-    let nothing = State { binding: binding(), ..State::default() };
+    let nothing = StoredState { binding: binding(), ..StoredState::default() };
     let mut step = record::step(None, &nothing, now());
     assert!(follow(&nothing, &step).is_some());
     let entry = crate::table::world::backend("ns/s1/80");

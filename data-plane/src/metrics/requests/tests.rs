@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::super::{Labels, Metrics, NO_HOST, RulesConfig};
 use super::*;
 
-fn place(owner: &str, path: &str) -> Arc<Place> {
-    Place::new(&format!("ingress/{owner}/a.test").into(), &"echo".into(), &path.into())
+fn place(owner: &str, path: &str) -> Arc<RequestLabels> {
+    RequestLabels::new(&format!("ingress/{owner}/a.test").into(), &"echo".into(), &path.into())
 }
 
 fn request(method: &str, status: u16) -> Request<'_> {
@@ -112,7 +112,7 @@ fn what_is_said_is_exported() {
 
 #[test]
 fn hosts_that_nobody_has_are_counted_where_that_is_asked_for() {
-    let nobody = Place::of_host(&NO_HOST.into(), None);
+    let nobody = RequestLabels::of_host(&NO_HOST.into(), None);
     for (per_host, per_undefined_host, expected) in
         [(true, false, None), (true, true, Some("host=\"asked.test\"")), (false, false, Some("ingress=\"\""))]
     {
@@ -140,7 +140,7 @@ fn who_takes_requests_for_hosts_that_nobody_has_is_told() {
     let metrics = Metrics::new(1);
     let mut requests = Requests::new(metrics.worker(0));
     requests.follow(Some(&rules));
-    let place = |path: &str| Place::new(&"ingress/ns/web/_".into(), &"echo".into(), &path.into());
+    let place = |path: &str| RequestLabels::new(&"ingress/ns/web/_".into(), &"echo".into(), &path.into());
     let (one, two) = (place("/"), place("/two"));
     for place in [&one, &two, &one] {
         requests.count(place, &Request { host: Some("asked.test"), ..request("GET", 200) });
@@ -209,7 +209,7 @@ proptest! {
         let metrics = Metrics::new(1);
         let mut requests = Requests::new(metrics.worker(0));
         requests.follow(Some(&rules));
-        let nobody = Place::of_host(&NO_HOST.into(), None);
+        let nobody = RequestLabels::of_host(&NO_HOST.into(), None);
         for (method, host, status) in &asked {
             requests.count(&nobody, &Request { host: Some(host), ..request(method, *status) });
         }

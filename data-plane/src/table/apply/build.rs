@@ -12,7 +12,7 @@ use super::compiled::CompiledRoute;
 use super::config::TouchedHost;
 use super::interned::StoredRoute;
 use super::refusal::{name_of, parts, route_parts};
-use crate::metrics::Place;
+use crate::metrics::RequestLabels;
 use crate::rate::Counts;
 use crate::table::aliases::Names;
 use crate::table::client_tls::ciphers;
@@ -215,7 +215,7 @@ impl Writer {
         path: &Path,
         common: &Common,
         proxied: Option<Option<Arc<Upstream>>>,
-        place: Option<&Arc<Place>>,
+        place: Option<&Arc<RequestLabels>>,
     ) -> PathEntry {
         self.counters.paths_compiled.fetch_add(1, Ordering::Relaxed);
         let policy = &common.policy;
@@ -249,7 +249,7 @@ impl Writer {
         let (declared, service): (Arc<str>, Arc<str>) = (path.path.as_str().into(), service.into());
         // The same as before, so that its counters continue.
         let place = place.filter(|place| place.service() == &*service).cloned();
-        let place = place.unwrap_or_else(|| Place::new(&common.key, &service, &declared));
+        let place = place.unwrap_or_else(|| RequestLabels::new(&common.key, &service, &declared));
         PathEntry {
             place,
             declared,

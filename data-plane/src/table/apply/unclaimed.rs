@@ -8,7 +8,7 @@ use super::cells::Cells;
 use super::config::Config;
 use super::refusal::name_of;
 use super::source::Source;
-use crate::metrics::Place;
+use crate::metrics::RequestLabels;
 use crate::table::host::{Action, DEFAULT_UPSTREAM, PathEntry, Upstream};
 use crate::table::policy::Policy;
 use crate::table::policy::balancing::Balancing;
@@ -48,7 +48,7 @@ impl Config {
             owner: "".into(),
             service: "".into(),
             port: "".into(),
-            place: Place::of_host(&shared::resource::CATCH_ALL.into(), None),
+            place: RequestLabels::of_host(&shared::resource::CATCH_ALL.into(), None),
         }))
     }
 }

@@ -28,7 +28,7 @@ fn of_route(route: &str, kind: PathType, path: &str) -> Declared {
         owner: "ns/name".into(),
         service: "".into(),
         port: "".into(),
-        place: crate::metrics::Place::of_host(&"_".into(), None),
+        place: crate::metrics::RequestLabels::of_host(&"_".into(), None),
     };
     Declared { kind, entry: Arc::new(entry) }
 }

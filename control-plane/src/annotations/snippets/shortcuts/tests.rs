@@ -3,7 +3,7 @@ use crate::annotations::snippets::tokens;
 
 fn taken(text: &str) -> Option<Shortcuts> {
     let directives = tokens::directives(text).unwrap();
-    let (taken, rest) = Taken::of(&directives, Place::Server);
+    let (taken, rest) = Taken::of(&directives, SnippetContext::Server);
     rest.is_empty().then_some(taken.shortcuts)
 }
 
@@ -117,7 +117,7 @@ fn a_text_has_the_type_that_its_block_says() {
     let directives =
         tokens::directives("default_type application/json; return 400 '{}'; location /a { return 403; }")
             .unwrap();
-    let Taken { shortcuts, .. } = Taken::of(&directives, Place::Server).0;
+    let Taken { shortcuts, .. } = Taken::of(&directives, SnippetContext::Server).0;
     assert_eq!(shortcuts.shortcuts[0].default_type.as_deref(), Some("application/json"));
     assert_eq!(shortcuts.blocks[0].shortcuts[0].default_type, None, "it says nothing");
     let types = |text: &str| {
@@ -136,10 +136,10 @@ fn a_text_has_the_type_that_its_block_says() {
 fn what_is_left_stays_whole() {
     let text = "add_header A b; if ($scheme = http) { proxy_pass http://x; } return 403;";
     let directives = tokens::directives(text).unwrap();
-    let (taken, rest) = Taken::of(&directives, Place::Location);
+    let (taken, rest) = Taken::of(&directives, SnippetContext::Location);
     assert_eq!(shown(&taken.shortcuts), ["403 -"]);
     assert_eq!(rest.iter().map(Directive::name).collect::<Vec<_>>(), ["add_header", "if", "proxy_pass"]);
-    assert_eq!(Taken::of(&directives, Place::Auth).1.len(), directives.len());
+    assert_eq!(Taken::of(&directives, SnippetContext::Auth).1.len(), directives.len());
 }
 
 #[test]

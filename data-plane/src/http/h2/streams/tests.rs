@@ -69,7 +69,7 @@ fn who_has_taken_much_may_leave_more_lying() {
 #[test]
 fn so_much_waits_and_no_more() {
     let quota = quota();
-    let head = |size| Kept::of(size, 1);
+    let head = |size| HeadCharge::of(size, 1);
     assert!(Streams::wait(head(QUEUED + 70), 0, 7, &quota).is_some());
     assert!(Streams::wait(head(QUEUED), 71, 7, &quota).is_none());
     assert!(Streams::wait(head(u64::MAX), u64::MAX, u64::MAX, &quota).is_some(), "who sent as much");
@@ -80,7 +80,7 @@ fn so_much_waits_and_no_more() {
 fn waiting(fields: usize) -> (usize, u64) {
     let (quota, mut shares, mut beside) = (quota(), Vec::new(), 0);
     for number in 1..=100_u64 {
-        let kept = Kept::of(fields as u64 * (FIELD as u64 + 1), fields);
+        let kept = HeadCharge::of(fields as u64 * (FIELD as u64 + 1), fields);
         let Some(share) = Streams::wait(kept, beside, number * (fields as u64 + 30), &quota) else {
             break;
         };

@@ -20,7 +20,7 @@ use crate::table::{BackendCell, Endpoint, Protocol};
 use crate::upstream::Tried;
 use crate::upstream::call::{Body, Call, Failed};
 use crate::upstream::ejection;
-use crate::upstream::multiplexed::{Multiplexed, Opening, Place, Room};
+use crate::upstream::multiplexed::{CallSlot, Multiplexed, Opening, Room};
 use crate::upstream::observation::Observation;
 use crate::upstream::payload::Payload;
 use crate::upstream::transport::Transport;
@@ -164,7 +164,7 @@ impl Asking {
         &mut self,
         exchange: &mut Exchange<'_>,
         cell: &Arc<BackendCell>,
-    ) -> Result<Place, ProxyError> {
+    ) -> Result<CallSlot, ProxyError> {
         loop {
             let how = (exchange.session.as_mut(), exchange.turn);
             let picked = pick(exchange.call.server, cell, how, &mut self.tried);
@@ -264,7 +264,7 @@ async fn open(
     limit: Duration,
     cell: &BackendCell,
     (endpoint, transport): (&Endpoint, &Transport),
-) -> Result<Place, ProxyError> {
+) -> Result<CallSlot, ProxyError> {
     let server = call.server;
     let opening = Opening(Multiplexed::opening(transport.reuse, &server.local.timers));
     if !server.upstreams.borrow_mut().share(cell.id, endpoint, transport.key(), &opening.0) {
@@ -299,7 +299,7 @@ async fn join(
     cell: &BackendCell,
     (endpoint, transport): (&Endpoint, &Transport),
     (has_body, after): (bool, Option<u64>),
-) -> Result<Option<Place>, ProxyError> {
+) -> Result<Option<CallSlot>, ProxyError> {
     let timers = &call.server.local.timers;
     loop {
         let now = timers.now();

@@ -10,7 +10,7 @@ use crate::table::{HostEntry, Match, PathEntry};
 
 /// What a path leads to, to be compared with the result of another reading.
 #[derive(PartialEq)]
-pub(super) struct Place {
+pub(super) struct Destination {
     location: Location,
     /// The snippet blocks of the host and of the location that take it; an error if that could not be determined in
     /// time.
@@ -30,13 +30,13 @@ enum Location {
 }
 
 /// `climbs`: some reader sees a `..` step in the raw path.
-pub(super) fn place(
+pub(super) fn destination(
     host: &HostEntry,
     path: &[u8],
     query: Option<&[u8]>,
     climbs: bool,
     steps: &Steps,
-) -> Place {
+) -> Destination {
     let (location, entry) = match host.route(path, steps) {
         Match::Path(entry) => (Location::Path(Arc::as_ptr(entry)), Some(entry)),
         Match::AddSlash(_) => (Location::AddSlash, None),
@@ -58,7 +58,7 @@ pub(super) fn place(
     // Other paths with two spellings are usually legitimate, and the auth service gets the spelling that the backend
     // gets.
     let told = entry.filter(|entry| climbs && entry.external().is_some()).map(|_| path.into());
-    Place {
+    Destination {
         location,
         blocks: [block(of_host), block(of_location)],
         asked: [asked(of_host), asked(of_location)],

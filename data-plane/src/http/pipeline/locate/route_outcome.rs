@@ -10,7 +10,7 @@ use crate::http::pipeline::certificates::Refusal;
 use crate::table::{HostEntry, PathEntry, Policy};
 
 /// What a request leads to.
-pub(super) enum Found {
+pub(super) enum RouteOutcome {
     /// A location.
     Location {
         entry: Arc<PathEntry>,
@@ -55,7 +55,7 @@ pub(super) enum Own {
     NoTable,
 }
 
-impl Found {
+impl RouteOutcome {
     /// The location, if there is one that the request enters.
     pub(super) fn location(&self) -> Option<&PathEntry> {
         match self {

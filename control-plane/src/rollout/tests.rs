@@ -327,17 +327,17 @@ impl World {
             })
     }
 
-    fn expected(&self, which: usize, proxy: &Proxy) -> State {
+    fn expected(&self, which: usize, proxy: &Proxy) -> ObjectState {
         let object = &objects()[which];
         let both = [&proxy.config, &proxy.live];
         if proxy.is_silent() {
-            return State::Silent;
+            return ObjectState::Silent;
         }
         if both.iter().any(|it| it.diverged) {
-            return State::Diverged;
+            return ObjectState::Diverged;
         }
         if !(0..2).all(|at| self.is_acknowledged(at, which, both[at])) {
-            return State::Behind;
+            return ObjectState::Behind;
         }
         let refused: Vec<_> = both
             .iter()
@@ -346,9 +346,9 @@ impl World {
             .cloned()
             .collect();
         match both.iter().any(|it| it.refused_total as usize > it.refused.len()) {
-            _ if !refused.is_empty() => State::Refused(refused),
-            true => State::Unknown,
-            false => State::Programmed,
+            _ if !refused.is_empty() => ObjectState::Refused(refused),
+            true => ObjectState::Unknown,
+            false => ObjectState::Programmed,
         }
     }
 }

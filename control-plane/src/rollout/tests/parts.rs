@@ -72,7 +72,7 @@ impl Plane {
     }
 
     /// How they are on a proxy that has all, refuses this, and so many more on either lane.
-    fn states(&self, refused: Option<(Kind, &str)>, more: [u32; 2]) -> Vec<State> {
+    fn states(&self, refused: Option<(Kind, &str)>, more: [u32; 2]) -> Vec<ObjectState> {
         let (head, budget) = (self.published.head(), Budget::new(1 << 20));
         let standing = |lane: Lane, more: u32| {
             let list = refused.iter().filter(|(kind, _)| kind.lane() == lane).map(super::refused);
@@ -89,9 +89,9 @@ impl Plane {
 }
 
 /// Which of the objects a resource is a part of.
-fn whose(states: &[State]) -> Vec<&'static str> {
+fn whose(states: &[ObjectState]) -> Vec<&'static str> {
     let names = ["i1", "i10", "s1", "s10", "c1", "c10"];
-    let is_refused = |state: &State| matches!(state, State::Refused(_));
+    let is_refused = |state: &ObjectState| matches!(state, ObjectState::Refused(_));
     names.into_iter().zip(states).filter(|(_, state)| is_refused(state)).map(|(name, _)| name).collect()
 }
 
@@ -115,9 +115,9 @@ fn what_is_refused_is_told_to_all_who_cannot_do_without_it() {
 #[test]
 fn what_is_refused_without_a_name_may_be_anybody_s() {
     let plane = Plane::new();
-    assert!(plane.states(None, [0, 0]).iter().all(|state| *state == State::Programmed));
+    assert!(plane.states(None, [0, 0]).iter().all(|state| *state == ObjectState::Programmed));
     for more in [[1, 0], [0, 1]] {
-        assert!(plane.states(None, more).iter().all(|state| *state == State::Unknown), "{more:?}");
+        assert!(plane.states(None, more).iter().all(|state| *state == ObjectState::Unknown), "{more:?}");
     }
 }
 

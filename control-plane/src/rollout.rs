@@ -20,7 +20,7 @@ use crate::store::Head;
 
 /// State of an object on one proxy.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum ObjectState {
     /// The proxy serves the newest version.
     Programmed,
     /// The proxy has it, and refuses these resources of it.
@@ -144,25 +144,25 @@ impl<'a> Extent<'a> {
     }
 
     /// Its state on a proxy.
-    pub fn state(&self, proxy: &Proxy) -> State {
+    pub fn state(&self, proxy: &Proxy) -> ObjectState {
         if proxy.is_silent() {
-            return State::Silent;
+            return ObjectState::Silent;
         }
         if proxy.is_diverged() {
-            return State::Diverged;
+            return ObjectState::Diverged;
         }
         if !self.is_acknowledged(proxy, Lane::Config) || !self.is_acknowledged(proxy, Lane::Live) {
-            return State::Behind;
+            return ObjectState::Behind;
         }
         let all = proxy.config.refused.iter().chain(proxy.live.refused.iter());
         let refused: Vec<_> = all.filter(|it| self.is_part(it.kind, &it.key)).cloned().collect();
         if !refused.is_empty() {
-            return State::Refused(refused);
+            return ObjectState::Refused(refused);
         }
         let is_cut = |lane| proxy.standing(lane).refused_total as usize > proxy.standing(lane).refused.len();
         match is_cut(Lane::Config) || is_cut(Lane::Live) {
-            true => State::Unknown,
-            false => State::Programmed,
+            true => ObjectState::Unknown,
+            false => ObjectState::Programmed,
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 ///
 /// There is one for every path of every table, so it shares its texts with them.
 #[derive(Debug)]
-pub struct Place {
+pub struct RequestLabels {
     /// Key of a Route, `kind/namespace/name/host`; for undeclared paths that of the host's first Route. Or just the
     /// host, if it has none.
     route: Arc<str>,
@@ -17,13 +17,13 @@ pub struct Place {
     path: Option<Arc<str>>,
 }
 
-/// The host of [`Place`]s that belong to no particular host.
+/// The host of [`RequestLabels`]s that belong to no particular host.
 pub const NO_HOST: &str = "_";
 
 /// The label value for everything there is no room for. No name in Kubernetes begins like that.
 pub(super) const OVERFLOW: &str = "_overflow";
 
-impl Place {
+impl RequestLabels {
     /// For a declared path.
     pub fn new(route: &Arc<str>, service: &Arc<str>, path: &Arc<str>) -> Arc<Self> {
         let (service, path) = (Some(Arc::clone(service)), Some(Arc::clone(path)));
