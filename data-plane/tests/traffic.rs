@@ -44,6 +44,8 @@ mod ejection;
 mod endings;
 #[path = "traffic/errors.rs"]
 mod errors;
+#[path = "traffic/expansion_limits.rs"]
+mod expansion_limits;
 #[path = "traffic/external_names.rs"]
 mod external_names;
 #[path = "traffic/fastcgi.rs"]
@@ -52,12 +54,12 @@ mod fastcgi;
 mod fleet_pages;
 #[path = "traffic/goodbyes.rs"]
 mod goodbyes;
-#[path = "traffic/growing.rs"]
-mod growing;
 #[path = "traffic/grpc.rs"]
 mod grpc;
 #[path = "traffic/harness.rs"]
 mod harness;
+#[path = "traffic/header_scopes.rs"]
+mod header_scopes;
 #[path = "traffic/held_back.rs"]
 mod held_back;
 #[path = "traffic/hostile.rs"]
@@ -66,6 +68,8 @@ mod hostile;
 mod http2;
 #[path = "traffic/large_bodies.rs"]
 mod large_bodies;
+#[path = "traffic/limit_rate.rs"]
+mod limit_rate;
 #[path = "traffic/limits.rs"]
 mod limits;
 #[path = "traffic/log.rs"]
@@ -78,8 +82,6 @@ mod metrics;
 mod mirrors;
 #[path = "traffic/names.rs"]
 mod names;
-#[path = "traffic/paces.rs"]
-mod paces;
 #[path = "traffic/parked.rs"]
 mod parked;
 #[path = "traffic/passed_bodies.rs"]
@@ -112,8 +114,8 @@ mod tickets;
 mod timeouts;
 #[path = "traffic/tunnels.rs"]
 mod tunnels;
-#[path = "traffic/untaken.rs"]
-mod untaken;
+#[path = "traffic/untaken_responses.rs"]
+mod untaken_responses;
 #[path = "traffic/upload_windows.rs"]
 mod upload_windows;
 #[path = "traffic/upstream_keepalive.rs"]
@@ -122,5 +124,3 @@ mod upstream_keepalive;
 mod verified_backends;
 #[path = "traffic/versions.rs"]
 mod versions;
-#[path = "traffic/voices.rs"]
-mod voices;

@@ -212,7 +212,7 @@ fn one_of_addresses_and_passwords_is_enough_where_any_satisfies() {
 
 /// A client on the deny list has satisfied none of the alternatives.
 #[test]
-fn who_is_denied_is_not_let_in_because_any_would_do() {
+fn denylisted_client_is_refused_despite_satisfy_any() {
     let origin = Origin::says("in");
     let mut proxy = Proxy::start();
     let denied = LocationPolicy {

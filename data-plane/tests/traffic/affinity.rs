@@ -244,7 +244,7 @@ fn a_canary_without_affinity_keeps_nobody() {
 
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
-fn it_is_the_same_over_http2() {
+fn affinity_cookie_works_over_http2() {
     let origins = names().map(Origin::says);
     let mut proxy = Proxy::with(Limits::default());
     serve(&mut proxy, sticky(AffinityMode::Balanced), vec![]);
@@ -279,7 +279,7 @@ fn it_is_the_same_over_http2() {
 
 /// As nginx reads `$cookie_...`.
 #[test]
-fn of_several_cookies_the_last_one_counts() {
+fn last_of_several_affinity_cookies_counts() {
     let origins = names().map(Origin::says);
     let mut proxy = Proxy::with(Limits::default());
     serve(&mut proxy, sticky(AffinityMode::Balanced), vec![]);

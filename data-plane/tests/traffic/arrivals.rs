@@ -143,7 +143,7 @@ fn a_header_comes_first_and_only_some_are_believed_it() {
 }
 
 #[test]
-fn who_tells_nothing_is_gone_in_time() {
+fn client_without_proxy_header_is_closed_after_the_timeout() {
     let origin = Origin::says("in");
     let proxy = behind(&origin, None, Some(300));
     let begun = std::time::Instant::now();
@@ -269,7 +269,7 @@ fn tls_with_nowhere_to_go_is_closed() {
 }
 
 #[test]
-fn what_goes_on_as_it_is_may_be_silent_for_so_long() {
+fn passthrough_connection_is_closed_after_the_idle_timeout() {
     let origin = counting();
     let limits = Limits { stream_idle: Duration::from_millis(400), ..Limits::default() };
     let proxy = passing(limits, "p.test", &["/"], &origin);

@@ -137,7 +137,7 @@ fn the_question_says_who_asks_for_what() {
 
 /// Whatever a client sends: it can end neither the target of the auth request nor its line.
 #[test]
-fn what_is_filled_into_the_url_stays_in_it() {
+fn variables_in_auth_url_cannot_break_out_of_the_request_line() {
     let backend = Origin::says("in");
     let (auth, _) = asked("");
     let policy = asking(&auth, |it| it.url += "?tenant=$http_x_tenant&path=$uri");
@@ -150,7 +150,7 @@ fn what_is_filled_into_the_url_stays_in_it() {
 
 /// However a request was admitted, headers that only the auth service may set are never taken from the client.
 #[test]
-fn what_only_the_asked_may_say_is_taken_away_where_nobody_is_asked() {
+fn auth_response_headers_of_the_client_are_removed_without_an_auth_request() {
     let backend = Origin::says("in");
     let (auth, _) = asked("X-User: alice\r\n");
     let any = LocationPolicy {
@@ -248,7 +248,7 @@ fn an_answer_is_kept_for_as_long_as_it_says_itself() {
 
 /// The cached response is also used for clients without a partial copy.
 #[test]
-fn what_is_kept_is_a_whole_answer() {
+fn auth_cache_stores_only_unconditional_responses() {
     let backend = Origin::says("in");
     let auth = Origin::new(|seen| {
         let (has, part) = (!seen.all("if-none-match").is_empty(), !seen.all("range").is_empty());
@@ -298,7 +298,7 @@ fn an_answer_that_varies_is_kept_for_its_like_alone() {
 /// Clients without any of the key's values are indistinguishable, and one of them may have been admitted for other
 /// reasons.
 #[test]
-fn who_shows_nothing_of_the_key_is_asked_for_each_time() {
+fn auth_cache_is_not_used_for_clients_without_a_key() {
     let backend = Origin::says("in");
     let (auth, status) = asked("");
     let keyed = |key: &str| asking(&auth, |it| it.cache_key = key.into());
@@ -440,7 +440,7 @@ fn an_auth_url_that_leads_to_itself_ends_with_500_after_a_few_requests() {
 
 /// A URL of a tenant must not lead into the proxy's own machine, by whatever name.
 #[test]
-fn nobody_of_the_proxys_own_machine_is_asked() {
+fn auth_url_cannot_reach_the_proxys_own_machine() {
     let backend = Origin::says("in");
     let (auth, _) = asked("");
     let port = auth.address.port();
@@ -496,7 +496,7 @@ fn a_name_that_leads_elsewhere_later_is_judged_again() {
 }
 
 #[test]
-fn who_is_asked_is_told_the_whole_list_where_backends_are() {
+fn auth_service_gets_the_whole_x_forwarded_for_if_backends_do() {
     let backend = Origin::says("in");
     let (auth, _) = asked("");
     let mut proxy = serving(&[("/x", asking(&auth, |_| {}))], &backend);
@@ -517,7 +517,7 @@ fn who_is_asked_is_told_the_whole_list_where_backends_are() {
 
 /// For most applications all of these are one header, `HTTP_X_USER`.
 #[test]
-fn nobody_names_itself_by_a_look_alike() {
+fn client_headers_that_look_like_identity_headers_are_removed() {
     let backend = Origin::says("in");
     let (auth, _) = asked("X-User: alice\r\n");
     let header = |name: &str| Header { name: name.into(), value: "ours".into() };
@@ -554,7 +554,7 @@ fn nobody_names_itself_by_a_look_alike() {
 }
 
 #[test]
-fn who_is_asked_hints_so_often_before_it_answers() {
+fn auth_service_may_send_a_limited_number_of_early_hints() {
     let backend = Origin::says("in");
     let auth = Origin::new(|seen| {
         let hints = seen.header("x-hints").unwrap().parse().unwrap();

@@ -266,7 +266,7 @@ fn ewma() -> BackendPolicy {
 const SLOW: Duration = Duration::from_millis(150);
 
 #[test]
-fn who_is_slow_is_left_alone_and_the_others_share() {
+fn ewma_avoids_the_slow_endpoint_and_spreads_over_the_others() {
     let (proxy, _origins) = one_of_them_slow(ewma(), SLOW);
     let mut client = Client::new(proxy.http);
     let met = spread(&mut client, 100, |_| "/".into());
@@ -299,7 +299,7 @@ fn a_body_that_comes_slowly_counts() {
 }
 
 #[test]
-fn what_the_fleet_says_holds_until_an_ingress_says_otherwise() {
+fn load_balance_of_the_fleet_applies_until_an_ingress_overrides_it() {
     let (mut proxy, _origins) = one_of_them_slow(BackendPolicy::default(), SLOW / 2);
     let mut client = Client::new(proxy.http);
     let of_slow = |client: &mut Client| {
@@ -321,7 +321,7 @@ fn what_the_fleet_says_holds_until_an_ingress_says_otherwise() {
 }
 
 #[test]
-fn what_is_known_of_endpoints_stays_while_others_come_and_go() {
+fn latencies_of_endpoints_survive_changes_of_the_others() {
     let (mut proxy, origins) = one_of_them_slow(ewma(), SLOW);
     let mut client = Client::new(proxy.http);
     // Until it was used once, its score is the best.

@@ -10,7 +10,7 @@ fn list(texts: &[&str]) -> Option<TextList> {
 }
 
 #[test]
-fn who_is_blocked_gets_403_before_anything_else_and_nobody_else_does() {
+fn blocked_user_agent_or_referer_gets_403_before_any_redirect() {
     let origin = Origin::says("backend");
     let mut proxy = Proxy::start();
     let redirected = LocationPolicy {
@@ -60,7 +60,7 @@ fn who_is_blocked_gets_403_before_anything_else_and_nobody_else_does() {
 }
 
 #[test]
-fn who_is_blocked_by_address_gets_403_of_unknown_hosts_too() {
+fn blocked_address_gets_403_for_unknown_hosts_too() {
     let mut proxy = Proxy::start();
     proxy.config(vec![(CATCH_ALL, Resource::Host(Host::default()))]);
     let mut client = Client::new(proxy.http);

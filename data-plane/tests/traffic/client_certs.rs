@@ -98,7 +98,7 @@ fn status(proxy: &Proxy, own: Option<&Own>) -> u16 {
 }
 
 #[test]
-fn who_does_not_get_in_is_told_why() {
+fn refused_client_certificate_page_states_the_reason() {
     let (authority, other) = (Authority::new("one"), Authority::new("other"));
     let strange = other.leaf("strange", &[]);
     let proxy = proxy(&Origin::says("in"), asking(), &authority);
@@ -116,7 +116,7 @@ fn who_does_not_get_in_is_told_why() {
 }
 
 #[test]
-fn who_gets_in() {
+fn client_certificate_verification_accepts_and_refuses() {
     use ClientVerification::{Off, On, Optional, OptionalNoCa};
     let (authority, other) = (Authority::new("one"), Authority::new("other"));
     let two = authority.below("one below").below("two below");
@@ -177,7 +177,7 @@ fn a_certificate_of_version_1_is_a_certificate() {
 }
 
 #[test]
-fn who_was_revoked_does_not() {
+fn revoked_client_certificate_is_refused() {
     let authority = Authority::new("one");
     let (good, bad) = (authority.numbered("good", 1), authority.numbered("bad", 2));
     let origin = Origin::says("in");
@@ -296,7 +296,7 @@ fn in_plain_only_the_redirect_is_to_be_had() {
 }
 
 #[test]
-fn nobody_gets_in_where_nobody_can_tell_who_may() {
+fn missing_authorities_refuse_every_client() {
     let authority = Authority::new("one");
     let own = authority.leaf("alice", &[]);
     let origin = Origin::says("in");
@@ -317,7 +317,7 @@ fn nobody_gets_in_where_nobody_can_tell_who_may() {
 }
 
 #[test]
-fn who_does_not_pass_may_be_sent_elsewhere() {
+fn unverified_client_is_redirected_to_the_error_page() {
     let authority = Authority::new("one");
     let origin = Origin::says("in");
     let page = |page: &str| ClientCertificates { error_page: page.into(), ..asking() };

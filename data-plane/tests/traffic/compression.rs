@@ -53,7 +53,7 @@ fn unbrotlied(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn who_accepts_a_coding_gets_it_and_what_was_said_of_the_bytes_goes() {
+fn accepted_coding_is_applied_and_byte_related_headers_are_removed() {
     let origin = says(
         "200 OK",
         "Content-Type: text/plain\r\nETag: \"v1\"\r\nAccept-Ranges: bytes\r\nVary: Cookie\r\nX-Own: 1\r\n",
@@ -79,7 +79,7 @@ fn who_accepts_a_coding_gets_it_and_what_was_said_of_the_bytes_goes() {
 }
 
 #[test]
-fn what_is_not_to_be_compressed_goes_as_it_is() {
+fn uncompressible_response_is_passed_unchanged() {
     const TEXT: &str = "Content-Type: text/plain\r\n";
     for (method, status, fields) in [
         ("HEAD", "200 OK", TEXT),

@@ -133,7 +133,7 @@ fn a_full_table_lets_the_newest_in_for_the_longest_idle() {
 
 /// A client that sends one request after another is idle between two of them only briefly.
 #[test]
-fn who_was_just_answered_does_not_make_room() {
+fn connection_between_requests_is_not_shed() {
     let proxy = Proxy::within(Limits::default(), places(10, 100));
     let mut busy = Client::new(proxy.http);
     let mut idle: Vec<Client> = Vec::new();

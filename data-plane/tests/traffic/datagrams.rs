@@ -119,7 +119,7 @@ fn the_oldest_session_makes_room() {
 }
 
 #[test]
-fn who_comes_when_there_are_enough_makes_the_oldest_go() {
+fn udp_session_beyond_the_limit_ends_the_oldest() {
     let port = free();
     let origin = UdpSocket::bind("127.0.0.1:0").unwrap();
     origin.set_read_timeout(Some(Duration::from_millis(200))).unwrap();

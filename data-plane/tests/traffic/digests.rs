@@ -139,7 +139,7 @@ fn a_digest_is_of_its_request_however_that_is_written() {
 }
 
 #[test]
-fn who_is_wrong_five_times_is_not_heard() {
+fn digest_auth_ignores_a_client_after_five_wrong_passwords() {
     let origin = Origin::says("in");
     let mut proxy = serving(&origin);
     users(&mut proxy, &[("alice", "secret")]);

@@ -48,7 +48,7 @@ fn failed(proxy: &Proxy) -> u64 {
 }
 
 #[test]
-fn who_refuses_is_left_alone_and_comes_back_with_its_first_answer() {
+fn refusing_endpoint_is_ejected_until_its_first_response() {
     let (good, absent) = (Origin::says("good"), Absent::new());
     let proxy = Proxy::serving(Limits::default(), &[good.address, absent.address()]);
     let mut client = Client::new(proxy.http);

@@ -105,7 +105,7 @@ fn a_page_of_ours_is_replaced_too_and_without_an_error_backend_it_is_not_found()
 
 /// To the original it is the same backend with other endpoints.
 #[test]
-fn who_stands_in_leaves_the_canary_what_is_the_canarys() {
+fn default_backend_leaves_the_canary_its_requests() {
     let (origin, errors, new) = (answers("200 OK"), answers("418 Teapot"), answers("201 New"));
     let mut proxy = proxy(&origin, &errors, listing(&[]));
     let policy = Canary { header: "X-New".into(), ..Canary::default() };
@@ -123,7 +123,7 @@ fn who_stands_in_leaves_the_canary_what_is_the_canarys() {
 
 /// The path is the request's own, and the Host what the location says.
 #[test]
-fn who_stands_in_is_told_what_the_location_says() {
+fn default_backend_gets_path_and_host_of_the_location() {
     let (origin, errors) = (answers("200 OK"), answers("418 Teapot"));
     let proxy = proxy(&origin, &errors, listing(&[]));
     assert_eq!(Client::new(proxy.http).get("/nobody?q").status, 418);
@@ -134,7 +134,7 @@ fn who_stands_in_is_told_what_the_location_says() {
 
 /// As the backend in whose place it is: to ingress-nginx it is the same one with other endpoints.
 #[test]
-fn who_stands_in_is_spoken_to_as_the_backend() {
+fn default_backend_is_spoken_to_in_the_backends_protocol() {
     let (origin, (tell, told)) = (answers("404 No"), std::sync::mpsc::channel());
     let errors = Origin::raw(move |mut stream, _, _| {
         let mut first = [0];
@@ -176,7 +176,7 @@ fn the_error_backend_stands_in_for_one_without_endpoints_behind_the_same_rules()
 
 /// Access was not granted yet: neither the route to the Service nor the client's identity headers may be used.
 #[test]
-fn who_is_not_let_in_gets_no_page_of_the_service_and_says_nothing_of_who_it_is() {
+fn refused_client_gets_no_error_page_of_the_service_and_its_identity_headers_are_dropped() {
     let (origin, errors) = (answers("200 In"), answers("418 Teapot"));
     let asked = answers("401 No");
     let guarded = |page: &str| LocationPolicy {

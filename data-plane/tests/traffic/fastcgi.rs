@@ -186,7 +186,7 @@ fn a_large_body_goes_in_records_and_a_large_answer_comes_whole() {
 }
 
 #[test]
-fn what_an_application_says_of_its_answer_counts() {
+fn fastcgi_status_location_and_length_are_applied() {
     for (said, status, text) in [
         ("Status: 404 Not Found\n\nnothing", 404, "nothing"),
         ("Location: http://b.test/\r\n\r\n", 302, ""),
@@ -216,7 +216,7 @@ fn what_an_application_says_of_its_answer_counts() {
 }
 
 #[test]
-fn what_is_no_answer_is_502() {
+fn invalid_fastcgi_response_is_502() {
     let end = record(3, &[0; 8]);
     let long = format!("X-Long: {}\r\n\r\n", "x".repeat(6_000));
     let errors: Vec<u8> = (0..100).flat_map(|_| record(7, &[b'e'; 60_000])).collect();

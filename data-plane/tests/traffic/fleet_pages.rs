@@ -41,7 +41,7 @@ fn ask(proxy: &Proxy, host: &str, fields: &str) -> Answer {
 
 /// As in nginx' server, before location lookup; the redirect between names with and without `www.` has no error pages.
 #[test]
-fn who_is_blocked_by_what_it_says_of_itself_is_shown_the_page() {
+fn blocked_user_agent_gets_the_fleets_error_page() {
     let (origin, fallback) = (answers("200 OK"), answers("410 Fleet"));
     let defaults = LocationPolicy { block_user_agents: list(&["Bot"]), ..pages(&[403]) };
     let mut proxy = proxy(&origin, LocationPolicy::default(), &fallback, defaults.clone());
@@ -72,7 +72,7 @@ fn who_is_blocked_by_what_it_says_of_itself_is_shown_the_page() {
 
 /// In nginx' configuration the error page's location has the fleet's list, whatever list the original location has.
 #[test]
-fn who_is_blocked_by_its_address_is_shown_no_page() {
+fn blocked_address_gets_no_error_page_of_the_fleet() {
     let (origin, fallback) = (answers("404 No"), answers("410 Fleet"));
     let (mine, other) = (list(&["127.0.0.0/8"]), list(&["10.0.0.0/8"]));
     let fleet = |blocked| LocationPolicy { block_cidrs: blocked, ..pages(&[403, 404]) };

@@ -121,7 +121,7 @@ fn the_last_answer_is_whole_for_a_client_that_goes_on_talking() {
 }
 
 #[test]
-fn what_was_begun_is_served_and_what_comes_later_is_not_begun() {
+fn drain_serves_open_streams_and_refuses_later_ones() {
     let (origin, open) = held();
     let proxy = Proxy::serving(after(3), &[origin.address]);
     let mut client = Talker::new(proxy.http);
@@ -164,7 +164,7 @@ fn an_upload_goes_on_after_the_goodbye() {
 
 /// A client has seen a GOAWAY when it answers the PING that comes with it. One that never does is not served forever.
 #[test]
-fn who_does_not_hear_a_goodbye_is_refused_in_the_end() {
+fn client_that_ignores_goaway_is_closed_eventually() {
     let origin = Origin::says("hello");
     let proxy = Proxy::serving(Limits { requests: 3, ..Limits::default() }, &[origin.address]);
     let mut client = Frames::new(&proxy);

@@ -156,7 +156,7 @@ pub(crate) async fn whole(body: &mut RecvStream) -> (Vec<u8>, Option<HeaderMap>)
 }
 
 #[test]
-fn what_no_uri_has_is_escaped_for_an_endpoint() {
+fn grpc_path_is_escaped_for_the_endpoint() {
     run(async {
         let proxy = proxy(&[echo(false).await], LocationPolicy::default(), BackendProtocol::Grpc);
         let mut stream = TcpStream::connect(proxy.http).await.unwrap();
@@ -299,7 +299,7 @@ fn responses_of_calls_that_a_client_of_http1_does_not_read_are_charged() {
 }
 
 #[test]
-fn what_is_longer_than_a_window_passes_both_ways() {
+fn grpc_message_longer_than_a_window_passes_both_ways() {
     run(async {
         let proxy = proxy(&[echo(false).await], LocationPolicy::default(), BackendProtocol::Grpc);
         let mut sender = sender(&proxy).await;

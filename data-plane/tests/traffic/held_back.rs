@@ -170,7 +170,7 @@ fn events_arrive_beside_paused_responses() {
 /// Such a client stalls for longer than endpoints have to respond. Each has: none is asked a second time, and no
 /// client is told that one has not.
 #[test]
-fn what_waits_for_its_client_is_not_late() {
+fn response_held_back_by_its_client_is_no_timeout_of_the_endpoint() {
     let (long, sent) = endless();
     let (small, other) = (Origin::says("here"), Origin::says("here"));
     let silent =
@@ -209,7 +209,7 @@ fn what_waits_for_its_client_is_not_late() {
 /// Long responses that a slow client takes steadily have their next pieces in hand all the time. Another one is read in
 /// its turn, and not when one of them has ended.
 #[test]
-fn what_waits_beside_long_responses_has_its_turn() {
+fn short_response_is_read_while_long_ones_are_held_back() {
     const LONG: u32 = 16;
     const WINDOW: u32 = 16 * 1024;
     let big = Origin::new(|_| (ok(&"x".repeat(1_000_000)), true));
@@ -248,7 +248,7 @@ fn what_waits_beside_long_responses_has_its_turn() {
 
 /// The first responses are small, and come before any page does.
 #[test]
-fn of_error_pages_that_nobody_takes_few_are_in_hand() {
+fn untaken_error_pages_are_buffered_within_the_limit() {
     let origin = Origin::new(|_| (b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
     let (go, waits) = std::sync::mpsc::channel::<()>();
     let waits = std::sync::Mutex::new(waits);
@@ -291,7 +291,7 @@ fn of_error_pages_that_nobody_takes_few_are_in_hand() {
 
 /// After the handshake, a TLS endpoint has said something (its tickets) that is no response.
 #[test]
-fn an_endpoint_behind_tls_that_says_nothing_is_late_beside_responses_that_wait() {
+fn silent_tls_endpoint_times_out_while_other_responses_are_held_back() {
     let (long, sent) = endless();
     let silent = Origin::raw(|mut stream, connection, seen| {
         let mut session = ServerConnection::new(backend_tls::server()).unwrap();
@@ -319,7 +319,7 @@ fn an_endpoint_behind_tls_that_says_nothing_is_late_beside_responses_that_wait()
 
 /// The time until its head is not its endpoint's, and is not in the log.
 #[test]
-fn a_response_that_waited_and_is_passed_over_has_no_header_time() {
+fn retried_held_back_response_has_no_header_time_in_the_log() {
     let (long, sent) = endless();
     let busy = || Origin::new(|_| (b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
     let (one, other) = (busy(), busy());

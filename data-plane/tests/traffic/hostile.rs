@@ -192,7 +192,7 @@ fn frames_about_nothing_end_the_connection() {
 
 /// It is told so by h2, and counted like those that are sent away for other reasons.
 #[test]
-fn who_breaks_the_protocol_is_counted() {
+fn http2_protocol_error_is_counted() {
     const PROTOCOL_ERROR: u32 = 1;
     let proxy = Proxy::serving(Limits::default(), &[Origin::says("hello").address]);
     let faults: [(u8, u32, &[u8]); 3] =
@@ -249,7 +249,7 @@ fn within(bytes: usize, origin: &Origin) -> (Proxy, Budgets) {
 }
 
 #[test]
-fn what_is_said_in_a_byte_by_reference_is_not_held_a_thousandfold() {
+fn hpack_bomb_is_refused_within_the_memory_limit() {
     let origin = Origin::says("hello");
     let (proxy, budgets) = within(64 << 20, &origin);
     let mut hostile = Frames::new(&proxy);
@@ -324,7 +324,7 @@ fn a_request_that_waits_for_room_can_be_taken_back() {
 }
 
 #[test]
-fn of_answers_that_nobody_takes_few_are_in_hand() {
+fn untaken_responses_are_buffered_within_the_limit() {
     let origin = Origin::new(|_| (ok(&"x".repeat(100_000)), true));
     let (proxy, budgets) = within(64 << 20, &origin);
     let mut hostile = Frames::new(&proxy);
@@ -426,7 +426,7 @@ fn without_memory_the_new_is_refused_and_the_rest_goes_on() {
 }
 
 #[test]
-fn who_takes_nothing_at_all_is_let_go() {
+fn client_that_stops_reading_is_closed() {
     let origin = Origin::new(|_| (ok(&"x".repeat(8 << 20)), true));
     let limits = Limits { client_send: Duration::from_millis(1), ..Limits::default() };
     let proxy = Proxy::serving(limits, &[origin.address]);

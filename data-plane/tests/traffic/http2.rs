@@ -45,7 +45,7 @@ fn run(test: impl Future<Output = ()>) {
 }
 
 #[test]
-fn what_an_endpoint_said_before_it_broke_off_arrives() {
+fn partial_response_before_a_disconnect_is_delivered() {
     let origin = Origin::raw(|mut stream, connection, _| {
         let last: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
         if read_request(&mut stream, connection).is_some() {

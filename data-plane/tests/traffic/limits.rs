@@ -224,7 +224,7 @@ fn each_stream_of_http2_counts() {
 
 /// As in nginx: the rate limit applies before authentication.
 #[test]
-fn who_is_not_let_in_is_counted_too() {
+fn refused_requests_count_for_the_rate_limit() {
     let origin = Origin::says("x");
     let mut proxy = Proxy::start();
     let everybody = TextList { values: vec!["127.0.0.0/8".to_owned()] };

@@ -286,7 +286,7 @@ fn a_line_of_json_is_json_whatever_the_client_says() {
 /// In ingress-nginx `access_log` is outside of all servers: requests without a location are logged according to the
 /// fleet's settings.
 #[test]
-fn what_no_location_takes_is_logged_as_the_fleet_says() {
+fn request_without_location_is_logged_by_the_fleets_settings() {
     let mut proxy = Proxy::start();
     proxy.host("a.test", false, &[]);
     let settings = |said: LocationPolicy| {

@@ -156,7 +156,7 @@ fn a_malformed_request_leaves_its_neighbours_alone() {
 }
 
 #[test]
-fn who_refers_to_a_field_that_is_none_is_malformed_like_it() {
+fn hpack_reference_to_an_invalid_field_is_malformed() {
     let origin = Origin::new(|seen| (ok(&seen.all("x-good").concat()), true));
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Frames::new(&proxy);
@@ -205,7 +205,7 @@ fn trailers_with_a_field_that_is_none_end_their_request() {
 }
 
 #[test]
-fn what_stands_alone_in_a_target_is_utf_8() {
+fn non_utf8_octets_in_an_http2_target_are_refused() {
     let origin = Origin::says("hello");
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
     let mut client = Frames::new(&proxy);

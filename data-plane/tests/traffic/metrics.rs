@@ -79,7 +79,7 @@ fn requests_are_counted_where_they_belong() {
 
 /// As in ingress-nginx: an alias is a known host. It has the same location.
 #[test]
-fn who_is_asked_for_by_an_alias_is_counted_under_it() {
+fn request_by_an_alias_is_counted_under_the_alias() {
     let origin = Origin::says("hello");
     let mut proxy = Proxy::start();
     proxy.host("a.test", false, &[("/foo", PathType::Prefix, "echo")]);

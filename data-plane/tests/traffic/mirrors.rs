@@ -189,7 +189,7 @@ fn a_mirror_that_never_ends_is_not_listened_to() {
 }
 
 #[test]
-fn what_reaches_no_endpoint_is_not_copied() {
+fn refused_request_is_not_mirrored() {
     let (origin, mirror) = (Origin::says("backend"), Origin::says("mirror"));
     let said = LocationPolicy {
         denylist_source_range: Some(TextList { values: vec!["127.0.0.1".into()] }),

@@ -66,7 +66,7 @@ fn a_connection_goes_on_as_if_nothing_had_been() {
 }
 
 #[test]
-fn what_a_load_balancer_said_is_not_forgotten() {
+fn parked_connection_keeps_its_proxy_header() {
     let origin = Origin::says("hello");
     let mut proxy = Proxy::serving(lasting(), &[origin.address]);
     let defaults = LocationPolicy { use_proxy_protocol: Some(true), ..LocationPolicy::default() };
@@ -240,7 +240,7 @@ fn a_drain_ends_them_at_once_and_answers_who_has_asked() {
 }
 
 #[test]
-fn of_thousands_some_wake_at_once() {
+fn thousands_of_parked_connections_wake_at_once() {
     const ALL: u64 = 4_000;
     let (proxy, budgets) = alone(lasting(), 5_000);
     let mut clients: Vec<Client> = (0..ALL).map(|_| Client::new(proxy.http)).collect();

@@ -26,7 +26,7 @@ fn sending(announced: usize, body: Vec<u8>) -> Origin {
 }
 
 #[test]
-fn it_arrives_whole_at_a_client_that_rests_and_its_connections_are_kept() {
+fn spliced_body_arrives_whole_at_a_pausing_client_and_connections_are_reused() {
     let body = octets(LONG);
     let origin = sending(LONG, body.clone());
     let proxy = Proxy::serving(Limits::default(), &[origin.address]);
@@ -70,7 +70,7 @@ fn without_descriptors_for_a_pipe_it_is_read() {
 
 /// Urgent data can only be read, not spliced; the same holds for sockets in a BPF sockmap.
 #[test]
-fn what_cannot_be_passed_is_read() {
+fn body_that_cannot_be_spliced_is_copied() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let timeouts = Timeouts { read: PATIENCE / 2, tries: 1, ..Timeouts::default() };
     let limits = Limits { timeouts, ..Limits::default() };

@@ -31,7 +31,7 @@ fn talkative() -> Origin {
 }
 
 #[test]
-fn what_is_hidden_goes_and_the_rest_stays() {
+fn hidden_headers_are_removed_and_others_kept() {
     let origin = talkative();
     let hide_headers = Some(TextList { values: vec!["X-Powered-By".into(), "x-none".into()] });
     let proxy = proxy(&origin, LocationPolicy { hide_headers, ..LocationPolicy::default() });

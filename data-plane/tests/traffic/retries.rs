@@ -48,7 +48,7 @@ fn an_address_that_there_is_no_way_to_is_no_try() {
 }
 
 #[test]
-fn nobody_listens() {
+fn refused_connections_are_502_after_three_tries() {
     let proxy = Proxy::serving(Limits::default(), &[refusing()]);
     let mut client = Client::new(proxy.http);
     let response = client.get("/");
@@ -110,7 +110,7 @@ fn silence_is_504() {
 }
 
 #[test]
-fn what_is_no_answer_is_502_and_not_tried_again() {
+fn invalid_response_is_502_without_retry() {
     for nonsense in [
         "SSH-2.0-OpenSSH\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -200,7 +200,7 @@ fn a_kept_connection_that_dies_within_an_answer_is_a_try() {
 }
 
 #[test]
-fn what_may_have_been_acted_upon_is_not_sent_again_after_silence() {
+fn non_idempotent_request_is_not_retried_after_a_timeout() {
     let silent = Origin::raw(|mut stream, number, seen| {
         while let Some(request) = read_request(&mut stream, number) {
             seen.lock().unwrap().push(request);
@@ -332,7 +332,7 @@ fn non_idempotent_sends_a_post_again_that_was_cut() {
 }
 
 #[test]
-fn what_is_not_listed_is_not_tried_again() {
+fn failure_outside_proxy_next_upstream_is_not_retried() {
     for words in ["off", "http_503", "timeout", "error off"] {
         let cut = cutting();
         let proxy = saying(again_after(words), &[&cut]);

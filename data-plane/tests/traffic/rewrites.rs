@@ -46,7 +46,7 @@ fn captures_fill_the_target_and_the_query_stays() {
 /// A Prefix path that equals its target is two locations: what is below it is rewritten, and what merely begins with
 /// it is not.
 #[test]
-fn what_lies_below_a_target_is_rewritten_to_it() {
+fn path_below_its_own_rewrite_target_is_rewritten() {
     let (auth, app, twin) = (Origin::says("auth"), Origin::says("app"), Origin::says("twin"));
     let mut proxy = Proxy::start();
     regex_host(
@@ -240,7 +240,7 @@ fn a_prefix_may_have_captures_of_the_path() {
 }
 
 #[test]
-fn what_stands_for_the_star_of_a_host_may_stand_in_the_target() {
+fn wildcard_label_of_the_host_can_be_used_in_the_rewrite_target() {
     let origin = Origin::says("here");
     let mut proxy = Proxy::start();
     let host = Host { policy: HostPolicy { regex: Some(true), ..HostPolicy::default() }, ..Host::default() };
@@ -258,7 +258,7 @@ fn what_stands_for_the_star_of_a_host_may_stand_in_the_target() {
 
 /// A path of 7,000 octets used to occupy a worker for eight seconds, and one of eighteen for half a minute.
 #[test]
-fn what_patterns_cost_a_request_is_bounded() {
+fn regex_matching_per_request_is_bounded() {
     let origin = Origin::says("here");
     let mut proxy = Proxy::start();
     let many_groups = format!("/groups/{}", "(.*)".repeat(90));
@@ -295,7 +295,7 @@ fn a_target_that_is_a_url_comes_before_tls() {
 
 /// As in nginx' configuration, where locations with the same text are ordered by the age of their Ingresses.
 #[test]
-fn of_an_exact_path_and_a_prefix_of_one_text_the_older_comes_first() {
+fn exact_and_prefix_path_of_equal_text_are_ordered_by_age() {
     let (exact, prefix) = (Origin::says("exact"), Origin::says("prefix"));
     let plain = LocationPolicy::default;
     for (after_exact, policy, expected) in [

@@ -134,7 +134,7 @@ fn redirects_lead_to_the_ports_that_clients_use() {
 }
 
 #[test]
-fn what_cannot_be_served_is_503() {
+fn denied_route_is_503() {
     let mut proxy = Proxy::start();
     proxy.host("a.test", true, &[("/", PathType::Prefix, "echo")]);
     let denied = Denial { reason: "auth-url is not enforced yet".to_owned() };

@@ -208,7 +208,7 @@ fn a_rewrite_that_redirects_keeps_the_query() {
 }
 
 #[test]
-fn what_comes_later_is_served_with_what_was_there_before() {
+fn shortcut_added_later_applies_to_an_existing_route() {
     let origin = Origin::says("here");
     let mut proxy = serving(None, "/", LocationPolicy::default(), &origin);
     let mut client = Client::new(proxy.http);
@@ -278,7 +278,7 @@ fn a_test_of_the_spelling_sees_what_came() {
 
 /// An auth service that decides by the path is told the one that the backend gets.
 #[test]
-fn who_is_asked_is_told_no_step_up_in_disguise() {
+fn auth_service_gets_the_normalised_path() {
     let (origin, auth) = (Origin::says("here"), Origin::says("yes"));
     let external = ExternalAuth { url: format!("http://{}/", auth.address), ..ExternalAuth::default() };
     let location = LocationPolicy { external_auth: Some(external), ..LocationPolicy::default() };

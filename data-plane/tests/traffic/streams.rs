@@ -137,7 +137,7 @@ fn new_sessions_go_to_the_endpoints_of_now_and_old_ones_go_on() {
 }
 
 #[test]
-fn who_refuses_is_passed_over() {
+fn tcp_endpoint_that_refuses_is_skipped() {
     let (origin, port) = (echo("a"), free());
     // All of them get their turns.
     let limits = Limits { eject_after: 0, ..Limits::default() };
@@ -189,7 +189,7 @@ fn a_silent_session_ends() {
 }
 
 #[test]
-fn who_leaves_takes_nobody_new_and_ends_what_has_begun() {
+fn drain_closes_the_tcp_port_and_finishes_open_connections() {
     let (origin, port) = (echo("a"), free());
     let mut proxy = serving(&tcp(port), &[origin.address]);
     let mut old = client(port);

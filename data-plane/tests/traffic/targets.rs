@@ -97,7 +97,7 @@ fn a_target_is_the_same_over_http_1_and_2() {
 }
 
 #[test]
-fn what_is_no_target_is_refused_and_logged() {
+fn invalid_http2_target_is_refused_and_logged() {
     let (address, told) = endpoint();
     let proxy = Proxy::serving(Limits::default(), &[address]);
     let mut client = Frames::new(&proxy);

@@ -114,7 +114,7 @@ impl Uploads {
 
 /// A window that was given cannot be taken back: what is not charged any more must not become one.
 #[test]
-fn what_is_not_read_any_more_leaves_no_larger_window_behind() {
+fn abandoned_uploads_leave_no_larger_window() {
     let small = Origin::says("here");
     let budgets = Budgets { bytes: Budget::new(64 << 20), ..Budgets::default() };
     let (proxy, _silent) = serving(budgets.clone(), &small);

@@ -23,7 +23,7 @@ fn connections(origin: &Origin) -> Vec<usize> {
 }
 
 #[test]
-fn where_none_is_kept_each_request_says_so() {
+fn requests_carry_connection_close_without_upstream_keepalive() {
     let origin = Origin::says("hello");
     let proxy = saying(
         &origin,
@@ -39,7 +39,7 @@ fn where_none_is_kept_each_request_says_so() {
 }
 
 #[test]
-fn a_connection_serves_as_many_requests_as_are_said() {
+fn upstream_keepalive_requests_limits_the_requests_of_a_connection() {
     let origin = Origin::says("hello");
     let said = LocationPolicy { upstream_keepalive_requests: Some(2), ..LocationPolicy::default() };
     let mut proxy = saying(&origin, said);
@@ -53,7 +53,7 @@ fn a_connection_serves_as_many_requests_as_are_said() {
 }
 
 #[test]
-fn a_connection_is_used_for_as_long_as_is_said() {
+fn upstream_keepalive_time_limits_the_age_of_a_connection() {
     let origin = Origin::says("hello");
     let said = LocationPolicy { upstream_keepalive_time: Some(500), ..LocationPolicy::default() };
     let proxy = saying(&origin, said);
@@ -66,7 +66,7 @@ fn a_connection_is_used_for_as_long_as_is_said() {
 }
 
 #[test]
-fn a_connection_is_kept_for_as_long_as_is_said() {
+fn upstream_keepalive_timeout_closes_idle_connections() {
     let ended: Arc<Mutex<Option<Instant>>> = Arc::default();
     let seen = Arc::clone(&ended);
     let origin = Origin::raw(move |mut stream, number, _| {

@@ -170,7 +170,7 @@ fn the_name_and_the_certificate_are_told_where_that_is_said() {
 }
 
 #[test]
-fn what_is_not_there_or_cannot_verify_is_503_and_nobody_is_asked() {
+fn missing_or_incomplete_proxy_ssl_secret_is_503_without_a_request() {
     let authority = Authority::new("one");
     let own = authority.leaf("proxy", &[]);
     let origin = origin(&authority.leaf("pod", &["pod.test"]), Some(&authority));
@@ -242,7 +242,7 @@ fn a_changed_authority_or_certificate_ends_the_connections_before_it() {
 }
 
 #[test]
-fn what_the_host_says_holds_where_a_location_says_nothing() {
+fn proxy_ssl_settings_of_the_host_apply_to_locations_without_their_own() {
     let (authority, other) = (Authority::new("one"), Authority::new("other"));
     let origin = origin(&authority.leaf("pod", &["pod.test"]), None);
     let mut proxy = Proxy::serving(Limits::default(), &[origin.address]);

@@ -86,7 +86,7 @@ const ROWS: &[Row] = &[
         &["worker::SHED", "worker::SETTLED"],
         &[
             "the_longest_idle_make_room",
-            "who_was_just_answered_does_not_make_room",
+            "connection_between_requests_is_not_shed",
             "where_memory_is_short_the_idle_go_and_bodies_go_to_files",
         ],
     ),
@@ -144,8 +144,8 @@ const ROWS: &[Row] = &[
             "it_is_drawn_in_steps_and_all_given_back",
             "without_memory_the_new_is_refused_and_the_rest_goes_on",
             "where_memory_is_short_the_idle_go_and_bodies_go_to_files",
-            "a_response_that_nobody_reads_is_charged_however_it_is_framed_and_over_tls",
-            "an_upload_that_its_endpoint_does_not_read_is_charged",
+            "untaken_response_is_charged_in_any_framing_and_over_tls",
+            "upload_not_read_by_its_endpoint_is_charged",
             "responses_of_calls_that_a_client_of_http1_does_not_read_are_charged",
         ],
     ),
@@ -177,7 +177,7 @@ const ROWS: &[Row] = &[
         &[
             "a_header_has_five_seconds_where_nobody_says_how_long",
             "a_line_and_a_header_have_their_sizes_to_the_byte",
-            "who_tells_nothing_is_gone_in_time",
+            "client_without_proxy_header_is_closed_after_the_timeout",
         ],
     ),
     Row("size of a TLS ClientHello", &["http::conn::hello::HELLO"], &["a_hello_has_its_size"]),
@@ -186,7 +186,7 @@ const ROWS: &[Row] = &[
         &["local::limits::stream_idle"],
         &[
             "every_limit_has_the_default_that_is_documented",
-            "what_goes_on_as_it_is_may_be_silent_for_so_long",
+            "passthrough_connection_is_closed_after_the_idle_timeout",
         ],
     ),
     Row(
@@ -201,7 +201,11 @@ const ROWS: &[Row] = &[
     Row(
         "TCP or UDP session: idle timeout, endpoints tried, time for that",
         &["table::streams::IDLE", "table::streams::TRIES", "table::streams::WITHIN"],
-        &["nothing_said_is_the_original_s_default", "a_silent_session_ends", "who_refuses_is_passed_over"],
+        &[
+            "nothing_said_is_the_original_s_default",
+            "a_silent_session_ends",
+            "tcp_endpoint_that_refuses_is_skipped",
+        ],
     ),
     Row(
         "UDP sessions",
@@ -215,7 +219,7 @@ const ROWS: &[Row] = &[
             "nothing_said_is_the_original_s_default",
             "clients_leave_descriptors_for_endpoints",
             "the_oldest_session_makes_room",
-            "who_comes_when_there_are_enough_makes_the_oldest_go",
+            "udp_session_beyond_the_limit_ends_the_oldest",
             "a_flood_of_one_port_closes_no_other",
             "a_silent_session_makes_room_by_itself",
         ],
@@ -258,7 +262,7 @@ const ROWS: &[Row] = &[
     Row(
         "request header list, HTTP/2",
         &["http::h2::HEADER_LIST", "http::h2::FIELD"],
-        &["a_header_list_has_32_kibibytes", "what_is_said_in_a_byte_by_reference_is_not_held_a_thousandfold"],
+        &["a_header_list_has_32_kibibytes", "hpack_bomb_is_refused_within_the_memory_limit"],
     ),
     Row(
         "request header fields, HTTP/2",
@@ -275,7 +279,7 @@ const ROWS: &[Row] = &[
         ],
         &[
             "ordinary_requests_all_run_and_large_ones_as_they_were_paid",
-            "what_is_said_in_a_byte_by_reference_is_not_held_a_thousandfold",
+            "hpack_bomb_is_refused_within_the_memory_limit",
         ],
     ),
     Row(
@@ -303,8 +307,8 @@ const ROWS: &[Row] = &[
         &[
             "who_has_taken_much_may_leave_more_lying",
             "who_is_paused_keeps_nobody_out",
-            "of_answers_that_nobody_takes_few_are_in_hand",
-            "of_error_pages_that_nobody_takes_few_are_in_hand",
+            "untaken_responses_are_buffered_within_the_limit",
+            "untaken_error_pages_are_buffered_within_the_limit",
         ],
     ),
     Row(
@@ -312,13 +316,13 @@ const ROWS: &[Row] = &[
         &["http::h2::SEND_BUFFER", "http::h2::streams::GIVEN", "http::h2::streams::HEAD"],
         &[
             "the_time_of_a_response_that_has_arrived_is_its_client_s",
-            "what_waits_for_its_client_is_not_late",
+            "response_held_back_by_its_client_is_no_timeout_of_the_endpoint",
             "who_takes_nothing_has_no_further_answer_read",
             "room_is_given_in_order_of_arrival",
-            "what_waits_beside_long_responses_has_its_turn",
+            "short_response_is_read_while_long_ones_are_held_back",
             "what_an_endpoint_does_not_take_is_held_for_what_it_cost",
-            "of_answers_that_nobody_takes_few_are_in_hand",
-            "who_takes_nothing_at_all_is_let_go",
+            "untaken_responses_are_buffered_within_the_limit",
+            "client_that_stops_reading_is_closed",
         ],
     ),
     Row(
@@ -474,7 +478,7 @@ const ROWS: &[Row] = &[
     Row(
         "HTTP/2 requests after a GOAWAY",
         &["http::h2::AFTER_GOODBYE"],
-        &["who_does_not_hear_a_goodbye_is_refused_in_the_end"],
+        &["client_that_ignores_goaway_is_closed_eventually"],
     ),
     Row(
         "header read timeout, from the first byte; time to the first request, from accept; TLS handshake timeout",
@@ -570,7 +574,7 @@ const ROWS: &[Row] = &[
         &["local::limits::eject_after"],
         &[
             "every_limit_has_the_default_that_is_documented",
-            "who_refuses_is_left_alone_and_comes_back_with_its_first_answer",
+            "refusing_endpoint_is_ejected_until_its_first_response",
             "half_of_them_are_left_alone_at_most",
         ],
     ),
@@ -600,7 +604,7 @@ const ROWS: &[Row] = &[
     Row(
         "text expanded from variables per request",
         &["http::pipeline::variables::USUAL"],
-        &["a_location_says_no_more_than_fits", "a_page_says_no_more_than_fits"],
+        &["expanded_headers_of_a_location_are_limited", "expanded_body_of_a_snippet_response_is_limited"],
     ),
     Row(
         "regular expressions in the paths of one host",
@@ -713,7 +717,7 @@ const ROWS: &[Row] = &[
         &[
             "the_fifth_wrong_try_keeps_a_client_out_for_five_minutes",
             "a_table_of_tries_is_bounded_and_keeps_who_tried_last",
-            "who_is_wrong_five_times_is_not_heard",
+            "digest_auth_ignores_a_client_after_five_wrong_passwords",
         ],
     ),
 ];

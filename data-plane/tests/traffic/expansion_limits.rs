@@ -46,7 +46,7 @@ fn check(what: &str, location: LocationPolicy, of_host: Option<Shortcuts>) {
 }
 
 #[test]
-fn a_location_says_no_more_than_fits() {
+fn expanded_headers_of_a_location_are_limited() {
     let auth = Origin::says("yes");
     let url = format!("http://{}/", auth.address);
     let external = |change: &dyn Fn(&mut ExternalAuth)| {
@@ -70,7 +70,7 @@ fn a_location_says_no_more_than_fits() {
 }
 
 #[test]
-fn a_page_says_no_more_than_fits() {
+fn expanded_body_of_a_snippet_response_is_limited() {
     for (status, text) in [(200, "$uri"), (301, "https://b.test/${uri}")] {
         let said = Shortcuts {
             shortcuts: vec![Shortcut { status, text: Some(text.repeat(MANY)), ..Shortcut::default() }],
@@ -87,7 +87,7 @@ fn a_page_says_no_more_than_fits() {
 }
 
 #[test]
-fn an_application_is_told_no_more_than_fits() {
+fn expanded_fastcgi_params_are_limited() {
     let (origin, tolds) = application(saying(&["Content-Length: 2\r\n\r\n", "ok"]));
     let location = LocationPolicy { fastcgi_params: Some(headers("$uri")), ..fcgi() };
     let proxy = proxy(location, None, &origin);
@@ -98,7 +98,7 @@ fn an_application_is_told_no_more_than_fits() {
 }
 
 #[test]
-fn a_copy_that_comes_to_too_much_is_lost() {
+fn mirror_request_beyond_the_limit_is_dropped() {
     let (origin, mirror) = (Origin::says("in"), Origin::says("copied"));
     let target = format!("http://{}/{}", mirror.address, "$uri".repeat(MANY));
     let location = LocationPolicy { mirror_target: Some(target), ..LocationPolicy::default() };

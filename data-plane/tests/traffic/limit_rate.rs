@@ -45,7 +45,7 @@ fn took(client: &mut Client, target: &str, size: usize) -> Duration {
 }
 
 #[test]
-fn an_answer_takes_its_time_and_the_connection_goes_on() {
+fn limit_rate_slows_the_response_and_keeps_the_connection() {
     let size = 60 * KILO;
     let proxy = serving(size, paced(30, None), paced(0, None));
     let mut client = Client::new(proxy.http);
@@ -59,7 +59,7 @@ fn an_answer_takes_its_time_and_the_connection_goes_on() {
 }
 
 #[test]
-fn what_comes_before_goes_at_full_speed() {
+fn bytes_below_limit_rate_after_are_not_limited() {
     let size = 60 * KILO;
     let proxy = serving(size, LocationPolicy::default(), paced(10, Some(60)));
     let time = took(&mut Client::new(proxy.http), "/own", size);
@@ -67,7 +67,7 @@ fn what_comes_before_goes_at_full_speed() {
 }
 
 #[test]
-fn waiting_for_its_time_is_no_silence_of_the_backend() {
+fn limit_rate_delay_is_no_read_timeout_of_the_backend() {
     let size = 40 * KILO;
     let own = LocationPolicy { proxy_read_timeout: Some(1), ..paced(10, None) };
     let proxy = serving(size, LocationPolicy::default(), own);

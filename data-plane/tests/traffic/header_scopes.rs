@@ -60,7 +60,7 @@ fn ask(proxy: &Proxy, method: &str, target: &str) -> Answer {
 }
 
 #[test]
-fn a_page_for_an_error_says_what_its_own_backend_says() {
+fn error_page_has_the_headers_of_its_own_backend() {
     let own = answering("Access-Control-Allow-Origin: https://p.test\r\nX-From: errors\r\n");
     let auth = answering("Set-Cookie: auth=1\r\n");
     let (origin, policy) = (answering(""), saying(&[404]));
@@ -79,7 +79,7 @@ fn a_page_for_an_error_says_what_its_own_backend_says() {
 }
 
 #[test]
-fn a_challenge_stays_with_the_page_in_its_place() {
+fn challenge_of_a_401_is_kept_with_its_error_page() {
     let (origin, own) = (answering("WWW-Authenticate: Own x\r\n"), answering("X-From: errors\r\n"));
     let proxy = proxy(&origin, &own, saying(&[401, 403]));
     let page = ask(&proxy, "GET", "/401");
@@ -88,7 +88,7 @@ fn a_challenge_stays_with_the_page_in_its_place() {
 }
 
 #[test]
-fn a_challenge_stays_where_clients_are_sent_to_sign_in() {
+fn challenge_is_kept_with_the_sign_in_redirect() {
     let auth = Origin::new(|_| {
         let fields = "WWW-Authenticate: Bearer x\r\nSet-Cookie: auth=1\r\nContent-Length: 0";
         (format!("HTTP/1.1 401 No\r\n{fields}\r\n\r\n").into_bytes(), true)
@@ -104,7 +104,7 @@ fn a_challenge_stays_where_clients_are_sent_to_sign_in() {
 /// nginx redirects from a location of its own, which has the scheme and the host of the request (not those that a peer
 /// reports), no port, and of the redirect settings only those of the fleet.
 #[test]
-fn a_path_to_sign_in_at_is_on_the_host_of_the_request() {
+fn sign_in_path_is_completed_with_the_request_host() {
     let auth = Origin::new(|_| (b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
     let policy = LocationPolicy {
         external_auth: asking(&auth, "/login?a=b"),
@@ -133,7 +133,7 @@ fn a_path_to_sign_in_at_is_on_the_host_of_the_request() {
 
 /// nginx' `proxy_intercept_errors` applies to all statuses with an error page, and the one for 401 is the redirect.
 #[test]
-fn a_backend_s_401_sends_clients_to_sign_in_where_its_errors_are_replaced() {
+fn backend_401_redirects_to_sign_in_with_intercepted_errors() {
     let (auth, errors) = (answering(""), answering(""));
     let origin = answering("WWW-Authenticate: Own x\r\n");
     let signing = LocationPolicy { external_auth: asking(&auth, "http://in.test/"), ..saying(&[404]) };
@@ -158,7 +158,7 @@ fn a_backend_s_401_sends_clients_to_sign_in_where_its_errors_are_replaced() {
 /// nginx adds CORS headers where the rules of a location are evaluated, in an `if` of their own: responses of another
 /// `if`, or before that, do not have them.
 #[test]
-fn what_answers_beside_the_rules_of_a_location_says_nothing_across_origins() {
+fn response_outside_the_rules_of_a_location_has_no_cors_headers() {
     let test = ShortcutTest {
         subject: "$request_method".into(),
         comparison: Some(ShortcutComparison::Equals.into()),
@@ -204,7 +204,7 @@ fn changed(answer: &Answer) -> [String; 6] {
 /// As headers-more, which combines the levels around and inside a location, and as nginx' `add_header`, of which only
 /// the innermost level counts.
 #[test]
-fn what_a_host_says_of_headers_comes_before_what_its_location_says() {
+fn header_changes_of_a_host_come_before_those_of_its_location() {
     let header = |name: &str, value: &str| Header { name: name.into(), value: value.into() };
     let custom = vec![header("X-Custom", "own"), header("X-Set", "custom")];
     let policy = LocationPolicy {
@@ -235,7 +235,7 @@ fn what_a_host_says_of_headers_comes_before_what_its_location_says() {
 
 /// nginx has found the location by then, but evaluated none of its rules.
 #[test]
-fn the_slash_that_a_path_lacks_is_said_in_the_words_of_its_location() {
+fn trailing_slash_redirect_has_the_headers_of_its_location() {
     let policy = LocationPolicy { header_changes: changes("own"), ..saying(&[]) };
     let mut proxy = proxy(&answering(""), &answering(""), LocationPolicy::default());
     let paths = vec![to("/below/", PathType::Prefix, "echo")];
@@ -256,7 +256,7 @@ fn hsts(proxy: &Proxy, target: &str, fields: &str) -> (u16, Vec<String>) {
 
 /// In nginx' file it stands in the location.
 #[test]
-fn a_page_for_an_error_has_the_hsts_of_its_own_backend() {
+fn error_page_has_the_hsts_of_its_own_backend() {
     let (origin, errors) = (answering(""), answering("Strict-Transport-Security: max-age=1\r\n"));
     let proxy = proxy(&origin, &errors, saying(&[404]));
     assert_eq!(hsts(&proxy, "/200", "").1, ["max-age=31536000; includeSubDomains"]);
@@ -275,7 +275,7 @@ fn if_field(name: &str) -> Shortcut {
 
 /// Likewise: who is answered before a location is found, or in another one's place, has none.
 #[test]
-fn hsts_is_the_location_s_word() {
+fn hsts_is_sent_only_in_responses_of_a_location() {
     let auth = Origin::new(|_| (b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
     let policy = LocationPolicy { external_auth: asking(&auth, "http://in.test/"), ..saying(&[]) };
     let mut proxy = proxy(&answering(""), &answering(""), policy);
@@ -314,7 +314,7 @@ fn hsts_is_the_location_s_word() {
 
 /// nginx' `add_header` counts where it is nearest, and that of the cookies of who is asked stands in the location.
 #[test]
-fn what_a_host_adds_is_not_said_where_somebody_is_asked() {
+fn add_header_of_a_host_does_not_apply_with_external_auth() {
     let auth = answering("");
     let policy = LocationPolicy {
         host_header_changes: changes("host"),
@@ -344,7 +344,7 @@ fn an_app_root_may_hold_variables() {
 
 /// Its own word is that of its host, and none of the location that the request did not get to.
 #[test]
-fn the_redirect_to_an_app_root_says_what_its_host_says() {
+fn app_root_redirect_has_the_headers_of_its_host() {
     let policy = LocationPolicy {
         app_root: Some("/app".into()),
         host_header_changes: changes("host"),

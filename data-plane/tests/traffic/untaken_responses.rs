@@ -56,7 +56,7 @@ fn asking(proxy: &Proxy, tls: bool) -> Box<dyn Any> {
 }
 
 #[test]
-fn a_response_that_nobody_reads_is_charged_however_it_is_framed_and_over_tls() {
+fn untaken_response_is_charged_in_any_framing_and_over_tls() {
     for (tls, framing) in [
         (false, "Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n"),
         (false, "\r\n"),
@@ -79,7 +79,7 @@ fn a_response_that_nobody_reads_is_charged_however_it_is_framed_and_over_tls() {
 }
 
 #[test]
-fn an_upload_that_its_endpoint_does_not_read_is_charged() {
+fn upload_not_read_by_its_endpoint_is_charged() {
     let sizes = Sizes { body: 0, buffering: false, ..Sizes::default() };
     // It accepts no connection: they wait in the kernel's queue.
     let endpoint = narrow();
