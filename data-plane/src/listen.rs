@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_connects_before_the_sockets_are_open() {
+    fn connections_are_accepted_only_once_all_sockets_are_open() {
         let old = bind(&[any()], &[], 1).unwrap();
         let address = old[0][0].address;
         let connect = || std::net::TcpStream::connect(address);

@@ -83,7 +83,7 @@ fn values_are_escaped_as_nginx_does() {
 }
 
 #[test]
-fn what_is_missing_is_a_dash_or_nothing() {
+fn missing_log_value_is_a_dash_or_empty() {
     for (escape, shown) in [(Escape::Default, "<->"), (Escape::Json, "<>"), (Escape::None, "<>")] {
         assert_eq!(line(&format("<$geoip2_city>", escape), &source(b"")), shown);
         // A value that exists but is empty stays empty.
@@ -104,7 +104,7 @@ fn a_line_of_json_is_json() {
 }
 
 #[test]
-fn what_is_asked_for_is_kept_in_the_order_of_moments() {
+fn log_values_are_captured_in_the_order_of_phases() {
     let format = format("$sent_http_b|$http_a|$upstream_http_b|$uri|$http_a|$status", Escape::Default);
     let names: Vec<_> = format.asks().iter().map(|ask| format!("{ask:?}")).collect();
     let expected = [r#"OfHead(Header("a"))"#, r#"Came("b")"#, "OfAnswer(Uri)", r#"Sent("b")"#];

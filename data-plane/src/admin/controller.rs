@@ -132,7 +132,7 @@ mod tests {
     use crate::table::world::{backend, entry, host, route, slice};
 
     #[test]
-    fn what_an_ingress_lacks_is_told() {
+    fn missing_services_and_endpoints_of_an_ingress_are_listed() {
         let mut writer = Writer::new();
         let gone = Backend { without_service: true, ..Backend::default() };
         writer.replace_config(vec![

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_out_is_tried_by_one_each_time_and_ever_less_often() {
+    fn ejected_endpoint_is_probed_by_one_request_at_growing_intervals() {
         let health = Health::default();
         assert!(health.claim(at(0)) && !health.is_out() && !health.is_avoided(at(0)));
         assert!(health.eject(at(0)) && !health.eject(at(0)));

@@ -19,7 +19,7 @@ fn is(found: f64, expected: f64) -> bool {
 }
 
 #[test]
-fn what_is_observed_counts_by_the_time_that_went_by() {
+fn latency_average_is_weighted_by_elapsed_time() {
     for (average, ago, took, expected) in [
         (0.3, 5.0, 0.12, 0.22917551874827402),
         (0.2, 0.0, 5.0, 0.2),
@@ -37,7 +37,7 @@ fn what_is_observed_counts_by_the_time_that_went_by() {
 }
 
 #[test]
-fn what_is_known_is_forgotten() {
+fn latency_score_decays_over_time() {
     for (average, ago, expected) in
         [(0.2, 1.0, 0.18096748360719192), (0.3, 5.0, 0.18195919791379003), (1.2, 20.0, 0.16240233988393524)]
     {

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn invalid_host_is_refused() {
         for text in [
             "",
             ".",

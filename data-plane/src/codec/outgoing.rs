@@ -246,7 +246,7 @@ mod tests {
 
     /// If a transport accepts less than it is given, only what was not written stays in memory.
     #[test]
-    fn what_is_written_is_let_go() {
+    fn written_bytes_are_freed() {
         const PIECE: usize = 4 * 1024;
         let mut narrow = Narrow { width: 1024, calls: 0, got: Vec::new() };
         let mut outgoing = Outgoing::new(b"");

@@ -168,7 +168,7 @@ mod tests {
 
     /// A client that requests something slow and keeps sending costs little more than its request.
     #[tokio::test]
-    async fn of_what_is_said_while_an_answer_is_awaited_a_little_is_read() {
+    async fn bytes_after_a_request_are_read_ahead_up_to_a_limit() {
         let (mut near, mut far) = duplex(1 << 20);
         near.write_all(&vec![b'x'; 1 << 20]).await.unwrap();
         for (length, most) in [(100, ROOM - 100), (ROOM - 100, AHEAD)] {

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn it_knows_us_by_the_public_port() {
+    fn public_port_replaces_the_listening_port() {
         let peer = Peer::new(([10, 0, 0, 9], 5555).into(), Scheme::Https, 1443);
         assert_eq!((peer.port_text(), peer.public_port_text()), ("1443".into(), "1443".into()));
         let peer = Peer::new(([10, 0, 0, 9], 5555).into(), Scheme::Https, LocalPort::known_as(1443, 443));

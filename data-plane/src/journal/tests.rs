@@ -80,7 +80,7 @@ fn roots(world: &World) -> Option<[shared::version::Root; 2]> {
 }
 
 #[test]
-fn what_is_kept_is_there_at_the_next_start() {
+fn journal_is_restored_at_the_next_start() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("made/when/missing");
     let first = Process::start(&dir);
@@ -173,7 +173,7 @@ fn kept_once(dir: &Path, state: StoredState) {
 }
 
 #[test]
-fn what_is_damaged_takes_no_good_one_s_place() {
+fn damaged_journal_does_not_replace_a_good_one() {
     let dir = tempfile::tempdir().unwrap();
     let [file, before] = ["state", "state.before"].map(|name| dir.path().join(name));
     kept_once(dir.path(), state(&world(&["/"]), 1, 5));
@@ -190,7 +190,7 @@ fn what_is_damaged_takes_no_good_one_s_place() {
 
 /// While another process holds the folder nothing can be stored; at the end, when that is gone, it is.
 #[test]
-fn what_waits_to_be_kept_is_kept_at_the_end() {
+fn pending_state_is_stored_at_shutdown() {
     let dir = tempfile::tempdir().unwrap();
     let first = Process::start(dir.path());
     first.keep(state(&world(&["/"]), 1, 5));

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_referred_to_is_left_alone() {
+    fn referenced_buffer_is_not_reused() {
         let buffers = Buffers::new();
         let mut first = buffers.input();
         first.extend_from_slice(b"kept by somebody");

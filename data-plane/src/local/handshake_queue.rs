@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_first_is_next_and_one_that_is_gone_costs_nobody_a_turn() {
+    fn handshakes_are_granted_in_order_and_a_dropped_one_passes_its_turn() {
         let queue: Rc<HandshakeQueue> = Rc::default();
         let woken = Arc::<Woken>::default();
         let waker = Waker::from(Arc::clone(&woken));

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_begins_otherwise_and_what_ends_is_an_error() {
+    async fn missing_or_truncated_proxy_header_is_an_error() {
         let buffers = Buffers::new();
         for (bytes, kind) in [
             (&b"GET / HTTP/1.1\r\n"[..], io::ErrorKind::InvalidData),

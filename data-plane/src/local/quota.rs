@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_drawn_in_steps_and_all_given_back() {
+    fn quota_is_drawn_in_steps_and_returned() {
         let budget = Budget::new(10 * STEP);
         let quota = Quota::new(budget.clone());
         let first = quota.take(10).unwrap();

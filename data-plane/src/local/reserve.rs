@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_lent_is_missing_until_it_is_filled() {
+    fn reserve_is_short_until_lent_units_return() {
         let reserve = Reserve::of(1_000_000);
         assert!(!reserve.is_short());
         assert_eq!((0..).take_while(|_| reserve.lend()).count(), SPARE);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_seen() {
+    fn waiters_of_the_reserve_are_visible() {
         let reserve = Reserve::default();
         let waiting = (reserve.wait(), reserve.wait());
         drop(waiting.0);

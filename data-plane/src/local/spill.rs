@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_written_is_read_and_leaves_nothing() {
+    async fn spill_file_is_read_back_and_leaves_nothing_on_disk() {
         let dir = tempfile::tempdir().unwrap();
         let spill = Spill::new(dir.path().to_owned(), 100_000);
         let mut file = spill.file().await.unwrap();

@@ -149,7 +149,7 @@ mod tests {
 
     /// However many clients come once, one with many requests is not forgotten because of them.
     #[test]
-    fn who_has_the_fullest_bucket_is_forgotten_last() {
+    fn client_with_the_fullest_bucket_is_evicted_last() {
         let table = RequestTable { slots: Slots::new(1) };
         let rate = Rate::new(1, Duration::from_secs(1), 10);
         assert_eq!(admitted(&table, rate, 50, Duration::ZERO), 11);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_did_not_count() {
+    fn withdrawn_request_does_not_count_for_the_rate() {
         let table = RequestTable::default();
         let rate = Rate::new(1, Duration::from_secs(1), 2);
         assert_eq!(admitted(&table, rate, 50, Duration::ZERO), 3);

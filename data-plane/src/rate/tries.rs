@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_right_begins_anew_and_tries_are_forgotten() {
+    fn correct_password_resets_failures_and_failures_expire() {
         let start = Instant::now();
         let (table, at) = (TryTable::new(start), |seconds: u64| start + Duration::from_secs(seconds));
         let wrong = |times: u32, when: u64| (0..times).for_each(|_| table.wrong(CLIENT, "users", at(when)));

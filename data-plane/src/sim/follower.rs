@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_same_shares_it() {
+    fn followers_with_equal_state_share_it() {
         let mut states = States::default();
         let (mut one, mut two, mut other) = (snapshot("a"), snapshot("a"), snapshot("b"));
         for has in [&mut one, &mut two, &mut other] {

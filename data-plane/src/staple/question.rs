@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_no_place_or_comes_without_its_authority_is_not_asked_about() {
+    fn certificate_without_responder_or_issuer_is_not_queried() {
         let certificate = crate::table::world::certificate(&["a.test"]);
         let leaf = CertificateDer::from(certificate.leaf.to_vec());
         assert_eq!(Question::of(&[]), None);

@@ -188,7 +188,7 @@ fn leads_to(lane: Lane, first: &Batch, coming: &[ControlMessage], writer: &Write
 #[cfg(test)]
 mod tests {
     #[test]
-    fn what_it_begins_with_is_applied() {
+    fn fuzz_seeds_are_applied() {
         for (seed, batches) in [
             (&include_bytes!("../../../fuzz/corpus/stream/full-then-steps")[..], 4),
             (include_bytes!("../../../fuzz/corpus/stream/asked-and-based"), 3),

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn who_failed_comes_after_the_others_and_who_is_left_comes_last() {
+    fn failed_replica_comes_after_others_and_the_left_one_last() {
         let (mut known, now) = (known(1), clock::now());
         known.failed.insert(at(1), now);
         known.failed.insert(at(2), now + Duration::from_secs(1));

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn who_welcomes_and_fails_is_called_ever_more_seldom() {
+    fn replica_that_fails_after_welcome_is_retried_at_growing_intervals() {
         // Delays of up to 100 ms, 200 ms, .. 3 s: ten of them take at least 10 x 50 ms and on average about 9 s.
         let sums: Vec<_> = (0..50).map(|_| ten(End::Failed, BRIEFLY)).collect();
         let mean = sums.iter().sum::<Duration>() / 50;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wrong_is_dear_and_what_was_asked_is_believed_up_to_a_minute() {
+    fn wrong_state_backs_off_and_a_requested_delay_is_capped() {
         let mut retry = Retry::default();
         assert!(retry.after(End::Wrong, Some(HELD)) >= Duration::from_secs(1));
         let long: Duration = (0..20).map(|_| retry.after(End::Wrong, Some(HELD))).sum();

@@ -159,7 +159,7 @@ mod tests {
 
     /// All patterns that a request is compared with share its steps.
     #[test]
-    fn who_cannot_be_judged_in_time_gets_the_main_backend() {
+    fn exhausted_pattern_budget_selects_the_main_backend() {
         let canary = CompiledCanary::new(&by_header("", "(a|b)*c$"));
         let (value, steps) = ("ab".repeat(16 << 10), Steps::of(1_000));
         assert!(!canary.decide(|_| Some(&value), |_| Some("always"), 0, &steps));

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_spoken_is_refused() {
+    fn unsupported_tls_version_is_refused() {
         let spoken = |values| {
             let configured = LocationPolicy { ssl_protocols: list(values), ..LocationPolicy::default() };
             ClientTls::compile(&configured).map(|it| (it.tls12, it.tls13)).map_err(|it| it.to_string())

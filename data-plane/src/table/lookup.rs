@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_begins_with_the_average_of_the_others() {
+    fn new_endpoint_starts_with_the_average_latency() {
         let now = Moment::of(shared::clock::now());
         let averages = [(1, 0.2), (2, 0.3), (3, 1.2)];
         let endpoints: Vec<_> = list([1, 2, 3, 4, 5]).iter().map(Arc::clone).collect();

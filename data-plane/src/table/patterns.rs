@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn of_equal_length_the_greater_text_counts() {
+    fn greater_of_equally_long_patterns_wins() {
         assert_eq!(find(&["/a.*", "/b.*", "/..*"], "/b"), Some("/b.*"));
         assert_eq!(find(&["/[ab]", "/b.c."], "/bxc"), Some("/[ab]"));
     }
@@ -303,7 +303,7 @@ mod tests {
 
     /// A path after a pattern that was not compiled may be less restricted than the one the pattern leads to.
     #[test]
-    fn nobody_gets_past_what_was_not_compiled() {
+    fn path_behind_an_uncompiled_pattern_is_refused() {
         let paths = ["/", "/admin/[a-z]+", "/public/assets/icons", "/[ab]{1,4}"];
         let declared: Vec<_> = paths.iter().map(|path| asked(path, false)).collect();
         let order = Order::new(&declared, 1);
@@ -329,7 +329,7 @@ mod tests {
 
     /// A pattern that a Route has compiled for rewriting is reused, and counted like the others.
     #[test]
-    fn what_rewrites_is_compiled_once_and_counts() {
+    fn rewrite_pattern_is_compiled_once_and_charged() {
         let (linear, looking) = (Pattern::path("/x[0-9]").unwrap(), Pattern::path("/y(?!z)").unwrap());
         let of = |path, pattern| Asked { pattern: Some(pattern), ..asked(path, false) };
         let declared = [of("/a[0-9]", &linear), of("/b(?!c)", &looking), asked("/", false)];

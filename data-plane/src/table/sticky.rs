@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_failed_is_not_drawn() {
+    fn failed_endpoint_is_not_drawn() {
         for mode in [AffinityMode::Balanced, AffinityMode::Persistent] {
             let (sticky, set) = (sticky(mode), set(&[40, 41, 42]));
             for _ in 0..20 {

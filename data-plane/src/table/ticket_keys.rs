@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_proxy_seals_another_opens_until_the_key_is_gone() {
+    fn ticket_is_opened_by_any_proxy_with_the_key() {
         let ticket = keys(&[1, 2]).seal(b"session").unwrap();
         assert_eq!(keys(&[1, 2]).open(&ticket).as_deref(), Some(&b"session"[..]));
         assert_eq!(keys(&[2, 3, 1]).open(&ticket).as_deref(), Some(&b"session"[..]), "rotated");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_is_none() {
+    fn modified_ticket_is_not_opened() {
         let keys = keys(&[1]);
         let ticket = keys.seal(b"session").unwrap();
         for place in 0..ticket.len() {

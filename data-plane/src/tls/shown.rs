@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_no_certificate_little_is_told() {
+    fn unparsable_client_certificate_has_only_a_verify_result() {
         let shown = Shown::new(Ok(()), &CertificateDer::from(vec![1, 2, 3]));
         let mut out = Vec::new();
         assert!(shown.tell(OfCertificate::Verify, &mut out) && out.starts_with(b"FAILED:"));

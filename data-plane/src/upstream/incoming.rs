@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sends_more_may_have_more_in_h2() {
+    fn inflow_limit_grows_with_received_bytes() {
         let inflow = Inflow::default();
         assert_eq!(inflow.allowed(), AHEAD);
         inflow.read(AHEAD as usize / 2 * LEAST as usize, AHEAD / 2 - 1);

@@ -191,7 +191,7 @@ mod tests {
 
     /// A stream of events is silent most of the time.
     #[tokio::test]
-    async fn who_waits_for_more_has_no_buffer() {
+    async fn waiting_connection_holds_no_buffer() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let descriptor = Budget::new(1).take(1).unwrap();

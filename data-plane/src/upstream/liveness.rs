@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_is_not_there() {
+    fn unanswered_probe_is_a_dead_peer() {
         let start = shared::clock::now();
         let mut liveness = Liveness::new(start);
         liveness.begun(true, start);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_asked_twice_between_answers_and_then_left() {
+    fn connection_is_probed_twice_between_responses_and_then_abandoned() {
         let start = shared::clock::now();
         let mut liveness = Liveness::new(start);
         let mut bytes = 0;

@@ -72,13 +72,13 @@ mod tests {
     }
 
     #[test]
-    fn few_requests_have_all_their_tries() {
+    fn retries_of_few_requests_are_all_allowed() {
         assert_eq!(retries_granted(20, 10, 600), 6_000);
         assert_eq!(retries_granted(0, 10, 600), 6_000);
     }
 
     #[test]
-    fn of_many_so_many_in_a_hundred() {
+    fn retries_are_limited_to_a_percentage_of_many_requests() {
         let count = retries_granted(20, 2_000, 600);
         let share = 1_200_000 / 5;
         let (reserve, by_time) = (RESERVE, A_SECOND * 600);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_is_not_kept_for_ever() {
+    fn unused_retries_are_saved_up_to_a_limit() {
         let (mut budget, start) = (RetryBudget::default(), shared::clock::now());
         assert!(budget.withdraw(start));
         (0..1_000_000).for_each(|_| budget.deposit(100));

@@ -128,7 +128,7 @@ fn a_connection_serves_its_own_protocol_alone() {
 }
 
 #[test]
-fn what_has_ended_is_not_handed_out() {
+fn ended_connection_is_not_reused() {
     let (cell, [one, two, _], mut upstreams) = backend();
     let now = shared::clock::now();
     let [first, second] = [Fake::new(1), Fake::new(2)];

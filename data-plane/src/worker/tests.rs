@@ -89,7 +89,7 @@ fn listens_when_there_is_something_to_serve() {
 }
 
 #[test]
-fn who_waits_to_begin_ends_at_once() {
+fn worker_waiting_to_start_ends_at_once_on_drain() {
     let (done, ended) = mpsc::channel();
     let waiting = proxy();
     thread::spawn(move || {
@@ -104,7 +104,7 @@ fn who_waits_to_begin_ends_at_once() {
 }
 
 #[test]
-fn who_stands_in_the_queue_when_it_closes_is_served() {
+fn connection_in_the_accept_queue_at_drain_is_served() {
     // More than are taken in a turn, so that it may close while one of them is in hand.
     for _ in 0..20 {
         let proxy = proxy();
@@ -122,7 +122,7 @@ fn who_stands_in_the_queue_when_it_closes_is_served() {
 }
 
 #[test]
-fn who_is_about_to_ask_when_it_closes_is_served() {
+fn connection_about_to_send_at_drain_is_served() {
     for _ in 0..20 {
         let proxy = proxy();
         proxy.begin.send_replace(true);

@@ -70,7 +70,7 @@ const ROWS: &[Row] = &[
         "reserved file descriptors",
         &["local::reserve::SPARE", "local::reserve::PART", "upstream::dial::PAUSE"],
         &[
-            "what_is_lent_is_missing_until_it_is_filled",
+            "reserve_is_short_until_lent_units_return",
             "few_descriptors_have_a_small_reserve_and_a_process_without_one_is_never_short",
             "the_reserve_is_used_first_then_room_is_made_and_waited_for",
         ],
@@ -93,7 +93,7 @@ const ROWS: &[Row] = &[
     Row(
         "accept queue (listen backlog)",
         &["listen::BACKLOG"],
-        &["nobody_connects_before_the_sockets_are_open"],
+        &["connections_are_accepted_only_once_all_sockets_are_open"],
     ),
     Row(
         "TCP keep-alive probe of a client",
@@ -113,9 +113,9 @@ const ROWS: &[Row] = &[
         ],
         &[
             "a_call_that_is_given_up_in_silence_is_a_doubt_until_something_comes",
-            "who_does_not_answer_is_not_there",
+            "unanswered_probe_is_a_dead_peer",
             "silence_is_asked_about_and_calls_join_for_a_moment_yet",
-            "it_is_asked_twice_between_answers_and_then_left",
+            "connection_is_probed_twice_between_responses_and_then_abandoned",
             "a_connection_that_died_without_a_word_costs_one_call",
             "clients_that_give_up_leave_a_dead_connection_to_itself",
             "an_endpoint_that_is_slow_and_there_is_asked_and_keeps_its_connection",
@@ -141,7 +141,7 @@ const ROWS: &[Row] = &[
             "a_head_that_is_still_arriving_is_counted",
             "clients_leave_descriptors_for_endpoints",
             "the_new_is_refused_before_the_begun",
-            "it_is_drawn_in_steps_and_all_given_back",
+            "quota_is_drawn_in_steps_and_returned",
             "without_memory_the_new_is_refused_and_the_rest_goes_on",
             "where_memory_is_short_the_idle_go_and_bodies_go_to_files",
             "untaken_response_is_charged_in_any_framing_and_over_tls",
@@ -233,7 +233,7 @@ const ROWS: &[Row] = &[
     Row(
         "read-ahead (pipelining) while an HTTP/1.1 client waits for a response",
         &["codec::stream::AHEAD"],
-        &["of_what_is_said_while_an_answer_is_awaited_a_little_is_read"],
+        &["bytes_after_a_request_are_read_ahead_up_to_a_limit"],
     ),
     Row(
         "options in a Connection header",
@@ -248,7 +248,7 @@ const ROWS: &[Row] = &[
     Row(
         "size of a path in all readings together that backends may apply to it (decoding, parameters, backslashes, dot segments)",
         &["codec::path::reading::AHEAD", "codec::path::reading::TIMES"],
-        &["what_has_too_many_readings_is_refused", "reading_costs_so_much_an_octet"],
+        &["path_with_too_many_readings_is_refused", "reading_costs_so_much_an_octet"],
     ),
     Row(
         "chunked body: chunk-size line, all extensions, all trailers",
@@ -305,7 +305,7 @@ const ROWS: &[Row] = &[
             "http::h2::streams::AHEAD",
         ],
         &[
-            "who_has_taken_much_may_leave_more_lying",
+            "client_that_took_much_may_have_more_untaken",
             "who_is_paused_keeps_nobody_out",
             "untaken_responses_are_buffered_within_the_limit",
             "untaken_error_pages_are_buffered_within_the_limit",
@@ -317,7 +317,7 @@ const ROWS: &[Row] = &[
         &[
             "the_time_of_a_response_that_has_arrived_is_its_client_s",
             "response_held_back_by_its_client_is_no_timeout_of_the_endpoint",
-            "who_takes_nothing_has_no_further_answer_read",
+            "responses_are_not_read_for_a_client_that_takes_none",
             "room_is_given_in_order_of_arrival",
             "short_response_is_read_while_long_ones_are_held_back",
             "what_an_endpoint_does_not_take_is_held_for_what_it_cost",
@@ -328,7 +328,10 @@ const ROWS: &[Row] = &[
     Row(
         "receive windows for uploads, HTTP/2",
         &["http::h2::STREAM_WINDOW", "http::h2::window::SIZE", "http::h2::window::STEP"],
-        &["a_connection_is_told_its_limits_at_first", "it_grows_by_what_is_not_read_and_shrinks_again"],
+        &[
+            "a_connection_is_told_its_limits_at_first",
+            "upload_window_grows_with_unread_bytes_and_shrinks_again",
+        ],
     ),
     Row(
         "small unread DATA frames (below 256 bytes), per HTTP/2 connection to a client or an endpoint",
@@ -339,7 +342,7 @@ const ROWS: &[Row] = &[
             "upstream::incoming::MOST",
         ],
         &[
-            "who_sends_more_may_have_more_in_h2",
+            "inflow_limit_grows_with_received_bytes",
             "a_burst_of_short_messages_is_a_call_like_any_other",
             "an_answer_in_bytes_that_is_not_taken_leaves_its_neighbours_alone",
             "a_body_in_bytes_that_is_buffered_or_streamed_arrives",
@@ -368,7 +371,7 @@ const ROWS: &[Row] = &[
         "request bodies in files",
         &["local::spill::TOTAL"],
         &[
-            "what_is_written_is_read_and_leaves_nothing",
+            "spill_file_is_read_back_and_leaves_nothing_on_disk",
             "a_body_without_room_is_503_and_harms_nobody_else",
             "values",
         ],
@@ -376,7 +379,7 @@ const ROWS: &[Row] = &[
     Row(
         "request body size",
         &["table::sizes::body"],
-        &["what_is_too_long_is_not_read_on", "a_body_that_is_too_long_is_413_however_it_says_so"],
+        &["too_long_body_is_not_read_further", "a_body_that_is_too_long_is_413_however_it_says_so"],
     ),
     Row(
         "part of a streamed request body kept for a retry",
@@ -432,7 +435,7 @@ const ROWS: &[Row] = &[
         &["http::h2::frames::IDLE_FRAMES", "http::h2::frames::PERIOD", "http::h2::frames::FOR_EACH"],
         &[
             "frames_about_nothing",
-            "who_takes_a_large_answer_may_open_its_windows",
+            "window_updates_for_a_large_response_are_no_flood",
             "frames_about_nothing_end_the_connection",
         ],
     ),
@@ -458,7 +461,7 @@ const ROWS: &[Row] = &[
     Row(
         "malformed HTTP/2 messages on streams that were cancelled or refused",
         &["upstream::inbound::MOST"],
-        &["what_nobody_asks_for_is_forgotten"],
+        &["faults_of_unclaimed_streams_are_forgotten"],
     ),
     Row(
         "`:path` values that h2 would not accept, kept until their requests are handed over",
@@ -495,8 +498,8 @@ const ROWS: &[Row] = &[
         &["http::conn::hello::HANDSHAKE", "local::handshake_queue::STEPS"],
         &[
             "requests_are_answered_between_the_handshakes_of_a_storm",
-            "what_handshakes_hold_is_counted_and_refused_where_nothing_is_left",
-            "who_came_first_is_next_and_one_that_is_gone_costs_nobody_a_turn",
+            "handshake_memory_is_charged_and_refused_without_budget",
+            "handshakes_are_granted_in_order_and_a_dropped_one_passes_its_turn",
         ],
     ),
     Row(
@@ -586,8 +589,8 @@ const ROWS: &[Row] = &[
             "upstream::retry_budget::RESERVE",
         ],
         &[
-            "few_requests_have_all_their_tries",
-            "of_many_so_many_in_a_hundred",
+            "retries_of_few_requests_are_all_allowed",
+            "retries_are_limited_to_a_percentage_of_many_requests",
             "requests_that_fail_everywhere_are_tried_again_within_a_budget",
         ],
     ),
@@ -610,8 +613,8 @@ const ROWS: &[Row] = &[
         "regular expressions in the paths of one host",
         &["table::patterns::ALL", "table::patterns::SIZE"],
         &[
-            "nobody_gets_past_what_was_not_compiled",
-            "what_rewrites_is_compiled_once_and_counts",
+            "path_behind_an_uncompiled_pattern_is_refused",
+            "rewrite_pattern_is_compiled_once_and_charged",
             "texts_and_what_fits_into_a_set_keep_no_pattern_of_their_own",
         ],
     ),
@@ -623,7 +626,7 @@ const ROWS: &[Row] = &[
     Row(
         "DNS cache for `auth-url` and `mirror-target`",
         &["local::names::NAMES", "local::names::FOUND", "local::names::OLD"],
-        &["old_addresses_are_used_while_new_ones_are_asked_for", "who_has_most_names_makes_room"],
+        &["old_addresses_are_used_while_new_ones_are_asked_for", "owner_with_most_names_is_evicted_first"],
     ),
     Row(
         "addresses of an authentication service or a mirror target",
@@ -657,12 +660,16 @@ const ROWS: &[Row] = &[
             "an_answer_is_short_and_comes_in_time",
             "only_plain_http_without_credentials_is_asked",
             "the_authority_and_whom_it_appoints_are_believed",
-            "who_does_not_answer_is_asked_less_and_less",
+            "silent_ocsp_responder_is_queried_at_growing_intervals",
             "so_many_are_asked_at_once_and_so_much_is_held",
             "one_responder_and_one_owner_leave_places_to_others",
         ],
     ),
-    Row("OCSP response validity", &["staple::answer::SKEW", "staple::answer::ENDLESS"], &["it_is_of_now"]),
+    Row(
+        "OCSP response validity",
+        &["staple::answer::SKEW", "staple::answer::ENDLESS"],
+        &["ocsp_response_must_be_current"],
+    ),
     Row(
         "TLS session cache",
         &["tls::sessions::SHARDS", "tls::sessions::SESSIONS", "tls::clients::LONGEST"],
@@ -674,7 +681,7 @@ const ROWS: &[Row] = &[
     Row(
         "TLS session tickets",
         &["table::ticket_keys::LONGEST", "tls::tickets::LONGEST"],
-        &["what_was_changed_is_none", "a_ticket_is_good_for_its_time_under_its_own_rules"],
+        &["modified_ticket_is_not_opened", "a_ticket_is_good_for_its_time_under_its_own_rules"],
     ),
     Row(
         "clients tracked per Ingress for its rate limit, and for its connection limit",

@@ -179,7 +179,7 @@ fn a_name_is_told_as_the_endpoint() {
 
 /// Once it has endpoints, it has a record of its own with all other fields of the upstream that it replaces.
 #[test]
-fn who_answers_for_errors_is_told() {
+fn default_backend_with_endpoints_has_a_record_of_its_own() {
     let mut writer = Writer::new();
     let policy = LocationPolicy { default_backend: Some("ns/errors/80".into()), ..LocationPolicy::default() };
     writer.replace_config(vec![

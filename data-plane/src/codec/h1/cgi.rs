@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_its_length_ends_with_it() {
+    fn cgi_body_is_truncated_at_its_declared_length() {
         for (output, body) in [
             ("Content-Length: 5\r\n\r\nhello\n", "hello"),
             ("Content-Length: 5\r\n\r\nhello\nand much more of it", "hello"),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_head_is_refused() {
+    fn invalid_cgi_head_is_refused() {
         let long = format!("X-A: {}\r\n\r\n", "x".repeat(5000));
         for output in [
             "",

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_odd_is_written_as_it_should_be() {
+    fn odd_but_unambiguous_head_is_normalised() {
         for (head, mended) in [
             ("HTTP/1.1 200 OK\nA: b\nC: d\n\n", "HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n\r\n"),
             ("HTTP/1.1 200 OK\r\nA: b\nC: d\r\n\n", "HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n\r\n"),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_a_guess_is_not_mended() {
+    fn ambiguous_head_is_not_normalised() {
         for head in [
             "HTTP/1.1 200 OK\r\nA: b\rC: d\r\n\r\n",
             "HTTP/1.1 200 OK\r\nA: b\r\n folded\r\n\r\n",

@@ -47,7 +47,7 @@ fn a_bad_field_is_its_stream_s_own() {
 }
 
 #[test]
-fn what_stands_around_the_fields() {
+fn padding_and_priority_around_a_field_block_are_skipped() {
     let bad = literal(b"X", b"", false, false);
     let padded = [&[3][..], &bad, &[0; 3]].concat();
     let weighted = [&[0, 0, 0, 9, 16][..], &bad].concat();
@@ -95,7 +95,7 @@ fn a_field_in_several_frames() {
 }
 
 #[test]
-fn what_h2_ends_a_connection_for_goes_on_and_nothing_behind_it() {
+fn connection_error_frame_is_passed_on_and_later_bytes_are_not() {
     let good = literal(b"x-good", b"1", true, true);
     let data = frame(DATA, 0, 1, b"some");
     for broken in [

@@ -28,7 +28,7 @@ fn read_one(block: &[u8]) -> (Outcome, BlockFindings) {
 }
 
 #[test]
-fn what_h2_ends_a_connection_for() {
+fn invalid_hpack_block_breaks_the_connection() {
     for (name, value) in [
         (&b"X-Up"[..], &b"a"[..]),
         (b"x\x01p", b"a"),
@@ -94,7 +94,7 @@ fn the_worst_is_told() {
 }
 
 #[test]
-fn what_h2_takes() {
+fn hpack_block_that_h2_accepts_is_accepted() {
     for (name, value) in [
         (&b"x-up"[..], &b"a\tb\xe9\xff"[..]),
         (b"x\"", b""),
@@ -120,7 +120,7 @@ fn what_h2_takes() {
 }
 
 #[test]
-fn what_is_left_as_it_is() {
+fn unmendable_hpack_block_is_broken() {
     for block in [
         &[0x80][..],
         &[0xbe],
@@ -180,7 +180,7 @@ fn a_target_that_h2_does_not_take_is_kept_aside() {
 }
 
 #[test]
-fn who_refers_to_what_is_none() {
+fn hpack_references_to_invalid_fields_are_malformed() {
     let (mut fields, mut sent, mut got) = (Fields::default(), Model::default(), Model::default());
     let mut is_malformed = |block: &[u8]| {
         let (outcome, found) = read(&mut fields, (&mut sent, &mut got), block);

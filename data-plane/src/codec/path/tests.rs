@@ -73,7 +73,7 @@ fn a_normal_path_is_written_as_nginx_writes_it() {
 }
 
 #[test]
-fn what_stands_in_a_query_is_escaped() {
+fn query_value_is_escaped() {
     let mut out = Vec::new();
     escape(b"/a b?x=1&y=\xff~", &mut out);
     assert_eq!(out, b"%2Fa%20b%3Fx%3D1%26y%3D%FF~");

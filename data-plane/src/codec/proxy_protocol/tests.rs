@@ -31,7 +31,7 @@ fn lines_tell_both_ends() {
 }
 
 #[test]
-fn what_is_no_line_is_refused() {
+fn invalid_proxy_header_line_is_refused() {
     for line in [
         "PROXY TCP4 192.0.2.7 192.0.2.8 56324\r\n",
         "PROXY TCP4 192.0.2.7 192.0.2.8 56324 443 1\r\n",

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_said_in_a_turn_goes_out_when_the_other_one_is_waited_for() {
+    async fn gathered_writes_are_sent_before_the_next_read() {
         let (stream, mut other) = duplex(1024);
         let mut stream = Gathered::in_turns(stream);
         stream.write_all(b"one, ").await.unwrap();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_takes_waits_in_order_however_much_it_is() {
+    async fn gathered_writes_keep_their_order_under_backpressure() {
         let (stream, mut other) = duplex(100);
         let mut stream = Gathered::in_turns(stream);
         let bytes: Vec<u8> = (0..3 * ROOM).map(|it| it as u8).collect();

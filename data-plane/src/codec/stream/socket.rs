@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_came_is_read_at_once() {
+    async fn received_bytes_are_read_at_once() {
         let (mut socket, mut client) = unknown();
         client.write_all(b"here").unwrap();
         // Without the runtime, which never gets a turn here.
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_waited_for_is_known() {
+    async fn pending_read_wakes_when_bytes_arrive() {
         let (mut socket, mut client) = unknown();
         for round in 0..2 {
             let mut some = [0; 8];

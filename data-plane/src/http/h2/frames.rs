@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_a_large_answer_may_open_its_windows() {
+    fn window_updates_for_a_large_response_are_no_flood() {
         let now = shared::clock::now();
         let mut frames = Frames::new(now);
         // DATA of 16 octets, then PING.

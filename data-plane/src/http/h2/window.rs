@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_grows_by_what_is_not_read_and_shrinks_again() {
+    fn upload_window_grows_with_unread_bytes_and_shrinks_again() {
         let quota = Quota::new(Budget::new(1 << 30));
         let mut window = Window::default();
         assert_eq!(window.follow(u64::from(STEP) - 1, || panic!("little has come"), &quota), None);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_grow_when_memory_is_short() {
+    fn upload_window_does_not_grow_without_memory() {
         let quota = Quota::new(Budget::new(4 << 20));
         let mut window = Window::default();
         assert_eq!(window.follow(1 << 20, || 1 << 20, &quota), Some(SIZE + (1 << 20)));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_no_answer() {
+    fn unreadable_digest_credentials_are_ignored() {
         let read = |text: &str| Answer::read(text).map(|answer| (answer.user, answer.realm));
         let both = |user: &str, realm: &str| Some((user.to_owned(), realm.to_owned()));
         assert_eq!(read("username=\"a\\\"b, c\" ,realm = x,qop=\"auth\""), both("a\"b, c", "x"));

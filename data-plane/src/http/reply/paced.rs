@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_waits_for_its_time_is_reckoned() {
+    async fn bytes_delayed_by_limit_rate_are_charged() {
         let local = Local::for_tests();
         let said = LocationPolicy { limit_rate: Some(1), ..LocationPolicy::default() };
         let pace = Pace::compile(&said).unwrap();

@@ -68,7 +68,7 @@ async fn names_and_addresses_are_found() {
 }
 
 #[tokio::test]
-async fn what_is_given_is_believed_before_the_dns() {
+async fn configured_names_come_before_the_dns() {
     let given = KnownNames::default();
     let names = Names::new(given.clone());
     let auth: SocketAddr = "127.0.0.1:4000".parse().unwrap();
@@ -140,7 +140,7 @@ async fn old_addresses_are_used_while_new_ones_are_asked_for() {
 }
 
 #[test]
-fn who_has_most_names_makes_room() {
+fn owner_with_most_names_is_evicted_first() {
     let names = Names::new(KnownNames::default());
     let remembers = |host: &str| names.known.borrow().contains_key(host);
     names.name(OWNER, "auth.test");

@@ -23,7 +23,7 @@ fn waiting(passwords: &Passwords) -> usize {
 }
 
 #[tokio::test]
-async fn what_fits_is_remembered_and_what_does_not_is_not() {
+async fn only_correct_passwords_are_cached() {
     let passwords = Passwords::default();
     let (list, hash) = (list("ns/users/auth-file"), Arc::<str>::from(QUICKEST));
     assert_eq!(passwords.ask(&list, "alice", &hash, b"wrong").await, Verdict::Wrong);
@@ -91,7 +91,7 @@ async fn one_password_is_compared_once_for_all_who_wait() {
 
 /// Nothing is computed for clients that are gone.
 #[tokio::test]
-async fn what_nobody_waits_for_is_passed_over() {
+async fn password_job_without_waiters_is_skipped() {
     let mut work = Work::default();
     let (gone, _) = oneshot::channel();
     let job = |byte| Job { digest: [byte; 32], hash: "".into(), password: Box::default() };

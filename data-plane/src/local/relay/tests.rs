@@ -53,7 +53,7 @@ async fn a_fast_stream_gives_way() {
 }
 
 #[tokio::test]
-async fn what_nobody_takes_is_reckoned_and_without_room_the_relay_ends() {
+async fn untaken_relay_bytes_are_charged_and_without_memory_the_relay_ends() {
     let buffers = Buffers::new();
     for room in [1 << 20, 100] {
         let (quota, pipes) = (Quota::new(Budget::new(room)), Pipes::new(Budget::new(0)));
@@ -120,7 +120,7 @@ impl AsyncWrite for Unsent {
 }
 
 #[tokio::test]
-async fn what_tls_has_accepted_and_not_sent_is_reckoned_and_no_more_is_read() {
+async fn bytes_held_by_tls_are_charged_and_stop_reading() {
     let buffers = Buffers::new();
     let (quota, pipes) = (Quota::new(Budget::new(1 << 20)), Pipes::new(Budget::new(0)));
     let lent = Lent { buffers: &buffers, quota: &quota, pipes: &pipes };
@@ -190,7 +190,7 @@ async fn a_client_that_takes_nothing_has_a_time_of_its_own() {
 
 /// Like TLS, a sink may accept bytes and hold them back for more.
 #[tokio::test]
-async fn what_a_sink_holds_back_goes_out_when_nothing_follows() {
+async fn held_back_bytes_are_flushed_when_nothing_follows() {
     let buffers = Buffers::new();
     let (quota, pipes) = (Quota::new(Budget::new(1 << 20)), Pipes::new(Budget::new(0)));
     let lent = Lent { buffers: &buffers, quota: &quota, pipes: &pipes };
@@ -210,7 +210,7 @@ async fn what_a_sink_holds_back_goes_out_when_nothing_follows() {
 
 /// The same bytes in the same order, first read and then spliced, with a sink that stalls.
 #[tokio::test]
-async fn what_passes_in_plenty_passes_as_it_came() {
+async fn relayed_bytes_keep_content_and_order_when_spliced() {
     let local = Rc::new(Local::for_tests());
     let timer = local.timers.timer();
     let (mut near, mut client) = pair().await;

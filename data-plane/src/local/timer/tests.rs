@@ -82,7 +82,7 @@ fn due(timers: &Timers, most: usize) -> Option<Vec<usize>> {
 }
 
 #[test]
-fn what_is_parked_is_due_where_its_task_would_be_woken() {
+fn parked_timer_is_due_when_its_task_would_be_woken() {
     let start = shared::clock::now();
     let timers = Timers::new(start);
     let connections: Vec<Timer> = (0..4).map(|_| timers.timer()).collect();

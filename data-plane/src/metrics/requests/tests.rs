@@ -78,7 +78,7 @@ fn workers_are_added_up_and_labels_are_the_original_s() {
 }
 
 #[test]
-fn what_is_said_is_exported() {
+fn configured_histograms_and_labels_are_exported() {
     let rules = Arc::new(Rules::new(&RulesConfig {
         per_host: Some(false),
         status_classes: Some(true),
@@ -134,7 +134,7 @@ fn hosts_that_nobody_has_are_counted_where_that_is_asked_for() {
 
 /// An Ingress without a host takes requests for all hosts: they are distinguished by host, and counted under it.
 #[test]
-fn who_takes_requests_for_hosts_that_nobody_has_is_told() {
+fn requests_of_a_hostless_ingress_are_counted_by_host() {
     let rules =
         Arc::new(Rules::new(&RulesConfig { per_undefined_host: Some(true), ..RulesConfig::default() }));
     let metrics = Metrics::new(1);
@@ -164,7 +164,7 @@ fn who_takes_requests_for_hosts_that_nobody_has_is_told() {
 }
 
 #[test]
-fn what_is_gone_is_shown_no_longer_and_forgotten() {
+fn counts_of_removed_paths_are_dropped() {
     let metrics = Metrics::new(1);
     let (gone, kept) = (place("ns/gone", "/gone"), place("ns/kept", "/kept"));
     let mut requests = Requests::new(metrics.worker(0));

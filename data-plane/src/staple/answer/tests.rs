@@ -51,7 +51,7 @@ fn the_authority_and_whom_it_appoints_are_believed() {
 }
 
 #[test]
-fn it_is_about_the_certificate_and_says_that_it_is_good() {
+fn ocsp_response_must_match_the_certificate_and_be_good() {
     let authority = Authority::new("authority");
     let (question, other) = (authority.question(), authority.question());
     let judged = |change: &dyn Fn(&mut OcspResponse<'_>)| {
@@ -71,7 +71,7 @@ fn it_is_about_the_certificate_and_says_that_it_is_good() {
 }
 
 #[test]
-fn it_is_of_now() {
+fn ocsp_response_must_be_current() {
     let authority = Authority::new("authority");
     let question = authority.question();
     let judged = |since, until, now| {

@@ -31,7 +31,7 @@ fn ledger(start: Instant) -> (Ledger, Arc<Certified>, Id) {
 }
 
 #[test]
-fn what_is_good_is_shown_asked_for_at_half_time_and_gone_when_it_is_over() {
+fn good_ocsp_response_is_stapled_refreshed_and_expires() {
     let start = Instant::now();
     let (mut ledger, certified, id) = ledger(start);
     assert_eq!(stapled(&certified), None);
@@ -71,7 +71,7 @@ fn an_answer_that_comes_while_it_is_over_or_asked_for_is_taken() {
 }
 
 #[test]
-fn what_is_revoked_is_shown_without_its_last_word() {
+fn revoked_certificate_is_served_without_a_staple() {
     let start = Instant::now();
     let (mut ledger, certified, id) = ledger(start);
     ledger.answered(&id, b"one".to_vec(), good(10), (start, WALL));
@@ -83,7 +83,7 @@ fn what_is_revoked_is_shown_without_its_last_word() {
 }
 
 #[test]
-fn who_does_not_answer_is_asked_less_and_less() {
+fn silent_ocsp_responder_is_queried_at_growing_intervals() {
     let start = Instant::now();
     let (mut ledger, _certified, id) = ledger(start);
     let mut now = start;

@@ -81,13 +81,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_asks_because_nobody_answers() {
+    fn unanswered_stream_does_not_renew_the_certificate() {
         assert_eq!(asked(End::Unheard, false), (0, None));
         assert_eq!(asked(End::Welcome, false), (0, None));
     }
 
     #[test]
-    fn who_is_not_wanted_asks_and_ever_more_seldom() {
+    fn rejected_certificate_is_renewed_at_growing_intervals() {
         let (count, _) = asked(End::Unwelcome, false);
         assert!((4..60).contains(&count), "{count}");
         let (early, first) = asked(End::Unheard, true);

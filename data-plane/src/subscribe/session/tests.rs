@@ -428,7 +428,7 @@ fn resumes_in_sync_and_by_cursor() {
 
 /// A position in a log describes a proxy's state only if nothing after it was applied.
 #[test]
-fn who_was_cut_in_the_middle_of_a_batch_says_so_until_it_is_at_a_place_again() {
+fn interrupted_batch_is_reported_until_a_position_is_reached() {
     let (mut model, mut proxy) = in_sync();
     let is_whole = |proxy: &mut Proxy| {
         let hello = proxy.session.hello(&proxy.writer);
@@ -588,7 +588,7 @@ fn a_heartbeat_shows_a_divergence() {
 }
 
 #[test]
-fn what_breaks_the_protocol_ends_the_stream() {
+fn protocol_error_ends_the_stream() {
     let cut = |message: Control| {
         let (_, mut proxy) = in_sync();
         match proxy.session.on(config::ControlMessage { message: Some(message) }, &mut proxy.writer).close {
@@ -632,7 +632,7 @@ fn what_breaks_the_protocol_ends_the_stream() {
 }
 
 #[test]
-fn what_a_welcome_says_is_said_with_the_next_hello() {
+fn claim_and_revision_of_a_welcome_are_sent_with_the_next_hello() {
     let (_, mut proxy) = in_sync();
     let Some(FromProxy::Hello(hello)) = proxy.session.hello(&proxy.writer).message else {
         panic!("no hello")

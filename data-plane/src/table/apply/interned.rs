@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_say_is_there_once() {
+    fn equal_policies_are_stored_once() {
         let mut interner = Interner::default();
         let [one, same, other] = [policy(1), policy(1), policy(2)].map(|it| interner.intern(it));
         assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_says_any_more_goes() {
+    fn unused_policies_are_dropped() {
         let mut interner = Interner::default();
         let shared = interner.intern(policy(0));
         (1..1_000).for_each(|tries| drop(interner.intern(policy(tries))));

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sends_clients_to_sign_in_has_no_pages_of_the_fleet() {
+    fn location_with_auth_signin_has_no_error_pages_of_the_fleet() {
         let pages = |statuses: &[u32]| Some(StatusList { values: statuses.to_vec() });
         let fleet = LocationPolicy { custom_http_errors: pages(&[404]), ..LocationPolicy::default() };
         let auth = |signin: &str| {
@@ -134,7 +134,7 @@ mod tests {
 
     /// nginx' `proxy_intercept_errors` of the fleet reaches each location; an annotation undoes only that of its own list.
     #[test]
-    fn what_backends_say_is_replaced_where_a_list_says_so() {
+    fn backend_errors_are_intercepted_where_a_list_is_configured() {
         let configured = |list: &[u32], disabled| LocationPolicy {
             custom_http_errors: (!list.is_empty()).then(|| StatusList { values: list.to_vec() }),
             disable_proxy_intercept_errors: disabled,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_blocks_is_the_fleet_s_alone() {
+    fn block_lists_are_taken_from_the_fleet_only() {
         let list = |text: &str| Some(TextList { values: vec![text.into()] });
         let defaults = LocationPolicy {
             block_user_agents: list("AlphaBot"),

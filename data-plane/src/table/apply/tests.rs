@@ -123,7 +123,7 @@ fn an_edit_costs_what_it_touches() {
 }
 
 #[test]
-fn what_is_counted_stays_while_its_ingress_is_limited() {
+fn limit_counts_survive_while_their_ingress_is_limited() {
     let limited = |key: &str, rps| {
         let paths =
             vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None, after_exact: false }];
@@ -225,7 +225,7 @@ fn a_service_made_again_fills_the_same_cell() {
 }
 
 #[test]
-fn what_nothing_refers_to_stays_until_no_table_names_it() {
+fn unreferenced_resource_stays_until_no_table_names_it() {
     let mut writer = two_hosts();
     let mut reader = writer.tables().reader();
     reader.load();
@@ -246,7 +246,7 @@ fn what_nothing_refers_to_stays_until_no_table_names_it() {
 }
 
 #[test]
-fn what_is_gone_leaves_though_it_lingers() {
+fn deleted_resource_leaves_although_it_lingered() {
     let mut writer = two_hosts();
     writer.apply_live(Vec::new(), &[unreferred(Kind::Endpoints, "ns/e1")]);
     writer.apply_live(Vec::new(), &[gone(&key(Kind::Endpoints, "ns/e1"))]);
@@ -272,7 +272,7 @@ fn a_full_sync_keeps_in_use_what_it_lacks_until_its_config() {
 /// A worker has found a request's backend and then gets no time; meanwhile the full sync of another control plane is
 /// applied, in which the host has another backend and certificate.
 #[test]
-fn what_a_full_sync_lacks_is_in_use_for_who_looks_at_an_older_table() {
+fn resource_missing_in_a_full_sync_stays_usable_in_older_tables() {
     let mut writer = two_hosts();
     let shown = |secret: &str| host("a.test", Some(&[secret]));
     let of_a = |secret: &str| entry(secret, Resource::Certificate(certificate(&["a.test"])));

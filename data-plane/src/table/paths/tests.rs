@@ -136,7 +136,7 @@ proptest! {
 }
 
 #[test]
-fn of_routes_that_declare_the_same_the_first_by_key_counts() {
+fn first_route_by_key_wins_an_equal_path() {
     for order in [["ingress/ns/a/h", "ingress/ns/b/h"], ["ingress/ns/b/h", "ingress/ns/a/h"]] {
         let mut router = router(order.map(|route| of_route(route, PathType::Prefix, "/x")));
         let first = |router: &Router| match router.route(b"/x") {

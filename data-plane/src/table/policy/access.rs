@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_in_each_field() {
+    fn invalid_address_is_refused_in_each_field() {
         for (allow, deny, block, field) in [
             ("office", "", "", "allowlist_source_range"),
             ("10.0.0.1", "10.0.0.0/33", "", "denylist_source_range"),

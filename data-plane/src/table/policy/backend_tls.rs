@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_refused() {
+    fn invalid_settings_are_refused() {
         for (it, field) in [
             (BackendTls::default(), "backend_tls.material"),
             (BackendTls { name: "a b".into(), ..configured() }, "backend_tls.name"),

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_refused() {
+    fn invalid_settings_are_refused() {
         for (it, field) in [
             (
                 ClientCertificates { verification: Some(0), ..configured() },

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_get_it_is_told_that_others_do() {
+    fn vary_is_sent_to_clients_without_compression() {
         let it = compiled(LocationPolicy { gzip_disable: Some("msie6|old[0-9]".into()), ..gzip() });
         let html = of("text/html", None);
         let with = |agent: &'static [u8]| it.choose(&Asked { agent: Some(agent), ..GZIP }, &html);

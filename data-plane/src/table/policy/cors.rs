@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_off_unless_it_is_on() {
+    fn cors_is_off_by_default() {
         assert_eq!(Cors::compile(&LocationPolicy::default()), None);
         let off = LocationPolicy { enable_cors: Some(false), ..LocationPolicy::default() };
         assert_eq!(Cors::compile(&off), None);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_resembles_one_gets_nothing() {
+    fn similar_origin_is_not_allowed() {
         let list = ["https://a.com", "http://*.b.com:8080"];
         for origin in [
             "",

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_refused() {
+    fn invalid_settings_are_refused() {
         assert!(own(|_| {}).unwrap().is_some());
         for (change, field) in [
             ((|it| it.url.clear()) as fn(&mut ExternalAuth), "external_auth.url"),

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_believed_unless_that_is_said() {
+    fn forwarded_headers_are_not_trusted_by_default() {
         let compile = |configured: LocationPolicy| Forwarding::compile(&configured).unwrap();
         let cidr = Some(TextList { values: vec!["10.0.0.0/8".into()] });
         let configured = LocationPolicy { proxy_real_ip_cidr: cidr, ..LocationPolicy::default() };

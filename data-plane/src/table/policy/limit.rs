@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_exempt_is_not_counted() {
+    fn exempt_client_is_not_counted() {
         let limits = compiled(LocationPolicy {
             limit_rps: Some(1),
             limit_connections: Some(1),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_status_and_no_address_is_refused() {
+    fn invalid_status_or_allowlist_is_refused() {
         let configured = LocationPolicy { limit_conn_status_code: Some(200), ..LocationPolicy::default() };
         assert_eq!(Limits::compile(&configured).unwrap_err().field, "limit_conn_status_code");
         let list = TextList { values: vec!["office".into()] };

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_logged_is_what_is_said() {
+    fn access_log_settings_decide_what_is_logged() {
         let configured = LocationPolicy::default;
         let logs = |configured: LocationPolicy| {
             let logging = Logging::compile(&configured).unwrap();

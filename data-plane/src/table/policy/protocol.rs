@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_and_no_plain_http() {
+    fn unknown_backend_protocol_is_refused() {
         for number in [0, -1, 99] {
             assert_eq!(spoken(number).unwrap_err().field, "backend_protocol");
         }

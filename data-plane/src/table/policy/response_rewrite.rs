@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_pattern_is_refused() {
         let refused = |configured| ResponseRewrite::compile(&configured).unwrap_err().field;
         let default = LocationPolicy::default;
         assert_eq!(

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_served_is_refused() {
+    fn invalid_settings_are_refused() {
         let with = |it: policy::Shortcut| policy::Shortcuts { shortcuts: vec![it], blocks: Vec::new() };
         let test = policy::ShortcutTest { subject: "$host".into(), ..Default::default() };
         for configured in [

@@ -162,7 +162,7 @@ fn only_who_signed_itself_ends_a_chain() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_openssl_s_words() {
+fn verification_errors_use_openssls_texts() {
     let root = Authority::new("root");
     let other = Authority::new("other");
     let trust = trust(&[&root.der], &[]).unwrap();
@@ -199,7 +199,7 @@ fn an_authority_that_is_too_old_signs_for_nobody() {
 }
 
 #[test]
-fn who_signed_itself_is_good_where_the_secret_has_the_same() {
+fn self_signed_certificate_is_accepted_if_the_secret_contains_it() {
     let one = Authority::new("one");
     let twin = Authority::new("one");
     let trust = trust(&[&one.der], &[]).unwrap();
@@ -243,7 +243,7 @@ fn a_leaf_of_version_1_is_judged_as_any_other() {
 
 /// Nothing in it allows that.
 #[test]
-fn nobody_of_version_1_signs_but_a_root() {
+fn version_1_certificate_signs_only_as_a_root() {
     let root = Authority::new("root");
     let one = root.below("one");
     let old = version1(&one.der, root.issuer.key());
@@ -280,7 +280,7 @@ fn a_leaf_of_version_1_needs_lists_as_any_other() {
 
 /// As OpenSSL: without listed names, the common name is used.
 #[test]
-fn who_may_sign_for_some_names_may_not_for_other_common_names() {
+fn name_constraints_apply_to_the_common_name() {
     let tree = |name: &str| vec![GeneralSubtree::DnsName(name.into())];
     let limited = |permitted_subtrees, excluded_subtrees| {
         let mut params = of_authority("limited");

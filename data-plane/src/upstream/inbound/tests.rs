@@ -136,7 +136,7 @@ proptest! {
 }
 
 #[test]
-fn what_nobody_asks_for_is_forgotten() {
+fn faults_of_unclaimed_streams_are_forgotten() {
     let inbound = Inbound::from_client(LIST);
     let note = |stream, malformed: bool, pseudo| {
         inbound.note(Block { stream, fault: malformed.then_some(Fault::Malformed), pseudo, target: None });

@@ -64,7 +64,7 @@ fn all(payload: &mut Payload<'_, Script>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_is_read_to_its_end_has_a_length_and_can_be_sent_again() {
+async fn fully_read_body_has_a_length_and_can_be_resent() {
     for buffer in [6, 5, 0] {
         for framing in [Framing::Length(6), Framing::Chunked] {
             let mut script = Script::new(&[b"abc", b"def"], None);
@@ -105,7 +105,7 @@ async fn a_streamed_one_cannot_be_sent_again_once_begun() {
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_not_read_on() {
+async fn too_long_body_is_not_read_further() {
     for (body, buffering, refused) in [(7, true, true), (8, true, false), (0, true, false), (7, false, true)]
     {
         let mut script = Script::new(&[b"abcd", b"efgh"], None);
@@ -234,7 +234,7 @@ async fn a_body_that_abounds_is_read_to_the_byte() {
 
 /// A client that keeps sending for minutes holds only what is on its way to the file, and not its initial buffer.
 #[tokio::test]
-async fn what_went_to_a_file_holds_no_memory() {
+async fn spilled_body_holds_no_memory() {
     let sizes = Sizes { body: 0, ..Sizes::default() };
     let body = vec![b'x'; ORDINARY + 1];
     let pieces: Vec<&[u8]> = body.chunks(10_000).collect();
@@ -256,7 +256,7 @@ async fn what_went_to_a_file_holds_no_memory() {
 
 /// What is in memory as a whole was charged when it arrived; of the others there is no more than what is being sent.
 #[tokio::test]
-async fn what_an_endpoint_does_not_take_is_charged_until_it_does() {
+async fn body_not_taken_by_the_endpoint_is_charged() {
     let body = vec![b'x'; ORDINARY + 1];
     let in_file = ORDINARY + 1;
     for (length, buffering, charges) in [(1_000, true, false), (in_file, true, true), (in_file, false, true)]

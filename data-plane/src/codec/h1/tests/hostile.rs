@@ -197,7 +197,7 @@ fn a_refusal_has_nginx_status() {
 
 /// The log shows the head that was refused.
 #[test]
-fn what_is_refused_is_left_where_it_was() {
+fn refused_head_stays_in_the_buffer() {
     for bytes in [
         "GET /no-host HTTP/1.1\r\n\r\nGET /next",
         "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",

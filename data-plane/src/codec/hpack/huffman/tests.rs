@@ -36,7 +36,7 @@ fn as_in_the_appendix() {
 }
 
 #[test]
-fn what_is_no_text() {
+fn invalid_huffman_code_is_refused() {
     for bytes in [
         &b"\xff"[..],
         b"\xff\xff",

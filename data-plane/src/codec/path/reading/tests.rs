@@ -116,7 +116,7 @@ fn reading_costs_so_much_an_octet() {
 }
 
 #[test]
-fn what_has_too_many_readings_is_refused() {
+fn path_with_too_many_readings_is_refused() {
     let verdict = |part, length| {
         let raw = repeated(part, length);
         forward(&raw, &normalise(&raw).unwrap(), <[u8]>::is_empty)

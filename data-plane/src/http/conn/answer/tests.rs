@@ -16,7 +16,7 @@ use crate::table::policy::pace::Pace;
 
 /// A backend may be silent for a second; the client reads part of the response and then stops.
 #[tokio::test]
-async fn who_takes_nothing_has_its_own_time_and_not_the_backends() {
+async fn stalled_client_has_the_send_timeout_not_the_backends_read_timeout() {
     const BYTES: usize = 5_000;
     let said = LocationPolicy { limit_rate: Some(1), ..LocationPolicy::default() };
     let pace = Pace::compile(&said).unwrap();

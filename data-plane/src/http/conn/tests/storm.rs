@@ -137,7 +137,7 @@ fn requests_are_answered_between_the_handshakes_of_a_storm() {
 }
 
 #[tokio::test]
-async fn what_handshakes_hold_is_counted_and_refused_where_nothing_is_left() {
+async fn handshake_memory_is_charged_and_refused_without_budget() {
     let writer = Writer::new();
     let tables = Arc::clone(writer.tables());
     let tls = Arc::new(crate::tls::server_config(Arc::clone(&tables), None).unwrap());

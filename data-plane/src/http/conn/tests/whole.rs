@@ -120,7 +120,7 @@ async fn a_tunnel_is_no_request() {
 }
 
 #[tokio::test]
-async fn who_is_not_answered_in_time_gets_504_and_no_endpoint_is_blamed() {
+async fn response_timeout_is_504_without_retry() {
     let (bounded, origin) = fixture(Duration::from_secs(30)).await;
     let (mut connection, mut client) = bounded.connection();
     for round in 0..8_u32 {

@@ -31,7 +31,7 @@ fn ordinary_requests_all_run_and_large_ones_as_they_were_paid() {
 }
 
 #[test]
-fn who_takes_nothing_has_no_further_answer_read() {
+fn responses_are_not_read_for_a_client_that_takes_none() {
     let (streams, quota) = (Rc::<Streams>::default(), quota());
     assert!(streams.has_room());
     streams.gave(GIVEN - 1);
@@ -49,7 +49,7 @@ fn who_takes_nothing_has_no_further_answer_read() {
 }
 
 #[test]
-fn who_has_taken_much_may_leave_more_lying() {
+fn client_that_took_much_may_have_more_untaken() {
     let (streams, quota) = (Rc::<Streams>::default(), quota());
     let mut held: Vec<_> = (0..4).map(|_| streams.untaken(16 * 1024)).collect();
     assert_eq!(streams.most(Level::Calm), AHEAD);

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_to_a_proxy_comes_first_and_cookies_before_all() {
+    fn auth_cache_lifetime_prefers_accel_expires_and_excludes_cookies() {
         let (accel, control) = (("X-Accel-Expires", "5"), ("Cache-Control", "no-store"));
         let expires = ("Expires", "0");
         assert_eq!(of(&[control, expires, accel]), seconds(5));

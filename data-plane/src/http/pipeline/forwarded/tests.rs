@@ -78,7 +78,7 @@ async fn a_bare_request_gets_the_eight_beside_host() {
 }
 
 #[tokio::test]
-async fn what_the_client_claims_is_kept_aside() {
+async fn forwarded_headers_of_the_client_are_kept_as_original() {
     let fields = passed_on(
         "X-Forwarded-For: 1.2.3.4\r\nx-forwarded-for: 5.6.7.8\r\nX-Forwarded-Host: mine\r\n\
          X-Original-Forwarded-For: forged\r\nX-Original-Thing: forged\r\nSSL-Client-Verify: SUCCESS\r\n\

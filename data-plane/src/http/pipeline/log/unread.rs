@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_told_is_told() {
+    fn unparsed_request_is_logged_as_far_as_it_is_readable() {
         let head = b"GET / HTTP/1.1\r\nUser-Agent: a\"\x01b \r\nREFERER:x\r\nReferer: y\r\n\r\n";
         let unread = Unread::of(head);
         assert_eq!(&*unread.line, b"GET / HTTP/1.1");

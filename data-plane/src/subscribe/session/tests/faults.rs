@@ -153,7 +153,7 @@ fn a_batch_that_lies_is_not_applied() {
 
 /// Batches in flight are answered without being applied; one based on an inventory repairs the state.
 #[test]
-fn what_follows_a_batch_that_leads_elsewhere_waits_for_what_differs() {
+fn batches_after_a_diverging_one_wait_for_the_inventory() {
     for lane in Lane::ALL {
         let (mut model, mut proxy) = one_commit_behind(lane);
         let before = state(&proxy);
@@ -318,7 +318,7 @@ fn in_the_middle_of_a_batch_a_heartbeat_shows_nothing() {
 
 /// Otherwise a stream that is interrupted again and again would never get a starting proxy any further.
 #[test]
-fn what_came_of_the_first_configuration_is_told_though_none_of_it_is_served() {
+fn partial_first_configuration_is_reported_in_the_inventory() {
     let (mut model, _) = in_sync();
     let mut proxy = Proxy::new();
     proxy.connect(&mut model);

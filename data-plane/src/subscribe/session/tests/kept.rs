@@ -65,7 +65,7 @@ fn nothing_is_sent_to_one_that_kept_everything() {
 }
 
 #[test]
-fn what_was_kept_in_part_is_asked_for_and_not_kept_again_before() {
+fn partially_restored_state_is_requested_before_it_is_stored_again() {
     let (mut model, proxy) = in_sync();
     let mut next = proxy.reborn_with(false);
     assert!(!next.session.is_complete() && next.session.is_kept());

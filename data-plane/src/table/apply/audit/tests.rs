@@ -90,7 +90,7 @@ fn a_table_that_workers_should_not_see_is_replaced() {
 }
 
 #[test]
-fn what_was_read_otherwise_than_it_is_said_is_read_again() {
+fn audit_rereads_resources_that_differ_from_their_bytes() {
     mends("a host", &["a.test"], Fault::Read, |writer| {
         writer
             .config

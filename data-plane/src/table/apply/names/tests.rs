@@ -93,7 +93,7 @@ fn the_last_thing_told_of_a_name_becomes_true() {
 }
 
 #[test]
-fn what_never_had_an_answer_has_no_address_after_a_failure() {
+fn name_without_any_answer_has_no_address_after_a_failure() {
     let (names, _) = answered(Answer::Failed);
     assert_eq!(last(&names, "a.test"), Some(vec![]), "who waits for it waits no longer");
 }
@@ -116,7 +116,7 @@ fn vain_questions_come_ever_later_up_to_a_limit() {
 }
 
 #[test]
-fn of_a_hostile_answer_so_many_addresses_count() {
+fn addresses_of_a_dns_answer_are_limited() {
     let all = (0..60_000_u32).rev().map(|n| IpAddr::from((0x0a00_0000 + n).to_be_bytes()));
     let (names, _) = answered(Answer::Found { addresses: all.collect(), ttl: SECOND });
     let addresses = names.addresses("a.test").unwrap();
