@@ -80,8 +80,8 @@ async fn up(args: UpArgs) -> anyhow::Result<()> {
     };
     let identity = authority.keep(&me, &server, args.listen.port() == 0);
     let identity = identity.with_context(|| format!("cannot write {}", authority.path().display()))?;
-    for said in [&authority.said, &identity.said].into_iter().flatten() {
-        output::print(&format!("{}\n", output::printable(said)))?;
+    for message in [&authority.message, &identity.message].into_iter().flatten() {
+        output::print(&format!("{}\n", output::printable(message)))?;
     }
     let token = authority.token(Role::Proxy);
     let token = token.with_context(|| format!("cannot write {}", authority.path().display()))?;

@@ -460,13 +460,13 @@ impl Index {
         let removals = live.removed.iter().map(|removal| &removal.key);
         let changed = ups.chain(removals).filter_map(|key| ObjectName::parse(&key.key));
         let objects = changed.map(|name| objects::reference(ObjectKind::EndpointSlice, &name));
-        let said = self.touched.split_off(objects);
+        let touched = self.touched.split_off(objects);
         let (cause, origin) = match live.is_empty() {
             true => Default::default(),
-            false => self.cause(&said),
+            false => self.cause(&touched),
         };
-        let reports = self.endpoint_changes(&said);
-        for object in said.all() {
+        let reports = self.endpoint_changes(&touched);
+        for object in touched.all() {
             self.objects.forget_if_void(object);
         }
         let looked_at = std::mem::replace(&mut self.work, work);

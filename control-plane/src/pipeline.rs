@@ -92,7 +92,7 @@ pub struct Pipeline {
     /// Placement news from commits that were not published yet.
     reports: Vec<(ObjectRef, Report)>,
     /// The problems that were logged.
-    said: Problems,
+    logged: Problems,
     /// A first list was completed since the last commit.
     list_completed: bool,
     source_identity: SourceIdentity,
@@ -123,7 +123,7 @@ impl Pipeline {
             unsynced: ObjectKind::ALL.to_vec(),
             first: Some(Changes::default()),
             reports: Vec::new(),
-            said: Problems::default(),
+            logged: Problems::default(),
             list_completed: false,
             source_identity: SourceIdentity::default(),
             barrier: Barrier::default(),
@@ -365,8 +365,8 @@ impl Pipeline {
             notices::log_absent(self.index.absent_configmap());
         }
         // Not before the first commit: an object that another list still lacks may be fine.
-        notices::log_new(&self.said, self.index.problems());
-        self.said = self.index.problems().clone();
+        notices::log_new(&self.logged, self.index.problems());
+        self.logged = self.index.problems().clone();
         self.publish(changes, compiled, begun);
     }
 

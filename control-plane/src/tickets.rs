@@ -57,7 +57,7 @@ pub enum Vault {
         /// Receives the Secret.
         inputs: Inputs,
         /// The record that was reported last.
-        said: Option<Record>,
+        sent: Option<Record>,
         /// That record is not written to the folder yet.
         is_unwritten: bool,
         /// The file could not be read: it is left alone until it can be.
@@ -68,7 +68,7 @@ pub enum Vault {
 impl Vault {
     /// In this process, with a folder for the next start.
     pub fn process(name: ObjectName, folder: Option<PathBuf>, inputs: Inputs) -> Self {
-        Self::Process { name, folder, inputs, said: None, is_unwritten: false, is_unread: false }
+        Self::Process { name, folder, inputs, sent: None, is_unwritten: false, is_unread: false }
     }
 
     fn object(&self) -> ObjectRef {
@@ -83,30 +83,30 @@ impl Vault {
     async fn look(&mut self, now: SystemTime) -> Result<(), String> {
         match self {
             Self::Cluster(place) => in_cluster(place, now).await,
-            Self::Process { name, folder, inputs, said, is_unwritten, is_unread } => {
+            Self::Process { name, folder, inputs, sent, is_unwritten, is_unread } => {
                 let file = folder.as_ref().map(|folder| folder.join(FILE));
                 let mut unread = None;
                 let there = match &file {
-                    Some(file) if said.is_none() || *is_unread => read(file).unwrap_or_else(|error| {
+                    Some(file) if sent.is_none() || *is_unread => read(file).unwrap_or_else(|error| {
                         unread = Some(format!("{error}: the keys in use are known to this process only"));
                         None
                     }),
                     _ => None,
                 };
                 *is_unread = unread.is_some();
-                let there = there.or_else(|| said.clone());
+                let there = there.or_else(|| sent.clone());
                 let due = match &there {
                     Some(there) => there.due(now, random),
                     None => Some(Record::create(now, random)),
                 };
                 *is_unwritten |= due.is_some();
                 let Some(newest) = due.or(there) else { return Ok(()) };
-                if said.as_ref() != Some(&newest) {
+                if sent.as_ref() != Some(&newest) {
                     let event = Event::Applied { object: secret(name, &newest), location: "".into() };
                     // A closed channel means that the process is ending.
                     let _ = inputs.objects.send(Input::Events(vec![event])).await;
                 }
-                let newest = said.insert(newest);
+                let newest = sent.insert(newest);
                 // Reported after the keys, since the start waits for those.
                 if let Some(error) = unread {
                     return Err(error);

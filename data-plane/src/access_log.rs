@@ -205,7 +205,7 @@ impl Handle {
             stamp: stamp::Stamp::default(),
             scratch: Vec::new(),
             usual: Format::default(),
-            said: None,
+            configured: None,
         }
     }
 }
@@ -222,7 +222,7 @@ pub struct Lines {
     scratch: Vec<u8>,
     usual: Format,
     /// The fleet's format, if there is one.
-    said: Option<Arc<Format>>,
+    configured: Option<Arc<Format>>,
 }
 
 impl Lines {
@@ -232,9 +232,9 @@ impl Lines {
     }
 
     /// Sets the format of further lines; `None`: ingress-nginx' default.
-    pub fn follow(&mut self, said: Option<&Arc<Format>>) {
-        if self.said.as_ref().map(Arc::as_ptr) != said.map(Arc::as_ptr) {
-            self.said = said.cloned();
+    pub fn follow(&mut self, configured: Option<&Arc<Format>>) {
+        if self.configured.as_ref().map(Arc::as_ptr) != configured.map(Arc::as_ptr) {
+            self.configured = configured.cloned();
         }
     }
 
@@ -243,9 +243,9 @@ impl Lines {
         if self.chunks.is_none() {
             return;
         }
-        let Self { buffer, stamp, scratch, usual, said, .. } = self;
+        let Self { buffer, stamp, scratch, usual, configured, .. } = self;
         stamp.set(shared::clock::wall());
-        format.or(said.as_deref()).unwrap_or(usual).line(source, stamp, (buffer, scratch));
+        format.or(configured.as_deref()).unwrap_or(usual).line(source, stamp, (buffer, scratch));
         self.count += 1;
         if self.buffer.len() >= CHUNK {
             self.flush();

@@ -86,9 +86,9 @@ impl ProxyPages {
         let kept = self.view.borrow().remembered().map(|kept| kept.written);
         let Some(written) = kept else { return Page::health(None) };
         let age = clock::wall().duration_since(written).unwrap_or_default().as_secs();
-        let said =
+        let body =
             format!("ok, with the state on disk, written {age} s ago: no control plane was reached yet\n");
-        Page::text(StatusCode::OK, said)
+        Page::text(StatusCode::OK, body)
     }
 
     fn metrics(&self) -> Page {
@@ -232,8 +232,8 @@ mod tests {
             view.failed = Some("no certificate for proxy a of group b: refused: c".into())
         });
         let page = pages.page("/readyz", None).unwrap();
-        let said = "the control plane has not sent everything yet: no certificate for proxy a of group b: refused: c\n";
-        assert_eq!(page.body, said);
+        let body = "the control plane has not sent everything yet: no certificate for proxy a of group b: refused: c\n";
+        assert_eq!(page.body, body);
         view.send_modify(|view| view.complete = true);
         assert_eq!(status(&pages, "/readyz"), Some(200));
         drain.run(std::time::Duration::ZERO, std::time::Duration::ZERO, || false).await;

@@ -143,9 +143,9 @@ impl TypedValueParser for OneToken {
     fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> clap::error::Result<JoinToken> {
         let token = value.to_str().ok_or(NoToken).and_then(JoinToken::parse);
         token.map_err(|error| {
-            let said =
+            let message =
                 format!("invalid value for --join (FIRTH_JOIN), which is not repeated here: {error}\n");
-            clap::Error::raw(ErrorKind::ValueValidation, said).with_cmd(command)
+            clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
         })
     }
 }
@@ -221,10 +221,10 @@ mod tests {
         let join = |token: &str| Args::try_parse_from(["it", "--control-plane=https://a:1", "--join", token]);
         for bad in [&text[..text.len() - 1], &text["firth-".len()..], secret] {
             let error = join(bad).unwrap_err();
-            for said in [error.to_string(), format!("{error:?}")] {
-                assert!(said.contains("--join") && said.contains("FIRTH_JOIN"), "{said}");
-                assert!(said.contains("firth-join.ID.SECRET.PIN"), "{said}");
-                assert!(!said.contains(secret), "{said}");
+            for message in [error.to_string(), format!("{error:?}")] {
+                assert!(message.contains("--join") && message.contains("FIRTH_JOIN"), "{message}");
+                assert!(message.contains("firth-join.ID.SECRET.PIN"), "{message}");
+                assert!(!message.contains(secret), "{message}");
             }
         }
         assert_eq!(join(&text).unwrap().join, JoinToken::parse(&text).ok());

@@ -80,7 +80,7 @@ struct Heard {
     /// Why it does not exist, as far as known.
     why: String,
     /// The progress that was last printed.
-    said: String,
+    last_line: String,
 }
 
 /// The first response that settles it, or the last one before the timeout. Progress goes to standard error.
@@ -142,9 +142,9 @@ async fn follow(args: &StatusArgs, heard: &mut Heard) -> anyhow::Result<inspect:
 
 impl Heard {
     fn say(&mut self, line: String) {
-        if self.said != line {
+        if self.last_line != line {
             output::progress(&line);
-            self.said = line;
+            self.last_line = line;
         }
     }
 
@@ -290,8 +290,8 @@ mod tests {
     #[tokio::test]
     async fn an_address_that_is_none_is_not_waited_for() {
         let args = args("firth status ingress a/b --wait --timeout 1h --server ftp://a");
-        let said = wait(&args).await.unwrap_err().to_string();
-        assert!(said.starts_with("--server: expected"), "{said}");
+        let error = wait(&args).await.unwrap_err().to_string();
+        assert!(error.starts_with("--server: expected"), "{error}");
     }
 
     /// Without any response, nothing is known about an object.
@@ -303,8 +303,8 @@ mod tests {
         let Command::Ask(Question::Status(args)) = Args::parse_from(line.split(' ')).command else {
             panic!("a question")
         };
-        let said = wait(&args).await.unwrap_err().to_string();
-        assert_eq!(said, format!("the control plane at {server} has not answered within 1s"));
+        let error = wait(&args).await.unwrap_err().to_string();
+        assert_eq!(error, format!("the control plane at {server} has not answered within 1s"));
 
         let end = |last: Option<Option<_>>, failed: bool| {
             let failed = failed.then(|| anyhow::anyhow!("cannot reach it"));

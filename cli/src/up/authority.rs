@@ -35,7 +35,7 @@ pub(super) struct Authority {
     /// A temporary folder, if there is no writable home folder.
     _passing: Option<TempDir>,
     /// The message about that.
-    pub(super) said: Option<String>,
+    pub(super) message: Option<String>,
 }
 
 /// Where the operator's identity was written.
@@ -44,7 +44,7 @@ pub(super) struct StoredIdentity {
     /// Whether `firth` finds it by default.
     pub(super) found: bool,
     /// The message for the user.
-    pub(super) said: Option<String>,
+    pub(super) message: Option<String>,
     /// Removes the folder below the home folder at the end.
     pub(super) _passing: Option<Passing>,
 }
@@ -55,7 +55,7 @@ impl Authority {
         if let Some(dir) = &args.state_dir {
             let path = dir.join("authority");
             usable(&path).with_context(|| format!("--state-dir: cannot write {}", path.display()))?;
-            return Ok(Self { path, named: true, _passing: None, said: None });
+            return Ok(Self { path, named: true, _passing: None, message: None });
         }
         let name = name(&args.dir)?;
         let home = identity::home("XDG_STATE_HOME", ".local/state").ok();
@@ -67,7 +67,7 @@ impl Authority {
         let why = match home {
             None => "there is no home folder".to_owned(),
             Some(path) => match usable(&path) {
-                Ok(()) => return Ok(Self { path, named: false, _passing: None, said: None }),
+                Ok(()) => return Ok(Self { path, named: false, _passing: None, message: None }),
                 Err(error) => format!("cannot write {}: {error}", path.display()),
             },
         };
@@ -76,8 +76,9 @@ impl Authority {
             passing.with_context(|| format!("{why}; nor a temporary folder: say --state-dir DIR"))?;
         let path = passing.path().join("authority");
         private::folder(&path)?;
-        let said = Some(format!("{why}; certificates are good until this ends, longer with --state-dir DIR"));
-        Ok(Self { path, named: false, _passing: Some(passing), said })
+        let message =
+            Some(format!("{why}; certificates are good until this ends, longer with --state-dir DIR"));
+        Ok(Self { path, named: false, _passing: Some(passing), message })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -135,19 +136,19 @@ impl Authority {
             passing.as_ref().map_or(Ok(()), Passing::mark)?;
             io::Result::Ok((replaced, passing))
         };
-        let mut kept = StoredIdentity { folder: own, found: false, said: None, _passing: None };
+        let mut kept = StoredIdentity { folder: own, found: false, message: None, _passing: None };
         if let Some(home) = home {
             let at = home.display();
             match write(&home) {
                 Ok((replaced, passing)) => {
                     (kept.found, kept._passing) = (true, passing);
-                    kept.said = replaced.then(|| {
+                    kept.message = replaced.then(|| {
                         format!("{at}: replaced what `firth login` wrote for another control plane at this address")
                     });
                 }
                 Err(error) => {
                     let own = kept.folder.display();
-                    kept.said = Some(format!("cannot write {at}: {error}; ask with --identity {own}"));
+                    kept.message = Some(format!("cannot write {at}: {error}; ask with --identity {own}"));
                 }
             }
             if kept.found && !self.named {
@@ -181,21 +182,21 @@ mod tests {
     const READ_ONLY: &str = "/proc";
 
     fn named(path: &Path) -> Authority {
-        Authority { path: path.to_owned(), named: true, _passing: None, said: None }
+        Authority { path: path.to_owned(), named: true, _passing: None, message: None }
     }
 
     #[test]
     fn a_home_that_cannot_be_written_is_no_reason_to_stop() {
         let dir = tempfile::tempdir().unwrap();
         let good = Authority::below(Some(dir.path().join("up/it"))).unwrap();
-        assert!(good.path.starts_with(dir.path()) && good.path.is_dir() && good.said.is_none());
+        assert!(good.path.starts_with(dir.path()) && good.path.is_dir() && good.message.is_none());
         for (bad, why) in
             [(Some(READ_ONLY), "/proc"), (Some("/proc/firth/up"), "/proc/firth"), (None, "no home")]
         {
             let passing = Authority::below(bad.map(PathBuf::from)).unwrap();
             assert!(passing.path.is_dir() && !passing.path.starts_with(READ_ONLY));
-            let said = passing.said.as_deref().unwrap();
-            assert!(said.contains(why) && said.contains("--state-dir"), "{said}");
+            let message = passing.message.as_deref().unwrap();
+            assert!(message.contains(why) && message.contains("--state-dir"), "{message}");
             let kept = passing.keep_in(None, &Somebody::made_up(), true).unwrap();
             assert!(!kept.found && Somebody::read(&kept.folder, clock::wall()).is_ok());
         }
@@ -208,17 +209,17 @@ mod tests {
         let kept = authority.keep_in(Some(Path::new(READ_ONLY).join("me")), &me, true).unwrap();
         assert_eq!((kept.folder.as_path(), kept.found), (&*state.path().join("operator"), false));
         assert!(Somebody::read(&kept.folder, now).is_ok());
-        let said = kept.said.unwrap();
-        assert!(said.contains("/proc/me") && said.contains("--identity"), "{said}");
+        let message = kept.message.unwrap();
+        assert!(message.contains("/proc/me") && message.contains("--identity"), "{message}");
 
         let at_home = home.path().join("me");
         Somebody::made_up().write_for_login(&at_home).unwrap();
         let kept = authority.keep_in(Some(at_home.clone()), &me, false).unwrap();
         assert!(kept.found && kept.folder.starts_with(state.path()) && Somebody::read(&at_home, now).is_ok());
-        assert!(kept.said.unwrap().contains("firth login"));
+        assert!(kept.message.unwrap().contains("firth login"));
         let other = Authority { named: false, ..named(state.path()) };
         let kept = other.keep_in(Some(at_home.clone()), &me, false).unwrap();
-        assert_eq!((&kept.folder, kept.found, &kept.said), (&at_home, true, &None));
+        assert_eq!((&kept.folder, kept.found, &kept.message), (&at_home, true, &None));
         drop(kept);
         assert!(Somebody::read(&at_home, now).is_ok(), "of an address that somebody chose");
 

@@ -14,13 +14,13 @@ const SHORT: Duration = Duration::from_secs(2);
 pub(super) struct Patience {
     what: &'static str,
     began: Instant,
-    said: String,
+    last_line: String,
 }
 
 impl Patience {
     /// Begins to wait for something.
     pub(super) fn new(what: &'static str) -> Self {
-        Self { what, began: clock::now(), said: String::new() }
+        Self { what, began: clock::now(), last_line: String::new() }
     }
 
     /// Prints why it has not come yet, each reason once.
@@ -32,9 +32,9 @@ impl Patience {
 
     fn news(&mut self, error: &dyn Display, now: Instant) -> Option<String> {
         let line = format!("still waiting for {}: {error}", self.what);
-        let is_news = now.saturating_duration_since(self.began) >= SHORT && line != self.said;
+        let is_news = now.saturating_duration_since(self.began) >= SHORT && line != self.last_line;
         is_news.then(|| {
-            self.said.clone_from(&line);
+            self.last_line.clone_from(&line);
             line
         })
     }

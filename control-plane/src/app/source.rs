@@ -114,9 +114,9 @@ pub(super) async fn of_cluster(
     let configuration = args.validating_webhook_configuration.clone();
     let bundle = configuration.filter(|_| args.validating_webhook.is_some()).map(|name| source.bundle(name));
     let announcements = (!args.disable_sync_events).then(|| {
-        let (say, said) = mpsc::channel(ANNOUNCEMENTS);
-        tasks.spawn("events", source.announce(said));
-        say
+        let (sender, receiver) = mpsc::channel(ANNOUNCEMENTS);
+        tasks.spawn("events", source.announce(receiver));
+        sender
     });
     let writers = publishing.zip(statuses);
     let writers = writers.map(|(options, statuses)| status::spawn(tasks, &source, options, statuses, placed));

@@ -167,11 +167,11 @@ pub fn sort(words: impl IntoIterator<Item = OsString>) -> Result<Sorted, String>
     let mut sorted = Sorted::default();
     let mut words = words.into_iter().peekable();
     while let Some(word) = words.next() {
-        let Some((found, said)) = word.to_str().and_then(known) else {
+        let Some((found, given)) = word.to_str().and_then(known) else {
             sorted.rest.push(word);
             continue;
         };
-        let value = match said {
+        let value = match given {
             Some(value) => value,
             // As in Go, a switch has its value after an equals sign or not at all.
             None if found.is_switch() => "true".to_owned(),
@@ -264,8 +264,8 @@ mod tests {
         let args = Args::try_parse_from(&sorted.rest).unwrap();
         assert!(args.ingress_class_by_name && args.enable_ssl_passthrough && !args.status.update_status);
         assert_eq!(args.status.election_id, "ingress-nginx-leader");
-        let names = |said: &[String]| -> Vec<String> {
-            said.iter().map(|it| it.split([' ', '=']).next().unwrap().to_owned()).collect()
+        let names = |given: &[String]| -> Vec<String> {
+            given.iter().map(|it| it.split([' ', '=']).next().unwrap().to_owned()).collect()
         };
         assert_eq!(names(&sorted.warnings), ["--v", "--v", "--http-port", "--shutdown-grace-period"]);
         assert_eq!(names(&sorted.notices), ["--profiling", "--logtostderr", "--sync-period"]);

@@ -35,11 +35,11 @@ impl Index {
         let Some(selector) = &self.options.namespace_selector else {
             return true;
         };
-        let said = self.objects.namespace(&ObjectName::new("", namespace)).map(|it| &it.metadata.labels);
+        let known = self.objects.namespace(&ObjectName::new("", namespace)).map(|it| &it.metadata.labels);
         if !self.options.folder {
-            return said.is_some_and(|labels| selector.takes(labels));
+            return known.is_some_and(|labels| selector.takes(labels));
         }
-        let mut labels = said.cloned().unwrap_or_default();
+        let mut labels = known.cloned().unwrap_or_default();
         labels.entry(NAME_LABEL.to_owned()).or_insert_with(|| namespace.to_owned());
         selector.takes(&labels)
     }

@@ -43,13 +43,13 @@ impl Version {
     /// Why it is rejected, independent of other objects except the ConfigMap's restrictions.
     pub(super) fn faults(&self, allowed: &Allowed) -> Vec<Fault> {
         let rejected = |fault: &&Fault| fault.severity == Severity::Rejected;
-        let said = self.parsed.iter().flat_map(|parsed| &parsed.faults).filter(rejected).cloned();
+        let parse_faults = self.parsed.iter().flat_map(|parsed| &parsed.faults).filter(rejected).cloned();
         match &self.object {
             Object::Ingress(ingress) => {
                 let nothing = LocationPolicy::default();
                 let location = self.parsed.as_ref().map_or(&nothing, |parsed| &parsed.serving.location);
                 let forbidden = allowed.faults(&ingress.metadata.annotations);
-                let faults = rejection::faults(ingress, location).into_iter().chain(said);
+                let faults = rejection::faults(ingress, location).into_iter().chain(parse_faults);
                 let faults: Vec<_> = faults.chain(forbidden).collect();
                 match &self.parsed {
                     // The size of what is rejected anyway need not be computed.

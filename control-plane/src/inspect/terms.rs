@@ -67,9 +67,9 @@ fn fields_of(row: &'static Row, bodies: &Bodies) -> Vec<(&'static str, String)> 
     let without = set_by(&base, bodies);
     let mut fields = Vec::new();
     for sample in row.value.samples().0 {
-        let mut said = base.clone();
-        say(&mut said, row, sample);
-        for (message, leaves) in set_by(&said, bodies) {
+        let mut annotations = base.clone();
+        say(&mut annotations, row, sample);
+        for (message, leaves) in set_by(&annotations, bodies) {
             let before = without.iter().find(|(it, _)| *it == message).map(|(_, leaves)| leaves);
             let is_new = |(path, value): &(&String, &String)| {
                 before.and_then(|before| before.get(*path)) != Some(*value)

@@ -52,10 +52,10 @@ pub(super) fn fill(object: Object, text: &str) -> Result<Object, DecodeError> {
 
 /// Rejects invalid names and namespaces: with them, two objects might have the same resource key.
 fn possible(kind: ObjectKind, metadata: &Metadata) -> Result<(), DecodeError> {
-    let refuse = |field: &str, said: &str| {
-        let said: String = said.chars().take(SHOWN).collect();
+    let refuse = |field: &str, value: &str| {
+        let value: String = value.chars().take(SHOWN).collect();
         let reason = format!(
-            "expected lowercase letters, digits, '-' and '.', first and last a letter or digit, at most 253 of them, got {said:?}"
+            "expected lowercase letters, digits, '-' and '.', first and last a letter or digit, at most 253 of them, got {value:?}"
         );
         Err(DecodeError { field: field.to_owned(), reason, line: 1 })
     };

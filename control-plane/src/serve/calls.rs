@@ -66,9 +66,9 @@ where
     if request.headers().get(ENCODING).is_some_and(|it| it != "identity") {
         return Err(Status::unimplemented("compressed messages are not supported"));
     }
-    let said =
+    let request =
         request.map(|body| Streaming::new_request(Reader::default(), body, None, Some(Limits::MESSAGE)));
-    let frames = service.connect(tonic::Request::from_http(said))?;
+    let frames = service.connect(tonic::Request::from_http(request))?;
     let mut response = Response::new(Body::new(Frames { frames, is_over: false }));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
     Ok(response)
@@ -188,8 +188,8 @@ mod tests {
     async fn a_goodbye_counts_that_arrives_with_the_end() {
         let (_leaves, leaving) = watch::channel(false);
         let (_store, service) = offering(leaving);
-        let (say, said) = mpsc::channel(4);
-        let request = Request::post(CONNECT).body(StreamBody::new(ReceiverStream::new(said))).unwrap();
+        let (say, request) = mpsc::channel(4);
+        let request = Request::post(CONNECT).body(StreamBody::new(ReceiverStream::new(request))).unwrap();
         let response = answer(&service, request).unwrap();
         let mut changes = service.registry.changes();
         let hello = Hello { proxy_id: "a".into(), group: "default".into(), ..Hello::default() };

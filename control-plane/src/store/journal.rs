@@ -107,8 +107,8 @@ impl Journal {
         let broken = Arc::new(AtomicBool::new(left > 0 || history.is_empty()));
         let (jobs, queue) = sync_channel(BEHIND);
         let spare = bounds.bytes as u64;
-        let said = Arc::clone(&broken);
-        let mut writer = Writer { path, lock, file: None, spare, whole: 0, foreign: false, broken: said };
+        let flag = Arc::clone(&broken);
+        let mut writer = Writer { path, lock, file: None, spare, whole: 0, foreign: false, broken: flag };
         std::thread::Builder::new().name("history".to_owned()).spawn(move || writer.run(&queue))?;
         Ok((Self { jobs, broken, of, foreign: false }, history))
     }

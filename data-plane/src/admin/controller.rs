@@ -88,7 +88,8 @@ fn orphans(table: &HostTable, constant: &str, out: &mut String) {
             let entry = &declared.entry;
             let (service, endpoints) = match &entry.action {
                 Action::Backend(upstream) => {
-                    let service = upstream.cell.configured().is_some_and(|said| said.without_service);
+                    let service =
+                        upstream.cell.configured().is_some_and(|configured| configured.without_service);
                     (service, !service && upstream.cell.endpoints().list.is_empty())
                 }
                 Action::Unavailable => (false, true),

@@ -121,8 +121,11 @@ fn backends(table: &HostTable) -> Vec<Value> {
 
 impl Record<'_> {
     fn affinity(&self) -> Value {
-        let said = self.cell.and_then(BackendCell::configured);
-        affinity(said.as_ref().and_then(|said| said.policy.affinity.as_ref()), &self.locations)
+        let configured = self.cell.and_then(BackendCell::configured);
+        affinity(
+            configured.as_ref().and_then(|configured| configured.policy.affinity.as_ref()),
+            &self.locations,
+        )
     }
 }
 
@@ -139,8 +142,8 @@ fn fallback(table: &HostTable) -> Value {
 }
 
 fn described(name: &str, record: &Record<'_>, affinity: Value) -> Value {
-    let said = record.cell.and_then(BackendCell::configured);
-    let policy = said.as_ref().map(|said| said.policy.clone()).unwrap_or_default();
+    let configured = record.cell.and_then(BackendCell::configured);
+    let policy = configured.as_ref().map(|configured| configured.policy.clone()).unwrap_or_default();
     let port = record.port.map(str::to_owned).or_else(|| {
         let key = &record.cell?.key;
         key.splitn(3, '/').nth(2).map(str::to_owned)
@@ -150,9 +153,9 @@ fn described(name: &str, record: &Record<'_>, affinity: Value) -> Value {
         Err(_) => json!(port),
     });
     let mut json = basic(name, port, &policy);
-    json.insert("service".into(), service(said.as_deref()));
+    json.insert("service".into(), service(configured.as_deref()));
     // An external name is shown itself, not its current addresses.
-    let external = said.as_ref().and_then(|said| said.external.as_ref());
+    let external = configured.as_ref().and_then(|configured| configured.external.as_ref());
     let endpoints = match external {
         Some(it) => vec![json!({ "address": it.name.as_str(), "port": it.port.to_string() })],
         None => record.cell.map(endpoints).unwrap_or_default(),
@@ -166,7 +169,7 @@ fn described(name: &str, record: &Record<'_>, affinity: Value) -> Value {
     if let Some(algorithm) = algorithm(&policy, record.balancing) {
         json.insert("load-balance".into(), algorithm.into());
     }
-    let alternatives = said.iter().flat_map(|said| &said.alternatives);
+    let alternatives = configured.iter().flat_map(|configured| &configured.alternatives);
     let alternatives: Vec<_> = alternatives.map(|key| key.replace('/', "-")).collect();
     if !alternatives.is_empty() {
         json.insert("alternativeBackends".into(), alternatives.into());
@@ -218,12 +221,12 @@ fn basic(name: &str, port: Value, policy: &BackendPolicy) -> Map<String, Value> 
 }
 
 /// The parts of the Service that the proxy knows.
-fn service(said: Option<&Backend>) -> Value {
+fn service(configured: Option<&Backend>) -> Value {
     let mut spec = Map::new();
-    if let Some(address) = said.and_then(|said| said.service) {
+    if let Some(address) = configured.and_then(|configured| configured.service) {
         spec.insert("clusterIP".into(), address.ip().to_string().into());
     }
-    if let Some(name) = said.and_then(|said| said.external.as_ref()) {
+    if let Some(name) = configured.and_then(|configured| configured.external.as_ref()) {
         spec.insert("type".into(), "ExternalName".into());
         spec.insert("externalName".into(), name.name.as_str().into());
     }
@@ -235,33 +238,33 @@ fn endpoints(cell: &BackendCell) -> Vec<Value> {
     cell.endpoints().list.iter().map(|it| endpoint(it.address)).collect()
 }
 
-fn affinity(said: Option<&Affinity>, locations: &BTreeMap<&str, Vec<&str>>) -> Value {
-    let Some(said) = said else {
+fn affinity(configured: Option<&Affinity>, locations: &BTreeMap<&str, Vec<&str>>) -> Value {
+    let Some(configured) = configured else {
         return json!({ "name": "", "mode": "", "cookieSessionAffinity": { "name": "" } });
     };
-    let mode = match said.mode() {
+    let mode = match configured.mode() {
         AffinityMode::Persistent => "persistent",
         AffinityMode::Balanced | AffinityMode::Unspecified => "balanced",
     };
-    let same_site = match said.same_site() {
+    let same_site = match configured.same_site() {
         SameSite::None => "None",
         SameSite::Lax => "Lax",
         SameSite::Strict => "Strict",
         SameSite::Unspecified => "",
     };
     let texts = [
-        ("expires", said.expires.map(|it| it.to_string()).unwrap_or_default()),
-        ("maxage", said.max_age.map(|it| it.to_string()).unwrap_or_default()),
-        ("path", said.path.clone().unwrap_or_default()),
-        ("domain", said.domain.clone().unwrap_or_default()),
+        ("expires", configured.expires.map(|it| it.to_string()).unwrap_or_default()),
+        ("maxage", configured.max_age.map(|it| it.to_string()).unwrap_or_default()),
+        ("path", configured.path.clone().unwrap_or_default()),
+        ("domain", configured.domain.clone().unwrap_or_default()),
         ("samesite", same_site.to_owned()),
     ];
     let flags = [
-        ("secure", said.secure),
-        ("conditional_samesite_none", said.conditional_none),
-        ("change_on_failure", said.change_on_failure),
+        ("secure", configured.secure),
+        ("conditional_samesite_none", configured.conditional_none),
+        ("change_on_failure", configured.change_on_failure),
     ];
-    let mut cookie = Map::from_iter([("name".to_owned(), json!(said.name))]);
+    let mut cookie = Map::from_iter([("name".to_owned(), json!(configured.name))]);
     let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
     cookie.extend(texts.map(|(name, text)| (name.to_owned(), json!(text))));
     let flags = flags.into_iter().filter(|(_, is_set)| *is_set);

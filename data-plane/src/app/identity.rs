@@ -35,10 +35,10 @@ pub(super) fn of_process(node: Option<String>, zone: String, group: String) -> I
 
 /// The pod's namespace and name, as in ingress-nginx' metrics.
 pub(super) fn labels() -> Labels {
-    let said = |name| env::var(name).ok().filter(|text| !text.is_empty());
+    let variable = |name| env::var(name).ok().filter(|text| !text.is_empty());
     Labels {
-        namespace: said("POD_NAMESPACE").unwrap_or_else(|| "default".to_owned()),
-        pod: said("POD_NAME").unwrap_or_else(host_name),
+        namespace: variable("POD_NAMESPACE").unwrap_or_else(|| "default".to_owned()),
+        pod: variable("POD_NAME").unwrap_or_else(host_name),
     }
 }
 

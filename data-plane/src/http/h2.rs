@@ -329,8 +329,8 @@ impl<S: Stream> Serving<S> {
             None if self.leaving => (Waits::Goodbye, Some(limits.linger)),
             // A new connection always waits for its first request.
             None => {
-                let said = self.server.clients().idle.filter(|_| self.requests > 0);
-                (Waits::Request, Some(said.unwrap_or(limits.idle)))
+                let configured = self.server.clients().idle.filter(|_| self.requests > 0);
+                (Waits::Request, Some(configured.unwrap_or(limits.idle)))
             }
         };
         if waits == self.waits {

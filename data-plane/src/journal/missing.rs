@@ -76,10 +76,10 @@ impl Missing {
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |names: &mut dyn Iterator<Item = &String>, count: usize| {
-            let said: Vec<&str> = names.take(SAID).map(String::as_str).collect();
+            let shown: Vec<&str> = names.take(SAID).map(String::as_str).collect();
             let more = count.saturating_sub(SAID);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("{}{more}", said.join(", "))
+            format!("{}{more}", shown.join(", "))
         };
         if !self.hosts.is_empty() {
             write!(f, "no private key for {}", list(&mut self.hosts.iter(), self.hosts.len()))?;
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(Missing::of(&[certificate("ns/x")], &world.config).to_string(), "no certificate ns/x");
         assert!(Missing::of(&[], &world.config).is_nothing());
         let many: Vec<_> = (0..13).map(|number| certificate(&format!("ns/{number:02}"))).collect();
-        let said = Missing::of(&many, &world.config).to_string();
-        assert!(said.ends_with("ns/09 and 3 more"), "{said}");
+        let shown = Missing::of(&many, &world.config).to_string();
+        assert!(shown.ends_with("ns/09 and 3 more"), "{shown}");
     }
 }

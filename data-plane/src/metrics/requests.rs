@@ -142,7 +142,7 @@ pub struct Requests {
     metrics: Arc<WorkerMetrics>,
     rules: Arc<Rules>,
     /// Whether the rules are the fleet's.
-    is_said: bool,
+    is_configured: bool,
     /// By the address of their place, which is not reused as long as a set refers to it.
     sets: HashMap<usize, SmallVec<[Arc<Set>; 2]>, RandomState>,
     len: usize,
@@ -161,7 +161,7 @@ impl Requests {
         Self {
             metrics,
             rules: Arc::default(),
-            is_said: false,
+            is_configured: false,
             sets: HashMap::default(),
             len: 0,
             names: HashMap::default(),
@@ -172,20 +172,20 @@ impl Requests {
     }
 
     /// Sets the rules; `None`: the defaults. Different rules start counting anew.
-    pub fn follow(&mut self, said: Option<&Arc<Rules>>) {
-        let is_same = match said {
-            Some(said) => self.is_said && Arc::ptr_eq(said, &self.rules),
-            None => !self.is_said,
+    pub fn follow(&mut self, configured: Option<&Arc<Rules>>) {
+        let is_same = match configured {
+            Some(configured) => self.is_configured && Arc::ptr_eq(configured, &self.rules),
+            None => !self.is_configured,
         };
         if is_same {
             return;
         }
-        let rules = said.cloned().unwrap_or_default();
+        let rules = configured.cloned().unwrap_or_default();
         if *rules != *self.rules {
             (self.sets, self.len, self.is_changed) = (HashMap::default(), 0, true);
             self.names.clear();
         }
-        (self.rules, self.is_said) = (rules, said.is_some());
+        (self.rules, self.is_configured) = (rules, configured.is_some());
     }
 
     /// Counts a request of a place.

@@ -115,13 +115,13 @@ fn basic(der: &[u8]) -> Result<&[u8], Unusable> {
 }
 
 /// The part about a certificate.
-fn of(said: &[u8], certificate: &Named) -> Result<Single, Unusable> {
-    let mut said = Reader::new(said);
+fn of(der: &[u8], certificate: &Named) -> Result<Single, Unusable> {
+    let mut der = Reader::new(der);
     let mut all = || {
-        let _version = said.optional(FIRST);
-        let _responder = said.item()?;
-        let _produced = said.expect(TIME)?;
-        said.expect(SEQUENCE)
+        let _version = der.optional(FIRST);
+        let _responder = der.item()?;
+        let _produced = der.expect(TIME)?;
+        der.expect(SEQUENCE)
     };
     let mut all = Reader::new(all().ok_or(Unusable::Malformed)?);
     while let Some(item) = all.item() {
@@ -134,11 +134,11 @@ fn of(said: &[u8], certificate: &Named) -> Result<Single, Unusable> {
     Err(Unusable::Other)
 }
 
-fn names(said: &[u8], certificate: &Named) -> bool {
-    let mut said = Reader::new(said);
+fn names(der: &[u8], certificate: &Named) -> bool {
+    let mut der = Reader::new(der);
     let mut is_named = || {
-        let hash = Reader::new(said.expect(SEQUENCE)?).expect(OID)?;
-        let (name, key, serial) = (said.expect(OCTETS)?, said.expect(OCTETS)?, said.expect(INTEGER)?);
+        let hash = Reader::new(der.expect(SEQUENCE)?).expect(OID)?;
+        let (name, key, serial) = (der.expect(OCTETS)?, der.expect(OCTETS)?, der.expect(INTEGER)?);
         let Named { issuer_name, issuer_key, serial: wanted } = certificate;
         Some(hash == SHA1 && name == issuer_name && key == issuer_key && serial == wanted)
     };

@@ -83,16 +83,16 @@ impl Question {
 
 /// The responder URLs in a certificate.
 fn places<'a>(leaf: &'a X509Certificate<'_>) -> impl Iterator<Item = &'a str> {
-    let said = leaf.extensions().iter().filter_map(|extension| match extension.parsed_extension() {
-        ParsedExtension::AuthorityInfoAccess(said) => Some(said),
+    let access = leaf.extensions().iter().filter_map(|extension| match extension.parsed_extension() {
+        ParsedExtension::AuthorityInfoAccess(access) => Some(access),
         _ => None,
     });
-    said.flat_map(|said| said.iter()).filter(|it| it.access_method.as_bytes() == OCSP).filter_map(|it| {
-        match &it.access_location {
+    access.flat_map(|access| access.iter()).filter(|it| it.access_method.as_bytes() == OCSP).filter_map(
+        |it| match &it.access_location {
             GeneralName::URI(place) => Some(*place),
             _ => None,
-        }
-    })
+        },
+    )
 }
 
 /// Host, port and HTTP request for a usable URL: only plain HTTP, because responses are signed.

@@ -49,9 +49,9 @@ impl Served<'_> {
     fn problem(&self, problems: &[Problem]) -> String {
         let service = self.key.rsplit_once('/').map_or(self.key, |(service, _)| service);
         let about = format!("Service {service} ");
-        let said = problems.iter().find(|it| it.object == self.object && it.reason.starts_with(&about));
+        let problem = problems.iter().find(|it| it.object == self.object && it.reason.starts_with(&about));
         let unknown = || format!("Service {service}, or its port, does not exist");
-        said.map_or_else(unknown, |it| it.reason.trim_end_matches(": answers 503").to_owned())
+        problem.map_or_else(unknown, |it| it.reason.trim_end_matches(": answers 503").to_owned())
     }
 }
 
@@ -116,13 +116,13 @@ mod tests {
         assert_eq!(failure(&none, &none, &fine, None), None, "not counted");
         assert_eq!(failure(&none, &none, &json!({"port": {}}), Some(1)), None);
         for (route, host) in [(&denied, &none), (&none, &denied)] {
-            let said = failure(route, host, &fine, Some(2));
-            assert_eq!(said.as_deref(), Some("Ingress default/web: auth-type: digest"));
+            let problem = failure(route, host, &fine, Some(2));
+            assert_eq!(problem.as_deref(), Some("Ingress default/web: auth-type: digest"));
         }
-        let said = failure(&none, &none, &fine, Some(0));
-        assert_eq!(said.as_deref(), Some("default/web:80 has no endpoints"));
-        let said = failure(&none, &none, &none, Some(0));
-        assert_eq!(said.as_deref(), Some("Service default/web has no TCP port 80"));
+        let problem = failure(&none, &none, &fine, Some(0));
+        assert_eq!(problem.as_deref(), Some("default/web:80 has no endpoints"));
+        let problem = failure(&none, &none, &none, Some(0));
+        assert_eq!(problem.as_deref(), Some("Service default/web has no TCP port 80"));
     }
 
     #[test]

@@ -73,7 +73,7 @@ fn an_empty_folder_is_said_in_words() {
 }
 
 fn me(found: bool) -> StoredIdentity {
-    StoredIdentity { folder: "/me".into(), found, said: None, _passing: None }
+    StoredIdentity { folder: "/me".into(), found, message: None, _passing: None }
 }
 
 #[test]

@@ -28,17 +28,17 @@ fn what_is_not_allowed_leaves_the_last_good_version() {
     world.apply(level("Medium"));
     world.apply(good());
     let commit = world.apply(risky());
-    assert_eq!((world.routes(), world.told("web")), (vec![ONE.to_owned()], vec![TOLD.to_owned()]));
+    assert_eq!((world.routes(), world.problems_of("web")), (vec![ONE.to_owned()], vec![TOLD.to_owned()]));
     assert_eq!(commit.holds, [HoldRequest::Write(Hold { object: good().into() })]);
     // Once allowed, it is served at once, and the hold ends.
     world.events([Event::Held(Hold { object: good().into() })]);
     let commit = world.apply(level("High"));
-    assert_eq!((world.routes(), world.told("web")), (vec![TWO.to_owned()], vec![]));
+    assert_eq!((world.routes(), world.problems_of("web")), (vec![TWO.to_owned()], vec![]));
     assert_eq!(commit.holds, [HoldRequest::Erase(reference(ObjectKind::Ingress, "web"))]);
     // Forbidden again, it has no good version: a process that starts now would not know one either.
     world.events([Event::Released(reference(ObjectKind::Ingress, "web"))]);
     world.apply(level("Low"));
-    assert_eq!((world.routes(), world.told("web")), (vec![], vec![TOLD.to_owned()]));
+    assert_eq!((world.routes(), world.problems_of("web")), (vec![], vec![TOLD.to_owned()]));
     world.apply(configmap(json!({})));
     assert_eq!(world.routes(), [TWO]);
 }
@@ -58,7 +58,7 @@ fn the_order_of_ingress_and_configmap_does_not_show() {
                 true => drop(world.events(events)),
                 false => events.into_iter().for_each(|event| drop(world.events([event]))),
             }
-            assert_eq!(world.told("web"), [TOLD]);
+            assert_eq!(world.problems_of("web"), [TOLD]);
             assert_eq!(world.routes(), ["ingress/default/plain/c.test: / -> default/one/80"]);
             seen.push(world.config);
         }

@@ -30,7 +30,10 @@ fn a_value_that_is_rejected_rejects_a_canary_too() {
     let said = |name, text| canary("c").annotation(name, text).rule("a.test", &[("/", "canary")]);
     world.apply(said("limit-rps", "ten"));
     assert_eq!(world.alternatives(), Vec::<String>::new());
-    assert_eq!(world.told("c"), ["rejected metadata.annotations[nginx.ingress.kubernetes.io/limit-rps]"]);
+    assert_eq!(
+        world.problems_of("c"),
+        ["rejected metadata.annotations[nginx.ingress.kubernetes.io/limit-rps]"]
+    );
     for (name, text) in [("limit-rps", "10"), ("limit-rps", ""), ("allowlist-source-range", "nobody")] {
         world.apply(said(name, text));
         assert_eq!(world.alternatives(), ["default/main/80: default/canary/80"], "{name}: {text}");
@@ -129,7 +132,10 @@ fn a_lone_canary_makes_nothing() {
     let commit = world.apply(canary("c").rule("a.test", &[("/", "canary")]).default_backend("canary"));
     assert_eq!(commit.config.len() + commit.live.len(), 0);
     assert_eq!(commit.cause, "");
-    assert_eq!(world.told("c"), ["warning spec.defaultBackend", "warning spec.rules[0].http.paths[0]"]);
+    assert_eq!(
+        world.problems_of("c"),
+        ["warning spec.defaultBackend", "warning spec.rules[0].http.paths[0]"]
+    );
 }
 
 #[test]
@@ -191,9 +197,9 @@ fn a_canary_that_leaves_a_main_path_is_told_no_more() {
         let path = if name == "b" { "/b" } else { "/" };
         world.apply(canary(name).at(at).rule("a.test", &[(path, service)]));
     }
-    assert_eq!(world.told("b"), ["overridden spec.rules[0].http.paths[0]"]);
+    assert_eq!(world.problems_of("b"), ["overridden spec.rules[0].http.paths[0]"]);
     world.apply(main("other"));
-    assert_eq!(world.told("b"), Vec::<String>::new());
+    assert_eq!(world.problems_of("b"), Vec::<String>::new());
 }
 
 #[test]
@@ -201,12 +207,12 @@ fn only_the_first_one_acts_and_the_others_are_told() {
     let mut world = World::default();
     world.apply(main());
     world.apply(canary("b").at(3).rule("a.test", &[("/", "b")]));
-    assert_eq!(world.told("b"), Vec::<String>::new());
+    assert_eq!(world.problems_of("b"), Vec::<String>::new());
     world.apply(canary("c").at(2).rule("a.test", &[("/", "c")]));
-    assert_eq!(world.told("b"), ["overridden spec.rules[0].http.paths[0]"]);
-    assert_eq!(world.told("c"), Vec::<String>::new());
+    assert_eq!(world.problems_of("b"), ["overridden spec.rules[0].http.paths[0]"]);
+    assert_eq!(world.problems_of("c"), Vec::<String>::new());
     world.delete(ObjectKind::Ingress, "c");
-    assert_eq!(world.told("b"), Vec::<String>::new());
+    assert_eq!(world.problems_of("b"), Vec::<String>::new());
 }
 
 #[test]
@@ -218,11 +224,11 @@ fn the_first_referrer_decides() {
         ingress("c").at(2).canary().annotation("canary-weight", "99").rule("x.test", &[("/", "canary")]),
     );
     assert_eq!(policy(&world, "default/canary/80").unwrap().weight, 99);
-    assert_eq!(world.told("b"), ["overridden spec.rules[0].http.paths[0]"]);
+    assert_eq!(world.problems_of("b"), ["overridden spec.rules[0].http.paths[0]"]);
     // A main path that is older than all canaries: as a canary it takes no requests.
     world.apply(ingress("older").at(0).rule("b.test", &[("/", "canary")]));
     assert_eq!(policy(&world, "default/canary/80"), None);
-    assert_eq!(world.told("b"), ["warning spec.rules[0].http.paths[0]"]);
+    assert_eq!(world.problems_of("b"), ["warning spec.rules[0].http.paths[0]"]);
 }
 
 #[test]
@@ -233,7 +239,7 @@ fn a_main_path_to_an_older_canarys_service_is_served() {
     world.apply(ingress("late").at(3).rule("b.test", &[("/", "canary")]));
     assert!(world.routes().contains(&"ingress/default/late/b.test: / -> default/canary/80".to_owned()));
     assert_eq!(policy(&world, "default/canary/80").unwrap().weight, 10);
-    assert_eq!(world.told("late"), ["warning spec.rules[0].http.paths[0].backend"]);
+    assert_eq!(world.problems_of("late"), ["warning spec.rules[0].http.paths[0].backend"]);
 }
 
 #[test]

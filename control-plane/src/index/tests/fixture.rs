@@ -317,10 +317,10 @@ impl World {
     }
 
     /// The problems of an Ingress without those about missing Services, which most examples leave out.
-    pub(super) fn told(&self, ingress: &str) -> Vec<String> {
-        let mut told = self.problems(ObjectKind::Ingress, ingress);
-        told.retain(|line| !line.ends_with(".service.name"));
-        told
+    pub(super) fn problems_of(&self, ingress: &str) -> Vec<String> {
+        let mut problems = self.problems(ObjectKind::Ingress, ingress);
+        problems.retain(|line| !line.ends_with(".service.name"));
+        problems
     }
 
     /// The reasons of an Ingress' problems.

@@ -51,10 +51,10 @@ fn custom_headers_are_served_whole_or_not_at_all() {
     assert_eq!(headers(&world), None, "the fleet allows none");
     world.apply(configmap(json!({"global-allowed-response-headers": "X-A"})));
     assert_eq!(headers(&world), None, "nor that one");
-    assert_eq!(world.told("web").len(), 1);
+    assert_eq!(world.problems_of("web").len(), 1);
     world.apply(configmap(json!({"global-allowed-response-headers": "X-B, X-A"})));
     assert_eq!(headers(&world), Some(vec!["X-A: 1".into(), "X-B: $host".into()]));
-    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
 
     world.apply(map("extra", json!({"X-A": "a\r\nX-Injected: 1"})));
     assert_eq!(headers(&world), None);

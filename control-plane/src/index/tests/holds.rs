@@ -90,7 +90,7 @@ fn a_good_version_ends_the_hold() {
     let commit = world.apply(ingress("web").rule("a.test", &[("/", "three")]));
     assert_eq!(commit.holds, erase());
     assert_eq!(world.routes(), ["ingress/default/web/a.test: / -> default/three/80"]);
-    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
     assert_eq!(world.events([]).holds, []);
 }
 
@@ -159,7 +159,7 @@ fn what_cannot_be_read_leaves_the_good_one() {
         assert_eq!(commit.holds, write(uid("u1", good())));
         assert_eq!(world.problems(ObjectKind::Ingress, "web"), ["rejected spec.rules"]);
         world.apply(uid("u1", good()));
-        assert_eq!(world.told("web"), Vec::<String>::new());
+        assert_eq!(world.problems_of("web"), Vec::<String>::new());
     }
 }
 

@@ -221,7 +221,7 @@ fn canaries_beside_all_backends_of_a_host_cost_a_few_looks_at_each() {
     for line in world.alternatives() {
         assert_eq!(line.matches("next-").count(), 16, "{line}");
     }
-    assert_eq!(world.told(&of(299)), ["overridden spec.defaultBackend"]);
+    assert_eq!(world.problems_of(&of(299)), ["overridden spec.defaultBackend"]);
     assert!(world.reasons(&of(299))[0].contains("already has 16 canaries"));
 
     let more: Vec<_> = paths.iter().copied().chain([("/new", "new")]).collect();

@@ -72,9 +72,9 @@ fn a_new_host_does_not_wait_for_what_cannot_be_read() {
     world.events([unreadable("cert", "403")]);
     assert_eq!(certificates(&world, "a.test"), Some(vec!["default/cert".into()]));
     assert_eq!(awaited(&world), ["cert"], "an error settles nothing");
-    assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
+    assert_eq!(world.problems_of("web"), ["warning spec.tls[0].secretName"]);
     world.apply(secret("cert", 0));
-    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
 }
 
 #[test]
@@ -90,14 +90,14 @@ fn another_secret_shows_once_it_was_read() {
 
     world.events([unreadable("new", "503")]);
     assert_eq!(certificates(&world, "a.test"), Some(vec!["default/old".into()]));
-    assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
+    assert_eq!(world.problems_of("web"), ["warning spec.tls[0].secretName"]);
 
     let commit = world.apply(secret("new", 1));
     assert_eq!(certificates(&world, "a.test"), Some(vec!["default/new".into()]));
     assert_eq!(world.keys(Kind::Certificate), ["default/new"]);
     assert!(!commit.live.removed[0].gone, "it is there still, and nobody shows it");
     assert!(!world.index.wants().contains(&cert("old")));
-    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
 }
 
 #[test]
@@ -336,7 +336,7 @@ fn other_namespaces_count_where_the_fleet_allows_them() {
     world.events([applied(guarded("other/users")), applied(Object::Secret(users))]);
     assert!(denied(&world).unwrap().contains("is in another namespace"));
     assert_eq!(
-        world.told("web"),
+        world.problems_of("web"),
         ["unsupported metadata.annotations[nginx.ingress.kubernetes.io/auth-secret]"]
     );
     let allow = |text: &str| configmap(serde_json::json!({"allow-cross-namespace-resources": text}));
@@ -411,7 +411,7 @@ fn what_no_object_can_be_called_is_said_and_not_asked_for() {
         let why = denied(&world).unwrap();
         assert!(why.contains("expected the name of a Secret"), "{name}: {why}");
         assert_eq!(
-            world.told("web"),
+            world.problems_of("web"),
             ["unsupported metadata.annotations[nginx.ingress.kubernetes.io/auth-secret]"]
         );
     }
@@ -457,6 +457,6 @@ fn what_was_read_and_cannot_be_read_again_is_not_awaited() {
     let mut world = with_old();
     world.events([unreadable("old", "503")]);
     assert_eq!(awaited(&world).len(), 0);
-    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
     assert_eq!(certificates(&world, "a.test"), Some(vec!["default/old".into()]));
 }

@@ -140,7 +140,7 @@ fn a_canary_asks_the_clients_of_its_host_for_certificates() {
     assert_eq!(asked(&world), None);
     world.apply(canary());
     assert_eq!(asked(&world), Some("default/one/auth-tls".into()));
-    assert!(world.told("canary").is_empty(), "{:?}", world.told("canary"));
+    assert!(world.problems_of("canary").is_empty(), "{:?}", world.problems_of("canary"));
     world.apply(canary().annotation("auth-tls-secret", "default/two"));
     assert_eq!(asked(&world), Some(String::new()), "its Secret is missing: nobody gets in");
     assert!(world.severities(ObjectKind::Ingress, "open").contains(&Severity::Unsupported));
@@ -196,7 +196,7 @@ fn a_canary_says_how_backends_of_its_host_are_verified() {
     assert_eq!((shared(&world), is_any_denied(&world)), (None, false), "its Secret is missing");
     world.apply(authorities("ca"));
     assert_eq!(shared(&world), Some(("default/ca/proxy-ssl".into(), true)));
-    assert_eq!((world.told("canary").len(), world.keys(Kind::Material).len()), (0, 1));
+    assert_eq!((world.problems_of("canary").len(), world.keys(Kind::Material).len()), (0, 1));
     world.apply(canary().annotation("proxy-ssl-verify", "off"));
     assert_eq!(shared(&world), Some(("default/ca/proxy-ssl".into(), false)));
     // Without it, the next Ingress with such settings decides.
@@ -331,7 +331,7 @@ fn a_rewrite_to_the_path_itself_is_none() {
     let mut world = World::default();
     world.apply(ingress("web").at(1).annotation("rewrite-target", "/").rule("a.test", &[("/", "x")]));
     assert!(!is_regex(&world));
-    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
     world.apply(ingress("web").at(1).annotation("rewrite-target", "/x").rule("a.test", &[("/x", "x")]));
     assert!(is_regex(&world), "the implicit / is rewritten");
     world.apply(ingress("first").at(0).rule("a.test", &[("/y", "y")]));
@@ -351,5 +351,5 @@ fn whoever_shares_a_denied_host_is_told() {
     world.apply(
         ingress("guard").at(2).annotation("auth-tls-secret", "default/ca").rule("a.test", &[("/g", "g")]),
     );
-    assert_eq!(world.told("open"), ["unsupported spec.rules[1]"]);
+    assert_eq!(world.problems_of("open"), ["unsupported spec.rules[1]"]);
 }

@@ -181,7 +181,7 @@ fn pathtypes_default_to_prefix() {
         ["ingress/default/web/a.test: / -> 404, /a -> default/a/80, /b -> default/b/80"]
     );
     // An API server accepts none of these.
-    assert_eq!(world.told("web"), ["warning spec.rules[0].http.paths[1].pathType"]);
+    assert_eq!(world.problems_of("web"), ["warning spec.rules[0].http.paths[1].pathType"]);
 }
 
 #[test]
@@ -190,17 +190,17 @@ fn losers_are_told_by_whom() {
     world.apply(ingress("old").at(1).rule("a.test", &[("/", "old")]));
     world.apply(ingress("new").at(2).default_backend("rest").rule("a.test", &[("/", "new"), ("/x", "new")]));
     assert_eq!(
-        world.told("new"),
+        world.problems_of("new"),
         ["overridden spec.defaultBackend", "overridden spec.rules[0].http.paths[0]"]
     );
     let problems =
         world.index.problems().get(&Subject::Object(reference(ObjectKind::Ingress, "new"))).unwrap();
     assert!(problems.iter().any(|it| it.reason.contains("Ingress default/old")), "{problems:?}");
-    assert_eq!(world.told("old"), Vec::<String>::new());
+    assert_eq!(world.problems_of("old"), Vec::<String>::new());
 
     let commit = world.delete(ObjectKind::Ingress, "old");
     assert!(commit.problems_changed);
-    assert_eq!(world.told("new"), Vec::<String>::new());
+    assert_eq!(world.problems_of("new"), Vec::<String>::new());
     assert_eq!(world.routes(), ["ingress/default/new/a.test: / -> default/new/80, /x -> default/new/80"]);
 }
 

@@ -24,7 +24,7 @@ fn the_last_good_version_of_an_ingress_stays() {
     let before = world.routes();
     world.apply(with_paths(300_000, "echo"));
     assert_eq!(world.routes(), before);
-    assert_eq!(world.told("large"), ["rejected spec.rules"]);
+    assert_eq!(world.problems_of("large"), ["rejected spec.rules"]);
     let commit = world.apply(ingress("later").rule("b.test", &[("/", "echo")]));
     assert_eq!(commit.config.len(), 2);
 
@@ -32,7 +32,7 @@ fn the_last_good_version_of_an_ingress_stays() {
     let commit = world.apply(with_paths(10_000, "other"));
     let largest = commit.config.up.iter().map(|entry| entry.body.len()).max().unwrap();
     assert!(largest > 64 * 1024, "{largest}: more than a chunk is fine");
-    assert_eq!(world.told("large"), Vec::<String>::new());
+    assert_eq!(world.problems_of("large"), Vec::<String>::new());
 }
 
 #[test]
@@ -81,11 +81,11 @@ fn what_an_ingress_says_of_thousands_of_hosts_is_counted_on_each() {
     assert_eq!(before.len(), 1_000);
     world.apply(web(1_000, 10_000));
     assert!(world.routes() == before, "its last good version stays");
-    assert_eq!(world.told("web"), ["rejected metadata.annotations"]);
+    assert_eq!(world.problems_of("web"), ["rejected metadata.annotations"]);
     let commit = world.apply(ingress("later").rule("b.test", &[("/", "echo")]));
     assert_eq!(commit.config.len(), 2);
     world.apply(web(10, 10_000));
-    assert_eq!((world.routes().len(), world.told("web")), (11, Vec::new()));
+    assert_eq!((world.routes().len(), world.problems_of("web")), (11, Vec::new()));
 }
 
 /// A tenant's list of problems is in memory, in the log and in each response about it.

@@ -60,11 +60,11 @@ fn headers_act_where_the_fleet_allows_snippets() {
         (names(&policy), denied),
         ([vec!["X-Frame-Options"], vec!["X-Env"], vec!["X-Powered-By"]], None)
     );
-    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
 
     world.apply(allowed("false"));
     assert_eq!(names(&route(&world, "web").policy), NOTHING);
-    assert_eq!(world.told("web").len(), 1);
+    assert_eq!(world.problems_of("web").len(), 1);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn what_is_answered_at_once_is_whoever_allows_snippets() {
         let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
         let blocks = host.policy.shortcuts.unwrap_or_default().blocks;
         assert_eq!(blocks.iter().map(|it| it.path.as_str()).collect::<Vec<_>>(), ["/metrics"], "{said}");
-        assert_eq!(world.told("web"), Vec::<String>::new(), "{said}");
+        assert_eq!(world.problems_of("web"), Vec::<String>::new(), "{said}");
     }
 }
 
@@ -152,7 +152,7 @@ fn lists_of_the_first_server_snippet_are_for_all_locations_without_their_own() {
             assert_eq!(lists(&world, name), [vec!["10.0.0.0/8"], vec!["10.0.0.1"]], "{name}");
         }
         assert_eq!(lists(&world, "own"), [vec![], vec!["10.0.0.2"]]);
-        assert_eq!(world.told("first"), Vec::<String>::new(), "{said}");
+        assert_eq!(world.problems_of("first"), Vec::<String>::new(), "{said}");
         world.apply(snippet("deny all;"));
         assert_eq!(lists(&world, "plain")[1], ["0.0.0.0/0", "::/0"]);
         world.apply(snippet("allow 10.0.0.1;"));
@@ -211,7 +211,7 @@ fn an_auth_snippet_sets_headers_of_the_question() {
     ]);
     let external = route(&world, "web").policy.external_auth.unwrap();
     assert_eq!(external.proxy_set_headers[0].name, "X-Forwarded-Host");
-    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
     world.apply(allowed("false"));
     assert!(route(&world, "web").policy.external_auth.unwrap().proxy_set_headers.is_empty());
 }

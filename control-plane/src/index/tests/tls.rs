@@ -102,7 +102,7 @@ fn secrets_are_wanted_and_become_certificates() {
     assert!(commit.wants_changed);
     assert!(world.index.wants().contains(&reference(ObjectKind::Secret, "cert")));
     assert_eq!(world.keys(Kind::Certificate), ["default/cert"]);
-    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
 
     let commit = world.apply(secret("cert", 1));
     assert_eq!((commit.live.up.len(), commit.config.len()), (1, 0));
@@ -110,7 +110,7 @@ fn secrets_are_wanted_and_become_certificates() {
 
     let commit = world.delete(ObjectKind::Secret, "cert");
     assert!(commit.live.removed[0].gone);
-    assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
+    assert_eq!(world.problems_of("web"), ["warning spec.tls[0].secretName"]);
     assert!(
         world
             .reasons("web")
@@ -155,7 +155,7 @@ fn a_bad_secret_is_rejected_and_the_good_one_stays() {
     assert!(
         matches!(commit.holds.as_slice(), [HoldRequest::Write(hold)] if hold.object == secret("cert", 0))
     );
-    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_secret_that_nobody_wants_is_not_judged() {
     assert!(!commit.problems_changed && commit.holds.is_empty());
     world.apply(secure());
     assert_eq!(world.problems(ObjectKind::Secret, "cert"), ["rejected data[tls.crt]"]);
-    assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
+    assert_eq!(world.problems_of("web"), ["warning spec.tls[0].secretName"]);
     assert!(world.reasons("web").iter().any(|reason| reason.contains("has no certificate that can be used")));
     world.delete(ObjectKind::Ingress, "web");
     assert!(world.problems(ObjectKind::Secret, "cert").is_empty(), "nor is one that nobody wants any more");
@@ -177,8 +177,8 @@ fn what_is_wrong_with_a_certificate_is_told_to_who_decides_of_it() {
     let mut world = World::default();
     world.apply(ingress("web").at(1).rule("a.test", &[("/", "echo")]).tls(&["a.test"], "absent"));
     world.apply(ingress("api").at(2).rule("a.test", &[("/api", "echo")]));
-    assert_eq!(world.told("web"), ["warning spec.tls[0].secretName"]);
-    assert!(world.told("api").is_empty(), "{:?}", world.told("api"));
+    assert_eq!(world.problems_of("web"), ["warning spec.tls[0].secretName"]);
+    assert!(world.problems_of("api").is_empty(), "{:?}", world.problems_of("api"));
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_certificate_of_other_names_is_told() {
         applied(ingress("web").rule("x.y.test", &[("/", "echo")]).tls(&["x.y.test"], "cert")),
         applied(secret("cert", 0)),
     ]);
-    assert_eq!(world.told("web"), ["warning spec.tls"]);
+    assert_eq!(world.problems_of("web"), ["warning spec.tls"]);
 }
 
 /// A host that no entry lists has all Secrets of its Ingress. A proxy shows the first that covers it (`HostEntry`), so
@@ -228,7 +228,7 @@ fn one_certificate_that_covers_the_host_is_enough() {
         }
         let web = ingress("web").rule(host, &[("/", "echo")]);
         world.apply(secrets.iter().fold(web, |web, secret| web.tls(&[], secret)));
-        assert_eq!(world.told("web"), told, "{host} {secrets:?}");
+        assert_eq!(world.problems_of("web"), told, "{host} {secrets:?}");
         let is_default = world.reasons("web").iter().any(|it| it.ends_with("default certificate is shown"));
         let is_shown = !told.is_empty() && secrets[0] != "exact" || told == uncovered || host == "x.test";
         assert_eq!(is_default, is_shown, "{host} {secrets:?}: {:?}", world.reasons("web"));
@@ -241,9 +241,9 @@ fn what_is_not_read_yet_is_not_judged() {
     let mut world = World::with(Options { on_demand: true, ..options() });
     let web = ingress("web").rule("x.test", &[("/", "echo")]);
     world.events([applied(web.tls(&[], "one").tls(&[], "two")), applied(secret("one", 0))]);
-    assert_eq!(world.told("web"), Vec::<String>::new());
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
     world.apply(secret("two", 1));
-    assert_eq!(world.told("web"), ["warning spec.tls"]);
+    assert_eq!(world.problems_of("web"), ["warning spec.tls"]);
 }
 
 #[test]

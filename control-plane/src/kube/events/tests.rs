@@ -22,11 +22,11 @@ async fn asked(
     announcements: Vec<Announcement>,
 ) -> Vec<crate::kube::tests::fake::Asked> {
     let fake = Fake::new(reply);
-    let (say, said) = mpsc::channel(64);
-    let run = run(fake.client(), "pod-1".to_owned(), said);
+    let (sender, receiver) = mpsc::channel(64);
+    let run = run(fake.client(), "pod-1".to_owned(), receiver);
     let all = async {
         for announcement in announcements {
-            say.send(announcement).await.unwrap();
+            sender.send(announcement).await.unwrap();
         }
         tokio::time::sleep(Duration::from_secs(3_600)).await;
     };
@@ -92,12 +92,12 @@ async fn one_that_is_there_is_not_written_again_and_one_that_fails_is() {
 async fn five_thousand_are_said_at_five_a_second() {
     let all = (0..5_000).map(|at| announcement("default", &at.to_string())).collect();
     let fake = Fake::new(|_| created());
-    let (say, said) = mpsc::channel(64);
-    let run = run(fake.client(), "pod-1".to_owned(), said);
+    let (sender, receiver) = mpsc::channel(64);
+    let run = run(fake.client(), "pod-1".to_owned(), receiver);
     let minute = async {
         let all: Vec<Announcement> = all;
         for announcement in all {
-            say.send(announcement).await.unwrap();
+            sender.send(announcement).await.unwrap();
         }
         tokio::time::sleep(Duration::from_secs(60)).await;
     };

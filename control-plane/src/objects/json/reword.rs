@@ -29,29 +29,29 @@ pub(crate) fn cause(error: &serde_json::Error) -> String {
     text
 }
 
-fn data(said: &str, secret: bool) -> String {
-    let mismatch = ["invalid type: ", "invalid value: "].iter().find_map(|start| said.strip_prefix(start));
+fn data(text: &str, secret: bool) -> String {
+    let mismatch = ["invalid type: ", "invalid value: "].iter().find_map(|start| text.strip_prefix(start));
     if let Some((came, expected)) = mismatch.and_then(|rest| rest.rsplit_once(", expected ")) {
         return format!("expected {}, got {}", kind(expected), value(came, secret));
     }
-    if let Some(rest) = said.strip_prefix("unknown variant ")
+    if let Some(rest) = text.strip_prefix("unknown variant ")
         && let Some((came, expected)) = rest.split_once(", expected ")
     {
         let expected = expected.replace('`', "").replace("one of ", "");
         return format!("expected one of {expected}, got {}", quoted(came.trim_matches('`'), secret));
     }
-    if let Some(field) = said.strip_prefix("duplicate field ") {
+    if let Some(field) = text.strip_prefix("duplicate field ") {
         return format!("expected each field once, got {} twice", field.trim_matches('`'));
     }
-    if said.contains("IntOrString") {
+    if text.contains("IntOrString") {
         return "expected a number or a name, got something else".to_owned();
     }
     if secret {
         return "expected a value of another form".to_owned();
     }
-    match said.char_indices().nth(MAX_SENTENCE) {
-        Some((end, _)) => format!("{}..", &said[..end]),
-        None => said.to_owned(),
+    match text.char_indices().nth(MAX_SENTENCE) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -155,8 +155,8 @@ mod tests {
     #[test]
     fn a_secret_is_kept() {
         for text in [r#"{"data":"hunter2"}"#, r#"{"data":{"a":7654321}}"#, r#"{"data":{"a":["hunter2"]}}"#] {
-            let said = reworded::<Secret>(text, true);
-            assert!(!said.contains("hunter2") && !said.contains("7654321"), "{said}");
+            let text = reworded::<Secret>(text, true);
+            assert!(!text.contains("hunter2") && !text.contains("7654321"), "{text}");
         }
     }
 }

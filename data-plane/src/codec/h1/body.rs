@@ -131,7 +131,7 @@ impl BodyReader {
         match &mut self.state {
             State::Left(0) | State::Closed => Ok(Body::End),
             State::Chunks(chunks) => chunks.next(buffer),
-            State::Output(said) => said.next(buffer),
+            State::Output(output) => output.next(buffer),
             _ if buffer.is_empty() => Ok(Body::Need),
             State::UntilClose => Ok(Body::Data(buffer.split().freeze())),
             State::Left(left) => {
@@ -169,7 +169,7 @@ impl BodyReader {
                 Ok(())
             }
             // Nothing is missing: as nginx, which does not wait for more from an application.
-            State::Output(said) if said.left == Some(0) => {
+            State::Output(output) if output.left == Some(0) => {
                 self.state = State::Closed;
                 Ok(())
             }
@@ -184,7 +184,7 @@ impl BodyReader {
             State::Left(left) => *left == 0,
             State::Chunks(chunks) => chunks.is_done(),
             State::UntilClose => false,
-            State::Output(said) => said.begun.is_empty() && said.records.is_over(),
+            State::Output(output) => output.begun.is_empty() && output.records.is_over(),
             State::Closed => true,
         }
     }

@@ -60,9 +60,9 @@ pub(super) async fn read(
                 Ok(Some(accepted)) => return Ok(Hello::Tls(Box::new(accepted), fed)),
                 Ok(None) => {}
                 Err((error, mut alert)) => {
-                    let mut said = Vec::new();
-                    alert.write_all(&mut said)?;
-                    stream.write_all(&said).await?;
+                    let mut alert_bytes = Vec::new();
+                    alert.write_all(&mut alert_bytes)?;
+                    stream.write_all(&alert_bytes).await?;
                     return Err(io::Error::new(io::ErrorKind::InvalidData, error));
                 }
             }

@@ -399,9 +399,9 @@ fn counted(quota: &Rc<Quota>, share: &mut Option<Share>, bytes: usize) -> bool {
 
 /// Whether the fleet's limits allow a connection to continue after this many requests.
 fn goes_on(server: &Server, served: u32) -> bool {
-    let said = server.clients();
-    let most = said.requests.unwrap_or(server.local.limits.requests);
-    said.keeps() && usize::try_from(served).is_ok_and(|served| served < most)
+    let settings = server.clients();
+    let most = settings.requests.unwrap_or(server.local.limits.requests);
+    settings.keeps() && usize::try_from(served).is_ok_and(|served| served < most)
 }
 
 /// Whether the bytes are the HTTP/2 preface; `None` while they may still become it.

@@ -43,9 +43,9 @@ pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
         Listed::Allowed | Listed::Unsaid => {}
     }
     if location.users.is_some() {
-        let said = password(exchange, location).await;
-        exchange.has_password = matches!(said, AccessDecision::Pass);
-        match said {
+        let decision = password(exchange, location).await;
+        exchange.has_password = matches!(decision, AccessDecision::Pass);
+        match decision {
             AccessDecision::Pass if any => return enter(exchange, location),
             AccessDecision::Pass => {}
             AccessDecision::Refuse(reply) if any => refusal = Some(reply),

@@ -33,9 +33,9 @@ impl Claims {
     pub(super) fn of(head: &RequestHead, peer: &Peer, forwarding: &Forwarding) -> Option<Box<Self>> {
         let believed = forwarding.believed.as_deref()?;
         let fields = &head.fields;
-        let (address, said) = (peer.address().ip(), list(head, forwarding));
+        let (address, claimed) = (peer.address().ip(), list(head, forwarding));
         let is_believed = believed.contains(address);
-        let address = said.map_or(address, |list| forwarding::client(&list, address, believed));
+        let address = claimed.map_or(address, |list| forwarding::client(&list, address, believed));
         let named = |known| {
             let text = fields.joined(known).filter(|_| forwarding.takes_claims);
             text.filter(|text| !text.is_empty())

@@ -169,8 +169,8 @@ impl<'a> Exchange<'a> {
 
     /// The scheme that the client uses: any text, if reported by a trusted peer.
     pub(super) fn scheme(&self) -> Bytes {
-        let said = self.claims.as_ref().and_then(|claims| claims.scheme.clone());
-        said.unwrap_or_else(|| Bytes::from_static(self.call.peer.client_scheme().as_str().as_bytes()))
+        let claimed = self.claims.as_ref().and_then(|claims| claims.scheme.clone());
+        claimed.unwrap_or_else(|| Bytes::from_static(self.call.peer.client_scheme().as_str().as_bytes()))
     }
 
     /// Whether it uses plain HTTP.
@@ -180,14 +180,14 @@ impl<'a> Exchange<'a> {
 
     /// The port that it connected to.
     pub(super) fn port(&self) -> Bytes {
-        let said = self.claims.as_ref().and_then(|claims| claims.port.clone());
-        said.unwrap_or_else(|| self.call.peer.public_port_text())
+        let claimed = self.claims.as_ref().and_then(|claims| claims.port.clone());
+        claimed.unwrap_or_else(|| self.call.peer.public_port_text())
     }
 
     /// The requested host, as reported to others; which host serves it depends only on its own Host header.
     pub(super) fn host(&self) -> &Host {
-        let said = self.claims.as_ref().and_then(|claims| claims.host.as_ref());
-        said.unwrap_or(&self.head.host)
+        let claimed = self.claims.as_ref().and_then(|claims| claims.host.as_ref());
+        claimed.unwrap_or(&self.head.host)
     }
 
     /// The path that it is routed by: decoded, without dot segments and repeated slashes.

@@ -242,7 +242,7 @@ mod tests {
         let told = ["x-user", "x-long", "x-none"].map(|name| (name.into(), name.into()));
         let external = External {
             url: Template::default(),
-            said: "auth-url",
+            source: "auth-url",
             digest: [0; 32],
             method: None,
             signin: None,

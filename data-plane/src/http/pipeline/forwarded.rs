@@ -73,9 +73,9 @@ fn filled(
 /// Records the request's id: the client's, else a new one, if one is to be generated.
 pub(super) fn identify(exchange: &mut Exchange<'_>, makes: bool) {
     if exchange.info.id.is_empty() {
-        let said = exchange.head.fields.joined(Known::XRequestId).filter(|id| !id.is_empty());
+        let received = exchange.head.fields.joined(Known::XRequestId).filter(|id| !id.is_empty());
         exchange.info.id =
-            said.or_else(|| makes.then(|| exchange.call.server.local.ids.next())).unwrap_or_default();
+            received.or_else(|| makes.then(|| exchange.call.server.local.ids.next())).unwrap_or_default();
     }
 }
 
@@ -127,8 +127,8 @@ fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
 }
 
 /// Adds fields. nginx sends none whose value is empty.
-fn add(fields: &mut Fields, said: &[(Known, &[u8])]) {
-    for (name, value) in said {
+fn add(fields: &mut Fields, lines: &[(Known, &[u8])]) {
+    for (name, value) in lines {
         if !value.is_empty() {
             fields.add(*name, value);
         }
@@ -162,12 +162,13 @@ pub(super) fn addresses<'a>(
 /// The configured value is too long for a name.
 pub(super) fn host(exchange: &Exchange<'_>) -> Result<Bytes, ProxyError> {
     let location = exchange.location().filter(|_| exchange.header_scope != HeaderScope::Errors);
-    let said = location.and_then(|location| location.policy.forwarding.host.as_ref());
-    let said = said.map(|template| filled(template, exchange, &mut Allowance::of_host())).transpose();
-    let said = said.map_err(|overlong| ProxyError::of(Kind::Overlong, overlong))?;
+    let configured = location.and_then(|location| location.policy.forwarding.host.as_ref());
+    let configured =
+        configured.map(|template| filled(template, exchange, &mut Allowance::of_host())).transpose();
+    let configured = configured.map_err(|overlong| ProxyError::of(Kind::Overlong, overlong))?;
     // A variable may have any value.
-    let said = said.filter(|host| !host.is_empty() && host.iter().all(u8::is_ascii_graphic));
-    Ok(said.unwrap_or_else(|| exchange.host().raw_bytes()))
+    let configured = configured.filter(|host| !host.is_empty() && host.iter().all(u8::is_ascii_graphic));
+    Ok(configured.unwrap_or_else(|| exchange.host().raw_bytes()))
 }
 
 /// Restores headers that nginx would drop for their names, except those that a backend could confuse with a relevant

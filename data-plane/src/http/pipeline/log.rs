@@ -109,9 +109,9 @@ pub(crate) struct RequestInfo {
 /// no longer known at the end of a request.
 pub(super) fn follow(local: &Local, policy: &Policy) -> Option<Arc<Format>> {
     local.requests.borrow_mut().follow(policy.counting.as_ref());
-    let said = policy.log.format.as_ref();
-    local.log.borrow_mut().follow(said);
-    said.filter(|format| !format.asks().is_empty()).cloned()
+    let format = policy.log.format.as_ref();
+    local.log.borrow_mut().follow(format);
+    format.filter(|format| !format.asks().is_empty()).cloned()
 }
 
 impl RequestRecord {
@@ -281,8 +281,8 @@ impl Drop for RequestRecord {
             return;
         }
         if info.id.is_empty() {
-            let said = self.head.as_deref().and_then(|head| head.fields.joined(Known::XRequestId));
-            info.id = said.filter(|id| !id.is_empty()).unwrap_or_else(|| self.local.ids.next());
+            let received = self.head.as_deref().and_then(|head| head.fields.joined(Known::XRequestId));
+            info.id = received.filter(|id| !id.is_empty()).unwrap_or_else(|| self.local.ids.next());
         }
         log.write(&Ended { record: self, took }, self.info.format.as_deref());
     }

@@ -10,18 +10,18 @@ const USUAL: &str = "text/html";
 
 /// The media type of a response: by the extension of the request's path, else `said` with the response, else the
 /// fleet's default (ConfigMap option `default-type`).
-pub(super) fn of(exchange: &Exchange<'_>, said: Option<&Bytes>) -> Bytes {
+pub(super) fn of(exchange: &Exchange<'_>, configured: Option<&Bytes>) -> Bytes {
     if let Some(known) = ending(exchange.path()).and_then(known) {
         return Bytes::from_static(known.as_bytes());
     }
-    if let Some(said) = said {
-        return said.clone();
+    if let Some(configured) = configured {
+        return configured.clone();
     }
-    let said = match exchange.location() {
+    let configured = match exchange.location() {
         Some(location) => location.policy.response_headers.media_type.clone(),
         None => exchange.call.server.with_table(|table| table.policy().response_headers.media_type.clone()),
     };
-    said.unwrap_or(Bytes::from_static(USUAL.as_bytes()))
+    configured.unwrap_or(Bytes::from_static(USUAL.as_bytes()))
 }
 
 /// The part after the last dot of the last segment, unless the segment begins with that dot.

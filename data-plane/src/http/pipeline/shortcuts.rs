@@ -63,19 +63,19 @@ fn step_aside(exchange: &mut Exchange<'_>) {
 fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> Step {
     for shortcut in shortcuts {
         let asked = exchange.head.uncured_target();
-        let mut said = found.clone();
-        let mut outcome = holds(exchange, shortcut, asked, &mut said);
+        let mut captures = found.clone();
+        let mut outcome = holds(exchange, shortcut, asked, &mut captures);
         if outcome == Ok(false) && exchange.normal.is_some() && shortcut.keeps_out() && shortcut.asks_target()
         {
-            said.clone_from(found);
-            outcome = holds(exchange, shortcut, &normal_target(exchange), &mut said);
+            captures.clone_from(found);
+            outcome = holds(exchange, shortcut, &normal_target(exchange), &mut captures);
         }
         match outcome {
             Ok(true) => {
                 if !shortcut.tests.is_empty() {
                     step_aside(exchange);
                 }
-                let reply = answer(exchange, shortcut, &said);
+                let reply = answer(exchange, shortcut, &captures);
                 return Break(reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong)));
             }
             Ok(false) => {}
@@ -150,8 +150,8 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
     }
     if place.starts_with(b"/") {
         let usual = Redirect::default();
-        let said = exchange.location().map_or(&usual, |it| &it.policy.redirect);
-        place = redirect::on_this_host(exchange.call, said, &exchange.head.host, &place);
+        let settings = exchange.location().map_or(&usual, |it| &it.policy.redirect);
+        place = redirect::on_this_host(exchange.call, settings, &exchange.head.host, &place);
     }
     Ok(Reply::redirect(local, shortcut.status, place))
 }

@@ -21,13 +21,13 @@ struct Parent {
 
 /// Sets the trace context of a request: the client's with a new span, if that is trusted and valid, else a new trace.
 pub(super) fn tell(fields: &mut Fields, tracing: &Tracing) {
-    let said = fields.joined(PARENT).filter(|_| tracing.trusts).and_then(|text| Parent::read(&text));
-    let trace = said.map_or_else(|| some(|| fastrand::u128(..)), |parent| parent.trace);
-    let sampled = match said {
+    let parent = fields.joined(PARENT).filter(|_| tracing.trusts).and_then(|text| Parent::read(&text));
+    let trace = parent.map_or_else(|| some(|| fastrand::u128(..)), |parent| parent.trace);
+    let sampled = match parent {
         Some(parent) if tracing.parent_based => parent.sampled,
         _ => tracing.records((trace >> 64) as u64),
     };
-    if said.is_none() {
+    if parent.is_none() {
         // It belongs to a trace that is not continued.
         fields.remove(STATE);
     }
@@ -78,13 +78,13 @@ mod tests {
 
     /// The trace headers for a backend, for a request with these headers.
     fn trace_headers(
-        said: LocationPolicy,
+        policy: LocationPolicy,
         fields: &[(&'static str, &'static str)],
     ) -> (String, Option<String>) {
         let mut head = Fields::default();
         fields.iter().for_each(|(name, value)| head.append(*name, *value));
-        let said = LocationPolicy { enable_opentelemetry: Some(true), ..said };
-        tell(&mut head, &Policy::compile(&said).unwrap().tracing.unwrap());
+        let policy = LocationPolicy { enable_opentelemetry: Some(true), ..policy };
+        tell(&mut head, &Policy::compile(&policy).unwrap().tracing.unwrap());
         let text = |name| head.joined(name).map(|value| String::from_utf8(value.to_vec()).unwrap());
         (text(PARENT).unwrap(), text(STATE))
     }
@@ -128,13 +128,13 @@ mod tests {
     fn a_trace_begins_where_there_is_none_to_continue() {
         let distrusts =
             LocationPolicy { opentelemetry_trust_incoming_span: Some(false), ..LocationPolicy::default() };
-        for (said, fields) in [
+        for (policy, fields) in [
             (LocationPolicy::default(), &[][..]),
             (LocationPolicy::default(), &[(PARENT, "none"), (STATE, "a=1")]),
             (LocationPolicy::default(), &[(PARENT, CLIENTS), (PARENT, CLIENTS)]),
             (distrusts, &[(PARENT, CLIENTS), (STATE, "a=1")]),
         ] {
-            let (parent, state) = trace_headers(said, fields);
+            let (parent, state) = trace_headers(policy, fields);
             let read = Parent::read(parent.as_bytes()).unwrap();
             assert!(read.sampled && !parent.contains(&CLIENTS[3..35]) && state.is_none(), "{parent}");
         }

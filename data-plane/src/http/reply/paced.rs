@@ -140,8 +140,8 @@ mod tests {
     #[tokio::test]
     async fn bytes_delayed_by_limit_rate_are_charged() {
         let local = Local::for_tests();
-        let said = LocationPolicy { limit_rate: Some(1), ..LocationPolicy::default() };
-        let pace = Pace::compile(&said).unwrap();
+        let policy = LocationPolicy { limit_rate: Some(1), ..LocationPolicy::default() };
+        let pace = Pace::compile(&policy).unwrap();
         let mut paced = Paced::new(&local, ReplyBody::Page(Bytes::from(vec![b'x'; 3_000])), pace);
         assert_eq!(paced.buffered().unwrap().unwrap().unwrap().len(), 1_024, "a second's worth goes at once");
         assert!(paced.buffered().unwrap().is_none());

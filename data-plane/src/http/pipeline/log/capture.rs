@@ -110,8 +110,8 @@ fn field(fields: &Fields, name: impl FieldName, out: &mut Vec<u8>) -> bool {
 /// The value of the first Set-Cookie with this name, up to the semicolon before its attributes.
 fn cookie(fields: &Fields, name: &str, out: &mut Vec<u8>) -> bool {
     let value = fields.all(Known::SetCookie).find_map(|line| {
-        let (said, rest) = line.split_at_checked(name.len())?;
-        let value = rest.strip_prefix(b"=").filter(|_| said.eq_ignore_ascii_case(name.as_bytes()))?;
+        let (key, rest) = line.split_at_checked(name.len())?;
+        let value = rest.strip_prefix(b"=").filter(|_| key.eq_ignore_ascii_case(name.as_bytes()))?;
         value.split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii_start)
     });
     value.is_some_and(|value| {

@@ -31,14 +31,14 @@ pub(super) fn write(
     out: &mut Vec<u8>,
 ) -> Result<BodyWriter, ProxyError> {
     let location = exchange.location();
-    let said = location.and_then(|location| location.policy.fastcgi.as_deref());
+    let settings = location.and_then(|location| location.policy.fastcgi.as_deref());
     begin(out);
     let mut params = Params::default();
-    usual(exchange, said, framing, &mut params);
+    usual(exchange, settings, framing, &mut params);
     headers(exchange, host, &mut params);
-    let script = script(exchange, said);
+    let script = script(exchange, settings);
     let (mut allowance, mut value) = (Allowance::USUAL, Vec::new());
-    for param in said.iter().flat_map(|said| &said.params) {
+    for param in settings.iter().flat_map(|settings| &settings.params) {
         value.clear();
         let filled = param.value.fill(&mut value, allowance, |variable, out| match variable {
             Variable::Named(name) => match &**name {
@@ -57,14 +57,14 @@ pub(super) fn write(
 }
 
 /// nginx' own list of parameters.
-fn usual(exchange: &Exchange<'_>, said: Option<&FastCgi>, framing: Framing, params: &mut Params) {
+fn usual(exchange: &Exchange<'_>, settings: Option<&FastCgi>, framing: Framing, params: &mut Params) {
     let Exchange { head, call, .. } = exchange;
     let length = match framing {
         Framing::Length(length) => length.to_string(),
         _ => String::new(),
     };
     let is_tls = call.peer.scheme() == Scheme::Https;
-    let (script, uri, client) = (script(exchange, said), uri(exchange), exchange.client_text());
+    let (script, uri, client) = (script(exchange, settings), uri(exchange), exchange.client_text());
     let (port, client_port) = (call.peer.port_text(), call.peer.address().port().to_string());
     let all: [(&str, &[u8]); 18] = [
         ("QUERY_STRING", head.query().unwrap_or_default()),
@@ -122,12 +122,12 @@ fn uri(exchange: &Exchange<'_>) -> Vec<u8> {
 }
 
 /// The same, with the index appended if it ends in a slash.
-fn script(exchange: &Exchange<'_>, said: Option<&FastCgi>) -> Vec<u8> {
+fn script(exchange: &Exchange<'_>, settings: Option<&FastCgi>) -> Vec<u8> {
     let mut script = uri(exchange);
     if script.ends_with(b"/")
-        && let Some(said) = said
+        && let Some(settings) = settings
     {
-        script.extend_from_slice(said.index.as_bytes());
+        script.extend_from_slice(settings.index.as_bytes());
     }
     script
 }
