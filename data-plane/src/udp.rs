@@ -201,6 +201,8 @@ impl Port {
 
     fn begin(self: &Rc<Self>, key: Key) -> Option<Rc<Session>> {
         let cell = Arc::clone(&self.cell.borrow());
+        // Loaded first: an endpoint that leaves meanwhile is looked for again with the next datagram.
+        let set = RefCell::new(Arc::clone(&cell.endpoints()));
         let endpoint =
             self.server.upstreams.borrow_mut().pick(&cell, Turn::Rotation, &mut Tried::default())?;
         self.make_room();
@@ -219,7 +221,7 @@ impl Port {
         let session = Rc::new(Session {
             socket,
             address: endpoint.address,
-            set: RefCell::new(Arc::clone(&cell.endpoints())),
+            set,
             cell,
             number,
             asked: Cell::new(0),
