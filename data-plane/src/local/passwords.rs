@@ -216,19 +216,16 @@ fn submit(shared: &Arc<Shared>, list: &Arc<str>, job: Job) -> Option<oneshot::Re
             receiver
         });
     }
-    if !work.queues.has_room(list) {
-        return None;
-    }
     if work.idle == 0 && work.threads < THREADS {
         let shared = Arc::clone(shared);
         let started = thread::Builder::new().name("passwords".into()).spawn(move || shared.run());
         work.threads += usize::from(started.is_ok());
     }
-    if work.threads == 0 {
+    let digest = job.digest;
+    if work.threads == 0 || !work.queues.push(list, job) {
         return None;
     }
-    work.waiting.insert(job.digest, vec![sender]);
-    work.queues.push(list, job);
+    work.waiting.insert(digest, vec![sender]);
     drop(work);
     shared.more.notify_one();
     Some(receiver)

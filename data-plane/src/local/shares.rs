@@ -28,7 +28,8 @@ impl Shares {
 
     /// Takes a slot for an owner (`namespace/..`); `false`: it has its share, or none is free.
     pub(crate) fn take(&mut self, owner: &str) -> bool {
-        let has_room = self.has_room(owner);
+        let has_room =
+            self.held(owner) < OF_OWNER * self.free && self.held(namespace(owner)) < OF_NAMESPACE * self.free;
         if has_room {
             self.free -= 1;
             for name in names(owner) {
@@ -39,11 +40,6 @@ impl Shares {
             }
         }
         has_room
-    }
-
-    /// Whether an owner could take one more.
-    pub(crate) fn has_room(&self, owner: &str) -> bool {
-        self.held(owner) < OF_OWNER * self.free && self.held(namespace(owner)) < OF_NAMESPACE * self.free
     }
 
     /// Returns an owner's slot.

@@ -30,14 +30,10 @@ impl<T> Default for Queues<T> {
 }
 
 impl<T> Queues<T> {
-    /// Whether one more may wait in the queue of a list (`namespace/..`).
-    pub(super) fn has_room(&self, list: &str) -> bool {
-        self.waiting.get(list).is_none_or(|queue| queue.len() < QUEUE) && self.places.has_room(list)
-    }
-
-    /// Appends to the queue of a list; `false`: it has no room.
+    /// Appends to the queue of a list (`namespace/..`); `false`: it has no room.
     pub(super) fn push(&mut self, list: &Arc<str>, value: T) -> bool {
-        if !self.has_room(list) || !self.places.take(list) {
+        let is_full = self.waiting.get(list).is_some_and(|queue| queue.len() >= QUEUE);
+        if is_full || !self.places.take(list) {
             return false;
         }
         let queue = self.waiting.entry(Arc::clone(list)).or_default();
