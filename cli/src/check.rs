@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use control_plane::Manifests;
 use control_plane::app::check::{Checked, check};
 use control_plane::problem::Severity;
+use control_plane::{Manifests, problem_message};
 
 use crate::args::{CheckArgs, Format};
 use crate::ask::problems;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let checked = check(&environment::control(words.into())?, read(&args.path)?)?;
     output::print(&match args.output {
         Format::Text => text(&checked),
-        Format::Json => serde_json::to_string_pretty(&problems::views(told(&checked)))? + "\n",
+        Format::Json => serde_json::to_string_pretty(&views(&checked))? + "\n",
     })?;
     Ok(if checked.is_refused() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -41,21 +41,15 @@ fn read(path: &Path) -> anyhow::Result<Manifests> {
     Ok(Manifests::of_text(&name, text?))
 }
 
-fn told(checked: &Checked) -> Vec<shared::proto::inspect::Problem> {
-    let problem = |it: &control_plane::problem::Problem| shared::proto::inspect::Problem {
-        object: it.object.to_string(),
-        field: it.field.clone(),
-        severity: it.severity.as_str().to_owned(),
-        reason: it.reason.clone(),
-        location: it.location.clone(),
-    };
-    checked.problems.iter().map(problem).collect()
+/// As a running control plane sends them.
+fn views(checked: &Checked) -> Vec<problems::Problem> {
+    problems::views(checked.problems.iter().map(problem_message).collect())
 }
 
 /// For people: the problems, then how many there are.
 fn text(checked: &Checked) -> String {
     let Checked { problems: found, ingresses, ours, ignored } = checked;
-    let mut text = problems::text(&problems::views(told(checked)));
+    let mut text = problems::text(&views(checked));
     for kind in ignored {
         text.push_str(&output::printable(&format!("not read: {kind}")));
         text.push('\n');

@@ -39,6 +39,7 @@ use crate::serve::registry::Registry;
 use crate::store::{Head, Published};
 use body::Bodies;
 use changes::Changes;
+pub use convert::problem as problem_message;
 use decide::{Asked, Decider, Unpinned};
 use difference::Differences;
 use page::Page;

@@ -61,6 +61,7 @@ pub use crate::kube::KubeError;
 pub use crate::kube::login::{GrantError, Granted, grant};
 pub use compile::certificate;
 pub use enrol::folder::{Folder, TokenError};
+pub use inspect::problem_message;
 pub use manifests::once::Manifests;
 pub use manifests::{Companion, ESSENTIAL, FolderError};
 pub use pin::{How, Needs, Pin, Unreadable};

@@ -117,7 +117,8 @@ pub(super) fn history(version: &PastVersion, offered: Option<usize>, reach: &Rea
     }
 }
 
-pub(super) fn problem(problem: &Problem) -> inspect::Problem {
+/// The message about a problem.
+pub fn problem(problem: &Problem) -> inspect::Problem {
     inspect::Problem {
         object: problem.object.to_string(),
         field: problem.field.clone(),
