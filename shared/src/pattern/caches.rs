@@ -8,9 +8,10 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::LocalKey;
+
+use foldhash::fast::FixedState;
 
 /// Identifies a pattern, so that its cache is never used for another one. Clones of a pattern share it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -24,28 +25,8 @@ impl Id {
     }
 }
 
-/// Identifiers are counted, so they need no hash.
-#[derive(Default)]
-struct Counted(u64);
-
-impl Hasher for Counted {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        // The map uses the upper bits, too.
-        self.0 = (self.0 ^ id).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
-    }
-}
-
-type ById<C> = HashMap<Id, Box<C>, BuildHasherDefault<Counted>>;
+/// Identifiers are counted here, so nobody chooses them to collide.
+type ById<C> = HashMap<Id, Box<C>, FixedState>;
 
 /// Caches of one kind; those of patterns that were not used lately are dropped.
 pub(super) struct Caches<C> {
