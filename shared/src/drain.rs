@@ -82,7 +82,7 @@ pub struct Drain {
     phase: watch::Sender<Phase>,
 }
 
-/// Observes the phases, and counts as work under way while it lives.
+/// Observes the phases.
 #[derive(Clone, Debug)]
 pub struct Watcher {
     phase: watch::Receiver<Phase>,
