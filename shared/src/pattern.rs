@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use fancy_regex::RegexBuilder as BacktrackingBuilder;
 use regex_automata::meta::{BuildError, Cache, Config, Regex};
-use regex_automata::nfa::thompson;
+use regex_automata::nfa::thompson::{self, NFA};
 use regex_automata::util::captures::Captures;
 use regex_automata::util::syntax;
 use regex_automata::{Input, PatternID};
@@ -473,17 +473,28 @@ impl Backtracking {
 /// A linear pattern over bytes, configured like `regex::bytes` without Unicode; and its number of redundant branches.
 fn linear(text: &str, any_case: bool) -> Result<(Pattern, usize), Box<BuildError>> {
     let text = escaped(text);
-    let syntax = syntax::Config::new().utf8(false).unicode(false).case_insensitive(any_case);
     let config = Config::new().utf8_empty(false).nfa_size_limit(Some(SIZE)).hybrid_cache_capacity(AUTOMATON);
-    let regex = Regex::builder().syntax(syntax).configure(config).build(&text)?;
-    let config = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
-    let program = thompson::Compiler::new().syntax(syntax).configure(config).build(&text);
+    let regex = Regex::builder().syntax(syntax(any_case)).configure(config).build(&text)?;
     // It was just built with groups, so this cannot fail.
+    let program = program(&text, any_case, None);
     let states = program.as_ref().map_or(SIZE, quick::weight);
     let idle = program.as_ref().map_or(0, quick::idle);
     let quick = program.ok().filter(|_| states > FEW_STATES).and_then(Quick::new);
     let linear = Linear { text: text.into(), regex, id: Id::new(), states, quick };
     Ok((Pattern { engine: Engine::Linear(Arc::new(linear)) }, idle))
+}
+
+/// How patterns are read: as bytes.
+fn syntax(any_case: bool) -> syntax::Config {
+    syntax::Config::new().utf8(false).unicode(false).case_insensitive(any_case)
+}
+
+/// The automaton of an escaped text, without groups, of at most `size` bytes.
+fn program(text: &str, any_case: bool, size: Option<usize>) -> Result<NFA, Box<thompson::BuildError>> {
+    let config = thompson::Config::new().utf8(false).which_captures(thompson::WhichCaptures::None);
+    let nfa =
+        thompson::Compiler::new().syntax(syntax(any_case)).configure(config.nfa_size_limit(size)).build(text);
+    nfa.map_err(Box::new)
 }
 
 /// Each byte as the character with its number: how backtracking sees bytes.

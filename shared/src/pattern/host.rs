@@ -7,11 +7,9 @@ use std::sync::Arc;
 
 use regex_automata::dfa::dense::{Builder, Config, DFA};
 use regex_automata::dfa::{Automaton, StartKind};
-use regex_automata::nfa::thompson;
-use regex_automata::util::syntax;
 use regex_automata::{Input, MatchKind};
 
-use super::{Exhausted, LENGTH, PatternError, Steps, escaped, few, pcre, quick, reason};
+use super::{Exhausted, LENGTH, PatternError, Steps, escaped, few, pcre, program, quick, reason};
 
 /// Maximum size of the program in bytes.
 const SIZE: usize = 64 << 10;
@@ -35,11 +33,7 @@ impl HostPattern {
         if text.len() > LENGTH {
             return Err(PatternError::Long { length: text.len() });
         }
-        let program = thompson::Config::new().utf8(false).nfa_size_limit(Some(SIZE));
-        let program = thompson::Compiler::new()
-            .syntax(syntax::Config::new().utf8(false).unicode(false).case_insensitive(true))
-            .configure(program.which_captures(thompson::WhichCaptures::None))
-            .build(&escaped(&pcre::read(text)))
+        let program = program(&escaped(&pcre::read(text)), true, Some(SIZE))
             .map_err(|error| PatternError::Invalid { reason: reason(error.size_limit(), &error) })?;
         few(quick::idle(&program))?;
         let config = Config::new()
