@@ -62,6 +62,13 @@ impl Whole {
     pub(super) fn is_unread(&self, file: &str) -> bool {
         self.unread.keys().any(|folder| is_at_or_below(file, folder))
     }
+
+    /// Files and folders that are not read, and why; `unread` is the reason for a folder with an error.
+    pub(super) fn not_read(self, unread: impl Fn(&str) -> String) -> BTreeMap<Path, String> {
+        let Self { present: _, unread: folders, mut skipped } = self;
+        skipped.extend(folders.into_iter().map(|(folder, error)| (folder, unread(&error))));
+        skipped
+    }
 }
 
 /// Which differences are read.

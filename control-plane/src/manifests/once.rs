@@ -39,11 +39,7 @@ impl Manifests {
     fn read(found: ScannedFiles, whole: Whole) -> Self {
         let mut folder = Folder::default();
         let Outcome { mut events, ignored } = folder.update(backlog::parse(found));
-        let Whole { present: _, unread, mut skipped } = whole;
-        skipped.extend(
-            unread.into_iter().map(|(path, why)| (path, format!("the folder cannot be read: {why}"))),
-        );
-        events.extend(folder.skip(skipped));
+        events.extend(folder.skip(whole.not_read(|error| format!("the folder cannot be read: {error}"))));
         Self { events, ignored }
     }
 }

@@ -2,7 +2,6 @@
 //! (`decisions`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -284,7 +283,7 @@ impl Reader {
         if std::mem::replace(&mut self.is_whole, false) {
             tracing::error!("the folder {dir} cannot be read, what it had stays: {error}");
         }
-        let events = self.folder.skip(BTreeMap::from([(dir.into(), unread(error))]));
+        let events = self.folder.skip(BTreeMap::from([(dir.into(), unread(&error.to_string()))]));
         self.send(events).await
     }
 
@@ -329,10 +328,8 @@ impl Reader {
 
     /// Reports files that are not read.
     async fn note(&mut self, whole: Whole) -> Result<(), FolderError> {
-        let Whole { present: _, unread: folders, mut skipped } = whole;
-        self.is_whole = folders.is_empty();
-        skipped.extend(folders.into_iter().map(|(folder, error)| (folder, unread(&error))));
-        let events = self.folder.skip(skipped);
+        self.is_whole = whole.unread.is_empty();
+        let events = self.folder.skip(whole.not_read(unread));
         self.send(events).await
     }
 
@@ -442,7 +439,7 @@ impl Reader {
 }
 
 /// The message about a folder that cannot be read.
-fn unread(error: &dyn Display) -> String {
+fn unread(error: &str) -> String {
     format!("the folder cannot be read, what it had stays: {error}")
 }
 
