@@ -18,6 +18,8 @@ use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
 use crate::reference::{Reference, Use};
 
+/// A list without items, as rows parse it.
+const EMPTY_LIST: &str = ",";
 /// Lists whose default has items.
 const LISTS: [&str; 5] = [
     "no-auth-locations",
@@ -80,11 +82,16 @@ fn taken<'a>(key: &str, configured: &'a str) -> &'a str {
 
 /// Whether the values of a key may be shown, as those of the annotation with its row.
 pub(crate) fn is_harmless(key: &str) -> bool {
-    Status::of(key).and_then(Status::row).is_some_and(|row| row.harmless)
+    row_of(key).is_some_and(|row| row.harmless)
 }
 
 fn is_number(key: &str) -> bool {
-    Status::of(key).and_then(Status::row).is_some_and(|row| row.go_number)
+    row_of(key).is_some_and(|row| row.go_number)
+}
+
+/// The row of the annotation whose default a key is.
+fn row_of(key: &str) -> Option<&'static Row> {
+    Status::of(key).and_then(Status::row)
 }
 
 /// A value as rows parse it, in decimal: some keys allow numbers in other bases. `None`: it is not a number.
@@ -175,7 +182,7 @@ impl Compiled {
         if text.trim().is_empty() {
             // Unlike other values, an empty list takes the place of its default (ingress-nginx).
             if LISTS.contains(&row.name) {
-                self.row(row, key, ",");
+                self.row(row, key, EMPTY_LIST);
             }
             return;
         }
