@@ -111,22 +111,57 @@ struct Deciders {
 }
 
 impl Deciders {
-    /// Each set, and whether a main claim belongs in it.
-    fn with(&mut self, claim: &Claim, asks_for_root: bool) -> [(&mut FewOf<Age>, bool); 10] {
+    /// Adds a claim to the sets that it belongs in.
+    fn insert(&mut self, claim: &Claim, asks_for_root: bool) {
         let serving = &claim.parsed.serving;
-        let says_aliases = serving.host.aliases.as_ref().is_some_and(|list| !list.values.is_empty());
-        [
-            (&mut self.tls, claim.tls.is_configured()),
-            (&mut self.aliases, says_aliases),
-            (&mut self.guards, serving.hosts_denied.is_some()),
-            (&mut self.snippets, serving.of_hosts.is_some()),
+        let has_aliases = serving.host.aliases.as_ref().is_some_and(|list| !list.values.is_empty());
+        let is_main = !claim.is_canary();
+        for (set, belongs) in [
             (&mut self.backend_tls, backend_tls::is_configured(claim)),
             (&mut self.client_certificates, asks_for_certificates(claim)),
-            (&mut self.ciphers, serving.host.ssl_ciphers.is_some()),
-            (&mut self.order, serving.host.ssl_prefer_server_ciphers.is_some()),
-            (&mut self.passthrough, serving.host.passthrough == Some(true)),
-            (&mut self.roots, asks_for_root),
-        ]
+            (&mut self.tls, is_main && claim.tls.is_configured()),
+            (&mut self.aliases, is_main && has_aliases),
+            (&mut self.guards, is_main && serving.hosts_denied.is_some()),
+            (&mut self.snippets, is_main && serving.of_hosts.is_some()),
+            (&mut self.ciphers, is_main && serving.host.ssl_ciphers.is_some()),
+            (&mut self.order, is_main && serving.host.ssl_prefer_server_ciphers.is_some()),
+            (&mut self.passthrough, is_main && serving.host.passthrough == Some(true)),
+            (&mut self.roots, is_main && asks_for_root),
+        ] {
+            if belongs {
+                set.insert(claim.age.clone());
+            }
+        }
+    }
+
+    /// Removes a claim from all sets.
+    fn remove(&mut self, age: &Age) {
+        let Self {
+            tls,
+            aliases,
+            guards,
+            snippets,
+            backend_tls,
+            client_certificates,
+            ciphers,
+            order,
+            passthrough,
+            roots,
+        } = self;
+        for set in [
+            tls,
+            aliases,
+            guards,
+            snippets,
+            backend_tls,
+            client_certificates,
+            ciphers,
+            order,
+            passthrough,
+            roots,
+        ] {
+            set.remove(age);
+        }
     }
 }
 
@@ -247,43 +282,27 @@ impl Claims {
 
     fn take_out(&mut self, claim: &Arc<Claim>, paths: &[Numbered<'_>]) {
         let age = &claim.age;
+        self.deciders.remove(age);
         if claim.is_canary() {
             self.canaries.remove(age);
-            self.deciders.client_certificates.remove(age);
-            self.deciders.backend_tls.remove(age);
             self.wishes.take_out(claim, paths);
             return;
         }
         self.mains.remove(age);
-        let asks_for_root = self.asks_for_root(claim);
-        for (all, _) in self.deciders.with(claim, asks_for_root) {
-            all.remove(age);
-        }
         self.patterns.remove(age);
         self.www.remove(age);
         self.locations.take_out(claim, paths);
     }
 
     fn put_in(&mut self, claim: &Arc<Claim>, paths: &[Numbered<'_>]) {
-        let age = || claim.age.clone();
+        self.deciders.insert(claim, self.asks_for_root(claim));
+        let age = claim.age.clone();
         if claim.is_canary() {
-            self.canaries.insert(age(), Arc::clone(claim));
-            if asks_for_certificates(claim) {
-                self.deciders.client_certificates.insert(age());
-            }
-            if backend_tls::is_configured(claim) {
-                self.deciders.backend_tls.insert(age());
-            }
+            self.canaries.insert(age, Arc::clone(claim));
             self.wishes.put_in(claim, paths, self.host.as_str() == CATCH_ALL);
             return;
         }
-        let asks_for_root = self.asks_for_root(claim);
-        for (all, says) in self.deciders.with(claim, asks_for_root) {
-            if says {
-                all.insert(age());
-            }
-        }
-        self.mains.insert(age(), Arc::clone(claim));
+        self.mains.insert(age, Arc::clone(claim));
         self.locations.put_in(claim, paths);
     }
 
