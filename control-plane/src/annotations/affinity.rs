@@ -4,7 +4,7 @@ use shared::policy::{Affinity, AffinityMode, SameSite};
 
 use super::draft::Draft;
 use super::row::{Effect, Risk, Row, Scope, Spec};
-use super::value::{BASIC, BOOL, Grammar, INT, URL_SPACED, one_of};
+use super::value::{BASIC, BOOL, Grammar, INT, URL_SPACED, one_of, trimmed};
 use crate::problem::Severity;
 
 pub(super) static ROWS: &[&Row] = &[
@@ -140,7 +140,7 @@ const NAME: &str = "INGRESSCOOKIE";
 const SAMESITE: Grammar<String> = Grammar {
     words: "None, Lax or Strict",
     read: |text| {
-        let text = text.trim_matches(' ');
+        let text = trimmed(text);
         let known = ["None", "Lax", "Strict"].iter().any(|it| it.eq_ignore_ascii_case(text));
         known.then(|| text.to_owned())
     },

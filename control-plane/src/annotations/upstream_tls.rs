@@ -7,7 +7,7 @@ use shared::policy::{BackendProtocol, BackendTls};
 use super::ciphers;
 use super::draft::Draft;
 use super::row::{Bad, Effect, Reach, Risk, Row, Spec};
-use super::value::{BASIC, Grammar, INT, PATTERN, SWITCH};
+use super::value::{BASIC, Grammar, INT, PATTERN, SWITCH, trimmed};
 use crate::problem::{Severity, shown};
 use crate::reference::Use;
 
@@ -193,7 +193,7 @@ const CIPHERS: Grammar<String> = Grammar {
 /// In any case, as ingress-nginx mostly accepts it.
 const PROTOCOL: Grammar<&'static str> = Grammar {
     words: "one of HTTP HTTPS GRPC GRPCS AUTO_HTTP FCGI",
-    read: |text| PROTOCOLS.into_iter().find(|it| it.eq_ignore_ascii_case(text.trim_matches(' '))),
+    read: |text| PROTOCOLS.into_iter().find(|it| it.eq_ignore_ascii_case(trimmed(text))),
     good: &["HTTPS", "grpc", "HTTP", "AUTO_HTTP", "FCGI", "HTTPS "],
     bad: &["HTTP3", "H T T P"],
 };

@@ -45,7 +45,7 @@ pub const SECONDS: Grammar<u32> = Grammar {
 /// A size (ingress-nginx' `SizeRegex`), in bytes; spaces around it are ignored.
 pub const SIZE: Grammar<u64> = Grammar {
     words: "a size: digits, then nothing, b, k, m or g",
-    read: |text| size(text.trim_matches(' ')),
+    read: |text| size(trimmed(text)),
     good: &["0", "512", "8k", "10M", "1g", " 8k "],
     bad: &["8kb", "k", "-1", "1.5m", "8 k", "99999999999999999999g"],
 };
@@ -53,7 +53,7 @@ pub const SIZE: Grammar<u64> = Grammar {
 /// `on` or `off`, in lower case; spaces around it are ignored.
 pub const SWITCH: Grammar<bool> = Grammar {
     words: "on or off",
-    read: |text| match text.trim_matches(' ') {
+    read: |text| match trimmed(text) {
         "on" => Some(true),
         "off" => Some(false),
         _ => None,
@@ -181,13 +181,18 @@ macro_rules! one_of {
     ($($word:literal)|+) => {
         $crate::annotations::value::Grammar::<&'static str> {
             words: concat!("one of", $(" ", $word),+),
-            read: |text| [$($word),+].into_iter().find(|word| *word == text.trim_matches(' ')),
+            read: |text| [$($word),+].into_iter().find(|word| *word == $crate::annotations::value::trimmed(text)),
             good: &[$($word, concat!(" ", $word, " ")),+],
             bad: &["no-such-word"],
         }
     };
 }
 pub(super) use one_of;
+
+/// Without the spaces around it: ingress-nginx' validators ignore these, and no other white space.
+pub fn trimmed(text: &str) -> &str {
+    text.trim_matches(' ')
+}
 
 /// Go's `ParseBool`: only these twelve words.
 pub fn boolean(text: &str) -> Option<bool> {
