@@ -277,8 +277,7 @@ impl Index {
         }
         let stays = matches!(event, Event::Deleted(_)).then(|| self.what_stays(&reference)).flatten();
         let is_lasting = self.is_lasting(&reference);
-        let slot = self.objects.slot(&reference);
-        slot.is_lasting = is_lasting;
+        let slot = self.objects.slot(&reference, is_lasting);
         let before = slot.newest().or_else(|| slot.in_use()).cloned();
         let is_news = match event {
             Event::Applied { object, location } => {

@@ -56,8 +56,8 @@ impl Objects {
     }
 
     /// The slot of an object, created if there is none.
-    pub(super) fn slot(&mut self, reference: &ObjectRef) -> &mut Slot {
-        self.slots.entry(reference.clone()).or_default()
+    pub(super) fn slot(&mut self, reference: &ObjectRef, is_lasting: bool) -> &mut Slot {
+        self.slots.entry(reference.clone()).or_insert_with(|| Slot::new(is_lasting))
     }
 
     /// Takes objects of which only a hold is known for deleted, and returns them. Not Secrets: only wanted ones are

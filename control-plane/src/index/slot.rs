@@ -56,10 +56,15 @@ pub(super) struct Slot {
     record: Option<(Version, bool)>,
     asked: Option<Asked>,
     /// Its last good version stays in use when it is deleted.
-    pub(super) is_lasting: bool,
+    is_lasting: bool,
 }
 
 impl Slot {
+    /// Of an object of which nothing is known yet.
+    pub(super) fn new(is_lasting: bool) -> Self {
+        Self { is_lasting, ..Self::default() }
+    }
+
     /// Takes in a new version. Returns false if nothing changed.
     pub(super) fn apply(&mut self, object: Object, location: Arc<str>, allowed: &Allowed) -> bool {
         let known = match &self.present {
