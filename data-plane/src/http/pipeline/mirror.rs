@@ -4,7 +4,6 @@
 //! budget of their own ([`crate::local::MirrorBudget`]). When it is exhausted, no copy is made, and a counter says so.
 
 use std::io;
-use std::mem;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -111,14 +110,14 @@ fn prepare<B: RequestBody>(
     }
     let framing = if with_body { framing } else { Framing::None };
     let text = &mut *exchange.head;
-    let mut marked = text.fields.clone();
-    loops::mark(&mut marked);
-    let fields = mem::replace(&mut text.fields, marked);
+    let unmarked = text.fields.spans();
+    loops::mark(&mut text.fields);
     // A single HTTP exchange on the connection.
     let (connection, upgrade) = (text.connection.replace(Connection::Close.as_str()), text.upgrade.take());
     let mut head = Vec::with_capacity(size + 256);
     let _ = write_request(&mut head, text, &target, &host, framing);
-    (text.connection, text.upgrade, text.fields) = (connection, upgrade, fields);
+    text.fields.take_back(unmarked);
+    (text.connection, text.upgrade) = (connection, upgrade);
     let to_head = exchange.head.method == Method::Head;
     let owner = location.owner.as_ref().into();
     Some(Copy { owner, url, head, body, to_head, _permit: permit })
