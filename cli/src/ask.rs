@@ -137,7 +137,7 @@ async fn connect(ask: &AskArgs) -> anyhow::Result<Inspect> {
 /// With this person's certificate, unless the control plane uses plaintext.
 async fn channel(ask: &AskArgs) -> anyhow::Result<Channel> {
     // Before the identity is looked for: without an address there is none.
-    client::endpoint(&ask.server)?;
+    let endpoint = client::endpoint(&ask.server)?;
     let connector = match client::is_plain(&ask.server) {
         true => None,
         false => {
@@ -145,7 +145,7 @@ async fn channel(ask: &AskArgs) -> anyhow::Result<Channel> {
             Some(Somebody::read(&folder, clock::wall())?.connector()?)
         }
     };
-    Ok(client::connect(&ask.server, connector).await?)
+    Ok(client::connect(&ask.server, endpoint, connector).await?)
 }
 
 fn body<T>(ask: &AskArgs, asked: Result<Response<T>, Status>) -> Result<T, AskError> {

@@ -120,13 +120,16 @@ enum Stage {
     Connected,
 }
 
-/// Connects to a control plane: over `https://`, which may be left out, with `connector`; over `http://` without
+/// Connects to a server's [`endpoint`]: over `https://`, which may be left out, with `connector`; over `http://` without
 /// encryption.
 ///
 /// # Errors
-/// If the address is invalid, or the connection is not established within five seconds.
-pub(crate) async fn connect(server: &str, connector: Option<Connector>) -> Result<Channel, AskError> {
-    let endpoint = endpoint(server)?;
+/// If the connection is not established within five seconds.
+pub(crate) async fn connect(
+    server: &str,
+    endpoint: Endpoint,
+    connector: Option<Connector>,
+) -> Result<Channel, AskError> {
     let channel = match connector {
         Some(connector) => endpoint.connect_with_connector(connector).await,
         None => endpoint.connect().await,
@@ -161,7 +164,7 @@ pub(crate) fn endpoint(server: &str) -> Result<Endpoint, AskError> {
 }
 
 /// The error for a failed connection.
-pub(crate) fn unreachable(server: &str, error: &tonic::transport::Error) -> AskError {
+fn unreachable(server: &str, error: &tonic::transport::Error) -> AskError {
     AskError::Unreachable { server: server.to_owned(), cause: Cause::of(error) }
 }
 
@@ -257,13 +260,17 @@ mod tests {
         runtime.unwrap().block_on(future)
     }
 
+    async fn reach(server: &str) -> Result<Channel, AskError> {
+        connect(server, endpoint(server)?, None).await
+    }
+
     #[test]
     fn nobody_there_says_what_to_do() {
         // A port that was just free, so that no process listens on it.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let server = format!("http://{}", free.local_addr().unwrap());
         drop(free);
-        let error = wait(connect(&server, None)).unwrap_err().to_string();
+        let error = wait(reach(&server)).unwrap_err().to_string();
         let expected = format!("cannot reach the control plane at {server}: connection refused; {NOBODY}");
         assert_eq!(error, expected);
     }
@@ -294,7 +301,7 @@ mod tests {
         // Hangs up each time, as a server does that gets something other than TLS.
         std::thread::spawn(move || silent.incoming().for_each(drop));
         let asked = async |server: &str| {
-            let mut client = inspect(connect(server, None).await?);
+            let mut client = inspect(reach(server).await?);
             let asked = client.unpin(shared::proto::inspect::UnpinRequest {}).await;
             asked.map(|_| ()).map_err(|status| failed(server, &status))
         };
@@ -302,14 +309,14 @@ mod tests {
         assert!(error.contains("it may speak TLS"), "{error}");
 
         // A name that is reserved for this (RFC 6761, section 6.4).
-        let error = wait(connect("http://nowhere.invalid:1", None)).unwrap_err().to_string();
+        let error = wait(reach("http://nowhere.invalid:1")).unwrap_err().to_string();
         assert!(error.ends_with("is the name right? (--server)"), "{error}");
     }
 
     #[test]
     fn an_address_that_is_none_is_said() {
         for server in ["ftp://x", "http://", "https://", "a b"] {
-            let error = wait(connect(server, None)).unwrap_err();
+            let error = wait(reach(server)).unwrap_err();
             assert!(matches!(error, AskError::Address { .. }), "{server}: {error}");
         }
     }

@@ -130,8 +130,7 @@ impl Somebody {
         };
         let endpoint = crate::client::endpoint(server)?;
         let connector = Connector::from(tls::client(trust, None)?);
-        let channel = endpoint.connect_with_connector(connector).await;
-        let channel = channel.map_err(|error| crate::client::unreachable(server, &error))?;
+        let channel = crate::client::connect(server, endpoint, Some(connector)).await?;
         let issued = generated::enrolment_client::EnrolmentClient::new(channel).enrol(asked).await;
         let issued = issued.map_err(|status| failed(server, &status))?.into_inner();
         let credentials = Credentials { chain: issued.chain, key };

@@ -219,9 +219,10 @@ async fn started(server: &str, me: &Somebody, backends: &mut Backends) -> anyhow
 }
 
 async fn connected(server: &str, me: &Somebody) -> anyhow::Result<Inspect> {
+    let endpoint = client::endpoint(server)?;
     let mut patience = Patience::new("the control plane");
     loop {
-        match client::connect(server, Some(me.connector()?)).await {
+        match client::connect(server, endpoint.clone(), Some(me.connector()?)).await {
             Ok(channel) => {
                 let mut inspect = client::inspect(channel);
                 // Before the first lists are complete the control plane may reject queries: retry.
