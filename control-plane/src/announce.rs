@@ -39,12 +39,12 @@ pub struct Announcer {
     rejected: HashSet<ObjectRef>,
     /// Objects whose problems changed before it was known where the objects are.
     unplaced: BTreeSet<ObjectRef>,
-    refused: HashMap<ObjectRef, Refusal>,
+    refused: HashMap<ObjectRef, Announced>,
 }
 
 /// The announced refusals of one object.
 #[derive(Debug, Default)]
-struct Refusal {
+struct Announced {
     /// Hash of each version of a resource that was refused.
     seen: HashSet<u64>,
     /// Some of the proxies that refused.
@@ -146,7 +146,7 @@ enum End {
     Served,
 }
 
-fn end(refusal: &Refusal, proxies: &[Proxy]) -> End {
+fn end(refusal: &Announced, proxies: &[Proxy]) -> End {
     let mut those = proxies.iter().filter(|proxy| refusal.proxies.contains(&proxy.id)).peekable();
     if those.peek().is_none() {
         return End::Gone;

@@ -41,7 +41,7 @@ pub enum Proof {
 /// A certificate was not issued.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum EnrolError {
     /// The proof is invalid, or does not permit this.
     #[error("{0}")]
     Proof(String),
@@ -168,24 +168,27 @@ impl Registrar {
         name: &str,
         request: &[u8],
         address: IpAddr,
-    ) -> Result<Issued, Refused> {
+    ) -> Result<Issued, EnrolError> {
         let it = &*self.0;
         if group != &*it.group {
-            return Err(Refused::Group { served: it.group.clone(), asked: group.chars().take(64).collect() });
+            return Err(EnrolError::Group {
+                served: it.group.clone(),
+                asked: group.chars().take(64).collect(),
+            });
         }
         let identity = match proof {
             Proof::Join(text) => {
-                let unknown = || Refused::Proof(TokenError::Unknown.to_string());
+                let unknown = || EnrolError::Proof(TokenError::Unknown.to_string());
                 let tokens = it.tokens.as_ref().ok_or_else(unknown)?;
-                let token = JoinToken::parse(&text).map_err(|error| Refused::Proof(error.to_string()))?;
+                let token = JoinToken::parse(&text).map_err(|error| EnrolError::Proof(error.to_string()))?;
                 let holder = Authority::holder(request)?;
                 // A request that cannot be granted must not use up the token.
                 Identity::new(&it.group, Role::Proxy, name)?;
                 let role =
                     tokens.redeem(&token, &it.group, &holder, clock::wall()).map_err(
                         |error| match error {
-                            TokenError::Io(error) => Refused::Unavailable(format!("cannot look: {error}")),
-                            other => Refused::Proof(other.to_string()),
+                            TokenError::Io(error) => EnrolError::Unavailable(format!("cannot look: {error}")),
+                            other => EnrolError::Proof(other.to_string()),
                         },
                     )?;
                 Identity::new(&it.group, role, name)?
@@ -195,7 +198,7 @@ impl Registrar {
                 Identity::new(&it.group, role, &name)?
             }
             Proof::None => {
-                return Err(Refused::Proof("expected a join token or a service account's token".into()));
+                return Err(EnrolError::Proof("expected a join token or a service account's token".into()));
             }
         };
         self.issue(identity, request)
@@ -205,9 +208,14 @@ impl Registrar {
     ///
     /// # Errors
     /// If the identity may not be renewed.
-    pub async fn renew(&self, identity: &Identity, token: &str, request: &[u8]) -> Result<Issued, Refused> {
+    pub async fn renew(
+        &self,
+        identity: &Identity,
+        token: &str,
+        request: &[u8],
+    ) -> Result<Issued, EnrolError> {
         if identity.role != Role::Proxy {
-            return Err(Refused::Proof(format!(
+            return Err(EnrolError::Proof(format!(
                 "certificates of the role {} are not renewed: log in again",
                 identity.role
             )));
@@ -216,7 +224,7 @@ impl Registrar {
         if let Some(accounts) = &self.0.accounts {
             let (role, name) = accounts.meet_again(token).await?;
             if (role, name.as_str()) != (identity.role, &*identity.name) {
-                return Err(Refused::Proof(format!(
+                return Err(EnrolError::Proof(format!(
                     "the token is of {role} {name}, and the certificate of {identity}"
                 )));
             }
@@ -235,9 +243,9 @@ impl Registrar {
         told.await.map_err(|_| over())?
     }
 
-    fn accounts(&self) -> Result<&Accounts, Refused> {
+    fn accounts(&self) -> Result<&Accounts, EnrolError> {
         let none = || {
-            Refused::Proof(
+            EnrolError::Proof(
                 "this control plane does not run in a cluster, so it accepts no tokens of service accounts"
                     .to_owned(),
             )
@@ -245,9 +253,9 @@ impl Registrar {
         self.0.accounts.as_ref().ok_or_else(none)
     }
 
-    fn issue(&self, identity: Identity, request: &[u8]) -> Result<Issued, Refused> {
+    fn issue(&self, identity: Identity, request: &[u8]) -> Result<Issued, EnrolError> {
         let current = self.0.current.borrow().clone();
-        let current = current.map_err(|_| Refused::Unavailable("the authority is not read yet".into()))?;
+        let current = current.map_err(|_| EnrolError::Unavailable("the authority is not read yet".into()))?;
         let life = self.0.life;
         let chain = current.authority.issue(request, &identity, clock::wall(), life)?;
         Ok(Issued { identity, chain, roots: current.authority.trusted(), life })

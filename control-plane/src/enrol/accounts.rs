@@ -12,7 +12,7 @@ use shared::identity::{Role, fit};
 use shared::name::ObjectName;
 use tokio::sync::Semaphore;
 
-use super::Refused;
+use super::EnrolError;
 use crate::kube::trust::{Holder, ReviewError, Trust};
 
 /// Concurrent token reviews: one limit for callers with a certificate, one for those without.
@@ -44,10 +44,10 @@ impl Accounts {
     ///
     /// # Errors
     /// If the token cannot be reviewed or is not accepted, or its holder has no role.
-    pub async fn meet(&self, token: &str, address: IpAddr) -> Result<(Role, String), Refused> {
+    pub async fn meet(&self, token: &str, address: IpAddr) -> Result<(Role, String), EnrolError> {
         let place = self.addresses.enter(address);
         let _place = place.ok_or_else(|| {
-            Refused::Unavailable("too many ask for certificates from this address at once".to_owned())
+            EnrolError::Unavailable("too many ask for certificates from this address at once".to_owned())
         })?;
         self.look(token, &self.strangers).await
     }
@@ -56,25 +56,25 @@ impl Accounts {
     ///
     /// # Errors
     /// If the token cannot be reviewed or is not accepted, or its holder has no role.
-    pub async fn meet_again(&self, token: &str) -> Result<(Role, String), Refused> {
+    pub async fn meet_again(&self, token: &str) -> Result<(Role, String), EnrolError> {
         self.look(token, &self.known).await
     }
 
-    async fn look(&self, token: &str, turns: &Semaphore) -> Result<(Role, String), Refused> {
+    async fn look(&self, token: &str, turns: &Semaphore) -> Result<(Role, String), EnrolError> {
         let turn = tokio::time::timeout(TURN, turns.acquire()).await;
-        let busy = |_| Refused::Unavailable("too many ask for certificates at once".to_owned());
+        let busy = |_| EnrolError::Unavailable("too many ask for certificates at once".to_owned());
         let _turn = turn.map_err(busy)?;
         match self.trust.review(token).await {
             Ok(holder) => self.role(&holder),
-            Err(error @ ReviewError::Unavailable(_)) => Err(Refused::Unavailable(error.to_string())),
-            Err(error) => Err(Refused::Proof(error.to_string())),
+            Err(error @ ReviewError::Unavailable(_)) => Err(EnrolError::Unavailable(error.to_string())),
+            Err(error) => Err(EnrolError::Proof(error.to_string())),
         }
     }
 
-    fn role(&self, holder: &Holder) -> Result<(Role, String), Refused> {
+    fn role(&self, holder: &Holder) -> Result<(Role, String), EnrolError> {
         let role = self.roles.iter().find(|(_, account)| *account == holder.account).map(|(role, _)| *role);
         let nobody =
-            || Refused::Proof(format!("service account {} has no role here (--account)", holder.account));
+            || EnrolError::Proof(format!("service account {} has no role here (--account)", holder.account));
         let role = role.ok_or_else(nobody)?;
         // The pods of a proxy share an account, and are distinguished by name.
         Ok((role, fit(holder.pod.as_deref().unwrap_or(&holder.account.name))))
@@ -104,7 +104,7 @@ mod tests {
         tokio::select! {
             biased;
             _ = strangers => panic!("they were answered"),
-            answer = again => assert!(matches!(answer, Err(Refused::Proof(_))), "the API server was asked: {answer:?}"),
+            answer = again => assert!(matches!(answer, Err(EnrolError::Proof(_))), "the API server was asked: {answer:?}"),
         }
     }
 
@@ -121,15 +121,15 @@ mod tests {
             biased;
             _ = strangers => panic!("they were answered"),
             (busy, other) = one_more => {
-                assert!(matches!(busy, Err(Refused::Unavailable(_))), "{busy:?}");
-                assert!(matches!(other, Err(Refused::Proof(_))), "{other:?}");
+                assert!(matches!(busy, Err(EnrolError::Unavailable(_))), "{busy:?}");
+                assert!(matches!(other, Err(EnrolError::Proof(_))), "{other:?}");
             }
         }
         assert!(
             accounts
                 .meet("ours", IpAddr::from([10, 0, 1, 1]))
                 .await
-                .is_err_and(|it| matches!(it, Refused::Proof(_)))
+                .is_err_and(|it| matches!(it, EnrolError::Proof(_)))
         );
     }
 }

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use super::admission::Caller;
 use crate::authority::{Phase, RootState};
-use crate::enrol::{Issued, Proof, Refused, Registrar};
+use crate::enrol::{EnrolError, Issued, Proof, Registrar};
 
 /// Generated code of `firth.identity.v1`.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, clippy::pedantic)]
@@ -53,7 +53,7 @@ impl Certificates {
 
     fn answer(
         &self,
-        issued: Result<Issued, Refused>,
+        issued: Result<Issued, EnrolError>,
         caller: Option<&Caller>,
     ) -> Result<identity::Issued, Status> {
         let address = caller.map_or_else(String::new, |caller| caller.address().to_string());
@@ -74,15 +74,15 @@ impl Certificates {
     }
 }
 
-fn status(refused: &Refused) -> Status {
+fn status(refused: &EnrolError) -> Status {
     let text = refused.to_string();
     match refused {
-        Refused::Proof(_) | Refused::Group { .. } => Status::permission_denied(text),
-        Refused::Unavailable(_) => Status::unavailable(text),
-        Refused::Issue(crate::authority::IssueError::Request) | Refused::Name(_) => {
+        EnrolError::Proof(_) | EnrolError::Group { .. } => Status::permission_denied(text),
+        EnrolError::Unavailable(_) => Status::unavailable(text),
+        EnrolError::Issue(crate::authority::IssueError::Request) | EnrolError::Name(_) => {
             Status::invalid_argument(text)
         }
-        Refused::Issue(_) => Status::internal(text),
+        EnrolError::Issue(_) => Status::internal(text),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use shared::policy::{LocationPolicy, NumberList};
 
-use super::policy::Refused;
+use super::policy::PolicyError;
 
 /// The fleet's TLS settings for clients. Equal values are interchangeable.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -59,7 +59,7 @@ impl ClientTls {
     ///
     /// # Errors
     /// A field has a value that is not supported.
-    pub fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+    pub fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
         let usual = Self::default();
         let (tls12, tls13) = versions(configured.ssl_protocols.as_ref())?;
         let remembers = configured.ssl_session_cache.unwrap_or(usual.remembers);
@@ -83,11 +83,11 @@ impl ClientTls {
 ///
 /// # Errors
 /// A number that is not a cipher suite.
-pub fn ciphers(configured: Option<&NumberList>) -> Result<Option<Box<[u16]>>, Refused> {
+pub fn ciphers(configured: Option<&NumberList>) -> Result<Option<Box<[u16]>>, PolicyError> {
     numbers("ssl_ciphers", configured)
 }
 
-fn numbers(field: &'static str, configured: Option<&NumberList>) -> Result<Option<Box<[u16]>>, Refused> {
+fn numbers(field: &'static str, configured: Option<&NumberList>) -> Result<Option<Box<[u16]>>, PolicyError> {
     let Some(configured) = configured else {
         return Ok(None);
     };
@@ -95,10 +95,10 @@ fn numbers(field: &'static str, configured: Option<&NumberList>) -> Result<Optio
     let numbers = numbers.collect::<Result<_, _>>();
     numbers
         .map(Some)
-        .map_err(|_| Refused { field, problem: "expected numbers of 16 bits, got a greater one".into() })
+        .map_err(|_| PolicyError { field, problem: "expected numbers of 16 bits, got a greater one".into() })
 }
 
-fn versions(configured: Option<&NumberList>) -> Result<(bool, bool), Refused> {
+fn versions(configured: Option<&NumberList>) -> Result<(bool, bool), PolicyError> {
     let Some(NumberList { values }) = configured else {
         return Ok((true, true));
     };
@@ -106,7 +106,7 @@ fn versions(configured: Option<&NumberList>) -> Result<(bool, bool), Refused> {
         None if !values.is_empty() => Ok((values.contains(&12), values.contains(&13))),
         wrong => {
             let came = wrong.map_or_else(|| "none".to_owned(), ToString::to_string);
-            Err(Refused { field: "ssl_protocols", problem: format!("expected 12 or 13, got {came}") })
+            Err(PolicyError { field: "ssl_protocols", problem: format!("expected 12 or 13, got {came}") })
         }
     }
 }

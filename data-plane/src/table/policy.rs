@@ -143,7 +143,7 @@ pub struct Policy {
 /// Why a policy cannot be served.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("policy.{field}: {problem}")]
-pub struct Refused {
+pub struct PolicyError {
     /// The field of the message.
     pub field: &'static str,
     /// What was expected and what came.
@@ -155,7 +155,7 @@ impl Policy {
     ///
     /// # Errors
     /// A field has a value that is not supported.
-    pub fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+    pub fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
         Ok(Self {
             blocks: Blocks::compile(configured)?,
             clients: Clients::compile(configured),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use shared::address::AddressSet;
 use shared::policy::LocationPolicy;
 
-use super::policy::Refused;
+use super::policy::PolicyError;
 use super::policy::forwarding;
 
 /// The default timeout of a header.
@@ -28,7 +28,7 @@ impl ProxyProtocol {
     ///
     /// # Errors
     /// A field has a value that is not supported.
-    pub fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+    pub fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
         let time = configured.proxy_protocol_header_timeout.filter(|time| *time > 0);
         Ok(Self {
             is_required: configured.use_proxy_protocol == Some(true),

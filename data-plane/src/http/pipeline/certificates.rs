@@ -32,12 +32,12 @@ pub(super) enum Judged {
     /// It gets this path of the host instead of what it requested.
     Page(Box<str>),
     /// It is refused.
-    Refused(Refusal),
+    Refused(ClientRefusal),
 }
 
 /// Why a client is refused.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum ClientRefusal {
     /// It is redirected to this URL.
     Elsewhere(Box<str>),
     /// It has no certificate, or no valid one.
@@ -52,7 +52,7 @@ pub(super) enum Refusal {
     Misdirected,
 }
 
-impl Refusal {
+impl ClientRefusal {
     /// Whether it is its host's fault, and not the client's.
     pub(super) fn is_hosts(&self) -> bool {
         matches!(self, Self::Untold)
@@ -75,24 +75,24 @@ pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged
     };
     let policy = &asked.policy;
     if policy.client_auth.is_none() {
-        return Judged::Refused(Refusal::Untold);
+        return Judged::Refused(ClientRefusal::Untold);
     }
     let Some(auth) = asked.auth() else {
-        return Judged::Refused(Refusal::Unknown);
+        return Judged::Refused(ClientRefusal::Unknown);
     };
     if peer.scheme() == Scheme::Http {
         let is_blind = policy.verification == Verification::On;
         return if policy.lets_in(b"") {
             Judged::Passes(Box::new(Passes { headers: Vec::new(), is_blind }))
         } else {
-            Judged::Refused(Refusal::Name)
+            Judged::Refused(ClientRefusal::Name)
         };
     }
     let negotiated = peer.negotiated();
     let is_for = |it: &&Negotiated| it.is_for(host.name(), &auth);
     if policy.verification != Verification::Off && negotiated.is_some_and(|it| it.is_named() && !is_for(&it))
     {
-        return Judged::Refused(Refusal::Misdirected);
+        return Judged::Refused(ClientRefusal::Misdirected);
     }
     // A client that sent no SNI has presented nothing for this host.
     let shown = negotiated.filter(is_for).and_then(|it| it.shown.as_ref());
@@ -106,16 +106,16 @@ pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged
     let lets_in = policy.lets_in(shown.map_or(&b""[..], |it| &it.subject[..]));
     match &policy.error_page {
         _ if passes => {}
-        ErrorPage::Url(url) => return Judged::Refused(Refusal::Elsewhere(url.clone())),
+        ErrorPage::Url(url) => return Judged::Refused(ClientRefusal::Elsewhere(url.clone())),
         // The page is subject to the same name rule.
         ErrorPage::Path(path) if is_bare(head) && lets_in => return Judged::Page(path.clone()),
         ErrorPage::Path(_) | ErrorPage::None => {
             let bad = if shown.is_some() { Bad::Certificate } else { Bad::NoCertificate };
-            return Judged::Refused(Refusal::Certificate(bad));
+            return Judged::Refused(ClientRefusal::Certificate(bad));
         }
     }
     if !lets_in {
-        return Judged::Refused(Refusal::Name);
+        return Judged::Refused(ClientRefusal::Name);
     }
     Judged::Passes(Box::new(Passes { headers: backend_headers(asked, shown), is_blind: false }))
 }
@@ -140,14 +140,14 @@ fn backend_headers(asked: &HostCertificates, shown: Option<&Shown>) -> Vec<(&'st
 }
 
 /// The response for a refused client.
-pub(super) fn answer(refused: &Refusal, local: &Local) -> Reply {
+pub(super) fn answer(refused: &ClientRefusal, local: &Local) -> Reply {
     match refused {
-        Refusal::Elsewhere(url) => Reply::redirect(local, 302, url.as_bytes().to_vec()),
-        Refusal::Certificate(bad) => Reply::bad(local, *bad),
-        Refusal::Name => unauthorized(local),
-        Refusal::Untold => Reply::page(local, 403),
-        Refusal::Unknown => Reply::page(local, 503),
-        Refusal::Misdirected => Reply::refusal(local, 421),
+        ClientRefusal::Elsewhere(url) => Reply::redirect(local, 302, url.as_bytes().to_vec()),
+        ClientRefusal::Certificate(bad) => Reply::bad(local, *bad),
+        ClientRefusal::Name => unauthorized(local),
+        ClientRefusal::Untold => Reply::page(local, 403),
+        ClientRefusal::Unknown => Reply::page(local, 503),
+        ClientRefusal::Misdirected => Reply::refusal(local, 421),
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use shared::address::AddressSet;
 use shared::policy::{LocationPolicy, TextList};
 
-use super::Refused;
+use super::PolicyError;
 
 /// The result of checking a client against address lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +29,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
         let allow = set("allowlist_source_range", configured.allowlist_source_range.as_ref())?;
         let deny = set("denylist_source_range", configured.denylist_source_range.as_ref())?;
         let block = set("block_cidrs", configured.block_cidrs.as_ref())?;
@@ -67,9 +67,9 @@ impl Addresses {
 }
 
 /// A list that is present but empty contains no client.
-fn set(field: &'static str, list: Option<&TextList>) -> Result<Option<AddressSet>, Refused> {
+fn set(field: &'static str, list: Option<&TextList>) -> Result<Option<AddressSet>, PolicyError> {
     let set = list.map(|list| AddressSet::parse(list.values.iter().map(String::as_str))).transpose();
-    set.map_err(|error| Refused { field, problem: error.to_string() })
+    set.map_err(|error| PolicyError { field, problem: error.to_string() })
 }
 
 #[cfg(test)]

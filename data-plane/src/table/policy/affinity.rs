@@ -2,7 +2,7 @@
 
 use shared::policy::{Affinity, AffinityMode, BackendPolicy, SameSite as ConfiguredSameSite};
 
-use super::Refused;
+use super::PolicyError;
 use crate::affinity::{Attributes, SameSite};
 
 /// The affinity rules, independent of the backend.
@@ -21,7 +21,7 @@ impl Rules {
     ///
     /// # Errors
     /// A text would terminate its attribute or its header line.
-    pub fn compile(configured: &Affinity) -> Result<Self, Refused> {
+    pub fn compile(configured: &Affinity) -> Result<Self, PolicyError> {
         let texts = [
             ("affinity.name", Some(&configured.name)),
             ("affinity.path", configured.path.as_ref()),
@@ -30,7 +30,7 @@ impl Rules {
         for (field, text) in texts.into_iter().filter_map(|(field, text)| Some((field, text?))) {
             if !text.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b';') {
                 let problem = format!("expected printable ASCII without a semicolon, got {text:?}");
-                return Err(Refused { field, problem });
+                return Err(PolicyError { field, problem });
             }
         }
         Ok(Self {
@@ -58,7 +58,7 @@ impl Rules {
     ///
     /// # Errors
     /// It is not supported.
-    pub fn check(configured: &BackendPolicy) -> Result<(), Refused> {
+    pub fn check(configured: &BackendPolicy) -> Result<(), PolicyError> {
         configured.affinity.as_ref().map_or(Ok(()), |configured| Self::compile(configured).map(drop))
     }
 }

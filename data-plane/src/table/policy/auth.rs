@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shared::policy::{BasicAuth, LocationPolicy};
 
-use super::Refused;
+use super::PolicyError;
 
 /// ACME challenges need no authentication: the default of ingress-nginx' ConfigMap option `no-auth-locations`.
 const ACME: &str = "/.well-known/acme-challenge";
@@ -37,7 +37,7 @@ impl Default for Auth {
 }
 
 impl Auth {
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
         let default = Self::default();
         Ok(Self {
             basic: configured.basic_auth.as_ref().map(Basic::compile).transpose()?,
@@ -56,9 +56,9 @@ impl Auth {
 }
 
 impl Basic {
-    fn compile(configured: &BasicAuth) -> Result<Self, Refused> {
+    fn compile(configured: &BasicAuth) -> Result<Self, PolicyError> {
         let BasicAuth { users, realm, digest } = configured;
-        let refused = |field, problem: &str| Err(Refused { field, problem: problem.to_owned() });
+        let refused = |field, problem: &str| Err(PolicyError { field, problem: problem.to_owned() });
         if users.is_empty() {
             return refused("basic_auth.users", "expected the key of a Material, got none");
         }
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    fn basic(users: &str, realm: &str) -> Result<Auth, Refused> {
+    fn basic(users: &str, realm: &str) -> Result<Auth, PolicyError> {
         let basic_auth = Some(BasicAuth { users: users.into(), realm: realm.into(), ..BasicAuth::default() });
         Auth::compile(&LocationPolicy { basic_auth, ..LocationPolicy::default() })
     }

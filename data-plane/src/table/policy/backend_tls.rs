@@ -3,7 +3,7 @@
 use rustls_pki_types::ServerName;
 use shared::policy::BackendTls;
 
-use super::Refused;
+use super::PolicyError;
 
 /// The default server name: nginx' name of all upstreams, which no certificate has.
 const NOBODY: &str = "upstream_balancer";
@@ -37,11 +37,11 @@ impl BackendTlsConfig {
     ///
     /// # Errors
     /// They are not supported.
-    pub fn compile(configured: Option<&BackendTls>) -> Result<Option<Box<Self>>, Refused> {
+    pub fn compile(configured: Option<&BackendTls>) -> Result<Option<Box<Self>>, PolicyError> {
         let Some(configured) = configured else {
             return Ok(None);
         };
-        let refused = |field, problem: String| Err(Refused { field, problem });
+        let refused = |field, problem: String| Err(PolicyError { field, problem });
         if configured.material.is_empty() {
             return refused("backend_tls.material", "expected the key of a Material, got none".into());
         }

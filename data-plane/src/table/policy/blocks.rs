@@ -2,7 +2,7 @@
 
 use shared::policy::LocationPolicy;
 
-use super::Refused;
+use super::PolicyError;
 use super::texts::Texts;
 
 /// The blocking rules.
@@ -13,7 +13,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, PolicyError> {
         let blocks = Self {
             agents: Texts::compile("block_user_agents", configured.block_user_agents.as_ref())?,
             referers: Texts::compile("block_referers", configured.block_referers.as_ref())?,

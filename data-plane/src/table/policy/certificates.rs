@@ -3,7 +3,7 @@
 use shared::pattern::{Pattern, Steps};
 use shared::policy::{ClientCertificates, ClientVerification};
 
-use super::Refused;
+use super::PolicyError;
 
 /// How client certificates are verified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -66,11 +66,11 @@ impl Certificates {
     ///
     /// # Errors
     /// It is not supported.
-    pub fn compile(configured: Option<&ClientCertificates>) -> Result<Option<Self>, Refused> {
+    pub fn compile(configured: Option<&ClientCertificates>) -> Result<Option<Self>, PolicyError> {
         let Some(configured) = configured else {
             return Ok(None);
         };
-        let refused = |field, problem: String| Refused { field, problem };
+        let refused = |field, problem: String| PolicyError { field, problem };
         let verification = match configured.verification.map(ClientVerification::try_from) {
             None | Some(Ok(ClientVerification::On)) => Verification::On,
             Some(Ok(ClientVerification::Off)) => Verification::Off,

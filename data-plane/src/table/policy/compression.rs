@@ -9,7 +9,7 @@ use foldhash::quality::RandomState;
 use shared::pattern::{Pattern, Steps};
 use shared::policy::{LocationPolicy, TextList};
 
-use super::Refused;
+use super::PolicyError;
 
 /// The media types that ingress-nginx compresses by default, in order. text/html is always included.
 const TYPES: [&str; 17] = [
@@ -107,7 +107,7 @@ pub struct Answer<'a> {
 }
 
 impl Compression {
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, PolicyError> {
         let on = |configured: Option<bool>| configured == Some(true);
         let least = |configured: Option<u64>, usual| configured.unwrap_or(usual);
         let gzip = on(configured.use_gzip).then(|| Rule {
@@ -187,11 +187,11 @@ impl Types {
 }
 
 impl Without {
-    fn compile(text: &str) -> Result<Self, Refused> {
+    fn compile(text: &str) -> Result<Self, PolicyError> {
         if text == "msie6" {
             return Ok(Self::Msie6);
         }
-        let refused = |error| Refused { field: "gzip_disable", problem: format!("{text:?} is {error}") };
+        let refused = |error| PolicyError { field: "gzip_disable", problem: format!("{text:?} is {error}") };
         Pattern::anywhere(&format!("(?i){text}")).map(Self::Agents).map_err(refused)
     }
 

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use shared::policy::{LocationPolicy, TextList};
 
-use super::Refused;
+use super::PolicyError;
 use crate::metrics::{Rules, RulesConfig};
 
 /// Maximum number of histogram buckets.
 const BUCKETS: usize = 64;
 
 /// The configured rules, if any.
-pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Arc<Rules>>, Refused> {
+pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Arc<Rules>>, PolicyError> {
     let Some(configured) = &configured.request_metrics else {
         return Ok(None);
     };
     let bounds = |list: &Option<TextList>| match list {
-        Some(list) => bounds(&list.values).map(Some).ok_or_else(|| Refused {
+        Some(list) => bounds(&list.values).map(Some).ok_or_else(|| PolicyError {
             field: "request_metrics",
             problem: format!(
                 "expected ascending bounds of buckets, at most {BUCKETS}, got {:?}",

@@ -2,7 +2,7 @@
 
 use shared::policy::LocationPolicy;
 
-use super::Refused;
+use super::PolicyError;
 
 /// Which responses are replaced by an error page.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -17,11 +17,11 @@ pub struct Errors {
 }
 
 impl Errors {
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
         let statuses = configured.custom_http_errors.iter().flat_map(|list| &list.values);
         let status = |status: &u32| match u16::try_from(*status) {
             Ok(status) if (300..600).contains(&status) => Ok(status),
-            _ => Err(Refused {
+            _ => Err(PolicyError {
                 field: "custom_http_errors",
                 problem: format!("expected a status from 300 to 599, got {status}"),
             }),

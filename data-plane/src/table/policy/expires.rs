@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::Refused;
+use super::PolicyError;
 
 const DAY: u64 = 86_400;
 
@@ -21,7 +21,7 @@ pub enum Expires {
 
 impl Expires {
     /// Compiles the value of a header change; `None`: it is switched off.
-    pub(super) fn compile(field: &'static str, text: &str) -> Result<Option<Self>, Refused> {
+    pub(super) fn compile(field: &'static str, text: &str) -> Result<Option<Self>, PolicyError> {
         let parsed = match text {
             "off" => return Ok(None),
             "epoch" => Some(Self::Epoch),
@@ -32,7 +32,7 @@ impl Expires {
             },
         };
         let problem = || format!("expected a time for which responses are kept, got {text:?}");
-        parsed.map(Some).ok_or_else(|| Refused { field, problem: problem() })
+        parsed.map(Some).ok_or_else(|| PolicyError { field, problem: problem() })
     }
 
     /// The values of `Expires` and `Cache-Control`.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use shared::policy::{ExternalAuth, LocationPolicy};
 use shared::template::Template;
 
-use super::Refused;
+use super::PolicyError;
 
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"];
 
@@ -57,7 +57,7 @@ impl Cache {
 
 impl External {
     /// The location's settings, else the fleet-wide ones.
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, PolicyError> {
         let own = configured.external_auth.as_ref().map(|it| Self::of(it, "auth-url")).transpose()?;
         // Compiled in any case: whether a policy is supported must depend on no other field.
         let global = global(configured).as_ref().map(|it| Self::of(it, "global-auth-url")).transpose()?;
@@ -65,7 +65,7 @@ impl External {
         Ok(own.or(global).map(Box::new))
     }
 
-    fn of(configured: &ExternalAuth, source: &'static str) -> Result<Self, Refused> {
+    fn of(configured: &ExternalAuth, source: &'static str) -> Result<Self, PolicyError> {
         let ExternalAuth {
             url,
             method,
@@ -79,7 +79,7 @@ impl External {
             proxy_set_headers,
             told_headers,
         } = configured;
-        let refused = |field, problem: String| Refused { field, problem };
+        let refused = |field, problem: String| PolicyError { field, problem };
         if url.is_empty() {
             return Err(refused("external_auth.url", "expected a URL, got none".into()));
         }
@@ -117,7 +117,7 @@ impl External {
             request_redirect: Template::parse(back),
             always_set_cookie: always_set_cookie.unwrap_or_default(),
             cache,
-            set_headers: headers.collect::<Result<_, Refused>>()?,
+            set_headers: headers.collect::<Result<_, PolicyError>>()?,
         })
     }
 }
@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    fn own(change: impl Fn(&mut ExternalAuth)) -> Result<Option<Box<External>>, Refused> {
+    fn own(change: impl Fn(&mut ExternalAuth)) -> Result<Option<Box<External>>, PolicyError> {
         let mut external_auth = ExternalAuth { url: "http://auth.test/".into(), ..ExternalAuth::default() };
         change(&mut external_auth);
         External::compile(&LocationPolicy { external_auth: Some(external_auth), ..LocationPolicy::default() })

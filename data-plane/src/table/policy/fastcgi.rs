@@ -4,7 +4,7 @@ use bytes::Bytes;
 use shared::policy::LocationPolicy;
 use shared::template::Template;
 
-use super::Refused;
+use super::PolicyError;
 
 /// FastCGI parameters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ pub struct Param {
 }
 
 impl FastCgi {
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, PolicyError> {
         let params = configured.fastcgi_params.iter().flat_map(|list| &list.headers);
         let param = |it: &shared::policy::Header| {
             let is_name = |name: &str| {
@@ -36,7 +36,7 @@ impl FastCgi {
                     name: Bytes::copy_from_slice(it.name.as_bytes()),
                     value: Template::parse(&it.value),
                 }),
-                false => Err(Refused {
+                false => Err(PolicyError {
                     field: "fastcgi_params",
                     problem: format!("expected the name of a parameter, got {:?}", it.name),
                 }),

@@ -7,7 +7,7 @@ use shared::address::AddressSet;
 use shared::policy::{ConnectionHeader, LocationPolicy};
 use shared::template::Template;
 
-use super::Refused;
+use super::PolicyError;
 use super::headers::{self, Header};
 
 /// What is trusted, and what is passed on.
@@ -97,7 +97,7 @@ impl Default for Forwarding {
 }
 
 impl Forwarding {
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
         let on = |configured: Option<bool>| configured.unwrap_or(false);
         let takes_claims = on(configured.use_forwarded_headers);
         // With a PROXY header, headers are trusted only if `use-forwarded-headers` is on.
@@ -139,11 +139,11 @@ impl Forwarding {
 }
 
 /// The trusted peers. The default is all IPv4 addresses and no IPv6 address, as in ingress-nginx.
-pub(in crate::table) fn believed(configured: &LocationPolicy) -> Result<AddressSet, Refused> {
+pub(in crate::table) fn believed(configured: &LocationPolicy) -> Result<AddressSet, PolicyError> {
     let list =
         configured.proxy_real_ip_cidr.as_ref().map(|list| list.values.iter().map(String::as_str).collect());
     AddressSet::parse(list.unwrap_or_else(|| vec!["0.0.0.0/0"]))
-        .map_err(|error| Refused { field: "proxy_real_ip_cidr", problem: error.to_string() })
+        .map_err(|error| PolicyError { field: "proxy_real_ip_cidr", problem: error.to_string() })
 }
 
 /// The client in a list of addresses, as nginx determines it: the first from the right that is not trusted, or else

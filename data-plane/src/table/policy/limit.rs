@@ -8,7 +8,7 @@ use shared::address::AddressSet;
 use shared::policy::LocationPolicy;
 use shared::template::Template;
 
-use super::Refused;
+use super::PolicyError;
 use crate::rate::{Counts, Permit, Rate};
 
 /// ingress-nginx' default `limit-burst-multiplier`.
@@ -34,7 +34,7 @@ pub struct Limits {
 
 impl Limits {
     /// `None` if nothing is limited.
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Self>, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Self>, PolicyError> {
         let burst = configured.limit_burst_multiplier.unwrap_or(BURST);
         let rate = |count: Option<u32>, period| {
             let count = count.filter(|count| *count > 0)?;
@@ -42,7 +42,7 @@ impl Limits {
         };
         let list = configured.limit_allowlist.iter().flat_map(|list| &list.values);
         let exempt = AddressSet::parse(list.map(String::as_str))
-            .map_err(|error| Refused { field: "limit_allowlist", problem: error.to_string() })?;
+            .map_err(|error| PolicyError { field: "limit_allowlist", problem: error.to_string() })?;
         let key = configured.limit_conn_zone_variable.as_deref().filter(|text| !text.is_empty());
         let limits = Self {
             key: key.map(|text| Arc::new(Template::parse(text))),
@@ -82,14 +82,14 @@ impl Limits {
     }
 }
 
-fn status(field: &'static str, configured: Option<u32>) -> Result<u16, Refused> {
+fn status(field: &'static str, configured: Option<u32>) -> Result<u16, PolicyError> {
     match configured.map(u16::try_from) {
         None => Ok(REFUSED),
         Some(Ok(status)) if (400..=599).contains(&status) => Ok(status),
         Some(_) => {
             let problem =
                 format!("expected a status from 400 to 599, got {}", configured.unwrap_or_default());
-            Err(Refused { field, problem })
+            Err(PolicyError { field, problem })
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shared::log_format::{Escape, LogFormat, STREAM};
 use shared::policy::LocationPolicy;
 
-use super::Refused;
+use super::PolicyError;
 use super::texts::Texts;
 use crate::access_log::Format;
 
@@ -28,7 +28,7 @@ impl Default for Logging {
 }
 
 impl Logging {
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
         // Only in the fleet's policy; compiled together with the services.
         if configured.log_format_stream.is_some() {
             streams(configured)?;
@@ -55,7 +55,7 @@ impl Logging {
     }
 }
 
-fn format(configured: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
+fn format(configured: &LocationPolicy) -> Result<Option<Arc<Format>>, PolicyError> {
     let escape = match (configured.log_format_escape_none, configured.log_format_escape_json) {
         (Some(true), _) => Escape::None,
         (_, Some(true)) => Escape::Json,
@@ -66,20 +66,20 @@ fn format(configured: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
     }
     let format = configured.log_format_upstream.as_deref().map(LogFormat::parse).transpose();
     let format = format
-        .map_err(|error| Refused { field: "log_format_upstream", problem: error.to_string() })?
+        .map_err(|error| PolicyError { field: "log_format_upstream", problem: error.to_string() })?
         .unwrap_or_default();
     Ok(Some(Arc::new(Format::new(&format, escape))))
 }
 
 /// The log format of TCP and UDP sessions; `None`: not logged.
-pub(in crate::table) fn streams(configured: &LocationPolicy) -> Result<Option<Arc<Format>>, Refused> {
+pub(in crate::table) fn streams(configured: &LocationPolicy) -> Result<Option<Arc<Format>>, PolicyError> {
     if configured.disable_access_log == Some(true) || configured.disable_stream_access_log == Some(true) {
         return Ok(None);
     }
     let text = configured.log_format_stream.as_deref().unwrap_or(STREAM);
     let format = LogFormat::parse_stream(text);
     let format =
-        format.map_err(|error| Refused { field: "log_format_stream", problem: error.to_string() })?;
+        format.map_err(|error| PolicyError { field: "log_format_stream", problem: error.to_string() })?;
     // As in ingress-nginx, the HTTP escaping settings do not apply here.
     Ok(Some(Arc::new(Format::new(&format, Escape::Default))))
 }

@@ -2,7 +2,7 @@
 
 use shared::policy::{BackendProtocol, LocationPolicy};
 
-use super::Refused;
+use super::PolicyError;
 use crate::listen::Scheme;
 
 /// The protocol of a connection. A connection of one protocol is never used for another.
@@ -44,7 +44,7 @@ impl Default for Spoken {
 }
 
 impl Spoken {
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
         let Some(number) = configured.backend_protocol else {
             return Ok(Self::default());
         };
@@ -56,7 +56,7 @@ impl Spoken {
             Ok(BackendProtocol::Fcgi) => Ok(Self::Always(Protocol::Fcgi)),
             Ok(BackendProtocol::AutoHttp) => Ok(Self::AsClient),
             // Never HTTP instead: TLS may have been requested.
-            Ok(BackendProtocol::Unspecified) | Err(_) => Err(Refused {
+            Ok(BackendProtocol::Unspecified) | Err(_) => Err(PolicyError {
                 field: "backend_protocol",
                 problem: format!("expected a protocol that this proxy speaks, got {number}"),
             }),
@@ -79,13 +79,14 @@ impl Spoken {
 }
 
 /// Whether requests use HTTP/1.0.
-pub(super) fn is_http10(configured: &LocationPolicy) -> Result<bool, Refused> {
+pub(super) fn is_http10(configured: &LocationPolicy) -> Result<bool, PolicyError> {
     match configured.proxy_http_version {
         None | Some(11) => Ok(false),
         Some(10) => Ok(true),
-        Some(version) => {
-            Err(Refused { field: "proxy_http_version", problem: format!("expected 10 or 11, got {version}") })
-        }
+        Some(version) => Err(PolicyError {
+            field: "proxy_http_version",
+            problem: format!("expected 10 or 11, got {version}"),
+        }),
     }
 }
 
@@ -93,7 +94,7 @@ pub(super) fn is_http10(configured: &LocationPolicy) -> Result<bool, Refused> {
 mod tests {
     use super::*;
 
-    fn spoken(number: i32) -> Result<Spoken, Refused> {
+    fn spoken(number: i32) -> Result<Spoken, PolicyError> {
         Spoken::compile(&LocationPolicy { backend_protocol: Some(number), ..LocationPolicy::default() })
     }
 

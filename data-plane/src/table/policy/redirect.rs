@@ -2,7 +2,7 @@
 
 use shared::policy::LocationPolicy;
 
-use super::Refused;
+use super::PolicyError;
 
 /// ACME challenges are not redirected to https: the default of ingress-nginx' ConfigMap option
 /// `no-tls-redirect-locations`.
@@ -60,7 +60,7 @@ impl Default for Redirect {
 }
 
 impl Redirect {
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
         let default = Self::default();
         let status = |field, configured: Option<u32>, usual: u16| match configured.map(u16::try_from) {
             None => Ok(usual),
@@ -68,7 +68,7 @@ impl Redirect {
             Some(_) => {
                 let problem =
                     format!("expected a status of a redirect, got {}", configured.unwrap_or_default());
-                Err(Refused { field, problem })
+                Err(PolicyError { field, problem })
             }
         };
         let to =

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use shared::policy::{HeaderOperation, LocationPolicy};
 use shared::template::{Template, Variable};
 
-use super::Refused;
+use super::PolicyError;
 use super::expires::Expires;
 use super::headers::{self, Header};
 
@@ -115,7 +115,7 @@ impl Default for ResponseHeaders {
 }
 
 impl ResponseHeaders {
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
         let hidden = configured.hide_headers.iter().flat_map(|list| &list.values);
         // The backend's value passes only if the header is sent at all, as in ingress-nginx.
         let server = match (configured.server_tokens, configured.allow_backend_server_header) {

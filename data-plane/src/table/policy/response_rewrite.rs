@@ -4,7 +4,7 @@
 use shared::pattern::{Pattern, Steps};
 use shared::policy::{LocationPolicy, Replacement};
 
-use super::Refused;
+use super::PolicyError;
 
 /// Replacements in responses of endpoints.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ enum From {
 }
 
 impl ResponseRewrite {
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, PolicyError> {
         let cookie = |field, configured: &Option<Replacement>| match configured {
             Some(Replacement { from, to }) if !from.is_empty() => Replace::new(field, from, to).map(Some),
             _ => Ok(None),
@@ -117,7 +117,7 @@ impl ResponseRewrite {
 }
 
 impl Replace {
-    fn new(field: &'static str, from: &str, to: &str) -> Result<Self, Refused> {
+    fn new(field: &'static str, from: &str, to: &str) -> Result<Self, PolicyError> {
         let pattern = match (from.strip_prefix("~*"), from.strip_prefix('~')) {
             (Some(text), _) => Some(Pattern::anywhere(&format!("(?i){text}"))),
             (None, Some(text)) => Some(Pattern::anywhere(text)),
@@ -125,7 +125,7 @@ impl Replace {
         };
         let pattern = pattern
             .transpose()
-            .map_err(|error| Refused { field, problem: format!("{from:?} is {error}") })?;
+            .map_err(|error| PolicyError { field, problem: format!("{from:?} is {error}") })?;
         let from = pattern.map_or_else(|| From::Text(from.as_bytes().into()), From::Pattern);
         Ok(Self { from, to: to.as_bytes().into() })
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shared::policy::LocationPolicy;
 
-use super::Refused;
+use super::PolicyError;
 use crate::codec::error::Condition;
 
 /// The retry settings of a location or the fleet.
@@ -41,7 +41,7 @@ impl Retries {
         within: None,
     };
 
-    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, Refused> {
+    pub(super) fn compile(configured: &LocationPolicy) -> Result<Self, PolicyError> {
         let mut retries = match &configured.proxy_next_upstream {
             None => Self::default(),
             Some(words) => Self::of(&words.values)?,
@@ -52,7 +52,7 @@ impl Retries {
         Ok(retries)
     }
 
-    fn of(words: &[String]) -> Result<Self, Refused> {
+    fn of(words: &[String]) -> Result<Self, PolicyError> {
         let mut retries = Self::NEVER;
         let mut off = false;
         for word in words {
@@ -66,7 +66,7 @@ impl Retries {
                 ("off", _) => off = true,
                 (_, Some(bit)) => retries.statuses |= bit,
                 (_, None) => {
-                    return Err(Refused {
+                    return Err(PolicyError {
                         field: "proxy_next_upstream",
                         problem: format!("expected words of nginx' proxy_next_upstream, got {word:?}"),
                     });

@@ -6,7 +6,7 @@ use shared::pattern::{Exhausted, Groups, Pattern, PatternError, Steps};
 use shared::policy::{self, ShortcutComparison, ShortcutPath};
 use shared::template::{Template, Variable};
 
-use super::Refused;
+use super::PolicyError;
 use crate::codec::path;
 
 /// Maximum number of bytes of an expanded comparison.
@@ -87,7 +87,7 @@ impl Shortcuts {
     ///
     /// # Errors
     /// It is not supported.
-    pub fn compile(configured: Option<&policy::Shortcuts>) -> Result<Option<Self>, Refused> {
+    pub fn compile(configured: Option<&policy::Shortcuts>) -> Result<Option<Self>, PolicyError> {
         let Some(configured) = configured else {
             return Ok(None);
         };
@@ -241,7 +241,7 @@ fn taken(declared: &str) -> usize {
     if declared.is_empty() { 0 } else { bare.len() + 1 }
 }
 
-fn block(configured: &policy::ShortcutBlock) -> Result<Block, Refused> {
+fn block(configured: &policy::ShortcutBlock) -> Result<Block, PolicyError> {
     let path = configured.path.as_str();
     let fits = match configured.kind() {
         ShortcutPath::Exact => Fits::Exact(path.into()),
@@ -256,7 +256,7 @@ fn block(configured: &policy::ShortcutBlock) -> Result<Block, Refused> {
     Ok(Block { fits, shortcuts: configured.shortcuts.iter().map(shortcut).collect::<Result<_, _>>()? })
 }
 
-fn shortcut(configured: &policy::Shortcut) -> Result<Shortcut, Refused> {
+fn shortcut(configured: &policy::Shortcut) -> Result<Shortcut, PolicyError> {
     let status = u16::try_from(configured.status).ok().filter(|status| (200..=599).contains(status));
     let status = status
         .ok_or_else(|| refused(format!("expected a status of 200 to 599, got {}", configured.status)))?;
@@ -270,7 +270,7 @@ fn shortcut(configured: &policy::Shortcut) -> Result<Shortcut, Refused> {
     })
 }
 
-fn test(configured: &policy::ShortcutTest) -> Result<Test, Refused> {
+fn test(configured: &policy::ShortcutTest) -> Result<Test, PolicyError> {
     use ShortcutComparison::{Differs, Equals, Finds, FindsAnyCase, IsSet, Lacks, LacksAnyCase, Unspecified};
     let value = configured.value.as_str();
     let comparison = match configured.comparison() {
@@ -289,12 +289,12 @@ fn test(configured: &policy::ShortcutTest) -> Result<Test, Refused> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "as map_err has it")]
-fn no_pattern(error: PatternError) -> Refused {
+fn no_pattern(error: PatternError) -> PolicyError {
     refused(error.to_string())
 }
 
-fn refused(problem: String) -> Refused {
-    Refused { field: "shortcuts", problem }
+fn refused(problem: String) -> PolicyError {
+    PolicyError { field: "shortcuts", problem }
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use shared::address::AddressSet;
 use shared::policy::{LocationPolicy, TextList};
 
-use super::Refused;
+use super::PolicyError;
 
 /// The addresses that may see the page, if configured.
-pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<AddressSet>>, Refused> {
+pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<AddressSet>>, PolicyError> {
     let (ipv4, ipv6) = (&configured.nginx_status_ipv4_whitelist, &configured.nginx_status_ipv6_whitelist);
     if ipv4.is_none() && ipv6.is_none() {
         return Ok(None);
@@ -18,7 +18,7 @@ pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<AddressS
     let all = [of(ipv4, "127.0.0.1"), of(ipv6, "::1")].concat();
     let set = AddressSet::parse(all.iter().map(String::as_str));
     set.map(|set| Some(Box::new(set)))
-        .map_err(|error| Refused { field: "nginx_status_ipv4_whitelist", problem: error.to_string() })
+        .map_err(|error| PolicyError { field: "nginx_status_ipv4_whitelist", problem: error.to_string() })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use regex::bytes::{RegexSet, RegexSetBuilder};
 use shared::pattern::{Pattern, Steps};
 use shared::policy::TextList;
 
-use super::Refused;
+use super::PolicyError;
 
 /// Largest compiled size in bytes of a pattern set that is searched for at once. Beyond it, patterns are tried one by
 /// one.
@@ -26,7 +26,7 @@ pub(super) struct Texts {
 
 impl Texts {
     /// Compiles entries as they appear in nginx' configuration.
-    pub(super) fn compile(field: &'static str, configured: Option<&TextList>) -> Result<Self, Refused> {
+    pub(super) fn compile(field: &'static str, configured: Option<&TextList>) -> Result<Self, PolicyError> {
         let mut texts = Self::default();
         let mut patterns = Vec::new();
         for entry in configured.iter().flat_map(|list| &list.values) {
@@ -39,7 +39,7 @@ impl Texts {
                 }
             };
             let pattern =
-                pattern.map_err(|error| Refused { field, problem: format!("{entry:?} is {error}") })?;
+                pattern.map_err(|error| PolicyError { field, problem: format!("{entry:?} is {error}") })?;
             patterns.push(pattern);
         }
         if patterns.is_empty() {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use shared::template::Template;
 
 use super::kept_out::Shown;
-use crate::http::pipeline::certificates::Refusal;
+use crate::http::pipeline::certificates::ClientRefusal;
 use crate::table::{HostEntry, PathEntry, Policy};
 
 /// What a request leads to.
@@ -46,7 +46,7 @@ pub(super) enum Own {
     /// A refusal: it exceeded the matching budget, and nobody gets past a rule that way.
     Unknown,
     /// A refusal of this client.
-    Refused(Refusal, Shown),
+    Refused(ClientRefusal, Shown),
     /// That the proxy is healthy; the media type of the response, if configured.
     HealthCheck(Option<Bytes>),
     /// The connection status page; whether the client may see it.
