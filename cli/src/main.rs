@@ -5,8 +5,6 @@ mod ask;
 mod check;
 mod client;
 mod columns;
-#[cfg(test)]
-mod flags_page;
 mod identity;
 mod lists;
 mod login;
@@ -40,3 +38,6 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,8 +23,6 @@ pub mod app;
 pub mod args;
 mod authority;
 mod barrier;
-#[cfg(test)]
-mod compatibility_page;
 mod compile;
 mod enrol;
 pub mod event;
@@ -68,3 +66,6 @@ pub use pin::{How, Needs, Pin, Unreadable};
 pub use reference::{Reference, Use};
 pub use removal::SECOND_LOOK;
 pub use selector::Selector;
+
+#[cfg(test)]
+mod tests;

@@ -185,6 +185,4 @@ impl FolderSource {
 }
 
 #[cfg(test)]
-mod real;
-#[cfg(test)]
 mod tests;

@@ -237,4 +237,4 @@ fn parent_of(name: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-pub(crate) mod world;
+pub(crate) use tests::world;

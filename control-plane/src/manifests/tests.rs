@@ -15,6 +15,8 @@ use crate::event::{Arrivals, Hold, Input, Receivers};
 use crate::objects::{Object, ObjectKind};
 use crate::removal::SECOND_LOOK;
 
+mod real;
+
 /// How changes are noticed.
 #[derive(Clone, Copy, Debug)]
 enum Told {

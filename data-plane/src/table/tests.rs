@@ -5,10 +5,11 @@ use shared::kind::{Kind, ResourceKey};
 use shared::policy::{HostPolicy, TextList};
 use shared::resource::{Host, Resource, Settings, Tls};
 
-use super::world::{World, backend, certificate, entry, gone, host, route, slice};
+use self::world::{World, backend, certificate, entry, gone, host, route, slice};
 use super::*;
 
 mod race;
+pub(crate) mod world;
 
 fn served(names: &[(&str, Option<&[&str]>)]) -> Writer {
     let mut writer = Writer::new();

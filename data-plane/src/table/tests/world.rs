@@ -15,7 +15,7 @@ use shared::resource::{
 };
 use shared::snapshot::Snapshot;
 
-use super::{HostEntry, HostTable, Match, Writer};
+use crate::table::{HostEntry, HostTable, Match, Writer};
 
 pub(crate) const HOSTS: [&str; 4] = ["a.test", "*.test", "b.a.test", "_"];
 const PATHS: [&str; 6] = ["/", "/foo", "/foo/", "/foo/bar", "/x", "/.well-known/acme-challenge/t"];

@@ -6,12 +6,12 @@ use std::path::Path as FilePath;
 use shared::kind::Kind;
 use shared::name::ObjectName;
 
-use super::backlog;
-use super::disk::Disk;
-use super::folder::Folder;
-use super::watches::Watches;
 use crate::event::Event;
 use crate::index::{Index, Options};
+use crate::manifests::backlog;
+use crate::manifests::disk::Disk;
+use crate::manifests::folder::Folder;
+use crate::manifests::watches::Watches;
 use crate::objects::{Ingress, Object, ObjectKind, ObjectRef};
 use crate::problem::{Severity, Subject};
 

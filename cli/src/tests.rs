@@ -1,0 +1,3 @@
+//! Pages of the documentation that are generated from the definitions.
+
+mod flags_page;
