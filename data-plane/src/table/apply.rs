@@ -22,6 +22,7 @@ mod refusal;
 mod secrets;
 mod source;
 mod streams;
+mod testing;
 mod unclaimed;
 mod upstreams;
 
@@ -214,21 +215,6 @@ impl Writer {
                 self.change_live(up, &removed);
             }
         }
-    }
-
-    /// Applies an unverified change of the CONFIG lane, for tests and benches, which have no root to compare.
-    pub fn apply_config(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
-        self.apply(self.config_after(up, removed.to_vec()));
-    }
-
-    /// Makes the CONFIG lane exactly `up`, unverified.
-    pub fn replace_config(&mut self, up: Vec<Arc<Entry>>) {
-        self.apply(self.config_of(up));
-    }
-
-    /// Applies an unverified change of the LIVE lane.
-    pub fn apply_live(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
-        self.apply(self.live_after(up, removed));
     }
 
     /// Called when the CONFIG of the last full sync is applied: what was missing in the LIVE part of that sync goes
