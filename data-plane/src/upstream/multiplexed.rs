@@ -6,9 +6,11 @@
 //! the endpoint allows: until it has said how many, no other call joins the one that the connection was opened for.
 //! None joins while it is unknown whether the endpoint is still there ([`liveness`](super::liveness)).
 
+mod failure;
+mod waiting;
+
 use std::cell::{Cell, RefCell, RefMut};
 use std::future::{Future, poll_fn};
-use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,11 +31,13 @@ use super::link::{Link, Usage};
 use super::liveness::{Doubt, Liveness, Next, USER_TIMEOUT};
 use super::wire::Wire;
 use super::wire_stats::{Counted, WireStats};
-use crate::codec::error::{Condition, Kind, ProxyError};
+use crate::codec::error::{Kind, ProxyError};
 use crate::local::isolated::isolated;
 use crate::local::timer::{Timer, Timers};
 use crate::metrics::WorkerMetrics;
 use crate::table::policy::upstream_keepalive::ReuseLimits;
+use failure::Failure;
+use waiting::Waiting;
 
 /// Maximum number of concurrent calls on a connection, whatever the endpoint allows.
 pub(super) const STREAMS: usize = 100;
@@ -77,16 +81,6 @@ enum State {
     Open(SendRequest<Bytes>),
     /// It accepts no more calls.
     Over,
-}
-
-/// Why no call could be made on a connection, for the calls that waited for it.
-#[derive(Clone, Copy, Debug)]
-struct Failure {
-    kind: Kind,
-    /// The system's error number.
-    number: Option<i32>,
-    /// How long it was tried.
-    tried: Duration,
 }
 
 /// Whether a connection has room for one more call.
@@ -244,20 +238,12 @@ impl Multiplexed {
 
     /// It could not be opened within this time.
     pub(crate) fn fail(&self, error: &ProxyError, tried: Duration) {
-        self.failure.set(Some(Failure { kind: error.kind, number: error.number(), tried }));
+        self.failure.set(Some(Failure::new(error, tried)));
     }
 
     /// Why no call could be made on it, if that says as much about an attempt of this length.
     pub(crate) fn failure(&self, limit: Duration) -> Option<ProxyError> {
-        let Failure { kind, number, tried } = self.failure.get()?;
-        let says = match kind.condition()? {
-            Condition::Timeout => tried >= limit,
-            Condition::Error | Condition::InvalidHeader => true,
-        };
-        says.then(|| match number {
-            Some(number) => ProxyError::of(kind, io::Error::from_raw_os_error(number)),
-            None => kind.into(),
-        })
+        self.failure.get()?.for_attempt(limit)
     }
 
     /// A place for one more call.
@@ -368,22 +354,6 @@ impl Multiplexed {
         } else {
             self.changed.notify_waiters();
         }
-    }
-}
-
-/// One of the calls that are counted, until it is dropped.
-struct Waiting<'a>(&'a Cell<usize>);
-
-impl<'a> Waiting<'a> {
-    fn new(count: &'a Cell<usize>) -> Self {
-        count.set(count.get() + 1);
-        Self(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
     }
 }
 
