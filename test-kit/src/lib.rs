@@ -1,5 +1,5 @@
 //! What tests need to speak HTTP: byte-exact clients and origins, generated certificates, free ports, and polling with
-//! a deadline.
+//! a deadline; and the check of generated pages.
 //!
 //! Its message parser ([`message`]) is deliberately slow and simple, and the only one: blocking and asynchronous
 //! clients and the origins use it.
@@ -17,6 +17,7 @@ pub mod blocking;
 pub mod certificates;
 pub mod client;
 pub mod eventually;
+pub mod generated;
 pub mod message;
 pub mod origin;
 pub mod ports;

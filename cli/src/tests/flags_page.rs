@@ -1,10 +1,10 @@
 //! Generates `docs/flags.md` from the definitions of the flags; the test fails if the file is not up to date.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use clap::{Arg, Command, CommandFactory as _};
 use control_plane::args::original::{FLAGS, Here};
+use test_kit::generated;
 
 const HEAD: &str = "\
 # Flags
@@ -81,14 +81,5 @@ fn quoted(text: &str) -> String {
 
 #[test]
 fn is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/flags.md");
-    let page = page();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &page).unwrap();
-    }
-    let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        there == page,
-        "docs/flags.md is out of date: UPDATE_DOCS=1 cargo test -p firth flags_page writes it"
-    );
+    generated::is_up_to_date("flags.md", &page(), "cargo test -p firth flags_page");
 }

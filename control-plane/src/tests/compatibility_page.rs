@@ -2,7 +2,8 @@
 //! up to date.
 
 use std::fmt::Write as _;
-use std::path::Path;
+
+use test_kit::generated;
 
 use crate::annotations::row::{Bad, Empty, Reach, Row, Status};
 use crate::annotations::{PREFIX, table};
@@ -120,14 +121,9 @@ fn code(text: &str) -> String {
 
 #[test]
 fn is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/compatibility.md");
-    let page = page();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, &page).unwrap();
-    }
-    let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        there == page,
-        "docs/compatibility.md is out of date: UPDATE_DOCS=1 cargo test -p firth-control-plane compatibility_page writes it"
+    generated::is_up_to_date(
+        "compatibility.md",
+        &page(),
+        "cargo test -p firth-control-plane compatibility_page",
     );
 }
