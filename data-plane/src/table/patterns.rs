@@ -295,6 +295,16 @@ mod tests {
         }
     }
 
+    /// A slash makes the later of two paths the longer text.
+    #[test]
+    fn a_path_that_matches_only_below_keeps_its_place() {
+        let paths = [asked("/a", false), asked("/A", true), asked_as("/A", false, Turn::Exact)];
+        let order = Order::new(&paths, ALL);
+        for path in ["/a/x", "/A/x", "/a"] {
+            assert_eq!(order.find(path.as_bytes(), &Steps::new()), Ok(Some(0)), "{path}");
+        }
+    }
+
     #[test]
     fn a_path_that_is_no_pattern_stands_for_itself() {
         assert_eq!(find(&["/", "/a(b"], "/A(B/c"), Some("/a(b"));

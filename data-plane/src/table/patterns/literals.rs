@@ -1,8 +1,9 @@
-//! Case-insensitive literal prefixes of paths: the longest match wins.
+//! Case-insensitive literal prefixes of paths: of all that match, the first in the matching order wins.
 //!
 //! In sorted order, the longest prefix of a path is the last text that is not greater than the path, or a prefix of
-//! that text in turn; each text knows the next shorter prefix. So a lookup is one binary search, however many texts
-//! there are, and a few comparisons of lengths, however deeply they are nested.
+//! that text in turn; each text knows the next shorter prefix, and the first position of itself and of all of these.
+//! So a lookup is one binary search, however many texts there are, and a few comparisons of lengths, however deeply
+//! they are nested.
 
 /// Texts, each with its position in the matching order. Immutable.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub(super) struct Literals {
 struct Literal {
     /// In lower case.
     text: Box<[u8]>,
+    /// The lowest position of this text and of its prefixes: usually its own, as longer texts precede shorter ones. Not
+    /// if a slash was added to it, because it matches only what is below it.
     place: usize,
     /// The index of the longest other text that is a prefix of this one.
     within: Option<usize>,
@@ -33,12 +36,13 @@ impl Literals {
             while let Some(other) = within.filter(|other| !text.starts_with(&sorted[*other].text)) {
                 within = sorted[other].within;
             }
+            let place = within.map_or(place, |other| place.min(sorted[other].place));
             sorted.push(Literal { text, place, within });
         }
         Self { sorted: sorted.into() }
     }
 
-    /// The position of the longest text that is a prefix of a path.
+    /// The lowest position of the texts that are prefixes of a path.
     pub(super) fn find(&self, path: &[u8]) -> Option<usize> {
         let fold = |byte: &u8| byte.to_ascii_lowercase();
         let folded = || path.iter().map(fold);
@@ -59,17 +63,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_longest_that_a_path_begins_with(
+        fn the_first_that_a_path_begins_with(
             texts in prop::collection::vec("/[abB]{0,4}", 0..12), path in "/[abAB]{0,5}",
         ) {
-            let longest = texts
-                .iter()
-                .enumerate()
-                .filter(|(_, it)| path.to_lowercase().starts_with(&it.to_lowercase()))
-                .max_by_key(|(place, it)| (it.len(), std::cmp::Reverse(*place)))
-                .map(|(place, _)| place);
+            let first = texts.iter().position(|it| path.to_lowercase().starts_with(&it.to_lowercase()));
             let numbered = texts.iter().enumerate().map(|(place, it)| (it.as_str().into(), place)).collect();
-            prop_assert_eq!(Literals::new(numbered).find(path.as_bytes()), longest);
+            prop_assert_eq!(Literals::new(numbered).find(path.as_bytes()), first);
         }
     }
 }
