@@ -291,7 +291,8 @@ mod traffic {
             let address = bench.site.proxy.http();
             let held = attack::paced_resets(address, Target::Host("slow.test"), attackers).await;
             let asked = slow.connections() - before;
-            assert!(asked <= 220 * attackers as u64, "{asked} requests reached the endpoint");
+            // Two bursts and some of a third each; without a limit all ten arrive. The bench's own requests count, too.
+            assert!(asked <= 300 * attackers as u64, "{asked} requests reached the endpoint");
             held
         });
         bench.await.over().await;
