@@ -6,6 +6,7 @@
 //! tables.
 
 pub mod ports;
+mod queue;
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -13,8 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::resource::Transport;
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::net::{TcpListener, TcpStream};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+
+pub(crate) use queue::Accepted;
+pub use queue::Queue;
 
 /// Length of the kernel's accept queue.
 const BACKLOG: i32 = 4096;
@@ -101,9 +104,9 @@ impl Listener {
     ///
     /// # Errors
     /// The address was taken meanwhile, or the socket cannot be registered.
-    pub fn into_tokio(self) -> io::Result<TcpListener> {
+    pub fn into_queue(self) -> io::Result<Queue> {
         self.socket.listen(BACKLOG)?;
-        TcpListener::from_std(self.socket.try_clone()?.into())
+        Queue::new(self.socket.try_clone()?)
     }
 }
 
@@ -127,26 +130,6 @@ impl ListenerSet {
     pub fn open(self) -> io::Result<()> {
         self.sockets.iter().try_for_each(|socket| socket.listen(BACKLOG))
     }
-}
-
-/// Accepts all connections in the queue: they are established, and would be reset with the socket.
-pub(crate) fn rest(listener: &TcpListener) -> impl Iterator<Item = (TcpStream, SocketAddr)> {
-    // Asks the kernel: the runtime knows only of those that arrived before its last poll.
-    let raw = SockRef::from(listener);
-    let accept = move || -> io::Result<(TcpStream, SocketAddr)> {
-        let (socket, address) = raw.accept()?;
-        socket.set_nonblocking(true)?;
-        let address = address.as_socket().ok_or(io::ErrorKind::Unsupported)?;
-        Ok((TcpStream::from_std(socket.into())?, address))
-    };
-    // More than the queue's length arrived later, and may keep coming.
-    (0..BACKLOG)
-        .map(move |_| accept())
-        .take_while(|accepted| match accepted {
-            Ok(_) => true,
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock && pause_after(error).is_none(),
-        })
-        .flatten()
 }
 
 /// An address that cannot be bound.
@@ -291,23 +274,6 @@ mod tests {
         connect().unwrap_err();
         ListenerSet::of(&new).open().unwrap();
         connect().unwrap();
-    }
-
-    #[tokio::test]
-    async fn the_queue_is_emptied_and_its_connections_are_kept_alive() {
-        let listener = bind(&[any()], &[], 1).unwrap().remove(0).remove(0);
-        let address = listener.address;
-        let listener = listener.into_tokio().unwrap();
-        // The runtime has not polled the socket yet, and knows of none of them.
-        let clients: [_; 8] = std::array::from_fn(|_| std::net::TcpStream::connect(address).unwrap());
-        let accepted: Vec<_> = rest(&listener).collect();
-        assert_eq!(accepted.len(), clients.len());
-        for (stream, _) in &accepted {
-            let socket = SockRef::from(stream);
-            assert!(socket.keepalive().unwrap() && socket.nonblocking().unwrap());
-            assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEP_ALIVE);
-        }
-        assert_eq!(rest(&listener).count(), 0);
     }
 
     #[test]

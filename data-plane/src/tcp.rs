@@ -15,6 +15,7 @@ use tracing::debug;
 
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::proxy_protocol::{self, Ends};
+use crate::codec::stream::Socket;
 use crate::http::peer::Peer;
 use crate::http::server::Server;
 use crate::local::opening;
@@ -103,7 +104,7 @@ fn descriptor(server: &Server) -> Option<Held> {
 pub(crate) async fn pass(
     server: &Server,
     timer: &Timer,
-    (mut client, input): (TcpStream, BytesMut),
+    (mut client, input): (Socket, BytesMut),
     cell: &Arc<BackendCell>,
     peer: &Peer,
 ) {

@@ -12,7 +12,6 @@ mod streams;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,17 +22,18 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use shared::budget::Level;
 use shared::drain::{Phase, Watcher};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, spawn_local};
 use tracing::{debug, error, warn};
 
 use crate::access_log;
+use crate::codec::stream::Socket;
 use crate::http::conn::{self, Parked};
 use crate::http::peer::{LocalPort, Peer};
 use crate::http::server::Server;
-use crate::listen::{self, Listener, PublicPorts, Scheme};
+use crate::listen::{self, Accepted, Listener, PublicPorts, Queue, Scheme};
 use crate::local::isolated::isolated;
 use crate::local::timer::TICK;
 use crate::local::{Budgets, KnownNames, Limits, Local, Reach};
@@ -202,11 +202,11 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
             Scheme::Https => LocalPort::known_as(address.port(), worker.server.ports.https),
         };
         let entry = Entry { scheme, port };
-        let socket = Rc::new(listener.into_tokio()?);
+        let queue = Rc::new(listener.into_queue()?);
         debug!(worker = index, %address, scheme = scheme.as_str(), "listening");
-        let accept = accept(Rc::clone(&worker), Rc::clone(&socket), entry.clone(), drain.clone());
+        let accept = accept(Rc::clone(&worker), Rc::clone(&queue), entry.clone(), drain.clone());
         let task = own.spawn("a listener", accept);
-        accepting.push((task, socket, entry));
+        accepting.push((task, queue, entry));
     }
 
     let streams = Rc::new(RefCell::new(Streams::default()));
@@ -217,12 +217,12 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
     drain.reached(Phase::Closing).await;
     keeping.abort();
     streams.borrow_mut().end(&worker);
-    for (task, socket, entry) in accepting {
+    for (task, queue, entry) in accepting {
         // The task ends by itself, because it may have just accepted a connection. Its reference to the socket is
         // dropped with it.
         let _ = task.await;
-        for (stream, address) in listen::rest(&socket) {
-            admit(&worker, stream, address, &entry);
+        for accepted in queue.rest() {
+            admit(&worker, accepted, &entry);
         }
     }
     local.timers.enter(Phase::Closing);
@@ -278,14 +278,14 @@ struct Entry {
 }
 
 /// Accepts until the worker closes. No error ends it.
-async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, entry: Entry, mut drain: Watcher) {
+async fn accept(worker: Rc<Worker>, queue: Rc<Queue>, entry: Entry, mut drain: Watcher) {
     let mut pace = Pace::default();
     let mut closing = pin!(drain.reached(Phase::Closing));
     loop {
-        let (stream, address) = tokio::select! {
+        let accepted = tokio::select! {
             biased;
             () = &mut closing => return,
-            come = next(&worker, &socket) => come,
+            come = next(&worker, &queue) => come,
         };
         if worker.is_full() {
             // Those that were accepted just before have not reported yet that they are idle.
@@ -297,13 +297,13 @@ async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, entry: Entry, mut d
             tokio::task::yield_now().await;
             pace.turned(shared::clock::now().duration_since(begun));
         }
-        admit(&worker, stream, address, &entry);
+        admit(&worker, accepted, &entry);
     }
 }
 
 /// Accepts the next connection. While the reserve of descriptors is not full, none is accepted: existing connections
 /// have precedence.
-async fn next(worker: &Worker, socket: &TcpListener) -> (TcpStream, SocketAddr) {
+async fn next(worker: &Worker, queue: &Queue) -> Accepted {
     let reserve = &worker.budgets.reserve;
     // Checked for each connection in the queue, and not only when waiting begins. If there are no connections, there
     // is nothing to wait for.
@@ -311,7 +311,7 @@ async fn next(worker: &Worker, socket: &TcpListener) -> (TcpStream, SocketAddr) 
     loop {
         let come = poll_fn(|cx| match is_held() {
             true => Poll::Ready(None),
-            false => socket.poll_accept(cx).map(Some),
+            false => queue.poll_accept(cx).map(Some),
         });
         match come.await {
             Some(Ok(come)) => return come,
@@ -340,11 +340,15 @@ async fn accept_failed(worker: &Worker, error: &io::Error) {
 }
 
 /// The same for a connection to a TCP service.
-fn admit_stream(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, to: &Service) {
+fn admit_stream(worker: &Rc<Worker>, (stream, address): Accepted, to: &Service) {
     worker.server.local.metrics.accepted.add(1);
     let Some(open) = Open::new(worker) else {
         worker.server.local.metrics.refused.add(1);
         return;
+    };
+    let stream = match TcpStream::from_std(stream) {
+        Ok(stream) => stream,
+        Err(error) => return debug!(%error, "a connection cannot be registered"),
     };
     let server = Rc::clone(&worker.server);
     let (said, cell) = (Arc::clone(&to.config), Arc::clone(&to.cell));
@@ -359,7 +363,7 @@ fn admit_stream(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, to:
 }
 
 /// Gives a connection its task, or closes it if there are too many and none of them is idle.
-fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, entry: &Entry) {
+fn admit(worker: &Rc<Worker>, (stream, address): Accepted, entry: &Entry) {
     worker.server.local.metrics.accepted.add(1);
     let Some(open) = Open::new(worker) else {
         worker.server.local.metrics.refused.add(1);
@@ -370,7 +374,7 @@ fn admit(worker: &Rc<Worker>, stream: TcpStream, address: SocketAddr, entry: &En
     let local = stream.local_addr().ok().map(|local| local.ip());
     let peer =
         Peer::new(address, entry.scheme, entry.port.clone()).with_number(number).with_local_address(local);
-    attend(open, conn::serve(server, stream, peer));
+    attend(open, conn::serve(server, Socket::from(stream), peer));
 }
 
 /// Gives a connection a task, until its end or until it can be parked. Not an async block, which would store the

@@ -144,7 +144,7 @@ fn a_connection_is_begun_served_and_ended_with_few_calls() {
     let endpoint = clients::endpoint();
     let proxy = Looked::start(Scene::Plain, endpoint.address);
     let clients = [
-        ("plain", clients::http1_once(proxy.http), 1, 2),
+        ("plain", clients::http1_once(proxy.http), 1, 3),
         ("TLS", clients::http1_once_over_tls(proxy.https, "tls.test"), 2, 3),
     ];
     for (name, mut ask, writes, reads) in clients {
@@ -156,7 +156,8 @@ fn a_connection_is_begun_served_and_ended_with_few_calls() {
         // One may find nothing, if the machine is slow.
         assert!(each(libc::SYS_recvfrom) <= reads + 1, "{name}: reads");
         assert_eq!((each(libc::SYS_close), each(libc::SYS_shutdown)), (1, 0), "{name}: ends");
-        assert_eq!((each(libc::SYS_getsockname), each(libc::SYS_epoll_ctl)), (1, 2), "{name}: beside that");
+        // With its request at hand, a plain one is not registered with the runtime.
+        assert!(each(libc::SYS_getsockname) == 1 && each(libc::SYS_epoll_ctl) <= 2, "{name}: beside that");
     }
 }
 

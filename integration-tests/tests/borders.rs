@@ -158,7 +158,7 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/journal/*", &[Prost]),
     ("data-plane/src/tcp*", &[Tokio]),
     ("data-plane/src/udp*", &[Tokio]),
-    ("data-plane/src/listen.rs", &[Tokio]),
+    ("data-plane/src/listen/queue.rs", &[Tokio]),
     ("data-plane/src/app*", &[Tokio, Rustls]),
     ("data-plane/src/admin*", &[Tokio, Http]),
     ("data-plane/src/main.rs", &[Tokio]),

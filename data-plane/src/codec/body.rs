@@ -94,8 +94,11 @@ pub(crate) trait RequestBody {
         0
     }
 
-    /// Ready when the client has disconnected; called after the end of the body.
+    /// Ready when the client has disconnected, at most one tick late; called after the end of the body.
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// From here on [`Self::poll_gone`] may not be late, because the request is about to be sent once more.
+    fn watch(&mut self) {}
 
     /// Where the response goes, if there may be no room for it.
     fn outlet(&mut self) -> Option<&mut dyn Outlet> {

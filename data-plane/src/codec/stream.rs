@@ -31,17 +31,42 @@ pub(crate) type Tls = Box<TlsStream<Gathered<Prefixed<Socket>>>>;
 
 /// A connection to a client: plain or TLS.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
-    /// The socket itself, if its bytes are those of the connection.
-    fn socket(&self) -> Option<&TcpStream>;
+    /// The socket itself, registered with the runtime, if its bytes are those of the connection.
+    fn socket(&mut self) -> Option<&TcpStream>;
+
+    /// Whether it is such a socket, registered or not.
+    fn is_socket(&self) -> bool;
+
+    /// Whether it is a socket whose end is not watched.
+    fn is_unwatched(&self) -> bool;
+
+    /// Whether something came that nobody has read while its end was not watched.
+    fn has_unread(&self) -> bool;
 
     /// The stream below TLS.
     fn below_tls(&mut self) -> Option<&mut Gathered<Prefixed<Socket>>>;
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
-    fn socket(&self) -> Option<&TcpStream> {
+    fn socket(&mut self) -> Option<&TcpStream> {
+        let any = self as &mut dyn Any;
+        match any.is::<Socket>() {
+            true => any.downcast_mut::<Socket>()?.registered().ok().map(|stream| &*stream),
+            false => any.downcast_ref(),
+        }
+    }
+
+    fn is_socket(&self) -> bool {
         let any = self as &dyn Any;
-        any.downcast_ref::<TcpStream>().or_else(|| any.downcast_ref::<Socket>()?.as_known())
+        any.is::<Socket>() || any.is::<TcpStream>()
+    }
+
+    fn is_unwatched(&self) -> bool {
+        (self as &dyn Any).downcast_ref::<Socket>().is_some_and(Socket::is_unwatched)
+    }
+
+    fn has_unread(&self) -> bool {
+        (self as &dyn Any).downcast_ref::<Socket>().is_some_and(Socket::has_unread)
     }
 
     fn below_tls(&mut self) -> Option<&mut Gathered<Prefixed<Socket>>> {

@@ -10,7 +10,6 @@ use std::task::ready;
 use bytes::BytesMut;
 use rustls::{HandshakeKind, ProtocolVersion};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 use tokio::task::{spawn_local, yield_now};
 use tokio_rustls::StartHandshake;
 use tracing::debug;
@@ -44,7 +43,7 @@ mod silent;
 const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
 
 /// A connection and the bytes already read from it.
-type Begun = (TcpStream, BytesMut);
+type Begun = (Socket, BytesMut);
 
 /// The result of reading the first bytes on a TLS port.
 enum Shaken {
@@ -61,16 +60,12 @@ enum Shaken {
 /// The futures of idle connections make up most of the process' memory. So this one holds only a plain connection and
 /// boxes everything else, and it is not an async fn, which would store its arguments in addition to what they are
 /// turned into.
-pub(crate) fn serve(
-    server: Rc<Server>,
-    stream: TcpStream,
-    peer: Peer,
-) -> impl Future<Output = Option<Parked>> {
+pub(crate) fn serve(server: Rc<Server>, stream: Socket, peer: Peer) -> impl Future<Output = Option<Parked>> {
     let is_told = server.with_table(|table| table.proxy_protocol().is_required);
     async move {
         match (is_told, peer.scheme()) {
             (false, Scheme::Http) => {
-                Parked::or_http2(Session::new(server, Socket::from(stream), peer, true).run().await).await
+                Parked::or_http2(Session::new(server, stream, peer, true).run().await).await
             }
             (false, Scheme::Https) => boxed(|| secure(server, (stream, BytesMut::new()), peer)).await,
             (true, _) => Box::pin(behind_a_balancer(server, stream, peer)).await,
@@ -79,12 +74,12 @@ pub(crate) fn serve(
 }
 
 /// A connection that begins with a PROXY header.
-async fn behind_a_balancer(server: Rc<Server>, stream: TcpStream, peer: Peer) -> Option<Parked> {
+async fn behind_a_balancer(server: Rc<Server>, stream: Socket, peer: Peer) -> Option<Parked> {
     let (begun, peer) = read_proxy_header(&server, (stream, BytesMut::new()), peer).await?;
     match peer.scheme() {
         Scheme::Http => {
             let (stream, input) = begun;
-            let session = Session::new(server, Socket::from(stream), peer, true).begun(input);
+            let session = Session::new(server, stream, peer, true).begun(input);
             Parked::or_http2(session.run().await).await
         }
         Scheme::Https => Box::pin(secure(server, begun, peer)).await,
@@ -146,7 +141,7 @@ async fn secure(server: Rc<Server>, begun: Begun, peer: Peer) -> Option<Parked> 
         }
         Shaken::Plain((stream, input)) => {
             drop(timer);
-            let session = Session::new(server, Socket::from(stream), peer, false).begun(input).misplaced();
+            let session = Session::new(server, stream, peer, false).begun(input).misplaced();
             return Parked::or_http2(session.run().await).await;
         }
     };
@@ -189,7 +184,7 @@ async fn shake(server: &Server, (mut stream, mut input): Begun) -> io::Result<Sh
         false => BytesMut::new(),
     };
     buffers.give_input(input);
-    let stream = Gathered::in_turns(Prefixed::new(rest, Socket::from(stream)));
+    let stream = Gathered::in_turns(Prefixed::new(rest, stream));
     let handshake = StartHandshake::from_parts(*accepted, stream).into_stream(config).into_fallible();
     match in_queue(&server.local.handshake_queue, handshake).await {
         Ok(mut stream) => {

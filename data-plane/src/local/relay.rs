@@ -239,8 +239,8 @@ impl Direction {
     /// Moves available data from socket to socket, once; returns whether that was the end. `None`: it has to be read.
     fn poll_pass<F: Stream, T: Stream>(
         &mut self,
-        from: &F,
-        to: &T,
+        from: &mut F,
+        to: &mut T,
         Lent { quota, pipes, .. }: Lent<'_>,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<Option<bool>>> {

@@ -64,12 +64,22 @@ struct Slot {
     shed: bool,
     /// Whether it has no task, and was not reported as due.
     parked: bool,
+    /// Whether its task is woken with the next tick, whatever the deadline.
+    early: bool,
     waker: Option<Waker>,
 }
 
 impl Default for Slot {
     fn default() -> Self {
-        Self { deadline: NEVER, bound: NEVER, idle: NEVER, shed: false, parked: false, waker: None }
+        Self {
+            deadline: NEVER,
+            bound: NEVER,
+            idle: NEVER,
+            shed: false,
+            parked: false,
+            early: false,
+            waker: None,
+        }
     }
 }
 
@@ -153,7 +163,8 @@ impl Timers {
         self.millis.set(millis);
         let due = &mut *self.due.borrow_mut();
         for (number, slot) in self.slots.borrow_mut().iter_mut().enumerate() {
-            if slot.deadline <= millis {
+            if slot.deadline <= millis || (slot.early && slot.waker.is_some()) {
+                slot.early = false;
                 slot.wake(number, due);
             }
         }
@@ -304,6 +315,15 @@ impl Timer {
             true => slot.idle = slot.idle.min(now),
             false => (slot.idle, slot.shed) = (NEVER, false),
         }
+    }
+
+    /// Wakes the task with the next tick, which may be too early for its deadline, while it also waits for something
+    /// that wakes nobody. Returns false once there was a tick since it first `asked`.
+    pub(crate) fn waits_for_tick(&self, asked: &mut Option<Instant>) -> bool {
+        let now = self.timers.now();
+        let waits = *asked.get_or_insert(now) == now;
+        self.timers.slots.borrow_mut()[self.index].early |= waits;
+        waits
     }
 
     /// Ready when the deadline has passed; else the task is woken then, and when the worker enters another phase.

@@ -184,6 +184,11 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         poll_fn(|cx| Poll::Ready(self.poll_gone(cx).is_ready())).await
     }
 
+    /// From here on its client is watched without delay.
+    pub(crate) fn watch(&mut self) {
+        self.client().watch();
+    }
+
     /// Where the response goes, if there may be no room for it.
     pub(crate) fn outlet(&mut self) -> Option<&mut dyn Outlet> {
         self.client().outlet()

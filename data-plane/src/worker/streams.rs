@@ -7,12 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use shared::resource::Transport;
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
 use super::{Own, Worker, admit_stream};
-use crate::listen;
+use crate::listen::Queue;
 use crate::listen::ports::Port;
 use crate::local::timer::TICK;
 use crate::table::streams::Service;
@@ -34,7 +33,7 @@ struct Open {
 }
 
 enum Serving {
-    Tcp { socket: Rc<TcpListener>, to: Rc<RefCell<Service>>, task: JoinHandle<()> },
+    Tcp { queue: Rc<Queue>, to: Rc<RefCell<Service>>, task: JoinHandle<()> },
     Udp { port: Rc<udp::Port>, task: JoinHandle<()> },
 }
 
@@ -93,10 +92,10 @@ fn begin(
     debug!(worker = worker.index, service = %service.config.key(), "listening");
     let serving = match service.config.transport {
         Transport::Tcp => {
-            let socket = Rc::new(TcpListener::from_std(socket.into())?);
+            let queue = Rc::new(Queue::new(socket)?);
             let to = Rc::new(RefCell::new(service.clone()));
-            let task = own.spawn("a port", accept(Rc::clone(worker), Rc::clone(&socket), Rc::clone(&to)));
-            Serving::Tcp { socket, to, task }
+            let task = own.spawn("a port", accept(Rc::clone(worker), Rc::clone(&queue), Rc::clone(&to)));
+            Serving::Tcp { queue, to, task }
         }
         Transport::Udp => {
             let (server, cell) = (Rc::clone(&worker.server), Arc::clone(&service.cell));
@@ -124,10 +123,10 @@ impl Open {
     /// Stops accepting; clients in the queue are connected, and are served.
     fn end(&mut self, worker: &Rc<Worker>) {
         match &self.serving {
-            Serving::Tcp { socket, to, task } => {
+            Serving::Tcp { queue, to, task } => {
                 task.abort();
-                for (stream, address) in listen::rest(socket) {
-                    admit_stream(worker, stream, address, &to.borrow());
+                for accepted in queue.rest() {
+                    admit_stream(worker, accepted, &to.borrow());
                 }
                 self.port.close(worker.index);
             }
@@ -147,13 +146,13 @@ pub(super) async fn keep(worker: Rc<Worker>, own: Own, streams: Rc<RefCell<Strea
 }
 
 /// Accepts until aborted. That can happen only while it waits, when it holds no connection. No error ends it.
-async fn accept(worker: Rc<Worker>, socket: Rc<TcpListener>, to: Rc<RefCell<Service>>) {
+async fn accept(worker: Rc<Worker>, queue: Rc<Queue>, to: Rc<RefCell<Service>>) {
     loop {
         if worker.is_full() {
             // Those that were accepted just before have not reported yet that they are idle.
             tokio::task::yield_now().await;
         }
-        let (stream, address) = super::next(&worker, &socket).await;
-        admit_stream(&worker, stream, address, &to.borrow());
+        let accepted = super::next(&worker, &queue).await;
+        admit_stream(&worker, accepted, &to.borrow());
     }
 }

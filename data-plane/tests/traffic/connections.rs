@@ -390,3 +390,22 @@ fn no_request_is_lost_while_endpoints_change() {
     }
     assert_eq!(origins.iter().map(|origin| origin.seen().len()).sum::<usize>(), 1200);
 }
+
+/// The end of a new connection is not watched at once.
+#[test]
+fn who_gives_up_on_the_first_request_is_noticed() {
+    let (tell, told) = std::sync::mpsc::channel::<()>();
+    let tell = std::sync::Mutex::new(tell);
+    let origin = Origin::raw(move |mut stream, number, _| {
+        read_request(&mut stream, number);
+        // The proxy hangs up, because there is nobody to respond to.
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+        tell.lock().unwrap().send(()).unwrap();
+    });
+    let proxy = Proxy::serving(Limits::default(), &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    eventually("it is connected", || proxy.metrics.worker(0).connected.value() == 1);
+    drop(client);
+    told.recv_timeout(PATIENCE).unwrap();
+}

@@ -1,6 +1,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::Barrier;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use data_plane::local::Limits;
@@ -328,6 +329,35 @@ fn non_idempotent_sends_a_post_again_that_was_cut() {
     let proxy = saying(again_after("error non_idempotent"), &[&cut, &good]);
     for _ in 0..4 {
         assert_eq!(Client::new(proxy.http).ask(&request("POST")).text(), "good");
+    }
+}
+
+/// It is noticed at once, although the end of a new connection is not watched from its beginning.
+#[test]
+fn nothing_is_retried_for_a_client_that_left() {
+    let (tell, told) = channel();
+    let (cut, may_cut) = channel::<()>();
+    let may_cut = Arc::new(Mutex::new(may_cut));
+    // Each of them cuts the connection when the client has left.
+    let origins = [tell.clone(), tell].map(|tell| {
+        let (tell, may_cut) = (Mutex::new(tell), Arc::clone(&may_cut));
+        Origin::raw(move |mut stream, number, seen| {
+            if let Some(request) = read_request(&mut stream, number) {
+                seen.lock().unwrap().push(request);
+                tell.lock().unwrap().send(()).unwrap();
+                let _ = may_cut.lock().unwrap().recv();
+            }
+        })
+    });
+    let proxy = saying(LocationPolicy::default(), &origins.each_ref());
+    for round in 1..=10 {
+        let mut client = Client::new(proxy.http);
+        client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        told.recv_timeout(PATIENCE).unwrap();
+        drop(client);
+        cut.send(()).unwrap();
+        eventually("the connection is gone", || proxy.metrics.open() == 0);
+        assert_eq!(origins.iter().map(|it| it.seen().len()).sum::<usize>(), round);
     }
 }
 

@@ -762,6 +762,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("codec::stream::ENOUGH", "room of a buffer"),
     ("codec::stream::gathered::SLICES", "pieces that are written with one call"),
     ("codec::stream::LARGE", "room of a buffer that was filled"),
+    ("codec::stream::socket::FIRST", "size of a first read, not a limit: what is longer takes more of them"),
     ("codec::stream::ROOM", "room of a buffer, which is reckoned where it is held"),
     ("http::conn::answer::TLS", "what rustls holds, which is reckoned where it is held"),
     ("http::h2::send::COPIED", "what is put elsewhere to wait"),

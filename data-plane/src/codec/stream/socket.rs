@@ -1,13 +1,18 @@
 //! The socket of a client connection, which is registered with the runtime only while it is in use.
 
-use std::io::{self, ErrorKind, IoSlice, Read as _};
+use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
 use std::mem;
+use std::net::Shutdown;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::coop::poll_proceed;
+
+/// Maximum number of bytes of a read without the runtime: room for most heads. Such room is zeroed first.
+const FIRST: usize = 4 * 1024;
 
 /// A socket that is registered with the runtime only when something has to be waited for.
 #[derive(Debug)]
@@ -51,30 +56,56 @@ impl Socket {
         }
     }
 
-    /// The runtime's socket, if it is registered.
-    pub(crate) fn as_known(&self) -> Option<&TcpStream> {
-        match &self.0 {
-            State::Known(stream) => Some(stream),
-            State::Unknown(_) | State::Lost => None,
-        }
-    }
-
-    fn known(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+    /// The runtime's socket; registers it if necessary.
+    ///
+    /// # Errors
+    /// It could not be registered: the socket is lost.
+    pub(crate) fn registered(&mut self) -> io::Result<&mut TcpStream> {
         if matches!(self.0, State::Unknown(_))
             && let State::Unknown(stream) = mem::replace(&mut self.0, State::Lost)
         {
             self.0 = State::Known(TcpStream::from_std(stream)?);
         }
         match &mut self.0 {
-            State::Known(stream) => Ok(Pin::new(stream)),
+            State::Known(stream) => Ok(stream),
             State::Unknown(_) | State::Lost => Err(ErrorKind::NotConnected.into()),
         }
     }
-}
 
-impl From<TcpStream> for Socket {
-    fn from(stream: TcpStream) -> Self {
-        Self(State::Known(stream))
+    /// Whether it is not registered, so that its end is not watched.
+    pub(crate) fn is_unwatched(&self) -> bool {
+        matches!(self.0, State::Unknown(_))
+    }
+
+    /// Whether something came that nobody has read while its end was not watched.
+    pub(crate) fn has_unread(&self) -> bool {
+        match &self.0 {
+            State::Unknown(stream) => matches!(stream.peek(&mut [0]), Ok(1)),
+            State::Known(_) | State::Lost => false,
+        }
+    }
+
+    /// Runs a system call on the socket if it is not registered: what is possible at once needs no runtime. `None`: it
+    /// has to be waited for.
+    fn poll_at_once<T>(
+        &self,
+        cx: &mut Context<'_>,
+        call: impl FnOnce(&std::net::TcpStream) -> io::Result<T>,
+    ) -> Poll<Option<io::Result<T>>> {
+        let State::Unknown(stream) = &self.0 else {
+            return Poll::Ready(None);
+        };
+        // As the runtime's sockets do: a client that always has more does not keep others waiting.
+        let turn = ready!(poll_proceed(cx));
+        match call(stream) {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                Poll::Ready(None)
+            }
+            outcome => {
+                turn.made_progress();
+                Poll::Ready(Some(outcome))
+            }
+        }
     }
 }
 
@@ -86,35 +117,47 @@ impl From<std::net::TcpStream> for Socket {
 }
 
 impl AsyncRead for Socket {
-    /// If it is not registered, the kernel is asked first: available data is read at once, without waiting for the
-    /// runtime.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if let State::Unknown(stream) = &this.0 {
-            match (&*stream).read(into.initialize_unfilled()) {
-                Ok(count) => {
-                    into.advance(count);
-                    return Poll::Ready(Ok(()));
+        let most = FIRST.min(into.remaining());
+        match ready!(this.poll_at_once(cx, |mut stream| stream.read(into.initialize_unfilled_to(most)))) {
+            Some(count) => {
+                let count = count?;
+                into.advance(count);
+                if count == FIRST {
+                    // Probably a body: the next reads are larger.
+                    this.registered()?;
                 }
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(()))
             }
+            None => Pin::new(this.registered()?).poll_read(cx, into),
         }
-        this.known()?.poll_read(cx, into)
     }
 }
 
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.get_mut().known()?.poll_write(cx, bytes)
+        let this = self.get_mut();
+        match ready!(this.poll_at_once(cx, |mut stream| stream.write(bytes))) {
+            Some(count) => Poll::Ready(count),
+            None => Pin::new(this.registered()?).poll_write(cx, bytes),
+        }
     }
 
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().known()?.poll_flush(cx)
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Nothing is held back.
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().known()?.poll_shutdown(cx)
+        let this = self.get_mut();
+        match &this.0 {
+            State::Unknown(stream) => Poll::Ready(match stream.shutdown(Shutdown::Write) {
+                Err(error) if error.kind() == ErrorKind::NotConnected => Ok(()),
+                outcome => outcome,
+            }),
+            State::Known(_) | State::Lost => Pin::new(this.registered()?).poll_shutdown(cx),
+        }
     }
 
     fn poll_write_vectored(
@@ -122,7 +165,11 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().known()?.poll_write_vectored(cx, slices)
+        let this = self.get_mut();
+        match ready!(this.poll_at_once(cx, |mut stream| stream.write_vectored(slices))) {
+            Some(count) => Poll::Ready(count),
+            None => Pin::new(this.registered()?).poll_write_vectored(cx, slices),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -146,23 +193,49 @@ mod tests {
         let client = Client::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
-        let mut socket = Socket::from(TcpStream::from_std(stream).unwrap());
-        socket.forget().unwrap();
-        (socket, client)
+        (Socket::from(stream), client)
     }
 
-    #[tokio::test]
-    async fn received_bytes_are_read_at_once() {
+    /// Here registering it panics.
+    #[test]
+    fn what_is_possible_at_once_is_done_without_the_runtime() {
         let (mut socket, mut client) = unknown();
-        client.write_all(b"here").unwrap();
-        // Without the runtime, which never gets a turn here.
-        let mut some = [0; 8];
-        let mut read = ReadBuf::new(&mut some);
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        assert!(matches!(Pin::new(&mut socket).poll_read(&mut cx, &mut read), Poll::Ready(Ok(()))));
-        assert_eq!(read.filled(), b"here");
-        drop(client);
-        assert_eq!(socket.read(&mut some).await.unwrap(), 0, "so is its end");
+        client.write_all(b"asked").unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let mut some = [0; 8];
+            assert_eq!(socket.read(&mut some).await.unwrap(), 5);
+            assert_eq!(&some[..5], b"asked");
+            assert!(socket.is_unwatched() && !socket.has_unread());
+            client.write_all(b"more").unwrap();
+            assert!(socket.has_unread());
+            assert_eq!(socket.read(&mut some).await.unwrap(), 4);
+            socket.write_all(b"ans").await.unwrap();
+            let rest = [IoSlice::new(b"we"), IoSlice::new(b"red")];
+            assert_eq!(socket.write_vectored(&rest).await.unwrap(), 5);
+            socket.flush().await.unwrap();
+            socket.shutdown().await.unwrap();
+            let mut answer = String::new();
+            io::Read::read_to_string(&mut client, &mut answer).unwrap();
+            assert_eq!(answer, "answered");
+            drop(client);
+            assert_eq!(socket.read(&mut some).await.unwrap(), 0, "so is its end");
+        });
+    }
+
+    /// A client that always has more, and one that never takes any, are left to the runtime, which gives others their
+    /// turn.
+    #[tokio::test]
+    async fn nobody_keeps_others_waiting() {
+        let (mut socket, mut client) = unknown();
+        client.write_all(&[b'x'; 2 * FIRST]).unwrap();
+        let mut some = [0; FIRST];
+        assert_eq!(socket.read(&mut some).await.unwrap(), FIRST);
+        assert!(matches!(socket.0, State::Known(_)), "the next reads are larger");
+        socket.forget().unwrap();
+        let much = vec![b'x'; 64 << 20];
+        assert!(poll!(Box::pin(socket.write_all(&much))).is_pending());
+        assert!(matches!(socket.0, State::Known(_)));
     }
 
     #[tokio::test]

@@ -203,11 +203,7 @@ impl Answer<'_> {
 
     /// Bytes that TLS has encrypted at most, and the socket has not accepted.
     fn in_tls<S: Stream>(&self, stream: &S) -> usize {
-        if stream.socket().is_some() {
-            0
-        } else {
-            TLS.min(usize::try_from(self.out.unflushed()).unwrap_or(TLS))
-        }
+        if stream.is_socket() { 0 } else { TLS.min(usize::try_from(self.out.unflushed()).unwrap_or(TLS)) }
     }
 
     /// Bytes that the transport has accepted.
@@ -218,9 +214,12 @@ impl Answer<'_> {
     /// Writes until nothing is left.
     fn poll_write<S: Stream>(&mut self, stream: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.out.poll_write(stream, cx))?;
-        match (&mut self.pipe, S::socket(stream)) {
-            (Some(pipe), Some(socket)) => pipe.poll_drain(socket, cx),
-            _ => Poll::Ready(Ok(())),
+        match &mut self.pipe {
+            Some(pipe) => match S::socket(stream) {
+                Some(socket) => pipe.poll_drain(socket, cx),
+                None => Poll::Ready(Ok(())),
+            },
+            None => Poll::Ready(Ok(())),
         }
     }
 
@@ -229,15 +228,15 @@ impl Answer<'_> {
     fn poll_more<S: Stream>(
         &mut self,
         local: &Local,
-        stream: &S,
+        stream: &mut S,
         body: &mut ReplyBody,
         info: &mut RequestInfo,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), ProxyError>> {
         if let ReplyBody::Relay(relay) = body
             && self.writer.is_plain()
-            && stream.socket().is_some()
             && relay.may_pass(self.pipe.is_some())
+            && stream.socket().is_some()
         {
             if self.pipe.is_none() {
                 self.pipe = local.pipes.take();

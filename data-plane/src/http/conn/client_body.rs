@@ -3,6 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
@@ -11,11 +12,17 @@ use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{Body, BodyReader, CONTINUE};
 use crate::codec::head::{Framing, RequestHead};
 use crate::codec::stream::{LARGE, Stream, make_room, poll_fill, poll_gone};
+use crate::local::timer::Timer;
 
 /// Borrows the connection for as long as one request's body is read.
 pub(super) struct ClientBody<'c, S> {
     stream: &'c mut S,
     input: &'c mut BytesMut,
+    timer: &'c Timer,
+    /// When somebody asked first whether the client is gone.
+    asked: Option<Instant>,
+    /// Whether its end is watched, even if that needs a registration of the socket.
+    is_watched: bool,
     reader: BodyReader,
     /// The part of `100 Continue` that is still to be written; the client waits for it.
     permission: &'static [u8],
@@ -28,11 +35,18 @@ pub(super) struct ClientBody<'c, S> {
 
 impl<'c, S: Stream> ClientBody<'c, S> {
     /// The body that follows a head.
-    pub(super) fn new(stream: &'c mut S, input: &'c mut BytesMut, head: &RequestHead) -> Self {
+    pub(super) fn new(
+        (stream, input): (&'c mut S, &'c mut BytesMut),
+        timer: &'c Timer,
+        head: &RequestHead,
+    ) -> Self {
         let is_asked = head.expect_continue && !head.framing.is_empty();
         Self {
             stream,
             input,
+            timer,
+            asked: None,
+            is_watched: false,
             reader: BodyReader::new(head.framing),
             permission: if is_asked { CONTINUE } else { b"" },
             received: 0,
@@ -44,7 +58,7 @@ impl<'c, S: Stream> ClientBody<'c, S> {
     /// Reads more, into a large buffer if data arrives in volume, and only once it is there: a client that pauses
     /// after sending much holds no large buffer.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        match S::socket(self.stream).filter(|_| self.abounds) {
+        match if self.abounds { S::socket(self.stream) } else { None } {
             Some(socket) => {
                 ready!(socket.poll_read_ready(cx))?;
                 self.input.reserve(self.most);
@@ -233,6 +247,14 @@ impl<S: Stream> RequestBody for ClientBody<'_, S> {
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Most responses come before it is worth registering the socket for that.
+        if !self.is_watched && S::is_unwatched(self.stream) && self.timer.waits_for_tick(&mut self.asked) {
+            return Poll::Pending;
+        }
         poll_gone(self.stream, self.input, cx)
+    }
+
+    fn watch(&mut self) {
+        self.is_watched = true;
     }
 }

@@ -5,8 +5,8 @@ use std::io;
 use bytes::BytesMut;
 use rustls::server::{Accepted, Acceptor};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::TcpStream;
 
+use crate::codec::stream::Socket;
 use crate::local::quota::Share;
 use crate::local::{Local, opening};
 
@@ -35,7 +35,7 @@ pub(super) enum Hello {
 /// An I/O or TLS error, in case of the latter the client is sent an alert; or too much is held for clients.
 pub(super) async fn read(
     local: &Local,
-    stream: &mut TcpStream,
+    stream: &mut Socket,
     input: &mut BytesMut,
     share: &mut Option<Share>,
 ) -> io::Result<Hello> {

@@ -280,7 +280,7 @@ impl<S: Stream> Session<S> {
             return false;
         };
         let mut client = Client::of(head);
-        let mut body = ClientBody::new(stream, input, head);
+        let mut body = ClientBody::new((stream, input), timer, head);
         let call = Call { server, timer, peer };
         let Some(mut exchange) = Exchange::new(call, &mut record) else {
             return false;
@@ -363,8 +363,8 @@ impl<S: Stream> Session<S> {
     /// is lost.
     async fn close(&mut self, clean: bool) {
         let Self { server, timer, stream, input, .. } = self;
-        let is_clean = clean && input.is_empty();
-        if is_clean && S::socket(stream).is_some() {
+        let is_clean = clean && input.is_empty() && !S::has_unread(stream);
+        if is_clean && S::is_socket(stream) {
             // The end of the stream is signalled by closing.
             return;
         }

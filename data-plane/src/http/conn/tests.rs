@@ -125,15 +125,35 @@ async fn a_connection_may_be_idle_for_75_seconds() {
     }
 }
 
+/// In a runtime in which it cannot be registered.
+#[test]
+fn a_connection_that_comes_with_its_request_is_never_registered() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    io::Write::write_all(&mut client, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let fixture = Fixture::new();
+    let serving = serve(Rc::clone(&fixture.server), stream.into(), Fixture::peer(Scheme::Http));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    assert!(runtime.block_on(serving).is_none());
+    let mut answer = String::new();
+    io::Read::read_to_string(&mut client, &mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
+}
+
 #[tokio::test]
 async fn a_tls_handshake_has_ten_seconds_in_all() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     for begun in [&b""[..], b"\x16\x03\x01\x02\x00\x01"] {
         let fixture = Fixture::new();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        let mut connection =
-            Box::pin(serve(Rc::clone(&fixture.server), stream, Fixture::peer(Scheme::Https)));
+        let mut connection = Box::pin(serve(
+            Rc::clone(&fixture.server),
+            stream.into_std().unwrap().into(),
+            Fixture::peer(Scheme::Https),
+        ));
         assert!(poll!(&mut connection).is_pending());
         client.writable().await.unwrap();
         assert_eq!(client.try_write(begun).unwrap(), begun.len());

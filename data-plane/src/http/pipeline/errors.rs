@@ -196,6 +196,10 @@ impl<B: RequestBody> RequestBody for Nothing<'_, B> {
         self.0.poll_gone(cx)
     }
 
+    fn watch(&mut self) {
+        self.0.watch();
+    }
+
     fn outlet(&mut self) -> Option<&mut dyn Outlet> {
         self.0.outlet()
     }

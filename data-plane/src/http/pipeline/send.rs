@@ -156,6 +156,7 @@ async fn ask<B: RequestBody>(
                         if was_held {
                             info.attempts.waited();
                         }
+                        payload.watch();
                         continue;
                     }
                     Ok(answered) => {
@@ -175,6 +176,7 @@ async fn ask<B: RequestBody>(
             Err(error) => (Failed { error, sent: false, answered: false }, false),
         };
         trying.after(&endpoint, (failed, reused), observed, info, payload.is_replayable())?;
+        payload.watch();
     }
 }
 

@@ -1,3 +1,7 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::Wake;
+
 use super::*;
 
 fn polled(timer: &Timer) -> bool {
@@ -131,4 +135,32 @@ fn slots_are_used_again() {
     assert_eq!(second.index, index);
     assert!(!polled(&second));
     assert_eq!(timers.slots.borrow().len(), 1);
+}
+
+#[test]
+fn who_asks_for_the_next_tick_is_woken_by_it_once() {
+    let start = shared::clock::now();
+    let timers = Timers::new(start);
+    let timer = timers.timer();
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    timer.arm(Duration::from_secs(60));
+    let mut asked = None;
+    assert!(timer.waits_for_tick(&mut asked) && timer.waits_for_tick(&mut asked));
+    for (ticks, times) in [(1, 0), (2, 1), (3, 1)] {
+        timers.tick(start + ticks * TICK);
+        assert_eq!(woken.0.load(Relaxed), times, "{ticks}");
+        assert!(!timer.waits_for_tick(&mut asked));
+        // It waits only after the first of them.
+        assert!(timer.poll_elapsed(&mut Context::from_waker(&waker)).is_pending());
+    }
+}
+
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
 }

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, TcpListener as StdListener, TcpStream as StdStream};
 
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::*;
@@ -29,16 +30,16 @@ fn hello() -> Vec<u8> {
 }
 
 /// Both ends of a connection.
-fn pair(listener: &StdListener) -> (StdStream, TcpStream) {
+fn pair(listener: &StdListener) -> (StdStream, StdStream) {
     let client = StdStream::connect(listener.local_addr().unwrap()).unwrap();
     let (near, _) = listener.accept().unwrap();
     near.set_nonblocking(true).unwrap();
-    (client, TcpStream::from_std(near).unwrap())
+    (client, near)
 }
 
-fn served(server: &Rc<Server>, near: TcpStream, scheme: Scheme) {
+fn served(server: &Rc<Server>, near: StdStream, scheme: Scheme) {
     let peer = Peer::new(near.peer_addr().unwrap(), scheme, 80);
-    spawn_local(serve(Rc::clone(server), near, peer));
+    spawn_local(serve(Rc::clone(server), near.into(), peer));
 }
 
 /// Sends a request and waits for the whole response.

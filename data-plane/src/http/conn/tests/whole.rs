@@ -3,7 +3,7 @@
 use std::task::Poll;
 
 use shared::resource::{EndpointPort, Endpoints, Resource};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::access_log;
