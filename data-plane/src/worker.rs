@@ -12,6 +12,7 @@ mod streams;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -201,7 +202,8 @@ async fn serve(config: WorkerConfig, own: Own) -> io::Result<()> {
             Scheme::Http => LocalPort::from(address.port()),
             Scheme::Https => LocalPort::known_as(address.port(), worker.server.ports.https),
         };
-        let entry = Entry { scheme, port };
+        let ip = address.ip();
+        let entry = Entry { scheme, port, ip: (!ip.is_unspecified()).then_some(ip) };
         let queue = Rc::new(listener.into_queue()?);
         debug!(worker = index, %address, scheme = scheme.as_str(), "listening");
         let accept = accept(Rc::clone(&worker), Rc::clone(&queue), entry.clone(), drain.clone());
@@ -275,6 +277,8 @@ fn shed(server: &Server) {
 struct Entry {
     scheme: Scheme,
     port: LocalPort,
+    /// The address that it listens on, if it is only one.
+    ip: Option<IpAddr>,
 }
 
 /// Accepts until the worker closes. No error ends it.
@@ -371,7 +375,7 @@ fn admit(worker: &Rc<Worker>, (stream, address): Accepted, entry: &Entry) {
     };
     let number = worker.server.local.metrics.accepted.value();
     let server = Rc::clone(&worker.server);
-    let local = stream.local_addr().ok().map(|local| local.ip());
+    let local = entry.ip.or_else(|| stream.local_addr().ok().map(|local| local.ip()));
     let peer =
         Peer::new(address, entry.scheme, entry.port.clone()).with_number(number).with_local_address(local);
     attend(open, conn::serve(server, Socket::from(stream), peer));
