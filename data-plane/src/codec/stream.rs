@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::future::Future;
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
@@ -43,6 +43,10 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Whether something came that nobody has read while its end was not watched.
     fn has_unread(&self) -> bool;
 
+    /// Writes bytes that are the last ones before the connection is closed or shut down: the end of them may leave
+    /// only with the end of the connection, in the same segment.
+    fn poll_write_last(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
+
     /// The stream below TLS.
     fn below_tls(&mut self) -> Option<&mut Gathered<Prefixed<Socket>>>;
 }
@@ -69,8 +73,44 @@ impl<S: AsyncRead + AsyncWrite + Unpin + 'static> Stream for S {
         (self as &dyn Any).downcast_ref::<Socket>().is_some_and(Socket::has_unread)
     }
 
+    fn poll_write_last(&mut self, cx: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        match (self as &mut dyn Any).downcast_mut::<Socket>() {
+            Some(socket) => socket.poll_write_last(cx, slices),
+            None => Pin::new(self).poll_write_vectored(cx, slices),
+        }
+    }
+
     fn below_tls(&mut self) -> Option<&mut Gathered<Prefixed<Socket>>> {
         Some((self as &mut dyn Any).downcast_mut::<Tls>()?.get_mut().0)
+    }
+}
+
+/// Writes to a stream what is the [last](Stream::poll_write_last) before its end.
+pub(crate) struct Last<'s, S>(pub(crate) &'s mut S);
+
+impl<S: Stream> AsyncWrite for Last<'_, S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.get_mut().0.poll_write_last(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.get_mut().0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.get_mut().0).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().0.poll_write_last(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
     }
 }
 
@@ -175,7 +215,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Prefixed<S> {
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
+        slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, slices)
     }

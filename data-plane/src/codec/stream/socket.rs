@@ -7,7 +7,8 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::coop::poll_proceed;
 
@@ -82,6 +83,30 @@ impl Socket {
         match &self.0 {
             State::Unknown(stream) => matches!(stream.peek(&mut [0]), Ok(1)),
             State::Known(_) | State::Lost => false,
+        }
+    }
+
+    /// Writes what is the last before the socket is closed or shut down, which has to follow at once: until then the
+    /// kernel keeps the last segment, so that it leaves together with the end.
+    pub(super) fn poll_write_last(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let send = |socket: BorrowedFd<'_>| {
+            let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+            sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags).map_err(io::Error::from)
+        };
+        if let Some(count) = ready!(self.poll_at_once(cx, |stream| send(stream.as_fd()))) {
+            return Poll::Ready(count);
+        }
+        let stream = self.registered()?;
+        loop {
+            ready!(stream.poll_write_ready(cx))?;
+            match stream.try_io(Interest::WRITABLE, || send(stream.as_fd())) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                count => return Poll::Ready(count),
+            }
         }
     }
 
@@ -186,6 +211,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
+    use crate::codec::stream::Last;
 
     /// An unregistered socket, and its client.
     fn unknown() -> (Socket, Client) {
@@ -221,6 +247,27 @@ mod tests {
             drop(client);
             assert_eq!(socket.read(&mut some).await.unwrap(), 0, "so is its end");
         });
+    }
+
+    /// Registered or not; it is closed while most of the bytes are in the kernel.
+    #[tokio::test]
+    async fn last_bytes_arrive_before_the_end() {
+        for is_registered in [false, true] {
+            for length in [1, 100_000] {
+                let (mut socket, mut client) = unknown();
+                if is_registered {
+                    socket.registered().unwrap();
+                }
+                let bytes = vec![b'x'; length];
+                let reading = std::thread::spawn(move || {
+                    let mut all = Vec::new();
+                    io::Read::read_to_end(&mut client, &mut all).map(|_| all)
+                });
+                Last(&mut socket).write_all(&bytes).await.unwrap();
+                drop(socket);
+                assert_eq!(reading.join().unwrap().unwrap().len(), length, "{is_registered}");
+            }
+        }
     }
 
     /// A client that always has more, and one that never takes any, are left to the runtime, which gives others their

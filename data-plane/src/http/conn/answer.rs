@@ -13,7 +13,7 @@ use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::h1::{BodyWriter, Client, write_response};
 use crate::codec::outgoing::Outgoing;
-use crate::codec::stream::Stream;
+use crate::codec::stream::{Last, Stream};
 use crate::http::pipeline::log::RequestInfo;
 use crate::http::reply::{Reply, ReplyBody};
 use crate::local::Local;
@@ -213,7 +213,11 @@ impl Answer<'_> {
 
     /// Writes until nothing is left.
     fn poll_write<S: Stream>(&mut self, stream: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.out.poll_write(stream, cx))?;
+        // The end of the connection follows.
+        ready!(match self.is_last && self.ended {
+            true => self.out.poll_write(&mut Last(stream), cx),
+            false => self.out.poll_write(stream, cx),
+        })?;
         match &mut self.pipe {
             Some(pipe) => match S::socket(stream) {
                 Some(socket) => pipe.poll_drain(socket, cx),
