@@ -86,6 +86,8 @@ mod names;
 mod parked;
 #[path = "traffic/passed_bodies.rs"]
 mod passed_bodies;
+#[path = "traffic/piped_bodies.rs"]
+mod piped_bodies;
 #[path = "traffic/response_headers.rs"]
 mod response_headers;
 #[path = "traffic/response_rewrites.rs"]
