@@ -18,6 +18,7 @@ use handshake_queue::HandshakeQueue;
 use ids::Ids;
 use log_limiter::LogLimiter;
 use pipes::Pipes;
+use pipes::bodies::BodyPipes;
 use quota::Quota;
 use timer::Timers;
 
@@ -64,6 +65,8 @@ pub(crate) struct Local {
     pub(crate) timers: Rc<Timers>,
     pub(crate) buffers: Buffers,
     pub(crate) pipes: Pipes,
+    /// Those that keep request bodies.
+    pub(crate) body_pipes: BodyPipes,
     /// The queue of handshakes with clients.
     pub(crate) handshake_queue: Rc<HandshakeQueue>,
     pub(crate) limits: Limits,
@@ -110,6 +113,7 @@ impl Local {
             timers: Timers::new(shared::clock::now()),
             buffers: Buffers::new(),
             pipes: Pipes::new(budgets.descriptors.clone()),
+            body_pipes: BodyPipes::new(budgets.body_pipes.clone(), budgets.descriptors.clone()),
             handshake_queue: Rc::default(),
             limits,
             quota: Quota::counted(budgets.bytes.clone(), Arc::clone(&metrics)),

@@ -134,6 +134,8 @@ const TABLE: &[(&str, &[Family])] = &[
     ("data-plane/src/table*", &[Http]),
     // The codec is pure, except for the traits of the streams that it reads and writes.
     ("data-plane/src/codec/outgoing.rs", &[Tokio]),
+    // The socket that a body may be spliced from.
+    ("data-plane/src/codec/body.rs", &[Tokio]),
     // Streams to clients, including TLS: written data may wait for more.
     ("data-plane/src/codec/stream.rs", &[Tokio, Rustls]),
     ("data-plane/src/codec/stream*", &[Tokio]),
@@ -145,7 +147,7 @@ const TABLE: &[(&str, &[Family])] = &[
     // Hashes are compared asynchronously; the cache of results needs a random key.
     ("data-plane/src/local/passwords*", &[Tokio, Rustls]),
     ("data-plane/src/local/nonces.rs", &[Rustls]),
-    ("data-plane/src/local/pipes.rs", &[Tokio]),
+    ("data-plane/src/local/pipes*", &[Tokio]),
     ("data-plane/src/local/relay.rs", &[Tokio]),
     ("data-plane/src/local/stint.rs", &[Tokio]),
     ("data-plane/src/local*", &[]),

@@ -4,6 +4,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
+use tokio::net::TcpStream;
 
 use super::error::ProxyError;
 
@@ -88,6 +89,15 @@ pub(crate) trait RequestBody {
     /// From here on at most this many bytes are useful at a time. Data that has already arrived is returned all the
     /// same.
     fn wants(&mut self, _: usize) {}
+
+    /// The socket that the rest of it can be taken from without reading it, and the length of that; `None`: it has to be
+    /// read, or arrives slowly.
+    fn passable(&mut self) -> Option<(&TcpStream, u64)> {
+        None
+    }
+
+    /// So many bytes were taken from its [socket](Self::passable).
+    fn passed(&mut self, _: usize) {}
 
     /// Size of the buffer that it is read into, without the pieces that were taken from it, if no budget counts that.
     fn held(&self) -> usize {

@@ -29,6 +29,8 @@ pub struct Budgets {
     pub descriptors: Budget,
     /// Reserved descriptors.
     pub reserve: Reserve,
+    /// Pipes that keep request bodies.
+    pub body_pipes: Budget,
     /// Sessions of UDP services.
     pub sessions: Budget,
     /// Request bodies on disk.
@@ -55,6 +57,10 @@ const SESSIONS: usize = 16_384;
 /// The divisor for the part of the descriptors that they may use.
 const OF_SESSIONS: usize = 8;
 
+/// Maximum number of pipes that keep request bodies, for all workers: half of what the kernel grants an unprivileged
+/// user by default (pipe-user-pages-soft). Beyond that, pipes for responses would be too small.
+const BODY_PIPES: usize = 32;
+
 /// Default maximum number of client connections.
 const CONNECTIONS: usize = 65_536;
 
@@ -75,6 +81,7 @@ impl Budgets {
             connections: Budget::new(CONNECTIONS),
             descriptors: Budget::new(4 * CONNECTIONS),
             reserve: Reserve::default(),
+            body_pipes: Budget::new(BODY_PIPES),
             sessions: Budget::new(SESSIONS),
             spill: Spill::into_dir(std::env::temp_dir()).with_spare(held / SPARE),
             passwords: Passwords::default(),

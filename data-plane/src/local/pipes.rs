@@ -197,6 +197,8 @@ fn is_unable(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::INVAL | Errno::NOSYS | Errno::PERM))
 }
 
+pub(crate) mod bodies;
+
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;

@@ -15,10 +15,13 @@ use crate::codec::body::{Joining, Outlet, Pieces, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::Framing;
 use crate::local::Local;
+use crate::local::pipes::bodies::BodyPipe;
 use crate::local::quota::Share;
 use crate::local::spill::{Spill, SpillFile};
 use crate::local::timer::Timer;
 use crate::table::Sizes;
+
+mod piped;
 
 /// Bytes of memory that a body has initially.
 const AT_FIRST: usize = 16 * 1024;
@@ -31,10 +34,12 @@ const BATCH: usize = 64 * 1024;
 
 /// The body of a request as it is sent on.
 pub(crate) enum Payload<'b, B: ?Sized> {
-    /// It is completely in memory.
+    /// It is completely in memory, or its end is in a pipe.
     Whole {
-        /// The body.
+        /// What is in memory.
         pieces: Pieces,
+        /// What follows.
+        rest: Option<Box<BodyPipe>>,
         /// The waiting client.
         client: &'b mut B,
         /// The memory budget that it holds.
@@ -62,7 +67,8 @@ pub(crate) enum Payload<'b, B: ?Sized> {
 }
 
 impl<'b, B: RequestBody> Payload<'b, B> {
-    /// Reads a whole body, unless it is streamed, and returns its framing: a buffered body has a length.
+    /// Reads a whole body, unless it is streamed, and returns its framing: a buffered body has a length. `may_pass`: it
+    /// may be kept in a pipe, and not be separated from its client then.
     ///
     /// # Errors
     /// The client disconnects, stops sending, sends too much or too slowly, or breaks the framing; or there is no
@@ -71,18 +77,21 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         body: &'b mut B,
         framing: Framing,
         sizes: Sizes,
-        pause: Duration,
+        (pause, may_pass): (Duration, bool),
         local: &Local,
         timer: &Timer,
     ) -> Result<(Self, Framing), ProxyError> {
         if framing.is_empty() {
-            return Ok((Self::Whole { pieces: Pieces::new(), client: body, _memory: None }, framing));
+            return Ok((
+                Self::Whole { pieces: Pieces::new(), rest: None, client: body, _memory: None },
+                framing,
+            ));
         }
         if !sizes.buffering {
             return Ok((Self::Streamed { client: body, read: 0, sizes, untaken: None }, framing));
         }
         // Boxed, so that requests without a body need no room for it.
-        Box::pin(Self::read(body, framing, sizes, pause, local, timer)).await
+        Box::pin(Self::read(body, framing, sizes, (pause, may_pass), local, timer)).await
     }
 
     /// Reads a whole body, into memory first.
@@ -90,7 +99,7 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         body: &'b mut B,
         framing: Framing,
         sizes: Sizes,
-        pause: Duration,
+        (pause, mut may_pass): (Duration, bool),
         local: &Local,
         timer: &Timer,
     ) -> Result<(Self, Framing), ProxyError> {
@@ -98,13 +107,33 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         let mut memory = Memory::of(share, framing, sizes.buffer);
         let mut pieces = Pieces::new();
         let mut joining = Joining::default();
-        let mut reading = Reading { sizes, pause, read: 0, since: local.timers.now() };
+        let mut reading =
+            Reading { sizes, pause, waited: Duration::ZERO, read: 0, since: local.timers.now() };
         while memory.holds(reading.read, &local.spill) {
+            if may_pass && piped::is_worth(body) {
+                may_pass = false;
+                if let Some(mut pipe) = piped::begin(&mut memory, reading.read, local) {
+                    pieces.extend(joining.rest());
+                    if piped::fill(&mut pipe, body, &mut reading, local, timer).await? {
+                        let framing = Framing::Length(reading.read);
+                        let rest = Some(pipe);
+                        return Ok((
+                            Self::Whole { pieces, rest, client: body, _memory: Some(memory) },
+                            framing,
+                        ));
+                    }
+                    piped::empty(*pipe, &mut pieces)?;
+                    memory.shrink(reading.read);
+                }
+            }
             body.wants(memory.room(reading.read));
             let Some(piece) = reading.next(body, local, timer).await? else {
                 pieces.extend(joining.rest());
                 let framing = Framing::Length(reading.read);
-                return Ok((Self::Whole { pieces, client: body, _memory: Some(memory) }, framing));
+                return Ok((
+                    Self::Whole { pieces, rest: None, client: body, _memory: Some(memory) },
+                    framing,
+                ));
             };
             pieces.extend(joining.push(piece));
         }
@@ -131,32 +160,34 @@ impl<'b, B: RequestBody> Payload<'b, B> {
         Ok((Self::Spilled { file: Rc::new(file), client: body, untaken: None }, framing))
     }
 
-    /// A buffered body, separated from its client; `None` if it is streamed.
+    /// A buffered body, separated from its client; `None` if it is streamed or in a pipe.
     pub(crate) fn detach(self) -> Option<Box<dyn RequestBody>> {
         let source = match self {
-            Self::Whole { pieces, _memory: memory, .. } => Source::Memory(pieces, memory),
+            Self::Whole { pieces, rest: None, _memory: memory, .. } => Source::Memory(pieces, memory),
             Self::Spilled { file, .. } => Source::File(file),
-            Self::Streamed { .. } => return None,
+            Self::Whole { rest: Some(_), .. } | Self::Streamed { .. } => return None,
         };
         Some(Box::new(Kept { source, place: 0 }))
     }
 
-    /// Bytes that it holds in memory and on disk; `None` if it is streamed.
+    /// Bytes that it holds in memory and on disk; `None` if it is streamed or in a pipe.
     pub(crate) fn held(&self) -> Option<(usize, usize)> {
         match self {
-            Self::Whole { pieces, .. } => Some((pieces.iter().map(Bytes::len).sum(), 0)),
+            Self::Whole { pieces, rest: None, .. } => Some((pieces.iter().map(Bytes::len).sum(), 0)),
             Self::Spilled { file, .. } => Some((0, usize::try_from(file.length()).unwrap_or(usize::MAX))),
-            Self::Streamed { .. } => None,
+            Self::Whole { rest: Some(_), .. } | Self::Streamed { .. } => None,
         }
     }
 
     /// The same body for another, possibly slower use; nothing is copied, and `share` is held for it. `None` if it is
-    /// streamed.
+    /// streamed or in a pipe.
     pub(crate) fn again(&self, share: Share) -> Option<Box<dyn RequestBody>> {
         let source = match self {
-            Self::Whole { pieces, .. } => Source::Memory(pieces.clone(), Some(Memory::of_copy(share))),
+            Self::Whole { pieces, rest: None, .. } => {
+                Source::Memory(pieces.clone(), Some(Memory::of_copy(share)))
+            }
             Self::Spilled { file, .. } => Source::File(Rc::clone(file)),
-            Self::Streamed { .. } => return None,
+            Self::Whole { rest: Some(_), .. } | Self::Streamed { .. } => return None,
         };
         Some(Box::new(Kept { source, place: 0 }))
     }
@@ -228,6 +259,27 @@ impl<B: RequestBody + ?Sized> Payload<'_, B> {
         }
     }
 
+    /// A copy of what follows its pieces, to be sent to a socket. `None`: nothing does, or not any more, as there is no
+    /// second pipe.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn rest(
+        &mut self,
+        local: &Local,
+        is_socket: bool,
+    ) -> Result<Option<Box<BodyPipe>>, ProxyError> {
+        let Self::Whole { pieces, rest, .. } = self else { return Ok(None) };
+        let Some(kept) = rest else { return Ok(None) };
+        let copy = if is_socket { local.body_pipes.copy(kept) } else { None };
+        if copy.is_none()
+            && let Some(kept) = rest.take()
+        {
+            piped::empty(*kept, pieces)?;
+        }
+        Ok(copy)
+    }
+
     /// Its endpoint does not take these bytes of it, which are charged, unless it is in memory as a whole: then it was
     /// charged when it arrived.
     ///
@@ -290,6 +342,15 @@ impl Memory {
         self.spare = None;
     }
 
+    /// Returns what was reserved for more than this many bytes.
+    fn shrink(&mut self, bytes: u64) {
+        self.share.shrink(usize::try_from(bytes).map_or(usize::MAX, |bytes| bytes.max(AT_FIRST)));
+        if let Some(spare) = &mut self.spare {
+            // Less is always possible.
+            let _ = spare.resize(spare.amount().min(self.share.amount().saturating_sub(self.own)));
+        }
+    }
+
     /// Bytes that may arrive before this is checked again. One byte more than there is room for shows whether there is
     /// more.
     fn room(&self, bytes: u64) -> usize {
@@ -347,6 +408,8 @@ struct Reading {
     sizes: Sizes,
     /// Timeout for the next piece.
     pause: Duration,
+    /// How much of that has passed.
+    waited: Duration,
     read: u64,
     since: Instant,
 }
@@ -359,12 +422,19 @@ impl Reading {
         local: &Local,
         timer: &Timer,
     ) -> Result<Option<Bytes>, ProxyError> {
-        let limits = &local.limits;
-        let piece = timer.limit(self.pause, poll_fn(|cx| body.poll_piece(cx))).await;
+        let pause = self.pause.saturating_sub(std::mem::take(&mut self.waited));
+        let piece = timer.limit(pause, poll_fn(|cx| body.poll_piece(cx))).await;
         let Some(piece) = piece.map_err(|_| Kind::ClientTimeout)?? else {
             return Ok(None);
         };
-        self.read += piece.len() as u64;
+        self.arrived(piece.len(), local)?;
+        Ok(Some(piece))
+    }
+
+    /// So many bytes were received.
+    fn arrived(&mut self, bytes: usize, local: &Local) -> Result<(), ProxyError> {
+        let limits = &local.limits;
+        self.read += bytes as u64;
         if self.sizes.exceeded(self.read) {
             return Err(Kind::BodyTooLarge.into());
         }
@@ -372,7 +442,7 @@ impl Reading {
         if took >= limits.body_grace && self.read < limits.body_rate * took.as_secs() {
             return Err(Kind::ClientTimeout.into());
         }
-        Ok(Some(piece))
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
 
@@ -14,9 +14,11 @@ use crate::codec::h1::{BodyReader, BodyWriter, CgiReader, ResponseReader};
 use crate::codec::head::{ResponseHead, hop};
 use crate::codec::outgoing::Outgoing;
 use crate::local::Local;
+use crate::local::pipes::bodies::BodyPipe;
 use crate::local::timer::Timer;
 use crate::table::Timeouts;
 use crate::upstream::payload::Payload;
+use crate::upstream::wire::Wire;
 use hold::Hold;
 pub(crate) use rest::Rest;
 
@@ -81,14 +83,16 @@ pub(crate) async fn send<B: RequestBody>(
     request: &Request<'_>,
     payload: &mut Payload<'_, B>,
 ) -> Result<Answered, Failed> {
-    let mut sending = Sending::new(request);
+    let rest = payload.rest(local, link.stream.socket().is_some());
+    let rest = rest.map_err(|error| Failed { error, sent: false, answered: false })?;
+    let mut sending = Sending::new(request, rest);
     let mut answer = Answer::new(request);
     let mut hold = Hold::new(local.limits.client_send);
     timer.arm(request.timeouts.send);
     let outcome = poll_fn(|cx| {
         let sent = sending.poll(local, timer, link, payload, cx);
         // Here, because a client that gives up ends this at any time.
-        link.has_sent(sending.out.written());
+        link.has_sent(sending.written());
         if let Err(error) = sent {
             return Poll::Ready(Err(error));
         }
@@ -117,6 +121,7 @@ pub(crate) async fn send<B: RequestBody>(
     })
     .await;
     timer.disarm();
+    let sent = sending.written() > 0;
     let was_held = hold.end(link, payload);
     let whole = sending.state == State::Sent;
     match outcome {
@@ -124,7 +129,7 @@ pub(crate) async fn send<B: RequestBody>(
             let rest = Rest::of(sending, payload, head.status, local).map(Box::new);
             Ok(Answered { head, body, whole, rest, was_held })
         }
-        Err(error) => Err(Failed { error, sent: sending.out.written() > 0, answered: answer.begun }),
+        Err(error) => Err(Failed { error, sent, answered: answer.begun }),
     }
 }
 
@@ -142,6 +147,8 @@ enum State {
 
 struct Sending<'r> {
     out: Outgoing<'r>,
+    /// What follows the pieces of a body.
+    rest: Option<Box<BodyPipe>>,
     writer: BodyWriter,
     place: usize,
     state: State,
@@ -152,9 +159,10 @@ struct Sending<'r> {
 }
 
 impl<'r> Sending<'r> {
-    fn new(request: &Request<'r>) -> Self {
+    fn new(request: &Request<'r>, rest: Option<Box<BodyPipe>>) -> Self {
         Self {
             out: Outgoing::new(request.head),
+            rest,
             writer: request.writer.clone(),
             place: 0,
             state: State::Sending,
@@ -182,8 +190,8 @@ impl<'r> Sending<'r> {
             if std::mem::take(&mut self.starved) {
                 timer.arm(self.timeouts.send);
             }
-            let before = self.out.written();
-            let written = self.out.poll_write(&mut link.stream, cx);
+            let before = self.written();
+            let written = self.poll_write(&mut link.stream, cx);
             if matches!(written, Poll::Ready(Ok(()))) {
                 payload.moves();
             }
@@ -200,7 +208,7 @@ impl<'r> Sending<'r> {
                 }
                 Poll::Pending => {
                     payload.waits(local, self.out.held())?;
-                    if self.out.written() > before {
+                    if self.written() > before {
                         timer.arm(self.timeouts.send);
                     }
                     return Ok(());
@@ -212,6 +220,20 @@ impl<'r> Sending<'r> {
             }
         }
         Ok(())
+    }
+
+    /// Bytes that the transport has accepted.
+    fn written(&self) -> u64 {
+        self.out.written() + self.rest.as_ref().map_or(0, |rest| rest.taken()) as u64
+    }
+
+    /// Writes what can be written.
+    fn poll_write(&mut self, wire: &mut Wire, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.out.poll_write(wire, cx))?;
+        match (&mut self.rest, wire.socket()) {
+            (Some(rest), Some(socket)) if self.state == State::Ending => rest.poll_drain(socket, cx),
+            _ => Poll::Ready(Ok(())),
+        }
     }
 
     /// Waits for the client: its timeout starts when it goes silent.
@@ -238,6 +260,12 @@ impl<'r> Sending<'r> {
                 }
                 Poll::Ready(None) => {
                     self.push(joining.rest())?;
+                    if let Some(rest) = &self.rest {
+                        local.metrics.received.add(rest.held() as u64);
+                        // It has a length, so there is nothing around it.
+                        let framed = self.writer.frame(rest.held());
+                        framed.map_err(|error| ProxyError::of(Kind::ClientBody, error))?;
+                    }
                     let end = self.writer.end();
                     self.out.push_static(end.map_err(|error| ProxyError::of(Kind::ClientBody, error))?);
                     self.state = State::Ending;

@@ -36,6 +36,7 @@ pub(crate) const LISTENER: Listener = Listener {
         "upstream/inbound.rs",
         "upstream/incoming.rs",
         "upstream/payload.rs",
+        "upstream/payload/piped.rs",
         "upstream/liveness.rs",
         "upstream/send.rs",
         "upstream/wire_stats.rs",
@@ -405,6 +406,15 @@ const ROWS: &[Row] = &[
         "pipes for long responses (`splice`)",
         &["local::pipes::KEPT", "local::pipes::MOST"],
         &["without_descriptors_for_a_pipe_it_is_read", "one_that_is_not_empty_is_not_kept"],
+    ),
+    Row(
+        "pipes that keep request bodies (`splice`, `tee`)",
+        &["local::budgets::BODY_PIPES", "local::pipes::bodies::ROOM", "upstream::payload::piped::PATIENCE"],
+        &[
+            "there_are_few_and_only_while_descriptors_are_plentiful",
+            "without_room_for_a_pipe_it_is_read",
+            "body_that_stops_flowing_is_taken_out_of_its_pipe",
+        ],
     ),
     Row(
         "own requests to authentication services and mirrors that come back to the proxy",
@@ -800,6 +810,7 @@ const OTHERS: &[(&str, &str)] = &[
         "bytes from which a direction has a pipe, which is reckoned as those of answers are",
     ),
     ("local::pipes::LEAST", "what is worth a pipe"),
+    ("upstream::payload::piped::LEAST", "what is worth a pipe"),
     ("local::pipes::PASSED_OVER", "how seldom the kernel is asked again"),
     ("local::spill::WARNINGS", "the log's pace"),
     ("local::shares::OF_NAMESPACE", "the parts of a limit"),

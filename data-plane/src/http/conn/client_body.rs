@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use tokio::net::TcpStream;
 
 use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
@@ -240,6 +241,16 @@ impl<S: Stream> RequestBody for ClientBody<'_, S> {
 
     fn wants(&mut self, bytes: usize) {
         self.most = bytes.clamp(1, LARGE);
+    }
+
+    fn passable(&mut self) -> Option<(&TcpStream, u64)> {
+        let left = self.reader.plain().filter(|_| self.abounds && self.input.is_empty())?;
+        Some((S::socket(self.stream)?, left))
+    }
+
+    fn passed(&mut self, bytes: usize) {
+        self.reader.skip(bytes);
+        self.received += bytes as u64;
     }
 
     fn held(&self) -> usize {

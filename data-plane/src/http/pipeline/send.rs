@@ -188,11 +188,13 @@ async fn prepare<'b, B: RequestBody>(
     let Exchange { call: Call { server, timer, .. }, head, timeouts, .. } = exchange;
     let mut sizes = exchange.sizes;
     // A mirrored body is buffered first, so that the copy has it.
-    sizes.buffering |= mirror::of(exchange).is_some_and(|mirror| mirror.with_body);
+    let is_mirrored = mirror::of(exchange).is_some_and(|mirror| mirror.with_body);
+    sizes.buffering |= is_mirrored;
     // HTTP/1.0 has no chunked coding, and FastCGI applications expect a length.
     sizes.buffering |= head.as_http10 || protocol(exchange) == Protocol::Fcgi;
-    let prepared =
-        Payload::prepare(body, head.framing, sizes, timeouts.client_body, &server.local, timer).await;
+    let may_pass = protocol(exchange) == Protocol::Http && !is_mirrored;
+    let way = (timeouts.client_body, may_pass);
+    let prepared = Payload::prepare(body, head.framing, sizes, way, &server.local, timer).await;
     prepared.inspect_err(|error| server.local.metrics.failed(error.kind))
 }
 

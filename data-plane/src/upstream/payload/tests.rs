@@ -46,7 +46,7 @@ async fn prepare(
 ) -> Result<(Payload<'_, Script>, Framing), ProxyError> {
     let local = Rc::clone(&script.local);
     let timer = local.timers.timer();
-    Payload::prepare(script, framing, sizes, Duration::from_secs(60), &local, &timer).await
+    Payload::prepare(script, framing, sizes, (Duration::from_secs(60), false), &local, &timer).await
 }
 
 fn all(payload: &mut Payload<'_, Script>) -> Vec<u8> {
@@ -146,7 +146,8 @@ async fn a_body_may_stay_away_for_60_seconds() {
     let local = Rc::clone(&script.local);
     let (start, timer) = (local.timers.now(), local.timers.timer());
     let limit = crate::table::Timeouts::default().client_body;
-    let preparing = Payload::prepare(&mut script, Framing::Chunked, Sizes::default(), limit, &local, &timer);
+    let preparing =
+        Payload::prepare(&mut script, Framing::Chunked, Sizes::default(), (limit, false), &local, &timer);
     let mut preparing = std::pin::pin!(preparing);
     for (at, over) in [(0.0, false), (59.9, false), (60.2, true)] {
         local.timers.tick(start + Duration::from_secs_f64(at));
@@ -223,7 +224,8 @@ async fn a_body_that_abounds_is_read_to_the_byte() {
         let mut body = Plenty { left: length, most: usize::MAX, spill: spill.clone(), ahead: 0, given: 0 };
         let sizes = Sizes { body: 0, buffer, ..Sizes::default() };
         let pause = Duration::from_secs(60);
-        let prepared = Payload::prepare(&mut body, Framing::Chunked, sizes, pause, &local, &timer).await;
+        let prepared =
+            Payload::prepare(&mut body, Framing::Chunked, sizes, (pause, false), &local, &timer).await;
         let (payload, _) = prepared.unwrap();
         assert_eq!(matches!(payload, Payload::Whole { .. }), whole, "{buffer}");
         drop(payload);

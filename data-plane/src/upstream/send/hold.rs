@@ -48,7 +48,7 @@ impl Hold {
             outlet.leave();
         }
         if std::mem::replace(&mut self.is_on, is_on) != is_on && sending.is_over() {
-            self.mark = (outlet.taken(), sending.out.written());
+            self.mark = (outlet.taken(), sending.written());
             timer.arm(if is_on { self.limit } else { sending.timeouts.read });
         }
         self.was_on |= is_on;
@@ -81,7 +81,7 @@ impl Hold {
             return Poll::Ready(sending.waits_for());
         }
         let taken = payload.outlet().map_or(0, |outlet| outlet.taken());
-        let mark = (taken, sending.out.written());
+        let mark = (taken, sending.written());
         // A client that takes something will have room. So may one whose endpoint has taken a part of the request.
         if std::mem::replace(&mut self.mark, mark) != mark && !sending.starved {
             timer.arm(self.limit);

@@ -51,7 +51,16 @@ impl Rest {
         let (read, sizes, untaken) = payload.streamed()?;
         let timer = local.timers.timer();
         timer.arm(if starved { timeouts.client_body } else { timeouts.send });
-        let sending = Sending { out: out.headless()?, writer, place, state, starved, broken: None, timeouts };
+        let sending = Sending {
+            out: out.headless()?,
+            rest: None,
+            writer,
+            place,
+            state,
+            starved,
+            broken: None,
+            timeouts,
+        };
         Some(Self { sending, read, sizes, untaken, timer, source: None })
     }
 

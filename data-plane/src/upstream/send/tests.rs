@@ -62,7 +62,7 @@ async fn sent<B: RequestBody>(
         answer_head: 8 * 1024,
         is_fcgi: false,
     };
-    let (sizes, pause) = (Sizes::default(), request.timeouts.client_body);
+    let (sizes, pause) = (Sizes::default(), (request.timeouts.client_body, false));
     let prepared = Payload::prepare(client, Framing::Length(0), sizes, pause, local, &timer).await;
     let (mut payload, _) = prepared.unwrap();
     tokio::join!(send(local, &timer, link, &request, &mut payload), endpoint).0

@@ -65,9 +65,15 @@ async fn attempt<B: RequestBody>(
         Some(body) => body,
         None => {
             let whole = crate::table::Sizes { buffering: true, ..sizes };
-            let (payload, _) =
-                Payload::prepare(body, exchange.head.framing, whole, timeouts.client_body, local, timer)
-                    .await?;
+            let (payload, _) = Payload::prepare(
+                body,
+                exchange.head.framing,
+                whole,
+                (timeouts.client_body, false),
+                local,
+                timer,
+            )
+            .await?;
             payload.detach().ok_or(Kind::ClientBody)?
         }
     };
