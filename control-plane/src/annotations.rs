@@ -26,7 +26,7 @@ pub(crate) mod errors;
 mod fastcgi;
 pub(crate) mod forwarding;
 mod headers;
-mod hosts;
+pub(crate) mod hosts;
 pub(crate) mod limits;
 pub(crate) mod log;
 mod mirror;

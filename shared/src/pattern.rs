@@ -95,6 +95,12 @@ pub enum PatternError {
         /// The reason, in one line.
         reason: String,
     },
+    /// Its automaton is too large.
+    #[error("its automaton takes more than {most} bytes: smaller are counts, and what begins with `^`")]
+    Automaton {
+        /// The limit.
+        most: usize,
+    },
     /// Too many groups.
     #[error("{groups} groups are more than {MOST_GROUPS}")]
     Groups {

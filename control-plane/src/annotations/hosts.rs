@@ -1,6 +1,6 @@
 //! Settings that apply to a whole host.
 
-use shared::pattern::HostPattern;
+use shared::pattern::PatternError;
 use shared::policy::TextList;
 
 use super::client_tls::{self, CIPHERS};
@@ -8,6 +8,8 @@ use super::draft::Draft;
 use super::row::{Bad, Effect, Risk, Row, Scope, Spec};
 use super::value::{self, BOOL, Grammar, PATTERN};
 use crate::problem::{Severity, shown};
+
+pub(crate) mod patterns;
 
 pub(super) static ROWS: &[&Row] = &[
     &Row {
@@ -54,34 +56,58 @@ const LONGEST: usize = 253;
 /// Limit of the regular expressions of one Ingress: each is searched for in names that nothing else matches.
 const MOST_PATTERNS: usize = 32;
 
+/// Limit in bytes of the automatons of all of them, which are made before anything else is done with the Ingress. A
+/// pattern that is refused because its own is too large counts in full, as most of the work was done.
+const AUTOMATONS: usize = 256 << 10;
+
 fn aliases(to: &mut Draft<'_>, configured: Vec<String>) {
     let mut values = Vec::new();
-    let mut patterns = 0;
+    let mut room = Room { patterns: MOST_PATTERNS, bytes: AUTOMATONS };
     for alias in configured {
-        match names(&alias) {
-            Ok(_) if alias.starts_with('~') && patterns == MOST_PATTERNS => {
-                let reason =
-                    format!("more than {MOST_PATTERNS} regular expressions: {} is not used", shown(&alias));
-                to.fault(Severity::Warning, reason);
-            }
-            Ok(names) => {
-                patterns += usize::from(alias.starts_with('~'));
-                values.extend(names);
-            }
+        let names = match alias.strip_prefix('~') {
+            Some(pattern) => room.take(pattern).map(|()| vec![alias.clone()]),
+            None => names(&alias),
+        };
+        match names {
+            Ok(names) => values.extend(names),
             Err(problem) => to.fault(Severity::Warning, format!("{}: {problem}: not used", shown(&alias))),
         }
     }
     to.host.aliases = Some(TextList { values });
 }
 
-/// An alias in the form in which it is sent; nginx' `.a.test` stands for two names.
-fn names(alias: &str) -> Result<Vec<String>, String> {
-    if let Some(pattern) = alias.strip_prefix('~') {
-        return match HostPattern::new(pattern) {
-            Ok(_) => Ok(vec![alias.to_owned()]),
-            Err(error) => Err(error.to_string()),
-        };
+/// What is left for the patterns of an Ingress.
+struct Room {
+    patterns: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// Takes room for a pattern. Nothing is computed if none is left.
+    fn take(&mut self, pattern: &str) -> Result<(), String> {
+        if self.patterns == 0 {
+            return Err(format!("more than {MOST_PATTERNS} regular expressions"));
+        }
+        let too_much =
+            || format!("the automatons of the regular expressions take more than {AUTOMATONS} bytes");
+        if self.bytes == 0 {
+            return Err(too_much());
+        }
+        let size = patterns::size(pattern);
+        let left = self.bytes.checked_sub(match size {
+            Ok(bytes) | Err(PatternError::Automaton { most: bytes }) => bytes,
+            Err(_) => 0,
+        });
+        self.bytes = left.unwrap_or(0);
+        size.map_err(|error| error.to_string())?;
+        left.ok_or_else(too_much)?;
+        self.patterns -= 1;
+        Ok(())
     }
+}
+
+/// A name in the form in which it is sent; nginx' `.a.test` stands for two.
+fn names(alias: &str) -> Result<Vec<String>, String> {
     let alias = alias.to_ascii_lowercase();
     let (name, all) = match (alias.strip_prefix("*."), alias.strip_suffix(".*"), alias.strip_prefix('.')) {
         (Some(name), ..) | (None, Some(name), _) => (name, vec![alias.clone()]),
@@ -113,7 +139,8 @@ mod tests {
     use shared::name::ObjectName;
 
     use super::super::{PREFIX, read};
-    use super::MOST_PATTERNS;
+    use super::patterns::size;
+    use super::{AUTOMATONS, MOST_PATTERNS};
 
     /// The aliases that a value results in, and the number of faults.
     fn aliases(text: &str) -> (Vec<String>, usize) {
@@ -136,6 +163,26 @@ mod tests {
         for text in ["*", "a*b.test", "*.*", "a..test", "a.test.", "http://a.test", "~(", "~(?=a)a", &long] {
             assert_eq!(aliases(&format!("good.test,{text}")), (vec!["good.test".to_owned()], 1), "{text}");
         }
+    }
+
+    /// Twelve bytes of pattern took 128 KiB and the time to make them.
+    #[test]
+    fn automatons_of_all_patterns_are_bounded_together() {
+        let mut good: Vec<String> =
+            (10..30).map(|n| format!("~^[a-z0-9-]{{60}}\\.shop{n}\\.example\\.com$")).collect();
+        let (values, faults) = aliases(&good.join(","));
+        let taken: usize = values.iter().map(|it| size(&it[1..]).unwrap()).sum();
+        assert!(taken <= AUTOMATONS && values.len() > 8 && faults == good.len() - values.len(), "{taken}");
+        // Those that are refused count as well: nothing is made after them. Names need none.
+        good.truncate(1);
+        let bad = (1..10).map(|n| format!("~[ab].{{9}}c{n}"));
+        let (values, faults) =
+            aliases(&bad.chain(good).chain(["a.test".to_owned()]).collect::<Vec<_>>().join(","));
+        assert_eq!((values, faults), (vec!["a.test".to_owned()], 10));
+        // What is no pattern costs nothing.
+        let wrong = (1..10).map(|_| "~(".to_owned());
+        let (values, faults) = aliases(&wrong.chain(["~^a$".to_owned()]).collect::<Vec<_>>().join(","));
+        assert_eq!((values, faults), (vec!["~^a$".to_owned()], 9));
     }
 
     #[test]

@@ -6,13 +6,14 @@
 use std::collections::HashSet;
 
 use shared::name::ObjectName;
-use shared::pattern::{HostPattern, Pattern, PatternError};
+use shared::pattern::{Pattern, PatternError};
 use shared::policy::{HostPolicy, LocationPolicy, ShortcutComparison, ShortcutPath, ShortcutTest};
 use shared::resource::{Backend, Host, Resource, Route};
 
 use super::claim::Claim;
 use super::size::COPIES;
 use super::snippets;
+use crate::annotations::hosts::patterns;
 use crate::problem::{Fault, Severity};
 
 /// Overhead of a Secret's name in a list: tag, length and the slash.
@@ -64,7 +65,7 @@ fn compiled(location: &LocationPolicy, host: &HostPolicy) -> usize {
     let size = |pattern: Result<Pattern, PatternError>| pattern.map_or(0, |it| it.bytes());
     let aliases = host.aliases.iter().flat_map(|list| &list.values);
     let names = aliases.filter_map(|it| it.strip_prefix('~'));
-    let names = names.map(|it| HostPattern::new(it).map_or(0, |it| it.bytes()));
+    let names = names.map(|it| patterns::size(it).unwrap_or(0));
     let from = location.proxy_cookie_path.as_ref().map(|it| it.from.as_str());
     let replaced = from.into_iter().chain(location.proxy_redirect_from.as_deref());
     let replaced = replaced.filter_map(|it| it.strip_prefix('~')).map(|it| size(Pattern::anywhere(it)));

@@ -9,6 +9,7 @@ pub(crate) const LISTENER: Listener = Listener {
     places: &[
         "annotations.rs",
         "annotations/hosts.rs",
+        "annotations/hosts",
         "annotations/snippets",
         "compile/claim/tls.rs",
         "compile/copies.rs",
@@ -53,8 +54,8 @@ pub(crate) const LISTENER: Listener = Listener {
         ),
         Row(
             "regular expressions in `server-alias` of one Ingress",
-            &["annotations::hosts::MOST_PATTERNS"],
-            &["a_few_patterns_are_enough"],
+            &["annotations::hosts::MOST_PATTERNS", "annotations::hosts::AUTOMATONS"],
+            &["a_few_patterns_are_enough", "automatons_of_all_patterns_are_bounded_together"],
         ),
         Row(
             "directives accepted from one snippet",
@@ -85,6 +86,7 @@ pub(crate) const LISTENER: Listener = Listener {
     ],
     others: &[
         ("annotations::hosts::LONGEST", "what a name of a host is (RFC 1035)"),
+        ("annotations::hosts::patterns::KEPT", "what is kept for the next user"),
         ("compile::copies::NAME_HEAD", "what is charged"),
         ("compile::size::PATH_HEAD", "what is charged"),
         ("compile::rejection::MAX_LABEL", "what a name of a host is (RFC 1035)"),
