@@ -151,7 +151,7 @@ impl Claim {
             .filter_map(|(reference, field)| referred.get(&reference.what)?.fault(reference, field))
             .collect();
         faults.extend(backend_tls::fault(&parsed, &referred));
-        let (parsed, fault) = passthrough::settle(parsed, &name, fleet);
+        let (parsed, fault) = passthrough::settle(parsed, fleet);
         faults.extend(fault);
         if !fleet.allows_snippets {
             faults.extend(parsed.snippets.iter().map(|field| not_allowed(field)));

@@ -104,8 +104,6 @@ struct Deciders {
     ciphers: FewOf<Age>,
     /// The server's own order of ciphers.
     order: FewOf<Age>,
-    /// TLS passthrough.
-    passthrough: FewOf<Age>,
     /// A `spec.defaultBackend` that claims the implicit "/" of the host.
     roots: FewOf<Age>,
 }
@@ -125,7 +123,6 @@ impl Deciders {
             (&mut self.snippets, is_main && serving.of_hosts.is_some()),
             (&mut self.ciphers, is_main && serving.host.ssl_ciphers.is_some()),
             (&mut self.order, is_main && serving.host.ssl_prefer_server_ciphers.is_some()),
-            (&mut self.passthrough, is_main && serving.host.passthrough == Some(true)),
             (&mut self.roots, is_main && asks_for_root),
         ] {
             if belongs {
@@ -136,30 +133,9 @@ impl Deciders {
 
     /// Removes a claim from all sets.
     fn remove(&mut self, age: &Age) {
-        let Self {
-            tls,
-            aliases,
-            guards,
-            snippets,
-            backend_tls,
-            client_certificates,
-            ciphers,
-            order,
-            passthrough,
-            roots,
-        } = self;
-        for set in [
-            tls,
-            aliases,
-            guards,
-            snippets,
-            backend_tls,
-            client_certificates,
-            ciphers,
-            order,
-            passthrough,
-            roots,
-        ] {
+        let Self { tls, aliases, guards, snippets, backend_tls, client_certificates, ciphers, order, roots } =
+            self;
+        for set in [tls, aliases, guards, snippets, backend_tls, client_certificates, ciphers, order, roots] {
             set.remove(age);
         }
     }
@@ -390,7 +366,7 @@ impl Claims {
                 client_certificates: self.client_certificates(),
                 ssl_ciphers: self.ciphers(),
                 ssl_prefer_server_ciphers: self.prefers_own_order(),
-                passthrough: (!self.deciders.passthrough.is_empty()).then_some(true),
+                passthrough: self.passes_tls().then_some(true),
             },
         };
         Whole {
@@ -408,6 +384,12 @@ impl Claims {
     /// The cipher preference of the first Ingress that sets one, whichever Ingress sets the list (ingress-nginx).
     fn prefers_own_order(&self) -> Option<bool> {
         self.decider(&self.deciders.order)?.parsed.serving.host.ssl_prefer_server_ciphers
+    }
+
+    /// Whether the first Ingress asks for TLS passthrough; what others say has no effect (ingress-nginx).
+    fn passes_tls(&self) -> bool {
+        let first = self.mains.values().next();
+        first.is_some_and(|claim| claim.parsed.serving.host.passthrough == Some(true))
     }
 
     fn decider(&self, deciders: &FewOf<Age>) -> Option<&Arc<Claim>> {

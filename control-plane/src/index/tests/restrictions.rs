@@ -11,6 +11,7 @@ use super::properties::assert_same;
 use crate::annotations::row::{Row, Status};
 use crate::annotations::table;
 use crate::event::Event;
+use crate::index::Options;
 use crate::objects::{Object, ObjectKind, ObjectRef, Secret};
 use crate::problem::{Severity, Subject};
 
@@ -69,8 +70,9 @@ fn settings_that_cannot_be_read_let_nobody_in() {
 #[test]
 fn what_holds_for_a_host_denies_it_whoever_owns_its_paths() {
     let mut world = World::default();
+    world.apply(configmap(json!({"annotations-risk-level": "Critical"})));
     world.apply(ingress("open").at(1).rule("a.test", &[("/", "open")]).rule("b.test", &[("/", "open")]));
-    let guard = ingress("guard").at(2).annotation("ssl-passthrough", "true");
+    let guard = ingress("guard").at(2).annotation("server-snippet", "auth_request /x;");
     world.apply(guard.rule("a.test", &[("/", "lost")]));
     let denied = |host: &str| match world.get(Kind::Host, host) {
         Some(Resource::Host(it)) => it.denied.map(|denial| denial.reason),
@@ -78,17 +80,44 @@ fn what_holds_for_a_host_denies_it_whoever_owns_its_paths() {
     };
     assert_eq!(
         denied("a.test").unwrap(),
-        "Ingress default/guard: nginx.ingress.kubernetes.io/ssl-passthrough needs --enable-ssl-passthrough"
+        "Ingress default/guard: nginx.ingress.kubernetes.io/server-snippet has a restriction that is not enforced"
     );
     assert_eq!(denied("b.test"), None);
     assert_eq!(denied("_"), None);
 }
 
+/// Not even where no path is its own: it would take a neighbour's host.
+#[test]
+fn passthrough_is_what_the_first_ingress_of_a_host_says() {
+    for (passes_tls, early, late, expected) in [
+        (true, "true", "false", Some(true)),
+        (true, "false", "true", None),
+        (false, "true", "true", None),
+        (false, "false", "true", None),
+    ] {
+        let mut world = World::with(Options { passes_tls, ..options() });
+        let with = |name: &str, at, path: &str, says| {
+            ingress(name).at(at).rule("a.test", &[(path, "echo")]).annotation("ssl-passthrough", says)
+        };
+        world.apply(with("late", 2, "/late", late));
+        world.apply(with("early", 1, "/", early));
+        let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
+        assert_eq!((host.denied, host.policy.passthrough), (None, expected), "{passes_tls} {early} {late}");
+        let warned = |name| world.reasons(name).iter().any(|reason| reason.contains("has no effect"));
+        assert_eq!(
+            [warned("early"), warned("late")],
+            [early, late].map(|says| !passes_tls && says == "true")
+        );
+    }
+}
+
 #[test]
 fn a_guarded_catch_all_is_denied() {
     let mut world = World::default();
-    let guard =
-        ingress("guard").annotation("ssl-passthrough", "true").annotation("enable-modsecurity", "true");
+    world.apply(configmap(json!({"annotations-risk-level": "Critical"})));
+    let guard = ingress("guard")
+        .annotation("server-snippet", "auth_request /x;")
+        .annotation("enable-modsecurity", "true");
     world.apply(guard.default_backend("rest"));
     assert_eq!(world.routes(), ["ingress/default/guard/_: / -> default/rest/80 (denied)"]);
     assert!(matches!(world.get(Kind::Host, "_"), Some(Resource::Host(it)) if it.denied.is_some()));
@@ -347,6 +376,7 @@ fn a_rewrite_to_the_path_itself_is_none() {
 #[test]
 fn whoever_shares_a_denied_host_is_told() {
     let mut world = World::default();
+    world.apply(configmap(json!({"annotations-risk-level": "Critical"})));
     world.apply(ingress("open").at(1).rule("b.test", &[("/", "open")]).rule("a.test", &[("/", "open")]));
     world.apply(
         ingress("guard").at(2).annotation("auth-tls-secret", "default/ca").rule("a.test", &[("/g", "g")]),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shared::name::HostName;
-use shared::resource::{CATCH_ALL, PathType};
+use shared::resource::{CATCH_ALL, Denial, PathType};
 
 use super::properties::{a_split, an_ingress};
 use crate::annotations;
@@ -29,6 +29,7 @@ struct Outcome {
     tls_decided_by: Option<ObjectRef>,
     aliases: Vec<String>,
     denied: bool,
+    passes_tls: bool,
 }
 
 struct Location<'a> {
@@ -144,6 +145,8 @@ fn compile(host: &HostName, members: &[&Claim]) -> Outcome {
         let rule = claim.paths(host).first().map_or(0, |path| path.place.0);
         outcome.tell(claim, &format!("spec.rules[{rule}]"), "answered 403");
     }
+    outcome.passes_tls =
+        mains.first().is_some_and(|claim| claim.parsed.serving.host.passthrough == Some(true));
     let tls = mains.iter().find(|claim| claim.tls.is_configured() && host.as_str() != CATCH_ALL);
     outcome.tls_decided_by = tls.map(|claim| claim.object());
     outcome.tls = tls.map(|claim| claim.tls.secrets_of(host).iter().map(ToString::to_string).collect());
@@ -205,6 +208,7 @@ impl Followed {
         outcome.tls_decided_by.clone_from(tls_decided_by);
         if let Some(host) = host {
             outcome.denied = host.denied.is_some();
+            outcome.passes_tls = host.policy.passthrough == Some(true);
             outcome.patterns = host.policy.regex == Some(true);
             outcome.www = host.policy.www == Some(true);
             outcome.tls = host.tls.as_ref().map(|tls| tls.certificates.clone());
@@ -214,11 +218,13 @@ impl Followed {
     }
 }
 
-fn claim(object: &Object) -> Option<Arc<Claim>> {
+/// `guards`: as with a server-snippet that cannot be enforced.
+fn claim(object: &Object, guards: bool) -> Option<Arc<Claim>> {
     let Object::Ingress(ingress) = object else { return None };
     let metadata = &ingress.metadata;
-    let parsed = annotations::read(&metadata.object_name(), &metadata.annotations);
-    let fleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: false };
+    let mut parsed = annotations::read(&metadata.object_name(), &metadata.annotations);
+    parsed.serving.hosts_denied = guards.then(|| Denial { reason: metadata.name.to_string() });
+    let fleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: true };
     Some(Arc::new(Claim::of(ingress, Arc::new(parsed), BTreeMap::new(), fleet)))
 }
 
@@ -231,15 +237,22 @@ fn in_order<'a>(all: &'a HashMap<ObjectRef, Arc<Claim>>, host: &HostName) -> Vec
 proptest! {
     #[test]
     fn an_ingress_at_a_time_is_as_all_at_once(
-        steps in vec((prop_oneof![3 => an_ingress(false), 1 => a_split()], prop::bool::weighted(0.2)), 0..24)
+        steps in vec(
+            (
+                prop_oneof![3 => an_ingress(false), 1 => a_split()],
+                prop::bool::weighted(0.2),
+                prop::bool::weighted(0.1),
+            ),
+            0..24,
+        )
     ) {
         let hosts = ["", "a.test", "b.test", "c.test", "*.a.test"].map(HostName::from_rule);
         let mut followed: Vec<_> = hosts.iter().map(|host| (host, Followed::new(host))).collect();
         let mut all: HashMap<ObjectRef, Arc<Claim>> = HashMap::new();
-        for (object, is_deleted) in steps {
+        for (object, is_deleted, guards) in steps {
             let key = object.reference();
             let before = all.remove(&key);
-            let after = claim(&object).filter(|_| !is_deleted);
+            let after = claim(&object, guards).filter(|_| !is_deleted);
             all.extend(after.clone().map(|claim| (key, claim)));
             let change = Difference::new(before.as_ref(), after.as_ref());
             for (host, it) in &mut followed {
