@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use shared::policy::{BasicAuth, ExternalAuth, Header, HeaderList, LocationPolicy, StatusList, TextList};
-use shared::resource::{Material, Resource, Settings, User};
+use shared::resource::{Material, PathType, Resource, Settings, User};
 
 use super::harness::*;
 
@@ -260,5 +260,29 @@ fn passwords_and_who_is_asked_both_have_to_let_in_unless_any_does() {
         let answer = client.ask(&with(path, credentials));
         let told = (answer.status, origin.seen().len() > passed, auth.seen().len() > asked);
         assert_eq!(told, (status, status == 200, is_asked), "{path} {credentials} {verdict}");
+    }
+}
+
+/// nginx' `proxy_pass http://backend$uri` and the like send on what they decoded: an escaped `?` ends the path for who
+/// comes after them.
+#[test]
+fn escaped_end_of_a_path_does_not_lead_past_a_rule() {
+    let origin = Origin::says("open");
+    let mut proxy = Proxy::start();
+    let closed = LocationPolicy { allowlist_source_range: list(&["10.0.0.1"]), ..LocationPolicy::default() };
+    proxy.host("a.test", false, &[("/", PathType::Prefix, "echo"), ("/plain", PathType::Prefix, "echo")]);
+    proxy.policies(false, &[("/secret", closed)]);
+    proxy.endpoints("echo", &[origin.address]);
+    proxy.endpoints("secret", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/secret").status, 403);
+    for path in
+        ["/secret%3f", "/secret%3fa=1", "/secret%23x", "/x/..%2fsecret%3f", "/secret%253f", "/secret%3F"]
+    {
+        assert_eq!(Client::new(proxy.http).get(path).status, 400, "{path}");
+    }
+    for path in ["/what%3f", "/plain%3fa", "/secrets%3f", "/c%23/a", "/x%253f"] {
+        assert_eq!(client.get(path).text(), "open", "{path}");
+        assert_eq!(origin.seen().pop().unwrap().line(), format!("GET {path} HTTP/1.1"));
     }
 }

@@ -247,6 +247,11 @@ const ROWS: &[Row] = &[
         &["a_backend_reads_the_route_that_was_chosen"],
     ),
     Row(
+        "proxies in a row that are assumed to decode a path and to send it on as it is",
+        &["codec::path::reading::DECODERS"],
+        &["a_backend_reads_the_route_that_was_chosen"],
+    ),
+    Row(
         "size of a path in all readings together that backends may apply to it (decoding, parameters, backslashes, dot segments)",
         &["codec::path::reading::AHEAD", "codec::path::reading::TIMES"],
         &["path_with_too_many_readings_is_refused", "reading_costs_so_much_an_octet"],

@@ -68,6 +68,11 @@ fn decode_if(raw: &[u8], which: impl Fn(u8) -> bool) -> Vec<u8> {
     path
 }
 
+/// What precedes the first of these octets; `None`: there is none.
+pub(super) fn before_query<'a>(path: &'a [u8], ends: &[u8]) -> Option<&'a [u8]> {
+    path.iter().position(|b| ends.contains(b)).map(|end| &path[..end])
+}
+
 /// RFC 3986 section 5.2.4: `..` at the root is ignored.
 pub(super) fn remove_dots(path: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(path.len() + 1);

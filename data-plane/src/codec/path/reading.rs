@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use memchr::memchr;
 
 use super::octets::{
-    cut_parameters, decode_except_slashes, decode_leniently, decode_necessary, decode_spelled,
+    before_query, cut_parameters, decode_except_slashes, decode_leniently, decode_necessary, decode_spelled,
     decode_unreserved, has_other_spelling, merge, remove_dots, to_slashes,
 };
 use super::{Normalised, re_encode};
@@ -15,6 +15,9 @@ const BREAKS: usize = 4;
 
 /// Maximum total octets of all readings of a short path.
 const AHEAD: usize = 64 * 1024;
+
+/// Maximum number of proxies in a row that decode a path and send it on as it is.
+const DECODERS: usize = 2;
 
 /// Additional octets as a multiple of the path's length. Only a path with backslashes, parameters and escapes all at
 /// once exceeds both, if it is longer than 0.7 KiB, or 0.2 with dot segments, and such paths have no legitimate use.
@@ -36,6 +39,9 @@ pub(crate) struct Reading {
     dots: bool,
     /// Who removed dot segments before all of that, if anybody did.
     early: Option<Cleaner>,
+    /// A proxy decoded the path before all of that and sent it on as it was, so that it ended at what had been an
+    /// escaped `?` or `#`: nginx' `proxy_pass http://backend$uri`, Go's `url.Parse(base + request.URL.Path)`.
+    ended: bool,
 }
 
 /// A first reader that removes dot segments and leaves everything else to the next one: a proxy in front of the
@@ -147,8 +153,9 @@ impl Reading {
 ///
 /// **Invariant:** bounded work: at most [`AHEAD`] octets plus [`TIMES`] the path's length are read in total.
 pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
-    let mut found = Found { left: AHEAD + TIMES * raw.len(), ..Found::default() };
-    found.add_hop(raw, None)?;
+    let work = AHEAD + TIMES * raw.len();
+    let mut found = Found { left: work, ..Found::default() };
+    found.add_hop(raw, None, false)?;
     let rests = behind_host(raw).map(|(_, rest)| rest);
     let mut passed_on = Vec::new();
     for path in std::iter::once(raw).chain(rests) {
@@ -157,12 +164,54 @@ pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
             // Most paths are cleaned alike by all.
             let next = (cleaner.backslashes, cleaned);
             if !passed_on.contains(&next) {
-                found.add_hop(&next.1, Some(cleaner))?;
+                found.add_hop(&next.1, Some(cleaner), false)?;
                 passed_on.push(next);
             }
         }
     }
+    // After all others: what they see, too, is not judged as an end.
+    found.left = work;
+    let mut ends = Vec::new();
+    for path in std::iter::once(raw).chain(passed_on.iter().map(|(_, path)| &path[..])) {
+        add_ends(path, DECODERS, &mut ends, &mut found.left)?;
+    }
+    for end in ends {
+        found.add_hop(&end, None, true)?;
+    }
     Some(found.paths)
+}
+
+/// Adds what is left of a path behind proxies that decode it and send it on as it is, if it then ends earlier: with
+/// dot segments, or without them, as most have. `None`: the work exceeds the bound.
+fn add_ends(path: &[u8], decoders: usize, ends: &mut Vec<Vec<u8>>, left: &mut usize) -> Option<()> {
+    let has_end = |path: &[u8]| memchr::memchr2(b'?', b'#', path).is_some();
+    let once = decode_leniently(path);
+    // Nothing else is decoded for most paths.
+    if !has_end(&once) && (decoders == 1 || !has_end(&decode_leniently(&once))) {
+        return Some(());
+    }
+    let mut sent = Vec::new();
+    for decoded in [once, decode_except_slashes(path)] {
+        *left = left.checked_sub(path.len())?;
+        let merged = merged(&decoded).map(|merged| remove_dots(&merged));
+        sent.extend([Some(remove_dots(&decoded)), merged, Some(decoded)].into_iter().flatten());
+    }
+    sent.sort_unstable();
+    sent.dedup();
+    for sent in sent {
+        // For some a `#` is a part of the path.
+        let cut = [before_query(&sent, b"?#"), before_query(&sent, b"?")];
+        for end in cut.into_iter().flatten() {
+            if !ends.iter().any(|it| it == end) {
+                ends.push(end.to_vec());
+            }
+        }
+        if decoders > 1 {
+            let next = cut[0].unwrap_or(&sent);
+            add_ends(next, decoders - 1, ends, left)?;
+        }
+    }
+    Some(())
 }
 
 /// What a first reader passes on; `None` if that is what it got, or what one of another kind passes on.
@@ -200,7 +249,7 @@ struct Found {
 
 impl Found {
     /// Adds what all kinds of readers make of a path. `None`: the work exceeds the bound.
-    fn add_hop(&mut self, raw: &[u8], early: Option<Cleaner>) -> Option<()> {
+    fn add_hop(&mut self, raw: &[u8], early: Option<Cleaner>, ended: bool) -> Option<()> {
         let once = decode_leniently(raw);
         let every = decode_leniently(&once);
         let has = |octet| [raw, &once, &every].iter().any(|path| memchr(octet, path).is_some());
@@ -219,14 +268,14 @@ impl Found {
         let mut begun = Begun::new(raw);
         for &parameters in &cuts {
             for (backslashes, _) in backslashes.into_iter().filter(|(_, differs)| *differs) {
-                self.add(&mut begun, (early, false, parameters, backslashes))?;
+                self.add(&mut begun, (early, ended, false, parameters, backslashes))?;
             }
         }
         for (backslashes, rest) in behind_host(raw) {
             // For parsers of URI references `;` is an ordinary character, but not for what comes behind them.
             let mut begun = Begun::new(rest);
             for &parameters in &cuts {
-                self.add(&mut begun, (early, true, parameters, backslashes))?;
+                self.add(&mut begun, (early, ended, true, parameters, backslashes))?;
             }
         }
         Some(())
@@ -237,7 +286,7 @@ impl Found {
     fn add(
         &mut self,
         begun: &mut Begun<'_>,
-        (early, host, parameters, backslashes): (Option<Cleaner>, bool, Parameters, Backslashes),
+        (early, ended, host, parameters, backslashes): (Option<Cleaner>, bool, bool, Parameters, Backslashes),
     ) -> Option<()> {
         let mut mine: Vec<usize> = Vec::new();
         for decode in DECODES {
@@ -252,8 +301,9 @@ impl Found {
             if mine.iter().any(|place| self.known[*place].2 == path) {
                 continue;
             }
-            let reading = Reading { decode, parameters, backslashes, host, merge: false, dots: false, early };
-            let known = (reading.is_curable(), early.is_some(), path);
+            let (merge, dots) = (false, false);
+            let reading = Reading { decode, parameters, backslashes, host, merge, dots, early, ended };
+            let known = (reading.is_curable(), early.is_some() || ended, path);
             let place = self.known.iter().position(|it| *it == known);
             mine.push(place.unwrap_or(self.known.len()));
             if place.is_none() {
@@ -349,7 +399,7 @@ fn resolve(reading: Reading, path: &[u8], found: &mut Vec<(Reading, Vec<u8>)>) {
         found.push((Reading { dots: true, ..reading }, resolved));
         // WSGI and similar match the decoded path as it is, and so does who decodes the path of a URL. Readers that
         // interpret more than that also resolve dot segments.
-        if reading.is_curable() || reading.early.is_some() {
+        if reading.is_curable() || reading.early.is_some() || reading.ended {
             found.push((reading, path.to_vec()));
         }
     }
@@ -370,26 +420,31 @@ pub(crate) enum Verdict {
 /// Applies the dual-reading rule to a path that was normalised from `raw`.
 ///
 /// `route` returns the route and policy of a path; it is called only for readings that differ from the normal form,
-/// and not at all for a path that is not suspicious.
+/// and not at all for a path that is not suspicious. An escaped `?` or `#` is usual in names, and few who come later take
+/// it for the end of the path: `evades` returns whether that would lead from the chosen route (the first) past an access
+/// rule of the other.
 pub(crate) fn forward<R: PartialEq>(
     raw: &[u8],
     normalised: &Normalised<'_>,
     mut route: impl FnMut(&[u8]) -> R,
+    evades: impl Fn(&R, &R) -> bool,
 ) -> Verdict {
     if !normalised.suspicious {
         return Verdict::Raw;
     }
     let mut chosen: Option<R> = None;
-    let mut strays = |path: &[u8]| {
+    let mut strays = |ended: bool, path: &[u8]| {
         path != &*normalised.path && {
             let chosen = chosen.get_or_insert_with(|| route(&normalised.path));
-            route(path) != *chosen
+            let read = route(path);
+            read != *chosen && (!ended || evades(chosen, &read))
         }
     };
     let leads_elsewhere = |before: &[u8]| {
         // A segment that is not a dot segment may become one without what follows the line break.
-        strays(before)
-            || readings(&re_encode(before)).is_none_or(|read| read.iter().any(|(_, path)| strays(path)))
+        strays(false, before)
+            || readings(&re_encode(before))
+                .is_none_or(|read| read.iter().any(|(reading, path)| strays(reading.ended, path)))
     };
     if before_breaks(&normalised.path).is_none_or(|mut some| some.any(leads_elsewhere)) {
         return Verdict::Refuse;
@@ -399,7 +454,7 @@ pub(crate) fn forward<R: PartialEq>(
         return Verdict::Refuse;
     };
     for (reading, path) in read {
-        if strays(&path) {
+        if strays(reading.ended, &path) {
             if !reading.is_curable() {
                 return Verdict::Refuse;
             }
@@ -412,7 +467,7 @@ pub(crate) fn forward<R: PartialEq>(
     let target = re_encode(&normalised.path);
     // A reading that is harmless for the raw path need not be for the normal one: `/a\b/../c` and `/a\../b` change
     // places.
-    if readings(&target).is_none_or(|read| read.iter().any(|(_, path)| strays(path))) {
+    if readings(&target).is_none_or(|read| read.iter().any(|(reading, path)| strays(reading.ended, path))) {
         return Verdict::Refuse;
     }
     Verdict::Normal(target)

@@ -85,7 +85,7 @@ fn a_declared_path_that_has_to_be_escaped_is_reached() {
         [("/sch%C3%B6n", "/sch\u{f6}n"), ("/a%20b", "/a b"), ("/c%7Cd", "/c|d"), ("/q%22x", "/q\"x")]
     {
         let normalised = normalise(raw.as_bytes()).unwrap();
-        let verdict = forward(raw.as_bytes(), &normalised, |path| path == declared.as_bytes());
+        let verdict = forward(raw.as_bytes(), &normalised, |path| path == declared.as_bytes(), |_, _| true);
         assert_eq!(verdict, Verdict::Raw, "{raw}");
     }
 }
@@ -97,7 +97,7 @@ fn route(path: &[u8]) -> bool {
 
 fn verdict(raw: &str) -> Result<Option<String>, ()> {
     let normalised = normalise(raw.as_bytes()).map_err(|_| ())?;
-    match forward(raw.as_bytes(), &normalised, route) {
+    match forward(raw.as_bytes(), &normalised, route, |_, _| true) {
         Verdict::Raw => Ok(None),
         Verdict::Normal(target) => Ok(Some(String::from_utf8(target).unwrap())),
         Verdict::Refuse => Err(()),
@@ -167,6 +167,15 @@ fn a_backend_reads_the_route_that_was_chosen() {
         // Cleaned as it is written, with slashes merged first: `/public`, and `/x%2f..%2fpublic`.
         ("/a%2fb%2fd/../public/%2e%2e/..", normal("/a/")),
         ("/s%2fa//../x%2f..%2fpublic", normal("/s/public")),
+        // A proxy that decodes a path and sends it on makes a query or a fragment of what follows.
+        ("/public%3f", Err(())),
+        ("/public%3fa=1", Err(())),
+        ("/public%23x", Err(())),
+        ("/public%253fx", Err(())),
+        ("/x/..%2fpublic%3f", Err(())),
+        ("/public/x%3fy", Ok(None)),
+        ("/x%3fy/public", Ok(None)),
+        ("/x%2523", Ok(None)),
         // Matched as it is written.
         ("/%70ublic/x", normal("/public/x")),
         ("/public/%7Ex", Ok(None)),
@@ -387,6 +396,14 @@ fn others(raw: &[u8]) -> Vec<Vec<u8>> {
     });
     let mut read = Vec::new();
     read.extend(cleaned);
+    // nginx' `proxy_pass http://backend$uri`, and Go's `url.Parse(base + request.URL.Path)`: what they send is a target
+    // with a query, for an origin that decodes it or not.
+    let target = |path: &str| path.split(['?', '#']).next().unwrap().to_owned();
+    for sent in [dots(&decode(&raw), true), decode(&raw)] {
+        let got = target(&sent);
+        let behind = target(&dots(&decode(&got), true));
+        read.extend([decode(&got), dots(&decode(&got), false), dots(&decode(&got), true), behind, got]);
+    }
     read.extend([
         decode(&of_parser),
         decode(&of_proxy),
@@ -474,7 +491,7 @@ fn slow(raw: &[u8]) -> Option<Vec<u8>> {
 fn raw_path() -> impl Strategy<Value = Vec<u8>> {
     let parts = vec![
         "/", "/", "/", ".", "..", "a", "public", "%2e", "%2F", "%", "%41", "%25", "2e", "%5c", "\\", ";",
-        "%3b", "%0a", "%252f", "x=1", "%00", "\u{e9}", "~",
+        "%3b", "%0a", "%252f", "x=1", "%00", "%3f", "%23", "%253F", "\u{e9}", "~",
     ];
     prop::collection::vec(select(parts), 0..12).prop_map(|parts| format!("/{}", parts.concat()).into_bytes())
 }
@@ -503,7 +520,7 @@ proptest! {
     #[test]
     fn whatever_is_forwarded_is_read_alike_by_all(raw in raw_path()) {
         let Ok(normalised) = normalise(&raw) else { return Ok(()) };
-        let sent = match forward(&raw, &normalised, route) {
+        let sent = match forward(&raw, &normalised, route, |_, _| true) {
             Verdict::Raw => raw.clone(),
             Verdict::Normal(target) => target,
             Verdict::Refuse => return Ok(()),

@@ -19,7 +19,7 @@ use crate::table::policy::forwarding::Names;
 use crate::table::policy::shortcuts::Shortcuts;
 use crate::table::{Action, HostEntry, HostTable, Match, PathEntry, Upstream};
 
-use self::destination::destination;
+use self::destination::{Destination, destination};
 use self::kept_out::{Shown, keep_out};
 use self::route_outcome::{Own, RouteOutcome};
 
@@ -313,7 +313,8 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> RouteOutco
         return RouteOutcome::Own(Own::NoTable);
     };
     let climbs = normal.suspicious && path::climbs(raw);
-    let target = match path::forward(raw, normal, |path| destination(host, path, query, climbs, steps)) {
+    let destination = |path: &[u8]| destination(host, path, query, climbs, steps);
+    let target = match path::forward(raw, normal, destination, Destination::evades) {
         Verdict::Raw => None,
         Verdict::Normal(path) => Some(path),
         Verdict::Refuse => return RouteOutcome::Own(Own::Ambiguous),

@@ -12,6 +12,8 @@ use crate::table::{HostEntry, Match, PathEntry};
 #[derive(PartialEq)]
 pub(super) struct Destination {
     location: Location,
+    /// Whether the location refuses some clients.
+    is_guarded: bool,
     /// The snippet blocks of the host and of the location that take it; an error if that could not be determined in
     /// time.
     blocks: [Result<Option<*const Block>, Exhausted>; 2],
@@ -29,6 +31,15 @@ enum Location {
     None,
 }
 
+impl Destination {
+    /// Whether a request that is judged as this one, but read as the other, evades an access rule.
+    pub(super) fn evades(&self, read: &Self) -> bool {
+        (read.is_guarded && read.location != self.location)
+            || read.blocks != self.blocks
+            || read.asked != self.asked
+    }
+}
+
 /// `climbs`: some reader sees a `..` step in the raw path.
 pub(super) fn destination(
     host: &HostEntry,
@@ -42,6 +53,7 @@ pub(super) fn destination(
         Match::AddSlash(_) => (Location::AddSlash, None),
         Match::None | Match::Unknown => (Location::None, None),
     };
+    let is_guarded = entry.is_some_and(|entry| entry.is_guarded() || entry.is_denied());
     let declared = entry.map_or("", |entry| &entry.declared);
     let block = |shortcuts: Option<&Shortcuts>| match shortcuts {
         Some(shortcuts) => {
@@ -60,6 +72,7 @@ pub(super) fn destination(
     let told = entry.filter(|entry| climbs && entry.external().is_some()).map(|_| path.into());
     Destination {
         location,
+        is_guarded,
         blocks: [block(of_host), block(of_location)],
         asked: [asked(of_host), asked(of_location)],
         told,
