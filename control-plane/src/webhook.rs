@@ -10,13 +10,13 @@
 pub mod ca_bundle;
 mod pair;
 mod review;
+mod room;
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::error::Error;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -32,7 +32,7 @@ use shared::telemetry::Seldom;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
@@ -41,6 +41,7 @@ use crate::enrol::keeper::Standing;
 use crate::index::Verdict;
 use crate::metrics::Metrics;
 use crate::pipeline::Question;
+use room::{Asked, Room};
 
 pub use pair::Pair;
 
@@ -63,8 +64,6 @@ impl Certificate {
     }
 }
 
-/// Limit of connections; one more replaces the oldest idle one, else the oldest.
-const CONNECTIONS: usize = 64;
 /// Timeout of a handshake, and of the head of the first request.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Timeout of an idle connection, including the head of its next request. API servers close theirs after 90 s (Go,
@@ -113,17 +112,15 @@ pub async fn serve(
 ) -> Result<(), Infallible> {
     let desk = Arc::new(Desk { questions, places: Semaphore::new(AT_ONCE), metrics, ending });
     let mut open = JoinSet::new();
-    let mut oldest_first: VecDeque<(AbortHandle, Arc<Asked>)> = VecDeque::new();
+    let mut room = Room::default();
     let mut warning = Seldom::new(WARNINGS);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = open.join_next() => continue,
         };
-        oldest_first.retain(|(connection, _)| !connection.is_finished());
-        let is_full = oldest_first.len() >= CONNECTIONS;
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, from) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 if let Some(before) = warning.now(clock::now()) {
                     warn!(%error, before, "accept failed on --validating-webhook");
@@ -132,36 +129,11 @@ pub async fn serve(
                 continue;
             }
         };
-        if is_full {
-            let idle = oldest_first.iter().position(|(_, asked)| !asked.is_answering());
-            if let Some((oldest, _)) = oldest_first.remove(idle.unwrap_or(0)) {
-                oldest.abort();
-            }
-        }
+        let now = clock::now();
+        room.make(now);
         let asked = Arc::new(Asked::default());
         let task = connection(stream, certificate.clone(), Arc::clone(&desk), Arc::clone(&asked));
-        oldest_first.push_back((open.spawn(task), asked));
-    }
-}
-
-/// The requests on a connection.
-#[derive(Debug, Default)]
-struct Asked {
-    begun: AtomicUsize,
-    answered: AtomicUsize,
-}
-
-impl Asked {
-    fn is_answering(&self) -> bool {
-        self.begun.load(Ordering::Relaxed) > self.answered.load(Ordering::Relaxed)
-    }
-
-    /// Waits for the timeout of the first request. Never resolves if one has begun.
-    async fn none_in_time(&self) {
-        sleep(PATIENCE).await;
-        if self.begun.load(Ordering::Relaxed) > 0 {
-            std::future::pending().await
-        }
+        room.add(open.spawn(task), asked, from.ip(), now);
     }
 }
 
@@ -184,12 +156,12 @@ async fn connection(
     let service = service_fn(move |request: Request<Incoming>| {
         let (desk, asked) = (Arc::clone(&desk), Arc::clone(&noted));
         async move {
-            asked.begun.fetch_add(1, Ordering::Relaxed);
-            let mut answer = answer(request, &desk).await;
+            asked.has_begun.store(true, Ordering::Relaxed);
+            let mut answer = answer(request, &desk, &asked).await;
             if *desk.ending.borrow() {
                 answer.headers_mut().insert(header::CONNECTION, header::HeaderValue::from_static("close"));
             }
-            asked.answered.fetch_add(1, Ordering::Relaxed);
+            asked.is_judged.store(false, Ordering::Relaxed);
             Ok::<_, Infallible>(answer)
         }
     });
@@ -202,20 +174,28 @@ async fn connection(
         ended = pin!(connection) => if let Err(error) = ended {
             debug!(%error, "a connection to --validating-webhook ended");
         },
-        () = asked.none_in_time() => debug!("nothing was asked on a connection to --validating-webhook"),
+        () = none_in_time(&asked) => debug!("nothing was asked on a connection to --validating-webhook"),
     }
 }
 
-async fn answer(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>> {
+/// Waits for the timeout of the first request. Never resolves if one has begun.
+async fn none_in_time(asked: &Asked) {
+    sleep(PATIENCE).await;
+    if asked.has_begun.load(Ordering::Relaxed) {
+        std::future::pending().await
+    }
+}
+
+async fn answer(request: Request<Incoming>, desk: &Desk, asked: &Asked) -> Response<Full<Bytes>> {
     if request.method() != Method::POST {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only POST".into());
     }
-    timeout(WHOLE, judged(request, desk))
+    timeout(WHOLE, judged(request, desk, asked))
         .await
         .unwrap_or_else(|_| text(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time".into()))
 }
 
-async fn judged(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>> {
+async fn judged(request: Request<Incoming>, desk: &Desk, asked: &Asked) -> Response<Full<Bytes>> {
     let (body, _place) = match read(request.into_body(), &desk.places).await {
         Ok(read) => read,
         Err(error) if error.is::<LengthLimitError>() => {
@@ -223,6 +203,7 @@ async fn judged(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>
         }
         Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
     };
+    asked.is_judged.store(true, Ordering::Relaxed);
     let question = match review::Question::read(&body) {
         Ok(question) => question,
         Err(error) => return text(StatusCode::BAD_REQUEST, error.to_string()),
@@ -232,9 +213,9 @@ async fn judged(request: Request<Incoming>, desk: &Desk) -> Response<Full<Bytes>
         None => Verdict::default(),
         Some(Err(why)) => Verdict { refused: Some(why.clone()), ..Verdict::default() },
         Some(Ok(ingress)) => {
-            let (asked, told) = Question::new(Arc::clone(ingress));
+            let (to_index, told) = Question::new(Arc::clone(ingress));
             let judged = async {
-                desk.questions.send(asked).await.ok()?;
+                desk.questions.send(to_index).await.ok()?;
                 told.await.ok()?
             };
             timeout(JUDGING, judged).await.ok().flatten().unwrap_or_else(not_judged)

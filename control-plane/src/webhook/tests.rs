@@ -3,10 +3,11 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::room::CONNECTIONS;
 use super::*;
 
 /// A webhook's certificate, and a client that trusts it. The files exist as long as the folder.
@@ -287,6 +288,34 @@ async fn an_ordinary_question_waits_for_nobody() {
     long.resize(ORDINARY + 1, b' ');
     let asked = timeout(WHOLE / 9, ask_once(webhook.connect().await, "POST", &long)).await;
     assert!(asked.is_err(), "a longer one waits");
+}
+
+/// One pod used to keep all API servers out: requests that never end were spared, and who had just connected was not.
+#[tokio::test]
+async fn requests_that_never_end_keep_nobody_out() {
+    let (asks, questions) = mpsc::channel(1);
+    let (address, tls, mut tasks) = webhook(asks).await;
+    judge(questions, &mut tasks);
+    let mut server = TcpSocket::new_v4().unwrap();
+    let mut slow = Vec::new();
+    for round in 0..2 * CONNECTIONS {
+        let mut stream = connect(address, &tls).await;
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{").await.unwrap();
+        stream.flush().await.unwrap();
+        slow.push(stream);
+        if round % 16 != 0 {
+            continue;
+        }
+        server.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        let stream = server.connect(address).await.unwrap();
+        server = TcpSocket::new_v4().unwrap();
+        // Others come before it has said anything.
+        for _ in 0..8 {
+            slow.push(connect(address, &tls).await);
+        }
+        let stream = tls.connect("webhook.test".try_into().unwrap(), stream).await.unwrap();
+        assert_eq!(ask_once(stream, "POST", &question("good")).await.0, 200, "{round}");
+    }
 }
 
 #[tokio::test]

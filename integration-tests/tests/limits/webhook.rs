@@ -10,8 +10,16 @@ pub(crate) const LISTENER: Listener = Listener {
     rows: &[
         Row(
             "connections",
-            &["webhook::CONNECTIONS"],
+            &["webhook::room::CONNECTIONS"],
             &["the_newest_connection_gets_in", "a_question_under_way_does_not_make_room"],
+        ),
+        Row(
+            "connections of one address, before one of them makes room first; age up to which others make room",
+            &["webhook::room::OF_ADDRESS", "webhook::room::YOUNG"],
+            &[
+                "one_of_a_crowd_goes_first_then_the_oldest_that_is_idle_and_not_young",
+                "requests_that_never_end_keep_nobody_out",
+            ],
         ),
         Row(
             "TLS handshake timeout; header read timeout of the first request",
