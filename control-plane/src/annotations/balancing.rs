@@ -180,7 +180,7 @@ fn needs_hash_by(to: &mut Draft<'_>) {
 }
 
 /// Variables of nginx, and of the modules that ingress-nginx is built with, that have no value here.
-fn is_known_to_nginx(name: &str) -> bool {
+pub(super) fn is_known_to_nginx(name: &str) -> bool {
     const NAMES: &[&str] = &[
         "body_bytes_sent",
         "bytes_sent",

@@ -11,6 +11,7 @@ mod headers;
 mod lists;
 mod shortcuts;
 mod tokens;
+mod variables;
 
 use std::collections::BTreeSet;
 
@@ -193,8 +194,8 @@ fn restricts(snippet: &Snippet) -> Option<String> {
     let inner = behind.iter().take_while(|it| it.depth > first.depth);
     let mut others = inner.filter(|it| !is_left_out(it) && !ANSWERS.contains(&it.name()));
     let what = match others.next() {
-        Some(inner) => format!("{} in {}", shown(inner.name()), shown(first.name())),
-        None => shown(first.name()),
+        Some(inner) => format!("{} in {}", shown(&variables::named(inner)), shown(first.name())),
+        None => shown(&variables::named(first)),
     };
     Some(format!("{what} could keep clients out or send them elsewhere"))
 }
@@ -206,7 +207,7 @@ fn is_left_out(directive: &tokens::Directive) -> bool {
     match directive.name() {
         // Its effect depends on the directives inside.
         "if" => directive.is_block,
-        "auth_request_set" | "set" => true,
+        "auth_request_set" | "set" => variables::may_set(directive),
         "proxy_set_header" => {
             directive.argument().is_some_and(|header| OURS.contains(&header.to_ascii_lowercase().as_str()))
         }
@@ -259,16 +260,15 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         (None, _) => {}
     }
     let rest = rest.unwrap_or_default();
-    // A variable is only used by directives that are parsed or left out.
-    let names = rest
+    // A variable of its own is only used by directives that are parsed or left out.
+    let named = rest
         .iter()
-        .map(tokens::Directive::name)
-        .filter(|name| !["if", "set"].contains(name))
+        .filter(|it| it.name() != "if" && (it.name() != "set" || !variables::sets_its_own(it)))
         // A variable that the authentication request sets may be used in the sign-in URL.
-        .filter(|name| place == SnippetContext::Auth || *name != "auth_request_set");
-    let left_out: BTreeSet<_> = names.collect();
+        .filter(|it| place == SnippetContext::Auth || it.name() != "auth_request_set");
+    let left_out: BTreeSet<_> = named.map(variables::named).collect();
     if !left_out.is_empty() {
-        let names: Vec<_> = left_out.into_iter().collect();
+        let names: Vec<_> = left_out.iter().map(String::as_str).collect();
         to.differs(format!("{} left out", listed(&names)));
     }
 }
@@ -332,6 +332,15 @@ mod tests {
             "add_header X-A \"b;",
             "include /etc/nginx/acl.conf;",
             "DENY all;",
+            "set $proxy_upstream_name \"default-other-80\";",
+            "if ($http_x_version = v2) { set $proxy_upstream_name default-other-80; }",
+            "set $Proxy_Alternative_Upstream_Name default-other-80;",
+            "set $args '';",
+            "set $http_x_user admin;",
+            "set $pass_access_scheme https;",
+            "set host x;",
+            "set $x;",
+            "auth_request_set $proxy_upstream_name $upstream_http_x_to;",
         ] {
             assert!(restriction("location-snippet", text).is_some(), "{text}");
         }
@@ -348,11 +357,19 @@ mod tests {
             "proxy_set_header X-Forwarded-Proto https; proxy_set_header Upgrade $http_upgrade;",
             "sub_filter '</head>' '<script>deny all;</script></head>'; sub_filter_once on;",
             "if ($scheme = https) { set $x \"${host}\"; add_header X-B c; }",
+            "set $service_name other; set $limit_rate 10k;",
             "access_log off;",
             "resolver kube-dns.kube-system.svc valid=10s; client_max_body_size 2G; error_page 403 @closed;",
             "server_tokens off; proxy_hide_header X-Powered-By; more_clear_headers Server;",
         ] {
             assert_eq!(restriction("location-snippet", text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_variable_that_chooses_the_backend_is_named() {
+        let why =
+            restriction("location-snippet", "if ($arg_a) { set $proxy_upstream_name a-b-80; }").unwrap();
+        assert!(why.contains("set $proxy_upstream_name"), "{why}");
     }
 }

@@ -13,6 +13,7 @@ use shared::template::{Template, Variable};
 use super::expires;
 use super::lists::Lists;
 use super::tokens::Directive;
+use super::variables;
 use crate::annotations::draft::Draft;
 
 /// The context of a snippet, as nginx calls it.
@@ -63,7 +64,9 @@ impl Headers {
             // Each location sets these itself, and so inherits none (nginx).
             ("proxy_set_header", SnippetContext::Server) => arguments.len() == 2,
             (_, SnippetContext::Auth) => false,
-            ("auth_request_set", SnippetContext::Location) => self.set_answered(arguments),
+            ("auth_request_set", SnippetContext::Location) => {
+                variables::sets_its_own(directive) && self.set_answered(arguments)
+            }
             ("add_header", _) => self.add(arguments),
             ("expires", _) => match arguments {
                 [text] => expires::value(text)
