@@ -295,6 +295,29 @@ fn an_answer_that_varies_is_kept_for_its_like_alone() {
     assert_eq!(anew.seen().len(), 2, "it depends on what nobody knows");
 }
 
+/// The key and the client's request do not tell what the service was sent then.
+#[test]
+fn answer_that_depends_on_what_the_proxy_adds_is_not_kept() {
+    let backend = Origin::says("in");
+    for field in
+        ["X-Original-URL", "x-forwarded-for", "Accept, X-Real-IP", "X-Tenant", "X-Auth-Request-Redirect"]
+    {
+        let auth = Origin::new(move |seen| {
+            let status =
+                if seen.all("x-original-url")[0].ends_with("/x/public") { "200 In" } else { "401 Out" };
+            (format!("HTTP/1.1 {status}\r\nVary: {field}\r\nContent-Length: 0\r\n\r\n").into_bytes(), true)
+        });
+        let policy = asking(&auth, |it| {
+            it.cache_key = "fixed".into();
+            it.proxy_set_headers = vec![Header { name: "X-Tenant".into(), value: "$request_uri".into() }];
+        });
+        let proxy = serving(&[("/x", policy)], &backend);
+        let mut client = Client::new(proxy.http);
+        let statuses = ["/x/public", "/x/secret"].map(|path| client.get(path).status);
+        assert_eq!(statuses, [200, 401], "{field}");
+    }
+}
+
 /// Clients without any of the key's values are indistinguishable, and one of them may have been admitted for other
 /// reasons.
 #[test]

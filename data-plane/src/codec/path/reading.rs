@@ -151,7 +151,8 @@ impl Reading {
 /// and for the others. Readings that cannot differ for this path are skipped: a path without a backslash is read alike
 /// by those who differ only in backslashes. `None`: there are more than any legitimate path has.
 ///
-/// **Invariant:** bounded work: at most [`AHEAD`] octets plus [`TIMES`] the path's length are read in total.
+/// **Invariant:** bounded work: at most [`AHEAD`] octets plus [`TIMES`] the path's length are read in total, and as much again
+/// for where a path may end early.
 pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
     let work = AHEAD + TIMES * raw.len();
     let mut found = Found { left: work, ..Found::default() };

@@ -45,6 +45,7 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Acc
             Ok((response, lifetime)) => {
                 let response = Arc::new(response);
                 if let Some((cache, key)) = cached
+                    && depends_on_client(external, &response)
                     && let Some(time) = lifetime.or(|| cache.keeps(response.status))
                 {
                     let now = shared::clock::now();
@@ -174,6 +175,13 @@ fn keep(exchange: &Exchange<'_>, key: Key, until: Instant, response: &Arc<AuthRe
     let place = AuthResponse { varies: Some(names.clone()), ..AuthResponse::default() };
     cache.keep(key, until, &Arc::new(place));
     cache.keep(alike(exchange, &key, names), until, response);
+}
+
+/// Whether the header fields on which a response depends, if any, are those of the client's request. If the proxy itself
+/// sets one, such as `X-Original-URL`, it may differ between requests that are [`alike`].
+fn depends_on_client(external: &External, response: &AuthResponse) -> bool {
+    let names = response.varies.iter().flat_map(|names| names.split(|byte| *byte == b','));
+    !names.map(<[u8]>::trim_ascii).any(|name| question::may_differ(external, name))
 }
 
 /// The key of requests with equal values of these fields.

@@ -77,6 +77,13 @@ pub(super) fn text(exchange: &Exchange<'_>, external: &External, url: &Url) -> R
     Ok(out)
 }
 
+/// Whether the auth request may have a header with another value than the client's request: the proxy sets it, or leaves
+/// the client's out.
+pub(super) fn may_differ(external: &External, name: &[u8]) -> bool {
+    let is_set = external.set_headers.iter().any(|(it, _)| name.eq_ignore_ascii_case(it));
+    is_set || is_of_what_it_has(name) || is_of_proxies(name) || is_forged(Known::of(name), name)
+}
+
 /// Whether a client's header is not passed to the auth service: it is replaced, or describes the body, which is not
 /// sent.
 fn is_forged(known: Known, name: &[u8]) -> bool {
