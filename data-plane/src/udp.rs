@@ -5,8 +5,8 @@
 //! one buffer serves all ports of a worker. When the maximum number of sessions is reached, the oldest of the port that
 //! has most is closed.
 //!
-//! The client of an endpoint that has left gets another one with its next datagram, however often it sends: somebody
-//! else may have its address by then.
+//! The client of an endpoint that has left, or of a port that is led to another Service, gets another one with its next
+//! datagram, however often it sends: somebody else may have its address by then.
 
 mod datagram;
 
@@ -145,7 +145,7 @@ impl Port {
         Ok(port)
     }
 
-    /// Sets the backend of new sessions.
+    /// Sets the backend. Sessions with another one get an endpoint of this one with their client's next datagram.
     pub(crate) fn lead_to(&self, cell: &Arc<BackendCell>) {
         self.cell.replace(Arc::clone(cell));
     }
@@ -172,7 +172,9 @@ impl Port {
     fn take(self: &Rc<Self>, key: Key, datagram: &[u8]) {
         let known = self.sessions.borrow().get(&key).map(Rc::clone);
         let known = known.filter(|session| {
-            let is_stale = session.is_stale();
+            // Another Service may have the port by now, and no table may name the old one any more.
+            let is_led_elsewhere = !Arc::ptr_eq(&session.cell, &self.cell.borrow());
+            let is_stale = is_led_elsewhere || session.is_stale();
             if is_stale {
                 session.slot.take();
                 session.over.notify_one();

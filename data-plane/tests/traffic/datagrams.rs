@@ -6,10 +6,10 @@ use std::time::Duration;
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
 use shared::policy::LocationPolicy;
-use shared::resource::{Listener, Resource, Settings, StreamService, Transport};
+use shared::resource::{Backend, Listener, PortRule, Resource, Settings, StreamService, Transport};
 
 use super::harness::*;
-use super::streams::{free, move_to, serving, serving_within, tcp};
+use super::streams::{free, move_service_to, move_to, serving, serving_within, tcp};
 
 fn udp(port: u16) -> StreamService {
     StreamService { transport: Transport::Udp, backend: "ns/db/sql/udp".into(), ..tcp(port) }
@@ -91,6 +91,39 @@ fn a_client_is_led_away_from_an_endpoint_that_left_while_it_goes_on_sending() {
     move_to(&mut proxy, Transport::Udp, &[address(&other), address(&one)]);
     assert_eq!(comes_from(&one).unwrap(), first, "its endpoint is still there");
     move_to(&mut proxy, Transport::Udp, &[address(&other)]);
+    eventually("the other one gets what it sends", || comes_from(&other).is_ok());
+    one.set_nonblocking(true).unwrap();
+    while one.recv(&mut [0; 8]).is_ok() {}
+    comes_from(&other).unwrap();
+    assert!(one.recv(&mut [0; 8]).is_err(), "the first one gets nothing any more");
+}
+
+/// Its old endpoints may be another tenant's by then.
+#[test]
+fn a_client_follows_a_port_that_is_led_to_another_service() {
+    let port = free();
+    let [one, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    one.set_read_timeout(Some(PATIENCE)).unwrap();
+    other.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let address = |socket: &UdpSocket| socket.local_addr().unwrap();
+    let service = udp(port);
+    let mut proxy = serving(&service, &[address(&one)]);
+    let client = datagrams(port);
+    let comes_from = |origin: &UdpSocket| {
+        client.send(b"x").unwrap();
+        origin.recv_from(&mut [0; 8]).map(|(_, from)| from)
+    };
+    let first = comes_from(&one).unwrap();
+    let backend = || {
+        let port = Some(PortRule { name: "sql".into(), target_port: None, udp: true });
+        Resource::Backend(Backend { port, ..Backend::default() })
+    };
+    let key = service.key();
+    let moved = StreamService { backend: "ns/new/sql/udp".into(), ..service };
+    proxy.config(vec![(&moved.backend, backend())]);
+    move_service_to(&mut proxy, "ns/new", Transport::Udp, &[address(&other)]);
+    assert_eq!(comes_from(&one).unwrap(), first, "other tables do not disturb it");
+    proxy.config(vec![(&key, Resource::Listener(Listener::Service(moved)))]);
     eventually("the other one gets what it sends", || comes_from(&other).is_ok());
     one.set_nonblocking(true).unwrap();
     while one.recv(&mut [0; 8]).is_ok() {}

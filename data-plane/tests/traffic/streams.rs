@@ -54,12 +54,22 @@ pub(crate) fn serving_within(
     proxy
 }
 
-/// Replaces the endpoints, with one slice each; at most three slices.
+/// Replaces the endpoints of the Service `ns/db`, with one slice each; at most three slices.
 pub(crate) fn move_to(proxy: &mut Proxy, transport: Transport, endpoints: &[SocketAddr]) {
+    move_service_to(proxy, "ns/db", transport, endpoints);
+}
+
+/// The same for any Service.
+pub(crate) fn move_service_to(
+    proxy: &mut Proxy,
+    service: &str,
+    transport: Transport,
+    endpoints: &[SocketAddr],
+) {
     for place in 0..3 {
         let here = endpoints.get(place);
         let slice = Endpoints {
-            service: "ns/db".into(),
+            service: service.into(),
             ports: here
                 .iter()
                 .map(|it| EndpointPort {
@@ -71,7 +81,7 @@ pub(crate) fn move_to(proxy: &mut Proxy, transport: Transport, endpoints: &[Sock
             ipv4: here.iter().map(|_| Ipv4Addr::LOCALHOST).collect(),
             ipv6: vec![],
         };
-        proxy.live(&format!("ns/db-{place}"), Resource::Endpoints(slice));
+        proxy.live(&format!("{service}-{place}"), Resource::Endpoints(slice));
     }
 }
 
