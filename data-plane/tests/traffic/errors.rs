@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use data_plane::local::Limits;
-use shared::policy::{BackendProtocol, Canary, ExternalAuth, LocationPolicy, StatusList};
+use shared::policy::{BackendProtocol, Canary, ExternalAuth, LocationPolicy, StatusList, TextList};
 use shared::resource::{Denial, Path, PathType, Resource, Route, Settings};
 
 use super::harness::*;
@@ -159,6 +159,16 @@ fn a_page_has_the_usual_time() {
     let said = LocationPolicy { proxy_read_timeout: Some(1), ..listing(&[404, 504]) };
     let proxy = proxy(&origin, &errors, said);
     assert_eq!(Client::new(proxy.http).get("/").status, 418);
+}
+
+#[test]
+fn an_error_page_is_requested_once_whatever_the_location_retries() {
+    let (origin, errors) = (answers("404 No"), answers("503 Busy"));
+    let values = vec!["http_503".into()];
+    let retrying = LocationPolicy { proxy_next_upstream: Some(TextList { values }), ..listing(&[404]) };
+    let proxy = proxy(&origin, &errors, retrying);
+    assert_eq!(Client::new(proxy.http).get("/").status, 503);
+    assert_eq!(errors.seen().len(), 1);
 }
 
 #[test]

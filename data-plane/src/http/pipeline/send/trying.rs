@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use super::{PASSED_BY, UNCOUNTED, may_again, may_retry};
 use crate::codec::error::{Kind, ProxyError};
-use crate::http::pipeline::Exchange;
 use crate::http::pipeline::affinity::Session;
 use crate::http::pipeline::log::RequestInfo;
+use crate::http::pipeline::{Exchange, HeaderScope};
 use crate::http::server::Server;
 use crate::local::timer::Timer;
 use crate::table::policy::retries::Retries;
@@ -42,11 +42,13 @@ impl<'a> Trying<'a> {
     /// Before the first attempt.
     pub(super) fn new<'e: 'a>(exchange: &Exchange<'e>, cell: &'a Arc<BackendCell>, is_kept: bool) -> Self {
         let server = exchange.call.server;
+        // nginx' configuration has the location's conditions there, and none for error pages.
+        let location = exchange.location().filter(|_| exchange.header_scope != HeaderScope::Errors);
         Self {
             server,
             timer: exchange.call.timer,
             cell,
-            retries: exchange.location().map(|location| location.policy.retries).unwrap_or_default(),
+            retries: location.map(|location| location.policy.retries).unwrap_or_default(),
             begun: server.local.timers.now(),
             left: match exchange.timeouts.tries {
                 0 => cell.endpoints().list.len().max(UNCOUNTED),
