@@ -12,13 +12,19 @@ use crate::local::Local;
 use crate::local::passwords::Verdict;
 use crate::table::users::UsersCell;
 
-/// As in nginx, padding is optional.
+/// Takes no padding: [`decode`] has cut it off.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
         .with_decode_allow_trailing_bits(true),
 );
+
+/// As in nginx, the text ends where padding begins, whatever follows.
+fn decode(credentials: &[u8]) -> Option<Vec<u8>> {
+    let end = credentials.iter().position(|byte| *byte == b'=').unwrap_or(credentials.len());
+    BASE64.decode(&credentials[..end]).ok()
+}
 
 /// The credentials of a request.
 pub(super) struct Credentials {
@@ -35,7 +41,7 @@ impl Credentials {
         if !scheme.eq_ignore_ascii_case(b"Basic ") {
             return None;
         }
-        let pair = BASE64.decode(credentials.trim_ascii()).ok()?;
+        let pair = decode(credentials.trim_ascii())?;
         let colon = pair.iter().position(|byte| *byte == b':').filter(|colon| *colon > 0)?;
         Some(Self { pair, colon })
     }
@@ -69,4 +75,19 @@ pub(super) async fn check(
         return Some(Verdict::Wrong);
     };
     Some(local.passwords.ask(&cell.key, user, &hash, credentials.password()).await)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_may_be_missing_or_surplus() {
+        for text in ["YWxpY2U6eA", "YWxpY2U6eA=", "YWxpY2U6eA==", "YWxpY2U6eA===", "YWxpY2U6eA==z"] {
+            assert_eq!(decode(text.as_bytes()).as_deref(), Some(&b"alice:x"[..]), "{text}");
+        }
+        for text in ["YWxpY2U6e", "YWxpY2U6 eA", "YWxpY2U6e!"] {
+            assert_eq!(decode(text.as_bytes()), None, "{text}");
+        }
+    }
 }
