@@ -105,12 +105,46 @@ fn taken<'a>(
 
 /// The value of a cookie. As nginx' `$cookie_`: the name is case-insensitive, and the first match wins.
 pub(super) fn cookie(head: &RequestHead, name: &str) -> Option<Bytes> {
-    let lines = head.fields.all(Known::Cookie);
-    let mut crumbs = lines.flat_map(|line| line.split(|byte| *byte == b';'));
-    crumbs.find_map(|crumb| {
-        let crumb = crumb.trim_ascii_start();
-        let equals = crumb.iter().position(|byte| *byte == b'=')?;
-        let (found, value) = (&crumb[..equals], &crumb[equals + 1..]);
-        found.eq_ignore_ascii_case(name.as_bytes()).then(|| Bytes::copy_from_slice(value.trim_ascii_end()))
-    })
+    let mut lines = head.fields.all(Known::Cookie);
+    lines.find_map(|line| cookie_in(line, name.as_bytes())).map(Bytes::copy_from_slice)
+}
+
+/// A cookie begins after a semicolon or a comma, and its value ends at a semicolon only (as in nginx): what joins lines
+/// of Cookie may use commas. Spaces around its equals sign do not count.
+fn cookie_in<'a>(mut line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    loop {
+        if let Some((found, rest)) = line.split_at_checked(name.len())
+            && found.eq_ignore_ascii_case(name)
+            && let Some(value) = rest.trim_ascii_start().strip_prefix(b"=")
+        {
+            return value.split(|byte| *byte == b';').next().map(<[u8]>::trim_ascii);
+        }
+        let end = line.iter().position(|byte| matches!(byte, b';' | b','))?;
+        line = line[end + 1..].trim_ascii_start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_are_found_as_by_nginx() {
+        for (line, value) in [
+            ("ck=a", Some("a")),
+            ("CK=a; ck=b", Some("a")),
+            ("x=1;ck=a", Some("a")),
+            ("x=1, ck=a", Some("a")),
+            ("ck = a ; x=1", Some("a")),
+            ("ck=a,b; x=1", Some("a,b")),
+            ("ck; ck=a", Some("a")),
+            ("ck=", Some("")),
+            ("xck=a; ckx=b; x ck=c", None),
+            ("ck", None),
+            ("", None),
+        ] {
+            let found = cookie_in(line.as_bytes(), b"ck");
+            assert_eq!(found, value.map(str::as_bytes), "{line}");
+        }
+    }
 }
