@@ -69,7 +69,7 @@ pub(super) static ROWS: &[&Row] = &[
 const NEVER: &str = "raw nginx configuration is never used";
 
 /// Directives that are left out: the effect on a response or request is visible, and their absence harms nobody.
-const LEFT_OUT: [&str; 86] = [
+const LEFT_OUT: [&str; 93] = [
     "access_log",
     "add_header",
     "add_trailer",
@@ -100,10 +100,17 @@ const LEFT_OUT: [&str; 86] = [
     "gzip_static",
     "gzip_types",
     "gzip_vary",
+    "http2_max_concurrent_streams",
+    "http2_max_field_size",
+    "http2_max_header_size",
     "http2_push_preload",
     "keepalive_requests",
     "keepalive_timeout",
     "large_client_header_buffers",
+    "limit_conn_log_level",
+    "limit_conn_status",
+    "limit_req_log_level",
+    "limit_req_status",
     "log_not_found",
     "log_subrequest",
     "more_clear_headers",
@@ -182,6 +189,17 @@ pub(crate) fn restriction(key: &str, text: &str) -> Option<String> {
         *directives = definitions::beside(directives);
     }
     restricts(&directives)
+}
+
+/// What does not exist here although a ConfigMap snippet defines it, in words.
+pub(crate) fn missing(key: &str, text: &str) -> Option<String> {
+    let directives = tokens::directives(text).filter(|_| key == "http-snippet")?;
+    let places = definitions::servers(&directives);
+    let places: BTreeSet<_> = places.into_iter().collect();
+    (!places.is_empty()).then(|| {
+        let places: Vec<_> = places.into_iter().collect();
+        format!("nothing listens on {}, as its server does not exist", listed(&places))
+    })
 }
 
 fn restricts(snippet: &Snippet) -> Option<String> {
@@ -358,6 +376,7 @@ mod tests {
             "sub_filter '</head>' '<script>deny all;</script></head>'; sub_filter_once on;",
             "if ($scheme = https) { set $x \"${host}\"; add_header X-B c; }",
             "set $service_name other; set $limit_rate 10k;",
+            "limit_req_status 429; limit_conn_status 429; http2_max_header_size 64k;",
             "access_log off;",
             "resolver kube-dns.kube-system.svc valid=10s; client_max_body_size 2G; error_page 403 @closed;",
             "server_tokens off; proxy_hide_header X-Powered-By; more_clear_headers Server;",

@@ -153,7 +153,12 @@ impl Compiled {
             }
             Some(Status::Unsupported) => self.fault(key, Severity::Unsupported, "not honoured yet"),
             Some(Status::Snippet) => match snippets::restriction(&key.to_ascii_lowercase(), text) {
-                None => self.fault(key, Severity::Unsupported, "raw nginx configuration is never used"),
+                None => {
+                    let missing = snippets::missing(&key.to_ascii_lowercase(), text);
+                    let missing = missing.map(|what| format!(": {what}")).unwrap_or_default();
+                    let reason = format!("raw nginx configuration is never used{missing}");
+                    self.fault(key, Severity::Unsupported, reason);
+                }
                 Some(why) => {
                     let reason = format!("raw nginx configuration is never used, and {why}: {ALL_PATHS}");
                     self.guard(key, Guard::Addresses, reason);

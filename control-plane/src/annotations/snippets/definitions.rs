@@ -18,14 +18,28 @@ pub(super) fn beside(directives: &[Directive]) -> Vec<Directive> {
     rest
 }
 
+/// The addresses on which servers of their own listen.
+pub(super) fn servers(directives: &[Directive]) -> Vec<&str> {
+    let starts = directives.iter().enumerate().filter(|(_, it)| it.name() == "server" && it.is_block);
+    starts.flat_map(|(at, server)| listens(server, &directives[at + 1..])).collect()
+}
+
+/// Where a server listens, which is followed by these directives.
+fn listens<'a>(server: &Directive, behind: &'a [Directive]) -> Vec<&'a str> {
+    let depth = server.depth;
+    let inner = behind.iter().take_while(|it| it.depth > depth);
+    inner
+        .filter(|it| it.depth == depth + 1 && it.name() == "listen")
+        .filter_map(Directive::argument)
+        .collect()
+}
+
 fn defines(directive: &Directive, inner: &[Directive]) -> bool {
     match directive.name() {
         "geo" | "map" | "split_clients" | "upstream" => directive.is_block,
         // A server that clients of the hosts never reach: they connect to the proxy's ports.
         "server" => {
-            let mut listens =
-                inner.iter().filter(|it| it.depth == directive.depth + 1 && it.name() == "listen");
-            let places: Vec<_> = listens.by_ref().filter_map(Directive::argument).collect();
+            let places = listens(directive, inner);
             !places.is_empty() && places.into_iter().all(is_other_port)
         }
         name => DEFINES.contains(&name) && !directive.is_block,

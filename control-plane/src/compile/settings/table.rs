@@ -176,7 +176,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("log-format-stream", Default(&log::LOG_FORMAT_STREAM)),
     ("log-format-upstream", Default(&log::LOG_FORMAT_UPSTREAM)),
     ("lua-shared-dicts", Nginx),
-    ("main-snippet", Snippet),
+    ("main-snippet", Nginx),
     ("map-hash-bucket-size", Nginx),
     ("max-worker-connections", Nginx),
     ("max-worker-open-files", Nginx),

@@ -251,6 +251,24 @@ fn every_other_key_is_reported() {
     assert_eq!(severities, [Unsupported, Warning, Warning, Unsupported, Unsupported]);
 }
 
+/// It cannot touch a request, so it denies none.
+#[test]
+fn whatever_a_main_snippet_holds_denies_nothing() {
+    let (settings, faults) =
+        compiled(&[("main-snippet", "load_module modules/x.so; env KEY; worker_rlimit_nofile 9;")]);
+    assert_eq!(settings, Settings::default());
+    assert_eq!(faults.len(), 1);
+}
+
+/// As for a load balancer that ends TLS and has a port of its own for plaintext.
+#[test]
+fn port_of_a_server_in_an_http_snippet_is_named() {
+    let text = "server { listen 2443; return 308 https://$host$request_uri; } map $x $y { default 1; }";
+    let (settings, faults) = compiled(&[("http-snippet", text)]);
+    assert_eq!(settings, Settings::default());
+    assert!(faults[0].reason.contains("nothing listens on 2443"), "{}", faults[0].reason);
+}
+
 /// Keys that are honoured and say something of locations, each with its row.
 fn of_locations() -> Vec<(&'static str, &'static Row)> {
     let rows = table::ROWS.iter().filter_map(|(key, status)| match status {
