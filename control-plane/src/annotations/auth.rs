@@ -145,7 +145,13 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "auth-signin",
         risk: Risk::High,
-        value: &Spec(URL_WITH_VARIABLES, Effect::Sets(|to, it| external(to).signin = it)),
+        value: &Spec(
+            URL_WITH_VARIABLES,
+            Effect::Sets(|to, it| {
+                to.tells_of_variables(&it);
+                external(to).signin = it;
+            }),
+        ),
         needs: Some("auth-url"),
         doc: "Where a client is redirected when the auth service answers 401",
         ..Row::NEW
@@ -222,6 +228,7 @@ fn url(to: &mut Draft<'_>, text: String) {
             format!("expected a URL of http or https with a host, got {got}: {what}"),
         );
     }
+    to.needs_variables(&text);
     external(to).url = text;
 }
 

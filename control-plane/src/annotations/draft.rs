@@ -147,6 +147,23 @@ impl<'a> Draft<'a> {
         self.fault(Severity::Unsupported, format!("not enforced yet; until then {what}"));
     }
 
+    /// Denies access if a variable of the current annotation has no value here: requests would go elsewhere.
+    pub fn needs_variables(&mut self, text: &str) {
+        if let Some(variable) = value::unset(text) {
+            let variable = shown(&variable);
+            self.deny(Reach::Paths, "has a variable without a value");
+            let what = Reach::Paths.as_str();
+            self.fault(Severity::Unsupported, format!("{variable} has no value here: {what}"));
+        }
+    }
+
+    /// Reports a variable of the current annotation that has no value here.
+    pub fn tells_of_variables(&mut self, text: &str) {
+        if let Some(variable) = value::unset(text) {
+            self.fault(Severity::Unsupported, format!("{} has no value here: it is empty", shown(&variable)));
+        }
+    }
+
     /// Reports that the current annotation has no effect, and what that changes if the paths are served.
     pub fn differs(&mut self, without: impl Into<Cow<'static, str>>) {
         self.differences.push((self.field(), without.into()));

@@ -41,7 +41,13 @@ pub(super) static ROWS: &[&Row] = &[
     },
     &Row {
         name: "upstream-vhost",
-        value: &Spec(PATTERN_WITH_VARIABLES, Effect::Sets(|to, it| to.location.upstream_vhost = Some(it))),
+        value: &Spec(
+            PATTERN_WITH_VARIABLES,
+            Effect::Sets(|to, it| {
+                to.needs_variables(&it);
+                to.location.upstream_vhost = Some(it);
+            }),
+        ),
         bad: Bad::Reject,
         doc: "Header `Host` of requests to the backend",
         ..Row::NEW

@@ -7,7 +7,13 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "mirror-host",
         risk: Risk::High,
-        value: &Spec(PATTERN_WITH_VARIABLES, Effect::Sets(|to, it| to.location.mirror_host = Some(it))),
+        value: &Spec(
+            PATTERN_WITH_VARIABLES,
+            Effect::Sets(|to, it| {
+                to.tells_of_variables(&it);
+                to.location.mirror_host = Some(it);
+            }),
+        ),
         needs: Some("mirror-target"),
         doc: "Header `Host` of copies",
         ..Row::NEW
@@ -23,7 +29,13 @@ pub(super) static ROWS: &[&Row] = &[
     &Row {
         name: "mirror-target",
         risk: Risk::High,
-        value: &Spec(TARGET, Effect::Sets(|to, it| to.location.mirror_target = Some(it))),
+        value: &Spec(
+            TARGET,
+            Effect::Sets(|to, it| {
+                to.tells_of_variables(&it);
+                to.location.mirror_target = Some(it);
+            }),
+        ),
         doc: "URL that gets a copy of each request but those over gRPC; without a path, the request's own counts; at no address of the proxy's own machine or link or of a metadata service, but those of `--auth-networks`",
         ..Row::NEW
     },

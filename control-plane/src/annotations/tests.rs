@@ -50,6 +50,33 @@ fn nothing_said_is_nothing() {
     assert_eq!(all(&[]), Parsed::default());
 }
 
+/// Such as those that a snippet sets: they were empty without a word.
+#[test]
+fn variables_without_a_value_deny_where_requests_would_go_elsewhere() {
+    for (name, text, is_denied) in [
+        ("upstream-vhost", "$tenant.a.test", true),
+        ("upstream-vhost", "$1.a.test", true),
+        ("auth-url", "http://auth.test/$tenant", true),
+        ("auth-signin", "https://login.test/$tenant", false),
+        ("mirror-target", "http://copy.test/$tenant", false),
+        ("mirror-host", "$tenant.test", false),
+    ] {
+        let row = table::find(name).unwrap();
+        let parsed = read_with(&companions(row, text));
+        assert_eq!(
+            (denies(&parsed), severities(&parsed)),
+            (is_denied, vec![Severity::Unsupported]),
+            "{name} {text}"
+        );
+        let variable = text.split_inclusive(['/', '.']).find(|it| it.starts_with('$')).unwrap();
+        let variable = variable.trim_end_matches(['/', '.']);
+        assert!(parsed.faults[0].reason.contains(variable), "{:?}", parsed.faults);
+    }
+    for text in ["$subdomain.a.test", "$host", "$service_name.$namespace.svc", "$http_x_tenant.a.test"] {
+        assert_eq!(all(&[("upstream-vhost", text)]).faults, [], "{text}");
+    }
+}
+
 #[test]
 fn redirects_are_read_and_faulty_ones_fall_back() {
     let parsed = all(&[("ssl-redirect", "false"), ("force-ssl-redirect", "yes")]);

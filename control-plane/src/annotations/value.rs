@@ -4,7 +4,7 @@
 //! including line breaks, before anything is trimmed; an empty value never gets here.
 
 use shared::address::AddressSet;
-use shared::template::Template;
+use shared::template::{Template, Variable};
 
 /// How the text of a value is parsed into a `T`.
 pub struct Grammar<T: 'static> {
@@ -255,6 +255,17 @@ fn written(text: &str, is_allowed: fn(char) -> bool) -> Option<String> {
 /// Limits the variables of a text: each may expand to as much as a client sends.
 fn template(text: String) -> Option<String> {
     Template::parse(&text).is_moderate().then_some(text)
+}
+
+/// The first variable of a text that has no value here, such as one that a snippet or a map of an `http-snippet` sets, or a
+/// group of a path's pattern.
+pub fn unset(text: &str) -> Option<String> {
+    Template::parse(text).variables().find_map(|variable| match variable {
+        Variable::Named(name) if **name == *"subdomain" => None,
+        Variable::Named(name) => Some(format!("${name}")),
+        Variable::Capture(number) => Some(format!("${number}")),
+        _ => None,
+    })
 }
 
 /// 65 variables.
