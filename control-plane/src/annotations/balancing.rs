@@ -164,9 +164,7 @@ fn hash_by(to: &mut Draft<'_>, text: String) {
             let name = shown(name);
             to.fault(
                 Severity::Warning,
-                format!(
-                    "no variable is called {name}: it is empty, as in ingress-nginx where no snippet sets it"
-                ),
+                format!("no variable is called {name}: it is empty, also if a snippet sets it"),
             );
         }
     }

@@ -355,6 +355,8 @@ mod tests {
             "set $Proxy_Alternative_Upstream_Name default-other-80;",
             "set $args '';",
             "set $http_x_user admin;",
+            "set $connection_upgrade '';",
+            "set $full_x_forwarded_for $remote_addr;",
             "set $pass_access_scheme https;",
             "set host x;",
             "set $x;",

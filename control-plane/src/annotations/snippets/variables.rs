@@ -6,8 +6,10 @@ use super::tokens::Directive;
 use crate::annotations::balancing;
 
 /// The controller's own: who sets them chooses another backend, or changes what backends are told.
-const OF_CONTROLLER: [&str; 6] = [
+const OF_CONTROLLER: [&str; 8] = [
     "balancer_ewma_score",
+    "connection_upgrade",
+    "full_x_forwarded_for",
     "global_rate_limit_exceeding",
     "proxy_alternative_upstream_name",
     "proxy_upstream_name",
