@@ -233,10 +233,13 @@ fn is_left_out(directive: &tokens::Directive) -> bool {
     }
 }
 
-/// Whether connections to backends use TLS.
-fn speaks_tls(to: &Draft<'_>) -> bool {
-    let configured = to.text("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
-    ["HTTPS", "GRPCS", "AUTO_HTTP"].contains(&configured.as_str())
+/// Whether a directive of a location has no effect, because backends are not spoken to over TLS or by gRPC.
+fn is_idle(directive: &tokens::Directive, to: &Draft<'_>) -> bool {
+    let protocol = to.text("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
+    let speaks = |protocols: &[&str]| protocols.contains(&protocol.as_str());
+    let name = directive.name();
+    (name.starts_with("proxy_ssl_") && !speaks(&["HTTPS", "GRPCS", "AUTO_HTTP"]))
+        || (name.starts_with("grpc_") && !speaks(&["GRPC", "GRPCS"]))
 }
 
 fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
@@ -246,8 +249,8 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let rest = snippet.map(|directives| {
         let (shortcuts, mut rest) = Taken::of(&directives, place);
         rest.retain(|it| !headers.take(it, place));
-        if place == SnippetContext::Location && !speaks_tls(to) {
-            rest.retain(|it| !it.name().starts_with("proxy_ssl_"));
+        if place == SnippetContext::Location {
+            rest.retain(|it| !is_idle(it, to));
         }
         lists = Lists::of(&mut rest, place, to);
         taken = shortcuts;

@@ -337,6 +337,12 @@ fn the_rest_is_reported() {
     let of_tls = "proxy_ssl_server_name on; proxy_ssl_name $host;";
     assert!(!denies(&all(&[("configuration-snippet", of_tls)])), "there is no TLS");
     assert!(denies(&all(&[("backend-protocol", "HTTPS"), ("configuration-snippet", of_tls)])));
+    // Linkerd's recipe has both, for either protocol.
+    let of_grpc =
+        "proxy_set_header l5d-dst-override $service_name.$namespace.svc; grpc_set_header l5d-dst-override x;";
+    let with = |protocol| all(&[("backend-protocol", protocol), ("configuration-snippet", of_grpc)]);
+    assert!(!denies(&with("HTTP")) && !denies(&with("HTTPS")));
+    assert!(denies(&with("GRPC")) && denies(&with("grpcs")));
     let kept = "auth_request_set $error $upstream_http_x_error;";
     let parsed = all(&[("auth-url", "http://auth.test/"), ("auth-snippet", kept)]);
     assert!(parsed.faults[0].reason.contains("auth_request_set of it is left out"), "{:?}", parsed.faults);
