@@ -194,12 +194,9 @@ pub(crate) fn restriction(key: &str, text: &str) -> Option<String> {
 /// What does not exist here although a ConfigMap snippet defines it, in words.
 pub(crate) fn missing(key: &str, text: &str) -> Option<String> {
     let directives = tokens::directives(text).filter(|_| key == "http-snippet")?;
-    let places = definitions::servers(&directives);
-    let places: BTreeSet<_> = places.into_iter().collect();
-    (!places.is_empty()).then(|| {
-        let places: Vec<_> = places.into_iter().collect();
-        format!("nothing listens on {}, as its server does not exist", listed(&places))
-    })
+    let places: BTreeSet<_> = definitions::servers(&directives).into_iter().collect();
+    let places = Vec::from_iter(places).join(", ");
+    (!places.is_empty()).then(|| format!("nothing listens on {places}, as its server does not exist"))
 }
 
 fn restricts(snippet: &Snippet) -> Option<String> {

@@ -152,18 +152,7 @@ impl Compiled {
                 }
             }
             Some(Status::Unsupported) => self.fault(key, Severity::Unsupported, "not honoured yet"),
-            Some(Status::Snippet) => match snippets::restriction(&key.to_ascii_lowercase(), text) {
-                None => {
-                    let missing = snippets::missing(&key.to_ascii_lowercase(), text);
-                    let missing = missing.map(|what| format!(": {what}")).unwrap_or_default();
-                    let reason = format!("raw nginx configuration is never used{missing}");
-                    self.fault(key, Severity::Unsupported, reason);
-                }
-                Some(why) => {
-                    let reason = format!("raw nginx configuration is never used, and {why}: {ALL_PATHS}");
-                    self.guard(key, Guard::Addresses, reason);
-                }
-            },
+            Some(Status::Snippet) => self.read_snippet(key, text),
             Some(Status::Nginx) => {
                 self.fault(key, Severity::Unsupported, "tunes nginx itself and has no effect here");
             }
@@ -171,6 +160,17 @@ impl Compiled {
                 self.fault(key, Severity::Warning, "has no effect, as in ingress-nginx: remove it");
             }
         }
+    }
+
+    /// Takes in raw configuration.
+    fn read_snippet(&mut self, key: &str, text: &str) {
+        const NEVER: &str = "raw nginx configuration is never used";
+        let known = key.to_ascii_lowercase();
+        if let Some(why) = snippets::restriction(&known, text) {
+            return self.guard(key, Guard::Addresses, format!("{NEVER}, and {why}: {ALL_PATHS}"));
+        }
+        let missing = snippets::missing(&known, text).map(|what| format!(": {what}")).unwrap_or_default();
+        self.fault(key, Severity::Unsupported, format!("{NEVER}{missing}"));
     }
 
     /// Takes in a key that is the default of an annotation.

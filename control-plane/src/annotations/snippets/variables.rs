@@ -31,9 +31,8 @@ const HARMLESS: [&str; 7] = [
 /// The variable that a directive like `set` writes to, in lower case.
 pub(super) fn target(directive: &Directive) -> Option<String> {
     let [name, _] = directive.arguments() else { return None };
-    let name = name.strip_prefix('$')?;
-    let is_one = matches!(Template::parse(&format!("${name}")).parts(), [Part::Variable(_)]);
-    is_one.then(|| name.to_ascii_lowercase())
+    let is_one = matches!(Template::parse(name).parts(), [Part::Variable(_)]);
+    name.strip_prefix('$').filter(|_| is_one).map(str::to_ascii_lowercase)
 }
 
 /// Whether a `set` writes to a variable that only snippets and annotations read.

@@ -266,7 +266,11 @@ fn port_of_a_server_in_an_http_snippet_is_named() {
     let text = "server { listen 2443; return 308 https://$host$request_uri; } map $x $y { default 1; }";
     let (settings, faults) = compiled(&[("http-snippet", text)]);
     assert_eq!(settings, Settings::default());
-    assert!(faults[0].reason.contains("nothing listens on 2443"), "{}", faults[0].reason);
+    assert!(
+        faults[0].reason.ends_with(": nothing listens on 2443, as its server does not exist"),
+        "{}",
+        faults[0].reason
+    );
 }
 
 /// Keys that are honoured and say something of locations, each with its row.
