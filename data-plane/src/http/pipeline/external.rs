@@ -45,7 +45,6 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Acc
             Ok((response, lifetime)) => {
                 let response = Arc::new(response);
                 if let Some((cache, key)) = cached
-                    && depends_on_client(external, &response)
                     && let Some(time) = lifetime.or(|| cache.keeps(response.status))
                 {
                     let now = shared::clock::now();
@@ -177,13 +176,6 @@ fn keep(exchange: &Exchange<'_>, key: Key, until: Instant, response: &Arc<AuthRe
     cache.keep(alike(exchange, &key, names), until, response);
 }
 
-/// Whether the header fields on which a response depends, if any, are those of the client's request. If the proxy itself
-/// sets one, such as `X-Original-URL`, it may differ between requests that are [`alike`].
-fn depends_on_client(external: &External, response: &AuthResponse) -> bool {
-    let names = response.varies.iter().flat_map(|names| names.split(|byte| *byte == b','));
-    !names.map(<[u8]>::trim_ascii).any(|name| question::may_differ(external, name))
-}
-
 /// The key of requests with equal values of these fields.
 fn alike(exchange: &Exchange<'_>, key: &Key, names: &[u8]) -> Key {
     let mut hasher = blake3::Hasher::new_keyed(key);
@@ -214,7 +206,9 @@ async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<
     let asking = question::ask(exchange.call, (word, &url), &text, is_head);
     let answer = exchange.call.timer.limit(PATIENCE, asking).await;
     let answer = answer.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))??;
-    Ok((auth_response(&answer, external), Lifetime::of(&answer.fields, shared::clock::wall())))
+    let may_differ = |name: &[u8]| question::may_differ(external, name);
+    let lifetime = Lifetime::of(&answer.fields, shared::clock::wall(), may_differ);
+    Ok((auth_response(&answer, external), lifetime))
 }
 
 /// The relevant parts of a response. Copied, because a slice of its head would keep all of it in memory.

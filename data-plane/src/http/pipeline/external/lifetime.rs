@@ -20,12 +20,16 @@ pub(super) enum Lifetime {
 }
 
 impl Lifetime {
-    /// `X-Accel-Expires` has precedence over `Cache-Control`, and that over `Expires`.
-    pub(super) fn of(fields: &Fields, now: SystemTime) -> Self {
+    /// `X-Accel-Expires` has precedence over `Cache-Control`, and that over `Expires`. `may_differ`: whether the proxy asks
+    /// with another value of a field than its client's, so that the client's does not tell which response is meant.
+    pub(super) fn of(fields: &Fields, now: SystemTime, may_differ: impl Fn(&[u8]) -> bool) -> Self {
+        let is_unclear = |by: &[u8]| {
+            let mut names =
+                by.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).filter(|it| !it.is_empty());
+            by.len() > LONGEST_VARY || by.contains(&b'*') || names.any(may_differ)
+        };
         // A response that sets a cookie belongs to one client, and is not cached.
-        let varies =
-            || fields.joined(Known::Vary).is_some_and(|by| by.len() > LONGEST_VARY || by.contains(&b'*'));
-        if fields.has(Known::SetCookie) || varies() {
+        if fields.has(Known::SetCookie) || fields.joined(Known::Vary).is_some_and(|by| is_unclear(&by)) {
             return Self::None;
         }
         let accel = fields.get(Known::XAccelExpires).and_then(|value| by_accel(value, now));
@@ -97,7 +101,7 @@ mod tests {
         for (name, value) in fields {
             all.append(*name, value);
         }
-        Lifetime::of(&all, UNIX_EPOCH + Duration::from_secs(NOW))
+        Lifetime::of(&all, UNIX_EPOCH + Duration::from_secs(NOW), |_| false)
     }
 
     fn seconds(seconds: u64) -> Lifetime {
