@@ -218,13 +218,12 @@ impl Answer<'_> {
             true => self.out.poll_write(&mut Last(stream), cx),
             false => self.out.poll_write(stream, cx),
         })?;
-        match &mut self.pipe {
-            Some(pipe) => match S::socket(stream) {
-                Some(socket) => pipe.poll_drain(socket, cx),
-                None => Poll::Ready(Ok(())),
-            },
-            None => Poll::Ready(Ok(())),
+        if let Some(pipe) = &mut self.pipe
+            && let Some(socket) = S::socket(stream)
+        {
+            return pipe.poll_drain(socket, cx);
         }
+        Poll::Ready(Ok(()))
     }
 
     /// Reads more of the body: into the pipe if it can be passed on unchanged, else into the buffer for

@@ -59,12 +59,13 @@ impl<'c, S: Stream> ClientBody<'c, S> {
     /// Reads more, into a large buffer if data arrives in volume, and only once it is there: a client that pauses
     /// after sending much holds no large buffer.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        match if self.abounds { S::socket(self.stream) } else { None } {
-            Some(socket) => {
-                ready!(socket.poll_read_ready(cx))?;
-                self.input.reserve(self.most);
-            }
-            None => make_room(self.input),
+        if self.abounds
+            && let Some(socket) = S::socket(self.stream)
+        {
+            ready!(socket.poll_read_ready(cx))?;
+            self.input.reserve(self.most);
+        } else {
+            make_room(self.input);
         }
         let room = self.most.min(self.input.capacity() - self.input.len());
         let count = ready!(poll_fill(self.stream, &mut self.input.limit(room), cx))?;
