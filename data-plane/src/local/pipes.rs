@@ -209,7 +209,7 @@ mod tests {
 
     use super::*;
 
-    async fn pair() -> (TcpStream, TcpStream) {
+    pub(super) async fn pair() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
         (near.unwrap(), far.unwrap().0)

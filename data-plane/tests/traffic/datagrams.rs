@@ -1,5 +1,6 @@
 //! UDP services: datagrams of a client and the replies to them, and the limit on sessions.
 
+use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
@@ -74,46 +75,56 @@ fn datagrams_go_to_the_endpoints_of_now() {
     assert_eq!(client.recv(&mut buffer).unwrap(), 4);
 }
 
+/// The first is waited for, and the other one asked for a moment.
+fn two_endpoints() -> [UdpSocket; 2] {
+    [PATIENCE, Duration::from_millis(50)].map(|patience| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(patience)).unwrap();
+        socket
+    })
+}
+
+fn address(socket: &UdpSocket) -> SocketAddr {
+    socket.local_addr().unwrap()
+}
+
+/// Sends a datagram; returns from which address this endpoint gets one.
+fn comes_from(client: &UdpSocket, endpoint: &UdpSocket) -> io::Result<SocketAddr> {
+    client.send(b"x").unwrap();
+    endpoint.recv_from(&mut [0; 8]).map(|(_, from)| from)
+}
+
+/// Sends until the other endpoint gets it, and then the first one gets nothing any more.
+fn assert_led_away(client: &UdpSocket, first: &UdpSocket, other: &UdpSocket) {
+    eventually("the other one gets what it sends", || comes_from(client, other).is_ok());
+    first.set_nonblocking(true).unwrap();
+    while first.recv(&mut [0; 8]).is_ok() {}
+    comes_from(client, other).unwrap();
+    assert!(first.recv(&mut [0; 8]).is_err(), "the first one gets nothing any more");
+}
+
 #[test]
 fn a_client_is_led_away_from_an_endpoint_that_left_while_it_goes_on_sending() {
     let port = free();
-    let [one, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-    one.set_read_timeout(Some(PATIENCE)).unwrap();
-    other.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    let address = |socket: &UdpSocket| socket.local_addr().unwrap();
+    let [one, other] = two_endpoints();
     let mut proxy = serving(&udp(port), &[address(&one)]);
     let client = datagrams(port);
-    let comes_from = |origin: &UdpSocket| {
-        client.send(b"x").unwrap();
-        origin.recv_from(&mut [0; 8]).map(|(_, from)| from)
-    };
-    let first = comes_from(&one).unwrap();
+    let first = comes_from(&client, &one).unwrap();
     move_to(&mut proxy, Transport::Udp, &[address(&other), address(&one)]);
-    assert_eq!(comes_from(&one).unwrap(), first, "its endpoint is still there");
+    assert_eq!(comes_from(&client, &one).unwrap(), first, "its endpoint is still there");
     move_to(&mut proxy, Transport::Udp, &[address(&other)]);
-    eventually("the other one gets what it sends", || comes_from(&other).is_ok());
-    one.set_nonblocking(true).unwrap();
-    while one.recv(&mut [0; 8]).is_ok() {}
-    comes_from(&other).unwrap();
-    assert!(one.recv(&mut [0; 8]).is_err(), "the first one gets nothing any more");
+    assert_led_away(&client, &one, &other);
 }
 
 /// Its old endpoints may be another tenant's by then.
 #[test]
 fn a_client_follows_a_port_that_is_led_to_another_service() {
     let port = free();
-    let [one, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-    one.set_read_timeout(Some(PATIENCE)).unwrap();
-    other.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-    let address = |socket: &UdpSocket| socket.local_addr().unwrap();
+    let [one, other] = two_endpoints();
     let service = udp(port);
     let mut proxy = serving(&service, &[address(&one)]);
     let client = datagrams(port);
-    let comes_from = |origin: &UdpSocket| {
-        client.send(b"x").unwrap();
-        origin.recv_from(&mut [0; 8]).map(|(_, from)| from)
-    };
-    let first = comes_from(&one).unwrap();
+    let first = comes_from(&client, &one).unwrap();
     let backend = || {
         let port = Some(PortRule { name: "sql".into(), target_port: None, udp: true });
         Resource::Backend(Backend { port, ..Backend::default() })
@@ -122,13 +133,9 @@ fn a_client_follows_a_port_that_is_led_to_another_service() {
     let moved = StreamService { backend: "ns/new/sql/udp".into(), ..service };
     proxy.config(vec![(&moved.backend, backend())]);
     move_service_to(&mut proxy, "ns/new", Transport::Udp, &[address(&other)]);
-    assert_eq!(comes_from(&one).unwrap(), first, "other tables do not disturb it");
+    assert_eq!(comes_from(&client, &one).unwrap(), first, "other tables do not disturb it");
     proxy.config(vec![(&key, Resource::Listener(Listener::Service(moved)))]);
-    eventually("the other one gets what it sends", || comes_from(&other).is_ok());
-    one.set_nonblocking(true).unwrap();
-    while one.recv(&mut [0; 8]).is_ok() {}
-    comes_from(&other).unwrap();
-    assert!(one.recv(&mut [0; 8]).is_err(), "the first one gets nothing any more");
+    assert_led_away(&client, &one, &other);
 }
 
 #[test]

@@ -2,17 +2,9 @@ use std::future::poll_fn;
 
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
 
 use super::*;
-
-async fn pair() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (near, far) = tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
-    let (near, far) = (near.unwrap(), far.unwrap().0);
-    near.set_nodelay(true).unwrap();
-    (near, far)
-}
+use crate::local::pipes::tests::pair;
 
 fn pipes() -> BodyPipes {
     BodyPipes::new(Budget::new(4), Budget::new(100))
@@ -22,6 +14,7 @@ fn pipes() -> BodyPipes {
 /// added, and what was not.
 async fn filled(pipe: &mut BodyPipe, segments: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>) {
     let (mut source, mut from) = pair().await;
+    source.set_nodelay(true).unwrap();
     let mut added = Vec::new();
     for (number, segment) in segments.iter().enumerate() {
         source.write_all(segment).await.unwrap();
