@@ -69,7 +69,7 @@ fn decode_if(raw: &[u8], which: impl Fn(u8) -> bool) -> Vec<u8> {
 }
 
 /// What precedes the first of these octets; `None`: there is none.
-pub(super) fn before_query<'a>(path: &'a [u8], ends: &[u8]) -> Option<&'a [u8]> {
+pub(super) fn ended_by<'a>(path: &'a [u8], ends: &[u8]) -> Option<&'a [u8]> {
     path.iter().position(|b| ends.contains(b)).map(|end| &path[..end])
 }
 

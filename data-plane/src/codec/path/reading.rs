@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use memchr::memchr;
 
 use super::octets::{
-    before_query, cut_parameters, decode_except_slashes, decode_leniently, decode_necessary, decode_spelled,
-    decode_unreserved, has_other_spelling, merge, remove_dots, to_slashes,
+    cut_parameters, decode_except_slashes, decode_leniently, decode_necessary, decode_spelled,
+    decode_unreserved, ended_by, has_other_spelling, merge, remove_dots, to_slashes,
 };
 use super::{Normalised, re_encode};
 
@@ -37,11 +37,18 @@ pub(crate) struct Reading {
     merge: bool,
     /// Dot segments are removed; `..` at the root is ignored.
     dots: bool,
-    /// Who removed dot segments before all of that, if anybody did.
-    early: Option<Cleaner>,
-    /// A proxy decoded the path before all of that and sent it on as it was, so that it ended at what had been an
-    /// escaped `?` or `#`: nginx' `proxy_pass http://backend$uri`, Go's `url.Parse(base + request.URL.Path)`.
-    ended: bool,
+    /// What a first reader made of the path before all of that, if anything.
+    before: Option<Before>,
+}
+
+/// What a first reader did to a path that it passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Before {
+    /// It removed dot segments.
+    Cleaned(Cleaner),
+    /// It decoded the path and sent it on as it was, so that it ended at what had been an escaped `?` or `#`: nginx'
+    /// `proxy_pass http://backend$uri`, Go's `url.Parse(base + request.URL.Path)`.
+    Ended,
 }
 
 /// A first reader that removes dot segments and leaves everything else to the next one: a proxy in front of the
@@ -141,9 +148,14 @@ impl Reading {
     /// double escapes, so its normal form still contains them.
     fn is_curable(self) -> bool {
         self.decode != Decode::Twice
-            && self.early.is_none_or(|early| !early.backslashes)
+            && !matches!(self.before, Some(Before::Cleaned(Cleaner { backslashes: true, .. })))
             && self.parameters == Parameters::Kept
             && self.backslashes == Backslashes::Kept
+    }
+
+    /// Whether the path had ended before it was read.
+    fn is_of_end(self) -> bool {
+        self.before == Some(Before::Ended)
     }
 }
 
@@ -156,7 +168,7 @@ impl Reading {
 pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
     let work = AHEAD + TIMES * raw.len();
     let mut found = Found { left: work, ..Found::default() };
-    found.add_hop(raw, None, false)?;
+    found.add_hop(raw, None)?;
     let rests = behind_host(raw).map(|(_, rest)| rest);
     let mut passed_on = Vec::new();
     for path in std::iter::once(raw).chain(rests) {
@@ -165,7 +177,7 @@ pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
             // Most paths are cleaned alike by all.
             let next = (cleaner.backslashes, cleaned);
             if !passed_on.contains(&next) {
-                found.add_hop(&next.1, Some(cleaner), false)?;
+                found.add_hop(&next.1, Some(Before::Cleaned(cleaner)))?;
                 passed_on.push(next);
             }
         }
@@ -177,7 +189,7 @@ pub(crate) fn readings(raw: &[u8]) -> Option<Vec<(Reading, Vec<u8>)>> {
         add_ends(path, DECODERS, &mut ends, &mut found.left)?;
     }
     for end in ends {
-        found.add_hop(&end, None, true)?;
+        found.add_hop(&end, Some(Before::Ended))?;
     }
     Some(found.paths)
 }
@@ -201,7 +213,7 @@ fn add_ends(path: &[u8], decoders: usize, ends: &mut Vec<Vec<u8>>, left: &mut us
     sent.dedup();
     for sent in sent {
         // For some a `#` is a part of the path.
-        let cut = [before_query(&sent, b"?#"), before_query(&sent, b"?")];
+        let cut = [ended_by(&sent, b"?#"), ended_by(&sent, b"?")];
         for end in cut.into_iter().flatten() {
             if !ends.iter().any(|it| it == end) {
                 ends.push(end.to_vec());
@@ -250,7 +262,7 @@ struct Found {
 
 impl Found {
     /// Adds what all kinds of readers make of a path. `None`: the work exceeds the bound.
-    fn add_hop(&mut self, raw: &[u8], early: Option<Cleaner>, ended: bool) -> Option<()> {
+    fn add_hop(&mut self, raw: &[u8], before: Option<Before>) -> Option<()> {
         let once = decode_leniently(raw);
         let every = decode_leniently(&once);
         let has = |octet| [raw, &once, &every].iter().any(|path| memchr(octet, path).is_some());
@@ -269,14 +281,14 @@ impl Found {
         let mut begun = Begun::new(raw);
         for &parameters in &cuts {
             for (backslashes, _) in backslashes.into_iter().filter(|(_, differs)| *differs) {
-                self.add(&mut begun, (early, ended, false, parameters, backslashes))?;
+                self.add(&mut begun, (before, false, parameters, backslashes))?;
             }
         }
         for (backslashes, rest) in behind_host(raw) {
             // For parsers of URI references `;` is an ordinary character, but not for what comes behind them.
             let mut begun = Begun::new(rest);
             for &parameters in &cuts {
-                self.add(&mut begun, (early, ended, true, parameters, backslashes))?;
+                self.add(&mut begun, (before, true, parameters, backslashes))?;
             }
         }
         Some(())
@@ -287,7 +299,7 @@ impl Found {
     fn add(
         &mut self,
         begun: &mut Begun<'_>,
-        (early, ended, host, parameters, backslashes): (Option<Cleaner>, bool, bool, Parameters, Backslashes),
+        (before, host, parameters, backslashes): (Option<Before>, bool, Parameters, Backslashes),
     ) -> Option<()> {
         let mut mine: Vec<usize> = Vec::new();
         for decode in DECODES {
@@ -302,9 +314,9 @@ impl Found {
             if mine.iter().any(|place| self.known[*place].2 == path) {
                 continue;
             }
-            let (merge, dots) = (false, false);
-            let reading = Reading { decode, parameters, backslashes, host, merge, dots, early, ended };
-            let known = (reading.is_curable(), early.is_some() || ended, path);
+            let reading =
+                Reading { decode, parameters, backslashes, host, merge: false, dots: false, before };
+            let known = (reading.is_curable(), before.is_some(), path);
             let place = self.known.iter().position(|it| *it == known);
             mine.push(place.unwrap_or(self.known.len()));
             if place.is_none() {
@@ -400,7 +412,7 @@ fn resolve(reading: Reading, path: &[u8], found: &mut Vec<(Reading, Vec<u8>)>) {
         found.push((Reading { dots: true, ..reading }, resolved));
         // WSGI and similar match the decoded path as it is, and so does who decodes the path of a URL. Readers that
         // interpret more than that also resolve dot segments.
-        if reading.is_curable() || reading.early.is_some() || reading.ended {
+        if reading.is_curable() || reading.before.is_some() {
             found.push((reading, path.to_vec()));
         }
     }
@@ -434,18 +446,18 @@ pub(crate) fn forward<R: PartialEq>(
         return Verdict::Raw;
     }
     let mut chosen: Option<R> = None;
-    let mut strays = |ended: bool, path: &[u8]| {
+    let mut strays = |is_of_end: bool, path: &[u8]| {
         path != &*normalised.path && {
             let chosen = chosen.get_or_insert_with(|| route(&normalised.path));
             let read = route(path);
-            read != *chosen && (!ended || evades(chosen, &read))
+            read != *chosen && (!is_of_end || evades(chosen, &read))
         }
     };
     let leads_elsewhere = |before: &[u8]| {
         // A segment that is not a dot segment may become one without what follows the line break.
         strays(false, before)
             || readings(&re_encode(before))
-                .is_none_or(|read| read.iter().any(|(reading, path)| strays(reading.ended, path)))
+                .is_none_or(|read| read.iter().any(|(reading, path)| strays(reading.is_of_end(), path)))
     };
     if before_breaks(&normalised.path).is_none_or(|mut some| some.any(leads_elsewhere)) {
         return Verdict::Refuse;
@@ -455,7 +467,7 @@ pub(crate) fn forward<R: PartialEq>(
         return Verdict::Refuse;
     };
     for (reading, path) in read {
-        if strays(reading.ended, &path) {
+        if strays(reading.is_of_end(), &path) {
             if !reading.is_curable() {
                 return Verdict::Refuse;
             }
@@ -468,7 +480,9 @@ pub(crate) fn forward<R: PartialEq>(
     let target = re_encode(&normalised.path);
     // A reading that is harmless for the raw path need not be for the normal one: `/a\b/../c` and `/a\../b` change
     // places.
-    if readings(&target).is_none_or(|read| read.iter().any(|(reading, path)| strays(reading.ended, path))) {
+    if readings(&target)
+        .is_none_or(|read| read.iter().any(|(reading, path)| strays(reading.is_of_end(), path)))
+    {
         return Verdict::Refuse;
     }
     Verdict::Normal(target)

@@ -30,15 +30,15 @@ fn one_by_one(raw: &[u8], decode: Decode, parameters: Parameters, backslashes: B
 /// All readings, and whether a normal form cures them, without a limit on the work.
 fn all(raw: &[u8]) -> BTreeSet<(bool, Vec<u8>)> {
     let mut found = Vec::new();
-    let mut add = |raw: &[u8], (early, host, parameters, backslashes)| {
+    let mut add = |raw: &[u8], (before, host, parameters, backslashes)| {
         let mut known = Vec::new();
         for decode in DECODES {
             if matches!(parameters, Parameters::CutAfter(rounds) if rounds > decode.rounds()) {
                 continue;
             }
             let path = one_by_one(raw, decode, parameters, backslashes);
-            let (merge, dots, ended) = (false, false, false);
-            let reading = Reading { decode, parameters, backslashes, host, merge, dots, early, ended };
+            let reading =
+                Reading { decode, parameters, backslashes, host, merge: false, dots: false, before };
             if !known.contains(&path) {
                 resolve(reading, &path, &mut found);
                 known.push(path);
@@ -47,21 +47,21 @@ fn all(raw: &[u8]) -> BTreeSet<(bool, Vec<u8>)> {
     };
     let mut hops = vec![(None, raw.to_vec())];
     for path in std::iter::once(raw).chain(behind_host(raw).map(|(_, rest)| rest)) {
-        let passed_on = |cleaner| cleaned(path, cleaner).map(|path| (Some(cleaner), path));
+        let passed_on = |cleaner| cleaned(path, cleaner).map(|path| (Some(Before::Cleaned(cleaner)), path));
         hops.extend(CLEANERS.into_iter().filter_map(passed_on));
     }
     let cuts = [0, 1, 2].map(Parameters::CutAfter);
-    for (early, raw) in hops {
+    for (before, raw) in hops {
         for parameters in [Parameters::Kept].into_iter().chain(cuts) {
             for backslashes in
                 [Backslashes::Kept, Backslashes::Written, Backslashes::Always, Backslashes::Last]
             {
-                add(&raw, (early, false, parameters, backslashes));
+                add(&raw, (before, false, parameters, backslashes));
             }
         }
         for (backslashes, rest) in behind_host(&raw) {
             for parameters in [Parameters::Kept].into_iter().chain(cuts) {
-                add(rest, (early, true, parameters, backslashes));
+                add(rest, (before, true, parameters, backslashes));
             }
         }
     }
