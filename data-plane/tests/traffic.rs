@@ -52,6 +52,8 @@ mod external_names;
 mod fastcgi;
 #[path = "traffic/fleet_pages.rs"]
 mod fleet_pages;
+#[path = "traffic/fleet_snippets.rs"]
+mod fleet_snippets;
 #[path = "traffic/goodbyes.rs"]
 mod goodbyes;
 #[path = "traffic/grpc.rs"]

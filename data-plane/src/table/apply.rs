@@ -354,7 +354,7 @@ impl Writer {
             }
         }
         if touched.defaults {
-            self.policies.forget();
+            self.policies.renew(&self.config.settings().defaults);
             self.renew_connections();
         }
         let of_fleet = touched.default_certificate || touched.defaults || touched.default_backend;

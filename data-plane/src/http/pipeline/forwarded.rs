@@ -40,6 +40,10 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
     for (name, _) in &set {
         drop_alikes(&mut exchange.head.fields, name);
     }
+    for name in forwarding.told.iter().filter(|_| location.external().is_none()) {
+        drop_alikes(&mut exchange.head.fields, name);
+        exchange.head.fields.remove(&name[..]);
+    }
     tell(exchange, forwarding);
     let fields = &mut exchange.head.fields;
     certificates::set_headers(exchange.certificate.as_deref(), fields);
@@ -210,7 +214,7 @@ fn says(location: &PathEntry, name: &[u8]) -> bool {
     let told = external.into_iter().flat_map(|it| it.told.iter().map(|(name, _)| name));
     let asked = external.into_iter().flat_map(|it| it.set_headers.iter().map(|(name, _)| name));
     let own = location.policy.forwarding.fields.iter().map(|field| &field.name);
-    own.chain(told).chain(asked).any(|own| plain(own) == name)
+    own.chain(told).chain(asked).chain(&location.policy.forwarding.told).any(|own| plain(own) == name)
 }
 
 /// Whether a client's header of this name is never passed on.

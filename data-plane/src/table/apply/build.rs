@@ -128,7 +128,8 @@ impl Writer {
             HostCertificates { policy: Arc::new(policy), cell }
         });
         let configured = policy.and_then(|policy| policy.shortcuts.as_ref());
-        let entry = entry.with_shortcuts(Shortcuts::compile(configured).ok().flatten().map(Arc::new));
+        let own = Shortcuts::compile(configured).ok().flatten();
+        let entry = entry.with_shortcuts(self.policies.of_host(own));
         let ciphers = ciphers(policy.and_then(|policy| policy.ssl_ciphers.as_ref())).ok().flatten();
         let client_order = policy.is_some_and(|policy| policy.ssl_prefer_server_ciphers == Some(false));
         let entry = entry.with_certificates(certificates).with_ciphers(ciphers.map(Into::into), client_order);

@@ -270,6 +270,11 @@ impl Config {
         }
         if *defaults != old.defaults {
             self.touched.defaults = true;
+            if defaults.host_shortcuts != old.defaults.host_shortcuts {
+                for name in self.hosts.keys() {
+                    self.touched.host(name).frame = true;
+                }
+            }
             for key in changed_by(&old.defaults, defaults, &self.routes) {
                 self.touched.route(key);
             }

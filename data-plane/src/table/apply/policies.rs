@@ -4,15 +4,19 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use foldhash::quality::RandomState;
-use shared::policy::LocationPolicy;
+use shared::policy::{HeaderChangeList, HeaderList, LocationPolicy};
 
 use super::counts::Counted;
 use crate::table::policy::Policy;
+use crate::table::policy::shortcuts::Shortcuts;
 
 /// The compiled policies of tables, by the Routes' policies. Most of those are empty.
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     compiled: HashMap<LocationPolicy, Weak<Policy>, RandomState>,
+    /// The fixed responses of all locations, and of all hosts, as of the last defaults; compiled once.
+    of_locations: Option<Shortcuts>,
+    of_hosts: Option<Arc<Shortcuts>>,
     /// Size at which unused policies are removed.
     sweep_at: usize,
     /// The client counters.
@@ -40,7 +44,10 @@ impl Policies {
             (whole.request_metrics, whole.health_check_path) = (None, None);
             (whole.nginx_status_ipv4_whitelist, whole.nginx_status_ipv6_whitelist) = (None, None);
         }
+        whole.shortcuts.clone_from(&configured.shortcuts);
         let mut policy = Policy::compile(&whole).map_err(|refused| refused.to_string())?;
+        policy.shortcuts =
+            Shortcuts::joined(policy.shortcuts.map(|it| *it), self.of_locations.as_ref()).map(Box::new);
         policy.errors.are_fleets = configured.custom_http_errors.is_none();
         policy.errors.intercepts = intercepts;
         let policy = Arc::new(policy);
@@ -52,9 +59,20 @@ impl Policies {
         Ok(policy)
     }
 
-    /// Called when the defaults changed: policies compiled over the old ones are not used again.
-    pub(super) fn forget(&mut self) {
+    /// Called when the defaults changed: policies compiled over the old ones are not used again. Defaults that do not
+    /// compile were refused on arrival.
+    pub(super) fn renew(&mut self, defaults: &LocationPolicy) {
         self.compiled.clear();
+        self.of_locations = Shortcuts::compile(defaults.shortcuts.as_ref()).ok().flatten();
+        self.of_hosts = Shortcuts::compile(defaults.host_shortcuts.as_ref()).ok().flatten().map(Arc::new);
+    }
+
+    /// The fixed responses of a host that has these of its own.
+    pub(super) fn of_host(&self, own: Option<Shortcuts>) -> Option<Arc<Shortcuts>> {
+        match own {
+            None => self.of_hosts.clone(),
+            own => Shortcuts::joined(own, self.of_hosts.as_deref()).map(Arc::new),
+        }
     }
 }
 
@@ -71,12 +89,40 @@ pub(super) fn effective(defaults: &LocationPolicy, configured: &LocationPolicy) 
     let mut policy = LocationPolicy::default();
     policy.overlay(defaults);
     policy.overlay(configured);
+    append(&mut policy, defaults, configured);
     // nginx takes `error_page` from one level only: with a sign-in redirect, that is the location's (as in
     // ingress-nginx).
     if configured.custom_http_errors.is_none() && signs_in(&policy) {
         policy.custom_http_errors = None;
     }
     Effective { policy, intercepts: intercepts(defaults, configured) }
+}
+
+/// Adds what snippets of the fleet say to what those of the location say: in nginx' configuration they stand behind them
+/// (as in ingress-nginx).
+fn append(policy: &mut LocationPolicy, defaults: &LocationPolicy, configured: &LocationPolicy) {
+    let changes = |own: &Option<HeaderChangeList>, fleets: &Option<HeaderChangeList>| {
+        let both = [own.as_ref()?, fleets.as_ref()?];
+        Some(HeaderChangeList { changes: both.iter().flat_map(|it| &it.changes).cloned().collect() })
+    };
+    let headers = |own: &Option<HeaderList>, fleets: &Option<HeaderList>| {
+        let both = [own.as_ref()?, fleets.as_ref()?];
+        Some(HeaderList { headers: both.iter().flat_map(|it| &it.headers).cloned().collect() })
+    };
+    if let both @ Some(_) = changes(&configured.host_header_changes, &defaults.host_header_changes) {
+        policy.host_header_changes = both;
+    }
+    if let both @ Some(_) = changes(&configured.header_changes, &defaults.header_changes) {
+        policy.header_changes = both;
+    }
+    if let both @ Some(_) = headers(&configured.request_headers, &defaults.request_headers) {
+        policy.request_headers = both;
+    }
+    if let (Some(own), Some(fleets)) = (&configured.shortcuts, &defaults.shortcuts) {
+        let all = policy.shortcuts.insert(own.clone());
+        all.shortcuts.extend(fleets.shortcuts.iter().cloned());
+        all.blocks.extend(fleets.blocks.iter().cloned());
+    }
 }
 
 /// Whether a location's responses of backends are replaced: nginx' `proxy_intercept_errors`. ingress-nginx switches it

@@ -87,7 +87,8 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
         Resource::Settings(settings) => {
             let configured = &settings.defaults;
             let connections = ClientTls::compile(configured).and_then(|_| ProxyProtocol::compile(configured));
-            connections.and_then(|_| Policy::compile(configured))
+            let of_hosts = Shortcuts::compile(configured.host_shortcuts.as_ref());
+            connections.and(of_hosts).and_then(|_| Policy::compile(configured))
         }
         // Most Routes have an empty policy.
         Resource::Route(route) if route.policy == LocationPolicy::default() => return Ok(resource),

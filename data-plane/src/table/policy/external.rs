@@ -58,9 +58,16 @@ impl Cache {
 impl External {
     /// The location's settings, else the fleet-wide ones.
     pub(super) fn compile(configured: &LocationPolicy) -> Result<Option<Box<Self>>, PolicyError> {
-        let own = configured.external_auth.as_ref().map(|it| Self::of(it, "auth-url")).transpose()?;
+        let told = configured.told_headers.iter().flat_map(|list| &list.headers);
+        let with_told = |mut external: ExternalAuth| {
+            external.told_headers.extend(told.clone().cloned());
+            external
+        };
+        let own = configured.external_auth.clone().map(with_told);
+        let own = own.map(|it| Self::of(&it, "auth-url")).transpose()?;
         // Compiled in any case: whether a policy is supported must depend on no other field.
-        let global = global(configured).as_ref().map(|it| Self::of(it, "global-auth-url")).transpose()?;
+        let global = global(configured).map(with_told);
+        let global = global.map(|it| Self::of(&it, "global-auth-url")).transpose()?;
         let global = global.filter(|_| configured.enable_global_auth != Some(false));
         Ok(own.or(global).map(Box::new))
     }

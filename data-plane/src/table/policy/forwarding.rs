@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use bytes::Bytes;
 use shared::address::AddressSet;
 use shared::policy::{ConnectionHeader, LocationPolicy};
 use shared::template::Template;
@@ -33,6 +34,8 @@ pub struct Forwarding {
     pub connection: Option<Connection>,
     /// Headers that replace the client's.
     pub fields: Box<[Header]>,
+    /// Names of headers that only an auth service may set: where nobody is asked, a client's are removed.
+    pub told: Box<[Bytes]>,
     /// Which header names are passed on that nginx would drop.
     pub names: Names,
 }
@@ -91,6 +94,7 @@ impl Default for Forwarding {
             host: None,
             connection: None,
             fields: Box::default(),
+            told: Box::default(),
             names: Names::Plain,
         }
     }
@@ -113,6 +117,7 @@ impl Forwarding {
             configured.request_headers.as_ref(),
             Template::parse,
         )?);
+        let told = headers::compile("told_headers", configured.told_headers.as_ref(), Template::literal)?;
         let connection =
             configured.connection_proxy_header.map(|_| match configured.connection_proxy_header() {
                 ConnectionHeader::Close => Connection::Close,
@@ -129,6 +134,7 @@ impl Forwarding {
             host: configured.upstream_vhost.as_deref().map(Template::parse),
             connection,
             fields: fields.into(),
+            told: told.into_iter().map(|header| header.name).collect(),
             names: match (configured.ignore_invalid_headers, configured.enable_underscores_in_headers) {
                 (Some(false), _) => Names::Tokens,
                 (_, Some(true)) => Names::Underscores,

@@ -96,6 +96,15 @@ impl Shortcuts {
         Ok(Some(Self { plain, blocks }))
     }
 
+    /// These, and then those of the fleet.
+    pub fn joined(own: Option<Self>, fleets: Option<&Self>) -> Option<Self> {
+        let Some((own, fleets)) = own.as_ref().zip(fleets) else {
+            return own.or_else(|| fleets.cloned());
+        };
+        let plain = own.plain.iter().chain(&fleets.plain).cloned().collect();
+        Some(Self { plain, blocks: own.blocks.iter().chain(&fleets.blocks).cloned().collect() })
+    }
+
     /// The block for a path, and what its pattern captured (in nginx' order of locations). `declared`: the path of the
     /// location that the request would otherwise get.
     ///

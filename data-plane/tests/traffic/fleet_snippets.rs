@@ -1,0 +1,171 @@
+//! What the snippets of the ConfigMap say, beside those of hosts and locations.
+
+use shared::policy::{
+    ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, HostPolicy,
+    LocationPolicy, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest, Shortcuts,
+};
+use shared::resource::{Backend, Host, PathType, Resource, Route, Settings};
+
+use super::harness::*;
+
+fn header(name: &str, value: &str) -> Header {
+    Header { name: name.into(), value: value.into() }
+}
+
+fn added(value: &str) -> Option<HeaderChangeList> {
+    let change = |operation: HeaderOperation, name: &str| HeaderChange {
+        operation: Some(operation.into()),
+        name: name.into(),
+        value: value.into(),
+        statuses: Vec::new(),
+    };
+    Some(HeaderChangeList {
+        changes: vec![change(HeaderOperation::AddAlways, "X-Add"), change(HeaderOperation::Set, "X-Set")],
+    })
+}
+
+fn if_arg(name: &str, status: u32) -> Shortcut {
+    let subject = format!("$arg_{name}");
+    let comparison = Some(ShortcutComparison::IsSet.into());
+    let test = ShortcutTest { subject, comparison, value: String::new() };
+    Shortcut { tests: vec![test], status, ..Shortcut::default() }
+}
+
+fn block(kind: ShortcutPath, path: &str, status: u32) -> ShortcutBlock {
+    let shortcuts = vec![Shortcut { status, ..Shortcut::default() }];
+    ShortcutBlock { kind: Some(kind.into()), path: path.into(), shortcuts }
+}
+
+fn fleet(proxy: &mut Proxy, defaults: LocationPolicy) {
+    proxy.config(vec![("default", Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+}
+
+/// `plain.test` without snippets, `own.test` with these.
+fn serving(origin: &Origin, of_host: Option<Shortcuts>, location: LocationPolicy) -> Proxy {
+    let mut proxy = Proxy::start();
+    for (host, shortcuts, policy) in
+        [("plain.test", None, LocationPolicy::default()), ("own.test", of_host, location)]
+    {
+        let of_host = HostPolicy { shortcuts, ..HostPolicy::default() };
+        proxy.config(vec![(host, Resource::Host(Host { policy: of_host, ..Host::default() }))]);
+        let paths = vec![to("/", PathType::Prefix, "echo")];
+        let route = Route { paths, policy, ..Route::default() };
+        proxy.config(vec![(&*format!("ingress/ns/i/{host}"), Resource::Route(route))]);
+    }
+    proxy.config(vec![("_", Resource::Host(Host::default()))]);
+    proxy.service("echo", Backend::default());
+    proxy.endpoints("echo", &[origin.address]);
+    proxy
+}
+
+fn ask(proxy: &Proxy, host: &str, target: &str) -> Answer {
+    Client::new(proxy.http).ask(&format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+}
+
+/// In nginx' configuration they stand behind those of the host and of the location, and blocks of the same level are
+/// chosen among all.
+#[test]
+fn fixed_responses_of_the_fleet_come_after_own_ones() {
+    let origin = Origin::says("here");
+    let of_host = Shortcuts {
+        shortcuts: vec![if_arg("both", 410), if_arg("host", 411)],
+        blocks: vec![block(ShortcutPath::Prefix, "/m", 412)],
+    };
+    let location = LocationPolicy {
+        shortcuts: Some(Shortcuts { shortcuts: vec![if_arg("there", 413)], blocks: Vec::new() }),
+        ..LocationPolicy::default()
+    };
+    let mut proxy = serving(&origin, Some(of_host), location);
+    let defaults = LocationPolicy {
+        host_shortcuts: Some(Shortcuts {
+            shortcuts: vec![if_arg("both", 420), if_arg("fleet", 421)],
+            blocks: vec![block(ShortcutPath::Exact, "/metrics", 422)],
+        }),
+        shortcuts: Some(Shortcuts {
+            shortcuts: vec![if_arg("there", 423), if_arg("everywhere", 424)],
+            blocks: Vec::new(),
+        }),
+        ..LocationPolicy::default()
+    };
+    let statuses = |proxy: &Proxy, host: &str| {
+        ["/?both=1", "/?host=1", "/?fleet=1", "/metrics", "/m", "/?there=1", "/?everywhere=1", "/"]
+            .map(|target| ask(proxy, host, target).status)
+    };
+    let of_nobody = [404; 8];
+    assert_eq!(statuses(&proxy, "plain.test"), [200; 8]);
+    assert_eq!(statuses(&proxy, "unknown.test"), of_nobody);
+    fleet(&mut proxy, defaults);
+    assert_eq!(statuses(&proxy, "plain.test"), [420, 200, 421, 422, 200, 423, 424, 200]);
+    assert_eq!(statuses(&proxy, "own.test"), [410, 411, 421, 422, 412, 413, 424, 200]);
+    assert_eq!(statuses(&proxy, "unknown.test"), [420, 404, 421, 422, 404, 404, 404, 404]);
+    for other_spelling in ["/metrics;x", "/x/..;/metrics"] {
+        assert_eq!(ask(&proxy, "plain.test", other_spelling).status, 400, "{other_spelling}");
+    }
+    fleet(&mut proxy, LocationPolicy::default());
+    assert_eq!(statuses(&proxy, "plain.test"), [200; 8]);
+    assert_eq!(statuses(&proxy, "own.test"), [410, 411, 200, 412, 412, 413, 200, 200]);
+    assert_eq!(statuses(&proxy, "unknown.test"), of_nobody);
+}
+
+/// `add_header` of one level counts, with all that is said there; `more_set_headers` of both, the last one wins.
+#[test]
+fn headers_of_the_fleet_are_added_to_own_ones() {
+    let origin = Origin::says("here");
+    let location = LocationPolicy {
+        host_header_changes: added("own host"),
+        header_changes: added("own"),
+        request_headers: Some(HeaderList { headers: vec![header("X-Own", "1")] }),
+        ..LocationPolicy::default()
+    };
+    let mut proxy = serving(&origin, None, location);
+    fleet(
+        &mut proxy,
+        LocationPolicy {
+            host_header_changes: added("all hosts"),
+            request_headers: Some(HeaderList { headers: vec![header("X-All", "2")] }),
+            ..LocationPolicy::default()
+        },
+    );
+    let seen = |proxy: &Proxy, host: &str| {
+        let answer = ask(proxy, host, "/");
+        [answer.all("x-add").join(","), answer.all("x-set").join(",")]
+    };
+    assert_eq!(seen(&proxy, "plain.test"), ["all hosts", "all hosts"]);
+    assert_eq!(seen(&proxy, "own.test"), ["own", "own"]);
+    assert_eq!(seen(&proxy, "unknown.test"), ["all hosts", "all hosts"], "a 404");
+    let request = origin.seen().last().unwrap().head.to_ascii_lowercase();
+    assert!(request.contains("\r\nx-own: 1\r\n") && request.contains("\r\nx-all: 2\r\n"), "{request}");
+    let of_locations = LocationPolicy { header_changes: added("all"), ..LocationPolicy::default() };
+    fleet(&mut proxy, LocationPolicy { host_header_changes: added("all hosts"), ..of_locations });
+    assert_eq!(seen(&proxy, "plain.test"), ["all", "all"]);
+    assert_eq!(seen(&proxy, "own.test"), ["own,all", "all"]);
+}
+
+/// As `auth_request_set` and `proxy_set_header` in all locations: a client cannot set the header, asked or not.
+#[test]
+fn what_the_authentication_answers_is_told_in_all_locations() {
+    let origin = Origin::says("here");
+    let auth =
+        Origin::new(|_| (b"HTTP/1.1 200 OK\r\nX-Uid: alice\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
+    let url = format!("http://{}/", auth.address);
+    let external = ExternalAuth { url: url.clone(), ..ExternalAuth::default() };
+    let location = LocationPolicy { external_auth: Some(external), ..LocationPolicy::default() };
+    let mut proxy = serving(&origin, None, location);
+    let told = Some(HeaderList { headers: vec![header("X-User", "x-uid")] });
+    let defaults = LocationPolicy { told_headers: told, ..LocationPolicy::default() };
+    let user = |proxy: &Proxy, host: &str| {
+        let text = format!("GET /p HTTP/1.1\r\nHost: {host}\r\nX-User: admin\r\n\r\n");
+        assert_eq!(Client::new(proxy.http).ask(&text).status, 200);
+        origin.seen().last().unwrap().all("x-user").join(",")
+    };
+    assert_eq!(user(&proxy, "own.test"), "admin", "nothing says that it is theirs");
+    fleet(&mut proxy, defaults.clone());
+    assert_eq!(user(&proxy, "own.test"), "alice");
+    assert_eq!(user(&proxy, "plain.test"), "");
+    let global = LocationPolicy { global_auth_url: Some(url), ..defaults };
+    fleet(&mut proxy, global.clone());
+    assert_eq!(user(&proxy, "plain.test"), "alice");
+    let open = shared::policy::TextList { values: vec!["/".into()] };
+    fleet(&mut proxy, LocationPolicy { no_auth_locations: Some(open), ..global });
+    assert_eq!(user(&proxy, "plain.test"), "", "nobody is asked");
+}
