@@ -12,6 +12,7 @@ use shared::template::{Template, Variable};
 
 use super::expires;
 use super::lists::Lists;
+use super::restriction::OURS;
 use super::tokens::Directive;
 use super::variables;
 use crate::annotations::draft::Draft;
@@ -201,7 +202,7 @@ impl Headers {
     fn change_request(&mut self, arguments: &[String], read: fn(&str) -> Option<(&str, &str)>) -> bool {
         let mut pairs = arguments.iter().map(|text| read(text));
         // Headers that the proxy sets itself are set after these, which do not change them.
-        let ours = |name: &str| super::OURS.contains(&name.to_ascii_lowercase().as_str());
+        let ours = |name: &str| OURS.contains(&name.to_ascii_lowercase().as_str());
         !arguments.is_empty()
             && pairs.all(|pair| pair.is_some_and(|(name, value)| !ours(name) && self.request(name, value)))
     }
