@@ -9,6 +9,7 @@ mod definitions;
 mod expires;
 mod headers;
 mod lists;
+pub(crate) mod of_fleet;
 mod restriction;
 mod shortcuts;
 mod tokens;
@@ -118,8 +119,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         return;
     }
     for path in &taken.empty {
-        let what = format!("location {}: nothing in it answers, so its requests get 404", shown(path));
-        to.fault(Severity::Warning, what);
+        to.fault(Severity::Warning, unanswered(path));
     }
     match place {
         SnippetContext::Location => to.location.shortcuts = taken.put(),
@@ -134,18 +134,27 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         (Some(lists), _) => lists.put(to),
         (None, _) => {}
     }
-    let rest = rest.unwrap_or_default();
+    if let Some(what) = left_out(&rest.unwrap_or_default(), place) {
+        to.differs(what);
+    }
+}
+
+/// What to say of a block in which nothing answers.
+fn unanswered(path: &str) -> String {
+    format!("location {}: nothing in it answers, so its requests get 404", shown(path))
+}
+
+/// The directives that have no effect and whose absence is visible, in words.
+fn left_out(rest: &[tokens::Directive], place: SnippetContext) -> Option<String> {
     // A variable of its own is only used by directives that are parsed or left out.
     let named = rest
         .iter()
         .filter(|it| it.name() != "if" && (it.name() != "set" || !variables::sets_its_own(it)))
         // A variable that the authentication request sets may be used in the sign-in URL.
         .filter(|it| place == SnippetContext::Auth || it.name() != "auth_request_set");
-    let left_out: BTreeSet<_> = named.map(variables::named).collect();
-    if !left_out.is_empty() {
-        let names: Vec<_> = left_out.iter().map(String::as_str).collect();
-        to.differs(format!("{} left out", listed(&names)));
-    }
+    let names: BTreeSet<_> = named.map(variables::named).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    (!names.is_empty()).then(|| format!("{} left out", listed(&names)))
 }
 
 /// `a of it is`, `a, b and c of it are`: names of directives that are known.

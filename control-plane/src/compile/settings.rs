@@ -166,6 +166,17 @@ impl Compiled {
     fn read_snippet(&mut self, key: &str, text: &str) {
         const NEVER: &str = "raw nginx configuration is never used";
         let known = key.to_ascii_lowercase();
+        match snippets::of_fleet::read(&known, text) {
+            Some(Ok(snippet)) => {
+                self.settings.defaults.overlay(&snippet.defaults);
+                let faults = snippet.faults.into_iter();
+                return faults.for_each(|(severity, reason)| self.fault(key, severity, reason));
+            }
+            Some(Err(why)) => {
+                return self.guard(key, Guard::Addresses, format!("{NEVER}, and {why}: {ALL_PATHS}"));
+            }
+            None => {}
+        }
         if let Some(why) = snippets::restriction(&known, text) {
             return self.guard(key, Guard::Addresses, format!("{NEVER}, and {why}: {ALL_PATHS}"));
         }

@@ -65,6 +65,9 @@ fn page() -> String {
             }
             keys::Status::Unsupported => ("not honoured yet".into(), ""),
             keys::Status::Guards(_) => ("503 until it is honoured".into(), ""),
+            keys::Status::Snippet if ["location-snippet", "server-snippet"].contains(key) => {
+                (READ.into(), "")
+            }
             keys::Status::Snippet => (RAW.into(), ""),
             keys::Status::AllowedHeaders => ("**honoured**".into(), ""),
             keys::Status::TicketKey => ("**honoured**".into(), ""),
@@ -77,6 +80,7 @@ fn page() -> String {
 }
 
 const RAW: &str = "raw configuration is never used; 503 if it could restrict access or redirect elsewhere";
+const READ: &str = "fixed answers and header directives are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
 /// What becomes of a snippet, by where it stands in nginx' configuration.
 fn snippet(name: &str) -> &'static str {
     match name {

@@ -35,13 +35,13 @@ const MOST_BYTES: usize = 16 << 10;
 /// What the snippets of one place do to headers.
 #[derive(Default, Debug)]
 pub(super) struct Headers {
-    answers: Vec<HeaderChange>,
-    requests: Vec<Header>,
+    pub(super) answers: Vec<HeaderChange>,
+    pub(super) requests: Vec<Header>,
     hidden: Vec<String>,
     /// Variables with the value of a header of the authentication response.
     answered: BTreeMap<String, String>,
     /// Request headers with those values.
-    told: Vec<Header>,
+    pub(super) told: Vec<Header>,
     bytes: usize,
 }
 

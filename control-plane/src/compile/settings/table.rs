@@ -33,7 +33,7 @@ pub enum Status {
     Unsupported,
     /// Restricts access and is not enforced yet: what it would guard answers 503.
     Guards(Guard),
-    /// Raw nginx configuration. It never takes effect; what it could restrict answers 503.
+    /// Raw nginx configuration. What is not read into types never takes effect; what it could restrict answers 503.
     Snippet,
     /// Tunes nginx itself; has no meaning here.
     Nginx,

@@ -129,7 +129,7 @@ fn restrictions_guard() {
         ("block-referers", "a, ~["),
         ("enable-modsecurity", "true"),
         ("enable-owasp-modsecurity-crs", "true"),
-        ("server-snippet", "location /admin { deny all; }"),
+        ("server-snippet", "allow 10.0.0.0/8; deny all;"),
         ("location-snippet", "no semicolon"),
     ] {
         let (settings, faults) = compiled(&[(key, text)]);
