@@ -219,6 +219,32 @@ impl Template {
         Self { parts: parts.into() }
     }
 
+    /// The text of a template with other texts in place of some variables: `value` returns that of a name, given in lower
+    /// case.
+    pub fn replaced(text: &str, mut value: impl FnMut(&str) -> Option<String>) -> String {
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some(at) = rest.find('$') {
+            let behind = &rest[at + 1..];
+            let found =
+                name(behind).and_then(|(name, length)| Some((value(&name.to_ascii_lowercase())?, length)));
+            out.push_str(&rest[..at]);
+            let length = match found {
+                Some((replacement, length)) => {
+                    out.push_str(&replacement);
+                    length
+                }
+                None => {
+                    out.push('$');
+                    0
+                }
+            };
+            rest = &behind[length..];
+        }
+        out.push_str(rest);
+        out
+    }
+
     /// A template without variables, whatever the text contains.
     pub fn literal(text: &str) -> Self {
         let part = (!text.is_empty()).then(|| Part::Text(text.into()));

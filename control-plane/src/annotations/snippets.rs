@@ -14,6 +14,7 @@ mod restriction;
 mod shortcuts;
 mod tokens;
 mod variables;
+mod worlds;
 
 use std::collections::BTreeSet;
 

@@ -69,6 +69,15 @@ pub(crate) const LISTENER: Listener = Listener {
             &["a_snippet_is_taken_up_to_a_size", "there_is_an_end_to_it"],
         ),
         Row(
+            "variables that are followed through one snippet",
+            &[
+                "annotations::snippets::worlds::MOST",
+                "annotations::snippets::worlds::MOST_VARIABLES",
+                "annotations::snippets::worlds::MOST_BYTES",
+            ],
+            &["many_worlds_are_unknown", "long_snippets_are_not_followed"],
+        ),
+        Row(
             "problems reported for one Ingress' annotations",
             &["annotations::MOST_FAULTS"],
             &["what_tenants_write_is_shown_short"],

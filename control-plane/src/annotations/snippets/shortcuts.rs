@@ -10,12 +10,17 @@ use shared::template::{Template, Variable};
 
 use super::headers::SnippetContext;
 use super::tokens::Directive;
+use super::worlds::{Outcome, Worlds};
 
 /// Limit of the responses that are taken from one snippet, and of their bytes.
 const MOST: usize = 64;
-const MOST_BYTES: usize = 16 << 10;
+pub(super) const MOST_BYTES: usize = 16 << 10;
 /// Limit of the memory of their patterns together, in a proxy, in bytes.
 const MOST_OF_PATTERNS: usize = 1 << 20;
+
+/// Directives about headers, which may use variables of the snippet.
+const SETS_HEADERS: [&str; 4] =
+    ["add_header", "more_set_headers", "more_set_input_headers", "proxy_set_header"];
 
 /// The shortcuts that were taken, and what might surprise the snippet's author.
 #[derive(Default, Debug)]
@@ -28,13 +33,13 @@ pub(super) struct Taken {
 }
 
 /// A directive with the directives in its block.
-struct Node<'a> {
-    directive: &'a Directive,
-    inner: &'a [Directive],
+pub(super) struct Node<'a> {
+    pub(super) directive: &'a Directive,
+    pub(super) inner: &'a [Directive],
 }
 
 /// The directives of one level.
-fn nodes(directives: &[Directive]) -> impl Iterator<Item = Node<'_>> {
+pub(super) fn nodes(directives: &[Directive]) -> impl Iterator<Item = Node<'_>> {
     let mut rest = directives;
     std::iter::from_fn(move || {
         let (directive, behind) = rest.split_first()?;
@@ -49,12 +54,21 @@ impl Taken {
     /// Takes what is supported from a snippet; what is left stays in order.
     pub(super) fn of(directives: &[Directive], place: SnippetContext) -> (Self, Vec<Directive>) {
         let mut taken = Self::default();
+        if place == SnippetContext::Auth {
+            return (taken, directives.to_vec());
+        }
         let (mut rest, mut room) = (Vec::new(), Allowance::new(MOST_OF_PATTERNS));
+        let mut worlds = Worlds::new(directives);
         for node in nodes(directives) {
-            if place == SnippetContext::Auth || !taken.take(&node, &mut room) {
+            if !taken.take(&node, &worlds, &mut room) {
                 rest.push(node.directive.clone());
                 rest.extend_from_slice(node.inner);
             }
+            worlds.follow(&node, &mut room);
+        }
+        // Headers are set when all of these are done.
+        for it in rest.iter_mut().filter(|it| it.depth == 0 && SETS_HEADERS.contains(&it.name())) {
+            *it = it.replaced(|text| Some(worlds.settled(text))).unwrap_or_else(|| it.clone());
         }
         let configured = directives.iter().find(|it| it.depth == 0 && it.name() == "default_type");
         if let Some([configured]) = configured.map(Directive::arguments) {
@@ -73,16 +87,29 @@ impl Taken {
         (self.shortcuts != Shortcuts::default()).then_some(self.shortcuts)
     }
 
-    fn take(&mut self, node: &Node<'_>, room: &mut Allowance) -> bool {
+    fn take(&mut self, node: &Node<'_>, worlds: &Worlds, room: &mut Allowance) -> bool {
         self.bytes += bytes(node.directive) + node.inner.iter().map(bytes).sum::<usize>();
-        if self.bytes > MOST_BYTES {
+        if self.bytes > MOST_BYTES || self.count > MOST {
             return false;
         }
         if node.directive.name() != "location" {
-            let Some(found) = answer(node, false, room).filter(|_| self.has_room(1)) else {
+            let is_concerned = worlds.concern(node.inner.iter().chain([node.directive]));
+            let found = match is_concerned {
+                true => answers(node, worlds, room),
+                false => answer(node, false, room).map(|it| vec![it]),
+            };
+            let Some(found) = found.filter(|it| self.has_room(it.len())) else {
                 return false;
             };
-            self.shortcuts.shortcuts.push(found);
+            if is_concerned {
+                // Those of worlds say the same several times.
+                let tests = found.iter().flat_map(|it| &it.tests);
+                self.bytes += tests.map(|it| it.subject.len() + it.value.len()).sum::<usize>();
+                if self.bytes > MOST_BYTES {
+                    return false;
+                }
+            }
+            self.shortcuts.shortcuts.extend(found);
             return true;
         }
         let Some(block) = block(node, room).filter(|it| self.has_room(it.shortcuts.len())) else {
@@ -101,7 +128,8 @@ impl Taken {
     }
 }
 
-fn bytes(directive: &Directive) -> usize {
+/// The length of what a directive says.
+pub(super) fn bytes(directive: &Directive) -> usize {
     directive.arguments().iter().map(String::len).sum()
 }
 
@@ -112,9 +140,8 @@ fn answer(node: &Node<'_>, has_groups: bool, room: &mut Allowance) -> Option<Sho
         ("return", false) => returned(directive.arguments(), has_groups),
         ("rewrite", false) => rewritten(directive.arguments(), room),
         ("if", true) => {
-            let test = test(directive.arguments(), room)?;
-            let finds = [ShortcutComparison::Finds, ShortcutComparison::FindsAnyCase];
-            let has_groups = has_groups || finds.contains(&test.comparison());
+            let test = Condition::of(directive)?.test(room)?;
+            let has_groups = has_groups || finds(&test);
             // A block without a response might switch on other directives: it stays with the unknown ones.
             let [only] = inner else {
                 return None;
@@ -125,6 +152,40 @@ fn answer(node: &Node<'_>, has_groups: bool, room: &mut Allowance) -> Option<Sho
         }
         _ => None,
     }
+}
+
+/// The responses of a directive, or of its block, that uses variables of the snippet: one for each world that gets it.
+fn answers(node: &Node<'_>, worlds: &Worlds, room: &mut Allowance) -> Option<Vec<Shortcut>> {
+    let Node { directive, inner } = node;
+    let mut all = Vec::new();
+    for world in worlds.all() {
+        let mut tests = world.tests.clone();
+        let mut has_groups = false;
+        let sends = match (directive.name(), inner) {
+            ("if", [only]) => {
+                match world.outcome(&Condition::of(directive)?, room)? {
+                    Outcome::Holds => {}
+                    Outcome::Fails => continue,
+                    Outcome::Asks(test) => {
+                        has_groups = finds(&test);
+                        tests.push(test);
+                    }
+                }
+                only
+            }
+            (_, []) => *directive,
+            _ => return None,
+        };
+        let sends = sends.replaced(|text| world.filled(text))?;
+        let mut found = answer(&Node { directive: &sends, inner: &[] }, has_groups, room)?;
+        // Each is compiled where it stands.
+        if !tests.iter().all(|it| can_compare(it.comparison(), &it.value, room)) {
+            return None;
+        }
+        found.tests = tests;
+        all.push(found);
+    }
+    Some(all)
 }
 
 /// `location [= | ~ | ~* | ^~] PATH { .. }`.
@@ -265,30 +326,55 @@ fn rewritten(arguments: &[String], room: &mut Allowance) -> Option<Shortcut> {
 }
 
 /// `if ($variable)`, `if ($variable OPERATOR VALUE)`.
-fn test(arguments: &[String], room: &mut Allowance) -> Option<ShortcutTest> {
-    let mut words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let first = words.first_mut()?;
-    *first = first.strip_prefix('(')?;
-    let last = words.last_mut()?;
-    *last = last.strip_suffix(')')?;
-    if words.first()?.is_empty() {
-        words.remove(0);
+pub(super) struct Condition<'a> {
+    /// One variable.
+    pub(super) subject: &'a str,
+    pub(super) comparison: ShortcutComparison,
+    pub(super) value: &'a str,
+}
+
+impl<'a> Condition<'a> {
+    /// That of an `if`; `None`: it is not about a variable.
+    pub(super) fn of(directive: &'a Directive) -> Option<Self> {
+        let mut words: Vec<&str> = directive.arguments().iter().map(String::as_str).collect();
+        let first = words.first_mut()?;
+        *first = first.strip_prefix('(')?;
+        let last = words.last_mut()?;
+        *last = last.strip_suffix(')')?;
+        if words.first()?.is_empty() {
+            words.remove(0);
+        }
+        if words.last()?.is_empty() {
+            words.pop();
+        }
+        let (subject, comparison, value) = match words[..] {
+            [subject] => (subject, ShortcutComparison::IsSet, ""),
+            [subject, sign, value] => (subject, comparison(sign)?, value),
+            _ => return None,
+        };
+        is_one_variable(subject).then_some(Self { subject, comparison, value })
     }
-    if words.last()?.is_empty() {
-        words.pop();
+
+    /// As a test of a request, if it is supported as one.
+    pub(super) fn test(&self, room: &mut Allowance) -> Option<ShortcutTest> {
+        let Self { subject, comparison, value } = *self;
+        let is_fine =
+            is_one_variable(subject) && has_values(subject, false) && can_compare(comparison, value, room);
+        is_fine.then(|| ShortcutTest {
+            subject: subject.into(),
+            comparison: Some(comparison.into()),
+            value: value.into(),
+        })
     }
-    let (subject, comparison, value) = match words[..] {
-        [subject] => (subject, ShortcutComparison::IsSet, ""),
-        [subject, sign, value] => (subject, comparison(sign)?, value),
-        _ => return None,
-    };
-    let one_variable = subject.starts_with('$') && Template::parse(subject).parts().len() == 1;
-    let is_fine = one_variable && has_values(subject, false) && can_compare(comparison, value, room);
-    is_fine.then(|| ShortcutTest {
-        subject: subject.into(),
-        comparison: Some(comparison.into()),
-        value: value.into(),
-    })
+}
+
+fn is_one_variable(subject: &str) -> bool {
+    subject.starts_with('$') && Template::parse(subject).parts().len() == 1
+}
+
+/// Whether a test captures groups.
+fn finds(test: &ShortcutTest) -> bool {
+    matches!(test.comparison(), ShortcutComparison::Finds | ShortcutComparison::FindsAnyCase)
 }
 
 fn can_compare(comparison: ShortcutComparison, value: &str, room: &mut Allowance) -> bool {
@@ -327,7 +413,7 @@ fn is_place(text: &str) -> bool {
 }
 
 /// Whether all its variables have a value before a location is chosen, and there are not too many.
-fn has_values(text: &str, has_groups: bool) -> bool {
+pub(super) fn has_values(text: &str, has_groups: bool) -> bool {
     let has_value = |variable: &Variable| match variable {
         Variable::Capture(_) => has_groups,
         Variable::Named(_) | Variable::User => false,

@@ -17,6 +17,13 @@ impl Directive {
         self.words.first().map_or("", String::as_str)
     }
 
+    /// The same with other arguments; `None` if one of them has no replacement.
+    pub(super) fn replaced(&self, replace: impl FnMut(&String) -> Option<String>) -> Option<Self> {
+        let arguments: Option<Vec<_>> = self.arguments().iter().map(replace).collect();
+        let name = self.words.first().cloned();
+        Some(Self { words: name.into_iter().chain(arguments?).collect(), ..*self })
+    }
+
     /// Its first argument.
     pub(super) fn argument(&self) -> Option<&str> {
         self.words.get(1).map(String::as_str)

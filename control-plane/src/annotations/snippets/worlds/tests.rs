@@ -1,0 +1,233 @@
+//! What is decided beforehand is what nginx' rewrite phase comes to, for any request.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::annotations::snippets::headers::SnippetContext;
+use crate::annotations::snippets::restriction::restricts;
+use crate::annotations::snippets::shortcuts::Taken;
+use crate::annotations::snippets::tokens;
+
+/// The values of `$http_a` and `$http_b`.
+type Request = [&'static str; 2];
+
+const VALUES: [&str; 4] = ["", "0", "1", "xy"];
+
+/// Status and text of the response, if the snippet sends one.
+type Response = Option<(u32, String)>;
+
+/// nginx' way: directive after directive.
+struct Interpreter {
+    request: Request,
+    set: BTreeMap<String, String>,
+}
+
+impl Interpreter {
+    fn filled(&self, text: &str) -> String {
+        Template::replaced(text, |name| {
+            let value = match name {
+                "http_a" => self.request[0],
+                "http_b" => self.request[1],
+                name => self.set.get(name).map_or("", String::as_str),
+            };
+            Some(value.to_owned())
+        })
+    }
+
+    fn run(&mut self, directives: &[Directive]) -> Response {
+        for Node { directive, inner } in nodes(directives) {
+            let arguments = directive.arguments();
+            match directive.name() {
+                "set" => _ = self.set.insert(arguments[0][1..].to_owned(), self.filled(&arguments[1])),
+                "return" => {
+                    let text = arguments.get(1).map(|text| self.filled(text));
+                    return Some((arguments[0].parse().unwrap(), text.unwrap_or_default()));
+                }
+                "if" if self.holds(directive) => {
+                    let response = self.run(inner);
+                    if response.is_some() {
+                        return response;
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn holds(&self, directive: &Directive) -> bool {
+        let condition = Condition::of(directive).unwrap();
+        holds(&self.filled(condition.subject), condition.comparison, &self.filled(condition.value))
+    }
+}
+
+fn holds(subject: &str, comparison: ShortcutComparison, value: &str) -> bool {
+    use ShortcutComparison::{Differs, Equals, Finds, FindsAnyCase, IsSet, Lacks, LacksAnyCase};
+    let finds = |any_case: bool| {
+        let pattern = if any_case { format!("(?i){value}") } else { value.to_owned() };
+        regex::Regex::new(&pattern).unwrap().is_match(subject)
+    };
+    match comparison {
+        IsSet => !["", "0"].contains(&subject),
+        Equals => subject == value,
+        Differs => subject != value,
+        Finds => finds(false),
+        FindsAnyCase => finds(true),
+        Lacks => !finds(false),
+        LacksAnyCase => !finds(true),
+        ShortcutComparison::Unspecified => unreachable!(),
+    }
+}
+
+/// What the shortcuts of a snippet send, or `None` if it denies.
+fn sent(directives: &[Directive], request: Request) -> Option<Response> {
+    let (taken, rest) = Taken::of(directives, SnippetContext::Server);
+    if restricts(&Some(rest)).is_some() {
+        return None;
+    }
+    let of_request = Interpreter { request, set: BTreeMap::new() };
+    let shortcuts = taken.put().unwrap_or_default().shortcuts;
+    let first = shortcuts.into_iter().find(|it| {
+        let mut tests = it.tests.iter();
+        tests.all(|it| holds(&of_request.filled(&it.subject), it.comparison(), &of_request.filled(&it.value)))
+    });
+    Some(first.map(|it| (it.status, of_request.filled(&it.text.unwrap_or_default()))))
+}
+
+fn requests() -> impl Iterator<Item = Request> {
+    VALUES.into_iter().flat_map(|a| VALUES.into_iter().map(move |b| [a, b]))
+}
+
+fn judged(text: &str) -> Vec<Option<Response>> {
+    let directives = tokens::directives(text).unwrap();
+    requests().map(|request| sent(&directives, request)).collect()
+}
+
+#[test]
+fn usual_flags_are_decided() {
+    for text in [
+        "set $f 0; if ($http_a ~* X) { set $f 1; } if ($f = 1) { return 301 https://m.test$request_uri; }",
+        "set $f ''; if ($http_a = 1) { set $f A; } if ($http_b) { set $f \"${f}B\"; } if ($f = AB) { return 403; }",
+        "set $f 0; if ($http_a) { set $f 1; } if ($http_b) { set $f 1; } if ($f) { return 405 no; } return 404;",
+        "set $to https://a.test; if ($http_a = 1) { set $to https://b.test; } return 302 $to/x;",
+        "set $o ''; if ($http_a ~ '^x') { set $o $http_a; } if ($o != '') { return 403 $o; }",
+        "set $deny 1; if ($http_a = 1) { set $deny 0; } if ($http_b !~ 1) { set $deny 0; } if ($deny = 1) { return 403; }",
+        "set $a 1; set $b $a; if ($http_a = $b) { return 403; }",
+    ] {
+        let text_of_client = text.replace("$request_uri", "");
+        let directives = tokens::directives(&text_of_client).unwrap();
+        for request in requests() {
+            let expected = Interpreter { request, set: BTreeMap::new() }.run(&directives);
+            assert_eq!(sent(&directives, request), Some(expected), "{text} {request:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_unknown_denies() {
+    for text in [
+        "if ($f = 1) { return 403; }",
+        "if ($http_a) { set $f 1; } if ($f = 1) { return 403; }",
+        "set $f $unknown; if ($f = 1) { return 403; }",
+        "set $f 0; if ($http_a ~ (.)) { set $f $1; } if ($f = x) { return 403; }",
+        "set $f 0; if ($http_a) { set $f 1; break; } if ($f = 1) { return 403; }",
+        "set $f 0; if ($http_a) { set $f 1; return 405; } if ($f = 1) { return 403; }",
+        "set $f 0; if (-f /tmp/x) { set $f 1; } if ($f = 1) { return 403; }",
+        "set $f 0; access_by_lua_block { set $f 1; } if ($f = 1) { return 403; }",
+    ] {
+        assert!(judged(text).iter().all(Option::is_none), "{text}");
+    }
+}
+
+#[test]
+fn many_worlds_are_unknown() {
+    let flag = |i: usize| format!("if ($http_a ~ '{i}') {{ set $f \"${{f}}{i}\"; }}");
+    let with = |count: usize| {
+        let flags: String = (0..count).map(flag).collect();
+        judged(&format!("set $f ''; {flags} if ($f = '01') {{ return 403; }}"))
+    };
+    assert!(with(5).iter().all(Option::is_some), "32 worlds");
+    assert!(with(6).iter().all(Option::is_none));
+    let one = |i: usize| format!("if ($http_a ~ '{i}') {{ set $f 1; }}");
+    let all: String = (0..20).map(one).collect();
+    let all = judged(&format!("set $f 0; {all} if ($f = 1) {{ return 403; }}"));
+    assert!(all.iter().all(Option::is_some), "a world for each");
+}
+
+/// Each of these is followed up to a size only: a tenant chooses the text, and the pipeline waits.
+#[test]
+fn long_snippets_are_not_followed() {
+    let with = |before: &str, count: usize| {
+        let before: String = (0..count).map(|i| before.replace('#', &i.to_string())).collect();
+        judged(&format!("set $f 0; {before} if ($http_a) {{ set $f 1; }} if ($f) {{ return 403; }}"))
+    };
+    for (before, few, many) in [
+        ("set $v# 1; ", 20, 40),
+        ("if ($http_b = #) { set $v 1; } ", 5, 2_000),
+        ("if ($f ~ '[a-z]{1,200}#') { set $v 1; } ", 1, 900),
+        ("if ($http_b ~ '#') { set $v 1; } ", 5, 2_000),
+        ("set $v 123456789; ", 20, 2_000),
+    ] {
+        assert!(with(before, few).iter().all(Option::is_some), "{before}");
+        let is_followed = with(before, many).iter().all(Option::is_some);
+        assert!(!is_followed || before.starts_with("set $v#"), "{before}");
+    }
+    let grows = judged(
+        "set $v 12345678; set $v $v$v$v$v$v$v$v$v; set $v $v$v$v$v$v$v$v$v$v$v$v$v$v$v$v$v$v; if ($v) { return 403; }",
+    );
+    assert!(grows.iter().all(Option::is_none), "its value is too long");
+}
+
+#[test]
+fn headers_have_the_value_that_all_worlds_have() {
+    let header = |text: &str| {
+        let directives = tokens::directives(&format!("{text} add_header X-A $v;")).unwrap();
+        let (_, rest) = Taken::of(&directives, SnippetContext::Location);
+        rest.last().unwrap().arguments()[1].clone()
+    };
+    assert_eq!(header("set $v a; set $v \"$v-$host\";"), "a-${host}");
+    assert_eq!(header("set $v a; if ($http_a) { set $w b; }"), "a");
+    assert_eq!(header("set $v a; if ($http_a) { set $v b; }"), "$v");
+    assert_eq!(header("set $v a; auth_request_set $v $upstream_http_x;"), "$v");
+    assert_eq!(header("set $v $1;"), "$v");
+}
+
+prop_compose! {
+    fn set()(name in "[vw]", text in "(a|0|1|\\$http_a|\\$http_b|\\$\\{v\\}a|\\$\\{w\\}1|\\$v)") -> String {
+        format!("set ${name} \"{text}\"; ")
+    }
+}
+
+fn condition() -> impl Strategy<Value = String> {
+    let subject = "\\$(v|w|http_a|http_b)";
+    let test = "(| = (0|1|\"\"|xy|\\$v)| != (0|1|\"\"|xy|\\$w)| !?~\\*? (x|0|\"\\^a\\?\\$\"|Y))";
+    (subject, test).prop_map(|(subject, test)| format!("if ({subject}{test})"))
+}
+
+fn answer() -> impl Strategy<Value = String> {
+    "return (403|404|405|403 \"\\$\\{v\\}t\"|404 \\$http_b); "
+}
+
+fn directive() -> impl Strategy<Value = String> {
+    let sets = prop::collection::vec(set(), 1..3).prop_map(|sets| sets.concat());
+    prop_oneof![
+        3 => set(),
+        4 => (condition(), sets).prop_map(|(condition, sets)| format!("{condition} {{ {sets}}} ")),
+        3 => (condition(), answer()).prop_map(|(condition, answer)| format!("{condition} {{ {answer}}} ")),
+        1 => answer(),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn decided_beforehand_is_as_decided_by_nginx(directives in prop::collection::vec(directive(), 1..9)) {
+        let text = format!("set $v 0; set $w ''; {}", directives.concat());
+        let directives = tokens::directives(&text).unwrap();
+        for request in requests() {
+            let expected = Interpreter { request, set: BTreeMap::new() }.run(&directives);
+            if let Some(sent) = sent(&directives, request) {
+                prop_assert_eq!(sent, expected, "{} {:?}", text, request);
+            }
+        }
+    }
+}
