@@ -3,7 +3,8 @@
 //! ingress-nginx builds all servers in one pass over all Ingresses. The result for one host depends only on the
 //! Ingresses that name it, so compiling one host at a time gives the same; and within a host only what changed is
 //! compiled, an Ingress at a time, so that the thousandth Ingress of a host costs what the first did.
-//! [`Claims::replace`] says what must be compiled again, [`Claims::part`] and [`Claims::host`] compile it.
+//! [`Claims::replace`] and [`Claims::dependents`] say what must be compiled again, [`Claims::part`] and [`Claims::host`]
+//! compile it.
 //!
 //! **Invariant:** the result is a function of the claims: the order in which they arrived does not matter.
 
@@ -11,6 +12,7 @@ mod backend_tls;
 mod canaries;
 mod client_certificates;
 mod denial;
+mod dependents;
 mod locations;
 mod part;
 mod snippets;
@@ -21,14 +23,14 @@ use std::sync::Arc;
 use shared::few::{Few, FewOf};
 use shared::name::{HostName, ObjectName};
 use shared::policy::{HostPolicy, NumberList, TextList};
-use shared::resource::{CATCH_ALL, Denial, Host, PathType, Tls};
+use shared::resource::{CATCH_ALL, Host, PathType, Tls};
 
 use self::canaries::Wishes;
-use self::locations::{Location, Locations, Move};
+use self::dependents::Dependents;
+use self::locations::Locations;
 pub use self::part::{Part, PartFault};
 use super::claim::difference::{Difference, Numbered};
 use super::claim::{Age, BackendKey, Claim, PathIndex};
-use crate::annotations::{Lists, OfHosts};
 use crate::objects::ObjectRef;
 
 /// A canary's backend attached to a main one.
@@ -79,6 +81,7 @@ pub struct Claims {
     deciders: Deciders,
     locations: Locations,
     wishes: Wishes,
+    dependents: Dependents,
     /// Those with a location that is a regular expression, as of their last compile.
     patterns: FewOf<Age>,
     /// Those with a location that ask for `from-to-www-redirect`, as of their last compile.
@@ -144,20 +147,6 @@ impl Deciders {
 /// Paths whose result may differ.
 type Contested = BTreeSet<(Arc<str>, PathType)>;
 
-/// The oldest claims and shared settings that other claims depend on.
-#[derive(PartialEq)]
-struct Firsts {
-    root: Option<Age>,
-    guard: Option<(Age, Denial)>,
-    headers: Option<OfHosts>,
-    lists: Option<Lists>,
-    forbids: Option<Age>,
-    /// The value itself only affects the Host.
-    backend_tls: Option<Result<(), Denial>>,
-    /// The canaries that are attached to every backend.
-    everywhere: BTreeSet<Age>,
-}
-
 impl Claims {
     /// Without claims.
     pub fn new(host: HostName) -> Self {
@@ -168,6 +157,7 @@ impl Claims {
             deciders: Deciders::default(),
             locations: Locations::default(),
             wishes: Wishes::default(),
+            dependents: Dependents::default(),
             patterns: FewOf::default(),
             www: FewOf::default(),
         }
@@ -204,7 +194,8 @@ impl Claims {
         }
     }
 
-    /// Replaces a claim by another version of the same Ingress; either may not apply here.
+    /// Replaces a claim by another version of the same Ingress; either may not apply here. Returns what must be compiled
+    /// again of the Ingress itself: what it means for others is in [`Claims::dependents`].
     pub fn replace(&mut self, change: &Difference<'_>) -> Touched {
         let counts = |claim: Option<&'_ Arc<Claim>>| {
             claim.filter(|claim| claim.counts_for(&self.host)).map(Arc::clone)
@@ -221,15 +212,16 @@ impl Claims {
 
         let firsts = self.firsts();
         let contested = self.contested(&gone, &come, before.as_deref(), after.as_deref());
-        let had: Vec<_> = contested.iter().map(|(path, kind)| self.location(path, *kind)).collect();
+        let had: Vec<_> = contested.iter().map(|(path, kind)| self.seen(path, *kind)).collect();
+        touched.looked_at += contested.len();
         if let Some(claim) = &before {
             self.take_out(claim, &gone);
         }
         if let Some(claim) = &after {
             self.put_in(claim, &come);
         }
-        self.settle(contested, had, &mut touched);
-        self.tell_of(&firsts, &mut touched);
+        self.note_moves(contested, had);
+        self.note_firsts(&firsts);
         touched.host |= self.is_empty();
         touched
     }
@@ -280,68 +272,6 @@ impl Claims {
         }
         self.mains.insert(age, Arc::clone(claim));
         self.locations.put_in(claim, paths);
-    }
-
-    /// Compiles paths again: their previous and new owners, other claimants, and attached canaries.
-    fn settle(&mut self, contested: Contested, had: Vec<Option<Location>>, touched: &mut Touched) {
-        touched.looked_at += contested.len();
-        let moves = contested.into_iter().zip(had).map(|((path, kind), had)| {
-            let has = self.location(&path, kind);
-            Move { path, kind, had, has }
-        });
-        let moves: Vec<_> = moves.filter(|it| it.had != it.has).collect();
-        let mut ages = BTreeSet::new();
-        for Move { path, kind, had, has } in &moves {
-            let owner = |location: &Option<Location>| location.as_ref().and_then(|it| it.owner.clone());
-            ages.extend(owner(had).into_iter().chain(owner(has)));
-            if owner(had) != owner(has) {
-                ages.extend(self.locations.claimants(path, *kind).map(|(age, ..)| age.clone()));
-            }
-        }
-        // The owner of the Prefix path of the same text is told whether the Exact path comes first.
-        for Move { path, .. } in moves.iter().filter(|it| it.kind == PathType::Exact) {
-            ages.extend(self.location(path, PathType::Prefix).and_then(|prefix| prefix.owner));
-        }
-        for Move { path, kind, .. } in moves.iter().filter(|it| it.leads_elsewhere()) {
-            ages.extend(self.wishes.for_path(path, *kind).cloned());
-        }
-        for backend in self.locations.lead(&moves) {
-            ages.extend(self.wishes.for_backend(&backend).cloned());
-        }
-        self.touch(ages, touched);
-    }
-
-    fn firsts(&self) -> Firsts {
-        let root = self.first_at_root().map(|claim| claim.age.clone());
-        let guard = self.guard().map(|(claim, why)| (claim.age.clone(), why.clone()));
-        let forbids = self.forbids().map(|claim| claim.age.clone());
-        let backend_tls = self.shared_backend_tls().map(|shared| shared.map(|_| ()));
-        let everywhere = self.wishes.everywhere().cloned().collect();
-        let (headers, lists) = (self.headers().cloned(), self.lists().cloned());
-        Firsts { root, guard, headers, lists, forbids, backend_tls, everywhere }
-    }
-
-    /// Marks the claims that depend on who comes first.
-    fn tell_of(&self, before: &Firsts, touched: &mut Touched) {
-        let now = self.firsts();
-        if now.root != before.root {
-            self.touch(self.deciders.roots.iter().cloned(), touched);
-        }
-        self.touch(now.everywhere.symmetric_difference(&before.everywhere).cloned(), touched);
-        let is_of_all = |it: &Firsts| {
-            let Firsts { root: _, guard, headers, lists, forbids, backend_tls, everywhere: _ } = it;
-            (guard.clone(), headers.clone(), lists.clone(), forbids.clone(), backend_tls.clone())
-        };
-        if is_of_all(&now) != is_of_all(before) {
-            self.touch(self.mains.keys().cloned(), touched);
-        }
-    }
-
-    fn touch(&self, ages: impl IntoIterator<Item = Age>, touched: &mut Touched) {
-        for claim in ages.into_iter().filter_map(|age| self.claim(&age)) {
-            touched.looked_at += 1;
-            touched.parts.insert(claim.object());
-        }
     }
 
     /// The result for the host as a whole, once all parts are compiled.

@@ -24,6 +24,8 @@ pub(super) struct Dirty {
     /// By class.
     pub(super) classes: Walks,
     pub(super) namespaces: Walks,
+    /// Hosts on which other Ingresses may be affected by changed ones.
+    pub(super) dependents: BTreeSet<HostName>,
     /// Parts of Ingresses on hosts.
     pub(super) parts: BTreeSet<(HostName, ObjectRef)>,
     /// Hosts as a whole.

@@ -74,14 +74,28 @@ impl Index {
             match after {
                 Some(after) if !is_seen => state.claims.renew(after),
                 _ => {
-                    let Touched { parts, host: is_touched, looked_at } = state.claims.replace(&change);
-                    self.work += looked_at;
-                    self.dirty.parts.extend(parts.into_iter().map(|object| (host.clone(), object)));
-                    if is_touched {
-                        self.dirty.hosts.insert(host.clone());
-                    }
+                    let touched = state.claims.replace(&change);
+                    self.dirty.dependents.insert(host.clone());
+                    self.mark_touched(host, touched);
                 }
             }
+        }
+    }
+
+    /// Marks what other Ingresses have on a host, as far as changes affect it.
+    pub(super) fn mark_dependents(&mut self, host: &HostName) {
+        if let Some(state) = self.hosts.get_mut(host) {
+            let touched = state.claims.dependents();
+            self.mark_touched(host, touched);
+        }
+    }
+
+    fn mark_touched(&mut self, host: &HostName, touched: Touched) {
+        let Touched { parts, host: is_touched, looked_at } = touched;
+        self.work += looked_at;
+        self.dirty.parts.extend(parts.into_iter().map(|object| (host.clone(), object)));
+        if is_touched {
+            self.dirty.hosts.insert(host.clone());
         }
     }
 

@@ -26,6 +26,8 @@ impl Index {
         } else if let Some(name) = self.dirty.ingresses.pop_first() {
             self.refresh_ingress(&name);
         } else if self.follow_class() || self.follow_namespace() {
+        } else if let Some(host) = self.dirty.dependents.pop_first() {
+            self.mark_dependents(&host);
         } else if let Some((host, object)) = self.dirty.parts.pop_first() {
             self.compile_part(&host, &object);
         } else if let Some(host) = self.dirty.hosts.pop_first() {

@@ -83,6 +83,11 @@ pub(crate) const LISTENER: Listener = Listener {
             &["what_tenants_write_is_shown_short"],
         ),
         Row(
+            "Ingresses that are told which one owns a path that they claim too",
+            &["compile::host::dependents::NAMED"],
+            &["one_owner_of_a_path_that_thousands_claim"],
+        ),
+        Row(
             "canaries for all backends of a host, by `spec.defaultBackend`",
             &["compile::host::canaries::EVERYWHERE"],
             &["canaries_beside_all_backends_of_a_host_cost_a_few_looks_at_each"],

@@ -9,6 +9,7 @@ use shared::policy::{HeaderList, LocationPolicy};
 use shared::resource::{CATCH_ALL, Denial, Path, PathType, Route};
 use shared::rewrites::makes_patterns;
 
+use super::dependents::NAMED;
 use super::{Attachment, Claims};
 use crate::compile::claim::{Age, BackendKey, Claim};
 use crate::compile::referred::Referred;
@@ -134,6 +135,8 @@ impl Claims {
                 won.push(path(&wanted.path, wanted.kind, Some(&wanted.backend), after_exact));
                 part.used.insert(wanted.backend.clone());
             } else if let Some(winner) = location.owner.and_then(|owner| self.mains.get(&owner)) {
+                let is_named = self.named(&wanted.path, wanted.kind).any(|age| *age == claim.age);
+                let winner = Some(&**winner).filter(|winner| is_named || winner.age == claim.age);
                 part.faults.push(self.overridden(Spot::Path(i), &wanted.path, winner));
             }
         }
@@ -152,18 +155,22 @@ impl Claims {
     fn told_of_root(&self, claim: &Claim) -> Option<PartFault> {
         let first = self.first_at_root().filter(|_| self.deciders.roots.contains(&claim.age))?;
         let path = if self.is_catch_all() { "/" } else { "" };
-        (first.age != claim.age).then(|| self.overridden(Spot::DefaultBackend, path, first))
+        let winner = self.named_at_root().any(|age| *age == claim.age).then_some(&**first);
+        (first.age != claim.age).then(|| self.overridden(Spot::DefaultBackend, path, winner))
     }
 
-    fn overridden(&self, spot: Spot, path: &str, winner: &Claim) -> PartFault {
-        let (host, winner) = (&self.host, &winner.name);
-        let reason = match path {
-            "" => {
-                format!(
-                    "host {host} belongs to Ingress {winner}, which comes first: unmatched paths are its own"
-                )
+    /// The fault of a path that belongs to another Ingress; without its name for those who are not told it.
+    fn overridden(&self, spot: Spot, path: &str, winner: Option<&Claim>) -> PartFault {
+        let host = &self.host;
+        let what = if path.is_empty() { format!("host {host}") } else { format!("{path} of host {host}") };
+        let effect = if path.is_empty() { ": unmatched paths are its own" } else { "" };
+        let reason = match winner {
+            Some(winner) => {
+                format!("{what} belongs to Ingress {}, which comes first{effect}", winner.name)
             }
-            path => format!("{path} of host {host} belongs to Ingress {winner}, which comes first"),
+            None => format!(
+                "{what} belongs to an Ingress that comes first{effect}; more than {NAMED} claim it, and the problems of the first of them name it"
+            ),
         };
         PartFault { spot, severity: Severity::Overridden, reason }
     }

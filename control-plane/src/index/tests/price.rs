@@ -3,7 +3,8 @@
 use shared::kind::Kind;
 
 use super::fixture::*;
-use crate::objects::ObjectKind;
+use crate::objects::{Object, ObjectKind};
+use crate::problem::Subject;
 
 const MANY: usize = 1000;
 
@@ -125,6 +126,93 @@ fn a_host_is_settled_in_the_size_of_its_claims() {
     };
     let (small, large) = (work(250), work(1_000));
     assert!(large <= 5 * small, "{small} for 250, {large} for 1,000");
+}
+
+/// Names in descending order of age: each Ingress comes before all that were compiled earlier.
+fn youngest_first(i: usize) -> Ing {
+    let created = format!("2026-03-01T00:{:02}:{:02}Z", i / 60 % 60, i % 60);
+    ingress(&name_at(i)).with(|it| it["metadata"]["creationTimestamp"] = created.into())
+}
+
+/// 2,000 Ingresses for one path took ten seconds, in which no proxy that starts got a configuration.
+#[test]
+fn ingresses_that_displace_each_other_cost_a_few_looks_each() {
+    let shared = |it: Ing, i: usize| it.rule("a.test", &[("/", &format!("echo-{i}"))]);
+    let apart = |i: usize| youngest_first(i).rule("a.test", &[(&format!("/{i}"), "echo")]);
+    let canary = |i: usize| shared(ingress(&format!("c-{i}")).canary(), 10_000 + i);
+    for (what, claim) in [
+        ("a path", &(|i| vec![shared(youngest_first(i), i)]) as &dyn Fn(usize) -> Vec<Ing>),
+        ("the path of a default backend", &|i| vec![apart(i).default_backend("echo")]),
+        ("the catch-all's path", &|i| vec![youngest_first(i).default_backend("echo")]),
+        ("what a host answers", &|i| {
+            vec![apart(i).annotation("server-snippet", "more_set_headers 'X-A: b';")]
+        }),
+        ("the backend of canaries", &|i| vec![shared(youngest_first(i), i), canary(i)]),
+    ] {
+        let work = |count: usize| {
+            let mut world = World::default();
+            world.apply(allows_snippets());
+            world.events((0..count).flat_map(claim).map(applied)).looked_at
+        };
+        let (small, large) = (work(100), work(400));
+        assert!(large <= 5 * small, "{what}: {small} for 100, {large} for 400");
+    }
+}
+
+/// Those with this field that are told of an owner, and how many of them are told its name.
+fn told(world: &World, field: &str, owner: &str) -> (usize, usize) {
+    let all = (0..2_000).filter_map(|i| world.index.problems().get(&subject(i)));
+    let of_field = all.flat_map(|problems| problems.iter()).filter(|problem| problem.field == field);
+    let reasons: Vec<_> = of_field.map(|problem| problem.reason.as_str()).collect();
+    let name = format!("belongs to Ingress default/{owner}, which comes first");
+    let named = reasons.iter().filter(|reason| reason.contains(&name)).count();
+    let unnamed = reasons.iter().filter(|reason| reason.contains("more than 16 claim it")).count();
+    assert_eq!(named + unnamed, reasons.len(), "nobody is told of another owner");
+    (reasons.len(), named)
+}
+
+/// Another owner of a path that thousands claim is told to the first of them; the others know that there is one.
+#[test]
+fn one_owner_of_a_path_that_thousands_claim() {
+    let by_path = |i: usize| youngest_first(i).rule("a.test", &[("/", &format!("echo-{i}"))]);
+    let by_default =
+        |i: usize| youngest_first(i).rule("a.test", &[(&format!("/{i}"), "echo")]).default_backend("echo");
+    for (field, claim) in [
+        ("spec.rules[0].http.paths[0]", &by_path as &dyn Fn(usize) -> Ing),
+        ("spec.defaultBackend", &by_default),
+    ] {
+        let mut world = World::default();
+        world.events((1..2_000).map(|i| applied(claim(i))));
+        assert_eq!(told(&world, field, &name_at(1)), (1_998, 15));
+        for what in ["a new owner", "again"] {
+            let commit = world.apply(claim(0));
+            assert!(commit.looked_at <= 2 * FEW, "{field}, {what}: {} looked at", commit.looked_at);
+            assert_eq!(told(&world, field, &name_at(0)), (1_999, 15), "{field}, {what}");
+
+            let commit = world.delete(ObjectKind::Ingress, &name_at(0));
+            assert!(commit.looked_at <= 2 * FEW, "{field}, {what}: {} looked at", commit.looked_at);
+            assert_eq!(told(&world, field, &name_at(1)), (1_998, 15), "{field}, {what}");
+        }
+        for i in [16, 17] {
+            let commit = world.apply(claim(i).annotation("ssl-redirect", "false"));
+            assert!(commit.looked_at <= FEW, "{field}: {} looked at", commit.looked_at);
+        }
+        let commit = world.delete(ObjectKind::Ingress, &name_at(16));
+        assert!(commit.looked_at <= FEW, "{field}: {} looked at", commit.looked_at);
+        assert_eq!(told(&world, field, &name_at(1)), (1_997, 15), "{field}: the next one takes its place");
+    }
+}
+
+fn allows_snippets() -> Object {
+    configmap(serde_json::json!({"allow-snippet-annotations": "true", "annotations-risk-level": "Critical"}))
+}
+
+fn name_at(i: usize) -> String {
+    format!("web-{:04}", 9_999 - i)
+}
+
+fn subject(i: usize) -> Subject {
+    reference(ObjectKind::Ingress, &name_at(i)).into()
 }
 
 #[test]

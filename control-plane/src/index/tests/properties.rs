@@ -89,6 +89,26 @@ pub(super) fn a_split() -> impl Strategy<Value = Object> {
     })
 }
 
+/// One of more Ingresses than are told who owns a path.
+fn one_of_a_crowd() -> impl Strategy<Value = Object> {
+    let paths = select(vec![vec!["/"], vec!["/"], vec!["/", "/"], vec!["/x", "=/x"], vec!["/x"]]);
+    let host = select(&["a.test", "a.test", "a.test", ""][..]);
+    let (is_default, is_canary) = (prop::bool::weighted(0.7), prop::bool::weighted(0.1));
+    ((0..32_u32), option::of(1..30_u32), host, paths, is_default, is_canary).prop_map(
+        |(i, at, host, paths, is_default, is_canary)| {
+            let paths: Vec<_> = paths.iter().map(|path| (*path, "s0")).collect();
+            let mut it = ingress(&format!("crowd-{i}")).rule(host, &paths);
+            if let Some(at) = at {
+                it = it.at(at);
+            }
+            if is_default {
+                it = it.default_backend("s2");
+            }
+            if is_canary { it.canary() } else { it }.into()
+        },
+    )
+}
+
 fn a_service() -> impl Strategy<Value = Object> {
     let ports = select(vec![
         json!([{"name": "http", "port": 80, "targetPort": 8080}]),
@@ -263,6 +283,22 @@ proptest! {
     #[test]
     fn incremental_equals_from_scratch(steps in steps(false)) {
         let (world, truth) = live_through(steps);
+        let mut fresh = World::default();
+        fresh.events(truth.events());
+        assert_same(&world, &fresh);
+    }
+
+    /// The same if so many claim a path that not all are told who owns it.
+    #[test]
+    fn incremental_crowds_equal_those_from_scratch(
+        steps in vec((one_of_a_crowd(), 0..16_u32), 100)
+    ) {
+        let steps = steps.into_iter().flat_map(|(object, dice)| match dice {
+            0 => vec![Step::Delete(object), Step::Commit],
+            1 | 2 => vec![Step::Apply(object), Step::Commit],
+            _ => vec![Step::Apply(object)],
+        });
+        let (world, truth) = live_through(steps.collect());
         let mut fresh = World::default();
         fresh.events(truth.events());
         assert_same(&world, &fresh);

@@ -173,7 +173,7 @@ impl Followed {
     fn follow(&mut self, change: &Difference<'_>, all: &HashMap<ObjectRef, Arc<Claim>>) {
         let touched = self.claims.replace(change);
         let mut is_touched = touched.host;
-        for object in touched.parts {
+        for object in touched.parts.into_iter().chain(self.claims.dependents().parts) {
             self.parts.remove(&object);
             if let Some(claim) = all.get(&object) {
                 let part = self.claims.part(claim);
