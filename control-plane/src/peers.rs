@@ -10,6 +10,7 @@
 mod ask;
 mod discovery;
 pub mod fleet;
+mod rounds;
 
 use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
@@ -21,7 +22,7 @@ use futures::future::join_all;
 use shared::clock;
 use shared::proto::inspect;
 use shared::version::Lineage;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::enrol::Registrar;
 use crate::metrics::Metrics;
@@ -30,6 +31,7 @@ use crate::store::Published;
 use ask::Ways;
 use discovery::Discovery;
 use fleet::Other;
+use rounds::Rounds;
 
 /// Limit of the replicas that are asked; the others are reported as unknown.
 pub const PEERS_MAX: usize = 16;
@@ -37,8 +39,8 @@ pub const PEERS_MAX: usize = 16;
 pub const LOOKUP: Duration = Duration::from_secs(2);
 /// Timeout of a replica's answer.
 pub const ANSWER: Duration = Duration::from_secs(1);
-/// Concurrent queries to all replicas, over all callers.
-const AT_ONCE: usize = 4;
+/// Time between two queries for the proxies of all replicas: who asks meanwhile gets the next answer.
+const APART: Duration = Duration::from_millis(250);
 /// Interval of discovery, and of asking replicas for their proxies.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -52,7 +54,8 @@ struct Inner {
     own: Lineage,
     name: String,
     ways: Ways,
-    turns: Semaphore,
+    /// Queries for the proxies of all replicas.
+    rounds: Rounds<Arc<Vec<Other>>>,
     known: Mutex<Known>,
     published: Published,
     settles: Duration,
@@ -107,7 +110,7 @@ impl Peers {
             own: published.head().lineage,
             name: std::env::var("POD_NAME").unwrap_or_default(),
             ways: Ways::new(registrar),
-            turns: Semaphore::new(AT_ONCE),
+            rounds: Rounds::new(APART),
             known: Mutex::new(known),
             published,
             settles,
@@ -139,16 +142,16 @@ impl Peers {
         ready.is_some_and(|(ready, settles)| now.saturating_duration_since(ready) >= settles)
     }
 
-    /// Asks all replicas: about `object` if given, else for their proxies.
+    /// Asks all replicas: about `object` if given, else for their proxies. No answer is from before this call, and it
+    /// takes no longer if many ask while a replica hangs.
     pub async fn ask(&self, object: Option<inspect::StatusRequest>) -> Vec<Other> {
-        let Some(it) = &self.0 else { return Vec::new() };
-        let Ok(_turn) = it.turns.acquire().await else { return Vec::new() };
-        let addresses = it.addresses();
-        let asked = addresses.iter().map(|address| {
-            it.ways.ask(*address, inspect::ShareRequest { object: object.clone(), ..Default::default() })
-        });
-        let answers = join_all(asked).await;
-        it.take(addresses.into_iter().zip(answers).collect(), object.is_none())
+        let Some(it) = self.0.clone() else { return Vec::new() };
+        if object.is_some() {
+            return it.ask(object).await;
+        }
+        let all = Arc::clone(&it);
+        let others = it.rounds.ask(async move { Arc::new(all.ask(None).await) }).await;
+        Arc::unwrap_or_clone(others)
     }
 
     /// Tells the other replicas that this one ends, those included that have just started.
@@ -215,6 +218,17 @@ impl Inner {
         let names = self.known().discovery.names();
         let resolved = discovery::resolve(&names).await;
         self.known().find(resolved, clock::now())
+    }
+
+    /// Asks all replicas.
+    async fn ask(&self, object: Option<inspect::StatusRequest>) -> Vec<Other> {
+        let addresses = self.addresses();
+        let asked = addresses.iter().map(async |address| match &object {
+            Some(object) => self.ways.ask_about(*address, object.clone()).await,
+            None => self.ways.ask(*address, inspect::ShareRequest::default()).await,
+        });
+        let answers = join_all(asked).await;
+        self.take(addresses.into_iter().zip(answers).collect(), object.is_none())
     }
 
     /// The addresses of the replicas.

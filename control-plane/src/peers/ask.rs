@@ -11,6 +11,7 @@ use http::uri::PathAndQuery;
 use rustls::ClientConfig;
 use shared::proto::inspect;
 use shared::tls::connect::Connector;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tonic::Request;
 use tonic::client::Grpc;
@@ -27,11 +28,20 @@ const SHARE_MAX: usize = 32 * 1024 * 1024;
 /// Timeout of connecting to a replica.
 const CONNECT: Duration = Duration::from_millis(900);
 
+/// Concurrent queries about objects to one replica: others wait for their turn, as long as for an answer.
+const AT_ONCE: usize = 4;
+
 /// The response of a replica, or why there is none.
 pub(super) type Answer = Result<inspect::ShareResponse, String>;
 
-/// A connection, and the TLS configuration that it uses.
-type Open = (Option<Arc<ClientConfig>>, Channel);
+/// A connection to a replica.
+#[derive(Clone, Debug)]
+struct Open {
+    /// The TLS configuration that it uses.
+    credentials: Option<Arc<ClientConfig>>,
+    channel: Channel,
+    turns: Arc<Semaphore>,
+}
 
 /// Connections to replicas, kept for reuse.
 #[derive(Debug)]
@@ -46,36 +56,33 @@ impl Ways {
         Self { registrar, open: Mutex::default() }
     }
 
+    /// Asks a replica.
     pub(super) async fn ask(&self, address: SocketAddr, request: inspect::ShareRequest) -> Answer {
-        let channel = self.channel(address)?;
+        let Open { channel, .. } = self.open(address)?;
+        in_time(put(channel, request)).await
+    }
+
+    /// Asks a replica about an object, in turn: there are as many such questions as objects. One that hangs takes
+    /// nobody's turn at another one.
+    pub(super) async fn ask_about(&self, address: SocketAddr, object: inspect::StatusRequest) -> Answer {
+        let Open { channel, turns, .. } = self.open(address)?;
         let asked = async {
-            let mut grpc = Grpc::new(channel).max_decoding_message_size(SHARE_MAX);
-            grpc.ready().await.map_err(|error| reason(&error))?;
-            let codec: ProstCodec<inspect::ShareRequest, inspect::ShareResponse> = ProstCodec::default();
-            let answer = grpc.unary(Request::new(request), PathAndQuery::from_static(SHARE), codec).await;
-            answer.map(tonic::Response::into_inner).map_err(|status| {
-                match std::error::Error::source(&status) {
-                    Some(source) => reason(source),
-                    None => format!("{:?}: {}", status.code(), status.message()),
-                }
-            })
+            let _turn = turns.acquire().await.map_err(|error| error.to_string())?;
+            put(channel, inspect::ShareRequest { object: Some(object), ..Default::default() }).await
         };
-        let answer = timeout(ANSWER, asked).await;
-        answer.unwrap_or_else(|_| Err(format!("no answer for {} ms", ANSWER.as_millis())))
+        in_time(asked).await
     }
 
     /// An existing connection, or one that is opened on first use. A new certificate needs a new connection.
-    fn channel(&self, address: SocketAddr) -> Result<Channel, String> {
+    fn open(&self, address: SocketAddr) -> Result<Open, String> {
         let credentials = self.registrar.as_ref().map(Registrar::as_peer).transpose()?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let is_same = |known: &Option<Arc<ClientConfig>>| match (known, &credentials) {
             (Some(known), Some(now)) => Arc::ptr_eq(known, now),
             (known, now) => known.is_none() && now.is_none(),
         };
-        if let Some((known, channel)) = open.get(&address)
-            && is_same(known)
-        {
-            return Ok(channel.clone());
+        if let Some(known) = open.get(&address).filter(|it| is_same(&it.credentials)) {
+            return Ok(known.clone());
         }
         if open.len() > 4 * super::PEERS_MAX {
             // Drop connections to addresses that are not in use any more.
@@ -91,9 +98,26 @@ impl Ways {
             }
             None => endpoint.connect_lazy(),
         };
-        open.insert(address, (credentials, channel.clone()));
-        Ok(channel)
+        let opened = Open { credentials, channel, turns: Arc::new(Semaphore::new(AT_ONCE)) };
+        open.insert(address, opened.clone());
+        Ok(opened)
     }
+}
+
+async fn put(channel: Channel, request: inspect::ShareRequest) -> Answer {
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(SHARE_MAX);
+    grpc.ready().await.map_err(|error| reason(&error))?;
+    let codec: ProstCodec<inspect::ShareRequest, inspect::ShareResponse> = ProstCodec::default();
+    let answer = grpc.unary(Request::new(request), PathAndQuery::from_static(SHARE), codec).await;
+    answer.map(tonic::Response::into_inner).map_err(|status| match std::error::Error::source(&status) {
+        Some(source) => reason(source),
+        None => format!("{:?}: {}", status.code(), status.message()),
+    })
+}
+
+async fn in_time(asked: impl Future<Output = Answer>) -> Answer {
+    let answer = timeout(ANSWER, asked).await;
+    answer.unwrap_or_else(|_| Err(format!("no answer for {} ms", ANSWER.as_millis())))
 }
 
 /// The innermost cause.

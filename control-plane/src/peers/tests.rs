@@ -243,3 +243,20 @@ fn who_answers_has_not_ended_whatever_another_one_says() {
     known.take(vec![(at(2), told), (at(3), share(3, &["a"]))], true, OWN);
     assert_eq!(known.ended().count(), 0);
 }
+
+/// 64 watchers of a reader made an operator wait for 16 s, and this replica for what it does with the answers.
+#[tokio::test(start_paused = true)]
+async fn one_that_hangs_keeps_nobody_waiting_for_others_that_ask() {
+    let hangs = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (_store, published) = Store::new(OWN, clock::now());
+    let peers = Peers::new(vec![hangs.local_addr().unwrap().to_string()], None, published, LOOK);
+    peers.0.as_ref().unwrap().look().await;
+    let object = |i: u32| inspect::StatusRequest { name: i.to_string(), ..Default::default() };
+    let asked = tokio::time::Instant::now();
+    let questions = (0..64).flat_map(|i| [None, Some(object(i))]);
+    let answers = join_all(questions.map(|it| peers.ask(it))).await;
+    assert!(asked.elapsed() <= APART + ANSWER + Duration::from_millis(2), "{:?}", asked.elapsed());
+    for others in answers {
+        assert_eq!(others.iter().map(Other::has_answered).collect::<Vec<_>>(), [Some(false)]);
+    }
+}

@@ -275,8 +275,12 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "replicas queried for a fleet-wide answer",
-        &["peers::PEERS_MAX", "peers::AT_ONCE"],
-        &["so_many_are_asked_at_most_and_that_there_are_more_is_said"],
+        &["peers::PEERS_MAX", "peers::APART", "peers::ask::AT_ONCE"],
+        &[
+            "so_many_are_asked_at_most_and_that_there_are_more_is_said",
+            "who_asks_meanwhile_gets_a_later_answer_without_waiting_for_the_first",
+            "one_that_hangs_keeps_nobody_waiting_for_others_that_ask",
+        ],
     ),
     Row(
         "query to another replica",
