@@ -23,12 +23,13 @@ use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
 use crate::local::KnownNames;
+use crate::local::log_limiter::LogLimiter;
 use crate::local::names::Names;
 use crate::table::Tables;
 use crate::table::certified::Certified;
 use answer::{Good, Unusable, judge};
 use fetch::fetch;
-use ledger::Ledger;
+use ledger::{Ledger, Lost};
 pub(crate) use places::Places;
 use question::Question;
 
@@ -41,6 +42,8 @@ pub(crate) struct Stats {
     pub(crate) answers: AtomicU64,
     /// Requests without a valid response.
     pub(crate) failures: AtomicU64,
+    /// Valid responses for which there was no memory.
+    pub(crate) lost: AtomicU64,
 }
 
 /// A request and its result.
@@ -61,6 +64,7 @@ pub(crate) async fn keep(
     stats: Arc<Stats>,
 ) {
     let (names, mut ledger, mut asking) = (Names::new(names), Ledger::default(), FuturesUnordered::new());
+    let logged = LogLimiter::default();
     loop {
         if !tables.current().client_tls().staples {
             ledger.clear();
@@ -68,6 +72,7 @@ pub(crate) async fn keep(
         while let Some(question) = ledger.next(clock::now()) {
             asking.push(ask(&names, &places, question));
         }
+        report(&ledger.lost(), &logged, &stats);
         stats.stapled.store(ledger.stapled() as u64, Ordering::Relaxed);
         let due = ledger.wake();
         tokio::select! {
@@ -115,6 +120,18 @@ fn take_in(ledger: &mut Ledger, (question, outcome): Outcome, stats: &Stats) {
                 debug!(responder, serial, reason, "an OCSP responder failed again");
             }
         }
+    }
+}
+
+/// Counts the responses for which there was no memory. One line a minute for each namespace.
+fn report(lost: &Lost, logged: &LogLimiter, stats: &Stats) {
+    stats.lost.fetch_add(lost.number, Ordering::Relaxed);
+    let namespace = &*lost.namespace;
+    if lost.number > 0 && logged.allows(namespace, clock::now()) {
+        warn!(
+            namespace,
+            "OCSP responses of this namespace are not sent: the memory for all is full, and it holds most"
+        );
     }
 }
 

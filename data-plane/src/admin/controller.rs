@@ -37,7 +37,8 @@ fn certificates(table: &HostTable, constant: &str, class: &str, out: &mut String
     let (mut ends, mut infos) = (Vec::new(), Vec::new());
     for host in table.iter() {
         let Some((secret, certificate)) = host.shown() else { continue };
-        let Some(leaf) = certificate.key().cert.first() else { continue };
+        let certificate = certificate.shown();
+        let Some(leaf) = certificate.cert.first() else { continue };
         let Ok((_, leaf)) = X509Certificate::from_der(leaf) else { continue };
         let (namespace, name) = secret.split_once('/').unwrap_or_default();
         let serial = leaf.tbs_certificate.serial.to_string();

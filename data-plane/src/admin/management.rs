@@ -45,7 +45,7 @@ fn certificate(table: &HostTable, host: &str) -> Option<Page> {
         host => table.iter().find(|entry| entry.name() == host)?.shown()?.1,
     };
     let pem: String =
-        certified.key().cert.iter().map(|der| shared::pem::write("CERTIFICATE", der).to_string()).collect();
+        certified.shown().cert.iter().map(|der| shared::pem::write("CERTIFICATE", der).to_string()).collect();
     Some(Page::text(StatusCode::OK, pem))
 }
 

@@ -174,6 +174,11 @@ impl Collector for StapleMetrics {
                 "Queries of OCSP responders that gave no usable response",
                 load(&self.0.failures),
             ),
+            (
+                "firth_ocsp_lost",
+                "OCSP responses for which there was no memory, because their namespace holds most of it",
+                load(&self.0.lost),
+            ),
         ];
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value);

@@ -60,7 +60,7 @@ impl Shares {
 }
 
 /// The part of an owner's name that is its namespace.
-pub(super) fn namespace(owner: &str) -> &str {
+pub(crate) fn namespace(owner: &str) -> &str {
     owner.split_once('/').map_or(owner, |(namespace, _)| namespace)
 }
 

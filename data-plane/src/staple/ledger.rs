@@ -1,23 +1,24 @@
 //! The OCSP responses by certificate, which one to fetch next, and when. Without I/O.
 //!
-//! Tenants determine the responders and the number of certificates, so requests in flight and stored responses are
-//! shared fairly between their owners ([`Shares`]).
+//! Tenants determine the responders and the number of certificates, so requests in flight and known certificates are
+//! shared fairly between their owners ([`Shares`]). So is the memory for responses: if it is full, the namespace that
+//! holds most of it makes room for one that holds less.
 //!
-//! **Invariant:** an expired response is never sent, even if there is no newer one; and no certificate waits for
-//! another one's responder.
+//! **Invariant:** an expired response is never sent, even if there is no newer one; no certificate waits for another
+//! one's responder; and a namespace lacks memory only if no other one holds more.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::answer::Good;
 use super::question::Question;
-use crate::local::shares::Shares;
+use crate::local::shares::{Shares, namespace};
 use crate::table::certified::Certified;
 
 /// Maximum number of certificates.
 const KNOWN: usize = 16_384;
-/// Maximum total size of stored responses in bytes, including the certificates that they are sent with.
+/// Maximum total size of stored responses in bytes, each counted once more for every Secret with its certificate.
 const BYTES: usize = 16 * 1024 * 1024;
 /// Maximum number of concurrent requests.
 const AT_ONCE: usize = 16;
@@ -32,6 +33,9 @@ const LAST: Duration = Duration::from_secs(43_200);
 
 type Id = [u8; 32];
 
+/// The size of a namespace's responses: of all, and of each.
+type Pile = (usize, Vec<(usize, Id)>);
+
 /// All certificates that were used in handshakes.
 #[derive(Debug)]
 pub(super) struct Ledger {
@@ -44,6 +48,17 @@ pub(super) struct Ledger {
     asked: HashMap<Id, Arc<Question>>,
     asking: Shares,
     bytes: usize,
+    /// Since [`Self::lost`].
+    lost: Lost,
+}
+
+/// Valid responses for which there was no memory.
+#[derive(PartialEq, Eq, Debug, Default)]
+pub(super) struct Lost {
+    /// Their number, of which some were sent until now.
+    pub(super) number: u64,
+    /// The namespace of the last one.
+    pub(super) namespace: Box<str>,
 }
 
 #[derive(Debug)]
@@ -73,6 +88,7 @@ impl Default for Ledger {
             asked: HashMap::new(),
             asking: Shares::new(AT_ONCE),
             bytes: 0,
+            lost: Lost::default(),
         }
     }
 }
@@ -80,7 +96,7 @@ impl Default for Ledger {
 impl Ledger {
     /// A certificate is used for the first time.
     pub(super) fn shown(&mut self, certified: &Arc<Certified>, now: Instant) {
-        let Some(mut question) = Question::of(&certified.key().cert) else { return };
+        let Some(mut question) = Question::of(&certified.shown().cert) else { return };
         question.owner = Arc::clone(certified.owner());
         let id = question.id;
         if !self.known.contains_key(&id) {
@@ -101,17 +117,16 @@ impl Ledger {
             self.due.insert((now, id));
             self.known.insert(id, known);
         }
-        if let Some(known) = self.known.get_mut(&id) {
-            known.holders.retain(|holder| holder.strong_count() > 0);
-            known.holders.push(Arc::downgrade(certified));
-            if let Some(held) = &mut known.held
-                && self.bytes + cost(certified, &held.der) <= BYTES
-            {
-                let more = cost(certified, &held.der);
-                self.bytes += more;
-                held.bytes += more;
-                certified.staple(Some(&held.der));
-            }
+        let Some(known) = self.known.get_mut(&id) else { return };
+        known.holders.retain(|holder| holder.strong_count() > 0);
+        known.holders.push(Arc::downgrade(certified));
+        let Some(more) = known.held.as_ref().map(|held| held.der.len()) else { return };
+        if self.make_room(id, more)
+            && let Some(held) = self.known.get_mut(&id).and_then(|known| known.held.as_mut())
+        {
+            self.bytes += more;
+            held.bytes += more;
+            certified.staple(Some(&held.der));
         }
     }
 
@@ -156,15 +171,22 @@ impl Ledger {
         // Refreshed at half of its lifetime: then as much is left for retries.
         let half = Duration::from_secs(good.until.saturating_sub(good.since.max(wall)) / 2);
         let again = now + spread(half.clamp(FIRST, LAST)).min(left);
-        let bytes = der.len() + known.holders().map(|it| cost(&it, &der)).sum::<usize>();
-        let others = self.bytes - known.held.as_ref().map_or(0, |held| held.bytes);
-        if others + bytes <= BYTES {
-            self.bytes = others + bytes;
+        let bytes = der.len() * (1 + known.holders().count());
+        let before = known.held.as_ref().map_or(0, |held| held.bytes);
+        let has_room = self.make_room(*id, bytes.saturating_sub(before));
+        let Some(known) = self.known.get_mut(id) else { return };
+        if has_room {
+            self.bytes = self.bytes - before + bytes;
             known.holders().for_each(|it| it.staple(Some(&der)));
             known.held = Some(Held { der, until: now + left, bytes });
         }
         let over = known.held.as_ref().map(|held| held.until);
         self.set(*id, Some(over.map_or(again, |over| over.min(again))));
+    }
+
+    /// The responses for which there was no memory since the last call.
+    pub(super) fn lost(&mut self) -> Lost {
+        std::mem::take(&mut self.lost)
     }
 
     /// A responder has sent no valid response. `revoked`: it has, but the certificate was revoked. Returns whether
@@ -222,6 +244,47 @@ impl Ledger {
         }
     }
 
+    /// Makes room for this many bytes more for a certificate. `false`: no other namespace holds more than its own would.
+    fn make_room(&mut self, id: Id, more: usize) -> bool {
+        let dropped = self.to_drop(id, more);
+        for id in dropped.as_deref().unwrap_or(&[id]) {
+            let Some(known) = self.known.get_mut(id) else { continue };
+            self.lost.number += 1;
+            self.lost.namespace = namespace(&known.question.owner).into();
+            if dropped.is_some() {
+                self.bytes -= known.let_go();
+            }
+        }
+        dropped.is_some()
+    }
+
+    /// Whose responses have to be dropped for that: of the namespace that holds most, the largest first.
+    fn to_drop(&self, id: Id, more: usize) -> Option<Vec<Id>> {
+        let (mut lacking, mut dropped) = ((self.bytes + more).saturating_sub(BYTES), Vec::new());
+        if lacking == 0 {
+            return Some(dropped);
+        }
+        let mut of: HashMap<&str, Pile> = HashMap::new();
+        for (id, known) in &self.known {
+            let Some(held) = &known.held else { continue };
+            let (sum, each) = of.entry(namespace(&known.question.owner)).or_default();
+            *sum += held.bytes;
+            each.push((held.bytes, *id));
+        }
+        let own = namespace(&self.known.get(&id)?.question.owner);
+        let wanted = more + of.get(own).map_or(0, |(sum, _)| *sum);
+        of.values_mut().for_each(|(_, each)| each.sort_unstable());
+        let mut most: BinaryHeap<_> = of.into_values().collect();
+        while lacking > 0 {
+            let (sum, mut each) = most.pop().filter(|(sum, _)| *sum > wanted)?;
+            let (bytes, id) = each.pop()?;
+            lacking = lacking.saturating_sub(bytes);
+            dropped.push(id);
+            most.push((sum - bytes, each));
+        }
+        Some(dropped)
+    }
+
     fn set(&mut self, id: Id, due: Option<Instant>) {
         let Some(known) = self.known.get_mut(&id) else { return };
         self.due.remove(&(known.due, id));
@@ -264,11 +327,6 @@ impl Known {
         self.holders().for_each(|it| it.staple(None));
         held.bytes
     }
-}
-
-/// The memory held by a certificate with a response: its chain is stored once more.
-fn cost(certified: &Certified, answer: &[u8]) -> usize {
-    certified.key().cert.iter().map(|der| der.len()).sum::<usize>() + answer.len()
 }
 
 /// Varies a time by a tenth, so that proxies of a fleet do not all ask at once.

@@ -68,7 +68,7 @@ impl Authority {
 
     /// The OCSP request for one.
     pub(super) fn question(&self) -> Question {
-        Question::of(&self.certified("http://ocsp.test/").key().cert).unwrap()
+        Question::of(&self.certified("http://ocsp.test/").shown().cert).unwrap()
     }
 
     fn sign(&self, message: &[u8]) -> Vec<u8> {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::ArcSwap;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -37,10 +37,9 @@ pub enum CertifiedError {
 pub struct Certified {
     /// The resource that it belongs to, `namespace/..`.
     owner: Arc<str>,
-    key: Arc<CertifiedKey>,
+    /// With an OCSP response, while a valid one is known: replaced, so that its chain is held once.
+    shown: ArcSwap<CertifiedKey>,
     names: Vec<String>,
-    /// The same with an OCSP response, while a valid one is known.
-    stapled: ArcSwapOption<CertifiedKey>,
     /// Whether it was used in a handshake, and the OCSP fetcher was told.
     is_told: AtomicBool,
 }
@@ -59,9 +58,8 @@ impl Certified {
         paired(&certified)?;
         Ok(Self {
             owner: Arc::default(),
-            key: Arc::new(certified),
+            shown: ArcSwap::from_pointee(certified),
             names: pem::names(&certificate.leaf),
-            stapled: ArcSwapOption::empty(),
             is_told: AtomicBool::new(false),
         })
     }
@@ -77,25 +75,23 @@ impl Certified {
         &self.owner
     }
 
-    /// The certificate for the handshake.
-    pub fn key(&self) -> &Arc<CertifiedKey> {
-        &self.key
+    /// The certificate for the handshake, with an OCSP response if there is one.
+    pub fn shown(&self) -> Arc<CertifiedKey> {
+        self.shown.load_full()
     }
 
-    /// The same, with an OCSP response if there is one.
-    pub fn shown(&self) -> Arc<CertifiedKey> {
-        self.stapled.load_full().unwrap_or_else(|| Arc::clone(&self.key))
+    /// The same without the OCSP response: a copy, unless there is none.
+    pub fn unstapled(&self) -> Arc<CertifiedKey> {
+        let shown = self.shown();
+        if shown.ocsp.is_some() { with(&shown, None) } else { shown }
     }
 
     /// Sets the OCSP response (DER) to send with it; `None`: none.
-    pub fn staple(&self, configured: Option<&[u8]>) {
-        let key = &self.key;
-        let with = |configured: &[u8]| CertifiedKey {
-            cert: key.cert.clone(),
-            key: Arc::clone(&key.key),
-            ocsp: Some(configured.to_vec()),
-        };
-        self.stapled.store(configured.map(with).map(Arc::new));
+    pub fn staple(&self, response: Option<&[u8]>) {
+        let shown = self.shown();
+        if shown.ocsp.as_deref() != response {
+            self.shown.store(with(&shown, response));
+        }
     }
 
     /// Whether this is its first use since [`Self::unstaple`].
@@ -118,6 +114,12 @@ impl Certified {
     pub fn names(&self) -> &[String] {
         &self.names
     }
+}
+
+/// A copy with this OCSP response.
+fn with(key: &CertifiedKey, response: Option<&[u8]>) -> Arc<CertifiedKey> {
+    let ocsp = response.map(<[u8]>::to_vec);
+    Arc::new(CertifiedKey { cert: key.cert.clone(), key: Arc::clone(&key.key), ocsp })
 }
 
 /// Whether a key belongs to its leaf.
@@ -152,7 +154,7 @@ mod tests {
             let (certificates, key) = (vec![own.leaf.clone()], own.key.clone());
             Identity::new(BackendIdentity { authorities: None, certificates, key })
         };
-        assert_eq!(*Certified::build(&own, None).unwrap().key().cert[0], own.leaf);
+        assert_eq!(*Certified::build(&own, None).unwrap().shown().cert[0], own.leaf);
         shown_to_backends(&own).unwrap();
         own.key = world::certificate(&["b.test"]).key;
         assert_eq!(Certified::build(&own, None).unwrap_err(), CertifiedError::Mismatch);

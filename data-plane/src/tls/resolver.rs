@@ -36,7 +36,7 @@ impl Resolver {
         let table = self.tables.current();
         let Some(found) = table.certificate(name.as_deref()) else { return Arc::clone(&self.own) };
         if !table.client_tls().staples {
-            return Arc::clone(found.key());
+            return found.unstapled();
         }
         if let Some(shown) = &self.shown
             && found.is_first_shown()

@@ -1,3 +1,6 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use super::super::tests::Authority;
 use super::*;
 
@@ -127,7 +130,7 @@ fn so_many_are_asked_at_once_and_so_much_is_held() {
     ledger.answered(&asked[1].id, vec![0; BYTES], good(10), (start, WALL));
     assert_eq!((ledger.stapled(), ledger.bytes), (0, 0), "it is more than may be held");
     ledger.answered(&asked[2].id, b"one".to_vec(), good(10), (start, WALL));
-    assert!(ledger.stapled() == 1 && ledger.bytes > 500 && ledger.bytes < 5_000, "{}", ledger.bytes);
+    assert_eq!((ledger.stapled(), ledger.bytes), (1, 6), "here, and with the certificate");
     ledger.clear();
     assert!(all.iter().all(|it| stapled(it).is_none()));
     assert!(all.iter().all(|it| it.is_first_shown()), "each is told again");
@@ -174,4 +177,115 @@ fn a_question_that_outlives_what_was_known_is_not_asked_twice() {
     assert!(ledger.next(start).is_none());
     ledger.answered(&id, b"one".to_vec(), good(10), (start, WALL));
     assert_eq!((stapled(&certified), ledger.asked.len()), (Some(b"one".to_vec()), 0));
+}
+
+/// Certificates of these owners, and a ledger that has requested them all.
+fn requested(owners: &[&str]) -> (Ledger, Vec<(Arc<Certified>, Id)>) {
+    let (authority, mut ledger, start) = (Authority::new("authority"), Ledger::default(), Instant::now());
+    let of = |(at, owner): (usize, &&str)| {
+        let certified = authority.certified_of(owner, &format!("http://ocsp-{at}.test/"));
+        ledger.shown(&certified, start);
+        let id = Question::of(&certified.shown().cert).unwrap().id;
+        (certified, id)
+    };
+    let all = owners.iter().enumerate().map(of).collect();
+    (ledger, all)
+}
+
+#[test]
+fn namespace_with_most_ocsp_responses_makes_room_for_others() {
+    const PART: usize = BYTES / 16;
+    let owners: Vec<_> = (0..9).map(|at| format!("evil/{at}")).chain(["shop/tls".to_owned()]).collect();
+    let (mut ledger, all) = requested(&owners.iter().map(|owner| &**owner).collect::<Vec<_>>());
+    let now = Instant::now();
+    let (shop, evil) = all.split_last().unwrap();
+    for (_, id) in evil {
+        ledger.answered(id, vec![1; PART], good(10), (now, WALL));
+    }
+    let lost = |number, namespace: &str| Lost { number, namespace: namespace.into() };
+    assert_eq!((ledger.stapled(), ledger.bytes, ledger.lost()), (8, BYTES, lost(1, "evil")));
+    ledger.answered(&shop.1, vec![2; 2_000], good(10), (now, WALL));
+    assert_eq!(stapled(&shop.0), Some(vec![2; 2_000]));
+    assert_eq!((ledger.stapled(), ledger.lost()), (8, lost(1, "evil")));
+    for (_, id) in evil {
+        ledger.answered(id, vec![3; PART], good(10), (now, WALL));
+    }
+    assert!(stapled(&shop.0).is_some() && ledger.stapled() == 8, "it holds less");
+    assert_eq!((ledger.lost(), ledger.lost()), (lost(2, "evil"), lost(0, "")));
+    // Two more Secrets with the same certificate.
+    let (sent, _) = evil.iter().find(|(it, _)| stapled(it).is_some()).unwrap();
+    ledger.shown(sent, now);
+    assert_eq!(ledger.lost(), lost(0, ""), "what was dropped had room for two");
+    ledger.shown(sent, now);
+    assert_eq!((ledger.stapled(), ledger.lost()), (8, lost(1, "evil")));
+    // What finds no room replaces nothing.
+    ledger.answered(&shop.1, vec![4; BYTES], good(10), (now, WALL));
+    assert_eq!((stapled(&shop.0), ledger.lost()), (Some(vec![2; 2_000]), lost(1, "shop")));
+}
+
+/// A chain may be of any length, and tenants choose it.
+#[test]
+fn a_chain_is_held_once_and_counts_nothing() {
+    let start = Instant::now();
+    let (mut ledger, certified, id) = ledger(start);
+    let before = Arc::downgrade(&certified.shown());
+    ledger.answered(&id, b"one".to_vec(), good(10), (start, WALL));
+    assert!(before.upgrade().is_none() && stapled(&certified).is_some());
+    assert_eq!((ledger.bytes, certified.unstapled().ocsp.is_none()), (6, true));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Responses of all sizes come, are revoked, and are shown in further Secrets.
+    #[test]
+    fn a_namespace_lacks_memory_only_beyond_its_share(
+        steps in vec((0_usize..8, 0_usize..4, 1..BYTES / 6), 1..60)
+    ) {
+        const SHARE: usize = BYTES / 4;
+        let owners = ["a/0", "a/1", "a/2", "a/3", "b/0", "b/1", "c/0", "d/0"];
+        let (mut ledger, mut all) = requested(&owners);
+        let now = Instant::now();
+        for (at, step, size) in steps {
+            let ((certified, id), own) = (&all[at], namespace(owners[at]));
+            let before = by_namespace(&ledger);
+            match step {
+                0 => drop(ledger.failed(id, true, now)),
+                1 => ledger.shown(certified, now),
+                _ => ledger.answered(id, vec![7; size], good(10), (now, WALL)),
+            }
+            let (lost, after) = (ledger.lost(), by_namespace(&ledger));
+            let had = |of: &HashMap<_, _>, namespace: &str| of.get(namespace).copied().unwrap_or_default();
+            let is_refused = lost.number > 0 && *lost.namespace == *own;
+            for other in ["a", "b", "c", "d"].into_iter().filter(|it| *it != own) {
+                let (before, after, own) = (had(&before, other), had(&after, other), had(&after, own));
+                prop_assert!(after == before || !is_refused && after < before && own < before);
+            }
+            if is_refused {
+                prop_assert_eq!(had(&before, own), had(&after, own));
+                let known = &ledger.known[id];
+                let held = known.held.as_ref().map_or(0, |held| held.bytes);
+                let more = if step == 1 { held } else { size * (1 + known.holders().count()) };
+                prop_assert!(had(&before, own) + more > SHARE);
+            }
+            prop_assert!(ledger.bytes == after.values().sum::<usize>() && ledger.bytes <= BYTES);
+            for (certified, id) in &all {
+                let held = ledger.known[id].held.as_ref().map(|held| held.der.clone());
+                prop_assert_eq!(stapled(certified), held);
+            }
+        }
+        all.clear();
+        ledger.forget_unused();
+        prop_assert_eq!((ledger.bytes, ledger.known.len()), (0, 0));
+    }
+}
+
+/// The memory that each namespace holds.
+fn by_namespace(ledger: &Ledger) -> HashMap<String, usize> {
+    let mut all = HashMap::new();
+    for known in ledger.known.values() {
+        let held = known.held.as_ref().map_or(0, |held| held.bytes);
+        *all.entry(namespace(&known.question.owner).to_owned()).or_default() += held;
+    }
+    all
 }

@@ -580,7 +580,7 @@ fn a_chain_completes_its_certificate() {
     let mut writer = Writer::new();
     writer.replace_config(vec![host("a.test", Some(&["ns/a"]))]);
     let shown =
-        |writer: &Writer| writer.tables().current().certificate(Some("a.test")).unwrap().key().cert.len();
+        |writer: &Writer| writer.tables().current().certificate(Some("a.test")).unwrap().shown().cert.len();
     writer.apply_live(vec![entry("ns/a", Resource::Certificate(leaf.clone()))], &[]);
     assert_eq!(shown(&writer), 1);
     writer.apply_live(vec![entry(&chain.key(), Resource::Chain(chain.clone()))], &[]);
