@@ -253,11 +253,37 @@ pub(crate) struct DecisionArgs {
     pub(crate) ask: AskArgs,
 }
 
+/// Which Ingresses of manifests are served: the same for whoever checks them and for whoever serves them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ClassArgs {
+    /// Serve Ingresses of this class if the folder has no IngressClass, and those whose annotation kubernetes.io/ingress.class has this value
+    #[arg(long, env = "FIRTH_INGRESS_CLASS", default_value = "nginx", value_name = "NAME")]
+    pub(crate) ingress_class: String,
+    /// Also serve Ingresses that name no class, unless an IngressClass is the default
+    #[arg(
+        long, env = "FIRTH_WATCH_INGRESS_WITHOUT_CLASS", value_name = "BOOL",
+        num_args = 0..=1, default_value = "true", default_missing_value = "true"
+    )]
+    pub(crate) watch_ingress_without_class: bool,
+}
+
+impl ClassArgs {
+    /// The flags of the control plane.
+    pub(crate) fn words(&self) -> [OsString; 2] {
+        [
+            format!("--ingress-class={}", self.ingress_class).into(),
+            format!("--watch-ingress-without-class={}", self.watch_ingress_without_class).into(),
+        ]
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
     /// Folder (*.yaml, *.yml, *.json) or file of manifests; - for standard input
     #[arg(value_name = "PATH")]
     pub(crate) path: PathBuf,
+    #[command(flatten)]
+    pub(crate) classes: ClassArgs,
     /// How problems are printed: text for people, json for programs
     #[arg(short, long, env = "FIRTH_OUTPUT", default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Format,
@@ -283,15 +309,8 @@ pub(crate) struct UpArgs {
         num_args = 0..=1, default_value = "false", default_missing_value = "true"
     )]
     pub(crate) no_demo: bool,
-    /// Serve Ingresses of this class if the folder has no IngressClass, and those whose annotation kubernetes.io/ingress.class has this value
-    #[arg(long, env = "FIRTH_INGRESS_CLASS", default_value = "nginx", value_name = "NAME")]
-    pub(crate) ingress_class: String,
-    /// Also serve Ingresses that name no class, unless an IngressClass is the default
-    #[arg(
-        long, env = "FIRTH_WATCH_INGRESS_WITHOUT_CLASS", value_name = "BOOL",
-        num_args = 0..=1, default_value = "true", default_missing_value = "true"
-    )]
-    pub(crate) watch_ingress_without_class: bool,
+    #[command(flatten)]
+    pub(crate) classes: ClassArgs,
     /// Networks where `auth-url` and `mirror-target` may point even though the address is loopback, link-local, unassigned or of a metadata service. `firth up` allows loopback; firth-data-plane allows none by default
     #[arg(
         long,

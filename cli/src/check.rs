@@ -22,8 +22,10 @@ const INPUT: &str = "-";
 /// # Errors
 /// If the manifests cannot be read, or the environment has invalid flags.
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let words = ["firth-control-plane".into(), "--manifests".into(), args.path.clone().into_os_string()];
-    let checked = check(&environment::control(words.into())?, read(&args.path)?)?;
+    let mut words =
+        vec!["firth-control-plane".into(), "--manifests".into(), args.path.clone().into_os_string()];
+    words.extend(args.classes.words());
+    let checked = check(&environment::control(words)?, read(&args.path)?)?;
     output::print(&match args.output {
         Format::Text => text(&checked),
         Format::Json => serde_json::to_string_pretty(&views(&checked))? + "\n",
@@ -48,14 +50,17 @@ fn views(checked: &Checked) -> Vec<problems::Problem> {
 
 /// For people: the problems, then how many there are.
 fn text(checked: &Checked) -> String {
-    let Checked { problems: found, ingresses, ours, ignored } = checked;
+    let Checked { problems: found, ingresses, ours, classless, ignored } = checked;
     let mut text = problems::text(&views(checked));
     for kind in ignored {
         text.push_str(&output::printable(&format!("not read: {kind}")));
         text.push('\n');
     }
     let noun = if *ingresses == 1 { "Ingress" } else { "Ingresses" };
-    let mut summary = format!("{ingresses} {noun}, {ours} of a class that is served");
+    let mut summary = format!("{ingresses} {noun}, {} of a class that is served", ours - classless);
+    if *classless > 0 {
+        summary += &format!(", {classless} of no class (served here; a cluster needs the class)");
+    }
     for severity in [Severity::Rejected, Severity::Unsupported, Severity::Overridden, Severity::Warning] {
         match found.iter().filter(|it| it.severity == severity).count() {
             0 => {}

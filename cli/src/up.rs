@@ -166,8 +166,7 @@ fn start_control(
     words.extend(["--group".into(), GROUP.into(), "--insecure=false".into()]);
     // There is one proxy, and it starts together with the control plane.
     words.extend(["--settle".into(), "0s".into()]);
-    words.push(format!("--watch-ingress-without-class={}", args.watch_ingress_without_class).into());
-    words.extend(["--ingress-class".into(), args.ingress_class.clone().into()]);
+    words.extend(args.classes.words());
     if let Some(dir) = &args.state_dir {
         words.extend(["--state-dir".into(), dir.join("control-plane").into_os_string()]);
     }

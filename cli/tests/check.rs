@@ -77,3 +77,27 @@ fn folders_and_files_are_checked_with_the_flags_of_the_environment() {
     assert_eq!(nowhere.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&nowhere.stderr).contains("no/such/file cannot be read"), "{nowhere:?}");
 }
+
+#[test]
+fn what_names_no_class_is_judged_as_it_is_served_by_up() {
+    let classless = |annotations: Value| {
+        let mut list: Value = serde_json::from_str(&list(&annotations)).unwrap();
+        list["items"][0]["spec"].as_object_mut().unwrap().remove("ingressClassName");
+        list.to_string()
+    };
+    let fine = firth(&["-"], &classless(json!({})));
+    assert_eq!(fine.status.code(), Some(0), "{fine:?}");
+    assert!(said(&fine).contains("set ingressClassName: nginx so that a cluster serves it"), "{fine:?}");
+    let summary = "\n1 Ingress, 0 of a class that is served, 1 of no class (served here; a cluster needs the class), 1 warning\n";
+    assert!(said(&fine).ends_with(summary), "{fine:?}");
+
+    let odd = classless(json!({"nginx.ingress.kubernetes.io/limit-rps": "ten"}));
+    let refused = firth(&["-", "-o", "json"], &odd);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let problems: Value = serde_json::from_str(&said(&refused)).unwrap();
+    assert_eq!(problems[0]["severity"], json!("rejected"));
+
+    let ignored = firth(&["-", "--watch-ingress-without-class=false"], &odd);
+    assert_eq!(ignored.status.code(), Some(0), "{ignored:?}");
+    assert!(said(&ignored).contains("1 Ingress, 0 of a class that is served, 1 warning"), "{ignored:?}");
+}

@@ -21,6 +21,8 @@ pub struct Checked {
     pub ingresses: usize,
     /// Number of those that this control plane would serve, or reject.
     pub ours: usize,
+    /// Number of those that name no class: a cluster may not serve them.
+    pub classless: usize,
     /// API version and kind of objects that are not read.
     pub ignored: BTreeSet<String>,
 }
@@ -45,11 +47,12 @@ pub fn check(args: &Args, manifests: Manifests) -> anyhow::Result<Checked> {
     events.into_iter().for_each(|event| index.apply(event));
     index.lists_complete();
     let reports = index.commit().reports;
-    let ours =
-        reports.iter().filter(|(object, report)| is_ingress(object) && matches!(report, Report::Compiled(_)));
+    let compiled = reports.iter().filter(|(_, report)| matches!(report, Report::Compiled(_)));
+    let ours: Vec<_> = compiled.map(|(object, _)| object).filter(|object| is_ingress(object)).collect();
+    let classless = ours.iter().filter(|object| index.is_classless(&object.name)).count();
     let mut problems: Vec<_> = index.problems().values().flat_map(|all| all.iter().cloned()).collect();
     problems.sort_by(|a, b| (a.severity, a).cmp(&(b.severity, b)));
-    Ok(Checked { ours: ours.count(), problems, ingresses, ignored })
+    Ok(Checked { ours: ours.len(), classless, problems, ingresses, ignored })
 }
 
 fn is_ingress(object: &ObjectRef) -> bool {

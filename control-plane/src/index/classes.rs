@@ -162,6 +162,13 @@ impl Index {
         })
     }
 
+    /// Whether an Ingress is ours here, but would not be in a cluster.
+    pub fn is_classless(&self, ingress: &ObjectName) -> bool {
+        let slot = self.objects.get(&reference(ObjectKind::Ingress, ingress));
+        let newest = slot.and_then(|slot| slot.newest().or_else(|| slot.in_use()));
+        matches!(newest, Some(Object::Ingress(it)) if self.is_ours(it) && self.classless_fault(it).is_some())
+    }
+
     fn named<'a>(&self, ingress: &'a Ingress) -> Named<'a> {
         Named::of(ingress, self.options.ignores_classes)
     }
