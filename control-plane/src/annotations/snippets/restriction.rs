@@ -2,7 +2,7 @@
 
 use super::Snippet;
 use super::tokens::Directive;
-use super::variables;
+use super::{shortcuts, variables};
 use crate::problem::shown;
 
 /// Directives that are left out: the effect on a response or request is visible, and their absence harms nobody.
@@ -144,6 +144,7 @@ fn is_left_out(directive: &Directive) -> bool {
     match directive.name() {
         // Its effect depends on the directives inside.
         "if" => directive.is_block,
+        "location" => shortcuts::is_named(directive),
         "auth_request_set" | "set" => variables::may_set(directive),
         "proxy_set_header" => {
             directive.argument().is_some_and(|header| OURS.contains(&header.to_ascii_lowercase().as_str()))

@@ -60,7 +60,9 @@ impl Taken {
         let (mut rest, mut room) = (Vec::new(), Allowance::new(MOST_OF_PATTERNS));
         let mut worlds = Worlds::new(directives);
         for node in nodes(directives) {
-            if !taken.take(&node, &worlds, &mut room) {
+            if is_named(node.directive) && place == SnippetContext::Server {
+                rest.push(node.directive.clone());
+            } else if !taken.take(&node, &worlds, &mut room) {
                 rest.push(node.directive.clone());
                 rest.extend_from_slice(node.inner);
             }
@@ -126,6 +128,12 @@ impl Taken {
         self.count += count.max(1);
         self.count <= MOST
     }
+}
+
+/// Whether it is a `location @NAME`: no request reaches one where `error_page` is left out.
+pub(super) fn is_named(directive: &Directive) -> bool {
+    let is_one = matches!(directive.arguments(), [name] if name.starts_with('@'));
+    directive.name() == "location" && directive.is_block && directive.depth == 0 && is_one
 }
 
 /// The length of what a directive says.

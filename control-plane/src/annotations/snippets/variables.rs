@@ -48,12 +48,13 @@ pub(super) fn may_set(directive: &Directive) -> bool {
     sets_its_own(directive) || target(directive).is_some_and(|name| HARMLESS.contains(&&*name))
 }
 
-/// What to call a directive in a message: `set` by its variable, unless that is its own.
+/// What to call a directive in a message: `set` by its variable, unless that is its own, and a named location by that.
 pub(super) fn named(directive: &Directive) -> String {
     match (directive.name(), directive.argument()) {
         (name @ ("auth_request_set" | "set"), Some(variable)) if !sets_its_own(directive) => {
             format!("{name} {variable}")
         }
+        (name @ "location", Some(place)) if place.starts_with('@') => format!("{name} {place}"),
         (name, _) => name.to_owned(),
     }
 }

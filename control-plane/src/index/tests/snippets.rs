@@ -222,4 +222,8 @@ fn what_is_left_out_is_named() {
     let text = "add_header X-A b; gzip on; if ($scheme = http) { etag off; }";
     world.events([applied(allowed("true")), applied(web().annotation("configuration-snippet", text))]);
     assert!(world.reasons("web").contains(&"not honoured yet: etag and gzip of it are left out".into()));
+    let text = "error_page 403 = @out; location @out { return 302 https://out.test/; }";
+    world.apply(ingress("web").rule("a.test", &[("/", "echo")]).annotation("server-snippet", text));
+    let reason = "not honoured yet: error_page and location @out of it are left out";
+    assert!(world.reasons("web").contains(&reason.into()), "{:?}", world.reasons("web"));
 }

@@ -142,6 +142,26 @@ fn what_is_left_stays_whole() {
     assert_eq!(Taken::of(&directives, SnippetContext::Auth).1.len(), directives.len());
 }
 
+/// `error_page` is left out, too: the client gets the page of the status.
+#[test]
+fn named_location_is_left_out_with_what_leads_there() {
+    let left = |text: &str, place| {
+        let (taken, rest) = Taken::of(&tokens::directives(text).unwrap(), place);
+        let rest: Vec<_> = rest.iter().map(|it| it.name().to_owned()).collect();
+        (shown(&taken.shortcuts), rest)
+    };
+    let text =
+        "error_page 403 = @out; location @out { return 302 https://out.test/; } location = /x { deny all; }";
+    let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    let denied = names(&["Exact /x: 403 -"]);
+    assert_eq!(left(text, SnippetContext::Server), (denied.clone(), names(&["error_page", "location"])));
+    assert_eq!(
+        left(text, SnippetContext::Location),
+        (denied, names(&["error_page", "location", "return"])),
+        "nginx has none in a location"
+    );
+}
+
 #[test]
 fn there_is_an_end_to_it() {
     let many = "return 403; ".repeat(MOST + 1);
