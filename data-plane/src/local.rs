@@ -32,6 +32,7 @@ pub use passwords::Passwords;
 pub use reach::Reach;
 pub use reserve::Reserve;
 pub use spill::Spill;
+pub use upstream_shares::UpstreamShares;
 
 pub(crate) mod auth_cache;
 pub(crate) mod boxed;
@@ -58,6 +59,7 @@ pub(crate) mod shares;
 pub(crate) mod spill;
 pub(crate) mod stint;
 pub(crate) mod timer;
+pub(crate) mod upstream_shares;
 
 /// The resources of one worker; nothing in it is shared with other threads except the counters, which others read.
 #[derive(Debug)]
@@ -87,6 +89,7 @@ pub(crate) struct Local {
     pub(crate) failures: LogLimiter,
     /// Budget for descriptors of connections.
     pub(crate) descriptors: Budget,
+    pub(crate) upstream_shares: UpstreamShares,
     pub(crate) reserve: Reserve,
     /// Budget for sessions of UDP services.
     pub(crate) sessions: Budget,
@@ -129,6 +132,7 @@ impl Local {
             unfollowed: LogLimiter::default(),
             failures: LogLimiter::default(),
             descriptors: budgets.descriptors.clone(),
+            upstream_shares: budgets.upstream_shares.clone(),
             reserve: budgets.reserve.clone(),
             sessions: budgets.sessions.clone(),
             date: RefCell::new(date),

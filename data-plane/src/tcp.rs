@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use shared::budget::Held;
 use shared::resource::StreamService;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -22,6 +21,7 @@ use crate::local::opening;
 use crate::local::relay::{End, Idle, relay};
 use crate::local::session::{Begun, Session, Status};
 use crate::local::timer::Timer;
+use crate::local::upstream_shares::LinkPermit;
 use crate::table::BackendCell;
 use crate::upstream::dial::dial;
 use crate::upstream::{Tried, Turn, ejection};
@@ -39,7 +39,7 @@ pub(crate) struct Tries {
 pub(crate) struct Reached {
     pub(crate) stream: TcpStream,
     address: SocketAddr,
-    _descriptor: Held,
+    _permit: LinkPermit,
 }
 
 /// Connects to an endpoint of a backend, or to another one if that fails; each is tried at most once.
@@ -60,8 +60,8 @@ pub(crate) async fn reach(
             return None;
         }
         let endpoint = server.upstreams.borrow_mut().pick(cell, Turn::Rotation, &mut tried)?;
-        let Some(descriptor) = descriptor(server) else {
-            debug!(backend = %cell.key, "no descriptor is left for a connection to an endpoint");
+        let Some(permit) = server.permit(cell) else {
+            debug!(backend = %cell.key, "there is no room for a connection to an endpoint");
             return None;
         };
         let is_out = Cell::new(false);
@@ -70,7 +70,7 @@ pub(crate) async fn reach(
         match timer.limit(local.limits.timeouts.connect, connecting).await {
             Ok(Ok(stream)) if stream.set_nodelay(true).is_ok() => {
                 ejection::responded(local, cell, &endpoint);
-                return Some(Reached { stream, address: endpoint.address, _descriptor: descriptor });
+                return Some(Reached { stream, address: endpoint.address, _permit: permit });
             }
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
@@ -89,15 +89,6 @@ pub(crate) async fn reach(
         tried.add(&endpoint);
     }
     None
-}
-
-/// Takes a descriptor, if necessary that of an idle connection.
-fn descriptor(server: &Server) -> Option<Held> {
-    let descriptors = &server.local.descriptors;
-    descriptors.take(1).or_else(|| {
-        let made_room = server.upstreams.borrow_mut().shed();
-        made_room.then(|| descriptors.take(1)).flatten()
-    })
 }
 
 /// Relays between a client and an endpoint; `input` is what the client has sent already.

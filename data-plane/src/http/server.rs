@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use crate::listen::PublicPorts;
 use crate::local::Local;
+use crate::local::upstream_shares::LinkPermit;
 use crate::table::policy::clients::Clients;
 use crate::table::policy::upstream_keepalive::UpstreamKeepalive;
-use crate::table::{HostTable, TableReader, Tables};
+use crate::table::{BackendCell, HostTable, TableReader, Tables};
 use crate::tls::backends::Backends;
 use crate::tls::clients::Handshakes;
 use crate::upstream::Upstreams;
@@ -51,6 +52,16 @@ impl Server {
     /// request kept it, the worker might be the one to free it.
     pub(crate) fn with_table<R>(&self, ask: impl FnOnce(&HostTable) -> R) -> R {
         ask(self.tables.borrow_mut().load())
+    }
+
+    /// A permit for a connection to an endpoint of a backend. It has precedence over idle ones.
+    pub(crate) fn permit(&self, cell: &BackendCell) -> Option<LinkPermit> {
+        let Local { upstream_shares, descriptors, .. } = &*self.local;
+        let take = || upstream_shares.take(&cell.links, descriptors);
+        take().or_else(|| {
+            self.upstreams.borrow_mut().shed();
+            take()
+        })
     }
 
     /// The fleet's current settings for client connections.

@@ -16,6 +16,7 @@ use super::nonces::Nonces;
 use super::passwords::Passwords;
 use super::reserve::Reserve;
 use super::spill::Spill;
+use super::upstream_shares::UpstreamShares;
 use crate::rate::TryTable;
 
 /// The budgets that all workers share.
@@ -27,6 +28,8 @@ pub struct Budgets {
     pub connections: Budget,
     /// Descriptors of connections, to clients and to endpoints.
     pub descriptors: Budget,
+    /// Connections to endpoints, by backend.
+    pub upstream_shares: UpstreamShares,
     /// Reserved descriptors.
     pub reserve: Reserve,
     /// Pipes that keep request bodies.
@@ -80,6 +83,7 @@ impl Budgets {
             bytes: Budget::new(held),
             connections: Budget::new(CONNECTIONS),
             descriptors: Budget::new(4 * CONNECTIONS),
+            upstream_shares: UpstreamShares::of(CONNECTIONS, held),
             reserve: Reserve::default(),
             body_pipes: Budget::new(BODY_PIPES),
             sessions: Budget::new(SESSIONS),
@@ -102,6 +106,7 @@ impl Budgets {
         Self {
             connections: Budget::new(clients),
             descriptors: Budget::new(descriptors),
+            upstream_shares: UpstreamShares::of(clients, self.bytes.limit()),
             reserve: Reserve::of(descriptors),
             sessions: Budget::new(SESSIONS.min(descriptors / OF_SESSIONS)),
             mirror_budget: self.mirror_budget.with_descriptors(descriptors),

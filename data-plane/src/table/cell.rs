@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use shared::budget::Budget;
 use shared::resource::Backend;
 
 use super::certified::Certified;
@@ -20,6 +21,8 @@ pub struct BackendCell {
     pub id: u64,
     /// Key of the Backend: `namespace/service/port`.
     pub key: Arc<str>,
+    /// Counts the connections to its endpoints.
+    pub links: Budget,
     endpoints: ArcSwap<EndpointSet>,
     /// How many of the endpoints are ejected.
     out: AtomicUsize,
@@ -34,7 +37,8 @@ impl BackendCell {
     pub fn new(id: u64, key: Arc<str>) -> Self {
         let endpoints = ArcSwap::from_pointee(EndpointSet::default());
         let (out, turns) = Default::default();
-        Self { id, key, endpoints, out, turns, configured: ArcSwapOption::empty() }
+        let links = Budget::new(usize::MAX);
+        Self { id, key, links, endpoints, out, turns, configured: ArcSwapOption::empty() }
     }
 
     /// The current endpoints. The guard must not be held across an await.

@@ -10,7 +10,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use bytes::{BufMut as _, BytesMut};
-use shared::budget::Held;
 use tokio::net::TcpStream;
 
 use super::observation::Observation;
@@ -18,6 +17,7 @@ use super::pool::Reusable;
 use super::wire::Wire;
 use crate::codec::stream::{LARGE, ROOM, poll_fill};
 use crate::local::buffers::Buffers;
+use crate::local::upstream_shares::LinkPermit;
 use crate::table::BackendTls;
 use crate::table::policy::upstream_keepalive::ReuseLimits;
 use crate::tls::backends::{Backends, Over};
@@ -45,7 +45,7 @@ pub(crate) struct Link {
     traffic: Rc<Traffic>,
     room: usize,
     usage: Usage,
-    descriptor: Held,
+    permit: LinkPermit,
 }
 
 impl Link {
@@ -55,7 +55,7 @@ impl Link {
     /// A connection or TLS error.
     pub(crate) async fn connect(
         (address, connecting): (SocketAddr, impl Future<Output = io::Result<TcpStream>>),
-        descriptor: Held,
+        permit: LinkPermit,
         reuse: ReuseLimits,
         tls: Option<(&Backends, Over, Option<&Arc<BackendTls>>)>,
     ) -> io::Result<Self> {
@@ -76,7 +76,7 @@ impl Link {
             traffic: Rc::default(),
             room: ROOM,
             usage: Usage::new(reuse, shared::clock::now()),
-            descriptor,
+            permit,
         })
     }
 
@@ -124,9 +124,9 @@ impl Link {
     }
 
     /// The parts of a new connection.
-    pub(super) fn into_wire(self) -> (Wire, Held) {
-        let Self { stream, descriptor, .. } = self;
-        (stream, descriptor)
+    pub(super) fn into_wire(self) -> (Wire, LinkPermit) {
+        let Self { stream, permit, .. } = self;
+        (stream, permit)
     }
 
     /// Returns the buffer, dropping its contents.
@@ -188,15 +188,16 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::local::UpstreamShares;
 
     /// A stream of events is silent most of the time.
     #[tokio::test]
     async fn waiting_connection_holds_no_buffer() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let descriptor = Budget::new(1).take(1).unwrap();
+        let permit = UpstreamShares::of(1, 0).take(&Budget::new(1), &Budget::new(1)).unwrap();
         let connecting = (address, TcpStream::connect(address));
-        let linked = Link::connect(connecting, descriptor, ReuseLimits::default(), None);
+        let linked = Link::connect(connecting, permit, ReuseLimits::default(), None);
         let (mut link, (mut endpoint, _)) = {
             let (link, accepted) = tokio::join!(linked, listener.accept());
             (link.unwrap(), accepted.unwrap())

@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use h2::client::{Builder, SendRequest};
 use h2::{Ping, PingPong};
-use shared::budget::Held;
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 use tracing::{debug, error};
@@ -34,6 +33,7 @@ use super::wire_stats::{Counted, WireStats};
 use crate::codec::error::{Kind, ProxyError};
 use crate::local::isolated::isolated;
 use crate::local::timer::{Timer, Timers};
+use crate::local::upstream_shares::LinkPermit;
 use crate::metrics::WorkerMetrics;
 use crate::table::policy::upstream_keepalive::ReuseLimits;
 use failure::Failure;
@@ -127,7 +127,7 @@ impl Multiplexed {
         link: Link,
         metrics: &Arc<WorkerMetrics>,
     ) -> Result<(), ProxyError> {
-        let (wire, descriptor) = link.into_wire();
+        let (wire, permit) = link.into_wire();
         wire.ends_unacknowledged(USER_TIMEOUT);
         let handshake = Builder::new()
             .enable_push(false)
@@ -173,7 +173,7 @@ impl Multiplexed {
                 }
             }
             shared.lost();
-            drop::<Held>(descriptor);
+            drop::<LinkPermit>(permit);
         });
         Ok(())
     }

@@ -1,4 +1,6 @@
 use std::io::{Read, Write};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use data_plane::local::{Budgets, Limits};
@@ -310,8 +312,8 @@ fn a_client_that_goes_leaves_no_trace() {
 }
 
 /// Reads a request, may begin a response, and waits for the end of the connection.
-fn waiting(begin: &'static [u8]) -> (Origin, std::sync::Arc<std::sync::atomic::AtomicBool>) {
-    let ended = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+fn waiting(begin: &'static [u8]) -> (Origin, std::sync::Arc<AtomicBool>) {
+    let ended = std::sync::Arc::new(AtomicBool::new(false));
     let tell = std::sync::Arc::clone(&ended);
     let origin = Origin::raw(move |mut stream, number, seen| {
         let Some(request) = read_request(&mut stream, number) else {
@@ -321,7 +323,7 @@ fn waiting(begin: &'static [u8]) -> (Origin, std::sync::Arc<std::sync::atomic::A
         seen.lock().unwrap().push(request);
         // Ready when the proxy has closed its end.
         let _ = stream.read(&mut [0]);
-        tell.store(true, std::sync::atomic::Ordering::Relaxed);
+        tell.store(true, Relaxed);
     });
     (origin, ended)
 }
@@ -335,7 +337,7 @@ fn a_client_that_leaves_takes_its_request_along() {
         client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
         eventually("the backend has it", || origin.seen().len() == 1);
         drop(client);
-        eventually("the backend is let go", || ended.load(std::sync::atomic::Ordering::Relaxed));
+        eventually("the backend is let go", || ended.load(Relaxed));
         eventually("the connection is gone", || proxy.metrics.open() == 0);
         let log = proxy.stop(Duration::ZERO, PATIENCE);
         if begin.is_empty() {
@@ -408,4 +410,40 @@ fn who_gives_up_on_the_first_request_is_noticed() {
     eventually("it is connected", || proxy.metrics.worker(0).connected.value() == 1);
     drop(client);
     told.recv_timeout(PATIENCE).unwrap();
+}
+
+/// An endpoint of one Service is the proxy itself: each request makes another one, until there are no more connections.
+#[test]
+fn a_backend_that_leads_back_leaves_connections_to_others() {
+    const CLIENTS: usize = 300;
+    let budgets = Budgets::default().with_connections(CLIENTS, 3 * CLIENTS);
+    let mut proxy = Proxy::within(Limits::default(), budgets);
+    let origin = Origin::says("well");
+    for (host, address) in [("loop.test", proxy.http), ("well.test", origin.address)] {
+        proxy.host(host, false, &[("/", PathType::Prefix, host)]);
+        proxy.endpoints(host, &[address]);
+    }
+    let (http, metrics) = (proxy.http, proxy.metrics.worker(0));
+    let (is_over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..30 {
+            scope.spawn(|| {
+                let mut client = Client::new(http);
+                while !is_over.load(Relaxed) {
+                    let response = client.ask("GET / HTTP/1.1\r\nHost: loop.test\r\n\r\n");
+                    assert_eq!(response.status, 503);
+                    answered.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        eventually("all have gone round", || answered.load(Relaxed) > 100);
+        let others = (0..100).map(|_| {
+            let response = Client::new(http).ask("GET / HTTP/1.1\r\nHost: well.test\r\n\r\n");
+            (response.status, response.text().to_owned())
+        });
+        let others: Vec<_> = others.collect();
+        is_over.store(true, Relaxed);
+        assert_eq!(others, vec![(200, "well".to_owned()); 100]);
+    });
+    assert_eq!((metrics.refused.value(), metrics.panics.value()), (0, 0));
 }

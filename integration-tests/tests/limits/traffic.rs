@@ -68,6 +68,15 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
+        "connections to endpoints, of one backend",
+        &["local::upstream_shares::OF_ONE", "local::upstream_shares::MEMORY"],
+        &[
+            "no_backend_takes_the_last_connections_to_endpoints",
+            "the_smallest_proxy_has_one_connection_to_an_endpoint",
+            "a_backend_that_leads_back_leaves_connections_to_others",
+        ],
+    ),
+    Row(
         "reserved file descriptors",
         &["local::reserve::SPARE", "local::reserve::PART", "upstream::dial::PAUSE"],
         &[

@@ -257,13 +257,7 @@ async fn link(
         server.local.metrics.reused.add(1);
         return Ok(link);
     }
-    // A request has precedence over idle connections to endpoints.
-    let descriptors = &server.local.descriptors;
-    let descriptor = descriptors.take(1).or_else(|| {
-        server.upstreams.borrow_mut().shed();
-        descriptors.take(1)
-    });
-    let descriptor = descriptor.ok_or(Kind::NoRoom)?;
+    let permit = server.permit(cell).ok_or(Kind::NoRoom)?;
     server.upstreams.borrow_mut().tls_settings.note(transport);
     let tls = match transport.protocol {
         Protocol::Http | Protocol::Grpc | Protocol::Fcgi => None,
@@ -276,7 +270,7 @@ async fn link(
     let make_room = || server.upstreams.borrow_mut().shed();
     let dialing = dial(&server.local.reserve, &is_out, || TcpStream::connect(address), make_room);
     // Boxed, so that requests that get an idle connection need no room for it.
-    let connecting = Box::pin(Link::connect((address, dialing), descriptor, transport.reuse, tls));
+    let connecting = Box::pin(Link::connect((address, dialing), permit, transport.reuse, tls));
     match timer.limit(limit, connecting).await {
         Ok(Ok(link)) => {
             server.local.metrics.connected.add(1);
