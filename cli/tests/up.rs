@@ -334,7 +334,7 @@ fn a_folder_of_nothing_but_a_broken_file_is_told_so_at_once() {
 #[test]
 fn demo_backends_speak_what_their_paths_ask_for() {
     let dir = tempfile::tempdir().unwrap();
-    for protocol in ["http", "https", "auto_http", "grpc", "grpcs"] {
+    for protocol in ["http", "https", "auto_http", "grpc", "grpcs", "fcgi"] {
         let host = protocol.replace('_', "-");
         let text = OWN.replace("SERVICE", "shop").replace("number: 80", "name: web");
         let text = text
@@ -351,7 +351,7 @@ fn demo_backends_speak_what_their_paths_ask_for() {
     let mut up = Up::start(dir.path());
     let http = http(&mut up);
     up.line("Ctrl-C stops");
-    for host in ["http", "https", "auto-http", "grpc", "grpcs"] {
+    for host in ["http", "https", "auto-http", "grpc", "grpcs", "fcgi"] {
         let answer = ask(&http, &format!("{host}.test"), "/cart", "");
         assert!(answer.starts_with("HTTP/1.1 200 "), "{host}: {answer}");
         assert!(answer.contains(&format!("default/{host} at 127.0.0.1:")), "{host}: {answer}");

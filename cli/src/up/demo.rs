@@ -1,8 +1,9 @@
 //! A demo backend: answers every request with the name of its Service and the request as it was received, over HTTP/1.1
-//! or HTTP/2, each with TLS or without. A gRPC call gets a status with the same text.
+//! or HTTP/2, each with TLS or without, or over FastCGI. A gRPC call gets a status with the same text.
 //!
 //! **Invariant:** listens on loopback addresses only, and only within `firth up`.
 
+mod fastcgi;
 mod protocol;
 
 use std::convert::Infallible;
@@ -62,6 +63,11 @@ async fn converse(stream: TcpStream, addr: SocketAddr, name: Name, tls: Tls) {
     let Ok((stream, protocol)) = protocol::agree(stream, &tls).await else {
         return;
     };
+    if protocol == Protocol::FastCgi {
+        let name = name.borrow().clone();
+        let _ = fastcgi::answer(stream, addr, &name).await;
+        return;
+    }
     let stream = TokioIo::new(stream);
     let service = service_fn(move |request| answer(request, addr, name.borrow().clone()));
     let _ = match protocol {

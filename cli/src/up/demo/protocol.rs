@@ -14,6 +14,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
+use super::fastcgi;
+
 /// The start of HTTP/2 with prior knowledge (RFC 9113 section 3.4), up to where it differs from HTTP/1.1.
 const PREFACE: &[u8] = b"PRI";
 /// Type of the first record of TLS (RFC 8446 section 5.1).
@@ -31,6 +33,7 @@ pub(in crate::up) type Tls = TlsAcceptor;
 pub(super) enum Protocol {
     Http1,
     Http2,
+    FastCgi,
     Tls,
 }
 
@@ -39,6 +42,7 @@ impl Protocol {
     fn of(start: &[u8]) -> Option<Self> {
         match start {
             [HANDSHAKE, ..] => Some(Self::Tls),
+            [fastcgi::VERSION, ..] => Some(Self::FastCgi),
             _ if start.starts_with(PREFACE) => Some(Self::Http2),
             _ if PREFACE.starts_with(start) => None,
             _ => Some(Self::Http1),
@@ -46,7 +50,7 @@ impl Protocol {
     }
 }
 
-/// A connection with HTTP on it.
+/// A connection without TLS on it.
 pub(super) trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Wire for T {}
@@ -111,6 +115,7 @@ mod tests {
             (b"PRO", Some(Protocol::Http1)),
             (b"PO", Some(Protocol::Http1)),
             (b"G", Some(Protocol::Http1)),
+            (&[1], Some(Protocol::FastCgi)),
             (&[22], Some(Protocol::Tls)),
             (&[22, 3, 1], Some(Protocol::Tls)),
         ] {

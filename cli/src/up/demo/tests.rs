@@ -109,3 +109,30 @@ async fn http1_is_spoken_over_tls_where_nobody_asks_for_more() {
         assert_eq!((answer.version(), answer.status()), (hyper::Version::HTTP_11, hyper::StatusCode::OK));
     }
 }
+
+#[tokio::test]
+async fn fastcgi_is_spoken() {
+    // BEGIN_REQUEST, PARAMS with one long value, and STDIN with padding.
+    let long = "x".repeat(200);
+    let mut params = [&[14, 4][..], b"REQUEST_METHODPOST", &[11, 5], b"REQUEST_URI/cart"].concat();
+    params.extend([&[1, 0x80, 0, 0, 200][..], b"A", long.as_bytes()].concat());
+    let request = [
+        &[1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0][..],
+        &[1, 4, 0, 1, 0, u8::try_from(params.len()).unwrap(), 0, 0],
+        &params,
+        &[1, 4, 0, 1, 0, 0, 0, 0],
+        &[1, 5, 0, 1, 0, 3, 2, 0],
+        b"abc\0\0",
+        &[1, 5, 0, 1, 0, 0, 0, 0],
+    ];
+    let request = request.concat();
+    let (addr, answer) = beside(async |addr| (addr, http1(&[&request], addr).await.unwrap())).await;
+    assert!(answer.starts_with("\u{1}\u{6}\0\u{1}"), "{answer:?}");
+    let expected = format!(
+        "default/web at {addr} answers POST /cart over FastCGI\n  REQUEST_METHOD: POST\n  REQUEST_URI: /cart\n  A: {long}\n  \
+         and a body of 3 bytes\n"
+    );
+    assert!(answer.contains(&expected), "{answer:?}");
+    let end = [1, 6, 0, 1, 0, 0, 0, 0, 1, 3, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    assert!(answer.as_bytes().ends_with(&end), "{answer:?}");
+}
