@@ -358,6 +358,23 @@ fn demo_backends_speak_what_their_paths_ask_for() {
     }
 }
 
+/// What is outside of the folder may not be there.
+#[test]
+fn an_external_name_that_leads_nowhere_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let ingress = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: far}\n\
+                   spec: {defaultBackend: {service: {name: far, port: {number: 80}}}}\n---\n";
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: far}\n\
+                   spec: {type: ExternalName, externalName: nowhere.invalid, ports: [{port: 80}]}\n";
+    fs::write(dir.path().join("far.yaml"), ingress.to_owned() + service).unwrap();
+    let mut up = Up::start(dir.path());
+    let http = http(&mut up);
+    let said = up
+        .line("Service default/far of Ingress default/far leads nowhere: its external name nowhere.invalid ");
+    assert!(said.ends_with("; requests for it answer 503"), "{said}");
+    assert!(get(&http, "").starts_with("HTTP/1.1 503 "));
+}
+
 /// A folder stands in for the cluster, including DNS names; if it cannot, the missing Service is reported.
 #[test]
 fn who_is_asked_by_name_is_found_in_the_folder() {

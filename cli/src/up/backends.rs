@@ -3,6 +3,7 @@
 mod asked;
 mod cast;
 mod missing;
+mod outside;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::ErrorKind;
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 use self::cast::Cast;
 pub(super) use self::missing::Missing;
+use self::outside::Outside;
 use super::demo::{self, Tls};
 use crate::columns::Columns;
 
@@ -48,6 +50,7 @@ pub(super) struct Backends {
     tasks: JoinSet<()>,
     tls: Tls,
     names: KnownNames,
+    outside: Outside,
     lines: VecDeque<String>,
     /// The errors that were reported, so that each is reported once.
     complaints: BTreeSet<String>,
@@ -79,6 +82,7 @@ impl Backends {
             tasks: JoinSet::new(),
             tls: demo::acceptor()?,
             names: KnownNames::default(),
+            outside: Outside::default(),
             lines: VecDeque::new(),
             complaints: BTreeSet::new(),
         };
@@ -142,6 +146,7 @@ impl Backends {
                 let added = self.hear(events);
                 answer.send(added);
             }
+            line = self.outside.next() => self.lines.push_back(line),
             () = clock::sleep_until(next_end) => self.end(Instant::now()),
         }
     }
@@ -159,6 +164,7 @@ impl Backends {
         }
         let played = |service: &ObjectName| self.played.get(service).map(|(_, slice)| slice);
         self.names.set(self.cast.names(played, &mut complaints));
+        self.outside.set(self.cast.outside().collect());
         let news = complaints.difference(&self.complaints).cloned();
         self.lines.extend(news);
         self.complaints = complaints;

@@ -15,6 +15,7 @@ use data_plane::local::Addresses;
 use shared::name::ObjectName;
 
 use super::asked::Asked;
+use super::outside::Pointer;
 
 /// Annotation or label of an EndpointSlice whose endpoints get demo backends.
 const MARK: &str = "firth.dev/demo";
@@ -136,17 +137,34 @@ impl Cast {
         names
     }
 
+    /// The Ingresses that refer to ExternalName Services.
+    pub(super) fn outside(&self) -> impl Iterator<Item = Pointer> {
+        let pairs = self.ingresses.iter().flat_map(|(ingress, all)| all.iter().map(move |it| (ingress, it)));
+        // Those of auth-url are told apart, with what their paths answer.
+        let sent = pairs.filter(|(ingress, name)| {
+            let asked = self.asked.get(*ingress);
+            asked.is_none_or(|asked| asked.service != **name)
+        });
+        sent.filter_map(|(ingress, name)| {
+            let service = self.services.get(name).filter(|service| is_external(service))?;
+            let host = service.spec.external_name.clone();
+            Some(Pointer { host, ingress: ingress.clone(), service: name.clone() })
+        })
+    }
+
     /// The Services that Ingresses refer to and that have no endpoints.
     pub(super) fn absent(&self) -> impl Iterator<Item = &Arc<Service>> {
         let services = self.referred.keys().filter_map(|name| Some((name, self.services.get(name)?)));
         // The target of an ExternalName is outside of the folder.
         let absent = services.filter(|(name, service)| {
-            !self.counts.contains_key(*name)
-                && service.spec.kind != "ExternalName"
-                && !service.spec.ports.is_empty()
+            !self.counts.contains_key(*name) && !is_external(service) && !service.spec.ports.is_empty()
         });
         absent.map(|(_, service)| service)
     }
+}
+
+fn is_external(service: &Service) -> bool {
+    service.spec.kind == "ExternalName"
 }
 
 fn take_one(counts: &mut BTreeMap<ObjectName, usize>, name: &ObjectName) {
