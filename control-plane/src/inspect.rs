@@ -16,6 +16,7 @@ mod share;
 mod status;
 mod terms;
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -349,15 +350,23 @@ impl Service for Inspect {
         let page = Page::new(asked.page_size, asked.page_token)?;
         let after = page.after(Some)?;
         let by_object = self.problems.borrow().clone();
-        let objects = by_object.iter().map(|(object, problems)| (object.to_string(), problems));
-        let behind =
-            objects.filter(|(object, _)| after.is_none_or(|after| object.as_str() > after)).collect();
-        let listed =
-            page.first(behind, |(a, _), (b, _)| a.cmp(b)).into_iter().flat_map(|(object, problems)| {
-                let mut problems: Vec<_> = problems.iter().collect();
-                problems.sort();
-                problems.into_iter().map(move |problem| (object.clone(), convert::problem(problem)))
-            });
+        let is_ready = self.published.head().is_ready();
+        let mut of_kinds: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for forbidden in self.start.source.forbidden() {
+            let problem = convert::forbidden(forbidden, is_ready);
+            of_kinds.entry(problem.object.clone()).or_default().push(problem);
+        }
+        let objects = by_object.iter().map(|(object, problems)| (object.to_string(), Some(problems)));
+        let listed = objects.chain(of_kinds.keys().map(|kind| (kind.clone(), None)));
+        let behind = listed.filter(|(object, _)| after.is_none_or(|after| object.as_str() > after)).collect();
+        let first = page.first(behind, |(a, _), (b, _)| a.cmp(b));
+        let listed = first.into_iter().flat_map(|(object, problems)| {
+            let mut problems: Vec<_> = problems.into_iter().flat_map(|problems| problems.iter()).collect();
+            problems.sort();
+            let of_kind = of_kinds.get(&object).into_iter().flatten().cloned();
+            let all = problems.into_iter().map(convert::problem).chain(of_kind);
+            all.map(|problem| (object.clone(), problem)).collect::<Vec<_>>()
+        });
         let (problems, last) = page.fill(listed);
         Ok(Response::new(inspect::ListProblemsResponse {
             problems,

@@ -128,12 +128,16 @@ pub fn problem(problem: &Problem) -> inspect::Problem {
     }
 }
 
-/// Objects that may not be read any more.
-pub(super) fn forbidden(Forbidden { kind, reason }: Forbidden) -> inspect::Problem {
+/// Objects that may not be read. `is_ready`: anything is offered, so they were read before.
+pub(super) fn forbidden(Forbidden { kind, reason }: Forbidden, is_ready: bool) -> inspect::Problem {
+    let reason = match is_ready {
+        true => format!("may not be read any more, and what was read before stays in use: {reason}"),
+        false => format!("may not be read, and nothing is offered until it may: {reason}"),
+    };
     inspect::Problem {
         object: kind.as_str().to_owned(),
         severity: Severity::Warning.as_str().to_owned(),
-        reason: format!("may not be read any more, and what was read before stays in use: {reason}"),
+        reason,
         ..Default::default()
     }
 }

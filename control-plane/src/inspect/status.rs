@@ -73,7 +73,8 @@ impl Inspect {
         answer.problems = problems.iter().map(convert::problem).collect();
         answer.fleet =
             of_fleet(&self.problems.borrow(), &self.configmap, object).map(convert::problem).collect();
-        answer.fleet.extend(self.start.source.forbidden().into_iter().map(convert::forbidden));
+        let forbidden = self.start.source.forbidden().into_iter();
+        answer.fleet.extend(forbidden.map(|it| convert::forbidden(it, true)));
         answer.pin = convert::pin(&head);
         let is_rejected = placed.as_ref().is_some_and(|placed| is_rejected(placed, problems));
         let is_held_back = extent.is_held_back();

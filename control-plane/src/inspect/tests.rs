@@ -293,6 +293,57 @@ async fn problems_are_listed_by_object() {
     assert_eq!(answer.problems[0].severity, "rejected");
 }
 
+/// Operators looked for the effect in `firth problems`, which was empty: `firth status` alone told them.
+#[tokio::test]
+async fn what_may_not_be_read_is_among_the_problems() {
+    let mut bench = bench();
+    let problem = |name: &str| Problem {
+        object: ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("default", name) }.into(),
+        field: String::new(),
+        severity: Severity::Warning,
+        reason: "odd".to_owned(),
+        location: String::new(),
+    };
+    bench.problems.send_modify(|problems| {
+        for it in ["a", "b"].map(problem) {
+            problems.insert(it.object.clone(), vec![it].into());
+        }
+    });
+    let source = bench.inspect.start.source.clone();
+    for (kind, reason) in [
+        (ObjectKind::Service, "services is forbidden"),
+        (ObjectKind::EndpointSlice, "endpointslices is forbidden in a"),
+        (ObjectKind::EndpointSlice, "endpointslices is forbidden in b"),
+    ] {
+        source.note_forbidden(Forbidden { kind, reason: reason.into() });
+    }
+    let listed = async |bench: &Bench| {
+        let (mut listed, mut page_token) = (Vec::new(), String::new());
+        loop {
+            let request = inspect::ListProblemsRequest { page_size: 1, page_token };
+            let answer = bench.inspect.list_problems(Request::new(request)).await.unwrap().into_inner();
+            listed.extend(answer.problems.into_iter().map(|it| (it.object, it.reason)));
+            page_token = answer.next_page_token;
+            if page_token.is_empty() {
+                return listed;
+            }
+        }
+    };
+    let told = listed(&bench).await;
+    let objects: Vec<_> = told.iter().map(|(object, _)| &**object).collect();
+    assert_eq!(
+        objects,
+        ["EndpointSlice", "EndpointSlice", "Ingress default/a", "Ingress default/b", "Service"]
+    );
+    assert!(told[4].1.ends_with("nothing is offered until it may: services is forbidden"), "{told:?}");
+
+    bench.commit("start", vec![entry("default", &Resource::Settings(Settings::default()))]);
+    let told = listed(&bench).await;
+    assert!(told[4].1.contains("what was read before stays in use"), "{told:?}");
+    source.note_allowed(&Forbidden { kind: ObjectKind::Service, reason: "services is forbidden".into() });
+    assert_eq!(listed(&bench).await.len(), 4);
+}
+
 #[tokio::test]
 async fn the_pages_of_a_list_are_the_list() {
     let mut bench = bench();
