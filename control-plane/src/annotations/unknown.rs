@@ -3,7 +3,7 @@
 use super::{PREFIX, table};
 
 /// What people write instead of an annotation's name.
-const SYNONYMS: [(&str, &str); 25] = [
+const SYNONYMS: [(&str, &str); 26] = [
     ("allow-source-range", "allowlist-source-range"),
     ("auth-headers", "auth-response-headers"),
     ("basic-auth", "auth-type"),
@@ -16,6 +16,7 @@ const SYNONYMS: [(&str, &str); 25] = [
     ("deny-source-range", "denylist-source-range"),
     ("denylist", "denylist-source-range"),
     ("ip-whitelist", "allowlist-source-range"),
+    ("limit-burst", "limit-burst-multiplier"),
     ("max-body-size", "proxy-body-size"),
     ("rate-limit", "limit-rps"),
     ("rate-limit-burst", "limit-burst-multiplier"),
@@ -99,6 +100,9 @@ pub(super) fn hint(name: &str) -> Option<String> {
     }
     if ["gzip", "enable-gzip"].contains(&plain.as_str()) {
         return Some("use-gzip is a key of the ConfigMap, for all Ingresses".into());
+    }
+    if ["keepalive-timeout", "keep-alive-timeout"].contains(&plain.as_str()) {
+        return Some("keep-alive is a key of the ConfigMap, for all Ingresses".into());
     }
     if ["class", "ingress.class", "ingress-class", "ingressclassname"].contains(&plain.as_str()) {
         return Some(
@@ -196,6 +200,7 @@ mod tests {
             ("rate-limit", "limit-rps"),
             ("rate-limit-burst", "limit-burst-multiplier"),
             ("rate-limit-connections", "limit-connections"),
+            ("limit-burst", "limit-burst-multiplier"),
             ("rate-limit-requests-per-minute", "limit-rpm"),
             ("read-timeout", "proxy-read-timeout"),
             ("proxy-reed-timeout", "proxy-read-timeout"),
@@ -223,6 +228,7 @@ mod tests {
         for name in ["enable-websocket", "enable-websockets", "websocket", "upgrade"] {
             assert_eq!(hint(name).as_deref(), Some("WebSocket needs no annotation"), "{name}");
         }
+        assert_eq!(hint("keepalive-timeout"), key("keep-alive"));
         assert!(hint("gzip").unwrap().starts_with("use-gzip is a key"));
         assert!(hint("ingress.class").unwrap().contains("spec.ingressClassName"));
         assert!(foreign("kubernets.io/ingress.class").unwrap().contains("spec.ingressClassName"));
