@@ -4,6 +4,7 @@ pub mod backend_tls;
 pub mod client_certificates;
 pub mod difference;
 mod passthrough;
+mod refused;
 pub mod tls;
 
 use std::cmp::Reverse;
@@ -158,6 +159,10 @@ impl Claim {
         }
         let mut hosts: BTreeMap<HostName, Vec<ClaimedPath>> = BTreeMap::new();
         for (i, rule) in spec.rules.iter().enumerate() {
+            faults.extend(refused::host(&rule.host).map(|why| {
+                let field = format!("spec.rules[{i}].host");
+                Fault::new(Severity::Warning, field, why)
+            }));
             let claimed = hosts.entry(HostName::from_rule(&rule.host)).or_default();
             for (j, path) in rule.http.iter().flat_map(|http| &http.paths).enumerate() {
                 // A path whose backend is no Service is ignored, as in ingress-nginx.
