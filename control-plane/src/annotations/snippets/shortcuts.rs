@@ -60,11 +60,10 @@ impl Taken {
         let (mut rest, mut room) = (Vec::new(), Allowance::new(MOST_OF_PATTERNS));
         let mut worlds = Worlds::new(directives);
         for node in nodes(directives) {
-            if is_named(node.directive) && place == SnippetContext::Server {
+            let is_unreachable = is_named(node.directive) && place == SnippetContext::Server;
+            if is_unreachable || !taken.take(&node, &worlds, &mut room) {
                 rest.push(node.directive.clone());
-            } else if !taken.take(&node, &worlds, &mut room) {
-                rest.push(node.directive.clone());
-                rest.extend_from_slice(node.inner);
+                rest.extend_from_slice(if is_unreachable { &[] } else { node.inner });
             }
             worlds.follow(&node, &mut room);
         }

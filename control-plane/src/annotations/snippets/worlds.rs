@@ -260,8 +260,8 @@ impl Condition<'_> {
             IsSet => Some(!text.is_empty() && text != "0"),
             // A request decides what a value with a variable is.
             Equals | Differs => {
-                let value = Template::parse(self.value).as_literal()?.to_owned();
-                Some((text == value) == (self.comparison == Equals))
+                let is_same = Template::parse(self.value).as_literal()? == text;
+                Some(is_same == (self.comparison == Equals))
             }
             Finds => finds(Pattern::anywhere),
             Lacks => finds(Pattern::anywhere).map(|found| !found),

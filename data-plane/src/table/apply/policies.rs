@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use foldhash::quality::RandomState;
-use shared::policy::{HeaderChangeList, HeaderList, LocationPolicy};
+use shared::policy::{HeaderChangeList, LocationPolicy};
 
 use super::counts::Counted;
 use crate::table::policy::Policy;
@@ -101,27 +101,20 @@ pub(super) fn effective(defaults: &LocationPolicy, configured: &LocationPolicy) 
 /// Adds what snippets of the fleet say to what those of the location say: in nginx' configuration they stand behind them
 /// (as in ingress-nginx).
 fn append(policy: &mut LocationPolicy, defaults: &LocationPolicy, configured: &LocationPolicy) {
-    let changes = |own: &Option<HeaderChangeList>, fleets: &Option<HeaderChangeList>| {
-        let both = [own.as_ref()?, fleets.as_ref()?];
-        Some(HeaderChangeList { changes: both.iter().flat_map(|it| &it.changes).cloned().collect() })
-    };
-    let headers = |own: &Option<HeaderList>, fleets: &Option<HeaderList>| {
-        let both = [own.as_ref()?, fleets.as_ref()?];
-        Some(HeaderList { headers: both.iter().flat_map(|it| &it.headers).cloned().collect() })
-    };
-    if let both @ Some(_) = changes(&configured.host_header_changes, &defaults.host_header_changes) {
-        policy.host_header_changes = both;
+    let changes = |list: &HeaderChangeList| list.changes.clone();
+    if let (Some(all), Some(_)) = (&mut policy.host_header_changes, &configured.host_header_changes) {
+        all.changes.extend(defaults.host_header_changes.iter().flat_map(changes));
     }
-    if let both @ Some(_) = changes(&configured.header_changes, &defaults.header_changes) {
-        policy.header_changes = both;
+    if let (Some(all), Some(_)) = (&mut policy.header_changes, &configured.header_changes) {
+        all.changes.extend(defaults.header_changes.iter().flat_map(changes));
     }
-    if let both @ Some(_) = headers(&configured.request_headers, &defaults.request_headers) {
-        policy.request_headers = both;
+    if let (Some(all), Some(_)) = (&mut policy.request_headers, &configured.request_headers) {
+        all.headers.extend(defaults.request_headers.iter().flat_map(|list| list.headers.clone()));
     }
-    if let (Some(own), Some(fleets)) = (&configured.shortcuts, &defaults.shortcuts) {
-        let all = policy.shortcuts.insert(own.clone());
-        all.shortcuts.extend(fleets.shortcuts.iter().cloned());
-        all.blocks.extend(fleets.blocks.iter().cloned());
+    // Only compared: those of the fleet are compiled once, and joined then.
+    if let (Some(all), Some(_)) = (&mut policy.shortcuts, &configured.shortcuts) {
+        all.shortcuts.extend(defaults.shortcuts.iter().flat_map(|it| it.shortcuts.clone()));
+        all.blocks.extend(defaults.shortcuts.iter().flat_map(|it| it.blocks.clone()));
     }
 }
 
