@@ -43,6 +43,7 @@ pub(crate) const LISTENER: Listener = Listener {
         ),
     ],
     others: &[
+        ("admin::serve::gzip::WORTHWHILE", "a page that is compressed"),
         ("admin::serve::sent::PIECE", "bytes that are handed over at once"),
         ("telemetry::lossy::LOOK", "how often the end looks whether all is written"),
     ],

@@ -5,6 +5,7 @@
 //! time for its request. The pages other than probes that are made or sent at once are limited, each on a thread of its
 //! own: however many are requested, and however slowly they are read, the rest waits.
 
+mod gzip;
 mod sent;
 
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -275,10 +276,23 @@ impl Desk {
         // Never closed.
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         let (pages, method, uri) = (Arc::clone(&self.pages), request.method().clone(), uri.clone());
-        let made = spawn_blocking(move || respond(&*pages, &method, uri.path(), uri.query())).await;
-        let page =
-            made.unwrap_or_else(|_| Page::text(StatusCode::INTERNAL_SERVER_ERROR, "it cannot be made\n"));
-        into_response(page, |body| Sent::in_pieces(body, place, sending))
+        let may_compress = gzip::is_accepted(request.headers());
+        let made = spawn_blocking(move || {
+            let mut page = respond(&*pages, &method, uri.path(), uri.query());
+            let coded = if may_compress { gzip::compress(&page.body) } else { None };
+            let is_coded = coded.is_some();
+            page.body = coded.map_or(page.body, Bytes::from);
+            (page, is_coded)
+        });
+        let (page, is_coded) = made.await.unwrap_or_else(|_| {
+            (Page::text(StatusCode::INTERNAL_SERVER_ERROR, "it cannot be made\n"), false)
+        });
+        let mut response = into_response(page, |body| Sent::in_pieces(body, place, sending));
+        if is_coded {
+            let coding = HeaderValue::from_static("gzip");
+            response.headers_mut().insert(header::CONTENT_ENCODING, coding);
+        }
+        response
     }
 }
 
@@ -313,7 +327,7 @@ async fn connection(limits: Limits, stream: Box<dyn Connection>, desk: Desk) {
 fn into_response(page: Page, sent: impl FnOnce(Bytes) -> Sent) -> Response<Sent> {
     let mut response = Response::new(sent(page.body));
     *response.status_mut() = page.status;
-    let content_type = header::HeaderValue::from_static(page.content_type);
+    let content_type = HeaderValue::from_static(page.content_type);
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     response
 }

@@ -1,4 +1,4 @@
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -63,6 +63,38 @@ async fn a_client_that_talks_nonsense_harms_nobody_else() {
         assert!(!nonsense.contains(" 200 "));
         let answer = ask(TcpStream::connect(address).await.unwrap(), ASK).await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\na=b"), "{answer}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_client_that_accepts_gzip_gets_large_pages_compressed() {
+    with(Limits::default(), async |address| {
+        let get = async |path: &str, accepted: &str| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{accepted}\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.unwrap();
+            let head = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+            let body = answer.split_off(head);
+            (String::from_utf8(answer).unwrap(), body)
+        };
+        let (head, body) = get("/large", "Accept-Encoding: gzip\r\n").await;
+        assert!(head.contains("content-encoding: gzip\r\n"), "{head}");
+        assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{head}");
+        let mut page = Vec::new();
+        flate2::read::GzDecoder::new(&*body).read_to_end(&mut page).unwrap();
+        assert!(body.len() < 1 << 20 && page == vec![b'x'; 16 << 20]);
+
+        for (path, accepted, length) in [
+            ("/large", "", 16 << 20),
+            ("/one", "Accept-Encoding: gzip\r\n", 4),
+            ("/readyz", "Accept-Encoding: gzip\r\n", 10),
+        ] {
+            let (head, body) = get(path, accepted).await;
+            assert_eq!((body.len(), head.contains("content-encoding")), (length, false), "{head}");
+        }
     })
     .await;
 }
