@@ -100,6 +100,8 @@ struct Compiled {
     /// Accepts questions about Ingresses that do not exist yet.
     asks: mpsc::Sender<Question>,
     barrier: Barrier,
+    /// For questions about a folder.
+    questions_of_folder: Barrier,
     /// The identity of the source.
     identity: watch::Receiver<Option<Source>>,
 }
@@ -135,11 +137,17 @@ async fn compile(
     let (problems, known) = watch::channel(Problems::default());
     let (places, placed) = watch::channel(Placements::default());
     let (awaited, awaits) = watch::channel(None);
-    let barrier = Barrier::default();
+    let (barrier, questions_of_folder) = (Barrier::default(), Barrier::of_cheap_rounds());
 
-    let ticket_keys = flags::ticket_keys(args);
-    let wanted =
-        Asks { inputs, wants: wanted, holds: asked, pins: decided, barrier: barrier.clone(), ticket_keys };
+    let wanted = Asks {
+        inputs,
+        wants: wanted,
+        holds: asked,
+        pins: decided,
+        barrier: barrier.clone(),
+        questions_of_folder: questions_of_folder.clone(),
+        ticket_keys: flags::ticket_keys(args),
+    };
     let source = match &args.manifests {
         Some(dir) => source::of_folder(tasks, dir, args.state_dir.as_deref(), companion, wanted)?,
         None => source::of_cluster(tasks, args, publishing, placed.clone(), wanted).await?,
@@ -149,7 +157,8 @@ async fn compile(
     let whose = identity::of_history(args, source.identity.clone());
     let pipeline =
         pipeline.with_questions(args.validating_webhook.map(|_| questions)).with_barrier(barrier.clone());
-    let pipeline = pipeline.with_source(whose, &args.group);
+    let pipeline =
+        pipeline.with_questions_of_folder(questions_of_folder.clone()).with_source(whose, &args.group);
     tasks.spawn("pipeline", async { pipeline.run().await.map(|never| match never {}) });
     let compiled = Compiled {
         published,
@@ -159,6 +168,7 @@ async fn compile(
         pins,
         asks,
         barrier,
+        questions_of_folder,
         identity: source.identity,
     };
     Ok((compiled, source.cluster))
@@ -284,7 +294,7 @@ fn inspect(
     let inspect = inspect
         .with_peers(peers.clone())
         .starting(compiled.start.clone())
-        .with_counting(args.manifests.is_none())
+        .of_folder(args.manifests.as_ref().map(|_| compiled.questions_of_folder.clone()))
         .with_shutdown(ends.ending());
     Ok(Routes::new(inspect.into_server()))
 }

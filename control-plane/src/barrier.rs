@@ -45,6 +45,8 @@ struct Inner {
     pace: Mutex<Pace>,
     /// Positions of proxies that came, and the round that each was assigned; the newest last.
     places: Mutex<VecDeque<(Whence, u64)>>,
+    /// Rounds are limited by the time that they take alone.
+    is_cheap: bool,
 }
 
 /// Limits the rate of rounds.
@@ -58,11 +60,11 @@ struct Pace {
 }
 
 impl Pace {
-    /// Records that a round has ended.
-    fn over(&mut self, now: Instant) {
+    /// Records that a round has ended. `gap`: the minimum average interval.
+    fn over(&mut self, now: Instant, gap: Duration) {
         let took = self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
         let further = |until: Option<Instant>, more| Some(until.map_or(now, |until| until.max(now)) + more);
-        self.by_number = further(self.by_number, GAP);
+        self.by_number = further(self.by_number, gap);
         self.by_time = further(self.by_time, SHARE * took);
     }
 
@@ -90,6 +92,11 @@ impl Rounds {
 }
 
 impl Barrier {
+    /// For rounds that cost next to nothing when nothing has changed.
+    pub fn of_cheap_rounds() -> Self {
+        Self(Arc::new(Inner { is_cheap: true, ..Inner::default() }))
+    }
+
     /// The round to wait for: the next one that begins, or the one assigned to an earlier proxy with the same position.
     /// The state of this proxy existed before the lists of that round began, because the earlier proxy already had it.
     pub fn ask(&self, whence: Option<Whence>) -> u64 {
@@ -137,6 +144,11 @@ impl Barrier {
         self.begin_now().unwrap_or_default()
     }
 
+    /// Whether a round may begin at once if none is under way.
+    pub fn has_time(&self) -> bool {
+        self.pace().next().is_none_or(|next| next <= clock::now())
+    }
+
     /// Begins a round without waiting, if one is due.
     pub fn begin_now(&self) -> Option<u64> {
         let mut round = None;
@@ -155,7 +167,8 @@ impl Barrier {
 
     /// Records that the results of a round's lists are offered.
     pub fn pass(&self, round: u64) {
-        self.pace().over(clock::now());
+        let gap = if self.0.is_cheap { Duration::ZERO } else { GAP };
+        self.pace().over(clock::now(), gap);
         self.0.rounds.send_if_modified(|rounds| {
             let is_news = round > rounds.passed;
             rounds.passed = rounds.passed.max(round);
@@ -248,7 +261,7 @@ mod tests {
             times.push(now - begun);
             pace.began = Some(now);
             now += took;
-            pace.over(now);
+            pace.over(now, GAP);
         }
         times
     }
@@ -280,7 +293,7 @@ mod tests {
                 now = pace.next().map_or(now, |next| next.max(now));
                 times.push(now);
                 pace.began = Some(now);
-                pace.over(now);
+                pace.over(now, GAP);
             }
             let last = &times[BURST as usize..];
             assert_eq!((times[0], last[1] - last[0]), (times[BURST as usize - 1], GAP));
@@ -290,13 +303,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_round_waits_for_its_time() {
-        let barrier = Barrier::default();
+        let (barrier, cheap) = (Barrier::default(), Barrier::of_cheap_rounds());
         let begun = tokio::time::Instant::now();
-        for _ in 0..BURST {
-            barrier.ask(None);
-            barrier.pass(barrier.begin().await);
+        for (barrier, rounds) in [(&barrier, BURST), (&cheap, 4 * BURST)] {
+            for _ in 0..rounds {
+                barrier.ask(None);
+                barrier.pass(barrier.begin().await);
+            }
         }
-        assert!(begun.elapsed() < GAP / 2, "the first ones are not delayed");
+        assert!(begun.elapsed() < GAP / 2, "the first ones are not delayed, nor are cheap ones");
+        assert!(!barrier.has_time() && cheap.has_time());
         barrier.ask(None);
         barrier.begin().await;
         assert!(begun.elapsed() >= GAP / 2, "{:?}", begun.elapsed());

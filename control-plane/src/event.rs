@@ -130,6 +130,9 @@ pub enum Input {
     /// Everything that the lists of a round of the freshness barrier showed was sent before this. Sent on both
     /// channels.
     Fresh(u64),
+    /// Everything that was in the folder when a round of questions about it began was sent before this. Sent on both
+    /// channels.
+    CaughtUp(u64),
 }
 
 /// The objects whose contents are needed, whether they exist or not: published over a watch channel, also before the

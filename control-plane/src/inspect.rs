@@ -12,6 +12,7 @@ mod leaves;
 mod page;
 mod pick;
 mod reach;
+mod reading;
 mod share;
 mod status;
 mod terms;
@@ -29,6 +30,7 @@ use shared::proto::inspect;
 use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status};
 
+use crate::barrier::Barrier;
 use crate::event::PinRequest;
 use crate::peers::Peers;
 use crate::pin::How;
@@ -69,8 +71,8 @@ pub struct Inspect {
     leaving: watch::Receiver<bool>,
     /// Whether this replica is handing its proxies over.
     ending: watch::Receiver<bool>,
-    /// Whether an API server gives objects a resource version; false in a folder.
-    is_counted: bool,
+    /// For questions about a folder, where no API server gives objects a resource version; `None` for a cluster.
+    folder: Option<Barrier>,
     /// The ConfigMap with the settings of the fleet.
     configmap: ObjectName,
     decider: Decider,
@@ -105,7 +107,7 @@ impl Inspect {
             places,
             ending: leaving.clone(),
             leaving,
-            is_counted: true,
+            folder: None,
             configmap,
             decider,
             peers: Peers::none(),
@@ -133,10 +135,10 @@ impl Inspect {
         Self { ending, ..self }
     }
 
-    /// Sets whether objects have the resource versions of an API server; those of a folder do not.
+    /// Sets that objects come from a folder, and the barrier that questions wait for.
     #[must_use]
-    pub fn with_counting(self, is_counted: bool) -> Self {
-        Self { is_counted, ..self }
+    pub fn of_folder(self, folder: Option<Barrier>) -> Self {
+        Self { folder, ..self }
     }
 
     pub(crate) fn into_server(self) -> InspectServer<Self> {
@@ -215,7 +217,8 @@ impl Service for Inspect {
         request: Request<inspect::StatusRequest>,
     ) -> Result<Response<inspect::StatusResponse>, Status> {
         let object = pick::object(&request.into_inner())?;
-        Ok(Response::new(self.status_of(&object).await?))
+        let reading = self.read().await;
+        Ok(Response::new(self.status_of(&object, &reading).await?))
     }
 
     async fn share(
@@ -250,6 +253,9 @@ impl Service for Inspect {
         let kind = pick::optional_kind(&asked.kind)?;
         let page = Page::new(asked.page_size, asked.page_token)?;
         let after = page.after(pick::place)?;
+        if after.is_none() {
+            self.read_quickly().await;
+        }
         let head = self.published.head();
         let picked = pick::version(&head, &asked.version)?;
         let mut listed = Vec::new();
@@ -278,6 +284,7 @@ impl Service for Inspect {
     ) -> Result<Response<inspect::GetResourceResponse>, Status> {
         let asked = request.into_inner();
         let kind = pick::kind(&asked.kind)?;
+        self.read_quickly().await;
         let head = self.published.head();
         let picked = pick::version(&head, &asked.version)?;
         let entry = picked.entry(kind, &asked.key)?;
@@ -295,6 +302,7 @@ impl Service for Inspect {
             0 => usize::MAX,
             limit => limit as usize,
         };
+        self.read_quickly().await;
         let (reach, head, replicas) = self.reach().await;
         let versions = head.history.newest_first().zip(reach::offered(&head)).take(limit);
         let entries = versions.map(|(version, offered)| convert::history(version, offered, &reach)).collect();
@@ -307,7 +315,9 @@ impl Service for Inspect {
     ) -> Result<Response<inspect::DiffResponse>, Status> {
         let asked = request.into_inner();
         let page = Page::new(asked.page_size, asked.page_token)?;
-        page.after(pick::place)?;
+        if page.after(pick::place)?.is_none() {
+            self.read_quickly().await;
+        }
         let head = self.published.head();
         let (from, to) = pick::two(&head, &asked.from, &asked.to)?;
         let (from, to) = (from.into_version(), to.into_version());
@@ -349,6 +359,7 @@ impl Service for Inspect {
         let asked = request.into_inner();
         let page = Page::new(asked.page_size, asked.page_token)?;
         let after = page.after(Some)?;
+        let unread = if after.is_none() { self.read().await.problem() } else { None };
         let by_object = self.problems.borrow().clone();
         let is_ready = self.published.head().is_ready();
         let mut of_kinds: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -356,6 +367,7 @@ impl Service for Inspect {
             let problem = convert::forbidden(forbidden, is_ready);
             of_kinds.entry(problem.object.clone()).or_default().push(problem);
         }
+        of_kinds.extend(unread.map(|problem| (problem.object.clone(), vec![problem])));
         let objects = by_object.iter().map(|(object, problems)| (object.to_string(), Some(problems)));
         let listed = objects.chain(of_kinds.keys().map(|kind| (kind.clone(), None)));
         let behind = listed.filter(|(object, _)| after.is_none_or(|after| object.as_str() > after)).collect();

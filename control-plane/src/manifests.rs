@@ -100,6 +100,7 @@ pub struct FolderSource {
     pace: Option<Duration>,
     freshness: Freshness,
     barrier: Barrier,
+    questions: Barrier,
 }
 
 impl FolderSource {
@@ -137,6 +138,7 @@ impl FolderSource {
             pace: Some(reader::PACE),
             freshness: Freshness::default(),
             barrier: Barrier::default(),
+            questions: Barrier::default(),
         })
     }
 
@@ -149,6 +151,12 @@ impl FolderSource {
     #[must_use]
     pub fn with_barrier(self, barrier: Barrier) -> Self {
         Self { barrier, ..self }
+    }
+
+    /// Reads what has changed in the folder for each round of questions.
+    #[must_use]
+    pub fn with_questions(self, questions: Barrier) -> Self {
+        Self { questions, ..self }
     }
 
     /// Its health, for metrics and readiness.
@@ -168,8 +176,20 @@ impl FolderSource {
         holds: mpsc::Receiver<HoldRequest>,
         pins: mpsc::Receiver<PinRequest>,
     ) -> Result<(), FolderError> {
-        let Self { dir, disk, notice, records, pin, folder, on_record, companion, pace, freshness, barrier } =
-            self;
+        let Self {
+            dir,
+            disk,
+            notice,
+            records,
+            pin,
+            folder,
+            on_record,
+            companion,
+            pace,
+            freshness,
+            barrier,
+            questions,
+        } = self;
         if !records.are_kept() {
             tracing::info!(
                 "without --state-dir, holds and pins are lost when the process ends: a restart begins with the files as they are"
@@ -178,7 +198,7 @@ impl FolderSource {
         let mut reader = Reader::new(dir, disk, notice, records, folder, freshness, inputs);
         reader.set_companion(companion);
         reader.set_pin(pin);
-        reader.set_barrier(barrier);
+        reader.set_barriers(barrier, questions);
         reader.start(on_record).await?;
         reader.follow(holds, pins, pace).await
     }

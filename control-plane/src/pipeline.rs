@@ -14,6 +14,7 @@ mod expiry;
 mod holds;
 mod notices;
 mod questions;
+mod rounds;
 mod source_identity;
 
 use std::convert::Infallible;
@@ -28,7 +29,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use crate::barrier::Barrier;
-use crate::event::{Event, HoldRequest, Input, Inputs, PinChange, PinRequest, Receivers, Wants, earlier};
+use crate::event::{Event, HoldRequest, Input, PinChange, PinRequest, Receivers, Wants, earlier};
 use crate::index::{Commit, Index};
 use crate::metrics::Metrics;
 use crate::objects::{ObjectKind, ObjectRef};
@@ -40,6 +41,7 @@ pub use awaited::{Awaited, Start};
 use expiry::{Expiry, Next};
 use holds::Holds;
 pub use questions::Question;
+use rounds::Rounds;
 use source_identity::SourceIdentity;
 
 /// Limit of the awaited objects that are named.
@@ -96,9 +98,10 @@ pub struct Pipeline {
     /// A first list was completed since the last commit.
     list_completed: bool,
     source_identity: SourceIdentity,
-    barrier: Barrier,
-    /// The newest barrier round whose lists are complete, and the number of channels on which that has arrived.
-    fresh: (u64, usize),
+    /// For proxies that wait until everything was listed again.
+    fresh: Rounds,
+    /// For questions that wait until the folder was read.
+    caught_up: Rounds,
     turn: Instant,
 }
 
@@ -126,8 +129,8 @@ impl Pipeline {
             logged: Problems::default(),
             list_completed: false,
             source_identity: SourceIdentity::default(),
-            barrier: Barrier::default(),
-            fresh: (0, 0),
+            fresh: Rounds::default(),
+            caught_up: Rounds::default(),
             turn: clock::now(),
         }
     }
@@ -141,7 +144,13 @@ impl Pipeline {
     /// Reports to this barrier when the results of a round are offered.
     #[must_use]
     pub fn with_barrier(self, barrier: Barrier) -> Self {
-        Self { barrier, ..self }
+        Self { fresh: Rounds::of(barrier), ..self }
+    }
+
+    /// Reports to this barrier when what was in the folder is offered.
+    #[must_use]
+    pub fn with_questions_of_folder(self, barrier: Barrier) -> Self {
+        Self { caught_up: Rounds::of(barrier), ..self }
     }
 
     /// Sets the source and group that the history belongs to.
@@ -281,8 +290,11 @@ impl Pipeline {
                 Vec::new()
             }
             Input::Fresh(round) => {
-                let ways = if self.fresh.0 == round { self.fresh.1 + 1 } else { 1 };
-                self.fresh = (round, ways);
+                self.fresh.arrived(round);
+                Vec::new()
+            }
+            Input::CaughtUp(round) => {
+                self.caught_up.arrived(round);
                 Vec::new()
             }
         }
@@ -298,13 +310,16 @@ impl Pipeline {
         }
     }
 
-    /// Ends a barrier round once the results of its lists are offered, and so is what follows from them, except for
-    /// what cannot be read: its last good version is kept.
+    /// Ends the rounds whose results are offered, and so is what follows from them, except for what cannot be read: its
+    /// last good version is kept.
     fn pass(&mut self) {
-        let is_read = || self.index.awaited().values().all(Option::is_some);
-        if self.fresh.1 == Inputs::WAYS && self.first.is_none() && is_read() {
-            self.barrier.pass(self.fresh.0);
-            self.fresh.1 = 0;
+        for rounds in [&mut self.fresh, &mut self.caught_up] {
+            if rounds.have_arrived()
+                && self.first.is_none()
+                && self.index.awaited().values().all(Option::is_some)
+            {
+                rounds.pass();
+            }
         }
     }
 

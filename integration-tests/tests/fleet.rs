@@ -93,12 +93,13 @@ async fn one_that_refuses_is_named_with_its_reason_and_one_that_left_is_not_coun
 
     // It takes back what it refuses, and the next edit is everywhere.
     judge.refuses.clear();
+    let follow = async {
+        judge
+            .until("the next edit is there", |state| state.lane(shared::kind::Lane::Config).seq > place + 1)
+            .await;
+    };
     site.folder.apply(&ingress("web", "a.test", &[("/", "one")]).annotated("proxy-read-timeout", "8"));
-    // Only once the edit has been read: until then the last version is the newest, and it is refused for good.
-    judge
-        .until("the next edit is there", |state| state.lane(shared::kind::Lane::Config).seq > place + 1)
-        .await;
-    let (mended, code) = status(server, &["--wait", "--timeout=20s"]).await;
+    let (_, (mended, code)) = tokio::join!(follow, status(server, &["--wait", "--timeout=20s"]));
     assert_eq!((told(&mended), code), (("programmed", 2, 2), 0), "{mended}");
 }
 
@@ -171,8 +172,7 @@ async fn what_is_not_served_is_on_no_proxy_and_nobody_heard_is_unknown() {
     let (said, _) = status(server, &[]).await;
     assert_eq!(said["problems"][0]["field"], "spec.rules[0].http.paths[0].path", "{said}");
     site.folder.apply(&ingress("web", "a.test", &[("/", "one")]));
-    // Not with --wait: the version that is rejected settles it until the next one has been read.
-    eventually("it is served", || async { same(status(server, &[]).await.1, 0) }).await;
+    assert_eq!(status(server, &["--wait"]).await.1, 0);
     let missing = firth(server, &["status", "ingress", "default/other"]).await;
     assert_eq!(missing.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&missing.stderr).contains("Ingress default/other is not served here"));

@@ -32,6 +32,7 @@ pub(super) struct Asks {
     pub(super) holds: mpsc::Receiver<HoldRequest>,
     pub(super) pins: mpsc::Receiver<PinRequest>,
     pub(super) barrier: Barrier,
+    pub(super) questions_of_folder: Barrier,
     /// The Secret with the generated session ticket keys of the fleet.
     pub(super) ticket_keys: ObjectName,
 }
@@ -69,10 +70,10 @@ pub(super) fn of_folder(
     companion: Option<Companion>,
     asks: Asks,
 ) -> anyhow::Result<Opened> {
-    let Asks { inputs, wants, holds, pins, barrier, ticket_keys } = asks;
+    let Asks { inputs, wants, holds, pins, barrier, questions_of_folder, ticket_keys } = asks;
     let opened = FolderSource::open(dir.to_owned(), state_dir.map(Path::to_owned));
     let source = opened.with_context(|| format!("--manifests {}: cannot read it", dir.display()))?;
-    let source = source.with_companion(companion).with_barrier(barrier);
+    let source = source.with_companion(companion).with_barrier(barrier).with_questions(questions_of_folder);
     let freshness = source.freshness();
     let vault = tickets::Vault::process(ticket_keys, state_dir.map(Path::to_owned), inputs.clone());
     tasks.spawn("ticket keys", tickets::run(vault, wants));
@@ -92,7 +93,7 @@ pub(super) async fn of_cluster(
     placed: watch::Receiver<Placements>,
     asks: Asks,
 ) -> anyhow::Result<Opened> {
-    let Asks { inputs, wants, holds, pins, barrier, ticket_keys } = asks;
+    let Asks { inputs, wants, holds, pins, barrier, ticket_keys, .. } = asks;
     let statuses = publishing.as_ref().map(|_| Statuses::default());
     let options = KubeOptions {
         kubeconfig: args.kubeconfig.clone(),

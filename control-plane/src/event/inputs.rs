@@ -50,7 +50,7 @@ impl Inputs {
         (Self { endpoints, objects }, receivers)
     }
 
-    /// Number of channels on which [`fresh`](Self::fresh) reports.
+    /// Number of channels on which the end of a round is reported.
     pub(crate) const WAYS: usize = 2;
 
     /// Reports on both channels that the lists of a round were sent.
@@ -58,9 +58,21 @@ impl Inputs {
     /// # Errors
     /// If the receiver was dropped.
     pub async fn fresh(&self, round: u64) -> Result<(), SendError<Stamped>> {
+        self.send_both(Input::Fresh(round)).await
+    }
+
+    /// Reports on both channels that what was in the folder was sent.
+    ///
+    /// # Errors
+    /// If the receiver was dropped.
+    pub async fn caught_up(&self, round: u64) -> Result<(), SendError<Stamped>> {
+        self.send_both(Input::CaughtUp(round)).await
+    }
+
+    async fn send_both(&self, input: Input) -> Result<(), SendError<Stamped>> {
         let ways: [_; Self::WAYS] = [&self.endpoints, &self.objects];
         for way in ways {
-            way.send(Input::Fresh(round)).await?;
+            way.send(input.clone()).await?;
         }
         Ok(())
     }

@@ -10,8 +10,9 @@ use shared::clock;
 use shared::name::ObjectName;
 use shared::proto::inspect;
 use tokio::sync::watch;
-use tonic::Status;
+use tonic::{Code, Status};
 
+use super::reading::Reading;
 use super::share::words;
 use super::{GAP, Inspect, OTHERS, convert};
 use crate::compile::settings::ALL_PATHS;
@@ -33,7 +34,31 @@ const LOOK: Duration = Duration::from_secs(5);
 impl Inspect {
     /// # Errors
     /// If there is no such object, and nothing is remembered of it.
-    pub(super) async fn status_of(&self, object: &ObjectRef) -> Result<inspect::StatusResponse, Status> {
+    pub(super) async fn status_of(
+        &self,
+        object: &ObjectRef,
+        reading: &Reading,
+    ) -> Result<inspect::StatusResponse, Status> {
+        // Before it is looked at: what comes in between only makes the answer newer.
+        let unread = reading.problem();
+        let answer = self.status_now(object).await;
+        let Some(unread) = unread else {
+            return answer;
+        };
+        match answer {
+            Ok(mut answer) => {
+                answer.state = words::UNKNOWN.to_owned();
+                answer.fleet.push(unread);
+                Ok(answer)
+            }
+            Err(status) if status.code() == Code::NotFound => {
+                Err(Status::not_found(format!("{}; the folder: {}", status.message(), unread.reason)))
+            }
+            Err(status) => Err(status),
+        }
+    }
+
+    async fn status_now(&self, object: &ObjectRef) -> Result<inspect::StatusResponse, Status> {
         // Before other replicas are asked: an unknown object costs them nothing.
         let alone = self.local(object, &[])?;
         if self.peers.is_none() {
@@ -64,7 +89,7 @@ impl Inspect {
         let own = self.share_object(&extent, &head, clock::now());
         let mut answer = count(Fleet::of(own, others.to_vec(), !self.peers.is_none()));
         answer.object = object.to_string();
-        answer.uncounted = !self.is_counted;
+        answer.uncounted = self.folder.is_some();
         answer.deleted = placed.is_none();
         if let Some(placed) = &placed {
             answer.resource_version = placed.compiled.resource_version.to_string();
@@ -199,6 +224,8 @@ pub(super) struct Watcher {
     places: watch::Receiver<Placements>,
     problems: watch::Receiver<Problems>,
     proxies: watch::Receiver<u64>,
+    /// What was in the folder when it came.
+    reading: Reading,
     last: Option<Result<inspect::StatusResponse, String>>,
 }
 
@@ -209,6 +236,7 @@ impl Watcher {
             places: inspect.places.clone(),
             problems: inspect.problems.clone(),
             proxies: Registry::changes(&inspect.registry),
+            reading: inspect.reading(),
             inspect: inspect.clone(),
             object,
             last: None,
@@ -219,19 +247,25 @@ impl Watcher {
     /// without a state, since it may be created.
     pub(super) async fn next(&mut self) -> Option<inspect::StatusResponse> {
         let look = if self.inspect.peers.is_none() { LOOK } else { OTHERS };
+        if self.last.is_none() && self.inspect.published.head().is_ready() {
+            tokio::select! {
+                () = self.reading.wait() => {}
+                _ = self.inspect.leaving.wait_for(|leaving| *leaving) => return None,
+            }
+        }
         loop {
             self.heads.mark_unchanged();
             self.places.mark_unchanged();
             self.problems.mark_unchanged();
             self.proxies.mark_unchanged();
-            let status = self.inspect.status_of(&self.object).await;
+            let status = self.inspect.status_of(&self.object, &self.reading).await;
             let status = status.map_err(|status| status.message().to_owned());
             if self.last.as_ref() != Some(&status) {
                 self.last = Some(status.clone());
                 let known = || self.inspect.problems_of(&self.object).unwrap_or_default();
                 let absent = || inspect::StatusResponse {
                     object: self.object.to_string(),
-                    uncounted: !self.inspect.is_counted,
+                    uncounted: self.inspect.folder.is_some(),
                     problems: known().iter().map(convert::problem).collect(),
                     ..Default::default()
                 };
@@ -242,6 +276,7 @@ impl Watcher {
                 changed = self.places.changed() => changed.ok()?,
                 changed = self.problems.changed() => changed.ok()?,
                 changed = self.proxies.changed() => changed.ok()?,
+                () = self.reading.over() => {}
                 _ = self.inspect.leaving.wait_for(|leaving| *leaving) => return None,
                 () = tokio::time::sleep(look) => {}
             }

@@ -723,3 +723,49 @@ async fn what_never_was_is_not_taken_for_what_is_gone() {
     let gone = said("service").await.unwrap();
     assert_eq!((gone.deleted, gone.programmed, gone.total), (true, 1, 1));
 }
+
+/// Whoever edits a file and asks is not told of the version before.
+#[tokio::test(start_paused = true)]
+async fn questions_about_a_folder_share_a_reading_and_say_if_it_is_not_over() {
+    let mut bench = bench();
+    bench.host("one");
+    let folder = Barrier::of_cheap_rounds();
+    bench.inspect = bench.inspect.clone().of_folder(Some(folder.clone()));
+    let head = bench.inspect.published.head();
+    let object = ObjectRef { kind: ObjectKind::Ingress, name: ObjectName::new("default", "web") };
+    let made = crate::placement::Compiled { is_served: true, ..Default::default() };
+    bench.places.send_modify(|places| {
+        places.settle(vec![(object.clone(), crate::placement::Report::Compiled(made))], head.log_positions());
+    });
+    let seat = proxy(&bench.registry, "a-1");
+    seat.update(&standing(&head, Lane::Config), &standing(&head, Lane::Live));
+    let asked = || {
+        let (kind, namespace, name) = ("ingress".to_owned(), "default".to_owned(), "web".to_owned());
+        bench.inspect.status(Request::new(inspect::StatusRequest { kind, namespace, name }))
+    };
+    let mut watchers: Vec<_> = (0..64).map(|_| Watcher::new(&bench.inspect, object.clone())).collect();
+    let round = folder.begin().await;
+
+    // Nobody reads it in time.
+    let late = asked().await.unwrap().into_inner();
+    assert_eq!((&*late.state, &*late.fleet[0].object), ("unknown", "folder"), "{late:?}");
+    let mut watcher = watchers.pop().unwrap();
+    assert_eq!(watcher.next().await.unwrap().state, "unknown");
+    let all = Request::new(inspect::ListProblemsRequest::default());
+    let problems = bench.inspect.list_problems(all).await.unwrap().into_inner().problems;
+    assert_eq!(problems.iter().map(|it| &*it.object).collect::<Vec<_>>(), ["folder"]);
+
+    folder.pass(round);
+    let then = watcher.next().await.unwrap();
+    assert_eq!((&*then.state, then.fleet.len()), ("programmed", 0), "it is told when it is");
+    for mut watcher in watchers {
+        assert_eq!(watcher.next().await.unwrap().state, "programmed");
+    }
+    let (status, second) = tokio::join!(asked(), async {
+        let second = folder.begin().await;
+        folder.pass(second);
+        second
+    });
+    assert_eq!(status.unwrap().into_inner().state, "programmed");
+    assert_eq!((round, second), (1, 2), "two readings for 67 questions");
+}

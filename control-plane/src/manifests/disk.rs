@@ -119,9 +119,9 @@ impl Disk {
         }
     }
 
-    /// Returns once all events that the kernel has now were received.
-    pub(super) fn sync(&mut self) {
-        self.watches.sync();
+    /// Returns once all events that the kernel has now were received, and whether they tell of every change.
+    pub(super) fn sync(&mut self) -> bool {
+        self.watches.sync()
     }
 
     /// Reads everything that differs.

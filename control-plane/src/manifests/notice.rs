@@ -35,6 +35,13 @@ pub(super) struct Pending {
     pub(super) lost: Option<String>,
 }
 
+impl Pending {
+    /// Whether nothing has changed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.paths.is_empty() && self.lost.is_none()
+    }
+}
+
 /// The collector. Clones share state.
 #[derive(Clone, Debug)]
 pub(super) struct Notice {

@@ -69,6 +69,9 @@ pub(super) struct Reader {
     barrier: Barrier,
     /// A barrier round for which the folder is read again.
     round: Option<u64>,
+    questions: Barrier,
+    /// A round of questions for which changes are read.
+    question: Option<u64>,
 }
 
 impl Reader {
@@ -105,6 +108,8 @@ impl Reader {
             backoff: Backoff::new(Duration::from_millis(100), Duration::from_secs(10)),
             barrier: Barrier::default(),
             round: None,
+            questions: Barrier::default(),
+            question: None,
         }
     }
 
@@ -118,9 +123,10 @@ impl Reader {
         self.pin = Some(pin);
     }
 
-    /// Sets the barrier for whose rounds the folder is read again.
-    pub(super) fn set_barrier(&mut self, barrier: Barrier) {
+    /// Sets the barriers: for the rounds of one the whole folder is read again, for those of the other what has changed.
+    pub(super) fn set_barriers(&mut self, barrier: Barrier, questions: Barrier) {
         self.barrier = barrier;
+        self.questions = questions;
     }
 
     /// Reads everything for the first time.
@@ -166,7 +172,8 @@ impl Reader {
         mut pins: mpsc::Receiver<PinRequest>,
         pace: Option<Duration>,
     ) -> Result<(), FolderError> {
-        let (notice, barrier) = (self.notice.clone(), self.barrier.clone());
+        let (notice, barrier, questions) =
+            (self.notice.clone(), self.barrier.clone(), self.questions.clone());
         let mut asked = true;
         self.poll = pace.map(|pace| Instant::now() + pace);
         loop {
@@ -182,9 +189,10 @@ impl Reader {
                 },
                 Some(request) = pins.recv() => self.decide(request).await?,
                 round = barrier.begin() => self.refresh(round).await?,
+                round = questions.begin() => self.catch_up(round).await?,
                 () = clock::sleep_until(due) => self.due(Instant::now(), pace).await?,
             }
-            self.end_round().await?;
+            self.end_rounds().await?;
         }
     }
 
@@ -266,13 +274,26 @@ impl Reader {
         self.rescan(Instant::now()).await
     }
 
-    /// Ends a barrier round, once everything was read, reported and trusted.
-    async fn end_round(&mut self) -> Result<(), FolderError> {
-        let is_told = self.is_whole && self.backlog.is_idle() && self.absent.is_empty();
+    /// Reads what has changed until now.
+    async fn catch_up(&mut self, round: u64) -> Result<(), FolderError> {
+        self.question = Some(round);
+        if !self.disk(Disk::sync).await? {
+            return self.rescan(Instant::now()).await;
+        }
+        let pending = self.notice.take();
+        if pending.is_empty() { Ok(()) } else { self.look(pending).await }
+    }
+
+    /// Ends the rounds of the barrier, once everything was read, reported and trusted, and of questions: what cannot be
+    /// read is among the answers.
+    async fn end_rounds(&mut self) -> Result<(), FolderError> {
+        let is_told = self.backlog.is_idle() && self.absent.is_empty();
         let is_decided = !self.are_decisions_lost && !self.is_pin_lost;
-        if let Some(round) = self.round.filter(|_| is_told && is_decided) {
-            self.round = None;
+        if let Some(round) = self.round.take_if(|_| is_told && self.is_whole && is_decided) {
             self.inputs.fresh(round).await.map_err(|_| FolderError::Closed)?;
+        }
+        if let Some(round) = self.question.take_if(|_| is_told) {
+            self.inputs.caught_up(round).await.map_err(|_| FolderError::Closed)?;
         }
         Ok(())
     }

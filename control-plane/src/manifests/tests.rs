@@ -38,6 +38,9 @@ struct World {
     noted: BTreeMap<String, Vec<String>>,
     batches: Vec<usize>,
     source: tokio::task::JoinSet<Result<(), FolderError>>,
+    questions: Barrier,
+    /// Rounds of questions that ended, on either channel.
+    answered: Vec<u64>,
 }
 
 impl World {
@@ -57,6 +60,8 @@ impl World {
                 source.pace = Some(Duration::from_millis(20));
             }
         }
+        let questions = Barrier::of_cheap_rounds();
+        let source = source.with_questions(questions.clone());
         let (inputs, Receivers { endpoints, objects }) = Inputs::channel(8);
         let (holds, asked) = mpsc::channel(8);
         let mut tasks = tokio::task::JoinSet::new();
@@ -74,6 +79,8 @@ impl World {
             noted: BTreeMap::new(),
             batches: Vec::new(),
             source: tasks,
+            questions,
+            answered: Vec::new(),
         }
     }
 
@@ -121,6 +128,7 @@ impl World {
                     }
                 }
                 Input::Forbidden(kind) => panic!("a folder forbids nothing: {kind:?}"),
+                Input::CaughtUp(round) => self.answered.push(round),
                 Input::Fresh(round) => panic!("round {round} was not asked for"),
             }
         }
@@ -223,6 +231,21 @@ both_ways! {
     a_link_to_a_file_is_followed: file_link;
     a_link_to_a_folder_is_followed: folder_link;
     a_volume_with_folders_in_it_is_followed: deep_volume;
+    a_question_waits_for_what_was_written_before: asked;
+}
+
+async fn asked(told: Told) {
+    let (root, mut world) = below(told).await;
+    for edit in 0..20 {
+        let host = format!("{edit}.test");
+        write(&root, "still.yaml", &ingress("still", &host));
+        // Those that ask at the same time share a reading.
+        let round = world.questions.ask(None);
+        assert_eq!(world.questions.ask(None), round);
+        world.until(|it| it.answered.iter().filter(|it| **it == round).count() == 2).await;
+        assert_eq!(world.host("still"), Some(&*host));
+        world.questions.pass(round);
+    }
 }
 
 async fn replaced(told: Told) {

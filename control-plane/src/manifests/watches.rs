@@ -60,10 +60,10 @@ impl Watches {
         self.elsewhere.contains(path)
     }
 
-    /// Returns once all events that the kernel has now were received.
-    pub(super) fn sync(&self) {
-        // Without events, comparing stamps has to do.
-        let _ = self.barrier.as_ref().is_some_and(|barrier| barrier.wait());
+    /// Returns once all events that the kernel has now were received, and whether they tell of every change. If not,
+    /// comparing stamps has to do.
+    pub(super) fn sync(&self) -> bool {
+        self.barrier.as_ref().is_some_and(|barrier| barrier.wait()) && !self.is_short
     }
 
     /// Watches a folder, unless it is already watched under that name.

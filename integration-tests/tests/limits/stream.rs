@@ -256,6 +256,11 @@ const ROWS: &[Row] = &[
         ],
     ),
     Row(
+        "time that an answer about a folder waits for what was in it when the question came",
+        &["inspect::reading::PATIENCE"],
+        &["questions_about_a_folder_share_a_reading_and_say_if_it_is_not_over"],
+    ),
+    Row(
         "changes whose propagation time is measured",
         &["serve::convergence::WAITING", "serve::convergence::PATIENCE"],
         &[
