@@ -3,6 +3,7 @@
 pub mod backend_tls;
 pub mod client_certificates;
 pub mod difference;
+mod literal;
 mod passthrough;
 mod refused;
 pub mod tls;

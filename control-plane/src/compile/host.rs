@@ -30,7 +30,7 @@ use self::dependents::Dependents;
 use self::locations::Locations;
 pub use self::part::{Part, PartFault};
 use super::claim::difference::{Difference, Numbered};
-use super::claim::{Age, BackendKey, Claim, PathIndex};
+use super::claim::{Age, BackendKey, Claim, ClaimedPath, PathIndex};
 use crate::objects::ObjectRef;
 
 /// A canary's backend attached to a main one.
@@ -69,6 +69,13 @@ pub struct Whole {
     pub tls_decided_by: Option<ObjectRef>,
     /// The Secrets of its certificates.
     pub secrets: BTreeSet<ObjectName>,
+}
+
+impl Whole {
+    /// Whether all paths of the host are regular expressions.
+    pub fn has_patterns(&self) -> bool {
+        self.host.as_ref().is_some_and(|host| host.policy.regex == Some(true))
+    }
 }
 
 /// The claims on one host.
@@ -171,6 +178,13 @@ impl Claims {
     /// The objects that have a part.
     pub fn objects(&self) -> impl Iterator<Item = ObjectRef> {
         self.mains.values().chain(self.canaries.values()).map(|claim| claim.object())
+    }
+
+    /// Those with a path that looks like a pattern: whether it is one depends on the whole host.
+    pub fn like_patterns(&self) -> impl Iterator<Item = ObjectRef> {
+        let looks_like =
+            |claim: &&Arc<Claim>| claim.paths(&self.host).iter().any(ClaimedPath::looks_like_pattern);
+        self.mains.values().filter(looks_like).map(|claim| claim.object())
     }
 
     /// The claims on a path other than canaries', its owner first.

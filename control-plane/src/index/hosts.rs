@@ -163,6 +163,11 @@ impl Index {
         if is_new && let Some(decider) = &whole.tls_decided_by {
             self.mark_ingress(decider.clone());
         }
+        if whole.has_patterns() != before.has_patterns()
+            && let Some(state) = self.hosts.get(host)
+        {
+            self.dirty.problems.extend(state.claims.like_patterns());
+        }
         self.dirty.problems.extend(before.tls_decided_by.into_iter().chain(whole.tls_decided_by.clone()));
         match self.hosts.get_mut(host) {
             Some(state) if is_used => {

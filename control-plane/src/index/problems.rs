@@ -8,7 +8,7 @@ use shared::pem;
 use super::Index;
 use super::refs::{Site, User};
 use super::slot::{Present, Slot};
-use crate::compile::claim::Claim;
+use crate::compile::claim::{Claim, ClaimedPath};
 use crate::objects::{Object, ObjectKind, ObjectRef};
 use crate::problem::{Fault, Problem, Severity, Subject, bounded};
 use crate::reference::Use;
@@ -180,6 +180,10 @@ impl Index {
             let Some(state) = self.hosts.get(host) else {
                 continue;
             };
+            // Those of a canary are only compared with those of others.
+            if !claim.is_canary() && !state.whole.has_patterns() {
+                faults.extend(claim.paths(host).iter().filter_map(ClaimedPath::literal_fault));
+            }
             if let Some(made) = state.made_of(object) {
                 faults.extend(made.faults.iter().map(|fault| fault.place(claim, host)));
                 for attachment in &made.attachments {

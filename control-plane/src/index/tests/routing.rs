@@ -337,3 +337,19 @@ fn who_has_a_default_backend_is_told_whose_the_host_is_now() {
     world.delete(ObjectKind::Ingress, "one");
     assert!(told(&world, "late").contains("belongs to Ingress default/two"), "{}", told(&world, "late"));
 }
+
+/// Whether a path is a pattern depends on all Ingresses of its host.
+#[test]
+fn a_path_that_looks_like_a_pattern_is_told_unless_it_is_one() {
+    let mut world = World::default();
+    let odd = || ingress("web").at(1).rule("a.test", &[("/", "web"), ("/*", "web")]);
+    world.apply(odd());
+    let told = ["warning spec.rules[0].http.paths[1].path"];
+    assert_eq!(world.problems_of("web"), told);
+    world.apply(ingress("other").at(2).annotation("use-regex", "true").rule("a.test", &[("/x", "web")]));
+    assert_eq!(world.problems_of("web"), Vec::<String>::new(), "the other one makes it a pattern");
+    world.apply(ingress("other").at(2).rule("a.test", &[("/x", "web")]));
+    assert_eq!(world.problems_of("web"), told);
+    world.apply(odd().annotation("use-regex", "true"));
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
+}
