@@ -8,6 +8,7 @@
 mod definitions;
 mod expires;
 mod headers;
+mod hints;
 mod lists;
 pub(crate) mod of_fleet;
 mod restriction;
@@ -102,7 +103,9 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
     let mut lists = None;
+    let mut told = Vec::new();
     let rest = snippet.map(|directives| {
+        told = hints::of(&directives, place);
         let (shortcuts, mut rest) = Taken::of(&directives, place);
         rest.retain(|it| !headers.take(it, place));
         if place == SnippetContext::Location {
@@ -118,6 +121,9 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         let what = reach.as_str();
         to.fault(Severity::Unsupported, format!("{NEVER}, and {why}: {what}"));
         return;
+    }
+    for hint in told {
+        to.fault(Severity::Warning, hint);
     }
     for path in &taken.empty {
         to.fault(Severity::Warning, unanswered(path));

@@ -10,11 +10,11 @@ use shared::log_format::Value;
 use shared::policy::{Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, TextList};
 use shared::template::{Template, Variable};
 
-use super::expires;
 use super::lists::Lists;
 use super::restriction::OURS;
 use super::tokens::Directive;
 use super::variables;
+use super::{expires, hints};
 use crate::annotations::draft::Draft;
 
 /// The context of a snippet, as nginx calls it.
@@ -95,7 +95,7 @@ impl Headers {
             // For fixed responses of the snippet, which read it themselves.
             ("default_type", _) => arguments.len() == 1,
             // Each location sets it itself.
-            ("client_max_body_size", SnippetContext::Server) => arguments.len() == 1,
+            (name, SnippetContext::Server) => hints::annotation(name).is_some(),
             _ => false,
         }
     }

@@ -7,7 +7,7 @@ use shared::policy::{HeaderChangeList, HeaderList, LocationPolicy};
 use super::headers::{Headers, SnippetContext};
 use super::restriction::restricts;
 use super::shortcuts::Taken;
-use super::{left_out, tokens, unanswered};
+use super::{hints, left_out, tokens, unanswered};
 use crate::problem::Severity;
 
 /// A snippet of the fleet, as far as it takes effect.
@@ -31,7 +31,9 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     };
     let mut headers = Headers::default();
     let mut taken = Taken::default();
+    let mut told = Vec::new();
     let rest = tokens::directives(text).map(|directives| {
+        told = hints::of(&directives, place);
         let (shortcuts, mut rest) = Taken::of(&directives, place);
         taken = shortcuts;
         // A location that hides other headers would no longer hide these.
@@ -41,7 +43,8 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     if let Some(why) = restricts(&rest) {
         return Some(Err(why));
     }
-    let mut faults: Vec<_> = taken.empty.iter().map(|path| (Severity::Warning, unanswered(path))).collect();
+    told.extend(taken.empty.iter().map(|path| unanswered(path)));
+    let mut faults: Vec<_> = told.into_iter().map(|hint| (Severity::Warning, hint)).collect();
     faults.extend(left_out(&rest.unwrap_or_default(), place).map(|what| (Severity::Unsupported, what)));
     Some(Ok(Snippet { defaults: defaults(headers, taken, place), faults }))
 }

@@ -1,0 +1,131 @@
+//! What in a snippet has no effect in ingress-nginx either, or another one than it seems to have, and what to write
+//! instead.
+
+use super::headers::SnippetContext;
+use super::restriction::OURS;
+use super::tokens::Directive;
+
+/// What to tell the owner of a snippet whose directives take effect.
+pub(super) fn of(directives: &[Directive], place: SnippetContext) -> Vec<String> {
+    let told = directives.iter().filter(|it| it.depth == 0 && !it.is_block);
+    told.filter_map(|it| hint(it, place)).collect()
+}
+
+fn hint(directive: &Directive, place: SnippetContext) -> Option<String> {
+    let name = directive.name();
+    match name {
+        "more_set_headers" | "more_set_input_headers" if place != SnippetContext::Auth => {
+            // The statuses and types of -s and -t are lists without a colon, too.
+            let is_list =
+                |text: &str| text.split(' ').all(|it| it.parse::<u16>().is_ok() || it.contains('/'));
+            let mut texts = directive.arguments().iter().map(|text| text.trim());
+            let text = texts.find(|text| text.contains(' ') && !text.contains(':') && !is_list(text))?;
+            let (header, value) = text.split_once(' ')?;
+            let value = value.trim_start();
+            Some(format!("{name} {text:?} sets nothing, as in ingress-nginx: write \"{header}: {value}\""))
+        }
+        "proxy_set_header" if place == SnippetContext::Location => {
+            let [header, value] = directive.arguments() else {
+                return None;
+            };
+            let is_ours = OURS.contains(&header.to_ascii_lowercase().as_str());
+            let is_forwarding =
+                !["accept-encoding", "connection", "upgrade"].contains(&header.to_ascii_lowercase().as_str());
+            (is_ours && is_forwarding && value.starts_with("$http_")).then(|| {
+                format!(
+                    "proxy_set_header {header} {value}: a request without that header reaches the backend without one \
+                     (ingress-nginx sends its own, too): remove this, and to trust clients' headers set \
+                     use-forwarded-headers to true in the ConfigMap"
+                )
+            })
+        }
+        _ => {
+            let annotation = annotation(name)?;
+            match place {
+                SnippetContext::Server => Some(format!(
+                    "{name} has no effect in a server-snippet, as in ingress-nginx, where each location sets it itself: set \
+                     {annotation}, as an annotation or in the ConfigMap"
+                )),
+                SnippetContext::Location => Some(format!(
+                    "{name}: set {annotation} instead, as an annotation or in the ConfigMap; nginx refuses a second {name} \
+                     beside that of ingress-nginx"
+                )),
+                SnippetContext::Auth => None,
+            }
+        }
+    }
+}
+
+/// The annotation that sets what each location of ingress-nginx sets by this directive, so that one of the server has no
+/// effect.
+pub(super) fn annotation(directive: &str) -> Option<String> {
+    match directive {
+        "client_max_body_size" => Some("proxy-body-size".to_owned()),
+        "proxy_buffers" => Some("proxy-buffers-number".to_owned()),
+        "proxy_buffer_size"
+        | "proxy_buffering"
+        | "proxy_connect_timeout"
+        | "proxy_http_version"
+        | "proxy_max_temp_file_size"
+        | "proxy_next_upstream"
+        | "proxy_next_upstream_timeout"
+        | "proxy_next_upstream_tries"
+        | "proxy_read_timeout"
+        | "proxy_request_buffering"
+        | "proxy_send_timeout" => Some(directive.replace('_', "-")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotations::snippets::tokens;
+    use crate::annotations::table;
+
+    fn told(text: &str, place: SnippetContext) -> Vec<String> {
+        of(&tokens::directives(text).unwrap(), place)
+    }
+
+    #[test]
+    fn a_header_without_a_colon_is_told_with_what_to_write() {
+        let all = told("more_set_headers \"X-Frame-Options DENY\" 'X-A: b';", SnippetContext::Location);
+        assert_eq!(all.len(), 1);
+        assert!(all[0].ends_with("write \"X-Frame-Options: DENY\""), "{all:?}");
+        for fine in [
+            "more_set_headers 'X-A: b c' X-B -s '404 500' -t 'text/html text/plain';",
+            "more_clear_headers 'X-A';",
+            "if ($a) { more_set_headers 'X-A b'; }",
+        ] {
+            assert_eq!(told(fine, SnippetContext::Server), Vec::<String>::new(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn what_each_location_sets_itself_is_told_with_the_annotation() {
+        let text = "proxy_read_timeout 5m; client_max_body_size 1g; gzip on;";
+        let of_hosts = told(text, SnippetContext::Server);
+        assert_eq!(of_hosts.len(), 2);
+        assert!(of_hosts[0].contains("no effect") && of_hosts[0].contains(" proxy-read-timeout,"));
+        assert!(of_hosts[1].contains(" proxy-body-size,"));
+        assert_eq!(told(text, SnippetContext::Location).len(), 2);
+        assert_eq!(told(text, SnippetContext::Auth).len(), 0);
+        for directive in ["client_max_body_size", "proxy_buffers", "proxy_next_upstream_tries"] {
+            let annotation = annotation(directive).unwrap();
+            assert!(table::find(&annotation).is_some(), "{annotation}");
+        }
+    }
+
+    #[test]
+    fn a_client_s_header_in_place_of_the_proxy_s_is_told() {
+        let text = "proxy_set_header X-Forwarded-Proto $http_x_forwarded_proto;";
+        assert!(told(text, SnippetContext::Location)[0].contains("use-forwarded-headers"));
+        for fine in [
+            "proxy_set_header X-Forwarded-Proto https;",
+            "proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection $http_connection;",
+            "proxy_set_header X-Tenant $http_x_tenant;",
+        ] {
+            assert_eq!(told(fine, SnippetContext::Location), Vec::<String>::new(), "{fine}");
+        }
+    }
+}
