@@ -246,7 +246,7 @@ pub(crate) struct DecisionArgs {
     /// Replace an existing pin
     #[arg(
         long, env = "FIRTH_REPLACE", value_name = "BOOL",
-        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+        num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true"
     )]
     pub(crate) replace: bool,
     #[command(flatten)]
@@ -262,7 +262,7 @@ pub(crate) struct ClassArgs {
     /// Also serve Ingresses that name no class, unless an IngressClass is the default
     #[arg(
         long, env = "FIRTH_WATCH_INGRESS_WITHOUT_CLASS", value_name = "BOOL",
-        num_args = 0..=1, default_value = "true", default_missing_value = "true"
+        num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true"
     )]
     pub(crate) watch_ingress_without_class: bool,
 }
@@ -306,7 +306,7 @@ pub(crate) struct UpArgs {
     /// Start no demo backends: Services without EndpointSlices answer 503, and so do endpoints marked as demos
     #[arg(
         long, env = "FIRTH_NO_DEMO", value_name = "BOOL",
-        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+        num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true"
     )]
     pub(crate) no_demo: bool,
     #[command(flatten)]
@@ -499,6 +499,19 @@ mod tests {
                 let error = Args::parse_words(&[words, vec![group.into()]].concat()).unwrap_err().to_string();
                 assert!(error.contains("--group <NAME>") && error.contains("1 to 253"), "{error}");
             }
+        }
+    }
+
+    /// What follows a switch is not its value.
+    #[test]
+    fn a_switch_may_come_before_what_it_is_about() {
+        for line in [
+            "firth up --no-demo manifests",
+            "firth check --watch-ingress-without-class=false manifests",
+            "firth status --wait ingress default/web",
+            "firth rollback --replace 1f3a92",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err());
         }
     }
 

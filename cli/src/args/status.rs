@@ -17,7 +17,7 @@ pub(crate) struct StatusArgs {
     /// Wait until every proxy serves it, or until it is certain that some never will
     #[arg(
         long, env = "FIRTH_WAIT", value_name = "BOOL",
-        num_args = 0..=1, default_value = "false", default_missing_value = "true"
+        num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true"
     )]
     pub(crate) wait: bool,
     /// With --wait: how long to wait; 0s asks once

@@ -10,7 +10,7 @@ const HEAD: &str = "\
 # Flags
 
 Generated from the programs' own definitions: `UPDATE_DOCS=1 cargo test -p firth flags_page` writes it, and a test fails if it is out of
-date. `--flag value` and `--flag=value` are the same; a flag on the command line wins over its environment variable.
+date. `--flag value` and `--flag=value` are the same, except for switches of `firth`, which are `--flag` or `--flag=false`; a flag on the command line wins over its environment variable.
 ";
 
 fn page() -> String {
