@@ -284,6 +284,12 @@ pub(crate) struct CheckArgs {
     pub(crate) path: PathBuf,
     #[command(flatten)]
     pub(crate) classes: ClassArgs,
+    /// Exit with code 1 for any problem, warnings included
+    #[arg(
+        long, env = "FIRTH_STRICT", value_name = "BOOL",
+        num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true"
+    )]
+    pub(crate) strict: bool,
     /// How problems are printed: text for people, json for programs
     #[arg(short, long, env = "FIRTH_OUTPUT", default_value = "text", value_name = "FORMAT")]
     pub(crate) output: Format,
@@ -507,7 +513,8 @@ mod tests {
     fn a_switch_may_come_before_what_it_is_about() {
         for line in [
             "firth up --no-demo manifests",
-            "firth check --watch-ingress-without-class=false manifests",
+            "firth check --strict -",
+            "firth check --watch-ingress-without-class=false --strict=true manifests",
             "firth status --wait ingress default/web",
             "firth rollback --replace 1f3a92",
         ] {

@@ -17,7 +17,7 @@ use crate::up::environment;
 /// The name of standard input, as an argument and in the places of problems.
 const INPUT: &str = "-";
 
-/// Prints the problems. The exit code is 1 if something would be refused.
+/// Prints the problems. The exit code is 1 if something would be refused, with --strict if there is any problem.
 ///
 /// # Errors
 /// If the manifests cannot be read, or the environment has invalid flags.
@@ -30,7 +30,8 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         Format::Text => text(&checked),
         Format::Json => serde_json::to_string_pretty(&views(&checked))? + "\n",
     })?;
-    Ok(if checked.is_refused() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let fails = checked.is_refused() || (args.strict && !checked.problems.is_empty());
+    Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn read(path: &Path) -> anyhow::Result<Manifests> {

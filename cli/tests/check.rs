@@ -57,6 +57,18 @@ fn objects_of_a_cluster_are_checked_from_standard_input() {
     );
 }
 
+/// Secrets are rarely in the same folder.
+#[test]
+fn a_secret_that_is_not_among_the_manifests_is_a_warning_that_names_it() {
+    let (secret, auth) = ("nginx.ingress.kubernetes.io/auth-secret", "nginx.ingress.kubernetes.io/auth-type");
+    let guarded = list(&json!({secret: "users", auth: "basic"}));
+    let passes = firth(&["-"], &guarded);
+    assert_eq!(passes.status.code(), Some(0), "{passes:?}");
+    let told = "warning: Ingress shop/web\n  Secret shop/users does not exist: until it does, all paths of this Ingress answer 503\n";
+    assert!(said(&passes).contains(told), "{passes:?}");
+    assert_eq!(firth(&["-", "--strict"], &guarded).status.code(), Some(1));
+}
+
 #[test]
 fn folders_and_files_are_checked_with_the_flags_of_the_environment() {
     let dir = tempfile::tempdir().unwrap();

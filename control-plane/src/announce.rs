@@ -244,8 +244,8 @@ pub fn is_told(problem: &Problem) -> bool {
     let denies = [Reach::Paths, Reach::Hosts].iter().any(|reach| problem.reason.ends_with(reach.as_str()));
     match problem.severity {
         Severity::Rejected => true,
-        Severity::Unsupported => denies,
-        Severity::Overridden | Severity::Warning => false,
+        Severity::Unsupported | Severity::Warning => denies,
+        Severity::Overridden => false,
     }
 }
 

@@ -10,7 +10,8 @@ use crate::event::Event;
 use crate::manifests::once::Manifests;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::placement::Report;
-use crate::problem::Problem;
+use crate::problem::{Problem, Severity};
+use crate::reference::FORBIDDEN;
 
 /// The findings.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,9 +29,13 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Whether something is refused: an object is rejected, or what an annotation or a setting guards answers 503.
+    /// Whether something is refused: an object is rejected, or what an annotation or a setting guards answers 503 or
+    /// 403. What waits for an object that is not among the manifests is not: Secrets rarely are.
     pub fn is_refused(&self) -> bool {
-        self.problems.iter().any(|problem| announce::is_told(problem) || problem.reason.ends_with(ALL_PATHS))
+        self.problems.iter().filter(|problem| problem.severity < Severity::Overridden).any(|problem| {
+            announce::is_told(problem)
+                || [ALL_PATHS, FORBIDDEN].iter().any(|end| problem.reason.ends_with(end))
+        })
     }
 }
 
@@ -107,6 +112,14 @@ mod tests {
     fn what_answers_503_is_refused() {
         let denied = checked(&annotated("web", "auth-type: magic"));
         assert!(denied.is_refused(), "{denied:?}");
+        for (annotation, secret) in
+            [("auth-type: basic", "auth-secret: users"), ("auth-tls-secret: default/ca", "x: y")]
+        {
+            let annotations = format!("{annotation}, nginx.ingress.kubernetes.io/{secret}");
+            let missing = checked(&annotated("web", &annotations));
+            let until = |it: &Problem| it.reason.contains("does not exist: until it does, all ");
+            assert!(!missing.is_refused() && missing.problems.iter().any(until), "{missing:?}");
+        }
         let settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: ingress-nginx, name: ingress-nginx-controller}\n\
                         data: {enable-modsecurity: \"true\"}\n";
         let guarded = checked(settings);

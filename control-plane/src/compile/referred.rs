@@ -144,12 +144,18 @@ impl Referred {
         };
         let what = match reference.what {
             Use::ClientAuthorities => Some(FORBIDDEN),
+            // As in ingress-nginx.
+            Use::CustomHeaders => Some(Reach::Paths.as_str()),
             what => what.guards().then(|| Reach::Paths.as_str()),
         };
-        if let Some(what) = what {
-            return Some(Fault::new(Severity::Unsupported, field, format!("{reason}: {what}")));
-        }
-        Some(Fault::new(Severity::Warning, field, reason))
+        Some(match what {
+            // Whoever checks a folder has its Secrets elsewhere; in a cluster it is being created, perhaps.
+            Some(what) if *self == Self::Absent => {
+                Fault::new(Severity::Warning, field, format!("{reason}: until it does, {what}"))
+            }
+            Some(what) => Fault::new(Severity::Unsupported, field, format!("{reason}: {what}")),
+            None => Fault::new(Severity::Warning, field, reason),
+        })
     }
 
     /// Fills it into a policy.

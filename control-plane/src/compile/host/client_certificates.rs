@@ -9,8 +9,9 @@ use shared::policy::ClientCertificates;
 use super::Claims;
 use super::part::{PartFault, Spot};
 use crate::compile::claim::Claim;
+use crate::compile::referred::Referred;
 use crate::problem::Severity;
-use crate::reference::FORBIDDEN;
+use crate::reference::{FORBIDDEN, Use};
 
 impl Claims {
     /// The settings of the host.
@@ -30,10 +31,15 @@ impl Claims {
     /// The fault for all other Ingresses that have rules for the host.
     pub(super) fn told_of_certificates(&self, claim: &Claim) -> Option<PartFault> {
         let other = self.forbids().filter(|other| other.name != claim.name)?;
+        let is_absent = other.referred.get(&Use::ClientAuthorities) == Some(&Referred::Absent);
+        let (severity, why) = match is_absent {
+            true => (Severity::Warning, "does not exist"),
+            false => (Severity::Unsupported, "cannot be used"),
+        };
         let reason = format!(
-            "host {}: {FORBIDDEN}: the Secret of auth-tls-secret of Ingress {} does not exist or cannot be used",
+            "host {}: {FORBIDDEN}: the Secret of auth-tls-secret of Ingress {} {why}",
             self.host, other.name
         );
-        Some(PartFault { spot: Spot::Rule, severity: Severity::Unsupported, reason })
+        Some(PartFault { spot: Spot::Rule, severity, reason })
     }
 }

@@ -51,6 +51,8 @@ fn custom_headers_are_served_whole_or_not_at_all() {
     assert_eq!(headers(&world), None, "the fleet allows none");
     world.apply(configmap(json!({"global-allowed-response-headers": "X-A"})));
     assert_eq!(headers(&world), None, "nor that one");
+    let told = world.reasons("web");
+    assert!(told.iter().any(|it| it.ends_with("all paths of this Ingress answer 503")), "{told:?}");
     assert_eq!(world.problems_of("web").len(), 1);
     world.apply(configmap(json!({"global-allowed-response-headers": "X-B, X-A"})));
     assert_eq!(headers(&world), Some(vec!["X-A: 1".into(), "X-B: $host".into()]));

@@ -139,10 +139,10 @@ fn clients_of_a_host_are_asked_as_its_first_ingress_says_and_nobody_gets_in_with
     world.apply(guard("one", 2, "3"));
     assert_eq!(asked(&world, "a.test"), Some((String::new(), 0)));
     assert_eq!(asked(&world, "b.test"), None);
-    assert!(world.severities(ObjectKind::Ingress, "open").contains(&Severity::Unsupported));
+    assert_eq!(world.problems_of("open"), ["warning spec.rules[0]"]);
     world.apply(authorities("one"));
     assert_eq!(asked(&world, "a.test"), Some(("default/one/auth-tls".into(), 3)));
-    assert!(!world.severities(ObjectKind::Ingress, "open").contains(&Severity::Unsupported));
+    assert_eq!(world.problems_of("open"), Vec::<String>::new());
     world.apply(guard("two", 3, "4"));
     assert_eq!(asked(&world, "a.test"), Some((String::new(), 0)), "one that is broken breaks the host");
     world.apply(authorities("two"));
@@ -172,10 +172,10 @@ fn a_canary_asks_the_clients_of_its_host_for_certificates() {
     assert!(world.problems_of("canary").is_empty(), "{:?}", world.problems_of("canary"));
     world.apply(canary().annotation("auth-tls-secret", "default/two"));
     assert_eq!(asked(&world), Some(String::new()), "its Secret is missing: nobody gets in");
-    assert!(world.severities(ObjectKind::Ingress, "open").contains(&Severity::Unsupported));
+    assert_eq!(world.problems_of("open"), ["warning spec.rules[0]"]);
     world.delete(ObjectKind::Ingress, "canary");
     assert_eq!(asked(&world), None);
-    assert!(!world.severities(ObjectKind::Ingress, "open").contains(&Severity::Unsupported));
+    assert_eq!(world.problems_of("open"), Vec::<String>::new());
 }
 
 /// The TLS settings of the first Ingress with authorities apply to the host; while the authorities are missing, nothing
@@ -381,5 +381,5 @@ fn whoever_shares_a_denied_host_is_told() {
     world.apply(
         ingress("guard").at(2).annotation("auth-tls-secret", "default/ca").rule("a.test", &[("/g", "g")]),
     );
-    assert_eq!(world.problems_of("open"), ["unsupported spec.rules[1]"]);
+    assert_eq!(world.problems_of("open"), ["warning spec.rules[1]"]);
 }
