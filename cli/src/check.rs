@@ -55,6 +55,9 @@ fn text(checked: &Checked) -> String {
     let mut text = problems::text(&views(checked));
     for kind in ignored {
         text.push_str(&output::printable(&format!("not read: {kind}")));
+        if kind.starts_with("kustomize.config.k8s.io/") {
+            text.push_str(" (its patches are not applied: kubectl kustomize DIR | firth check -)");
+        }
         text.push('\n');
     }
     let noun = if *ingresses == 1 { "Ingress" } else { "Ingresses" };
@@ -65,6 +68,7 @@ fn text(checked: &Checked) -> String {
     for severity in [Severity::Rejected, Severity::Unsupported, Severity::Overridden, Severity::Warning] {
         match found.iter().filter(|it| it.severity == severity).count() {
             0 => {}
+            count if count > 1 && severity == Severity::Warning => summary += &format!(", {count} warnings"),
             count => summary += &format!(", {count} {}", severity.as_str()),
         }
     }

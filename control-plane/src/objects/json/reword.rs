@@ -32,7 +32,11 @@ pub(crate) fn cause(error: &serde_json::Error) -> String {
 fn data(text: &str, secret: bool) -> String {
     let mismatch = ["invalid type: ", "invalid value: "].iter().find_map(|start| text.strip_prefix(start));
     if let Some((came, expected)) = mismatch.and_then(|rest| rest.rsplit_once(", expected ")) {
-        return format!("expected {}, got {}", kind(expected), value(came, secret));
+        let (wanted, what) = (kind(expected), came.split(' ').next().unwrap_or_default());
+        // The most frequent mistake in annotations: `ssl-redirect: true`.
+        let is_bare = wanted == "text" && ["integer", "floating", "boolean"].contains(&what);
+        let advice = if is_bare { ": put it in quotes" } else { "" };
+        return format!("expected {wanted}, got {}{advice}", value(came, secret));
     }
     if let Some(rest) = text.strip_prefix("unknown variant ")
         && let Some((came, expected)) = rest.split_once(", expected ")
@@ -148,6 +152,11 @@ mod tests {
             reworded::<EndpointSlice>(r#"{"ports":[{},]}"#, true),
             "expected JSON, got a syntax error: trailing comma"
         );
+        for (value, shown) in [("30", "30"), ("true", "true"), ("1.5", "1.5")] {
+            let ingress = format!(r#"{{"metadata":{{"annotations":{{"a":{value}}}}}}}"#);
+            let expected = format!("expected text, got {shown}: put it in quotes");
+            assert_eq!(reworded::<Ingress>(&ingress, false), expected);
+        }
         let long = format!(r#"{{"spec":"{}"}}"#, "é".repeat(1000));
         assert!(reworded::<Ingress>(&long, false).len() < 200);
     }
