@@ -9,6 +9,8 @@ use control_plane::app::check::{Checked, check};
 use control_plane::problem::Severity;
 use control_plane::{Manifests, problem_message};
 
+mod proxy;
+
 use crate::args::{CheckArgs, Format};
 use crate::ask::problems;
 use crate::output;
@@ -25,7 +27,11 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let mut words =
         vec!["firth-control-plane".into(), "--manifests".into(), args.path.clone().into_os_string()];
     words.extend(args.classes.words());
-    let checked = check(&environment::control(words)?, read(&args.path)?)?;
+    let flags = environment::control(words)?;
+    let mut checked = check(&flags, read(&args.path)?)?;
+    // The worst first: rejected ones are.
+    let refused = proxy::refused(&checked.config, &checked.live, &flags.configmap);
+    checked.problems.splice(0..0, refused);
     output::print(&match args.output {
         Format::Text => text(&checked),
         Format::Json => serde_json::to_string_pretty(&views(&checked))? + "\n",
@@ -51,7 +57,7 @@ fn views(checked: &Checked) -> Vec<problems::Problem> {
 
 /// For people: the problems, then how many there are.
 fn text(checked: &Checked) -> String {
-    let Checked { problems: found, ingresses, ours, classless, ignored } = checked;
+    let Checked { problems: found, ingresses, ours, classless, ignored, .. } = checked;
     let mut text = problems::text(&views(checked));
     for kind in ignored {
         text.push_str(&output::printable(&format!("not read: {kind}")));

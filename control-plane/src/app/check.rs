@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use shared::delta::Delta;
+
 use super::flags;
 use crate::announce;
 use crate::args::Args;
 use crate::compile::settings::ALL_PATHS;
 use crate::event::Event;
+use crate::index::Commit;
 use crate::manifests::once::Manifests;
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::placement::Report;
@@ -26,6 +29,10 @@ pub struct Checked {
     pub classless: usize,
     /// API version and kind of objects that are not read.
     pub ignored: BTreeSet<String>,
+    /// What would be sent to proxies.
+    pub config: Delta,
+    /// Of it, what changes without a new version.
+    pub live: Delta,
 }
 
 impl Checked {
@@ -51,13 +58,13 @@ pub fn check(args: &Args, manifests: Manifests) -> anyhow::Result<Checked> {
     let mut index = flags::index(args);
     events.into_iter().for_each(|event| index.apply(event));
     index.lists_complete();
-    let reports = index.commit().reports;
+    let Commit { reports, config, live, .. } = index.commit();
     let compiled = reports.iter().filter(|(_, report)| matches!(report, Report::Compiled(_)));
     let ours: Vec<_> = compiled.map(|(object, _)| object).filter(|object| is_ingress(object)).collect();
     let classless = ours.iter().filter(|object| index.is_classless(&object.name)).count();
     let mut problems: Vec<_> = index.problems().values().flat_map(|all| all.iter().cloned()).collect();
     problems.sort_by(|a, b| (a.severity, a).cmp(&(b.severity, b)));
-    Ok(Checked { ours: ours.len(), classless, problems, ingresses, ignored })
+    Ok(Checked { ours: ours.len(), classless, problems, ingresses, ignored, config, live })
 }
 
 fn is_ingress(object: &ObjectRef) -> bool {

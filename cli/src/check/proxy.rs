@@ -1,0 +1,92 @@
+//! What a proxy would refuse of what a control plane sends: it judges policies, keys and certificates once more.
+
+use std::sync::Arc;
+
+use control_plane::objects::{ObjectKind, ObjectRef};
+use control_plane::problem::{Problem, Severity, Subject};
+use data_plane::table::apply::Writer;
+use shared::delta::Delta;
+use shared::entry::Entry;
+use shared::kind::{Kind, Lane, ResourceKey};
+use shared::name::ObjectName;
+
+/// The problems that only a proxy finds. `configmap`: the one with the settings of the fleet.
+pub(super) fn refused(config: &Delta, live: &Delta, configmap: &ObjectName) -> Vec<Problem> {
+    let mut proxy = Writer::new();
+    // Ports of TCP and UDP services are not bound by a check.
+    let without_ports = |delta: &Delta| -> Vec<Arc<Entry>> {
+        delta.up.iter().filter(|it| it.kind() != Kind::Listener).cloned().collect()
+    };
+    proxy.apply(proxy.live_after(without_ports(live), &[]));
+    proxy.apply(proxy.config_of(without_ports(config)));
+    let all = [Lane::Config, Lane::Live].into_iter().flat_map(|lane| proxy.refused(lane));
+    all.map(|(key, refused)| Problem {
+        object: object(key, config, configmap)
+            .map_or_else(|| Subject::File(format!("{} {}", key.kind, key.key).into()), Subject::Object),
+        field: String::new(),
+        severity: Severity::Rejected,
+        reason: format!("proxies refuse its {} {}: {}", key.kind, key.key, refused.reason),
+        location: String::new(),
+    })
+    .collect()
+}
+
+/// The object that a resource is made of; of a Host, the first Ingress that has paths there. `None`: a chain, which
+/// belongs to any certificate.
+fn object(key: &ResourceKey, config: &Delta, configmap: &ObjectName) -> Option<ObjectRef> {
+    let (kind, name) = match key.kind {
+        Kind::Settings => (ObjectKind::ConfigMap, configmap.clone()),
+        Kind::Route => (ObjectKind::Ingress, first_two(key.key.split_once('/')?.1)?),
+        Kind::Host => {
+            let is_there = |it: &&Arc<Entry>| {
+                it.kind() == Kind::Route && it.key.key.rsplit('/').next() == Some(&*key.key)
+            };
+            return object(&config.up.iter().find(is_there)?.key, config, configmap);
+        }
+        Kind::Backend | Kind::Endpoints => (ObjectKind::Service, first_two(&key.key)?),
+        Kind::Certificate | Kind::Material => (ObjectKind::Secret, first_two(&key.key)?),
+        _ => return None,
+    };
+    Some(ObjectRef { kind, name })
+}
+
+/// `namespace/name` at the beginning of a key.
+fn first_two(key: &str) -> Option<ObjectName> {
+    let mut parts = key.splitn(3, '/');
+    Some(ObjectName::new(parts.next()?, parts.next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::policy::LocationPolicy;
+    use shared::resource::{Certificate, Resource, Route};
+
+    use super::*;
+
+    #[test]
+    fn what_a_proxy_refuses_is_told_of_its_object() {
+        let entry = |key: &str, resource: Resource| Arc::new(Entry::encode(key, &resource));
+        let with_code = |code: u32| {
+            let policy = LocationPolicy { permanent_redirect_code: Some(code), ..LocationPolicy::default() };
+            let route = Route { paths: Vec::new(), denied: None, policy };
+            Delta {
+                up: vec![entry("ingress/default/web/a.test", Resource::Route(route))],
+                removed: Vec::new(),
+            }
+        };
+        let configmap = ObjectName::new("fleet", "settings");
+        assert_eq!(refused(&with_code(308), &Delta::default(), &configmap), []);
+        let found = refused(&with_code(999), &Delta::default(), &configmap);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].object.to_string(), "Ingress default/web");
+        let reason = "proxies refuse its route ingress/default/web/a.test: ";
+        assert!(found[0].reason.starts_with(reason), "{found:?}");
+
+        let certificate =
+            Certificate { leaf: b"x".as_slice().into(), key: b"y".as_slice().into(), chain: None };
+        let live =
+            Delta { up: vec![entry("a/cert", Resource::Certificate(certificate))], removed: Vec::new() };
+        let found = refused(&Delta::default(), &live, &configmap);
+        assert_eq!(found.iter().map(|it| it.object.to_string()).collect::<Vec<_>>(), ["Secret a/cert"]);
+    }
+}
