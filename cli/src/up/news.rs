@@ -84,8 +84,9 @@ struct Problems {
 }
 
 impl Problems {
-    fn update(&mut self, problems: Vec<inspect::Problem>) {
+    fn update(&mut self, mut problems: Vec<inspect::Problem>) {
         let mut now = BTreeMap::new();
+        problems.sort_by_key(|problem| !["rejected", "refused", "unsupported"].contains(&&*problem.severity));
         for problem in problems {
             let line = sentence(&problem);
             let key = [problem.severity, problem.object, problem.field, problem.reason];
@@ -184,6 +185,15 @@ mod tests {
         assert!(problems.lines.is_empty());
         problems.update(vec![]);
         assert_eq!(problems.lines, [format!("resolved: {told}")]);
+    }
+
+    #[test]
+    fn what_is_rejected_comes_before_warnings() {
+        let warning = inspect::Problem { severity: "warning".to_owned(), ..problem("odd") };
+        let mut problems = Problems::default();
+        problems.update(vec![warning, problem("bad")]);
+        // The next one is the last.
+        assert!(problems.lines[1].starts_with("rejected: "), "{:?}", problems.lines);
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub(super) struct Served {
     rows: Vec<Row>,
     /// Number of routes that are not shown.
     hidden: usize,
+    /// Whether an Ingress is rejected.
+    is_rejected: bool,
+    /// TCP and UDP services: `tcp 9000`, and the Backend.
+    ports: Vec<(String, String)>,
 }
 
 /// One path of a host.
@@ -71,6 +75,18 @@ impl Served {
         let problems = lists::problems(source.inspect).await?;
         let settings = source.get("settings", SETTINGS_KEY).await?.unwrap_or_default();
         source.guard = failure::guard(&settings, &problems);
+        served.is_rejected =
+            problems.iter().any(|it| it.severity == "rejected" && it.object.starts_with("Ingress "));
+        for key in source.list("listener").await? {
+            let (Some(body), Some(place)) = (source.get("listener", &key).await?, port_shown(&key)) else {
+                continue;
+            };
+            let backend = field(&body, "backend").as_str().unwrap_or_default().to_owned();
+            // `default/db/5432:tcp`: the port row says the transport.
+            let backend = backend.trim_end_matches(":tcp").trim_end_matches(":udp");
+            let endpoints = source.endpoints(backend);
+            served.ports.push((place, with_endpoints(dotted(backend), endpoints)));
+        }
         let routes = source.list("route").await?;
         served.version = source.version.clone();
         served.hidden = routes.len().saturating_sub(SHOWN);
@@ -96,10 +112,11 @@ impl Served {
         let (http, https) = (reachable(ports.http), reachable(ports.https));
         let _ = writeln!(text, "  http://{http}  https://{https}\n");
         if self.rows.is_empty() {
-            let _ = writeln!(
-                text,
-                "nothing to serve yet: {dir} has no Ingress for this class; every request gets 404\n"
-            );
+            let why = match self.is_rejected {
+                true => format!("what is wrong with the Ingresses of {dir} is said below"),
+                false => format!("{dir} has no Ingress for this class"),
+            };
+            let _ = writeln!(text, "nothing to serve yet: {why}; every request gets 404\n");
         } else {
             let mut columns = Columns::new(["HOST", "PATH", "BACKEND"]);
             for row in &self.rows {
@@ -118,6 +135,12 @@ impl Served {
             for line in curl::lines(&self.rows, http, https) {
                 let _ = writeln!(text, "  {}", printable(&line));
             }
+            text.push('\n');
+        }
+        if !self.ports.is_empty() {
+            let mut columns = Columns::new(["PORT", "BACKEND"]);
+            self.ports.iter().for_each(|(port, backend)| columns.push([port.clone(), backend.clone()]));
+            text.push_str(&columns.render(2));
             text.push('\n');
         }
         let mut flags = if ports.listen == SocketAddr::from((Ipv4Addr::LOCALHOST, 15010)) {
@@ -174,6 +197,11 @@ fn with_endpoints(service: String, endpoints: Option<usize>) -> String {
         Some(count) => format!("{service}, {count} endpoints"),
         None => service,
     }
+}
+
+/// `tcp-9000`, the key of a TCP service, as `tcp 9000`; `None` for HTTP and HTTPS.
+fn port_shown(key: &str) -> Option<String> {
+    key.split_once('-').map(|(transport, port)| format!("{transport} {port}"))
 }
 
 /// `default/web/80` as `default/web:80`.

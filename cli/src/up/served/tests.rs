@@ -31,7 +31,8 @@ fn ports(listen: &str) -> Ports {
 
 #[test]
 fn what_is_served_can_be_tried() {
-    let served = Served { version: "1f3a92c04d7e".to_owned(), proxies: 1, rows: vec![row()], hidden: 0 };
+    let served =
+        Served { version: "1f3a92c04d7e".to_owned(), proxies: 1, rows: vec![row()], ..Served::default() };
     let expected = "\
 firth serves examples/canary, version 1f3a92c04d7e, on 1 proxy
   http://127.0.0.1:8080  https://127.0.0.1:8443
@@ -70,6 +71,22 @@ fn an_empty_folder_is_said_in_words() {
     assert!(text.contains("firth proxies --server https://127.0.0.1:15011\n"), "{text}");
     let text = Served::default().render(Path::new("empty"), &ports("127.0.0.1:15010"), "firth", &me(false));
     assert!(text.contains("firth proxies --identity /me\n"), "{text}");
+}
+
+#[test]
+fn rejected_ingresses_and_ports_are_said() {
+    let ports_of = vec![("tcp 9000".to_owned(), "default/db:5432, 1 endpoint".to_owned())];
+    let served = Served { is_rejected: true, ports: ports_of, ..Served::default() };
+    let text = served.render(Path::new("it"), &ports("127.0.0.1:15010"), "firth", &me(true));
+    assert!(
+        text.contains("nothing to serve yet: what is wrong with the Ingresses of it is said below"),
+        "{text}"
+    );
+    assert!(
+        text.contains("  PORT      BACKEND\n  tcp 9000  default/db:5432, 1 endpoint\n\nask it:"),
+        "{text}"
+    );
+    assert_eq!((port_shown("tcp-9000").as_deref(), port_shown("https")), (Some("tcp 9000"), None));
 }
 
 fn me(found: bool) -> StoredIdentity {
