@@ -344,6 +344,15 @@ impl<C: Reusable> Upstreams<C> {
         before > 0 || shared
     }
 
+    /// Closes an idle connection of a backend that has its share of all. Returns whether there was one.
+    pub(crate) fn shed_one(&mut self, cell: u64) -> bool {
+        let backend = self.backends[part_of(cell)].get_mut(&cell);
+        let pool = backend.and_then(|backend| backend.idle.values_mut().find(|pool| !pool.is_empty()));
+        let Some(pool) = pool else { return false };
+        pool.close_oldest(&mut self.order);
+        true
+    }
+
     fn close_down_to(&mut self, kept: usize) {
         while self.order.len() > kept
             && let Some(place) = self.order.oldest()

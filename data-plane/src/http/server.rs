@@ -4,9 +4,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use shared::budget::Held;
+
 use crate::listen::PublicPorts;
 use crate::local::Local;
-use crate::local::upstream_shares::LinkPermit;
+use crate::local::upstream_shares::{Lack, LinkPermit, RequestPermit};
 use crate::table::policy::clients::Clients;
 use crate::table::policy::upstream_keepalive::UpstreamKeepalive;
 use crate::table::{BackendCell, HostTable, TableReader, Tables};
@@ -54,14 +56,39 @@ impl Server {
         ask(self.tables.borrow_mut().load())
     }
 
-    /// A permit for a connection to an endpoint of a backend. It has precedence over idle ones.
+    /// A permit for a connection to an endpoint of a backend, for one request at a time.
     pub(crate) fn permit(&self, cell: &BackendCell) -> Option<LinkPermit> {
-        let Local { upstream_shares, descriptors, .. } = &*self.local;
-        let take = || upstream_shares.take(&cell.links, descriptors);
-        take().or_else(|| {
-            self.upstreams.borrow_mut().shed();
-            take()
+        let request = self.request_permit(cell)?;
+        Some(LinkPermit::new(self.descriptor()?, Some(request)))
+    }
+
+    /// A permit to ask an endpoint of a backend. It has precedence over idle connections of this backend, and over those
+    /// of others unless this one has its share.
+    pub(crate) fn request_permit(&self, cell: &BackendCell) -> Option<RequestPermit> {
+        self.take_or_shed(|| {
+            let permit = self.local.upstream_shares.take(&cell.links);
+            permit.map_err(|lack| (lack == Lack::Share).then_some(cell.id))
         })
+    }
+
+    /// A descriptor for a connection that this proxy opens. It has precedence over idle connections to endpoints.
+    pub(crate) fn descriptor(&self) -> Option<Held> {
+        self.take_or_shed(|| self.local.descriptors.take(1).ok_or(None))
+    }
+
+    /// What `take` acquires, if need be after idle connections are closed: one of the backend that the error names, or
+    /// those of all.
+    fn take_or_shed<T>(&self, take: impl Fn() -> Result<T, Option<u64>>) -> Option<T> {
+        let failed = match take() {
+            Ok(taken) => return Some(taken),
+            Err(failed) => failed,
+        };
+        let mut upstreams = self.upstreams.borrow_mut();
+        match failed {
+            Some(backend) => upstreams.shed_one(backend),
+            None => upstreams.shed(),
+        };
+        take().ok()
     }
 
     /// The fleet's current settings for client connections.

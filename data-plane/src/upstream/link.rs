@@ -188,14 +188,13 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::local::UpstreamShares;
 
     /// A stream of events is silent most of the time.
     #[tokio::test]
     async fn waiting_connection_holds_no_buffer() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let permit = UpstreamShares::of(1, 0).take(&Budget::new(1), &Budget::new(1)).unwrap();
+        let permit = LinkPermit::new(Budget::new(1).take(1).unwrap(), None);
         let connecting = (address, TcpStream::connect(address));
         let linked = Link::connect(connecting, permit, ReuseLimits::default(), None);
         let (mut link, (mut endpoint, _)) = {

@@ -146,6 +146,11 @@ impl<C> Idle<C> {
         Some(connection)
     }
 
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+    }
+
     /// Number of connections.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

@@ -222,6 +222,24 @@ fn a_shortage_closes_the_older_half_until_none_is_left() {
 }
 
 #[test]
+fn a_backend_at_its_share_closes_one_of_its_own() {
+    let (cell, [one, two, _], mut upstreams) = keeping(100);
+    let (other, now) = (Arc::new(BackendCell::new(cell.id + 1, "ns/other/80".into())), shared::clock::now());
+    store(&other, &[&endpoint(9)]);
+    let nine = pick(&mut upstreams, &other).unwrap();
+    upstreams.take(&other, &nine, HTTP, false);
+    upstreams.give(other.id, &nine, HTTP, Fake::new(9), now);
+    assert!(!upstreams.shed_one(cell.id), "it has none");
+    for (number, endpoint) in [(0, &one), (1, &two), (2, &two)] {
+        upstreams.give(cell.id, endpoint, HTTP, Fake::new(number), now);
+    }
+    let left: Vec<usize> =
+        std::iter::from_fn(|| upstreams.shed_one(cell.id).then(|| upstreams.idle())).collect();
+    assert_eq!(left, [3, 2, 1]);
+    assert!(upstreams.take(&other, &nine, HTTP, false).is_some());
+}
+
+#[test]
 fn a_tick_sweeps_one_part() {
     let mut upstreams = Upstreams::<Fake>::new(1, Duration::from_secs(60));
     for id in 0..160 {

@@ -447,3 +447,31 @@ fn a_backend_that_leads_back_leaves_connections_to_others() {
     });
     assert_eq!((metrics.refused.value(), metrics.panics.value()), (0, 0));
 }
+
+#[test]
+fn a_backend_at_its_share_leaves_idle_connections_to_others() {
+    const CLIENTS: usize = 20;
+    let budgets = Budgets::default().with_connections(CLIENTS, 3 * CLIENTS);
+    let mut proxy = Proxy::within(Limits::default(), budgets);
+    let (well, (silent, _)) = (Origin::says("well"), waiting(b""));
+    for (host, origin) in [("well.test", &well), ("silent.test", &silent)] {
+        proxy.host(host, false, &[("/", PathType::Prefix, host)]);
+        proxy.endpoints(host, &[origin.address]);
+    }
+    let mut client = Client::new(proxy.http);
+    let mut ask = |host: &str| client.ask(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).status;
+    assert_eq!(ask("well.test"), 200);
+    let waiting: Vec<Client> = (0..16)
+        .map(|number| {
+            let mut client = Client::new(proxy.http);
+            client.send("GET / HTTP/1.1\r\nHost: silent.test\r\n\r\n");
+            eventually("its endpoint has it", || silent.seen().len() > number);
+            client
+        })
+        .collect();
+    assert_eq!([(); 8].map(|()| ask("silent.test")), [503; 8]);
+    assert_eq!([(); 2].map(|()| ask("well.test")), [200; 2]);
+    let connections: Vec<usize> = well.seen().iter().map(|seen| seen.connection).collect();
+    assert_eq!(connections, [0; 3]);
+    drop(waiting);
+}

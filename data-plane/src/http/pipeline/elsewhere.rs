@@ -60,13 +60,10 @@ pub(super) async fn connect(server: &Server, word: Word<'_>, url: &Url) -> io::R
     keep_reachable(local, word, &mut addresses)?;
     local.names.put_unreached_last(&mut addresses);
     addresses.truncate(ADDRESSES);
-    let descriptor = local.descriptors.take(1).or_else(|| {
-        if room == Room::Found {
-            return None;
-        }
-        server.upstreams.borrow_mut().shed();
-        local.descriptors.take(1)
-    });
+    let descriptor = match room {
+        Room::Made => server.descriptor(),
+        Room::Found => local.descriptors.take(1),
+    };
     let descriptor = descriptor.ok_or_else(|| io::Error::other("there are no descriptors left"))?;
     let is_out = &Cell::new(false);
     let connect = async |address| match room {

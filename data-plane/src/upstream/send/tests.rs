@@ -15,7 +15,7 @@ use super::*;
 use crate::codec::body::Outlet;
 use crate::codec::h1::{RequestReader, write_request};
 use crate::codec::head::Framing;
-use crate::local::UpstreamShares;
+use crate::local::upstream_shares::LinkPermit;
 use crate::table::Sizes;
 use crate::table::policy::upstream_keepalive::ReuseLimits;
 
@@ -36,7 +36,7 @@ impl RequestBody for Nothing {
 async fn linked() -> (Link, TcpStream) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let permit = UpstreamShares::of(1, 0).take(&Budget::new(1), &Budget::new(1)).unwrap();
+    let permit = LinkPermit::new(Budget::new(1).take(1).unwrap(), None);
     let connecting =
         Link::connect((address, TcpStream::connect(address)), permit, ReuseLimits::default(), None);
     let (link, accepted) = tokio::join!(connecting, listener.accept());
