@@ -18,6 +18,7 @@ use super::observation::Observation;
 use super::wire_stats::are_overlong;
 use crate::codec::error::{Kind, ProxyError};
 use crate::local::timer::Timer;
+use crate::local::upstream_shares::RequestPermit;
 use crate::table::{Sizes, Timeouts};
 
 mod sending;
@@ -31,6 +32,8 @@ pub(crate) struct Call {
     answer: Answer,
     /// Its timing, if a balancer uses that.
     observed: Option<Box<Observation>>,
+    /// Held until it ends.
+    permit: Option<RequestPermit>,
     // Dropped last: the place becomes free together with the stream.
     place: CallSlot,
 }
@@ -86,12 +89,17 @@ impl Call {
         };
         place.carries(response.stream_id().into());
         let sending = Sending::new(out, place.flow(), body, sizes, ended);
-        Ok(Self { place, sending, answer: Answer::Awaited(response), observed: None })
+        Ok(Self { place, sending, answer: Answer::Awaited(response), observed: None, permit: None })
     }
 
     /// Ends this together with the call.
     pub(crate) fn observe(&mut self, observed: Option<Box<Observation>>) {
         self.observed = observed;
+    }
+
+    /// Holds this as long as the call lasts.
+    pub(crate) fn keep(&mut self, permit: RequestPermit) {
+        self.permit = Some(permit);
     }
 
     /// Waits for the response head while sending the body. As in nginx the read timeout starts at the end of the

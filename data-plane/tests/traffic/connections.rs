@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
-use shared::resource::PathType;
+use shared::policy::{BackendProtocol, ExternalAuth, LocationPolicy};
+use shared::resource::{Backend, Host, PathType, Resource, Route};
 
 use super::client_certs::{self, Secure};
 use super::harness::*;
@@ -413,14 +414,20 @@ fn who_gives_up_on_the_first_request_is_noticed() {
 }
 
 /// An endpoint of one Service is the proxy itself: each request makes another one, until there are no more connections.
-#[test]
-fn a_backend_that_leads_back_leaves_connections_to_others() {
-    const CLIENTS: usize = 300;
-    let budgets = Budgets::default().with_connections(CLIENTS, 3 * CLIENTS);
+/// Others are served while 30 clients ask for `loop.test`, whose backend is the proxy itself.
+fn others_are_served_beside_a_loop(budgets: Budgets, protocol: BackendProtocol) {
     let mut proxy = Proxy::within(Limits::default(), budgets);
     let origin = Origin::says("well");
-    for (host, address) in [("loop.test", proxy.http), ("well.test", origin.address)] {
-        proxy.host(host, false, &[("/", PathType::Prefix, host)]);
+    for (host, address, protocol) in
+        [("loop.test", proxy.http, protocol), ("well.test", origin.address, BackendProtocol::Http)]
+    {
+        let policy = LocationPolicy { backend_protocol: Some(protocol.into()), ..Default::default() };
+        let route = Route { paths: vec![to("/", PathType::Prefix, host)], policy, ..Route::default() };
+        proxy.config(vec![
+            (host, Resource::Host(Host::default())),
+            (&format!("ingress/ns/i/{host}"), Resource::Route(route)),
+        ]);
+        proxy.service(host, Backend::default());
         proxy.endpoints(host, &[address]);
     }
     let (http, metrics) = (proxy.http, proxy.metrics.worker(0));
@@ -428,9 +435,8 @@ fn a_backend_that_leads_back_leaves_connections_to_others() {
     std::thread::scope(|scope| {
         for _ in 0..30 {
             scope.spawn(|| {
-                let mut client = Client::new(http);
                 while !is_over.load(Relaxed) {
-                    let response = client.ask("GET / HTTP/1.1\r\nHost: loop.test\r\n\r\n");
+                    let response = Client::new(http).ask("GET / HTTP/1.1\r\nHost: loop.test\r\n\r\n");
                     assert_eq!(response.status, 503);
                     answered.fetch_add(1, Relaxed);
                 }
@@ -446,6 +452,48 @@ fn a_backend_that_leads_back_leaves_connections_to_others() {
         assert_eq!(others, vec![(200, "well".to_owned()); 100]);
     });
     assert_eq!((metrics.refused.value(), metrics.panics.value()), (0, 0));
+}
+
+#[test]
+fn a_backend_that_leads_back_leaves_connections_to_others() {
+    const CLIENTS: usize = 300;
+    let budgets = Budgets::default().with_connections(CLIENTS, 3 * CLIENTS);
+    others_are_served_beside_a_loop(budgets, BackendProtocol::Http);
+}
+
+/// Its calls share connections, but each holds memory.
+#[test]
+fn a_grpc_backend_that_leads_back_leaves_memory_to_others() {
+    others_are_served_beside_a_loop(Budgets::of_memory(8 << 20), BackendProtocol::Grpc);
+}
+
+/// Requests that wait for an auth service are as many as may wait for the endpoints behind it.
+#[test]
+fn an_auth_service_that_does_not_respond_leaves_connections_to_others() {
+    const CLIENTS: usize = 20;
+    let budgets = Budgets::default().with_connections(CLIENTS, 3 * CLIENTS);
+    let mut proxy = Proxy::within(Limits::default(), budgets);
+    let (well, (silent, _)) = (Origin::says("well"), waiting(b""));
+    let url = format!("http://{}/", silent.address);
+    let asking = LocationPolicy {
+        external_auth: Some(ExternalAuth { url, ..ExternalAuth::default() }),
+        ..LocationPolicy::default()
+    };
+    proxy.policies(false, &[("/asking", asking), ("/well", LocationPolicy::default())]);
+    ["asking", "well"].iter().for_each(|service| proxy.endpoints(service, &[well.address]));
+    let waiting: Vec<Client> = (0..16)
+        .map(|number| {
+            let mut client = Client::new(proxy.http);
+            client.send("GET /asking HTTP/1.1\r\nHost: a.test\r\n\r\n");
+            eventually("it is asked for", || silent.seen().len() > number);
+            client
+        })
+        .collect();
+    let mut client = Client::new(proxy.http);
+    for (path, status) in [("/asking", 503), ("/well", 200), ("/asking", 503)] {
+        assert_eq!(client.get(path).status, status, "{path}");
+    }
+    drop(waiting);
 }
 
 #[test]

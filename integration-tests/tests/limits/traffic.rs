@@ -77,6 +77,8 @@ const ROWS: &[Row] = &[
             "no_backend_takes_the_last_connections_to_endpoints",
             "the_smallest_proxy_has_one_connection_to_an_endpoint",
             "a_backend_that_leads_back_leaves_connections_to_others",
+            "a_grpc_backend_that_leads_back_leaves_memory_to_others",
+            "an_auth_service_that_does_not_respond_leaves_connections_to_others",
             "a_backend_at_its_share_leaves_idle_connections_to_others",
         ],
     ),

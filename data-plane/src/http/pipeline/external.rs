@@ -13,12 +13,14 @@ use super::access::AccessDecision;
 use super::elsewhere::{Room, Url, Word};
 use super::variables::{self, Allowance};
 use super::{Exchange, HeaderScope, failures, forwarded, loops};
+use crate::codec::error::Kind;
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
 use crate::local::auth_cache::{AuthResponse, Key};
-use crate::table::PathEntry;
+use crate::local::upstream_shares::RequestPermit;
 use crate::table::policy::external::{Cache, External};
 use crate::table::policy::response_headers;
+use crate::table::{Action, PathEntry};
 
 use self::lifetime::Lifetime;
 
@@ -41,22 +43,28 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Acc
     let known = cached.as_ref().and_then(|(_, key)| known(exchange, key));
     let response = match known {
         Some(response) => response,
-        None => match fetch(exchange, external).await {
-            Ok((response, lifetime)) => {
-                let response = Arc::new(response);
-                if let Some((cache, key)) = cached
-                    && let Some(time) = lifetime.or(|| cache.keeps(response.status))
-                {
-                    let now = shared::clock::now();
-                    keep(exchange, key, now.checked_add(time).unwrap_or(now), &response);
+        None => {
+            let _permit = match permit(exchange) {
+                Ok(permit) => permit,
+                Err(reply) => return AccessDecision::Fail(reply),
+            };
+            match fetch(exchange, external).await {
+                Ok((response, lifetime)) => {
+                    let response = Arc::new(response);
+                    if let Some((cache, key)) = cached
+                        && let Some(time) = lifetime.or(|| cache.keeps(response.status))
+                    {
+                        let now = shared::clock::now();
+                        keep(exchange, key, now.checked_add(time).unwrap_or(now), &response);
+                    }
+                    response
                 }
-                response
+                Err(error) => {
+                    failures::of_auth(exchange, external.source, &error);
+                    return AccessDecision::Fail(Reply::page(local, 500));
+                }
             }
-            Err(error) => {
-                failures::of_auth(exchange, external.source, &error);
-                return AccessDecision::Fail(Reply::page(local, 500));
-            }
-        },
+        }
     };
     let decision = match response.status {
         200..=299 => AccessDecision::Pass,
@@ -188,6 +196,19 @@ fn alike(exchange: &Exchange<'_>, key: &Key, names: &[u8]) -> Key {
         part(&exchange.head.fields.joined(name.trim_ascii()).unwrap_or_default());
     }
     *hasher.finalize().as_bytes()
+}
+
+/// A permit to wait for the auth service, as one of the location's backend: a service that does not respond takes no more
+/// from others than such endpoints do.
+fn permit(exchange: &Exchange<'_>) -> Result<Option<RequestPermit>, Reply> {
+    let Some(Action::Backend(upstream)) = exchange.location().map(|it| &it.action) else { return Ok(None) };
+    let server = exchange.call.server;
+    server.request_permit(&upstream.cell).map(Some).ok_or_else(|| {
+        let error = Kind::NoRoom.into();
+        failures::of_backend(exchange, &upstream.cell, &error);
+        server.local.metrics.failed(error.kind);
+        Reply::failure(&server.local, &error)
+    })
 }
 
 async fn fetch(exchange: &Exchange<'_>, external: &External) -> std::io::Result<(AuthResponse, Lifetime)> {

@@ -15,6 +15,7 @@ use crate::codec::h1::{BodyWriter, write_request};
 use crate::codec::head::{Framing, Known, Method, RequestHead};
 use crate::http::reply::{Relay, Reply, ReplyBody};
 use crate::http::server::Server;
+use crate::local::upstream_shares::LinkPermit;
 use crate::table::policy::forwarding::Connection;
 use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint, Protocol};
@@ -257,7 +258,12 @@ async fn link(
         server.local.metrics.reused.add(1);
         return Ok(link);
     }
-    let permit = server.permit(cell).ok_or(Kind::NoRoom)?;
+    let permit = match transport.protocol {
+        // Each call on it has a permit of its own.
+        Protocol::Grpc | Protocol::Grpcs => server.descriptor().map(|it| LinkPermit::new(it, None)),
+        Protocol::Http | Protocol::Https | Protocol::Fcgi => server.permit(cell),
+    };
+    let permit = permit.ok_or(Kind::NoRoom)?;
     server.upstreams.borrow_mut().tls_settings.note(transport);
     let tls = match transport.protocol {
         Protocol::Http | Protocol::Grpc | Protocol::Fcgi => None,

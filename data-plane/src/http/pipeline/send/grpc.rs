@@ -82,6 +82,7 @@ async fn attempt<B: RequestBody>(
         exchange.head.let_go();
     }
     let to_head = exchange.head.method == crate::codec::head::Method::Head;
+    let permit = exchange.call.server.request_permit(cell).ok_or(Kind::NoRoom)?;
     let mut asking = Asking::new(exchange, cell, transport);
     let mut body = Body::new(body);
     loop {
@@ -90,6 +91,7 @@ async fn attempt<B: RequestBody>(
             Ok(call) => match call.head(timer, timeouts).await {
                 Ok((response, mut call)) => {
                     call.observe(asking.observed.take());
+                    call.keep(permit);
                     if let Some(endpoint) = &asking.endpoint {
                         ejection::responded(local, cell, endpoint);
                     }
