@@ -90,7 +90,7 @@ pub(super) fn said_goodbye(frames: &mut Frames) -> Option<u32> {
 const CALM: u32 = 11;
 
 #[test]
-fn resets_at_any_pace_end_the_connection() {
+fn resets_of_streams_just_opened_end_the_connection() {
     let (go, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     let origin = Origin::new(move |_| {

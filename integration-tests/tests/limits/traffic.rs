@@ -484,7 +484,8 @@ const ROWS: &[Row] = &[
         ],
         &[
             "more_than_half_of_two_hundred_streams",
-            "resets_at_any_pace_end_the_connection",
+            "streams_that_have_waited_may_be_reset",
+            "resets_of_streams_just_opened_end_the_connection",
             "resets_at_once_and_resets_of_ours_end_the_connection",
         ],
     ),

@@ -1,9 +1,10 @@
 //! Counts the frames of an HTTP/2 connection by kind and detects abuse: frames in, a verdict out, no I/O.
 //!
 //! h2 bounds the memory of a connection. It does not notice work that is requested in vain: streams that are reset as
-//! soon as a backend was asked (CVE-2023-44487, even at a slow rate), and frames without effect (PING, SETTINGS,
+//! soon as a backend was asked (CVE-2023-44487, also in bursts with pauses), and frames without effect (PING, SETTINGS,
 //! PRIORITY, WINDOW_UPDATE, empty DATA: CVE-2019-9511 to 9518).
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::codec::frame::{Cursor, Frame, Kind};
@@ -13,6 +14,11 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// From this number of streams per period on, no more than half may be reset.
 const STREAMS: u64 = 200;
+
+/// Age from which a stream may be reset (as in Envoy): its endpoint is slow, and its client gives up, perhaps one of many
+/// behind a gateway. A connection can do so once a second with each of its concurrent streams, which costs the proxy and
+/// the endpoints no more than if it waited for the responses.
+const PATIENT: Duration = Duration::from_secs(1);
 
 /// Frames without effect that a client may send per period, plus some for each frame of a head or body in either
 /// direction: a client that receives a large response has to open its windows. nginx' limit is in bytes, and
@@ -51,12 +57,18 @@ pub(super) struct Frames {
     reset: u64,
     idle: u64,
     useful: u64,
+    /// Streams that were opened less than [`PATIENT`] ago: the last one of each tick of the clock, so there are few.
+    young: VecDeque<(Instant, u32)>,
+    /// The last stream that was opened before these.
+    aged: u32,
 }
 
 impl Frames {
     /// For a new connection.
     pub(super) fn new(now: Instant) -> Self {
-        Self { written: Cursor::default(), since: now, started: 0, reset: 0, idle: 0, useful: 0 }
+        let [started, reset, idle, useful] = [0; 4];
+        let (written, young) = (Cursor::default(), VecDeque::new());
+        Self { written, since: now, started, reset, idle, useful, young, aged: 0 }
     }
 
     /// Counts a frame from the client.
@@ -69,8 +81,10 @@ impl Frames {
             Kind::Headers => {
                 self.started += 1;
                 self.useful += 1;
+                self.opened(frame.stream, now);
             }
             Kind::Data if !frame.is_empty() => self.useful += 1,
+            Kind::Reset if self.is_aged(frame.stream, now) => self.idle += 1,
             Kind::Reset => self.reset += 1,
             Kind::Data
             | Kind::Continuation
@@ -78,6 +92,32 @@ impl Frames {
             | Kind::Settings
             | Kind::WindowUpdate
             | Kind::Other => self.idle += 1,
+        }
+    }
+
+    /// Notes when a stream was opened. Clients number them in ascending order; a lower number is that of trailers.
+    fn opened(&mut self, stream: u32, now: Instant) {
+        let last = self.young.back().map_or(self.aged, |(_, last)| *last);
+        if stream <= last {
+            return;
+        }
+        match self.young.back_mut().filter(|(at, _)| *at == now) {
+            Some((_, last)) => *last = stream,
+            None => self.young.push_back((now, stream)),
+        }
+        self.age(now);
+    }
+
+    /// Whether a stream was opened long ago.
+    fn is_aged(&mut self, stream: u32, now: Instant) -> bool {
+        self.age(now);
+        stream <= self.aged
+    }
+
+    fn age(&mut self, now: Instant) {
+        let is_aged = |(at, _): &mut (Instant, u32)| now.duration_since(*at) >= PATIENT;
+        while let Some((_, last)) = self.young.pop_front_if(is_aged) {
+            self.aged = last;
         }
     }
 
@@ -131,6 +171,32 @@ mod tests {
             frames.read(frame(Kind::Headers, 20), now + PERIOD);
             assert_eq!(frames.abuse(), None, "a new period");
         }
+    }
+
+    #[test]
+    fn streams_that_have_waited_may_be_reset() {
+        let start = shared::clock::now();
+        let on = |kind, stream| Frame { stream, ..frame(kind, 4) };
+        for (after, cut) in [(PATIENT - Duration::from_millis(1), true), (PATIENT, false)] {
+            let mut frames = Frames::new(start);
+            for (round, stream) in (0_u32..8).flat_map(|round| (0..100).map(move |it| (round, it))) {
+                let (now, stream) = (start + after * round, 2 * (100 * round + stream) + 1);
+                if round > 0 {
+                    frames.read(on(Kind::Reset, stream - 200), now);
+                }
+                frames.read(on(Kind::Headers, stream), now);
+            }
+            assert_eq!(frames.abuse(), cut.then_some(Abuse::Resets), "{after:?}");
+            assert!(frames.young.len() <= 2, "{}", frames.young.len());
+        }
+        // Trailers make no stream younger, and no stream is reset again and again.
+        let (mut frames, later) = (Frames::new(start), start + PATIENT);
+        frames.read(on(Kind::Headers, 1), start);
+        frames.read(on(Kind::Headers, 1), later);
+        (0..IDLE_FRAMES).for_each(|_| frames.read(on(Kind::Reset, 1), later));
+        assert_eq!(frames.abuse(), None);
+        (0..30).for_each(|_| frames.read(on(Kind::Reset, 1), later));
+        assert_eq!(frames.abuse(), Some(Abuse::Flood));
     }
 
     #[test]
