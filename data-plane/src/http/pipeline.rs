@@ -13,6 +13,7 @@ use super::reply::Reply;
 use crate::codec::body::RequestBody;
 use crate::local::isolated::isolated;
 
+use errors::Nothing;
 use exchange::HeaderScope;
 pub(crate) use exchange::{Call, Exchange};
 pub(crate) use respond::{refusal, unread, unrouted};
@@ -93,7 +94,11 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     if exchange.stands_in {
         errors::tell(exchange, 503);
     }
-    ControlFlow::Continue(send::send(exchange, body, &cell).await)
+    ControlFlow::Continue(match exchange.head.is_for_page() {
+        false => send::send(exchange, body, &cell).await,
+        // Boxed, so that other requests need no room for it. The body was sent to what the client had requested.
+        true => Box::pin(send::send(exchange, &mut Nothing(body), &cell)).await,
+    })
 }
 
 #[cfg(test)]

@@ -74,7 +74,12 @@ impl Secure {
 
     /// Returns the status and the whole response with a length; `more` is added to the request's head.
     pub(super) fn get(&mut self, target: &str, host: &str, more: &str) -> (u16, String) {
-        write!(self.0, "GET {target} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").unwrap();
+        self.send(&format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{more}\r\n"))
+    }
+
+    /// The same for any request.
+    fn send(&mut self, request: &str) -> (u16, String) {
+        self.0.write_all(request.as_bytes()).unwrap();
         let mut bytes = Vec::new();
         while !bytes.ends_with(b"\r\n\r\n") {
             let mut one = [0];
@@ -328,13 +333,25 @@ fn unverified_client_is_redirected_to_the_error_page() {
     proxy.config(vec![("a.test", host(Some(page("/no.html")), false))]);
     assert_eq!(Secure::new(&proxy, &client(None), "a.test").ask("a.test", "").0, 200);
     assert_eq!(origin.seen()[0].line(), "GET /no.html HTTP/1.1");
-    // It is subject to the name rule, and not shown to a request with a body.
-    let more = "Content-Length: 1\r\n";
-    assert_eq!(Secure::new(&proxy, &client(None), "a.test").ask("a.test", more).0, 400);
+    // Whatever the method, the page is requested by GET, and without the body (as in nginx).
+    for request in
+        ["POST /x?y HTTP/1.1\r\nContent-Length: 3\r\n", "PUT /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n"]
+    {
+        let body = if request.starts_with("POST") { "abc" } else { "3\r\nabc\r\n0\r\n\r\n" };
+        let mut poster = Secure::new(&proxy, &client(None), "a.test");
+        assert_eq!(poster.send(&format!("{request}Host: a.test\r\n\r\n{body}")).0, 200, "{request}");
+        assert_eq!(poster.ask("a.test", "").0, 200, "the body was read");
+    }
+    for seen in &origin.seen() {
+        assert_eq!((seen.line(), &seen.body[..]), ("GET /no.html HTTP/1.1", &b""[..]));
+        assert_eq!([seen.all("content-length"), seen.all("transfer-encoding")], [[""; 0]; 2]);
+    }
+    assert_eq!(origin.seen().len(), 5);
+    // It is subject to the name rule.
     let named = ClientCertificates { match_cn: "CN=alice$".into(), ..page("/no.html") };
     proxy.config(vec![("a.test", host(Some(named), false))]);
     assert_eq!(Secure::new(&proxy, &client(None), "a.test").ask("a.test", "").0, 400);
-    assert_eq!(origin.seen().len(), 1);
+    assert_eq!(origin.seen().len(), 5);
 }
 
 /// Custom headers may use variables about the connection, and about the certificate presented to that very host.

@@ -217,6 +217,14 @@ impl RequestHead {
 
     /// The same as bytes.
     pub(crate) fn method_bytes(&self) -> &[u8] {
+        match (&self.page, self.method) {
+            (Some(_), Method::Get) => b"GET",
+            _ => self.asked_method(),
+        }
+    }
+
+    /// The original method, for the log.
+    pub(crate) fn asked_method(&self) -> &[u8] {
         &self.fields.bytes()[..self.method_len]
     }
 
@@ -230,12 +238,22 @@ impl RequestHead {
         self.made.as_deref().unwrap_or_else(|| &self.fields.bytes()[self.origin.clone()])
     }
 
-    /// Continues as a request for this path, without a query: nginx' internal redirect.
+    /// Continues as a request for this path, without a query and a body: nginx' internal redirect. Its method is GET from
+    /// here on, unless it is HEAD.
     ///
     /// Unlike in nginx, `$request_uri` is this path from here on, too: an application might route by the original one.
     pub(crate) fn show(&mut self, page: Box<[u8]>) {
         self.path_len = page.len();
         self.page = Some(page);
+        if self.method != Method::Head {
+            self.method = Method::Get;
+        }
+        (self.framing, self.upgrade) = (Framing::None, None);
+    }
+
+    /// Whether a page is served instead of what was requested.
+    pub(crate) fn is_for_page(&self) -> bool {
+        self.page.is_some()
     }
 
     /// Continues with this path, already encoded, instead of the original: nothing behind the proxy sees one that

@@ -12,7 +12,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use bytes::Bytes;
 
 use super::{Exchange, Step};
-use crate::codec::head::{Fields, Framing, Known, Method, RequestHead};
+use crate::codec::head::{Fields, Framing, Known};
 use crate::http::peer::Peer;
 use crate::http::reply::{Bad, Reply, ReplyBody};
 use crate::listen::Scheme;
@@ -69,7 +69,7 @@ pub(super) struct Passes {
 }
 
 /// Checks the client certificate of a request for a host.
-pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged {
+pub(super) fn judge(host: &HostEntry, peer: &Peer) -> Judged {
     let Some(asked) = host.certificates() else {
         return Judged::NotAsked;
     };
@@ -108,7 +108,7 @@ pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged
         _ if passes => {}
         ErrorPage::Url(url) => return Judged::Refused(ClientRefusal::Elsewhere(url.clone())),
         // The page is subject to the same name rule.
-        ErrorPage::Path(path) if is_bare(head) && lets_in => return Judged::Page(path.clone()),
+        ErrorPage::Path(path) if lets_in => return Judged::Page(path.clone()),
         ErrorPage::Path(_) | ErrorPage::None => {
             let bad = if shown.is_some() { Bad::Certificate } else { Bad::NoCertificate };
             return Judged::Refused(ClientRefusal::Certificate(bad));
@@ -118,11 +118,6 @@ pub(super) fn judge(host: &HostEntry, head: &RequestHead, peer: &Peer) -> Judged
         return Judged::Refused(ClientRefusal::Name);
     }
     Judged::Passes(Box::new(Passes { headers: backend_headers(asked, shown), is_blind: false }))
-}
-
-/// Whether a request can get another page instead: nginx turns it into a GET without its body.
-fn is_bare(head: &RequestHead) -> bool {
-    matches!(head.method, Method::Get | Method::Head) && head.framing == Framing::None
 }
 
 /// The headers for a backend, with the values of nginx' variables.

@@ -185,7 +185,7 @@ pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
 }
 
 /// The empty body that replaces one that was already sent or refused. Its client is still watched.
-struct Nothing<'b, B>(&'b mut B);
+pub(super) struct Nothing<'b, B>(pub(super) &'b mut B);
 
 impl<B: RequestBody> RequestBody for Nothing<'_, B> {
     fn poll_piece(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {

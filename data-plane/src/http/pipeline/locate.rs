@@ -270,7 +270,7 @@ fn admit(
     ask: &Ask<'_>,
     normal: &Normalised<'_>,
 ) -> (RouteOutcome, Option<Box<Passes>>, Option<Box<str>>) {
-    match ask.host.map_or(Judged::NotAsked, |host| certificates::judge(host, ask.head, ask.call.peer)) {
+    match ask.host.map_or(Judged::NotAsked, |host| certificates::judge(host, ask.call.peer)) {
         Judged::NotAsked => (find(table, ask, normal), None, None),
         Judged::Passes(passes) => (find(table, ask, normal), Some(passes), None),
         Judged::Page(page) => {

@@ -153,7 +153,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
 /// The original request line.
 pub(super) fn first_line(head: &RequestHead, out: &mut Vec<u8>) {
     let version = head.version.as_str();
-    for part in [head.method_bytes(), b" ", head.raw_target(), b" ", version.as_bytes()] {
+    for part in [head.asked_method(), b" ", head.raw_target(), b" ", version.as_bytes()] {
         out.extend_from_slice(part);
     }
 }
