@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use data_plane::local::{Budgets, KnownNames, Limits, MirrorBudget};
-use shared::policy::{LocationPolicy, TextList};
+use shared::policy::{ExternalAuth, LocationPolicy, TextList};
 
 use super::harness::*;
 
@@ -95,6 +95,26 @@ fn a_mirror_that_leads_to_itself_makes_a_few_copies_and_no_more() {
     eventually("the last copy makes none", || lost(&proxy) == 1);
     eventually("all are delivered", || copied(&proxy) == 4);
     assert_eq!(origin.seen().len(), 5);
+}
+
+#[test]
+fn cdn_loop_of_a_client_neither_evades_a_mirror_nor_fails_authentication() {
+    let (origin, own) = (Origin::says("backend"), Origin::says("own"));
+    let url = at(own.address, "/check");
+    let said = LocationPolicy {
+        external_auth: Some(ExternalAuth { url, ..ExternalAuth::default() }),
+        ..mirrored(at(own.address, "$request_uri"))
+    };
+    let proxy = serving(&origin, said, Budgets::default());
+    let from_client = "firth, firth, firth, firth, firth";
+    let request = format!("GET /echo HTTP/1.1\r\nHost: a.test\r\nCDN-Loop: {from_client}\r\n\r\n");
+    assert_eq!(Client::new(proxy.http).ask(&request).status, 200);
+    eventually("a copy", || copied(&proxy) == 1);
+    assert_eq!(origin.seen()[0].all("cdn-loop"), [from_client]);
+    for (seen, target) in own.seen().iter().zip(["/check", "/echo"]) {
+        assert_eq!(seen.target, target);
+        assert!(seen.all("cdn-loop").concat().contains("firth;by="), "{}", seen.head);
+    }
 }
 
 #[test]

@@ -1,33 +1,47 @@
 //! Requests of the proxy's own, to auth services and mirrors, that come back to it: an `auth-url` or a `mirror-target`
 //! may lead to the location that has it, and one request would make others without end.
 //!
-//! Each carries a `CDN-Loop` field (RFC 8586), which says by its number of entries how often that has happened. A client
-//! that sends such a field itself gets no further than without it.
+//! Each carries a `CDN-Loop` field (RFC 8586), which says by its number of entries how often that has happened. Anybody
+//! can send such a field (section 3 of the RFC), and nobody shall evade a mirror so, nor harm a request by a field that came
+//! along with it: only entries that this process made are counted, which have a secret of its own. A loop through several
+//! proxies ends when it has come to one of them so often.
+
+use std::fmt::Write as _;
+use std::sync::OnceLock;
+
+use rustls::crypto::aws_lc_rs::default_provider;
 
 use crate::codec::head::Fields;
 
 /// The field.
 const FIELD: &str = "CDN-Loop";
 
-/// The proxy's entry in it.
-const ID: &str = "firth";
-
 /// How many of its own requests a request may come from. An auth service behind the same proxy may have one, too.
 const MOST: usize = 4;
 
 /// Marks a request of the proxy's own, which has the fields of the one that it is made for.
 pub(super) fn mark(fields: &mut Fields) {
-    fields.append(FIELD, ID);
+    fields.append(FIELD, entry());
 }
 
 /// Whether no further request is made for one with these fields.
 pub(super) fn is_over(fields: &Fields) -> bool {
     let entries = fields.all(FIELD).flat_map(|list| list.split(|byte| *byte == b','));
-    let is_own = |entry: &&[u8]| {
-        let id = entry.split(|byte| *byte == b';').next().unwrap_or_default();
-        id.trim_ascii() == ID.as_bytes()
-    };
-    entries.filter(is_own).count() >= MOST
+    entries.filter(|other| other.trim_ascii() == entry().as_bytes()).count() >= MOST
+}
+
+/// The entry of this process.
+fn entry() -> &'static str {
+    static ENTRY: OnceLock<String> = OnceLock::new();
+    ENTRY.get_or_init(|| {
+        let mut secret = [0; 16];
+        // Without randomness the entry can be guessed, and loops end all the same.
+        let _ = default_provider().secure_random.fill(&mut secret);
+        secret.iter().fold("firth;by=".to_owned(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    })
 }
 
 #[cfg(test)]
@@ -37,13 +51,22 @@ mod tests {
     #[test]
     fn own_entries_are_counted_wherever_they_stand() {
         let mut fields = Fields::default();
-        for value in ["firth, other.example; v=1", " firth ;x, firthy", "Firth"] {
+        for value in [format!("{}, other.example; v=1", entry()), format!("x ,\t{} ", entry())] {
             fields.append(FIELD, value);
-            assert!(!is_over(&fields));
         }
         mark(&mut fields);
         assert!(!is_over(&fields));
         mark(&mut fields);
         assert!(is_over(&fields));
+    }
+
+    #[test]
+    fn entries_of_others_are_not_counted() {
+        let mut fields = Fields::default();
+        for value in ["firth, firth, firth, firth", "firth;by=, firth;by=00000000000000000000000000000000"] {
+            fields.append(FIELD, value);
+            fields.append(FIELD, entry().replace("by", "BY"));
+        }
+        assert!(!is_over(&fields));
     }
 }
