@@ -136,7 +136,7 @@ pub(crate) async fn serve(
     let mut ends = Ends { source: address, destination };
     if service.takes_proxy_header {
         timer.idle(true);
-        let header = Box::pin(opening::header(&local.buffers, &mut client, &mut input));
+        let header = Box::pin(opening::header((&local.buffers, &local.quota), &mut client, &mut input));
         match timer.limit(said.time, header).await {
             Ok(Ok(Some(told))) => {
                 let is_believed = said.trusts(address.ip());

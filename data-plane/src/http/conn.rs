@@ -96,7 +96,7 @@ async fn read_proxy_header(
     let local = &server.local;
     let timer = local.timers.timer();
     timer.idle(true);
-    let header = Box::pin(opening::header(&local.buffers, &mut stream, &mut input));
+    let header = Box::pin(opening::header((&local.buffers, &local.quota), &mut stream, &mut input));
     let reason = match timer.limit(settings.time, header).await {
         Ok(Ok(Some(ends))) => {
             let is_believed = settings.trusts(peer.address().ip());

@@ -15,7 +15,7 @@ const KEPT_ROOM: usize = 64 * 1024;
 
 /// Up to this much unread data in bytes is moved into a buffer of [`LITTLE_ROOM`] while more is waited for. A read
 /// into it is still worth its system call ([`make_room`](crate::codec::stream::make_room)).
-const LITTLE: usize = 1024;
+pub(super) const LITTLE: usize = 1024;
 
 /// Capacity of a small buffer, in bytes.
 const LITTLE_ROOM: usize = 4 * 1024;

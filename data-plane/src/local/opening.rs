@@ -1,14 +1,17 @@
 //! The beginning of a connection, read before any protocol is negotiated: a load balancer's PROXY header, and the
 //! first bytes of the client.
 //!
-//! **Invariant:** a connection on which nothing has arrived holds no buffer, and one on which little has, a small one.
+//! **Invariant:** a connection on which nothing has arrived holds no buffer, and one on which little has, a small one;
+//! beyond that a waiting PROXY header is charged (a ClientHello is charged by its caller).
 
 use std::future::poll_fn;
 use std::io;
+use std::rc::Rc;
 
 use bytes::{Buf, BytesMut};
 
-use super::buffers::Buffers;
+use super::buffers::{Buffers, LITTLE};
+use super::quota::Quota;
 use crate::codec::proxy_protocol::{self, Ends};
 use crate::codec::stream::{Stream, make_room, poll_fill};
 
@@ -45,17 +48,21 @@ pub(crate) async fn more<S: Stream>(
 /// Reads a PROXY header: returns the addresses in it, if any.
 ///
 /// # Errors
-/// An I/O error, or the connection does not begin with a header.
+/// An I/O error, or the connection does not begin with a header; or too much is held for clients.
 pub(crate) async fn header<S: Stream>(
-    buffers: &Buffers,
+    (buffers, quota): (&Buffers, &Rc<Quota>),
     stream: &mut S,
     input: &mut BytesMut,
 ) -> io::Result<Option<Ends>> {
+    let mut share = None;
     loop {
         match proxy_protocol::parse(input) {
             Ok(Some(header)) => {
                 input.advance(header.length);
                 return Ok(header.ends);
+            }
+            Ok(None) if input.len() > LITTLE && !quota.cover(&mut share, input.capacity()) => {
+                return Err(io::Error::other("too much is held for clients"));
             }
             Ok(None) => more(buffers, stream, input).await?,
             Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
@@ -67,7 +74,13 @@ pub(crate) async fn header<S: Stream>(
 mod tests {
     use tokio::io::AsyncWriteExt;
 
+    use shared::budget::Budget;
+
     use super::*;
+
+    fn quota() -> Rc<Quota> {
+        Quota::new(Budget::new(1 << 20))
+    }
 
     #[tokio::test]
     async fn a_header_is_taken_off_and_the_rest_stays() {
@@ -80,7 +93,8 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let (ends, ()) = tokio::join!(header(&buffers, &mut near, &mut input), writing);
+        let quota = quota();
+        let (ends, ()) = tokio::join!(header((&buffers, &quota), &mut near, &mut input), writing);
         assert_eq!(ends.unwrap().unwrap().source, "192.0.2.7:1".parse().unwrap());
         assert_eq!(input, "GET /");
     }
@@ -91,10 +105,30 @@ mod tests {
         let (mut client, mut near) = tokio::io::duplex(64);
         let mut input = BytesMut::new();
         client.write_all(b"PROXY").await.unwrap();
-        let waiting = Box::pin(header(&buffers, &mut near, &mut input));
-        assert!(futures::poll!(waiting).is_pending());
+        let quota = quota();
+        let mut waiting = Box::pin(header((&buffers, &quota), &mut near, &mut input));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        assert_eq!(quota.held(), 0);
+        drop(waiting);
         assert_eq!(input, "PROXY");
         assert!(input.capacity() <= 4 * 1024, "{}", input.capacity());
+    }
+
+    #[tokio::test]
+    async fn much_of_it_is_charged_while_it_waits() {
+        let buffers = Buffers::new();
+        // Version 2 with 4,000 bytes of extensions, of which most arrive.
+        let most = [b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x0f\xa0", &[0; 3_000][..]].concat();
+        for (limit, is_taken) in [(1 << 20, true), (1 << 10, false)] {
+            let (mut client, mut near) = tokio::io::duplex(8 * 1024);
+            let (quota, mut input) = (Quota::new(Budget::new(limit)), BytesMut::new());
+            client.write_all(&most).await.unwrap();
+            let mut waiting = Box::pin(header((&buffers, &quota), &mut near, &mut input));
+            assert_eq!(futures::poll!(&mut waiting).is_pending(), is_taken);
+            assert_eq!(quota.held() >= most.len(), is_taken);
+            drop(waiting);
+            assert_eq!(quota.held(), 0);
+        }
     }
 
     #[tokio::test]
@@ -107,7 +141,7 @@ mod tests {
             let (mut client, mut near) = tokio::io::duplex(64);
             client.write_all(bytes).await.unwrap();
             drop(client);
-            let error = header(&buffers, &mut near, &mut BytesMut::new()).await.unwrap_err();
+            let error = header((&buffers, &quota()), &mut near, &mut BytesMut::new()).await.unwrap_err();
             assert_eq!(error.kind(), kind);
         }
     }

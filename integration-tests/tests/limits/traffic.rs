@@ -193,6 +193,7 @@ const ROWS: &[Row] = &[
         &[
             "a_header_has_five_seconds_where_nobody_says_how_long",
             "a_line_and_a_header_have_their_sizes_to_the_byte",
+            "much_of_it_is_charged_while_it_waits",
             "client_without_proxy_header_is_closed_after_the_timeout",
         ],
     ),
