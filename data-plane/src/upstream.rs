@@ -252,7 +252,11 @@ impl<C: Reusable> Upstreams<C> {
         };
         self.begun += 1;
         shared.count_as(self.begun);
-        backend.shared.entry((endpoint.id, transport_key)).or_default().push(Rc::clone(shared));
+        let all = backend.shared.entry((endpoint.id, transport_key)).or_default();
+        if let Some(other) = all.first() {
+            shared.is_beside(other);
+        }
+        all.push(Rc::clone(shared));
         true
     }
 

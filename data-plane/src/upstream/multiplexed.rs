@@ -66,6 +66,8 @@ pub(crate) struct Multiplexed {
     changed: Notify,
     /// Calls that wait for that.
     waiting: Cell<usize>,
+    /// Notified when a call ends, for one that waits: on any of the connections to the endpoint that calls share.
+    freed: RefCell<Rc<Notify>>,
     failure: Cell<Option<Failure>>,
     flow: Rc<Flow>,
     stats: Rc<WireStats>,
@@ -109,6 +111,7 @@ impl Multiplexed {
             kept: Cell::new(true),
             changed: Notify::new(),
             waiting: Cell::new(0),
+            freed: RefCell::default(),
             failure: Cell::default(),
             flow: Rc::default(),
             stats: Rc::new(WireStats::new(timers)),
@@ -194,16 +197,26 @@ impl Multiplexed {
         }
     }
 
-    /// Waits until it is open for more than the call that it was opened for, or closed.
+    /// Waits until it is open for more than the call that it was opened for, or closed; or until there may be room on
+    /// another connection.
     pub(crate) async fn opened(&self, now: Instant) {
         let _waiting = Waiting::new(&self.waiting);
+        let freed = Rc::clone(&self.freed.borrow());
         loop {
             let changed = self.changed.notified();
             if self.room(false, now) != Room::Soon {
                 return;
             }
-            changed.await;
+            tokio::select! {
+                () = changed => {}
+                () = freed.notified() => return,
+            }
         }
+    }
+
+    /// Calls that wait for it are told of room on that one, too, and vice versa.
+    pub(crate) fn is_beside(&self, other: &Self) {
+        *self.freed.borrow_mut() = Rc::clone(&other.freed.borrow());
     }
 
     /// Whether one more call may wait for it, if its endpoint allows this many on a connection. One place is that of the
@@ -443,6 +456,7 @@ impl Drop for CallSlot {
         if !self.shared.kept.get() {
             self.shared.end();
         }
+        self.shared.freed.borrow().notify_one();
     }
 }
 

@@ -34,6 +34,8 @@ struct Counts {
     waiting: AtomicUsize,
     /// Maximum number of concurrent calls on one connection.
     most: AtomicUsize,
+    /// Connections from this number on are accepted, and nothing more happens on them.
+    silent_from: AtomicUsize,
 }
 
 impl Endpoint {
@@ -43,8 +45,8 @@ impl Endpoint {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let [connections, open, calls, waiting, most] = Default::default();
-        let held = Semaphore::new(0);
-        let counts = Arc::new(Counts { connections, open, calls, held, waiting, most });
+        let (held, silent_from) = (Semaphore::new(0), AtomicUsize::new(usize::MAX));
+        let counts = Arc::new(Counts { connections, open, calls, held, waiting, most, silent_from });
         let seen = Arc::clone(&counts);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -69,6 +71,9 @@ impl Endpoint {
 async fn serve(stream: TcpStream, streams: Option<u32>, counts: Arc<Counts>) {
     let number = counts.connections.fetch_add(1, Ordering::Relaxed);
     counts.open.fetch_add(1, Ordering::Relaxed);
+    if number >= counts.silent_from.load(Ordering::Relaxed) {
+        return std::future::pending().await;
+    }
     let mut builder = Builder::new();
     if let Some(streams) = streams {
         builder.max_concurrent_streams(streams);
@@ -196,6 +201,34 @@ fn a_cold_endpoint_gets_no_more_connections_than_its_calls_need() {
         let (answers, ()) = futures::join!(futures::future::join_all(at_once), let_go);
         assert!(answers.iter().all(|status| *status == StatusCode::OK));
         assert_eq!(endpoint.count(|it| &it.connections), 5);
+        proxy
+    });
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the runtime of the test owns it")]
+fn a_call_that_waits_for_a_connection_takes_a_place_that_becomes_free_on_another() {
+    run(async {
+        let endpoint = Endpoint::new(Some(3)).await;
+        let mut limits = Limits::default();
+        limits.timeouts.connect = 2 * PATIENCE;
+        let proxy = grpc(limits, &[&endpoint]);
+        let sender = sender(&proxy).await;
+        let call = |path: &'static str| {
+            let mut sender = sender.clone();
+            tokio::spawn(async move { ask(&mut sender, path).await.0 })
+        };
+        assert_eq!(call("/").await.unwrap(), StatusCode::OK);
+        endpoint.counts.silent_from.store(1, Ordering::Relaxed);
+        let held = [(); 3].map(|()| call("/held"));
+        endpoint.until(|it| it.waiting.load(Ordering::Relaxed) == 3).await;
+        // One opens another connection, on which nothing happens, and the other waits for that.
+        let (one, other) = (call("/"), call("/"));
+        endpoint.until(|it| it.connections.load(Ordering::Relaxed) == 2).await;
+        endpoint.counts.held.add_permits(1);
+        let answered = tokio::select! { answered = one => answered, answered = other => answered };
+        assert_eq!(answered.unwrap(), StatusCode::OK);
+        drop(held);
         proxy
     });
 }
