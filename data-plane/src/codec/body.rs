@@ -115,6 +115,11 @@ pub(crate) trait RequestBody {
         None
     }
 
+    /// Returns to its beginning; `false`: it is not buffered.
+    fn rewind(&mut self) -> bool {
+        false
+    }
+
     /// Separates the body from its connection, if it can be read while the response is written.
     fn detach(&mut self) -> Option<Box<dyn RequestBody>> {
         None

@@ -79,6 +79,11 @@ impl Quota {
         Some(Share { quota: Rc::clone(self), amount })
     }
 
+    /// A share of no bytes, to grow.
+    pub(crate) fn nothing(self: &Rc<Self>) -> Share {
+        Share { quota: Rc::clone(self), amount: 0 }
+    }
+
     /// Makes a share for something that has begun at least this large; `false`: too little is left.
     pub(crate) fn cover(self: &Rc<Self>, share: &mut Option<Share>, amount: usize) -> bool {
         match share {

@@ -5,6 +5,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use super::multiplexed::CallSlot;
 use super::observation::Observation;
 use super::wire_stats::are_overlong;
 use crate::codec::error::{Kind, ProxyError};
+use crate::local::quota::Quota;
 use crate::local::timer::Timer;
 use crate::local::upstream_shares::RequestPermit;
 use crate::table::{Sizes, Timeouts};
@@ -72,7 +74,7 @@ impl Call {
         request: Request<()>,
         ended: bool,
         body: Body,
-        sizes: Sizes,
+        (sizes, quota): (Sizes, &Rc<Quota>),
     ) -> Result<Self, Failed> {
         let begun = match place.sender() {
             Some(mut sender) => {
@@ -88,7 +90,7 @@ impl Call {
             }
         };
         place.carries(response.stream_id().into());
-        let sending = Sending::new(out, place.flow(), body, sizes, ended);
+        let sending = Sending::new(out, place.flow(), body, (sizes, quota), ended);
         Ok(Self { place, sending, answer: Answer::Awaited(response), observed: None, permit: None })
     }
 

@@ -401,6 +401,11 @@ impl RequestBody for Kept {
     fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
     }
+
+    fn rewind(&mut self) -> bool {
+        self.place = 0;
+        true
+    }
 }
 
 /// A body that is being buffered.

@@ -12,11 +12,15 @@ use h2::{Reason, RecvStream, client};
 use http::{Request, Response, StatusCode};
 use shared::policy::{BackendProtocol, LocationPolicy};
 use shared::resource::{PathType, Resource, Route};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
 use super::grpc::{call, run, sender, whole};
 use super::harness::*;
+
+/// Bytes after which a call to `/elsewhere-late` is refused: more than is kept of a body that is not buffered.
+const LATE: usize = 100_000;
 
 /// An endpoint that counts.
 struct Endpoint {
@@ -88,6 +92,19 @@ async fn serve(stream: TcpStream, streams: Option<u32>, counts: Arc<Counts>) {
             // Refused as unprocessed on the first connection.
             "/elsewhere" if number.is_multiple_of(2) => {
                 respond.send_reset(Reason::REFUSED_STREAM);
+                continue;
+            }
+            // The same, when much of its body has arrived.
+            "/elsewhere-late" if number.is_multiple_of(2) => {
+                tokio::spawn(async move {
+                    let (mut body, mut read) = (request.into_body(), 0);
+                    while read < LATE {
+                        let piece = body.data().await.unwrap().unwrap();
+                        read += piece.len();
+                        body.flow_control().release_capacity(piece.len()).unwrap();
+                    }
+                    respond.send_reset(Reason::REFUSED_STREAM);
+                });
                 continue;
             }
             "/broken" => {
@@ -377,6 +394,29 @@ fn a_call_that_nobody_has_looked_at_goes_elsewhere_with_its_body() {
             assert_eq!(ask(&mut sender, "/elsewhere").await, (StatusCode::OK, b"hello".to_vec()));
             assert!(one.count(|it| &it.calls) + other.count(|it| &it.calls) >= asked + 2);
         }
+        proxy
+    });
+}
+
+/// A body that is streamed is kept up to a limit; one that is buffered is there anyway.
+#[test]
+fn a_buffered_body_is_sent_again_however_long_it_is() {
+    run(async {
+        let endpoint = Endpoint::new(None).await;
+        let proxy = grpc(Limits::default(), &[&endpoint]);
+        assert_eq!(ask(&mut sender(&proxy).await, "/").await.0, StatusCode::OK);
+        let mut client = TcpStream::connect(proxy.http).await.unwrap();
+        let body = "x".repeat(3 * LATE);
+        let head = format!("Host: a.test\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        client
+            .write_all(format!("POST /elsewhere-late HTTP/1.1\r\n{head}\r\n{body}").as_bytes())
+            .await
+            .unwrap();
+        let mut response = String::new();
+        client.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 200 "), "{}", &response[..100]);
+        assert!(response.matches('x').count() >= body.len());
+        assert_eq!(endpoint.count(|it| &it.calls), 3);
         proxy
     });
 }

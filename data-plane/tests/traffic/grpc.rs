@@ -110,6 +110,12 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
     if path == "/stalled" {
         return std::future::pending().await;
     }
+    if path == "/taken" {
+        while let Some(Ok(piece)) = body.data().await {
+            body.flow_control().release_capacity(piece.len()).unwrap();
+        }
+        return std::future::pending().await;
+    }
     if path == "/silent" {
         while let Some(Ok(_)) = body.data().await {}
         REACHED.fetch_add(1, Ordering::Relaxed);
@@ -266,6 +272,36 @@ fn responses_of_calls_that_are_not_read_are_charged() {
         while budgets.bytes.used() < 8 * FLOOD {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+        proxy
+    });
+}
+
+#[test]
+fn bodies_that_are_kept_until_there_is_a_response_are_charged() {
+    const CALLS: usize = 40;
+    run(async {
+        let budgets = Budgets::default();
+        let mut proxy = Proxy::within(Limits::default(), budgets.clone());
+        let policy =
+            LocationPolicy { backend_protocol: Some(BackendProtocol::Grpc.into()), ..Default::default() };
+        proxy.policies(false, &[("/taken", policy)]);
+        proxy.endpoints("taken", &[echo(false).await]);
+        let sender = sender(&proxy).await;
+        let mut calls = Vec::new();
+        for _ in 0..CALLS {
+            let (response, mut out) =
+                sender.clone().ready().await.unwrap().send_request(call("/taken"), false).unwrap();
+            out.send_data(vec![b'x'; 60_000].into(), false).unwrap();
+            calls.push((response, out));
+        }
+        while budgets.bytes.used() < CALLS * 50_000 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        drop(calls);
+        while budgets.bytes.used() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        drop(sender);
         proxy
     });
 }

@@ -404,9 +404,13 @@ const ROWS: &[Row] = &[
         &["too_long_body_is_not_read_further", "a_body_that_is_too_long_is_413_however_it_says_so"],
     ),
     Row(
-        "part of a streamed request body kept for a retry",
-        &["upstream::call::sending::KEPT"],
-        &["a_streamed_body_that_is_partly_gone_is_never_sent_again"],
+        "part of a streamed request body (gRPC) kept for a retry",
+        &["upstream::call::sending::KEPT", "upstream::call::sending::LITTLE"],
+        &[
+            "a_streamed_body_that_is_partly_gone_is_never_sent_again",
+            "bodies_that_are_kept_until_there_is_a_response_are_charged",
+            "a_buffered_body_is_sent_again_however_long_it_is",
+        ],
     ),
     Row(
         "response head of an endpoint",
@@ -480,6 +484,7 @@ const ROWS: &[Row] = &[
         &[
             "http::h2::frames::STREAMS",
             "http::h2::frames::PERIOD",
+            "http::h2::frames::PATIENT",
             "http::h2::PENDING_RESETS",
             "http::h2::CAUSED_RESETS",
         ],

@@ -12,16 +12,23 @@ use h2::{Reason, SendStream};
 
 use crate::codec::body::{Joining, RequestBody};
 use crate::codec::error::{Kind, ProxyError};
+use crate::local::quota::{Quota, Share};
 use crate::table::Sizes;
 use crate::upstream::flow::Flow;
 
-/// Bytes of a body that are kept until there is a response: an endpoint may report that it has not processed them.
+/// Bytes of a body that are kept until there is a response, if it is not buffered: an endpoint may report that it has not
+/// processed them.
 const KEPT: usize = 64 * 1024;
+
+/// Bytes of a body that are included in the price of a request.
+const LITTLE: usize = 4 * 1024;
 
 /// A request body: what was read and has to be sent again, and the rest.
 pub(crate) struct Body {
     again: VecDeque<Bytes>,
     rest: Box<dyn RequestBody>,
+    /// The budget for what is kept of it.
+    kept: Option<Share>,
 }
 
 /// The progress of a body, and what is waited for.
@@ -41,8 +48,11 @@ pub(super) struct Sending {
     /// Whether the connection accepts data.
     flow: Rc<Flow>,
     body: Body,
-    /// What was read of the body so far, until there is a response or it is too much.
+    /// What was read of the body so far, until there is a response or it is too much. Nothing of one that is buffered.
     kept: Option<VecDeque<Bytes>>,
+    quota: Rc<Quota>,
+    /// The budget for what the endpoint does not accept.
+    untaken: Option<Share>,
     sizes: Sizes,
     /// Read, and to be joined with what is already available.
     joining: Joining,
@@ -50,6 +60,8 @@ pub(super) struct Sending {
     held: Bytes,
     read: u64,
     sent: u64,
+    /// Bytes that h2 was given since the connection was last seen to accept data.
+    given: usize,
     /// The body was read completely.
     ended: bool,
     /// The endpoint accepts no data.
@@ -62,7 +74,7 @@ pub(super) struct Sending {
 impl Body {
     /// A body of which nothing was read.
     pub(crate) fn new(rest: Box<dyn RequestBody>) -> Self {
-        Self { again: VecDeque::new(), rest }
+        Self { again: VecDeque::new(), rest, kept: None }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ProxyError>> {
@@ -78,20 +90,24 @@ impl Sending {
     pub(super) fn new(
         out: SendStream<Bytes>,
         flow: &Rc<Flow>,
-        body: Body,
-        sizes: Sizes,
+        mut body: Body,
+        (sizes, quota): (Sizes, &Rc<Quota>),
         ended: bool,
     ) -> Self {
+        let is_buffered = body.again.is_empty() && body.rest.rewind();
         Self {
             out,
             flow: Rc::clone(flow),
             body,
-            kept: Some(VecDeque::new()),
+            kept: (!is_buffered).then(VecDeque::new),
+            quota: Rc::clone(quota),
+            untaken: None,
             sizes,
             joining: Joining::default(),
             held: Bytes::new(),
             read: 0,
             sent: 0,
+            given: 0,
             ended,
             blocked: false,
             done: ended,
@@ -115,20 +131,25 @@ impl Sending {
 
     /// A response has arrived: the body will not be sent again.
     pub(super) fn is_answered(&mut self) {
-        self.kept = None;
+        self.keep_nothing();
     }
 
-    /// The complete body from the beginning, if all of it was kept.
+    /// The complete body from the beginning, if it is buffered or all of it was kept.
     pub(super) fn whole(mut self) -> Option<Body> {
-        let mut kept = self.kept?;
+        let Body { again, mut rest, kept: share } = self.body;
+        let Some(mut kept) = self.kept else {
+            return rest.rewind().then(|| Body::new(rest));
+        };
         kept.extend(self.joining.rest());
-        let Body { again, rest } = self.body;
         kept.extend(again);
-        Some(Body { again: kept, rest })
+        Some(Body { again: kept, rest, kept: share })
     }
 
     /// Sends as much as possible.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
+        if self.flow.poll(cx).is_ready() {
+            self.given = 0;
+        }
         while !self.done {
             match self.step(cx) {
                 Ok(Poll::Ready(())) => {}
@@ -145,6 +166,7 @@ impl Sending {
     fn step(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, ProxyError> {
         self.blocked = self.flow.poll(cx).is_pending();
         if self.blocked {
+            self.waits()?;
             return Ok(Poll::Pending);
         }
         if self.held.is_empty() {
@@ -169,13 +191,16 @@ impl Sending {
                 }
                 Poll::Pending => {
                     self.blocked = true;
+                    self.waits()?;
                     return Ok(Poll::Pending);
                 }
             },
             room => room,
         };
+        self.untaken = None;
         let part = self.held.split_to(room.min(self.held.len()));
         self.sent += part.len() as u64;
+        self.given += part.len();
         if self.out.send_data(part, false).is_err() {
             self.done = true;
         }
@@ -205,13 +230,42 @@ impl Sending {
         Ok(())
     }
 
-    /// Keeps a piece for sending it again.
+    /// Keeps a piece for sending it again, while memory is plentiful.
     fn keep(&mut self, piece: &Bytes) {
-        if self.read > KEPT as u64 {
-            self.kept = None;
+        if !self.has_room() {
+            self.keep_nothing();
         }
         if let Some(kept) = &mut self.kept {
             kept.push_back(piece.clone());
         }
+    }
+
+    /// Whether everything that was read may be kept.
+    fn has_room(&mut self) -> bool {
+        let read = usize::try_from(self.read).unwrap_or(usize::MAX);
+        if self.kept.is_none() || read > KEPT {
+            return false;
+        }
+        if read <= LITTLE {
+            return true;
+        }
+        let share = self.body.kept.get_or_insert_with(|| self.quota.nothing());
+        share.amount() >= read || share.grow(read - share.amount())
+    }
+
+    fn keep_nothing(&mut self) {
+        (self.kept, self.body.kept) = (None, None);
+    }
+
+    /// The endpoint accepts no data: what it was to get is charged.
+    ///
+    /// # Errors
+    /// There is no room for it. What h2 was given is not taken back.
+    fn waits(&mut self) -> Result<(), ProxyError> {
+        // What is kept was charged.
+        let here = if self.kept.is_some() { 0 } else { self.held.len() };
+        let bytes = here + self.given;
+        let fits = bytes <= LITTLE || self.quota.cover(&mut self.untaken, bytes);
+        if fits || here == 0 { Ok(()) } else { Err(Kind::NoRoom.into()) }
     }
 }

@@ -87,7 +87,7 @@ async fn attempt<B: RequestBody>(
     let mut body = Body::new(body);
     loop {
         let place = asking.connect(exchange, cell).await?;
-        let failed = match Call::begin(place, request.clone(), ended, body, sizes) {
+        let failed = match Call::begin(place, request.clone(), ended, body, (sizes, &local.quota)) {
             Ok(call) => match call.head(timer, timeouts).await {
                 Ok((response, mut call)) => {
                     call.observe(asking.observed.take());
