@@ -120,12 +120,16 @@ impl Ledger {
         let Some(known) = self.known.get_mut(&id) else { return };
         known.holders.retain(|holder| holder.strong_count() > 0);
         known.holders.push(Arc::downgrade(certified));
-        let Some(more) = known.held.as_ref().map(|held| held.der.len()) else { return };
-        if self.make_room(id, more)
+        let holders = known.holders.len();
+        let Some(held) = &known.held else { return };
+        // Holders that are gone count no more.
+        let (before, each) = (held.bytes, held.der.len());
+        let bytes = (before + each).min(each * (1 + holders));
+        if self.make_room(id, bytes.saturating_sub(before))
             && let Some(held) = self.known.get_mut(&id).and_then(|known| known.held.as_mut())
         {
-            self.bytes += more;
-            held.bytes += more;
+            self.bytes = self.bytes - before + bytes;
+            held.bytes = bytes;
             certified.staple(Some(&held.der));
         }
     }

@@ -55,6 +55,11 @@ impl Authority {
 
     /// The same with an owner.
     pub(super) fn certified_of(&self, owner: &str, place: &str) -> Arc<Certified> {
+        self.holders(owner, place)()
+    }
+
+    /// Each time the same certificate, as from another Secret.
+    pub(super) fn holders(&self, owner: &str, place: &str) -> impl Fn() -> Arc<Certified> {
         let (mut params, pair) = (params("leaf"), KeyPair::generate().unwrap());
         let ocsp = [0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01];
         let said = write(SEQUENCE, &[write(OID, &ocsp), write(0x86, place.as_bytes())].concat());
@@ -63,7 +68,8 @@ impl Authority {
         let leaf = params.signed_by(&pair, &self.issuer).unwrap().der().to_vec().into();
         let certificate = Certificate { leaf, key: pair.serialize_der().into(), chain: None };
         let chain = Chain { certificates: vec![self.der.clone().into()] };
-        Arc::new(Certified::build(&certificate, Some(&chain)).unwrap().of(&owner.into()))
+        let owner = owner.into();
+        move || Arc::new(Certified::build(&certificate, Some(&chain)).unwrap().of(&owner))
     }
 
     /// The OCSP request for one.

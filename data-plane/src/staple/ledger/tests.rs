@@ -115,6 +115,29 @@ fn the_same_certificate_is_asked_for_once_and_forgotten_with_the_last_who_has_it
     assert_eq!((ledger.known.len(), ledger.due.len(), ledger.bytes), (0, 0, 0));
 }
 
+/// A Secret that is written again and again, with the same certificate.
+#[test]
+fn holders_that_are_gone_count_no_more() {
+    let start = Instant::now();
+    let (authority, mut ledger) = (Authority::new("authority"), Ledger::default());
+    let holder = authority.holders("", PLACE);
+    let mut certified = holder();
+    ledger.shown(&certified, start);
+    let id = ledger.next(start).unwrap().id;
+    ledger.answered(&id, b"one".to_vec(), good(10), (start, WALL));
+    for _ in 0..3 {
+        certified = holder();
+        ledger.shown(&certified, start);
+        assert_eq!((stapled(&certified), ledger.bytes), (Some(b"one".to_vec()), 6));
+    }
+    let other = holder();
+    ledger.shown(&other, start);
+    assert_eq!((stapled(&other), ledger.bytes), (Some(b"one".to_vec()), 9), "it is held for two");
+    drop((certified, other));
+    ledger.forget_unused();
+    assert_eq!((ledger.bytes, ledger.known.len()), (0, 0));
+}
+
 #[test]
 fn so_many_are_asked_at_once_and_so_much_is_held() {
     let start = Instant::now();
