@@ -10,7 +10,7 @@ use shared::template::{Template, Variable};
 
 use super::headers::SnippetContext;
 use super::tokens::Directive;
-use super::worlds::{Outcome, Worlds};
+use super::worlds::{Outcome, World, Worlds};
 
 /// Limit of the responses that are taken from one snippet, and of their bytes.
 const MOST: usize = 64;
@@ -183,7 +183,7 @@ fn answers(node: &Node<'_>, worlds: &Worlds, room: &mut Allowance) -> Option<Vec
             (_, []) => *directive,
             _ => return None,
         };
-        let sends = sends.replaced(|text| world.filled(text))?;
+        let sends = filled(sends, world)?;
         let mut found = answer(&Node { directive: &sends, inner: &[] }, has_groups, room)?;
         // Each is compiled where it stands.
         if !tests.iter().all(|it| can_compare(it.comparison(), &it.value, room)) {
@@ -193,6 +193,20 @@ fn answers(node: &Node<'_>, worlds: &Worlds, room: &mut Allowance) -> Option<Vec
         all.push(found);
     }
     Some(all)
+}
+
+/// A directive with the values of variables in its text; nginx takes its pattern or status as they stand.
+fn filled(directive: &Directive, world: &World) -> Option<Directive> {
+    let at = match directive.name() {
+        "rewrite" => 1,
+        _ => directive.arguments().len().checked_sub(1)?,
+    };
+    let text = world.filled(directive.arguments().get(at)?)?;
+    // Without a status, nginx decides by the text as it stands whether it is a redirect.
+    let says_status = matches!(directive.arguments(), [_, _, flag] if ["redirect", "permanent"].contains(&flag.as_str()))
+        || directive.name() == "return" && at == 1;
+    let is_same = || is_url(&text) == is_url(&directive.arguments()[at]);
+    (says_status || is_same()).then(|| directive.with_argument(at, text))
 }
 
 /// `location [= | ~ | ~* | ^~] PATH { .. }`.
@@ -293,9 +307,7 @@ fn kind(sign: &str) -> Option<ShortcutPath> {
 /// `return CODE;`, `return CODE TEXT;`, `return URL;`.
 fn returned(arguments: &[String], has_groups: bool) -> Option<Shortcut> {
     let (status, text) = match arguments {
-        [url] if url.starts_with("http://") || url.starts_with("https://") || url.starts_with("$scheme") => {
-            (302, Some(url))
-        }
+        [url] if is_url(url) => (302, Some(url)),
         [code] => (status(code)?, None),
         [code, text] => (status(code)?, Some(text)),
         _ => return None,
@@ -315,11 +327,10 @@ fn rewritten(arguments: &[String], room: &mut Allowance) -> Option<Shortcut> {
         [pattern, text, flag] => (pattern, text, flag.as_str()),
         _ => return None,
     };
-    let is_url = ["http://", "https://", "$scheme"].iter().any(|start| text.starts_with(start));
     let status = match flag {
         "permanent" => 301,
         "redirect" => 302,
-        _ if is_url => 302,
+        _ if is_url(text) => 302,
         _ => return None,
     };
     let mut is_pattern = || room.compile(|| Pattern::anywhere(pattern)).is_ok();
@@ -412,6 +423,11 @@ fn status(code: &str) -> Option<u32> {
 
 fn is_redirect(status: u32) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
+/// Whether nginx redirects there, whatever else a directive says.
+fn is_url(text: &str) -> bool {
+    ["http://", "https://", "$scheme"].iter().any(|start| text.starts_with(start))
 }
 
 /// Whether a text may be the value of `Location`.

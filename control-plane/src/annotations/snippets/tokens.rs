@@ -24,6 +24,13 @@ impl Directive {
         Some(Self { words: name.into_iter().chain(arguments?).collect(), ..*self })
     }
 
+    /// The same with another argument at this place.
+    pub(super) fn with_argument(&self, at: usize, text: String) -> Self {
+        let mut words = self.words.clone();
+        words[at + 1] = text;
+        Self { words, ..*self }
+    }
+
     /// Its first argument.
     pub(super) fn argument(&self) -> Option<&str> {
         self.words.get(1).map(String::as_str)

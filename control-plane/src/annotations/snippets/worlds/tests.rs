@@ -139,6 +139,32 @@ fn what_is_unknown_denies() {
     }
 }
 
+/// In a pattern `$x` is an end and an `x`; and nginx decides by the text of the snippet whether it is a redirect.
+#[test]
+fn only_texts_are_filled_in() {
+    let read = |text: &str| {
+        let directives = tokens::directives(text).unwrap();
+        let (taken, rest) = Taken::of(&directives, SnippetContext::Server);
+        let one = |it: shared::policy::Shortcut| {
+            (it.status, it.pattern.unwrap_or_default(), it.text.unwrap_or_default())
+        };
+        let is_whole = rest.iter().all(|it| it.name() == "set");
+        is_whole.then(|| taken.shortcuts.shortcuts.into_iter().map(one).collect::<Vec<_>>())
+    };
+    let all = |status, pattern: &str, text: &str| Some(vec![(status, pattern.to_owned(), text.to_owned())]);
+    assert_eq!(read("set $x a; rewrite ^/$x|b $x/c permanent;"), all(301, "^/$x|b", "a/c"));
+    assert_eq!(read("set $to https://b.test; rewrite ^/a $to redirect;"), all(302, "^/a", "https://b.test"));
+    assert_eq!(read("set $to https://b.test; return 301 $to/x;"), all(301, "", "https://b.test/x"));
+    for text in [
+        "set $to https://b.test; rewrite ^/a $to;",
+        "set $to https://b.test; return $to;",
+        "set $status 403; return $status no;",
+        "set $status 403; return $status;",
+    ] {
+        assert_eq!(read(text), None, "{text}");
+    }
+}
+
 #[test]
 fn many_worlds_are_unknown() {
     let flag = |i: usize| format!("if ($http_a ~ '{i}') {{ set $f \"${{f}}{i}\"; }}");
