@@ -9,5 +9,5 @@ pub use crate::proto::config::{
     ClientCertificates, ClientVerification, ConnectionHeader, ExternalAuth, Header, HeaderChange,
     HeaderChangeList, HeaderList, HeaderOperation, HostPolicy, LoadBalance, LocationPolicy, NumberList,
     Replacement, RequestMetrics, SameSite, Sampler, Shortcut, ShortcutBlock, ShortcutComparison,
-    ShortcutPath, ShortcutTest, Shortcuts, StatusList, TextList,
+    ShortcutPath, ShortcutRewrite, ShortcutTest, Shortcuts, StatusList, TextList,
 };

@@ -59,21 +59,36 @@ pub(crate) fn re_encode(path: &[u8]) -> Vec<u8> {
         if is_plain(b) {
             target.push(b);
         } else {
-            const HEX: &[u8; 16] = b"0123456789ABCDEF";
-            target.extend_from_slice(&[b'%', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]);
+            escape_one(b, &mut target);
         }
     }
     target
 }
 
+/// Encodes text as part of a query: what is encoded in a path, and what separates arguments (as nginx encodes groups of
+/// a path there).
+pub(crate) fn encode_argument(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        if is_plain(byte) && !b"&+;".contains(&byte) {
+            out.push(byte);
+        } else {
+            escape_one(byte, out);
+        }
+    }
+}
+
+fn escape_one(byte: u8, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+}
+
 /// Percent-encodes everything that is not unreserved (RFC 3986 2.3), for use in a query.
 pub(crate) fn escape(text: &[u8], out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in text {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             out.push(byte);
         } else {
-            out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+            escape_one(byte, out);
         }
     }
 }

@@ -650,6 +650,11 @@ const ROWS: &[Row] = &[
         &["expanded_headers_of_a_location_are_limited", "expanded_body_of_a_snippet_response_is_limited"],
     ),
     Row(
+        "locations that send a request on, by a `rewrite .. last` of a snippet",
+        &["http::pipeline::locate::rewrites::MOST"],
+        &["locations_send_a_request_on_ten_times_at_most"],
+    ),
+    Row(
         "regular expressions in the paths of one host",
         &["table::patterns::ALL", "table::patterns::SIZE"],
         &[

@@ -47,6 +47,8 @@ pub(crate) struct RequestHead {
     page: Option<Box<[u8]>>,
     /// The target with the path that was routed, if backends might read the original one differently.
     cured: Option<Box<[u8]>>,
+    /// The query instead of the target's; empty: none.
+    query: Option<Box<[u8]>>,
     path_len: usize,
     /// Bytes on the wire.
     size: usize,
@@ -80,6 +82,7 @@ impl Default for RequestHead {
             made: None,
             page: None,
             cured: None,
+            query: None,
             path_len: 0,
             size: 0,
         }
@@ -260,7 +263,7 @@ impl RequestHead {
     /// could be mistaken for another. The query stays.
     pub(crate) fn cure(&mut self, path: &[u8]) {
         let mut target = path.to_vec();
-        if let Some(query) = self.query() {
+        if let Some(query) = self.asked_query() {
             target.push(b'?');
             target.extend_from_slice(query);
         }
@@ -284,8 +287,21 @@ impl RequestHead {
     }
 
     /// The query of the target without `?`; `None` if there is no `?`, or nothing after it, as in nginx.
-    pub(crate) fn query(&self) -> Option<&[u8]> {
+    pub(crate) fn asked_query(&self) -> Option<&[u8]> {
         self.target().get(self.path_len + 1..).filter(|query| !query.is_empty())
+    }
+
+    /// The same, or the query that a rewrite left.
+    pub(crate) fn query(&self) -> Option<&[u8]> {
+        match &self.query {
+            Some(query) => Some(&**query).filter(|query| !query.is_empty()),
+            None => self.asked_query(),
+        }
+    }
+
+    /// Continues with this query, after a rewrite of the path. The target stays what was asked for.
+    pub(crate) fn set_query(&mut self, query: Vec<u8>) {
+        self.query = Some(query.into());
     }
 
     /// The length of the head in bytes on the wire.

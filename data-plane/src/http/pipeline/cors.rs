@@ -8,7 +8,13 @@ use bytes::Bytes;
 use super::{Exchange, HeaderScope, Step};
 use crate::codec::head::{Known, Method};
 use crate::http::reply::Reply;
+use crate::table::PathEntry;
 use crate::table::policy::cors::Cors;
+
+/// Whether the location will answer a preflight.
+pub(super) fn answers(exchange: &Exchange<'_>, entry: &PathEntry) -> bool {
+    exchange.head.method == Method::Options && allowed_by(exchange, entry).is_some()
+}
 
 /// Answers preflights. Any OPTIONS request from an allowed origin is one, before redirects, limits and access rules;
 /// others go to the backend.
@@ -44,8 +50,11 @@ pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
 /// The CORS settings and the allowed origin, if the request's origin is allowed. A request with two Origin headers has
 /// none.
 fn allowed<'a>(exchange: &'a Exchange<'_>) -> Option<(&'a Cors, Bytes)> {
-    let location = exchange.location().filter(|location| !location.is_denied())?;
-    let cors = location.policy.cors.as_deref()?;
+    allowed_by(exchange, exchange.location()?)
+}
+
+fn allowed_by<'e>(exchange: &Exchange<'_>, location: &'e PathEntry) -> Option<(&'e Cors, Bytes)> {
+    let cors = location.policy.cors.as_deref().filter(|_| !location.is_denied())?;
     let origin = cors.allowed(exchange.head.fields.joined(Known::Origin).as_ref())?;
     Some((cors, origin))
 }

@@ -15,6 +15,7 @@ use super::claims::{self, Claims};
 use super::log::{RequestInfo, RequestRecord};
 use crate::codec::head::RequestHead;
 use crate::codec::host::Host;
+use crate::codec::path;
 use crate::http::peer::Peer;
 use crate::http::server::Server;
 use crate::local::auth_cache::AuthResponse;
@@ -46,6 +47,15 @@ pub(super) enum HeaderScope {
     Host,
     /// Those of an error page: only headers that are configured for all responses.
     Errors,
+}
+
+/// A request whose path snippets have rewritten, so that it is no longer the one that the client asked for.
+#[derive(Debug)]
+pub(super) struct Rewritten {
+    /// The path that was asked for, normalised.
+    pub(super) asked: Vec<u8>,
+    /// Whether a snippet of its location did.
+    pub(super) in_location: bool,
 }
 
 /// One request. Each phase reads what earlier ones wrote here, and writes its own results.
@@ -83,6 +93,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) normal: Option<Vec<u8>>,
     /// The path for the backend instead of the request's own, already encoded.
     pub(super) target: Option<Vec<u8>>,
+    /// What rewrites of snippets made of it.
+    pub(super) rewritten: Option<Box<Rewritten>>,
     /// Whether the host has TLS. Known only for plain requests whose location needs it.
     pub(super) has_tls: bool,
     /// The affinity of the client, from `pick` on.
@@ -128,6 +140,7 @@ impl<'a> Exchange<'a> {
             claims: None,
             normal: None,
             target: None,
+            rewritten: None,
             has_tls: false,
             certificate: None,
             proof: None,
@@ -188,6 +201,32 @@ impl<'a> Exchange<'a> {
     pub(super) fn host(&self) -> &Host {
         let claimed = self.claims.as_ref().and_then(|claims| claims.host.as_ref());
         claimed.unwrap_or(&self.head.host)
+    }
+
+    /// Continues with this spelling of the path, already encoded, for everybody who comes later.
+    pub(super) fn cure(&mut self, target: &[u8]) {
+        // It was routed by the normal form, which may differ from the original spelling.
+        if self.normal.is_none() {
+            self.normal = Some(self.head.path().to_vec());
+        }
+        self.head.cure(target);
+    }
+
+    /// Continues with another path, not encoded, and another query: nginx' `rewrite`.
+    pub(super) fn go_on(&mut self, path: Vec<u8>, query: Vec<u8>) -> &mut Rewritten {
+        self.target = Some(path::re_encode(&path));
+        let rewritten = self.rewritten.take();
+        let asked = rewritten
+            .unwrap_or_else(|| Box::new(Rewritten { asked: self.path().to_vec(), in_location: false }));
+        self.normal = Some(path);
+        self.head.set_query(query);
+        self.rewritten.insert(asked)
+    }
+
+    /// Whether a snippet of its location has rewritten it, and nothing that follows the snippet in nginx' configuration
+    /// is reached.
+    pub(super) fn has_broken_off(&self) -> bool {
+        self.rewritten.as_ref().is_some_and(|it| it.in_location)
     }
 
     /// The path that it is routed by: decoded, without dot segments and repeated slashes.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use shared::pattern::Steps;
 
 use super::certificates::{self, Judged, Passes};
-use super::claims::{self, Claims};
+use super::claims::Claims;
 use super::{Call, Exchange, HeaderScope, Step, forwarded, log, redirect, shortcuts};
 use crate::access_log::Format;
 use crate::codec::head::{Known, RequestHead};
@@ -25,6 +25,7 @@ use self::route_outcome::{Own, RouteOutcome};
 
 mod destination;
 mod kept_out;
+mod rewrites;
 mod route_outcome;
 
 /// A health check of the proxy itself, on the catch-all host. A prefix location in ingress-nginx.
@@ -36,7 +37,8 @@ const STATUS: &str = "/nginx_status";
 /// Finds the location. Responds if there is none, or if it must not be served.
 pub(super) fn locate(exchange: &mut Exchange<'_>) -> Step {
     let suspicious = normalise(exchange)?;
-    let looked = exchange.call.server.with_table(|table| look(table, exchange, suspicious));
+    let server = exchange.call.server;
+    let looked = server.with_table(|table| look(table, exchange, suspicious));
     let (found, answers) = note(exchange, looked);
     follow(exchange, found, answers)
 }
@@ -60,11 +62,8 @@ fn normalise(exchange: &mut Exchange<'_>) -> Step<bool> {
 /// What the table says about a request.
 struct Look {
     found: RouteOutcome,
-    claims: Option<Box<Claims>>,
     /// What is known about the client's certificate.
     passes: Option<Box<Passes>>,
-    /// The page that the client gets instead of what it requested.
-    page: Option<Box<str>>,
     /// The fleet's default backend.
     fallback: Option<Arc<Upstream>>,
     /// Snippet directives of the host.
@@ -81,33 +80,25 @@ struct Look {
 }
 
 /// Looks everything up that a request needs of the table.
-fn look(table: &HostTable, exchange: &Exchange<'_>, suspicious: bool) -> Look {
-    let (call, head, policy) = (exchange.call, &*exchange.head, table.policy());
-    let claims = Claims::of(head, call.peer, &policy.forwarding);
-    let name = head.host.name();
-    let www = table.www(name);
-    let host = if www.is_none() { table.host(name) } else { None };
-    let ask = Ask {
-        call,
-        client: claims.as_ref().map_or_else(|| call.peer.address().ip(), |claims| claims.address),
-        name,
-        www,
-        host,
-        is_plain: claims::is_plain(claims.as_deref(), call.peer),
-        head,
-        raw: head.path(),
-        query: head.query(),
-        steps: &exchange.steps,
-    };
+fn look(table: &HostTable, exchange: &mut Exchange<'_>, suspicious: bool) -> Look {
+    let policy = table.policy();
+    exchange.claims = Claims::of(exchange.head, exchange.call.peer, &policy.forwarding);
+    let ask = Ask::of(table, exchange);
+    let host = ask.host;
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
     let (found, passes, page) = admit(table, &ask, &normal);
+    let of_host = host.filter(|_| found.has_snippets()).and_then(|host| host.shortcuts());
+    if let Some(page) = page {
+        show(exchange, page);
+    }
+    let found = rewrites::follow(table, exchange, found, of_host.map(|it| &**it));
+    let (call, head) = (exchange.call, &*exchange.head);
+    let name = head.host.name();
     let is_unclaimed = found.is_unclaimed();
     Look {
-        claims,
         passes,
-        page,
         fallback: table.default_backend().cloned(),
-        answers: host.filter(|_| found.has_snippets()).and_then(|host| host.shortcuts().cloned()),
+        answers: of_host.cloned(),
         names: policy.forwarding.names,
         has_pages: has_pages(host),
         format: log::follow(&call.server.local, policy),
@@ -120,17 +111,14 @@ fn look(table: &HostTable, exchange: &Exchange<'_>, suspicious: bool) -> Look {
 
 /// Stores what was looked up. Returns what decides how the request continues.
 fn note(exchange: &mut Exchange<'_>, looked: Look) -> (RouteOutcome, Option<Arc<Shortcuts>>) {
-    let Look { found, claims, passes, page, fallback, answers, names, .. } = looked;
+    let Look { found, passes, fallback, answers, names, .. } = looked;
     exchange.has_pages_of_fleet = looked.has_pages;
     exchange.certificate = passes;
-    if let Some(page) = page {
-        show(exchange, page);
-    }
     if names != Names::Plain {
         forwarded::take_back(exchange.head, names, found.location());
     }
-    exchange.info.client = claims.as_ref().map(|claims| claims.address);
-    (exchange.claims, exchange.fallback) = (claims, fallback);
+    exchange.info.client = exchange.claims.as_ref().map(|claims| claims.address);
+    exchange.fallback = fallback;
     let info = &mut *exchange.info;
     (info.unclaimed, info.silent, info.by_alias) = (looked.place, looked.silent, looked.by_alias);
     log::capture::of_head(exchange, looked.format);
@@ -231,11 +219,7 @@ fn show(exchange: &mut Exchange<'_>, page: Box<str>) {
 /// From here on the location's settings apply to the request.
 fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<u8>>) {
     if let Some(target) = target {
-        // It was routed by the normal form, which may differ from the original spelling.
-        if exchange.normal.is_none() {
-            exchange.normal = Some(exchange.head.path().to_vec());
-        }
-        exchange.head.cure(&target);
+        exchange.cure(&target);
     }
     exchange.timeouts = entry.policy.timeouts.over(exchange.timeouts);
     exchange.sizes = entry.policy.bodies.over(exchange.sizes);
@@ -244,15 +228,15 @@ fn enter(exchange: &mut Exchange<'_>, entry: Arc<PathEntry>, target: Option<Vec<
 }
 
 /// The parts of a request that its routing depends on.
-struct Ask<'a> {
+struct Ask<'t, 'a> {
     call: Call<'a>,
     client: IpAddr,
     /// The requested host name.
     name: &'a str,
     /// The host that the name redirects to, if there is one.
-    www: Option<&'a Arc<HostEntry>>,
+    www: Option<&'t Arc<HostEntry>>,
     /// Otherwise the host itself.
-    host: Option<&'a Arc<HostEntry>>,
+    host: Option<&'t Arc<HostEntry>>,
     is_plain: bool,
     head: &'a RequestHead,
     /// The original path, or that of the page shown instead.
@@ -261,13 +245,36 @@ struct Ask<'a> {
     query: Option<&'a [u8]>,
     /// The budget for pattern matching.
     steps: &'a Steps,
+    /// Whether its host has said where requests for "/" go.
+    is_rewritten: bool,
+}
+
+impl<'t, 'a> Ask<'t, 'a> {
+    fn of(table: &'t HostTable, exchange: &'a Exchange<'_>) -> Self {
+        let (call, head) = (exchange.call, &*exchange.head);
+        let name = head.host.name();
+        let www = table.www(name);
+        Self {
+            call,
+            client: exchange.client(),
+            name,
+            www,
+            host: if www.is_none() { table.host(name) } else { None },
+            is_plain: exchange.is_plain(),
+            head,
+            raw: exchange.target.as_deref().unwrap_or_else(|| head.path()),
+            query: head.query(),
+            steps: &exchange.steps,
+            is_rewritten: exchange.rewritten.is_some(),
+        }
+    }
 }
 
 /// Finds the location for a client that may use it. Also returns what is known about the client, and the page that it
 /// gets instead.
 fn admit(
     table: &HostTable,
-    ask: &Ask<'_>,
+    ask: &Ask<'_, '_>,
     normal: &Normalised<'_>,
 ) -> (RouteOutcome, Option<Box<Passes>>, Option<Box<str>>) {
     match ask.host.map_or(Judged::NotAsked, |host| certificates::judge(host, ask.call.peer)) {
@@ -287,8 +294,8 @@ fn admit(
     }
 }
 
-fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> RouteOutcome {
-    let Ask { call, client, name, www, host, is_plain, head, raw, query, steps } = *ask;
+fn find(table: &HostTable, ask: &Ask<'_, '_>, normal: &Normalised<'_>) -> RouteOutcome {
+    let Ask { call, client, name, www, host, is_plain, head, raw, query, steps, is_rewritten } = *ask;
     if let Some(blocks) = &table.policy().blocks {
         let (agent, referer) = (head.fields.joined(Known::UserAgent), head.fields.joined(Known::Referer));
         if blocks.block(agent.as_deref(), referer.as_deref()) {
@@ -325,7 +332,7 @@ fn find(table: &HostTable, ask: &Ask<'_>, normal: &Normalised<'_>) -> RouteOutco
     // Prefixes in ingress-nginx, of which the longer one wins.
     let own = [health, STATUS].into_iter().filter(|own| catch_all && normal.path.starts_with(own.as_bytes()));
     let own = own.max_by_key(|own| own.len());
-    if let Some(app_root) = host.app_root().filter(|_| *normal.path == *b"/") {
+    if let Some(app_root) = host.app_root().filter(|_| !is_rewritten && *normal.path == *b"/") {
         let entry = match host.route(&normal.path, steps) {
             Match::Path(entry) => Some(Arc::clone(entry)),
             _ => None,

@@ -19,7 +19,7 @@ const NO_HOST: &[u8] = b"_";
 
 /// Redirects all requests of a location, if configured (as in ingress-nginx).
 pub(super) fn elsewhere(exchange: &mut Exchange<'_>) -> Step {
-    let Some(location) = exchange.location() else {
+    let Some(location) = exchange.location().filter(|_| !exchange.has_broken_off()) else {
         return Continue(());
     };
     let redirect = &location.policy.redirect;

@@ -14,7 +14,8 @@ use crate::table::policy::rewrite::Rewritten;
 /// matched against the normalised path of the request. The query stays. If the target is a URL, the response is a
 /// redirect.
 pub(super) fn rewrite(exchange: &mut Exchange<'_>) -> Step {
-    let Some(rewritten) = exchange.location().and_then(|location| location.rewritten.as_ref()) else {
+    let location = exchange.location().filter(|_| !exchange.has_broken_off());
+    let Some(rewritten) = location.and_then(|location| location.rewritten.as_ref()) else {
         return Continue(());
     };
     let local = &exchange.call.server.local;

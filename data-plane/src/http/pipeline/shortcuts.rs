@@ -1,4 +1,5 @@
-//! Requests that a snippet of their host or location answers directly: nginx' rewrite phase (as in ingress-nginx).
+//! Requests that a snippet of their host or location answers directly, or whose path it rewrites: nginx' rewrite phase
+//! (as in ingress-nginx).
 
 use std::ops::ControlFlow::{Break, Continue};
 
@@ -6,19 +7,102 @@ use shared::pattern::{Exhausted, Groups};
 use shared::template::{Overlong, Variable};
 
 use super::variables::{self, Allowance};
-use super::{Exchange, HeaderScope, Step, media, redirect};
+use super::{Exchange, HeaderScope, Step, cors, media, redirect, size};
 use crate::codec::path;
 use crate::http::reply::Reply;
+use crate::table::PathEntry;
 use crate::table::policy::redirect::Redirect;
-use crate::table::policy::shortcuts::{Shortcut, Shortcuts, Test, filled, found as find};
+use crate::table::policy::shortcuts::{Rewrite, Shortcut, Shortcuts, Test, filled, found as find};
 
 /// The last match of a pattern and the matched text: `$1` to `$9`.
 type Found = Option<(Groups, Vec<u8>)>;
 
+/// The path and the query that a rewrite leads to.
+pub(super) struct Place {
+    pub(super) path: Vec<u8>,
+    pub(super) query: Vec<u8>,
+}
+
+/// A rewrite leads to no path, or to one that is too long: 500.
+pub(super) struct Nowhere;
+
+/// Where the host's snippet sends a request, before a location is looked up for it. `None`: it does not.
+pub(super) fn host_leads(exchange: &Exchange<'_>, of_host: &Shortcuts) -> Result<Option<Place>, Nowhere> {
+    leads(exchange, of_host, |_| true)
+}
+
+/// Where a location that was found sends a request, for which another one is looked up then. `None`: it does not, or
+/// the request is answered before.
+pub(super) fn location_leads(
+    exchange: &Exchange<'_>,
+    entry: &PathEntry,
+    of_host: Option<&Shortcuts>,
+) -> Result<Option<Place>, Nowhere> {
+    let Some(own) = entry.policy.shortcuts.as_deref().filter(|own| own.moves) else {
+        return Ok(None);
+    };
+    let has_block =
+        |it: &Shortcuts| !matches!(it.block(exchange.path(), &entry.declared, &exchange.steps), Ok(None));
+    let host_answers = |it: &Shortcuts| {
+        let is_past = exchange.rewritten.is_some();
+        has_block(it) || !is_past && !matches!(decided(exchange, &it.plain, &None), Ok(None))
+    };
+    let is_answered = entry.is_denied()
+        || of_host.is_some_and(host_answers)
+        || size::answers(exchange, entry)
+        || cors::answers(exchange, entry)
+        || has_block(own);
+    if is_answered { Ok(None) } else { leads(exchange, own, |rewrite| rewrite.is_last) }
+}
+
+fn leads(
+    exchange: &Exchange<'_>,
+    shortcuts: &Shortcuts,
+    is_meant: impl Fn(&Rewrite) -> bool,
+) -> Result<Option<Place>, Nowhere> {
+    match decided(exchange, &shortcuts.plain, &None) {
+        Ok(Some((Shortcut { rewrite: Some(rewrite), .. }, found))) if is_meant(rewrite) => {
+            place(exchange, rewrite, &found).map(Some)
+        }
+        // What else it decides comes in its turn.
+        _ => Ok(None),
+    }
+}
+
+/// What a rewrite makes of the path and the query. In the query, nginx encodes groups of a path in which the client has
+/// encoded something.
+fn place(exchange: &Exchange<'_>, rewrite: &Rewrite, found: &Found) -> Result<Place, Nowhere> {
+    let group = |group: usize| found.as_ref().map_or(&b""[..], |(groups, text)| groups.get(group, text));
+    let path = variables::filled(&rewrite.path, exchange, &mut Allowance::default(), group);
+    let path = path.ok().filter(|path| path.starts_with(b"/")).ok_or(Nowhere)?;
+    let mut query = Vec::new();
+    if let Some(text) = &rewrite.query {
+        let asked = exchange.head.uncured_target().split(|byte| *byte == b'?').next().unwrap_or_default();
+        let is_encoded = asked.iter().any(|byte| b"%+".contains(byte));
+        let filled = text.fill(&mut query, Allowance::USUAL, |variable, out| match variable {
+            Variable::Capture(number) if is_encoded => {
+                path::encode_argument(group(usize::from(*number)), out);
+            }
+            Variable::Capture(number) => out.extend_from_slice(group(usize::from(*number))),
+            variable => variables::append(exchange, variable, out),
+        });
+        filled.map_err(|_| Nowhere)?;
+        query = redirect::unbroken(&query);
+    }
+    if let Some(old) = exchange.head.query().filter(|_| rewrite.keeps_query) {
+        query.extend_from_slice(if rewrite.query.is_some() { b"&" } else { b"" });
+        query.extend_from_slice(old);
+    }
+    Ok(Place { path, query })
+}
+
 /// Direct responses of the host: its own, then those of its blocks.
 pub(super) fn of_host(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
     let header_scope = std::mem::replace(&mut exchange.header_scope, HeaderScope::Host);
-    before_blocks(exchange, shortcuts)?;
+    // A rewrite ends them.
+    if exchange.rewritten.is_none() {
+        before_blocks(exchange, shortcuts)?;
+    }
     of_block(exchange, shortcuts)?;
     exchange.header_scope = header_scope;
     Continue(())
@@ -58,38 +142,67 @@ fn step_aside(exchange: &mut Exchange<'_>) {
     }
 }
 
+/// The response of the first one whose tests all hold, or its rewrite.
+fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> Step {
+    let (shortcut, captures) = match decided(exchange, shortcuts, found) {
+        Ok(Some(decided)) => decided,
+        Ok(None) => return Continue(()),
+        // Refused, so that nobody gets past a rule that way.
+        Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
+    };
+    if !shortcut.tests.is_empty() {
+        step_aside(exchange);
+    }
+    if let Some(rewrite) = &shortcut.rewrite {
+        return break_off(exchange, rewrite, &captures);
+    }
+    let reply = answer(exchange, shortcut, &captures);
+    Break(reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong)))
+}
+
 /// The first one whose tests all hold. If it refuses a target, it is tested against the normal form of the target as
 /// well as against the original spelling, because a backend decodes it.
-fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> Step {
+fn decided<'s>(
+    exchange: &Exchange<'_>,
+    shortcuts: &'s [Shortcut],
+    found: &Found,
+) -> Result<Option<(&'s Shortcut, Found)>, Exhausted> {
     for shortcut in shortcuts {
         let asked = exchange.head.uncured_target();
         let mut captures = found.clone();
-        let mut outcome = holds(exchange, shortcut, asked, &mut captures);
-        if outcome == Ok(false) && exchange.normal.is_some() && shortcut.keeps_out() && shortcut.asks_target()
-        {
+        let mut is_it = holds(exchange, shortcut, asked, &mut captures)?;
+        if !is_it && exchange.normal.is_some() && shortcut.keeps_out() && shortcut.asks_target() {
             captures.clone_from(found);
-            outcome = holds(exchange, shortcut, &normal_target(exchange), &mut captures);
+            is_it = holds(exchange, shortcut, &normal_target(exchange), &mut captures)?;
         }
-        match outcome {
-            Ok(true) => {
-                if !shortcut.tests.is_empty() {
-                    step_aside(exchange);
-                }
-                let reply = answer(exchange, shortcut, &captures);
-                return Break(reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong)));
-            }
-            Ok(false) => {}
-            // Refused, so that nobody gets past a rule that way.
-            Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
+        if is_it {
+            return Ok(Some((shortcut, captures)));
         }
     }
+    Ok(None)
+}
+
+/// The request goes on in its location with another path. As with `rewrite-target`, no client makes a `..` step of it.
+fn break_off(exchange: &mut Exchange<'_>, rewrite: &Rewrite, found: &Found) -> Step {
+    let local = &exchange.call.server.local;
+    // A `last` was followed when the location was looked up.
+    let place = if rewrite.is_last { Err(Nowhere) } else { place(exchange, rewrite, found) };
+    let Ok(Place { path, query }) = place else {
+        return Break(Reply::page(local, 500));
+    };
+    if path::climbs(&path::re_encode(&path)) {
+        local.metrics.refusals.add(1);
+        return Break(Reply::refusal(local, 400));
+    }
+    exchange.go_on(path, query).in_location = true;
     Continue(())
 }
 
-/// The target re-encoded from its normalised path.
+/// The target that was asked for, re-encoded from its normalised path.
 fn normal_target(exchange: &Exchange<'_>) -> Vec<u8> {
-    let mut target = path::re_encode(exchange.path());
-    if let Some(query) = exchange.head.query() {
+    let asked = exchange.rewritten.as_ref().map_or_else(|| exchange.path(), |it| &it.asked);
+    let mut target = path::re_encode(asked);
+    if let Some(query) = exchange.head.asked_query() {
         target.push(b'?');
         target.extend_from_slice(query);
     }

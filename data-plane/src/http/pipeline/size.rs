@@ -7,6 +7,13 @@ use super::{Exchange, HeaderScope, Step};
 use crate::codec::error::Kind;
 use crate::codec::head::Framing;
 use crate::http::reply::Reply;
+use crate::table::PathEntry;
+
+/// Whether the location will answer by that.
+pub(super) fn answers(exchange: &Exchange<'_>, entry: &PathEntry) -> bool {
+    let sizes = entry.policy.bodies.over(exchange.sizes);
+    matches!(exchange.head.framing, Framing::Length(length) if sizes.exceeded(length))
+}
 
 /// As in nginx, checked as soon as the location is found, before anything else.
 pub(super) fn size(exchange: &mut Exchange<'_>) -> Step {

@@ -1,9 +1,9 @@
-//! Snippet directives that respond at once, before anything else of a host or location is evaluated
-//! (docs/adr/034-shortcuts.md).
+//! Snippet directives that respond at once, before anything else of a host or location is evaluated, or change the
+//! path first (docs/adr/034-shortcuts.md).
 
 use bytes::Bytes;
 use shared::pattern::{Exhausted, Groups, Pattern, PatternError, Steps};
-use shared::policy::{self, ShortcutComparison, ShortcutPath};
+use shared::policy::{self, ShortcutComparison, ShortcutPath, ShortcutRewrite};
 use shared::template::{Template, Variable};
 
 use super::PolicyError;
@@ -18,6 +18,10 @@ pub struct Shortcuts {
     /// Outside of any block.
     pub plain: Box<[Shortcut]>,
     blocks: Box<[Block]>,
+    /// Whether some of them rewrite the path.
+    pub rewrites: bool,
+    /// Whether some of these choose another location.
+    pub moves: bool,
 }
 
 /// One direct response.
@@ -25,8 +29,10 @@ pub struct Shortcuts {
 pub struct Shortcut {
     /// All must hold.
     pub tests: Box<[Test]>,
-    /// Must match the path; the redirect target is built from the match.
+    /// Must match the path; the redirect target, or the rewritten path, is built from the match.
     pub pattern: Option<Pattern>,
+    /// It sends no response: the request goes on with another path.
+    pub rewrite: Option<Rewrite>,
     /// Its status.
     pub status: u16,
     /// The redirect target, or the body.
@@ -35,6 +41,19 @@ pub struct Shortcut {
     pub media_type: Option<Bytes>,
     /// The default media type, if the path's extension determines none.
     pub default_type: Option<Bytes>,
+}
+
+/// A change of the path, which ends the snippet.
+#[derive(Clone, Debug)]
+pub struct Rewrite {
+    /// The path, not encoded.
+    pub path: Template,
+    /// The query in front of that of the request.
+    pub query: Option<Template>,
+    /// Whether the query of the request stays.
+    pub keeps_query: bool,
+    /// Whether the location of that path takes the request.
+    pub is_last: bool,
 }
 
 /// A condition.
@@ -93,7 +112,13 @@ impl Shortcuts {
         };
         let plain = configured.shortcuts.iter().map(shortcut).collect::<Result<_, _>>()?;
         let blocks = configured.blocks.iter().map(block).collect::<Result<_, _>>()?;
-        Ok(Some(Self { plain, blocks }))
+        Ok(Some(Self::of(plain, blocks)))
+    }
+
+    fn of(plain: Box<[Shortcut]>, blocks: Box<[Block]>) -> Self {
+        let mut rewrites = plain.iter().filter_map(|it| it.rewrite.as_ref()).peekable();
+        let some = rewrites.peek().is_some();
+        Self { rewrites: some, moves: rewrites.any(|it| it.is_last), plain, blocks }
     }
 
     /// These, and then those of the fleet.
@@ -102,7 +127,7 @@ impl Shortcuts {
             return own.or_else(|| fleets.cloned());
         };
         let plain = own.plain.iter().chain(&fleets.plain).cloned().collect();
-        Some(Self { plain, blocks: own.blocks.iter().chain(&fleets.blocks).cloned().collect() })
+        Some(Self::of(plain, own.blocks.iter().chain(&fleets.blocks).cloned().collect()))
     }
 
     /// The block for a path, and what its pattern captured (in nginx' order of locations). `declared`: the path of the
@@ -262,21 +287,50 @@ fn block(configured: &policy::ShortcutBlock) -> Result<Block, PolicyError> {
         }
         ShortcutPath::Unspecified => return Err(refused("a block without a kind".into())),
     };
-    Ok(Block { fits, shortcuts: configured.shortcuts.iter().map(shortcut).collect::<Result<_, _>>()? })
+    let shortcuts: Box<[_]> = configured.shortcuts.iter().map(shortcut).collect::<Result<_, _>>()?;
+    if shortcuts.iter().any(|it| it.rewrite.is_some()) {
+        return Err(refused("expected responses in a block, got a rewrite".into()));
+    }
+    Ok(Block { fits, shortcuts })
 }
 
 fn shortcut(configured: &policy::Shortcut) -> Result<Shortcut, PolicyError> {
-    let status = u16::try_from(configured.status).ok().filter(|status| (200..=599).contains(status));
+    let rewrite = rewrite(configured)?;
+    let status = u16::try_from(configured.status).ok();
+    let status = status.filter(|status| (200..=599).contains(status) || *status == 0 && rewrite.is_some());
     let status = status
         .ok_or_else(|| refused(format!("expected a status of 200 to 599, got {}", configured.status)))?;
+    let text = configured.text.as_deref().filter(|_| rewrite.is_none());
     Ok(Shortcut {
         tests: configured.tests.iter().map(test).collect::<Result<_, _>>()?,
         pattern: configured.pattern.as_deref().map(Pattern::anywhere).transpose().map_err(no_pattern)?,
+        rewrite,
         status,
-        text: configured.text.as_deref().map(Template::parse),
+        text: text.map(Template::parse),
         media_type: configured.media_type.clone().map(Bytes::from),
         default_type: configured.default_type.clone().map(Bytes::from),
     })
+}
+
+fn rewrite(configured: &policy::Shortcut) -> Result<Option<Rewrite>, PolicyError> {
+    if configured.rewrite.is_none() {
+        return Ok(None);
+    }
+    let is_last = match configured.rewrite() {
+        ShortcutRewrite::Last => true,
+        ShortcutRewrite::Break => false,
+        ShortcutRewrite::Unspecified => return Err(refused("a rewrite of no kind".into())),
+    };
+    let (Some(text), Some(_), 0) = (&configured.text, &configured.pattern, configured.status) else {
+        return Err(refused("expected a pattern, a text and no status in a rewrite".into()));
+    };
+    let (text, keeps_query) = text.strip_suffix('?').map_or((&**text, true), |text| (text, false));
+    let (path, query) = text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
+    if query.is_some_and(|query| query.contains('?')) {
+        return Err(refused(format!("expected one query, got {text:?}")));
+    }
+    let (path, query) = (Template::parse(path), query.map(Template::parse));
+    Ok(Some(Rewrite { path, query, keeps_query, is_last }))
 }
 
 fn test(configured: &policy::ShortcutTest) -> Result<Test, PolicyError> {
@@ -373,15 +427,35 @@ mod tests {
     fn invalid_settings_are_refused() {
         let with = |it: policy::Shortcut| policy::Shortcuts { shortcuts: vec![it], blocks: Vec::new() };
         let test = policy::ShortcutTest { subject: "$host".into(), ..Default::default() };
+        let rewrite = |kind, text: &str| policy::Shortcut {
+            pattern: Some("^/a".into()),
+            text: Some(text.into()),
+            rewrite: Some(kind),
+            ..Default::default()
+        };
         for configured in [
             with(policy::Shortcut::default()),
             with(policy::Shortcut { status: 600, ..Default::default() }),
             with(policy::Shortcut { status: 302, pattern: Some("(".into()), ..Default::default() }),
             with(policy::Shortcut { status: 403, tests: vec![test], ..Default::default() }),
+            with(rewrite(7, "/b")),
+            with(rewrite(1, "/b?c?d")),
+            with(policy::Shortcut { status: 200, ..rewrite(1, "/b") }),
+            with(policy::Shortcut { pattern: None, ..rewrite(1, "/b") }),
+            with(policy::Shortcut { text: None, ..rewrite(2, "/b") }),
+            policy::Shortcuts {
+                shortcuts: Vec::new(),
+                blocks: vec![policy::ShortcutBlock {
+                    kind: Some(ShortcutPath::Exact.into()),
+                    path: "/a".into(),
+                    shortcuts: vec![rewrite(2, "/b")],
+                }],
+            },
             policy::Shortcuts { shortcuts: Vec::new(), blocks: vec![policy::ShortcutBlock::default()] },
         ] {
             assert!(Shortcuts::compile(Some(&configured)).is_err(), "{configured:?}");
         }
         assert!(Shortcuts::compile(None).unwrap().is_none());
+        assert!(Shortcuts::compile(Some(&with(rewrite(2, "/b?c")))).is_ok());
     }
 }

@@ -1,0 +1,88 @@
+//! Follows the rewrites of snippets to the location of the last path: first the host's, then those of each location on
+//! the way (as in nginx).
+//!
+//! **Invariant:** the location of a rewritten path is that which a request for this path gets, with all of its rules;
+//! and its backend is not sent one that it might take for another location's.
+
+use std::borrow::Cow;
+
+use super::route_outcome::{Own, RouteOutcome};
+use super::{Ask, find};
+use crate::codec::path::{self, Normalised};
+use crate::http::pipeline::Exchange;
+use crate::http::pipeline::shortcuts::{self, Nowhere, Place};
+use crate::table::HostTable;
+use crate::table::policy::shortcuts::Shortcuts;
+
+/// Limit of the locations that send a request to another one, as in nginx.
+const MOST: usize = 10;
+
+/// What a request leads to, after all rewrites. `found`: what it leads to without one.
+pub(super) fn follow(
+    table: &HostTable,
+    exchange: &mut Exchange<'_>,
+    found: RouteOutcome,
+    of_host: Option<&Shortcuts>,
+) -> RouteOutcome {
+    match last(table, exchange, found, of_host) {
+        Ok(found) if exchange.rewritten.is_some() => unambiguous(table, exchange, found),
+        Ok(found) => found,
+        Err(Nowhere) => RouteOutcome::Own(Own::Unknown),
+    }
+}
+
+fn last(
+    table: &HostTable,
+    exchange: &mut Exchange<'_>,
+    mut found: RouteOutcome,
+    of_host: Option<&Shortcuts>,
+) -> Result<RouteOutcome, Nowhere> {
+    if let Some(of_host) = of_host.filter(|it| it.rewrites)
+        && let Some(place) = shortcuts::host_leads(exchange, of_host)?
+    {
+        found = go_on(table, exchange, found, place);
+    }
+    let mut left = MOST;
+    while let RouteOutcome::Location { entry, .. } = &found
+        && let Some(place) = shortcuts::location_leads(exchange, entry, of_host)?
+    {
+        left = left.checked_sub(1).ok_or(Nowhere)?;
+        found = go_on(table, exchange, found, place);
+    }
+    Ok(found)
+}
+
+fn go_on(table: &HostTable, exchange: &mut Exchange<'_>, before: RouteOutcome, place: Place) -> RouteOutcome {
+    // Others are still told of the path that was asked for.
+    if let RouteOutcome::Location { target: Some(cured), .. }
+    | RouteOutcome::DefaultBackend { target: Some(cured), .. } = before
+    {
+        exchange.cure(&cured);
+    }
+    exchange.go_on(place.path, place.query);
+    // Only the last path is sent to anybody.
+    find(table, &Ask::of(table, exchange), &as_read(exchange, false))
+}
+
+/// The same, unless a reader could take the rewritten path for another one.
+fn unambiguous(table: &HostTable, exchange: &Exchange<'_>, found: RouteOutcome) -> RouteOutcome {
+    let ask = Ask::of(table, exchange);
+    // An auth service is told of the path that was asked for.
+    let asks = found.location().is_some_and(|entry| entry.external().is_some());
+    if asks && path::climbs(exchange.head.path()) {
+        return RouteOutcome::Own(Own::Ambiguous);
+    }
+    match path::normalise(ask.raw) {
+        Ok(normal) if !normal.suspicious => found,
+        Ok(_) if !path::climbs(ask.raw) => match find(table, &ask, &as_read(exchange, true)) {
+            RouteOutcome::Location { target: Some(_), .. }
+            | RouteOutcome::DefaultBackend { target: Some(_), .. } => RouteOutcome::Own(Own::Ambiguous),
+            found => found,
+        },
+        _ => RouteOutcome::Own(Own::Ambiguous),
+    }
+}
+
+fn as_read<'e>(exchange: &'e Exchange<'_>, suspicious: bool) -> Normalised<'e> {
+    Normalised { path: Cow::Borrowed(exchange.path()), suspicious }
+}
