@@ -108,6 +108,8 @@ mod shown_pages;
 mod sizes;
 #[path = "traffic/small_frames.rs"]
 mod small_frames;
+#[path = "traffic/snippet_rewrites.rs"]
+mod snippet_rewrites;
 #[path = "traffic/streams.rs"]
 mod streams;
 #[path = "traffic/targets.rs"]
