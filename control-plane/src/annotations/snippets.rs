@@ -1,9 +1,10 @@
 //! Snippets: raw nginx configuration. It is never used as text; if it could restrict access, paths answer 503.
 //!
 //! Header directives are parsed into types ([`headers`]) and take effect if the fleet allows snippets, as in
-//! ingress-nginx. Fixed responses are parsed into types, too ([`shortcuts`]), and always take effect: most of them deny
-//! access. Directives that are known neither to restrict access, nor to redirect elsewhere, nor to let anybody
-//! impersonate somebody are left out and reported. Any other directive might do one of these, and denies.
+//! ingress-nginx; so do rewrites. Fixed responses are parsed into
+//! types, too ([`shortcuts`]), and always take effect: most of them deny access. Directives that are known neither to
+//! restrict access, nor to redirect elsewhere, nor to let anybody impersonate somebody are left out and reported. Any
+//! other directive might do one of these, and denies.
 
 mod definitions;
 mod expires;
@@ -18,6 +19,8 @@ mod variables;
 mod worlds;
 
 use std::collections::BTreeSet;
+
+use shared::template::{Template, Variable};
 
 pub use self::headers::OfHosts;
 use self::headers::{Headers, SnippetContext};
@@ -99,6 +102,29 @@ fn is_idle(directive: &tokens::Directive, to: &Draft<'_>) -> bool {
         || (name.starts_with("grpc_") && !speaks(&["GRPC", "GRPCS"]))
 }
 
+/// Whether paths may be rewritten: not in a location whose annotations use the groups of its declared path, which are
+/// then those of the snippet's pattern in nginx.
+fn may_rewrite(place: SnippetContext, to: &Draft<'_>) -> bool {
+    place == SnippetContext::Server || !USE_GROUPS.iter().any(|name| to.text(name).is_some_and(uses_groups))
+}
+
+fn uses_groups(text: &str) -> bool {
+    Template::parse(text).variables().any(|it| matches!(it, Variable::Capture(_)))
+}
+
+/// Annotations with variables that nginx evaluates after the rewrites of a snippet, `rewrite-target` aside: it is not
+/// reached then.
+const USE_GROUPS: [&str; 8] = [
+    "auth-cache-key",
+    "auth-signin",
+    "auth-url",
+    "mirror-host",
+    "mirror-target",
+    "upstream-hash-by",
+    "upstream-vhost",
+    "x-forwarded-prefix",
+];
+
 fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
@@ -106,7 +132,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut told = Vec::new();
     let rest = snippet.map(|directives| {
         told = hints::of(&directives, place);
-        let (shortcuts, mut rest) = Taken::of(&directives, place);
+        let (shortcuts, mut rest) = Taken::of(&directives, place, may_rewrite(place, to));
         rest.retain(|it| !headers.take(it, place));
         if place == SnippetContext::Location {
             rest.retain(|it| !is_idle(it, to));
@@ -128,12 +154,14 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     for path in &taken.empty {
         to.fault(Severity::Warning, unanswered(path));
     }
+    let rewrites = taken.rewrites();
     match place {
         SnippetContext::Location => to.location.shortcuts = taken.put(),
         SnippetContext::Server => to.host.shortcuts = taken.put(),
         SnippetContext::Auth => {}
     }
-    if headers.put(place, to) {
+    let has_headers = headers.put(place, to);
+    if has_headers || rewrites {
         to.needs_snippets();
     }
     match (lists, place) {

@@ -1,6 +1,6 @@
 //! Merges snippets into policies, if the fleet allows them (`allow-snippet-annotations`).
 
-use shared::policy::LocationPolicy;
+use shared::policy::{LocationPolicy, Shortcuts};
 
 use super::claim::Claim;
 use crate::annotations::{Lists, OfHosts};
@@ -19,6 +19,7 @@ pub fn put(
         policy.header_changes = None;
         policy.request_headers = None;
         policy.hide_headers = None;
+        policy.shortcuts = policy.shortcuts.and_then(answers);
         if let Some(external) = &mut policy.external_auth {
             external.proxy_set_headers.clear();
             external.told_headers.clear();
@@ -32,4 +33,10 @@ pub fn put(
         policy.hide_headers = policy.hide_headers.or_else(|| hidden.clone());
     }
     policy
+}
+
+/// Those that send a response: they act whether the fleet allows snippets or not (docs/adr/034-shortcuts.md).
+pub fn answers(mut all: Shortcuts) -> Option<Shortcuts> {
+    all.shortcuts.retain(|it| it.rewrite.is_none());
+    (all != Shortcuts::default()).then_some(all)
 }

@@ -34,7 +34,7 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     let mut told = Vec::new();
     let rest = tokens::directives(text).map(|directives| {
         told = hints::of(&directives, place);
-        let (shortcuts, mut rest) = Taken::of(&directives, place);
+        let (shortcuts, mut rest) = Taken::of(&directives, place, place == SnippetContext::Server);
         taken = shortcuts;
         // A location that hides other headers would no longer hide these.
         rest.retain(|it| it.name() == "proxy_hide_header" || !headers.take(it, place));

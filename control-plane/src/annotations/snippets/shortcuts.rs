@@ -1,11 +1,13 @@
 //! Fixed responses of a snippet, parsed into types: nginx' `return`, `if`, a `rewrite` that redirects, and `location`
-//! blocks of these (docs/adr/034-shortcuts.md).
+//! blocks of these; and a `rewrite` that ends the snippet (docs/adr/034-shortcuts.md).
 //!
 //! **Invariant:** a block is supported whole and exactly, or not at all: not with a directive that may matter to its
 //! response, a variable without a value, or a pattern that does not compile.
 
 use shared::pattern::{Allowance, Pattern};
-use shared::policy::{Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest, Shortcuts};
+use shared::policy::{
+    Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutRewrite, ShortcutTest, Shortcuts,
+};
 use shared::template::{Template, Variable};
 
 use super::headers::SnippetContext;
@@ -28,6 +30,8 @@ pub(super) struct Taken {
     pub(super) shortcuts: Shortcuts,
     /// Paths of blocks without a response.
     pub(super) empty: Vec<String>,
+    /// Whether rewrites are taken that send no response.
+    may_rewrite: bool,
     count: usize,
     bytes: usize,
 }
@@ -52,8 +56,12 @@ pub(super) fn nodes(directives: &[Directive]) -> impl Iterator<Item = Node<'_>> 
 
 impl Taken {
     /// Takes what is supported from a snippet; what is left stays in order.
-    pub(super) fn of(directives: &[Directive], place: SnippetContext) -> (Self, Vec<Directive>) {
-        let mut taken = Self::default();
+    pub(super) fn of(
+        directives: &[Directive],
+        place: SnippetContext,
+        may_rewrite: bool,
+    ) -> (Self, Vec<Directive>) {
+        let mut taken = Self { may_rewrite, ..Self::default() };
         if place == SnippetContext::Auth {
             return (taken, directives.to_vec());
         }
@@ -64,6 +72,9 @@ impl Taken {
             if is_unreachable || !taken.take(&node, &worlds, &mut room) {
                 rest.push(node.directive.clone());
                 rest.extend_from_slice(if is_unreachable { &[] } else { node.inner });
+            }
+            if taken.rewrites() {
+                worlds.some_have_left();
             }
             worlds.follow(&node, &mut room);
         }
@@ -83,6 +94,11 @@ impl Taken {
         (taken, rest)
     }
 
+    /// Whether some of it sends no response.
+    pub(super) fn rewrites(&self) -> bool {
+        self.shortcuts.shortcuts.iter().any(goes_on)
+    }
+
     /// `None` if nothing was taken.
     pub(super) fn put(self) -> Option<Shortcuts> {
         (self.shortcuts != Shortcuts::default()).then_some(self.shortcuts)
@@ -99,6 +115,8 @@ impl Taken {
                 true => answers(node, worlds, room),
                 false => answer(node, false, room).map(|it| vec![it]),
             };
+            let may_rewrite = self.may_rewrite;
+            let found = found.filter(|it| may_rewrite || !it.iter().any(goes_on));
             let Some(found) = found.filter(|it| self.has_room(it.len())) else {
                 return false;
             };
@@ -242,7 +260,7 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
             }
             ("access_log" | "error_log" | "log_not_found" | "internal", _) => {}
             (name, configured) if !it.directive.is_block && is_idle(name, configured) => is_refusal = true,
-            _ => shortcuts.push(answer(&it, is_pattern, room)?),
+            _ => shortcuts.push(answer(&it, is_pattern, room).filter(|it| !goes_on(it))?),
         }
     }
     let is_internal = node.inner.iter().any(|it| it.name() == "internal");
@@ -320,27 +338,44 @@ fn returned(arguments: &[String], has_groups: bool) -> Option<Shortcut> {
     is_fine.then(|| Shortcut { status, text: text.cloned(), ..Shortcut::default() })
 }
 
-/// `rewrite PATTERN TEXT [redirect | permanent];`. Any other rewrite only changes the request, and sends no response.
+/// Whether it sends no response.
+fn goes_on(shortcut: &Shortcut) -> bool {
+    shortcut.rewrite.is_some()
+}
+
+/// `rewrite PATTERN TEXT [redirect | permanent | last | break];`. Behind any other rewrite the snippet goes on, with
+/// another path.
 fn rewritten(arguments: &[String], room: &mut Allowance) -> Option<Shortcut> {
     let (pattern, text, flag) = match arguments {
         [pattern, text] => (pattern, text, ""),
         [pattern, text, flag] => (pattern, text, flag.as_str()),
         _ => return None,
     };
-    let status = match flag {
-        "permanent" => 301,
-        "redirect" => 302,
-        _ if is_url(text) => 302,
+    let (status, rewrite) = match flag {
+        "permanent" => (301, None),
+        "redirect" => (302, None),
+        _ if is_url(text) => (302, None),
+        "last" => (0, Some(ShortcutRewrite::Last)),
+        "break" => (0, Some(ShortcutRewrite::Break)),
         _ => return None,
     };
     let mut is_pattern = || room.compile(|| Pattern::anywhere(pattern)).is_ok();
-    let is_fine = has_values(text, true) && is_place(text) && is_pattern();
+    let is_text = is_place(text) && (rewrite.is_none() || is_target(text));
+    let is_fine = has_values(text, true) && is_text && is_pattern();
     is_fine.then(|| Shortcut {
         status,
         text: Some(text.clone()),
         pattern: Some(pattern.clone()),
+        rewrite: rewrite.map(Into::into),
         ..Shortcut::default()
     })
+}
+
+/// Whether a text is a path, with at most one query: behind a second `?` nginx takes the first one for a part of the
+/// path. A `?` at its end only drops the query of the request.
+fn is_target(text: &str) -> bool {
+    let text = text.strip_suffix('?').unwrap_or(text);
+    ["/", "$1", "$uri"].iter().any(|start| text.starts_with(start)) && text.matches('?').count() <= 1
 }
 
 /// `if ($variable)`, `if ($variable OPERATOR VALUE)`.

@@ -26,8 +26,10 @@ const MOST_BYTES: usize = 1 << 10;
 /// All worlds at one point of a snippet.
 pub(super) struct Worlds {
     all: Vec<World>,
-    /// Variables that are set later than in the rewrite phase.
+    /// Variables that are set later than in the rewrite phase, or not for all requests that go on.
     late: BTreeSet<String>,
+    /// Whether a rewrite has ended the snippet for some requests.
+    some_have_left: bool,
     /// The length of what may still be followed.
     left: usize,
 }
@@ -53,7 +55,8 @@ impl Worlds {
     pub(super) fn new(snippet: &[Directive]) -> Self {
         let late = snippet.iter().filter(|it| it.name() == "auth_request_set").filter_map(variables::target);
         let first = World { tests: Vec::new(), values: BTreeMap::new() };
-        Self { all: vec![first], late: late.collect(), left: shortcuts::MOST_BYTES }
+        let left = shortcuts::MOST_BYTES;
+        Self { all: vec![first], late: late.collect(), some_have_left: false, left }
     }
 
     pub(super) fn all(&self) -> &[World] {
@@ -67,9 +70,18 @@ impl Worlds {
         texts.any(|text| self.all.first().is_some_and(|world| world.uses(text)))
     }
 
+    /// From here on some requests are not concerned, although they reach the location.
+    pub(super) fn some_have_left(&mut self) {
+        self.some_have_left = true;
+    }
+
     /// Goes on behind a directive.
     pub(super) fn follow(&mut self, node: &Node<'_>, room: &mut Allowance) {
         let Node { directive, inner } = node;
+        if self.some_have_left {
+            let sets = inner.iter().chain([*directive]).filter(|it| it.name() == "set");
+            self.late.extend(sets.filter_map(variables::target));
+        }
         let left = self.left.checked_sub(bytes(directive) + inner.iter().map(bytes).sum::<usize>());
         self.left = left.unwrap_or(0);
         if left.is_none() {

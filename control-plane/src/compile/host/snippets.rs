@@ -4,6 +4,7 @@ use shared::policy::Shortcuts;
 
 use super::Claims;
 use crate::annotations::{Lists, OfHosts};
+use crate::compile::snippets;
 
 impl Claims {
     /// Response headers of the first server-snippet (ingress-nginx).
@@ -17,8 +18,11 @@ impl Claims {
         self.decider(&self.deciders.snippets)?.parsed.serving.of_hosts.as_ref()?.lists.as_ref()
     }
 
-    /// Fixed responses of that snippet, whether the fleet allows snippets or not (docs/adr/034-shortcuts.md).
+    /// Fixed responses of that snippet, whether the fleet allows snippets or not, and its rewrites if it does
+    /// (docs/adr/034-shortcuts.md).
     pub(super) fn shortcuts(&self) -> Option<Shortcuts> {
-        self.decider(&self.deciders.snippets)?.parsed.serving.host.shortcuts.clone()
+        let claim = self.decider(&self.deciders.snippets)?;
+        let shortcuts = claim.parsed.serving.host.shortcuts.clone()?;
+        if claim.fleet.allows_snippets { Some(shortcuts) } else { snippets::answers(shortcuts) }
     }
 }

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use shared::kind::Kind;
-use shared::policy::LocationPolicy;
+use shared::policy::{LocationPolicy, Shortcuts};
 use shared::resource::{Resource, Route};
 
 use super::super::Options;
@@ -101,6 +101,38 @@ fn what_is_answered_at_once_is_whoever_allows_snippets() {
         assert_eq!(blocks.iter().map(|it| it.path.as_str()).collect::<Vec<_>>(), ["/metrics"], "{said}");
         assert_eq!(world.problems_of("web"), Vec::<String>::new(), "{said}");
     }
+}
+
+/// Who may have no snippets does not send the requests of a host elsewhere.
+#[test]
+fn rewrites_act_where_the_fleet_allows_snippets() {
+    let rewriting = || {
+        web()
+            .annotation("configuration-snippet", "rewrite ^/a(.*) /b$1 break; if ($arg_x) { return 403; }")
+            .annotation("server-snippet", "rewrite ^/c /d last;")
+    };
+    for (said, of_host, of_location) in [("true", 1, 2), ("false", 0, 1)] {
+        let mut world = World::default();
+        world.events([applied(allowed(said)), applied(rewriting())]);
+        let Route { policy, denied, .. } = route(&world, "web");
+        let count = |it: Option<Shortcuts>| it.map_or(0, |it| it.shortcuts.len());
+        assert_eq!((count(policy.shortcuts), denied), (of_location, None), "{said}");
+        let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
+        assert_eq!((count(host.policy.shortcuts), host.denied), (of_host, None), "{said}");
+    }
+}
+
+/// In nginx the groups of a declared path are lost behind a snippet's pattern.
+#[test]
+fn a_rewrite_beside_groups_of_the_declared_path_denies() {
+    let mut world = World::default();
+    let rewriting = || web().annotation("configuration-snippet", "rewrite ^/a(.*) /b$1 break;");
+    world.events([applied(allowed("true")), applied(rewriting().annotation("upstream-vhost", "$1.test"))]);
+    assert!(route(&world, "web").denied.is_some());
+    let reasons = world.reasons("web");
+    assert!(reasons.iter().any(|it| it.contains("\"rewrite\" could keep clients out")), "{reasons:?}");
+    world.apply(rewriting().annotation("rewrite-target", "/$1"));
+    assert_eq!(route(&world, "web").denied, None, "which is not reached behind it");
 }
 
 #[test]

@@ -3,7 +3,7 @@ use crate::annotations::snippets::tokens;
 
 fn taken(text: &str) -> Option<Shortcuts> {
     let directives = tokens::directives(text).unwrap();
-    let (taken, rest) = Taken::of(&directives, SnippetContext::Server);
+    let (taken, rest) = Taken::of(&directives, SnippetContext::Server, true);
     rest.is_empty().then_some(taken.shortcuts)
 }
 
@@ -14,7 +14,8 @@ fn shown(shortcuts: &Shortcuts) -> Vec<String> {
             it.tests.iter().map(|it| format!("{} {:?} {:?}, ", it.subject, it.comparison(), it.value));
         let pattern = it.pattern.iter().map(|pattern| format!("{pattern} -> "));
         let text = it.text.as_deref().unwrap_or("-");
-        format!("{}{}{} {text}", tests.collect::<String>(), pattern.collect::<String>(), it.status)
+        let what = it.rewrite.map_or_else(|| it.status.to_string(), |_| format!("{:?}", it.rewrite()));
+        format!("{}{}{what} {text}", tests.collect::<String>(), pattern.collect::<String>())
     };
     let plain = shortcuts.shortcuts.iter().map(line);
     let blocks = shortcuts.blocks.iter().map(|block| {
@@ -42,6 +43,14 @@ fn answers_are_read_as_nginx_reads_them() {
         ("rewrite ^(/board)$ $1/ redirect;", "^(/board)$ -> 302 $1/"),
         ("rewrite ^/a/(.*)$ https://b.test/$1 permanent;", "^/a/(.*)$ -> 301 https://b.test/$1"),
         ("rewrite ^/c$ https://b.test/;", "^/c$ -> 302 https://b.test/"),
+        (
+            "rewrite ^/.well-known/host-meta /public.php?service=host-meta last;",
+            "^/.well-known/host-meta -> Last /public.php?service=host-meta",
+        ),
+        ("rewrite (?i)/api/(.*) /$1 break;", "(?i)/api/(.*) -> Break /$1"),
+        ("rewrite ^(.*)$ $1.html?a=b? last;", "^(.*)$ -> Last $1.html?a=b?"),
+        ("rewrite ^/a https://b.test/ last;", "^/a -> 302 https://b.test/"),
+        ("if ($http_x = a) { rewrite ^/(.*) /a/$1 last; }", "$http_x Equals \"a\", ^/(.*) -> Last /a/$1"),
         ("location = /metrics { return 404; }", "Exact /metrics: 404 -"),
         ("location /admin { deny all; }", "Prefix /admin: 403 -"),
         ("location ^~ /i/ { return 403; }", "Firm /i/: 403 -"),
@@ -76,8 +85,18 @@ fn what_is_not_known_exactly_is_not_taken() {
         "return 301 https://$1;",
         "return 302 'https://a.test/ b';",
         "rewrite ^/a$ /b;",
-        "rewrite ^/a$ /b last;",
-        "rewrite ^/a$ /b break;",
+        "rewrite ^/a$ b last;",
+        "rewrite ^/a$ $host/b last;",
+        "rewrite ^/a$ ? last;",
+        "rewrite ^/a$ /b?c?d last;",
+        "rewrite ^/a$ '/b c' last;",
+        "rewrite ^/a$ /b/$upstream_status break;",
+        "rewrite ^/(a$ /b break;",
+        "rewrite ^/a$ /b other;",
+        "rewrite ^/a$ /b last break;",
+        "if ($arg_a) { rewrite ^/a$ /b last; add_header X-A b; }",
+        "if ($arg_a) { rewrite ^/a$ /b; }",
+        "location /a { rewrite ^ /b last; }",
         "rewrite ^/(a$ /$1 redirect;",
         "if ($tenant = a) { return 403; }",
         "if ($host = $http_host) { return 403; }",
@@ -117,7 +136,7 @@ fn a_text_has_the_type_that_its_block_says() {
     let directives =
         tokens::directives("default_type application/json; return 400 '{}'; location /a { return 403; }")
             .unwrap();
-    let Taken { shortcuts, .. } = Taken::of(&directives, SnippetContext::Server).0;
+    let Taken { shortcuts, .. } = Taken::of(&directives, SnippetContext::Server, true).0;
     assert_eq!(shortcuts.shortcuts[0].default_type.as_deref(), Some("application/json"));
     assert_eq!(shortcuts.blocks[0].shortcuts[0].default_type, None, "it says nothing");
     let types = |text: &str| {
@@ -136,17 +155,17 @@ fn a_text_has_the_type_that_its_block_says() {
 fn what_is_left_stays_whole() {
     let text = "add_header A b; if ($scheme = http) { proxy_pass http://x; } return 403;";
     let directives = tokens::directives(text).unwrap();
-    let (taken, rest) = Taken::of(&directives, SnippetContext::Location);
+    let (taken, rest) = Taken::of(&directives, SnippetContext::Location, true);
     assert_eq!(shown(&taken.shortcuts), ["403 -"]);
     assert_eq!(rest.iter().map(Directive::name).collect::<Vec<_>>(), ["add_header", "if", "proxy_pass"]);
-    assert_eq!(Taken::of(&directives, SnippetContext::Auth).1.len(), directives.len());
+    assert_eq!(Taken::of(&directives, SnippetContext::Auth, true).1.len(), directives.len());
 }
 
 /// `error_page` is left out, too: the client gets the page of the status.
 #[test]
 fn named_location_is_left_out_with_what_leads_there() {
     let left = |text: &str, place| {
-        let (taken, rest) = Taken::of(&tokens::directives(text).unwrap(), place);
+        let (taken, rest) = Taken::of(&tokens::directives(text).unwrap(), place, true);
         let rest: Vec<_> = rest.iter().map(|it| it.name().to_owned()).collect();
         (shown(&taken.shortcuts), rest)
     };

@@ -8,12 +8,13 @@ use crate::annotations::snippets::restriction::restricts;
 use crate::annotations::snippets::shortcuts::Taken;
 use crate::annotations::snippets::tokens;
 
-/// The values of `$http_a` and `$http_b`.
-type Request = [&'static str; 2];
+/// The values of `$http_a`, `$http_b` and `$uri`.
+type Request = [&'static str; 3];
 
 const VALUES: [&str; 4] = ["", "0", "1", "xy"];
+const PATHS: [&str; 2] = ["/a", "/b"];
 
-/// Status and text of the response, if the snippet sends one.
+/// Status and text of the response, if the snippet sends one; status 0 and the path, if it rewrites that.
 type Response = Option<(u32, String)>;
 
 /// nginx' way: directive after directive.
@@ -28,6 +29,7 @@ impl Interpreter {
             let value = match name {
                 "http_a" => self.request[0],
                 "http_b" => self.request[1],
+                "uri" => self.request[2],
                 name => self.set.get(name).map_or("", String::as_str),
             };
             Some(value.to_owned())
@@ -42,6 +44,9 @@ impl Interpreter {
                 "return" => {
                     let text = arguments.get(1).map(|text| self.filled(text));
                     return Some((arguments[0].parse().unwrap(), text.unwrap_or_default()));
+                }
+                "rewrite" if self.request[2].contains(arguments[0].trim_start_matches('^')) => {
+                    return Some((0, self.filled(&arguments[1])));
                 }
                 "if" if self.holds(directive) => {
                     let response = self.run(inner);
@@ -81,7 +86,7 @@ fn holds(subject: &str, comparison: ShortcutComparison, value: &str) -> bool {
 
 /// What the shortcuts of a snippet send, or `None` if it denies.
 fn sent(directives: &[Directive], request: Request) -> Option<Response> {
-    let (taken, rest) = Taken::of(directives, SnippetContext::Server);
+    let (taken, rest) = Taken::of(directives, SnippetContext::Server, true);
     if restricts(&Some(rest)).is_some() {
         return None;
     }
@@ -89,13 +94,16 @@ fn sent(directives: &[Directive], request: Request) -> Option<Response> {
     let shortcuts = taken.put().unwrap_or_default().shortcuts;
     let first = shortcuts.into_iter().find(|it| {
         let mut tests = it.tests.iter();
+        let mut patterns = it.pattern.iter();
         tests.all(|it| holds(&of_request.filled(&it.subject), it.comparison(), &of_request.filled(&it.value)))
+            && patterns.all(|it| holds(request[2], ShortcutComparison::Finds, it))
     });
     Some(first.map(|it| (it.status, of_request.filled(&it.text.unwrap_or_default()))))
 }
 
 fn requests() -> impl Iterator<Item = Request> {
-    VALUES.into_iter().flat_map(|a| VALUES.into_iter().map(move |b| [a, b]))
+    let all = VALUES.into_iter().flat_map(|a| VALUES.into_iter().map(move |b| (a, b)));
+    all.flat_map(|(a, b)| PATHS.map(|path| [a, b, path]))
 }
 
 fn judged(text: &str) -> Vec<Option<Response>> {
@@ -144,7 +152,7 @@ fn what_is_unknown_denies() {
 fn only_texts_are_filled_in() {
     let read = |text: &str| {
         let directives = tokens::directives(text).unwrap();
-        let (taken, rest) = Taken::of(&directives, SnippetContext::Server);
+        let (taken, rest) = Taken::of(&directives, SnippetContext::Server, true);
         let one = |it: shared::policy::Shortcut| {
             (it.status, it.pattern.unwrap_or_default(), it.text.unwrap_or_default())
         };
@@ -153,6 +161,7 @@ fn only_texts_are_filled_in() {
     };
     let all = |status, pattern: &str, text: &str| Some(vec![(status, pattern.to_owned(), text.to_owned())]);
     assert_eq!(read("set $x a; rewrite ^/$x|b $x/c permanent;"), all(301, "^/$x|b", "a/c"));
+    assert_eq!(read("set $x a; rewrite ^/$x(.*) /$x/$1 break;"), all(0, "^/$x(.*)", "/a/$1"));
     assert_eq!(read("set $to https://b.test; rewrite ^/a $to redirect;"), all(302, "^/a", "https://b.test"));
     assert_eq!(read("set $to https://b.test; return 301 $to/x;"), all(301, "", "https://b.test/x"));
     for text in [
@@ -208,7 +217,7 @@ fn long_snippets_are_not_followed() {
 fn headers_have_the_value_that_all_worlds_have() {
     let header = |text: &str| {
         let directives = tokens::directives(&format!("{text} add_header X-A $v;")).unwrap();
-        let (_, rest) = Taken::of(&directives, SnippetContext::Location);
+        let (_, rest) = Taken::of(&directives, SnippetContext::Location, true);
         rest.last().unwrap().arguments()[1].clone()
     };
     assert_eq!(header("set $v a; set $v \"$v-$host\";"), "a-${host}");
@@ -216,6 +225,10 @@ fn headers_have_the_value_that_all_worlds_have() {
     assert_eq!(header("set $v a; if ($http_a) { set $v b; }"), "$v");
     assert_eq!(header("set $v a; auth_request_set $v $upstream_http_x;"), "$v");
     assert_eq!(header("set $v $1;"), "$v");
+    assert_eq!(header("set $v a; rewrite ^/a /b break;"), "a");
+    assert_eq!(header("set $v a; rewrite ^/a /b break; set $v b;"), "$v");
+    assert_eq!(header("set $v a; rewrite ^/a /b break; if ($http_a) { set $v b; }"), "$v");
+    assert_eq!(header("set $v a; rewrite ^/a /b permanent; set $v b;"), "b", "who is redirected gets none");
 }
 
 prop_compose! {
@@ -231,7 +244,7 @@ fn condition() -> impl Strategy<Value = String> {
 }
 
 fn answer() -> impl Strategy<Value = String> {
-    "return (403|404|405|403 \"\\$\\{v\\}t\"|404 \\$http_b); "
+    "(return (403|404|405|403 \"\\$\\{v\\}t\"|404 \\$http_b)|rewrite \\^/(a|b) /(c|d\\$\\{v\\}|\\$w) (last|break)); "
 }
 
 fn directive() -> impl Strategy<Value = String> {
@@ -249,10 +262,18 @@ proptest! {
     fn decided_beforehand_is_as_decided_by_nginx(directives in prop::collection::vec(directive(), 1..9)) {
         let text = format!("set $v 0; set $w ''; {}", directives.concat());
         let directives = tokens::directives(&text).unwrap();
+        let header = tokens::directives(&format!("{text} add_header X-A \"$v\";")).unwrap();
+        let (_, rest) = Taken::of(&header, SnippetContext::Location, true);
+        let header = &rest.last().unwrap().arguments()[1];
         for request in requests() {
-            let expected = Interpreter { request, set: BTreeMap::new() }.run(&directives);
+            let mut interpreter = Interpreter { request, set: BTreeMap::new() };
+            let expected = interpreter.run(&directives);
+            let goes_on = expected.as_ref().is_none_or(|(status, _)| *status == 0);
             if let Some(sent) = sent(&directives, request) {
                 prop_assert_eq!(sent, expected, "{} {:?}", text, request);
+                if goes_on && header != "$v" {
+                    prop_assert_eq!(interpreter.filled(header), interpreter.filled("$v"), "{} {:?}", text, request);
+                }
             }
         }
     }
