@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shared::name::ObjectName;
-use shared::policy::Header;
+use shared::policy::{BackendTls, Header};
 use shared::resource::Denial;
 
 use super::row::{Bad, Reach, Row};
@@ -42,6 +42,8 @@ pub struct Draft<'a> {
     pub(super) auth_headers: Vec<Header>,
     /// Request headers to the backend whose values come from the authentication response.
     pub(super) auth_told: Vec<Header>,
+    /// TLS settings towards backends that a snippet says.
+    pub(super) tls_of_snippet: Option<BackendTls>,
     /// Fields of snippets that take effect if the fleet allows snippets.
     snippets: Vec<String>,
 }
@@ -64,6 +66,7 @@ impl<'a> Draft<'a> {
             of_hosts: None,
             auth_headers: Vec::new(),
             auth_told: Vec::new(),
+            tls_of_snippet: None,
             snippets: Vec::new(),
         }
     }
@@ -222,8 +225,8 @@ impl<'a> Draft<'a> {
             location.request_headers.get_or_insert_default().headers.extend(cleared);
         }
         if !refs.keys().any(|reference| reference.what == Use::BackendTls) {
-            // Without a Secret the rest has no effect; an invalid Secret name denies access.
-            location.backend_tls = None;
+            // Without a Secret the annotations have no effect; an invalid Secret name denies access.
+            location.backend_tls = self.tls_of_snippet;
         }
         let is_served = denied.is_none() && hosts_denied.is_none();
         for (field, without) in differences {

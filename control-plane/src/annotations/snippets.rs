@@ -1,7 +1,7 @@
 //! Snippets: raw nginx configuration. It is never used as text; if it could restrict access, paths answer 503.
 //!
 //! Header directives are parsed into types ([`headers`]) and take effect if the fleet allows snippets, as in
-//! ingress-nginx; so do rewrites. Fixed responses are parsed into
+//! ingress-nginx; so do TLS settings towards backends ([`upstream_tls`]) and rewrites. Fixed responses are parsed into
 //! types, too ([`shortcuts`]), and always take effect: most of them deny access. Directives that are known neither to
 //! restrict access, nor to redirect elsewhere, nor to let anybody impersonate somebody are left out and reported. Any
 //! other directive might do one of these, and denies.
@@ -15,6 +15,7 @@ pub(crate) mod of_fleet;
 mod restriction;
 mod shortcuts;
 mod tokens;
+mod upstream_tls;
 mod variables;
 mod worlds;
 
@@ -128,7 +129,7 @@ const USE_GROUPS: [&str; 8] = [
 fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
-    let mut lists = None;
+    let (mut lists, mut tls) = (None, None);
     let mut told = Vec::new();
     let rest = snippet.map(|directives| {
         told = hints::of(&directives, place);
@@ -136,6 +137,9 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         rest.retain(|it| !headers.take(it, place));
         if place == SnippetContext::Location {
             rest.retain(|it| !is_idle(it, to));
+        }
+        if place != SnippetContext::Auth {
+            tls = upstream_tls::take(&mut rest, to);
         }
         lists = Lists::of(&mut rest, place, to);
         taken = shortcuts;
@@ -161,8 +165,13 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         SnippetContext::Auth => {}
     }
     let has_headers = headers.put(place, to);
-    if has_headers || rewrites {
+    if has_headers || rewrites || tls.is_some() {
         to.needs_snippets();
+    }
+    match place {
+        _ if tls.is_none() => {}
+        SnippetContext::Server => to.of_hosts.get_or_insert_default().tls = tls,
+        _ => to.tls_of_snippet = tls,
     }
     match (lists, place) {
         (Some(lists), SnippetContext::Server) => to.of_hosts.get_or_insert_default().lists = Some(lists),

@@ -20,6 +20,7 @@ pub fn put(
         policy.request_headers = None;
         policy.hide_headers = None;
         policy.shortcuts = policy.shortcuts.and_then(answers);
+        policy.backend_tls = policy.backend_tls.filter(|_| claim.has_secret_for_tls());
         if let Some(external) = &mut policy.external_auth {
             external.proxy_set_headers.clear();
             external.told_headers.clear();
@@ -28,7 +29,8 @@ pub fn put(
     if let Some(lists) = lists {
         lists.put_unless_own(&mut policy);
     }
-    if let Some(OfHosts { changes, hidden, lists: _ }) = of_host {
+    if let Some(OfHosts { changes, hidden, lists: _, tls }) = of_host {
+        policy.backend_tls = policy.backend_tls.or_else(|| tls.clone());
         policy.host_header_changes = changes.clone();
         policy.hide_headers = policy.hide_headers.or_else(|| hidden.clone());
     }

@@ -89,7 +89,7 @@ fn snippet(name: &str) -> &'static str {
             "header directives are **honoured** with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
         }
         _ => {
-            "fixed answers and address lists are **honoured**; header directives and rewrites with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
+            "fixed answers and address lists are **honoured**; header directives, rewrites and names for TLS to backends with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
         }
     }
 }

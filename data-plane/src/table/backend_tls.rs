@@ -51,6 +51,11 @@ impl Identity {
         Ok(Self { source, trust, own: Some(Arc::new(own)) })
     }
 
+    /// That of settings without a Material.
+    pub fn none() -> Self {
+        Self { source: BackendIdentity::default(), trust: None, own: None }
+    }
+
     /// Whether both come from the same source.
     pub fn is(&self, other: &Self) -> bool {
         self.source == other.source
@@ -82,7 +87,7 @@ impl BackendTls {
         };
         // Without authorities ingress-nginx ignores the rest of the Secret, and the configured TLS versions.
         let own = identity.own.clone().filter(|_| identity.trust.is_some());
-        if identity.trust.is_none() {
+        if identity.trust.is_none() && !config.material.is_empty() {
             (config.tls12, config.tls13, config.ciphers) = (true, true, Box::default());
         }
         Some(Self { id: next_id(), config, verified, own })

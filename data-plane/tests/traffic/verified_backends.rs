@@ -258,3 +258,32 @@ fn proxy_ssl_settings_of_the_host_apply_to_locations_without_their_own() {
     proxy.config(vec![("ingress/ns/web/a.test", route(None)), ("a.test", Resource::Host(Host::default()))]);
     assert_eq!(status(&proxy), 200, "nobody asks for anything");
 }
+
+/// `proxy_ssl_name` and the like in a snippet need no Secret.
+#[test]
+fn a_name_is_told_without_a_material() {
+    let origin = origin(&Authority::new("any").leaf("any", &["any.test"]), None);
+    let bare = |versions: &[u32], tells_name| BackendTls {
+        name: "pod.test".into(),
+        tells_name,
+        versions: versions.to_vec(),
+        ..BackendTls::default()
+    };
+    for (said, expected) in [
+        (bare(&[], true), "TLSv1_3 pod.test false"),
+        (bare(&[12], true), "TLSv1_2 pod.test false"),
+        (bare(&[], false), "TLSv1_3 - false"),
+    ] {
+        let mut proxy = proxy(&origin, said.clone(), None);
+        assert_eq!(Client::new(proxy.http).get("/").text(), expected);
+        // The same settings stay the same when something else changes.
+        proxy.config(vec![
+            ("ingress/ns/other/b.test", route(None)),
+            ("b.test", Resource::Host(Host::default())),
+        ]);
+        assert_eq!(Client::new(proxy.http).get("/").text(), expected);
+        let seen = origin.seen();
+        let [.., before, after] = &*seen else { panic!("{seen:?}") };
+        assert_eq!(before.connection, after.connection, "its connection is kept");
+    }
+}

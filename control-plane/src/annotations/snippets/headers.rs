@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use shared::log_format::Value;
-use shared::policy::{Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, TextList};
+use shared::policy::{
+    BackendTls, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, TextList,
+};
 use shared::template::{Template, Variable};
 
 use super::lists::Lists;
@@ -114,7 +116,7 @@ impl Headers {
                 to.location.request_headers =
                     (!requests.is_empty()).then_some(HeaderList { headers: requests });
             }
-            SnippetContext::Server => to.of_hosts = Some(OfHosts { changes, hidden, lists: None }),
+            SnippetContext::Server => to.of_hosts = Some(OfHosts { changes, hidden, ..OfHosts::default() }),
             SnippetContext::Auth => to.auth_headers = requests,
         }
         is_any
@@ -228,6 +230,8 @@ pub struct OfHosts {
     pub hidden: Option<TextList>,
     /// Who is let in, to locations without such lists.
     pub lists: Option<Lists>,
+    /// TLS settings towards backends, for locations that say none themselves.
+    pub tls: Option<BackendTls>,
 }
 
 /// The statuses of all options `-s`, and the other arguments.

@@ -28,6 +28,11 @@ impl Claim {
         self.parsed.serving.location.backend_tls.is_some()
     }
 
+    /// Whether they rely on a Secret, and are not those of a snippet.
+    pub fn has_secret_for_tls(&self) -> bool {
+        self.parsed.refs.keys().any(|it| it.what == Use::BackendTls)
+    }
+
     /// Whether it does not ask for verification, and its Secret has no authorities to verify with.
     pub fn is_without_authorities(&self) -> bool {
         let configured = self.parsed.serving.location.backend_tls.as_ref();

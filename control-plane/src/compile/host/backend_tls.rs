@@ -5,7 +5,9 @@ use shared::policy::{BackendProtocol, BackendTls, LocationPolicy};
 use shared::resource::Denial;
 
 use super::Claims;
+use super::part::{PartFault, Spot};
 use crate::compile::claim::Claim;
+use crate::problem::Severity;
 
 impl Claims {
     /// The settings of the first Ingress.
@@ -13,9 +15,29 @@ impl Claims {
         self.claim(self.deciders.backend_tls.first()?)?.shared_backend_tls()
     }
 
+    /// Whether settings of a snippet meet others: in nginx, each of the host that the location does not repeat would apply
+    /// to it.
+    fn mixes_tls(&self, claim: &Claim, policy: &LocationPolicy) -> bool {
+        let of_host = self.headers().is_some_and(|it| it.tls.is_some());
+        let is_of_snippet = policy.backend_tls.is_some() && !claim.has_secret_for_tls();
+        let is_mixed =
+            of_host && claim.says_backend_tls() || is_of_snippet && self.shared_backend_tls().is_some();
+        is_mixed && is_over_tls(policy)
+    }
+
+    /// The fault of an Ingress whose settings are mixed.
+    pub(super) fn told_of_tls(&self, claim: &Claim, policy: &LocationPolicy) -> Option<PartFault> {
+        let reason = || format!("its paths of host {} answer 503: {MIXED}", self.host);
+        let is_mixed = self.mixes_tls(claim, policy);
+        is_mixed.then(|| PartFault { spot: Spot::Rule, severity: Severity::Unsupported, reason: reason() })
+    }
+
     /// Leaves locations to the host's settings, if the claim has none of its own. Returns why its locations answer 503,
     /// if those settings cannot be fulfilled.
     pub(super) fn leave_to_host(&self, claim: &Claim, policy: &mut LocationPolicy) -> Option<Denial> {
+        if self.mixes_tls(claim, policy) {
+            return Some(Denial { reason: MIXED.to_owned() });
+        }
         if policy.backend_tls.is_some() && !claim.is_without_authorities() {
             return None;
         }
@@ -28,6 +50,8 @@ impl Claims {
         }
     }
 }
+
+const MIXED: &str = "proxy_ssl_ of a snippet beside other settings for TLS to the backend";
 
 /// Whether requests may be sent to endpoints over TLS.
 fn is_over_tls(policy: &LocationPolicy) -> bool {

@@ -102,6 +102,7 @@ impl Claims {
             if policy.issues_cookie == Some(true) && self.has_implicit_root(claim) {
                 policy.root_issues_none = Some(true);
             }
+            part.faults.extend(self.told_of_tls(claim, &policy));
             let denied = self.leave_to_host(claim, &mut policy);
             part.route = Some(route(claim, policy, won, denied));
         }

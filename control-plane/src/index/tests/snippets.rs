@@ -136,6 +136,71 @@ fn a_rewrite_beside_groups_of_the_declared_path_denies() {
 }
 
 #[test]
+fn tls_to_backends_is_set_where_there_is_no_secret() {
+    let text = "proxy_ssl_name b.test; proxy_ssl_server_name on;";
+    let tls = |world: &World, name: &str| {
+        let Route { policy, denied, .. } = route(world, name);
+        (policy.backend_tls.map(|it| (it.name, it.tells_name, it.material)), denied.is_some())
+    };
+    let secure = |name: &str, at| {
+        ingress(name)
+            .at(at)
+            .rule("a.test", &[(&format!("/{name}"), "echo")])
+            .annotation("backend-protocol", "HTTPS")
+    };
+    let said = Some(("b.test".to_owned(), true, String::new()));
+    let mut world = World::default();
+    world.events([
+        applied(allowed("true")),
+        applied(secure("web", 1).annotation("configuration-snippet", text)),
+        applied(secure("plain", 2)),
+    ]);
+    assert_eq!((tls(&world, "web"), tls(&world, "plain")), ((said, false), (None, false)));
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
+    world.apply(allowed("false"));
+    assert_eq!(tls(&world, "web"), (None, false));
+    world.apply(allowed("true"));
+    let own = secure("web", 1).annotation("configuration-snippet", text);
+    world.apply(own.annotation("proxy-ssl-secret", "default/ca"));
+    assert!(tls(&world, "web").1, "beside a Secret");
+    world.apply(
+        secure("web", 1).annotation("configuration-snippet", "proxy_ssl_name b.test; proxy_ssl_verify on;"),
+    );
+    assert!(tls(&world, "web").1, "without a CA nothing is verified");
+}
+
+#[test]
+fn tls_to_backends_is_set_for_all_locations_of_a_host() {
+    let tls = |world: &World, name: &str| {
+        let Route { policy, denied, .. } = route(world, name);
+        (policy.backend_tls.map(|it| it.name), denied.is_some())
+    };
+    let at = |name: &str, at| ingress(name).at(at).rule("a.test", &[(&format!("/{name}"), "echo")]);
+    let mut world = World::default();
+    world.events([
+        applied(allowed("true")),
+        applied(
+            at("first", 1).annotation("server-snippet", "proxy_ssl_name b.test; proxy_ssl_server_name on;"),
+        ),
+        applied(at("plain", 2)),
+        applied(
+            at("own", 3)
+                .annotation("backend-protocol", "HTTPS")
+                .annotation("configuration-snippet", "proxy_ssl_name c.test;"),
+        ),
+    ]);
+    let said = || (Some("b.test".to_owned()), false);
+    assert_eq!([tls(&world, "first"), tls(&world, "plain")], [said(), said()]);
+    assert!(tls(&world, "own").1, "which of the two says what is not followed");
+    assert!(world.reasons("own").iter().any(|it| it.contains("beside other settings")));
+    let secret = at("secret", 4).annotation("backend-protocol", "HTTPS");
+    world.apply(secret.annotation("proxy-ssl-secret", "default/ca"));
+    assert!(tls(&world, "secret").1);
+    world.apply(allowed("false"));
+    assert_eq!(tls(&world, "plain"), (None, false));
+}
+
+#[test]
 fn the_first_server_snippet_of_a_host_counts() {
     let mut world = World::default();
     let with = |name: &str, at, text| {

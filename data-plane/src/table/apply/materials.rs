@@ -184,7 +184,15 @@ impl Materials {
 
     /// TLS settings towards endpoints.
     pub(super) fn backend_tls(&mut self, settings: &BackendTlsConfig) -> Arc<MaterialCell<BackendTls>> {
-        self.identities.cell(&settings.material, settings)
+        if !settings.material.is_empty() {
+            return self.identities.cell(&settings.material, settings);
+        }
+        // Under a key of their own, since there may be many, for as long as a table names it.
+        let key: Arc<str> = format!("{settings:?}").into();
+        let cell = self.identities.cell(&key, settings);
+        self.identities.set(&key, Some(Identity::none()));
+        self.identities.remove(&key, Leave::Unreferred);
+        cell
     }
 }
 

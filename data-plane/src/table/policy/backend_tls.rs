@@ -14,7 +14,7 @@ const VERSIONS: [u32; 2] = [12, 13];
 /// The TLS settings of a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BackendTlsConfig {
-    /// Key of the Material.
+    /// Key of the Material; empty: there is none.
     pub material: Box<str>,
     /// Maximum number of intermediate certificates; `None`: no verification.
     pub verified: Option<usize>,
@@ -42,7 +42,8 @@ impl BackendTlsConfig {
             return Ok(None);
         };
         let refused = |field, problem: String| Err(PolicyError { field, problem });
-        if configured.material.is_empty() {
+        let is_bare = configured.material.is_empty();
+        if is_bare && configured.verify {
             return refused("backend_tls.material", "expected the key of a Material, got none".into());
         }
         let name = if configured.name.is_empty() { NOBODY } else { &configured.name };
@@ -67,9 +68,9 @@ impl BackendTlsConfig {
             verified: configured.verify.then_some(depth),
             name,
             tells_name: configured.tells_name,
-            // ingress-nginx' default, if there is a Secret.
+            // ingress-nginx' default if there is a Secret, else nginx'.
             tls12: !says_versions || configured.versions.contains(&12),
-            tls13: configured.versions.contains(&13),
+            tls13: !says_versions && is_bare || configured.versions.contains(&13),
             says_versions,
             ciphers,
         })))
@@ -97,6 +98,18 @@ mod tests {
     }
 
     #[test]
+    fn without_a_material_both_versions_are_usual() {
+        let versions = |versions: &[u32]| {
+            let it = compiled(BackendTls { versions: versions.to_vec(), ..BackendTls::default() }).unwrap();
+            (it.tls12, it.tls13)
+        };
+        assert_eq!(
+            [versions(&[]), versions(&[12]), versions(&[13])],
+            [(true, true), (true, false), (false, true)]
+        );
+    }
+
+    #[test]
     fn a_depth_of_none_is_one() {
         let depth = |verify_depth| {
             compiled(BackendTls { verify: true, verify_depth, ..configured() }).unwrap().verified
@@ -107,7 +120,7 @@ mod tests {
     #[test]
     fn invalid_settings_are_refused() {
         for (it, field) in [
-            (BackendTls::default(), "backend_tls.material"),
+            (BackendTls { verify: true, ..BackendTls::default() }, "backend_tls.material"),
             (BackendTls { name: "a b".into(), ..configured() }, "backend_tls.name"),
             (BackendTls { versions: vec![12, 11], ..configured() }, "backend_tls.versions"),
             (BackendTls { ciphers: vec![0xc02b, 65536], ..configured() }, "backend_tls.ciphers"),
