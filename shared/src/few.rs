@@ -92,6 +92,14 @@ impl<K: Ord, V> Few<K, V> {
         }
     }
 
+    /// Keeps the entries for which `stays` returns true.
+    pub fn retain(&mut self, mut stays: impl FnMut(&K, &mut V) -> bool) {
+        match &mut self.0 {
+            Kept::Row(row) => row.retain_mut(|(key, value)| stays(key, value)),
+            Kept::Tree(tree) => tree.retain(stays),
+        }
+    }
+
     /// The number of entries.
     pub fn len(&self) -> usize {
         match &self.0 {
@@ -335,6 +343,10 @@ mod tests {
                 prop_assert_eq!((few.len(), few.is_empty()), (tree.len(), tree.is_empty()));
                 prop_assert!((0..12).all(|key| few.get(&key) == tree.get(&key)));
                 prop_assert!((0..12).all(|key| few.contains_key(&key) == tree.contains_key(&key)));
+                let (mut even, mut same) = (few.clone(), tree.clone());
+                even.retain(|key, _| key % 2 == 0);
+                same.retain(|key, _| key % 2 == 0);
+                prop_assert!(even.iter().eq(&same));
             }
         }
     }

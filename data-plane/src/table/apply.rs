@@ -251,12 +251,14 @@ impl Writer {
         self.cells.answered(name, answer, now)
     }
 
-    fn change_config(&mut self, up: Vec<Arc<Entry>>, removed: &[Removal]) {
+    fn change_config(&mut self, mut up: Vec<Arc<Entry>>, removed: &[Removal]) {
         for removal in removed {
             self.refused.remove(&removal.key);
             self.unopened.remove(&removal.key);
             self.config.remove(&removal.key, removal.gone);
         }
+        // Hosts before their Routes, so that these share their names.
+        up.sort_by_key(|entry| entry.kind());
         for entry in up {
             match self.admit(&entry) {
                 Ok(Resource::Listener(Listener::Service(service))) => self.open(&entry, service),
@@ -347,7 +349,9 @@ impl Writer {
         // Cells first: a table is never published before its endpoints.
         for backend in &touched.backends {
             // A deleted backend keeps its endpoints until the last table that names it is gone.
-            if let Some((_, it)) = self.config.backend(backend) {
+            if self.cells.has(backend)
+                && let Some((_, it)) = self.config.backend(backend)
+            {
                 let defaults = &self.config.settings().backend_defaults;
                 self.cells.set_source(backend, Source::of(it, defaults));
                 self.cells.describe(backend, it);

@@ -35,7 +35,12 @@ pub struct BackendCell {
 impl BackendCell {
     /// A cell without endpoints.
     pub fn new(id: u64, key: Arc<str>) -> Self {
-        let endpoints = ArcSwap::from_pointee(EndpointSet::default());
+        Self::with(id, key, EndpointSet::default())
+    }
+
+    /// A cell with these endpoints.
+    pub fn with(id: u64, key: Arc<str>, endpoints: EndpointSet) -> Self {
+        let endpoints = ArcSwap::from_pointee(endpoints);
         let (out, turns) = Default::default();
         let links = Budget::new(usize::MAX);
         Self { id, key, links, endpoints, out, turns, configured: ArcSwapOption::empty() }

@@ -93,7 +93,7 @@ impl Lookup {
     }
 
     /// Whether nothing was built.
-    fn is_void(&self) -> bool {
+    pub(super) fn is_void(&self) -> bool {
         let Self { ring, seats, subsets, measured } = self;
         ring.get().is_none() && seats.get().is_none() && subsets.get().is_none() && measured.get().is_none()
     }

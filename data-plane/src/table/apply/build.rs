@@ -1,9 +1,10 @@
 //! Compiles typed resources into one Route and the host that it belongs to.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use shared::few::{Few, FewOf};
 use shared::pattern::{Pattern, is_literal};
 use shared::resource::{Guard, Host, Path, PathType, Settings};
 
@@ -24,12 +25,11 @@ use crate::table::policy::backend_tls::BackendTlsConfig;
 use crate::table::policy::certificates::Certificates;
 use crate::table::policy::shortcuts::Shortcuts;
 use crate::table::{BackendTls, MaterialCell};
-use shared::few::Few;
 
 /// A compiled Route and the Backends that it names, canaries and missing ones included.
 struct Built {
     route: CompiledRoute,
-    uses: BTreeSet<Arc<str>>,
+    uses: FewOf<Arc<str>>,
 }
 
 /// What all paths of a Route share.
@@ -95,7 +95,7 @@ impl Writer {
     pub(super) fn demolish(&mut self, name: &Arc<str>, before: Option<&HostEntry>) {
         self.hosts.remove(name);
         for key in self.compiled.remove(name).unwrap_or_default().keys() {
-            self.cells.release(self.config.set_uses(key, BTreeSet::new()));
+            self.cells.release(self.config.set_uses(key, FewOf::default()));
         }
         self.rename(name, before);
     }
@@ -146,15 +146,15 @@ impl Writer {
         before: Option<&CompiledRoute>,
     ) -> Built {
         self.counters.routes_compiled.fetch_add(1, Ordering::Relaxed);
-        let mut uses = BTreeSet::new();
-        let mut upstreams = HashMap::new();
-        let mut upstream = |writer: &mut Self, backend: &str| -> Option<Arc<Upstream>> {
-            if let Some(known) = upstreams.get(backend) {
+        let mut uses = FewOf::default();
+        let mut upstreams = Few::default();
+        let mut upstream = |writer: &mut Self, backend| -> Option<Arc<Upstream>> {
+            if let Some(known) = upstreams.get(&backend) {
                 return Option::clone(known);
             }
             let Self { config, cells, upstreams: all, .. } = writer;
             let made = all.of(backend, config, cells, &mut uses);
-            upstreams.insert(backend.to_owned(), made.clone());
+            upstreams.insert(backend, made.clone());
             made
         };
         let errors = route.policy.default_backend.as_deref().and_then(|key| upstream(self, key));

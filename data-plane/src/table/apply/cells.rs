@@ -7,8 +7,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use shared::few::{Few, FewOf};
 use shared::resource::{Backend, Endpoints, PortRule};
 
+use super::config::ByName;
 use super::large::Large;
 use super::names::{Answer, Names};
 use super::refusal::{name_of, parts};
@@ -20,6 +22,8 @@ use crate::table::endpoints::{Endpoint, EndpointSet, List};
 /// Up to this number of endpoints, a change rejoins all of them: that is faster than maintaining the incremental
 /// structure, and needs no memory.
 const LARGE: usize = if cfg!(test) { 6 } else { 1024 };
+/// Up to this number of endpoints, addresses are compared one by one instead of hashed.
+const ROW: usize = if cfg!(test) { 3 } else { 16 };
 
 /// All EndpointSlices and all cells.
 #[derive(Debug)]
@@ -27,12 +31,12 @@ pub(super) struct Cells {
     counters: Arc<Counters>,
     last_id: u64,
     /// By Service, then by key of the slice.
-    slices: HashMap<Arc<str>, BTreeMap<Arc<str>, Slice>>,
-    service_of: HashMap<Arc<str>, Arc<str>>,
+    slices: ByName<Few<Arc<str>, Slice>>,
+    service_of: ByName<Arc<str>>,
     /// By key of the Backend.
-    cells: HashMap<Arc<str>, Interned>,
-    by_service: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// Changed slices, by the Services whose cells have to be refilled.
+    cells: ByName<Interned>,
+    by_service: ByName<FewOf<Arc<str>>>,
+    /// Changed slices, by the Services whose cells have to be refilled. A Service without cells needs none.
     dirty: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Cells that a table named which is gone, or soon will be.
     leaving: BTreeSet<Arc<str>>,
@@ -58,7 +62,7 @@ struct Interned {
     source: Source,
     service: Arc<str>,
     /// The incremental structure, if it has too many endpoints to rejoin them for each change.
-    large: Option<Large>,
+    large: Option<Box<Large>>,
 }
 
 /// Slices with their current addresses.
@@ -69,10 +73,10 @@ impl Cells {
         Self {
             counters,
             last_id: 0,
-            slices: HashMap::new(),
-            service_of: HashMap::new(),
-            cells: HashMap::new(),
-            by_service: HashMap::new(),
+            slices: ByName::default(),
+            service_of: ByName::default(),
+            cells: ByName::default(),
+            by_service: ByName::default(),
             dirty: BTreeMap::new(),
             leaving: BTreeSet::new(),
             absent: BTreeSet::new(),
@@ -97,12 +101,12 @@ impl Cells {
     pub(super) fn is_live(&self, key: &Arc<str>, looked: &mut usize) -> bool {
         let Some(service) = self.service_of.get(key) else { return false };
         let slices = self.slices.get(service);
-        let backends = self.by_service.get(service).into_iter().flatten();
+        let backends = self.by_service.get(service).into_iter().flat_map(FewOf::iter);
         backends.filter_map(|backend| self.cells.get(backend)).all(|interned| {
             let (Source::Slices(rule), Some(cell)) = (&interned.source, interned.cell.upgrade()) else {
                 return true;
             };
-            let configured = slice_addresses(rule, slices, slices.into_iter().flat_map(BTreeMap::keys));
+            let configured = slice_addresses(rule, slices, slices.into_iter().flat_map(Few::keys));
             let configured: HashSet<_> =
                 configured.into_iter().flat_map(|(_, addresses)| addresses).collect();
             let set = cell.endpoints();
@@ -115,7 +119,7 @@ impl Cells {
     /// Has the cells of a slice's Service rejoined from all slices next time.
     pub(super) fn forget_books(&mut self, key: &str) {
         let backends = self.service_of.get(key).and_then(|service| self.by_service.get(service));
-        for backend in backends.into_iter().flatten() {
+        for backend in backends.into_iter().flat_map(FewOf::iter) {
             if let Some(interned) = self.cells.get_mut(backend) {
                 interned.large = None;
             }
@@ -133,7 +137,13 @@ impl Cells {
         let slice = Slice { endpoints, lingering: false };
         let slices = self.slices.entry(Arc::clone(&service)).or_default();
         slices.insert(Arc::clone(key), slice);
-        self.dirty.entry(service).or_default().insert(Arc::clone(key));
+        self.has_changed(service, key);
+    }
+
+    fn has_changed(&mut self, service: Arc<str>, slice: &Arc<str>) {
+        if self.by_service.contains_key(&service) {
+            self.dirty.entry(service).or_default().insert(Arc::clone(slice));
+        }
     }
 
     /// Removes a slice.
@@ -172,8 +182,8 @@ impl Cells {
     /// Refills the cells of Services whose slices changed.
     pub(super) fn flush(&mut self) {
         for (service, slices) in std::mem::take(&mut self.dirty) {
-            for backend in self.by_service.get(&service).cloned().unwrap_or_default() {
-                self.refill(&backend, &slices);
+            for backend in &self.by_service.get(&service).cloned().unwrap_or_default() {
+                self.refill(backend, &slices);
             }
         }
     }
@@ -185,17 +195,28 @@ impl Cells {
             return cell;
         }
         self.last_id += 1;
-        let cell = Arc::new(BackendCell::new(self.last_id, Arc::clone(backend)));
+        let id = self.last_id;
         let service = service_of(backend);
+        let service =
+            self.slices.get_key_value(service).map_or_else(|| service.into(), |(it, _)| Arc::clone(it));
         let of_service = self.by_service.entry(Arc::clone(&service)).or_default();
         of_service.insert(Arc::clone(backend));
         if let Some(name) = source.name() {
             self.names.want(name, backend);
         }
-        let interned = Interned { cell: Arc::downgrade(&cell), source, service, large: None };
+        let mut interned = Interned { cell: Weak::new(), source, service, large: None };
+        let list = self.joined(&mut interned, &List::default());
+        self.counters.cells_updated.fetch_add(u64::from(list.is_some()), Ordering::Relaxed);
+        let set = EndpointSet::new(list.unwrap_or_default());
+        let cell = Arc::new(BackendCell::with(id, Arc::clone(backend), set));
+        interned.cell = Arc::downgrade(&cell);
         self.cells.insert(Arc::clone(backend), interned);
-        self.fill(backend);
         cell
+    }
+
+    /// Whether a Backend has a cell.
+    pub(super) fn has(&self, backend: &str) -> bool {
+        self.cells.contains_key(backend)
     }
 
     /// Changes the source of a Backend's endpoints. Those of a DNS name arrive when it is resolved; until then the old
@@ -294,48 +315,46 @@ impl Cells {
                 self.slices.remove(&service);
             }
         }
-        self.dirty.entry(service).or_default().insert(Arc::clone(key));
+        self.has_changed(service, key);
     }
 
     /// Fills a cell from all its slices or its name, if that makes a difference. Endpoints that stay keep their
     /// objects.
     fn fill(&mut self, backend: &str) {
-        let Some(interned) = self.cells.get_mut(backend) else {
+        let Some((key, mut interned)) = self.cells.remove_entry(backend) else {
             return;
         };
         interned.large = None;
-        let Some(cell) = interned.cell.upgrade() else {
-            return;
-        };
+        if let Some(cell) = interned.cell.upgrade() {
+            let list = self.joined(&mut interned, &cell.endpoints().list);
+            self.store(backend, &cell, list);
+        }
+        self.cells.insert(key, interned);
+    }
+
+    /// The endpoints of a Backend from all its slices or its name; `None` if they are those that it has.
+    fn joined(&mut self, interned: &mut Interned, before: &List) -> Option<List> {
         self.counters.cells_filled.fetch_add(1, Ordering::Relaxed);
         let slices = self.slices.get(&interned.service);
         let alone = |addresses| vec![(Arc::clone(&interned.service), addresses)];
         let configured = match &interned.source {
             Source::Nowhere => SliceAddresses::new(),
-            Source::Slices(rule) => {
-                slice_addresses(rule, slices, slices.into_iter().flat_map(BTreeMap::keys))
-            }
+            Source::Slices(rule) => slice_addresses(rule, slices, slices.into_iter().flat_map(Few::keys)),
             Source::Service(address) => alone(vec![*address]),
-            Source::Name(name) => match self.names.addresses(&name.name) {
-                Some(addresses) => alone(reachable(name, addresses)),
-                None => return,
-            },
+            Source::Name(name) => alone(reachable(name, self.names.addresses(&name.name)?)),
         };
         let is_of_slices = matches!(interned.source, Source::Slices(_));
         let count = configured.iter().map(|(_, addresses)| addresses.len()).sum::<usize>();
         self.counters.endpoints_joined.fetch_add(count as u64, Ordering::Relaxed);
         let new = identify(&mut self.last_id);
-        let before = cell.endpoints();
-        if count > LARGE && is_of_slices {
-            let large = Large::new(configured, &before.list, new);
-            let same = |list: &List| list.iter().map(|it| it.id).eq(before.list.iter().map(|it| it.id));
-            let list = Some(large.list()).filter(|list| !same(list));
-            interned.large = Some(large);
-            self.store(backend, &cell, list);
-        } else {
-            let list = join(configured, &before.list, new);
-            self.store(backend, &cell, list);
+        if count <= LARGE || !is_of_slices {
+            return join(configured, count, before, new);
         }
+        let large = Large::new(configured, before, new);
+        let same = |list: &List| list.iter().map(|it| it.id).eq(before.iter().map(|it| it.id));
+        let list = Some(large.list()).filter(|list| !same(list));
+        interned.large = Some(Box::new(large));
+        list
     }
 
     /// The same, if only these slices changed.
@@ -367,7 +386,11 @@ impl Cells {
         };
         let set = EndpointSet::new(list);
         // Built here, and not by the first request that needs it.
-        set.lookup.prepare_as(&cell.endpoints(), &set.list, &name_of(backend));
+        let before = cell.endpoints();
+        if !before.lookup.is_void() {
+            set.lookup.prepare_as(&before, &set.list, &name_of(backend));
+        }
+        drop(before);
         self.retired.push(cell.store(set));
         self.counters.cells_updated.fetch_add(1, Ordering::Relaxed);
     }
@@ -384,7 +407,7 @@ fn identify(last_id: &mut u64) -> impl FnMut(SocketAddr) -> Arc<Endpoint> {
 /// The addresses that slices give for a Service port; empty for removed slices.
 fn slice_addresses<'a>(
     rule: &PortRule,
-    slices: Option<&BTreeMap<Arc<str>, Slice>>,
+    slices: Option<&Few<Arc<str>, Slice>>,
     keys: impl Iterator<Item = &'a Arc<str>>,
 ) -> SliceAddresses {
     let addresses = |key| Some(addresses(rule, &slices?.get(key)?.endpoints));
@@ -394,24 +417,35 @@ fn slice_addresses<'a>(
 /// Addresses slice by slice, without duplicates; `None` if they equal the previous ones.
 fn join(
     slices: SliceAddresses,
+    count: usize,
     before: &List,
     mut new: impl FnMut(SocketAddr) -> Arc<Endpoint>,
 ) -> Option<List> {
-    let mut seen = HashSet::new();
-    let known: HashMap<SocketAddr, &Arc<Endpoint>> = before.iter().map(|it| (it.address, it)).collect();
-    let once =
-        slices.into_iter().flat_map(|(_, addresses)| addresses).filter(|address| seen.insert(*address));
-    let list: Vec<Arc<Endpoint>> = once
-        .map(|address| known.get(&address).map_or_else(|| new(address), |endpoint| Arc::clone(endpoint)))
-        .collect();
+    let mut list: Vec<Arc<Endpoint>> = Vec::with_capacity(count);
+    let all = slices.into_iter().flat_map(|(_, addresses)| addresses);
+    if count.max(before.len()) <= ROW {
+        for address in all {
+            let is = |it: &&Arc<Endpoint>| it.address == address;
+            if !list.iter().any(|it| is(&it)) {
+                list.push(before.iter().find(is).map_or_else(|| new(address), Arc::clone));
+            }
+        }
+    } else {
+        let mut seen = HashSet::new();
+        let known: HashMap<SocketAddr, &Arc<Endpoint>> = before.iter().map(|it| (it.address, it)).collect();
+        for address in all.filter(|address| seen.insert(*address)) {
+            let known = known.get(&address).copied();
+            list.push(known.map_or_else(|| new(address), Arc::clone));
+        }
+    }
     let same = list.len() == before.len() && list.iter().zip(before.iter()).all(|(a, b)| Arc::ptr_eq(a, b));
     (!same).then(|| list.into_iter().collect())
 }
 
 /// `namespace/service` of a Backend's key.
-fn service_of(backend: &str) -> Arc<str> {
+fn service_of(backend: &str) -> &str {
     match parts(backend) {
-        Some((namespace, service, _)) => format!("{namespace}/{service}").into(),
-        None => backend.into(),
+        Some((namespace, service, _)) => &backend[..namespace.len() + 1 + service.len()],
+        None => backend,
     }
 }

@@ -2,14 +2,14 @@
 //!
 //! **Invariant:** the newest table has of a host exactly what is stored here.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::interned::StoredRoute;
 use crate::table::host::{PathEntry, Routing};
 use crate::table::paths::{Declared, Router};
 use crate::table::patterns::Patterns;
-use shared::few::Few;
+use shared::few::{Few, FewOf};
 
 /// A Route and its compiled form.
 #[derive(Debug)]
@@ -22,8 +22,9 @@ pub(super) struct CompiledRoute {
 impl CompiledRoute {
     /// Its paths; of equal ones, the first.
     fn declared(&self) -> impl Iterator<Item = Declared> {
-        let mut seen = BTreeSet::new();
-        self.all().filter(move |it| seen.insert((it.kind, Arc::clone(&it.entry.declared))))
+        let is_alone = self.entries.len() == 1;
+        let mut seen = FewOf::default();
+        self.all().filter(move |it| is_alone || seen.insert((it.kind, Arc::clone(&it.entry.declared))))
     }
 
     fn all(&self) -> impl Iterator<Item = Declared> {

@@ -1,9 +1,11 @@
 //! The part of the CONFIG lane that can be served, typed, and which hosts a change to it touches.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem;
 use std::sync::Arc;
 
+use foldhash::quality::RandomState;
+use shared::few::{Few, FewOf};
 use shared::kind::{Kind, ResourceKey};
 use shared::policy::{HostPolicy, LocationPolicy};
 use shared::resource::{Backend, Host, Resource, Route, Settings, StreamService};
@@ -12,7 +14,9 @@ use super::interned::{Interner, StoredRoute};
 use super::policies::effective;
 use super::refusal::route_parts;
 use crate::listen::ports::Port;
-use shared::few::Few;
+
+/// Names come from tenants: the seed of the process keeps them from choosing their places.
+pub(super) type ByName<V> = HashMap<Arc<str>, V, RandomState>;
 
 /// The last version of each resource that can be served.
 #[derive(Debug, Default)]
@@ -22,20 +26,20 @@ pub(super) struct Config {
     /// Settings exist but no version of them can be read: they may contain restrictions.
     settings_unreadable: bool,
     /// `None`: it exists, but no version of it can be served.
-    pub(super) hosts: HashMap<Arc<str>, Option<Arc<Host>>>,
+    pub(super) hosts: ByName<Option<Arc<Host>>>,
     /// By host, then by key.
-    pub(super) routes: HashMap<Arc<str>, Few<Arc<str>, Arc<StoredRoute>>>,
+    pub(super) routes: ByName<Few<Arc<str>, Arc<StoredRoute>>>,
     /// Deduplicated policies of Hosts and Routes.
     of_hosts: Interner<Host>,
     of_routes: Interner<LocationPolicy>,
     /// Any change replaces the pointer.
-    pub(super) backends: HashMap<Arc<str>, Arc<Backend>>,
+    pub(super) backends: ByName<Arc<Backend>>,
     /// Removed Backends that the last good version of a refused resource still names: see [`Self::backend`].
-    kept: HashMap<Arc<str>, Arc<Backend>>,
+    kept: ByName<Arc<Backend>>,
     /// Routes by the Backends that they name, whether those exist or not, including canaries.
-    users: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
-    /// The inverse, sorted.
-    uses: HashMap<Arc<str>, Box<[Arc<str>]>>,
+    users: ByName<FewOf<Arc<str>>>,
+    /// The inverse.
+    uses: ByName<FewOf<Arc<str>>>,
     /// TCP and UDP services by the key of their Listener, with their ports.
     pub(super) services: BTreeMap<Arc<str>, (Arc<StreamService>, Arc<Port>)>,
     touched: Touched,
@@ -45,9 +49,9 @@ pub(super) struct Config {
 #[derive(Debug, Default)]
 pub(super) struct Touched {
     /// Hosts to compile, and which parts of them.
-    pub(super) hosts: BTreeMap<Arc<str>, TouchedHost>,
+    pub(super) hosts: ByName<TouchedHost>,
     /// Backends whose endpoint source may have changed.
-    pub(super) backends: BTreeSet<Arc<str>>,
+    pub(super) backends: HashSet<Arc<str>, RandomState>,
     /// The defaults under the policies of all Routes changed.
     pub(super) defaults: bool,
     /// Another Secret holds the default certificate.
@@ -66,7 +70,7 @@ pub(super) struct TouchedHost {
     /// All its Routes.
     pub(super) whole: bool,
     /// These Routes, whether they exist or not.
-    pub(super) routes: BTreeSet<Arc<str>>,
+    pub(super) routes: FewOf<Arc<str>>,
 }
 
 impl Touched {
@@ -75,9 +79,12 @@ impl Touched {
     }
 
     fn route(&mut self, key: &Arc<str>) {
-        if let Some(host) = host_of(key) {
-            self.host(&host.into()).routes.insert(Arc::clone(key));
-        }
+        let Some(name) = host_of(key) else { return };
+        let host = match self.hosts.get_mut(name) {
+            Some(host) => host,
+            None => self.host(&name.into()),
+        };
+        host.routes.insert(Arc::clone(key));
     }
 }
 
@@ -233,18 +240,14 @@ impl Config {
     }
 
     /// Records which Backends a compiled Route names; returns those that are no longer named by any.
-    pub(super) fn set_uses(&mut self, route: &Arc<str>, now: BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
-        let before = match now.is_empty() {
-            true => self.uses.remove(route),
-            false => self.uses.insert(Arc::clone(route), now.iter().cloned().collect()),
-        }
-        .unwrap_or_default();
-        for backend in now.iter().filter(|it| before.binary_search(it).is_err()) {
+    pub(super) fn set_uses(&mut self, route: &Arc<str>, now: FewOf<Arc<str>>) -> Vec<Arc<str>> {
+        let before = self.uses.remove(route).unwrap_or_default();
+        for backend in now.difference(&before) {
             let users = self.users.entry(Arc::clone(backend)).or_default();
             users.insert(Arc::clone(route));
         }
         let mut unused = Vec::new();
-        for backend in before.iter().filter(|it| !now.contains(*it)) {
+        for backend in before.difference(&now) {
             let Some(users) = self.users.get_mut(backend) else {
                 continue;
             };
@@ -253,6 +256,9 @@ impl Config {
                 self.users.remove(backend);
                 unused.push(Arc::clone(backend));
             }
+        }
+        if !now.is_empty() {
+            self.uses.insert(Arc::clone(route), now);
         }
         unused
     }
@@ -307,19 +313,27 @@ impl Config {
     }
 
     fn set_route(&mut self, key: &Arc<str>, route: Option<Arc<StoredRoute>>) {
-        let Some(host) = host_of(key).map(Arc::<str>::from) else {
+        let Some(host) = host_of(key) else {
             return;
         };
-        let routes = self.routes.entry(Arc::clone(&host)).or_default();
-        if routes.get(key) == route.as_ref() {
+        let known = self.routes.get_mut(host);
+        if known.as_ref().and_then(|routes| routes.get(key)) == route.as_ref() {
             return;
         }
-        match route {
-            Some(route) => routes.insert(Arc::clone(key), route),
-            None => routes.remove(key),
-        };
-        if routes.is_empty() {
-            self.routes.remove(&host);
+        match (known, route) {
+            (Some(routes), Some(route)) => drop(routes.insert(Arc::clone(key), route)),
+            (Some(routes), None) => {
+                routes.remove(key);
+                if routes.is_empty() {
+                    self.routes.remove(host);
+                }
+            }
+            (None, Some(route)) => {
+                let name =
+                    self.hosts.get_key_value(host).map_or_else(|| host.into(), |(it, _)| Arc::clone(it));
+                self.routes.insert(name, Few::from_iter([(Arc::clone(key), route)]));
+            }
+            (None, None) => {}
         }
         self.touched.route(key);
     }
@@ -353,7 +367,7 @@ impl Config {
 
     /// Marks the Routes that name a Backend for recompilation.
     fn touch_users(&mut self, backend: &str) {
-        for route in self.users.get(backend).into_iter().flatten() {
+        for route in self.users.get(backend).into_iter().flat_map(FewOf::iter) {
             self.touched.route(route);
         }
     }
@@ -379,7 +393,7 @@ fn of_paths(host: &Host) -> Host {
 fn changed_by<'a>(
     old: &LocationPolicy,
     new: &LocationPolicy,
-    routes: &'a HashMap<Arc<str>, Few<Arc<str>, Arc<StoredRoute>>>,
+    routes: &'a ByName<Few<Arc<str>, Arc<StoredRoute>>>,
 ) -> impl Iterator<Item = &'a Arc<str>> {
     // There are few distinct policies, each used by many.
     let mut known: HashMap<&LocationPolicy, bool> = HashMap::new();

@@ -1,13 +1,13 @@
 //! Backends as paths use them, deduplicated: paths of all hosts share one as long as none of its inputs changes.
 
-use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
+use shared::few::FewOf;
 use shared::policy::BackendPolicy;
 use shared::resource::Backend;
 
 use super::cells::Cells;
-use super::config::Config;
+use super::config::{ByName, Config};
 use super::refusal::name_of;
 use super::source::Source;
 use crate::table::CompiledCanary;
@@ -20,7 +20,7 @@ use crate::table::sticky::Sticky;
 /// The upstreams that tables refer to, by Backend.
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
-    known: HashMap<Arc<str>, Known>,
+    known: ByName<Known>,
     /// Size at which unused ones are removed.
     sweep_at: usize,
 }
@@ -43,7 +43,7 @@ impl Upstreams {
         key: &str,
         config: &Config,
         cells: &mut Cells,
-        uses: &mut BTreeSet<Arc<str>>,
+        uses: &mut FewOf<Arc<str>>,
     ) -> Option<Arc<Upstream>> {
         let (key, backend) = used(config, key, uses)?;
         // Only the first alternative is used (as in ingress-nginx).
@@ -88,7 +88,7 @@ impl Known {
 fn used<'a>(
     config: &'a Config,
     key: &str,
-    uses: &mut BTreeSet<Arc<str>>,
+    uses: &mut FewOf<Arc<str>>,
 ) -> Option<(Arc<str>, &'a Arc<Backend>)> {
     let found = config.backend(key);
     let key = found.map_or_else(|| key.into(), |(key, _)| Arc::clone(key));

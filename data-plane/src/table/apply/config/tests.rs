@@ -41,7 +41,7 @@ fn world(policy: &LocationPolicy) -> Config {
         let key = format!("ingress/ns/{name}/{host}").into();
         config.put(&key, route(policy, &backend));
         config.put(&backend.as_str().into(), Resource::Backend(Backend::default()));
-        config.set_uses(&key, BTreeSet::from([backend.into()]));
+        config.set_uses(&key, FewOf::from_iter([backend.into()]));
     }
     config.take_touched();
     config
@@ -49,7 +49,9 @@ fn world(policy: &LocationPolicy) -> Config {
 
 fn compiled(config: &mut Config, key: &str, resource: Resource) -> Vec<String> {
     config.put(&key.into(), resource);
-    config.take_touched().hosts.keys().map(ToString::to_string).collect()
+    let mut hosts: Vec<_> = config.take_touched().hosts.keys().map(ToString::to_string).collect();
+    hosts.sort();
+    hosts
 }
 
 #[test]
