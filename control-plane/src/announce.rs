@@ -205,8 +205,7 @@ fn owner(refused: &Refused, head: &Head) -> Option<ObjectRef> {
         Kind::Endpoints => {
             let key = shared::kind::ResourceKey::new(refused.kind, &*refused.key);
             let entry = head.live.snapshot.get(&key)?;
-            let Ok(Resource::Endpoints(endpoints)) = Resource::decode(refused.kind, entry.body.clone())
-            else {
+            let Ok(Resource::Endpoints(endpoints)) = Resource::decode(refused.kind, &entry.body) else {
                 return None;
             };
             return Some(ObjectRef {

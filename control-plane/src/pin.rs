@@ -160,7 +160,7 @@ impl Needs {
     fn of(config: &Snapshot) -> Self {
         let mut needs = Self::default();
         for entry in config.iter() {
-            match Resource::decode(entry.kind(), entry.body.clone()) {
+            match Resource::decode(entry.kind(), &entry.body) {
                 Ok(resource) => needs.add(&entry.key.key, resource),
                 Err(_) => needs.unknown += 1,
             }

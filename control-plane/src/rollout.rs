@@ -282,7 +282,7 @@ impl<'a> Extent<'a> {
 
     fn decoded(&self, kind: Kind, key: &str) -> Option<Resource> {
         let entry = self.head.lane(kind.lane()).snapshot.get(&ResourceKey::new(kind, key))?;
-        Resource::decode(kind, entry.body.clone()).ok()
+        Resource::decode(kind, &entry.body).ok()
     }
 }
 

@@ -301,7 +301,7 @@ fn policy_lines(lines: &mut BTreeMap<String, String>) {
         for (name, said) in sayings(&policy) {
             let mut body = DynamicMessage::new(carrier.clone());
             body.set_field(&place, Value::Message(said));
-            let resource = Resource::decode(kind, body.encode_to_vec().into()).unwrap();
+            let resource = Resource::decode(kind, &body.encode_to_vec().into()).unwrap();
             add(lines, &format!("{}.{name}", policy.name()), &resource);
         }
     }
@@ -418,7 +418,7 @@ fn what_older_revisions_wrote_is_still_understood() {
                 assert_eq!(parts[0], "root", "{line}");
                 continue;
             };
-            let read = Resource::decode(kind, unhex(parts[4]));
+            let read = Resource::decode(kind, &unhex(parts[4]));
             assert!(read.is_ok(), "{line}: {read:?}");
             count += 1;
         }

@@ -171,7 +171,7 @@ proptest! {
     #[test]
     fn every_resource_comes_back_as_it_was(resource in resource(), key in text()) {
         let entry = Entry::encode(key.as_str(), &resource);
-        let back = Resource::decode(entry.kind(), entry.body.clone()).unwrap();
+        let back = Resource::decode(entry.kind(), &entry.body).unwrap();
         prop_assert_eq!(&back, &resource);
         prop_assert_eq!(&back.encode(), &entry.body, "the same value gives the same bytes");
         prop_assert!(entry.min_schema <= schema::CURRENT);
@@ -185,9 +185,9 @@ proptest! {
     #[test]
     fn a_body_from_a_stranger_never_panics(kind in 0..Kind::ALL.len(), body in bytes(0)) {
         let kind = Kind::ALL[kind];
-        if let Ok(resource) = Resource::decode(kind, body) {
+        if let Ok(resource) = Resource::decode(kind, &body) {
             // What was understood can be said again.
-            prop_assert_eq!(Resource::decode(kind, resource.encode()), Ok(resource));
+            prop_assert_eq!(Resource::decode(kind, &resource.encode()), Ok(resource));
         }
     }
 

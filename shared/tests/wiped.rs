@@ -21,7 +21,7 @@ fn a_key_is_wiped_wherever_it_was() {
         let certificate = Certificate { leaf: leaf.der().to_vec().into(), key, chain: None };
         let entry = Entry::encode("ns/a", &Resource::Certificate(certificate));
         let came = Entry::from_body(entry.key.clone(), entry.min_schema, entry.body.clone());
-        let read = Resource::decode(Kind::Certificate, came.body.clone()).unwrap();
+        let read = Resource::decode(Kind::Certificate, &came.body).unwrap();
         drop((entry, came));
         let Resource::Certificate(read) = read else { panic!("another kind") };
         assert_eq!(read.key, der);

@@ -205,7 +205,7 @@ fn object_of(key: &ResourceKey) -> String {
 }
 
 fn decode(entry: &Entry) -> Option<Resource> {
-    Resource::decode(entry.kind(), entry.body.clone()).ok()
+    Resource::decode(entry.kind(), &entry.body).ok()
 }
 
 #[cfg(test)]

@@ -267,7 +267,7 @@ impl World {
         let there = |kind: Kind, key: &str| {
             head.iter().flat_map(Snapshot::iter).find(|it| it.kind() == kind && *it.key.key == *key)
         };
-        let decoded = |kind, key: &str| Resource::decode(kind, there(kind, key)?.body.clone()).ok();
+        let decoded = |kind, key: &str| Resource::decode(kind, &there(kind, key)?.body).ok();
         let hosts: Vec<&str> = ["a.test", "b.test"]
             .into_iter()
             .filter(|host| there(Kind::Route, &format!("ingress/{name}/{host}")).is_some())

@@ -39,7 +39,7 @@ impl Missing {
         // Nothing is decoded if nothing is missing: there may be very many hosts.
         let entries = config.iter().filter(|entry| !certificates.is_empty() && is_wanted(entry.kind()));
         for entry in entries {
-            match Resource::decode(entry.kind(), entry.body.clone()) {
+            match Resource::decode(entry.kind(), &entry.body) {
                 Ok(Resource::Host(host)) => {
                     let of_host = host.tls.into_iter().flat_map(|tls| tls.certificates);
                     for certificate in of_host {

@@ -124,7 +124,8 @@ pub(super) fn step(before: Option<&StoredState>, after: &StoredState, now: Syste
 impl Change {
     /// Decodes a frame.
     pub(super) fn read(payload: &[u8]) -> Option<Self> {
-        Self::decode(payload).ok()
+        // One copy, of which its fields are slices.
+        Self::decode(Bytes::copy_from_slice(payload)).ok()
     }
 
     /// The result of a step, from its last frame: the root and the position of a lane.

@@ -89,7 +89,7 @@ impl World {
         let fresh = self.nodes.last().expect("there are some");
         let (_, snapshot) = fresh.replica.offers(kind.lane());
         let entry = snapshot.get(&ResourceKey::new(kind, key))?;
-        Some(Resource::decode(kind, entry.body.clone()).expect("a resource"))
+        Some(Resource::decode(kind, &entry.body).expect("a resource"))
     }
 
     fn settings(&self) -> Settings {

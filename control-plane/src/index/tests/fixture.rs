@@ -264,7 +264,7 @@ impl World {
         let of_kind = snapshot.iter().filter(|entry| entry.kind() == kind);
         let mut all: Vec<_> = of_kind
             .map(|entry| {
-                let resource = Resource::decode(kind, entry.body.clone()).unwrap();
+                let resource = Resource::decode(kind, &entry.body).unwrap();
                 (entry.key.key.to_string(), resource)
             })
             .collect();

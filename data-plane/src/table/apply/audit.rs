@@ -92,7 +92,7 @@ impl Writer {
         if self.refused.contains_key(key) {
             return None;
         }
-        let Ok(resource) = Resource::decode(key.kind, entry.body.clone()) else {
+        let Ok(resource) = Resource::decode(key.kind, &entry.body) else {
             return Some(Fault::Read);
         };
         let is_read = match &resource {

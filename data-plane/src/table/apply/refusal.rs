@@ -66,7 +66,7 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
     if let Some(reason) = key_problem(entry.kind(), &entry.key.key) {
         return Err(refused(Code::Invalid, reason));
     }
-    let resource = Resource::decode(entry.kind(), entry.body.clone()).map_err(|error| {
+    let resource = Resource::decode(entry.kind(), &entry.body).map_err(|error| {
         let code = match error {
             ConvertError::UnknownKind { .. } => Code::UnknownKind,
             _ => Code::Invalid,
