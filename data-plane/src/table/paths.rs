@@ -89,23 +89,15 @@ impl Router {
     fn change(&mut self, text: &str, kind: PathType, route: &Arc<str>, entry: Option<Arc<PathEntry>>) {
         let (bare, ends_in_slash) = split(text.as_bytes());
         let slot = Slot::new(kind, ends_in_slash);
-        let key = (text.into(), kind);
         let held = self.nodes.find(bare).and_then(|node| node.get(slot));
-        let mut claims = match (self.contested.get(&key), held) {
-            (Some(claims), _) => claims.clone(),
-            (None, held) => held.into_iter().cloned().collect(),
+        let is_own = held.is_none_or(|held| held.route == *route);
+        let first = match self.contested.is_empty() && is_own {
+            true => entry,
+            false => {
+                let held = held.cloned();
+                self.contest((text.into(), kind), held, route, entry)
+            }
         };
-        claims.retain(|claim| claim.route != *route);
-        if let Some(entry) = entry {
-            let place = claims.partition_point(|claim| claim.route < *route);
-            claims.insert(place, entry);
-        }
-        let first = claims.first().cloned();
-        if claims.len() > 1 {
-            Arc::make_mut(&mut self.contested).insert(key, claims);
-        } else if self.contested.contains_key(&key) {
-            Arc::make_mut(&mut self.contested).remove(&key);
-        }
         let was_prefix = self.has_prefix(bare);
         self.nodes.set(bare, slot, first);
         self.longest = self.longest.max(bare.len());
@@ -114,6 +106,31 @@ impl Router {
             (true, false) => self.count(bare.len() + 1, false),
             (false, false) | (true, true) => {}
         }
+    }
+
+    /// Changes what a Route declares for a path that others may declare, too. Returns the first by Route.
+    fn contest(
+        &mut self,
+        path: (Box<str>, PathType),
+        held: Option<Arc<PathEntry>>,
+        route: &Arc<str>,
+        entry: Option<Arc<PathEntry>>,
+    ) -> Option<Arc<PathEntry>> {
+        let contested = self.contested.get(&path).cloned();
+        let is_contested = contested.is_some();
+        let mut claims = contested.unwrap_or_else(|| held.into_iter().collect());
+        claims.retain(|claim| claim.route != *route);
+        if let Some(entry) = entry {
+            let place = claims.partition_point(|claim| claim.route < *route);
+            claims.insert(place, entry);
+        }
+        let first = claims.first().cloned();
+        if claims.len() > 1 {
+            Arc::make_mut(&mut self.contested).insert(path, claims);
+        } else if is_contested {
+            Arc::make_mut(&mut self.contested).remove(&path);
+        }
+        first
     }
 
     fn has_prefix(&self, bare: &[u8]) -> bool {
@@ -128,7 +145,10 @@ impl Router {
             (Ok(at), true) => lengths[at].1 += 1,
             (Ok(at), false) if lengths[at].1 == 1 => drop(lengths.remove(at)),
             (Ok(at), false) => lengths[at].1 -= 1,
-            (Err(at), true) => lengths.insert(at, (length, 1)),
+            (Err(at), true) => {
+                lengths.reserve_exact(1);
+                lengths.insert(at, (length, 1));
+            }
             (Err(_), false) => {}
         }
         self.lengths = lengths.into();
