@@ -315,7 +315,7 @@ impl Writer {
 
     /// Decodes a resource that the proxy now has; if it cannot be served, records why.
     fn admit(&mut self, entry: &Entry) -> Result<Resource, ()> {
-        match refusal::read(entry) {
+        match refusal::read(entry, |policy| self.config.serves_with(policy)) {
             Ok(resource) => {
                 self.refused.remove(&entry.key);
                 Ok(resource)

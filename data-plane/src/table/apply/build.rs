@@ -189,7 +189,7 @@ impl Writer {
         let owner = route_parts(key).map_or(&**key, |parts| parts.owner).into();
         // Currently impossible: a policy whose parts compile but whose merge does not. If it ever happens, the path is
         // not served without its policy.
-        let (policy, failed) = match self.policies.of(&self.config.settings().defaults, &route.policy) {
+        let (policy, failed) = match self.policies.of_route(&self.config.settings().defaults, &route.policy) {
             Ok(policy) => (policy, None),
             Err(reason) => (Arc::default(), Some(reason)),
         };

@@ -118,6 +118,11 @@ impl Config {
         }
     }
 
+    /// Whether a Route is served with this policy.
+    pub(super) fn serves_with(&self, policy: &LocationPolicy) -> bool {
+        self.of_routes.has(policy)
+    }
+
     /// Serves this version.
     pub(super) fn put(&mut self, key: &Arc<str>, resource: Resource) {
         match resource {

@@ -30,21 +30,31 @@ impl StoredRoute {
 #[derive(Debug)]
 pub(super) struct Interner<T> {
     values: HashSet<Arc<T>, RandomState>,
+    /// The last one: most are like the one before, and comparing costs less than hashing.
+    last: Option<Arc<T>>,
     /// Size at which unused values are removed.
     sweep_at: usize,
 }
 
 impl<T> Default for Interner<T> {
     fn default() -> Self {
-        Self { values: HashSet::default(), sweep_at: 0 }
+        Self { values: HashSet::default(), last: None, sweep_at: 0 }
     }
 }
 
 impl<T: Eq + Hash> Interner<T> {
+    /// Whether there is a shared value that equals this one.
+    pub(super) fn has(&self, value: &T) -> bool {
+        self.last.as_ref().is_some_and(|last| **last == *value) || self.values.contains(value)
+    }
+
     /// The shared value that equals this one.
     pub(super) fn intern(&mut self, value: T) -> Arc<T> {
+        if let Some(last) = self.last.as_ref().filter(|last| ***last == value) {
+            return Arc::clone(last);
+        }
         if let Some(known) = self.values.get(&value) {
-            return Arc::clone(known);
+            return Arc::clone(self.last.insert(Arc::clone(known)));
         }
         if self.values.len() >= self.sweep_at.max(64) {
             self.values.retain(|value| Arc::strong_count(value) > 1);
@@ -52,7 +62,7 @@ impl<T: Eq + Hash> Interner<T> {
         }
         let value = Arc::new(value);
         self.values.insert(Arc::clone(&value));
-        value
+        Arc::clone(self.last.insert(value))
     }
 }
 
@@ -70,6 +80,7 @@ mod tests {
         let [one, same, other] = [policy(1), policy(1), policy(2)].map(|it| interner.intern(it));
         assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
         assert_eq!(*other, policy(2));
+        assert!([1, 2].into_iter().all(|tries| interner.has(&policy(tries))) && !interner.has(&policy(3)));
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::table::policy::shortcuts::Shortcuts;
 #[derive(Debug, Default)]
 pub(super) struct Policies {
     compiled: HashMap<LocationPolicy, Weak<Policy>, RandomState>,
+    /// The last one that Routes share: most are like the one before, and hashing takes longer than compiling paths.
+    last: Option<(Arc<LocationPolicy>, Weak<Policy>)>,
     /// The fixed responses of all locations, and of all hosts, as of the last defaults; compiled once.
     of_locations: Option<Shortcuts>,
     of_hosts: Option<Arc<Shortcuts>>,
@@ -24,7 +26,25 @@ pub(super) struct Policies {
 }
 
 impl Policies {
-    /// The policy of a Route over the fleet's defaults; an error is a reason to respond with 503.
+    /// The policy of a Route over the fleet's defaults, by the policy that it shares with others; an error is a reason
+    /// to respond with 503.
+    pub(super) fn of_route(
+        &mut self,
+        defaults: &LocationPolicy,
+        configured: &Arc<LocationPolicy>,
+    ) -> Result<Arc<Policy>, Arc<str>> {
+        if let Some((last, policy)) = &self.last
+            && Arc::ptr_eq(last, configured)
+            && let Some(policy) = policy.upgrade()
+        {
+            return Ok(policy);
+        }
+        let policy = self.of(defaults, configured)?;
+        self.last = Some((Arc::clone(configured), Arc::downgrade(&policy)));
+        Ok(policy)
+    }
+
+    /// The same for any policy.
     pub(super) fn of(
         &mut self,
         defaults: &LocationPolicy,
@@ -63,6 +83,7 @@ impl Policies {
     /// compile were refused on arrival.
     pub(super) fn renew(&mut self, defaults: &LocationPolicy) {
         self.compiled.clear();
+        self.last = None;
         self.of_locations = Shortcuts::compile(defaults.shortcuts.as_ref()).ok().flatten();
         self.of_hosts = Shortcuts::compile(defaults.host_shortcuts.as_ref()).ok().flatten().map(Arc::new);
     }

@@ -52,8 +52,12 @@ impl Refused {
     }
 }
 
-/// Decodes a resource whose bytes were verified.
-pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
+/// Decodes a resource whose bytes were verified. `is_served` tells the policies that another Route is served with: they
+/// compile.
+pub(super) fn read(
+    entry: &Entry,
+    is_served: impl FnOnce(&LocationPolicy) -> bool,
+) -> Result<Resource, Refused> {
     let refused = |code, reason: String| Refused::new(entry.version, code, reason);
     // An unknown kind also implies a later schema, but this error is the more informative of the two.
     if let Kind::Later(number) = entry.kind() {
@@ -73,7 +77,7 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
         };
         refused(code, error.to_string())
     })?;
-    let policy = match &resource {
+    let judged = match &resource {
         Resource::Host(host) => {
             let names =
                 host.policy.aliases.as_ref().map(|configured| Names::compile(&configured.values)).transpose();
@@ -82,25 +86,24 @@ pub(super) fn read(entry: &Entry) -> Result<Resource, Refused> {
             let asked = Certificates::compile(host.policy.client_certificates.as_ref());
             let ciphers = ciphers(host.policy.ssl_ciphers.as_ref());
             let shortcuts = Shortcuts::compile(host.policy.shortcuts.as_ref());
-            tls.and(asked).and(ciphers).and(shortcuts).map(|_| Policy::default())
+            tls.and(asked).and(ciphers).and(shortcuts).map(drop)
         }
         Resource::Settings(settings) => {
             let configured = &settings.defaults;
             let connections = ClientTls::compile(configured).and_then(|_| ProxyProtocol::compile(configured));
             let of_hosts = Shortcuts::compile(configured.host_shortcuts.as_ref());
-            connections.and(of_hosts).and_then(|_| Policy::compile(configured))
+            connections.and(of_hosts).and_then(|_| Policy::compile(configured)).map(drop)
         }
-        // Most Routes have an empty policy.
-        Resource::Route(route) if route.policy == LocationPolicy::default() => return Ok(resource),
-        Resource::Route(route) => Policy::compile(&route.policy),
+        Resource::Route(route) if is_served(&route.policy) => return Ok(resource),
+        Resource::Route(route) => Policy::compile(&route.policy).map(drop),
         Resource::Listener(Listener::Service(service)) if service.key() != *entry.key.key => {
             let reason = format!("expected the key {}, got {:?}", service.key(), entry.key.key);
             return Err(refused(Code::Invalid, reason));
         }
-        Resource::Backend(backend) => Rules::check(&backend.policy).map(|()| Policy::default()),
+        Resource::Backend(backend) => Rules::check(&backend.policy),
         _ => return Ok(resource),
     };
-    policy.map_err(|error| refused(Code::Invalid, error.to_string()))?;
+    judged.map_err(|error| refused(Code::Invalid, error.to_string()))?;
     Ok(resource)
 }
 

@@ -6,7 +6,7 @@ mod matches;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use shared::policy::LocationPolicy;
+use shared::policy::{LocationPolicy, StatusList};
 use shared::resource::{Backend, Denial, Guard, Host, Path, PathType, PortRule, Route, Settings};
 
 use super::*;
@@ -571,6 +571,25 @@ fn a_key_that_does_not_fit_is_refused() {
     assert_eq!((refused.code, refused.serving_last_good), (Code::Invalid, true));
     assert_eq!(refused.reason, "key: does not belong to the certificate");
     assert!(writer.tables().current().certificate(Some("a.test")).is_some());
+}
+
+/// A policy is compiled for the first Route that has it.
+#[test]
+fn equal_policies_are_judged_alike() {
+    let of = |name: &str, statuses: &[u32]| {
+        let custom_http_errors = Some(StatusList { values: statuses.to_vec() });
+        let policy = LocationPolicy { custom_http_errors, ..LocationPolicy::default() };
+        entry(&format!("ingress/ns/{name}/a.test"), Resource::Route(Route { policy, ..Route::default() }))
+    };
+    let mut writer = Writer::new();
+    let both = |statuses: &[u32]| vec![of("i", statuses), of("j", statuses)];
+    for (statuses, refused) in [(&[404_u32][..], 0), (&[42], 2), (&[404], 0), (&[42, 404], 2), (&[], 0)] {
+        writer.apply_config(both(statuses), &[]);
+        assert_eq!(writer.refused(Lane::Config).count(), refused, "{statuses:?}");
+    }
+    writer.apply_config(vec![of("i", &[404]), of("j", &[42])], &[]);
+    let refused: Vec<_> = writer.refused(Lane::Config).map(|(key, _)| &*key.key).collect();
+    assert_eq!(refused, ["ingress/ns/j/a.test"]);
 }
 
 #[test]
