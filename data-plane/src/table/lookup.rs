@@ -12,13 +12,13 @@ use super::endpoints::{Endpoint, EndpointSet, List};
 use crate::affinity::endpoint_key;
 use crate::balance::{Member, Moment, Ring};
 
-/// Structures of one endpoint set, each built on first use.
+/// Structures of one endpoint set, each built on first use. Most sets need none, so they are boxed.
 #[derive(Debug, Default)]
 pub(super) struct Lookup {
-    ring: OnceLock<Ring<Arc<Endpoint>>>,
+    ring: OnceLock<Box<Ring<Arc<Endpoint>>>>,
     /// By the endpoints' cookie keys. A set belongs to one backend, so the backend's name is the same for all callers.
-    seats: OnceLock<Seats>,
-    subsets: OnceLock<Subsets>,
+    seats: OnceLock<Box<Seats>>,
+    subsets: OnceLock<Box<Subsets>>,
     /// Set if latencies are measured.
     measured: OnceLock<()>,
 }
@@ -44,17 +44,17 @@ struct Subset(usize);
 impl Lookup {
     /// The ring of all endpoints.
     pub(super) fn ring(&self, list: &List) -> &Ring<Arc<Endpoint>> {
-        self.ring.get_or_init(|| Ring::new(list.iter().map(Arc::clone)))
+        self.ring.get_or_init(|| Ring::new(list.iter().map(Arc::clone)).into())
     }
 
     /// All endpoints by their keys in cookies of `backend`.
     pub(super) fn seats(&self, list: &List, backend: &str) -> &Seats {
-        self.seats.get_or_init(|| list.iter().map(|endpoint| seat(backend, endpoint)).collect())
+        self.seats.get_or_init(|| Box::new(list.iter().map(|endpoint| seat(backend, endpoint)).collect()))
     }
 
     /// The groups of all endpoints, of this size unless they were built with another size before.
     pub(super) fn subsets(&self, list: &List, size: usize) -> &Subsets {
-        self.subsets.get_or_init(|| Subsets::new(size, list.len()))
+        self.subsets.get_or_init(|| Subsets::new(size, list.len()).into())
     }
 
     /// Builds the structures that the previous set had.
@@ -66,7 +66,7 @@ impl Lookup {
         let changes = old.changes(list);
         if let Some(ring) = before.ring.get() {
             let came = || changes.came.iter().map(Arc::clone);
-            self.ring.get_or_init(|| ring.changed(changes.left.iter().map(Arc::clone), came()));
+            self.ring.get_or_init(|| ring.changed(changes.left.iter().map(Arc::clone), came()).into());
         }
         if let Some(seats) = before.seats.get() {
             self.seats.get_or_init(|| {
@@ -79,7 +79,7 @@ impl Lookup {
             });
         }
         if let Some(subsets) = before.subsets.get() {
-            self.subsets.get_or_init(|| subsets.of(subsets.size, list.len()));
+            self.subsets.get_or_init(|| subsets.of(subsets.size, list.len()).into());
         }
         if before.measured.get().is_some() {
             self.measure();
@@ -104,7 +104,7 @@ impl Lookup {
         let regroup = || Self {
             ring: self.ring.clone(),
             seats: self.seats.clone(),
-            subsets: OnceLock::from(subsets.of(size, list.len())),
+            subsets: OnceLock::from(Box::new(subsets.of(size, list.len()))),
             measured: self.measured.clone(),
         };
         (subsets.size != size).then(regroup)
