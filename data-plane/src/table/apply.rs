@@ -26,7 +26,7 @@ mod testing;
 mod unclaimed;
 mod upstreams;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -50,7 +50,7 @@ use crate::listen::ports::Ports;
 use candidate::Change;
 use cells::Cells;
 use compiled::CompiledHost;
-use config::Config;
+use config::{ByName, Config};
 use materials::Materials;
 use names::{Answer, Names};
 use policies::Policies;
@@ -129,7 +129,7 @@ pub struct Writer {
     policies: Policies,
     upstreams: Upstreams,
     /// By host, as in the newest table.
-    compiled: HashMap<Arc<str>, CompiledHost>,
+    compiled: ByName<CompiledHost>,
     has_config: Snapshot,
     has_live: Snapshot,
     refused: BTreeMap<ResourceKey, Refused>,
@@ -166,7 +166,7 @@ impl Writer {
             materials: Materials::default(),
             policies: Policies::default(),
             upstreams: Upstreams::default(),
-            compiled: HashMap::new(),
+            compiled: ByName::default(),
             has_config: Snapshot::default(),
             has_live: Snapshot::default(),
             refused: BTreeMap::new(),
@@ -259,6 +259,9 @@ impl Writer {
         }
         // Hosts before their Routes, so that these share their names.
         up.sort_by_key(|entry| entry.kind());
+        if self.compiled.is_empty() {
+            self.make_room(&up);
+        }
         for entry in up {
             match self.admit(&entry) {
                 Ok(Resource::Listener(Listener::Service(service))) => self.open(&entry, service),
@@ -267,6 +270,16 @@ impl Writer {
             }
         }
         self.publish();
+    }
+
+    /// Before the first resources: tables that grow with each of them are moved a dozen times.
+    fn make_room(&mut self, up: &[Arc<Entry>]) {
+        let count = |kind| up.iter().filter(|entry| entry.kind() == kind).count();
+        let (hosts, backends) = (count(Kind::Host), count(Kind::Backend));
+        self.compiled.reserve(hosts);
+        self.config.make_room(hosts, count(Kind::Route), backends);
+        self.cells.make_room(backends);
+        self.upstreams.make_room(backends);
     }
 
     fn change_live(&mut self, up: Vec<Arc<Entry>>, removed: &[(ResourceKey, Leave)]) {
@@ -283,6 +296,8 @@ impl Writer {
         // Chains first, so that a certificate in the same chunk is complete at once.
         let (chains, others): (Vec<_>, Vec<_>) =
             up.into_iter().partition(|entry| entry.kind() == Kind::Chain);
+        self.cells
+            .make_room_for_slices(others.iter().filter(|entry| entry.kind() == Kind::Endpoints).count());
         for entry in chains.into_iter().chain(others) {
             self.put_live(&entry);
         }

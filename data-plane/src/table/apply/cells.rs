@@ -126,6 +126,20 @@ impl Cells {
         }
     }
 
+    /// For cells of so many Backends, all of them new.
+    pub(super) fn make_room(&mut self, backends: usize) {
+        self.cells.reserve(backends);
+        self.by_service.reserve(backends);
+    }
+
+    /// For so many slices, if they are the first.
+    pub(super) fn make_room_for_slices(&mut self, slices: usize) {
+        if self.slices.is_empty() {
+            self.slices.reserve(slices);
+            self.service_of.reserve(slices);
+        }
+    }
+
     /// Uses a slice from the next [`Self::flush`] on.
     pub(super) fn put(&mut self, key: &Arc<str>, endpoints: Endpoints) {
         let service: Arc<str> = endpoints.service.as_str().into();

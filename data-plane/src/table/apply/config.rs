@@ -123,6 +123,18 @@ impl Config {
         self.of_routes.has(policy)
     }
 
+    /// For so many resources, all of them new.
+    pub(super) fn make_room(&mut self, hosts: usize, routes: usize, backends: usize) {
+        self.hosts.reserve(hosts);
+        self.touched.hosts.reserve(hosts);
+        // Most hosts have one.
+        self.routes.reserve(hosts.min(routes));
+        self.uses.reserve(routes);
+        self.backends.reserve(backends);
+        self.touched.backends.reserve(backends);
+        self.users.reserve(backends);
+    }
+
     /// Serves this version.
     pub(super) fn put(&mut self, key: &Arc<str>, resource: Resource) {
         match resource {

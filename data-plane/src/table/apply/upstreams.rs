@@ -36,6 +36,11 @@ struct Known {
 }
 
 impl Upstreams {
+    /// For so many Backends, all of them new.
+    pub(super) fn make_room(&mut self, backends: usize) {
+        self.known.reserve(backends);
+    }
+
     /// The upstream of a Backend, if that exists. Records the Backends that it depends on, whether they exist or not:
     /// its users are recompiled when one of them appears or changes.
     pub(super) fn of(
