@@ -105,6 +105,35 @@ fn a_host_rewrites_before_its_location_is_looked_up() {
     }
 }
 
+/// One without a flag: what follows it sees the new path.
+#[test]
+fn a_host_goes_on_behind_a_rewrite_without_a_flag() {
+    let origin = Origin::says("here");
+    let next = |pattern: &str, text: &str| rewrites(pattern, text, ShortcutRewrite::Next);
+    let of_host = plain(vec![
+        next("^/one(.*)$", "/two$1?x"),
+        next("^/home$", "/"),
+        refuses_uri("^/two/closed"),
+        next("^/two/(.*)$", "/three/$1?y"),
+        last("^/three/last", "/four"),
+        next("^/four", "/five"),
+    ]);
+    let root = LocationPolicy { app_root: Some("/app".into()), ..LocationPolicy::default() };
+    let proxy = serving(of_host, &[("/", root), ("/three/shut", shut())], &origin);
+    for (sent, expected) in [
+        ("/one", "/two?x"),
+        ("/one/a?z", "/three/a?y&x&z"),
+        ("/one/closed", "403"),
+        ("/one/shut", "403"),
+        ("/two/last", "/four?y"),
+        ("/four", "/five"),
+        ("/home", "302"),
+        ("/other", "/other"),
+    ] {
+        assert_eq!(outcome(&proxy, &origin, sent), expected, "{sent}");
+    }
+}
+
 /// Whatever leads to a path, the rules of its own location are those that count.
 #[test]
 fn a_location_sends_requests_to_another_one_with_its_rules() {
@@ -230,20 +259,17 @@ fn a_rewritten_path_has_one_reading() {
 #[derive(Clone, Debug)]
 enum Rule {
     Refuses(String),
-    Rewrites { from: String, to: String, keeps_rest: bool, is_last: bool },
+    Rewrites { from: String, to: String, keeps_rest: bool, then: ShortcutRewrite },
 }
 
 impl Rule {
     fn shortcut(&self) -> Shortcut {
         match self {
             Self::Refuses(from) => refuses_uri(&format!("^{from}")),
-            Self::Rewrites { from, to, keeps_rest, is_last } => {
-                let kind = if *is_last { ShortcutRewrite::Last } else { ShortcutRewrite::Break };
-                match keeps_rest {
-                    true => rewrites(&format!("^{from}(.*)$"), &format!("{to}$1"), kind),
-                    false => rewrites(&format!("^{from}"), to, kind),
-                }
+            Self::Rewrites { from, to, keeps_rest: true, then } => {
+                rewrites(&format!("^{from}(.*)$"), &format!("{to}$1"), *then)
             }
+            Self::Rewrites { from, to, then, .. } => rewrites(&format!("^{from}"), to, *then),
         }
     }
 }
@@ -259,41 +285,40 @@ const GUARDED: &str = "/b";
 impl Interpreter<'_> {
     fn run(&self, asked: &str) -> String {
         let mut path = asked.to_owned();
-        match decided(self.of_host, &path) {
-            Decided::Refused => return "403".into(),
-            Decided::Rewritten { path: to, .. } => path = to,
-            Decided::Nothing => {}
+        if decided(self.of_host, &mut path) == Decided::Refused {
+            return "403".into();
         }
         for _ in 0..=10 {
             let takes = |at: &str| at == "/" || path == at || path.starts_with(&format!("{at}/"));
             let (at, rules) = self.locations.into_iter().rfind(|(at, _)| takes(at)).unwrap();
-            path = match decided(rules, &path) {
+            match decided(rules, &mut path) {
                 Decided::Refused => return "403".into(),
-                Decided::Rewritten { path, is_last: true } => path,
+                Decided::Rewritten(ShortcutRewrite::Last) => {}
                 _ if at == GUARDED => return "403".into(),
-                Decided::Rewritten { path, .. } => return path,
-                Decided::Nothing => return path,
-            };
+                _ => return path,
+            }
         }
         "500".into()
     }
 }
 
+#[derive(PartialEq)]
 enum Decided {
     Nothing,
     Refused,
-    Rewritten { path: String, is_last: bool },
+    Rewritten(ShortcutRewrite),
 }
 
-/// The first rule that concerns the path.
-fn decided(rules: &[Rule], path: &str) -> Decided {
+/// What rules come to for the path, which they change.
+fn decided(rules: &[Rule], path: &mut String) -> Decided {
     for rule in rules {
         match rule {
             Rule::Refuses(from) if path.starts_with(from) => return Decided::Refused,
-            Rule::Rewrites { from, to, keeps_rest, is_last } => {
-                if let Some(rest) = path.strip_prefix(from.as_str()) {
-                    let path = if *keeps_rest { format!("{to}{rest}") } else { to.clone() };
-                    return Decided::Rewritten { path, is_last: *is_last };
+            Rule::Rewrites { from, to, keeps_rest, then } => {
+                let Some(rest) = path.strip_prefix(from.as_str()) else { continue };
+                *path = if *keeps_rest { format!("{to}{rest}") } else { to.clone() };
+                if *then != ShortcutRewrite::Next {
+                    return Decided::Rewritten(*then);
                 }
             }
             Rule::Refuses(_) => {}
@@ -302,15 +327,15 @@ fn decided(rules: &[Rule], path: &str) -> Decided {
     Decided::Nothing
 }
 
-fn rules() -> impl Strategy<Value = Vec<Rule>> {
-    let rewrite = ("/[abc]?/?", "/[abc](/[abc])?", any::<bool>(), any::<bool>());
-    let rewrite = rewrite.prop_map(|(from, to, keeps_rest, is_last)| {
+fn rules(kinds: &'static [ShortcutRewrite]) -> impl Strategy<Value = Vec<Rule>> {
+    let rewrite = ("/[abc]?/?", "/[abc](/[abc])?", any::<bool>(), prop::sample::select(kinds));
+    let rewrite = rewrite.prop_map(|(from, to, keeps_rest, then)| {
         // No `//`, which has two readings.
         let keeps_rest = keeps_rest && !from.ends_with('/');
-        Rule::Rewrites { from, to, keeps_rest, is_last }
+        Rule::Rewrites { from, to, keeps_rest, then }
     });
     let rule = prop_oneof![1 => "/[abc]/?".prop_map(Rule::Refuses), 4 => rewrite];
-    prop::collection::vec(rule, 0..3)
+    prop::collection::vec(rule, 0..4)
 }
 
 /// Whatever snippets say, a path is refused where nginx refuses it, and arrives as nginx sends it.
@@ -318,7 +343,9 @@ fn rules() -> impl Strategy<Value = Vec<Rule>> {
 fn rewrites_lead_where_those_of_nginx_lead() {
     let origin = Origin::says("here");
     let mut runner = TestRunner::new(Config { cases: 60, failure_persistence: None, ..Config::default() });
-    let cases = (rules(), rules(), rules(), rules());
+    let of_locations = || rules(&[ShortcutRewrite::Last, ShortcutRewrite::Break]);
+    let of_host = rules(&[ShortcutRewrite::Last, ShortcutRewrite::Break, ShortcutRewrite::Next]);
+    let cases = (of_host, of_locations(), of_locations(), of_locations());
     let result = runner.run(&cases, |(of_host, root, open, guarded)| {
         let with = |rules: &[Rule], policy: LocationPolicy| LocationPolicy {
             shortcuts: plain(rules.iter().map(Rule::shortcut).collect()),

@@ -32,6 +32,7 @@ pub(super) struct Taken {
     pub(super) empty: Vec<String>,
     /// Whether rewrites are taken that send no response.
     may_rewrite: bool,
+    of_host: bool,
     count: usize,
     bytes: usize,
 }
@@ -61,21 +62,22 @@ impl Taken {
         place: SnippetContext,
         may_rewrite: bool,
     ) -> (Self, Vec<Directive>) {
-        let mut taken = Self { may_rewrite, ..Self::default() };
+        let of_host = place == SnippetContext::Server;
+        let mut taken = Self { may_rewrite, of_host, ..Self::default() };
         if place == SnippetContext::Auth {
             return (taken, directives.to_vec());
         }
         let (mut rest, mut room) = (Vec::new(), Allowance::new(MOST_OF_PATTERNS));
         let mut worlds = Worlds::new(directives);
         for node in nodes(directives) {
+            let before = taken.shortcuts.shortcuts.len();
             let is_unreachable = is_named(node.directive) && place == SnippetContext::Server;
             if is_unreachable || !taken.take(&node, &worlds, &mut room) {
                 rest.push(node.directive.clone());
                 rest.extend_from_slice(if is_unreachable { &[] } else { node.inner });
             }
-            if taken.rewrites() {
-                worlds.some_have_left();
-            }
+            let new = taken.shortcuts.shortcuts.get(before..).unwrap_or_default();
+            new.iter().filter(|it| goes_on(it)).for_each(|it| worlds.rewrite(it.rewrite()));
             worlds.follow(&node, &mut room);
         }
         // Headers are set when all of these are done.
@@ -115,8 +117,7 @@ impl Taken {
                 true => answers(node, worlds, room),
                 false => answer(node, false, room).map(|it| vec![it]),
             };
-            let may_rewrite = self.may_rewrite;
-            let found = found.filter(|it| may_rewrite || !it.iter().any(goes_on));
+            let found = found.filter(|it| it.iter().all(|it| self.may_take(it)));
             let Some(found) = found.filter(|it| self.has_room(it.len())) else {
                 return false;
             };
@@ -139,6 +140,11 @@ impl Taken {
         }
         self.shortcuts.blocks.push(block);
         true
+    }
+
+    /// In a location, `rewrite-target` and what the fleet says follow a rewrite without a flag.
+    fn may_take(&self, it: &Shortcut) -> bool {
+        !goes_on(it) || self.may_rewrite && (self.of_host || it.rewrite() != ShortcutRewrite::Next)
     }
 
     fn has_room(&mut self, count: usize) -> bool {
@@ -343,8 +349,7 @@ fn goes_on(shortcut: &Shortcut) -> bool {
     shortcut.rewrite.is_some()
 }
 
-/// `rewrite PATTERN TEXT [redirect | permanent | last | break];`. Behind any other rewrite the snippet goes on, with
-/// another path.
+/// `rewrite PATTERN TEXT [redirect | permanent | last | break];`.
 fn rewritten(arguments: &[String], room: &mut Allowance) -> Option<Shortcut> {
     let (pattern, text, flag) = match arguments {
         [pattern, text] => (pattern, text, ""),
@@ -357,6 +362,7 @@ fn rewritten(arguments: &[String], room: &mut Allowance) -> Option<Shortcut> {
         _ if is_url(text) => (302, None),
         "last" => (0, Some(ShortcutRewrite::Last)),
         "break" => (0, Some(ShortcutRewrite::Break)),
+        "" => (0, Some(ShortcutRewrite::Next)),
         _ => return None,
     };
     let mut is_pattern = || room.compile(|| Pattern::anywhere(pattern)).is_ok();

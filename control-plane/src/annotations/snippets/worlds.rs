@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shared::pattern::{Allowance, Pattern, PatternError, Steps};
-use shared::policy::{ShortcutComparison, ShortcutTest};
+use shared::policy::{ShortcutComparison, ShortcutRewrite, ShortcutTest};
 use shared::template::{Template, Variable};
 
 use super::shortcuts::{self, Condition, Node, bytes, has_values, nodes};
@@ -70,9 +70,16 @@ impl Worlds {
         texts.any(|text| self.all.first().is_some_and(|world| world.uses(text)))
     }
 
-    /// From here on some requests are not concerned, although they reach the location.
-    pub(super) fn some_have_left(&mut self) {
+    /// Behind a rewrite. From here on some requests are not concerned, although they reach the location, or have another
+    /// path than they were told apart by.
+    pub(super) fn rewrite(&mut self, rewrite: ShortcutRewrite) {
         self.some_have_left = true;
+        if rewrite == ShortcutRewrite::Next {
+            return self.give_up();
+        }
+        for value in self.all.iter_mut().flat_map(|world| world.values.values_mut()) {
+            *value = value.take().filter(|text| !depends_on_path(text));
+        }
     }
 
     /// Goes on behind a directive.
@@ -175,6 +182,12 @@ impl Worlds {
             value.clone().filter(|_| is_same && !self.late.contains(name))
         })
     }
+}
+
+/// Whether a rewrite changes the value of a text.
+fn depends_on_path(text: &str) -> bool {
+    use Variable::{Args, Argument, IsArgs, Uri};
+    Template::parse(text).variables().any(|it| matches!(it, Args | Argument(_) | IsArgs | Uri))
 }
 
 impl World {

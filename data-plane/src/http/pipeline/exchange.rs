@@ -54,6 +54,8 @@ pub(super) enum HeaderScope {
 pub(super) struct Rewritten {
     /// The path that was asked for, normalised.
     pub(super) asked: Vec<u8>,
+    /// The number of fixed responses of the host that were decided; `None`: all of them.
+    pub(super) of_host: Option<usize>,
     /// Whether a snippet of its location did.
     pub(super) in_location: bool,
 }
@@ -216,8 +218,9 @@ impl<'a> Exchange<'a> {
     pub(super) fn go_on(&mut self, path: Vec<u8>, query: Vec<u8>) -> &mut Rewritten {
         self.target = Some(path::re_encode(&path));
         let rewritten = self.rewritten.take();
-        let asked = rewritten
-            .unwrap_or_else(|| Box::new(Rewritten { asked: self.path().to_vec(), in_location: false }));
+        let asked = rewritten.unwrap_or_else(|| {
+            Box::new(Rewritten { asked: self.path().to_vec(), of_host: None, in_location: false })
+        });
         self.normal = Some(path);
         self.head.set_query(query);
         self.rewritten.insert(asked)

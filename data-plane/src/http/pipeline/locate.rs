@@ -245,8 +245,8 @@ struct Ask<'t, 'a> {
     query: Option<&'a [u8]>,
     /// The budget for pattern matching.
     steps: &'a Steps,
-    /// Whether its host has said where requests for "/" go.
-    is_rewritten: bool,
+    /// Whether a rewrite has ended what its host says, to which the `app-root` belongs.
+    is_past_host: bool,
 }
 
 impl<'t, 'a> Ask<'t, 'a> {
@@ -265,7 +265,7 @@ impl<'t, 'a> Ask<'t, 'a> {
             raw: exchange.target.as_deref().unwrap_or_else(|| head.path()),
             query: head.query(),
             steps: &exchange.steps,
-            is_rewritten: exchange.rewritten.is_some(),
+            is_past_host: exchange.rewritten.as_ref().is_some_and(|it| it.of_host.is_none()),
         }
     }
 }
@@ -295,7 +295,7 @@ fn admit(
 }
 
 fn find(table: &HostTable, ask: &Ask<'_, '_>, normal: &Normalised<'_>) -> RouteOutcome {
-    let Ask { call, client, name, www, host, is_plain, head, raw, query, steps, is_rewritten } = *ask;
+    let Ask { call, client, name, www, host, is_plain, head, raw, query, steps, is_past_host } = *ask;
     if let Some(blocks) = &table.policy().blocks {
         let (agent, referer) = (head.fields.joined(Known::UserAgent), head.fields.joined(Known::Referer));
         if blocks.block(agent.as_deref(), referer.as_deref()) {
@@ -332,7 +332,7 @@ fn find(table: &HostTable, ask: &Ask<'_, '_>, normal: &Normalised<'_>) -> RouteO
     // Prefixes in ingress-nginx, of which the longer one wins.
     let own = [health, STATUS].into_iter().filter(|own| catch_all && normal.path.starts_with(own.as_bytes()));
     let own = own.max_by_key(|own| own.len());
-    if let Some(app_root) = host.app_root().filter(|_| !is_rewritten && *normal.path == *b"/") {
+    if let Some(app_root) = host.app_root().filter(|_| !is_past_host && *normal.path == *b"/") {
         let entry = match host.route(&normal.path, steps) {
             Match::Path(entry) => Some(Arc::clone(entry)),
             _ => None,

@@ -12,7 +12,7 @@ use crate::codec::path;
 use crate::http::reply::Reply;
 use crate::table::PathEntry;
 use crate::table::policy::redirect::Redirect;
-use crate::table::policy::shortcuts::{Rewrite, Shortcut, Shortcuts, Test, filled, found as find};
+use crate::table::policy::shortcuts::{Rewrite, Shortcut, Shortcuts, Test, Then, filled, found as find};
 
 /// The last match of a pattern and the matched text: `$1` to `$9`.
 type Found = Option<(Groups, Vec<u8>)>;
@@ -26,9 +26,29 @@ pub(super) struct Place {
 /// A rewrite leads to no path, or to one that is too long: 500.
 pub(super) struct Nowhere;
 
-/// Where the host's snippet sends a request, before a location is looked up for it. `None`: it does not.
-pub(super) fn host_leads(exchange: &Exchange<'_>, of_host: &Shortcuts) -> Result<Option<Place>, Nowhere> {
-    leads(exchange, of_host, |_| true)
+/// Rewrites a request as the host's snippet says, before a location is looked up for it. Returns whether it did.
+pub(super) fn rewrite_by_host(exchange: &mut Exchange<'_>, of_host: &Shortcuts) -> Result<bool, Nowhere> {
+    let mut from = 0;
+    // What else it decides comes in its turn.
+    while let Some(left) = of_host.plain.get(from..)
+        && let Ok(Some((at, found))) = decided(exchange, left, &None)
+        && let Some(rewrite) = &left[at].rewrite
+    {
+        let Place { path, query } = place(exchange, rewrite, &found)?;
+        from += at + 1;
+        let goes_on = rewrite.then == Then::GoesOn;
+        exchange.go_on(path, query).of_host = goes_on.then_some(from);
+        if !goes_on {
+            break;
+        }
+    }
+    Ok(from > 0)
+}
+
+/// What the host has not decided yet.
+fn left_of_host<'s>(exchange: &Exchange<'_>, of_host: &'s Shortcuts) -> &'s [Shortcut] {
+    let from = exchange.rewritten.as_ref().map_or(Some(0), |it| it.of_host);
+    from.and_then(|from| of_host.plain.get(from..)).unwrap_or_default()
 }
 
 /// Where a location that was found sends a request, for which another one is looked up then. `None`: it does not, or
@@ -44,27 +64,21 @@ pub(super) fn location_leads(
     let has_block =
         |it: &Shortcuts| !matches!(it.block(exchange.path(), &entry.declared, &exchange.steps), Ok(None));
     let host_answers = |it: &Shortcuts| {
-        let is_past = exchange.rewritten.is_some();
-        has_block(it) || !is_past && !matches!(decided(exchange, &it.plain, &None), Ok(None))
+        has_block(it) || !matches!(decided(exchange, left_of_host(exchange, it), &None), Ok(None))
     };
     let is_answered = entry.is_denied()
         || of_host.is_some_and(host_answers)
         || size::answers(exchange, entry)
         || cors::answers(exchange, entry)
         || has_block(own);
-    if is_answered { Ok(None) } else { leads(exchange, own, |rewrite| rewrite.is_last) }
-}
-
-fn leads(
-    exchange: &Exchange<'_>,
-    shortcuts: &Shortcuts,
-    is_meant: impl Fn(&Rewrite) -> bool,
-) -> Result<Option<Place>, Nowhere> {
-    match decided(exchange, &shortcuts.plain, &None) {
-        Ok(Some((Shortcut { rewrite: Some(rewrite), .. }, found))) if is_meant(rewrite) => {
-            place(exchange, rewrite, &found).map(Some)
-        }
-        // What else it decides comes in its turn.
+    if is_answered {
+        return Ok(None);
+    }
+    match decided(exchange, &own.plain, &None) {
+        Ok(Some((at, found))) => match &own.plain[at].rewrite {
+            Some(rewrite) if rewrite.then == Then::Moves => place(exchange, rewrite, &found).map(Some),
+            _ => Ok(None),
+        },
         _ => Ok(None),
     }
 }
@@ -93,16 +107,14 @@ fn place(exchange: &Exchange<'_>, rewrite: &Rewrite, found: &Found) -> Result<Pl
         query.extend_from_slice(if rewrite.query.is_some() { b"&" } else { b"" });
         query.extend_from_slice(old);
     }
-    Ok(Place { path, query })
+    // The next rewrite may append as much again.
+    if query.len() > Allowance::USUAL { Err(Nowhere) } else { Ok(Place { path, query }) }
 }
 
 /// Direct responses of the host: its own, then those of its blocks.
 pub(super) fn of_host(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
     let header_scope = std::mem::replace(&mut exchange.header_scope, HeaderScope::Host);
-    // A rewrite ends them.
-    if exchange.rewritten.is_none() {
-        before_blocks(exchange, shortcuts)?;
-    }
+    before_blocks(exchange, shortcuts)?;
     of_block(exchange, shortcuts)?;
     exchange.header_scope = header_scope;
     Continue(())
@@ -110,7 +122,8 @@ pub(super) fn of_host(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Ste
 
 /// Those of the host outside of blocks.
 pub(super) fn before_blocks(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
-    first(exchange, &shortcuts.plain, &None)
+    let left = left_of_host(exchange, shortcuts);
+    first(exchange, left, &None)
 }
 
 /// Those of the location. A block in it is chosen before any of them is evaluated.
@@ -145,7 +158,7 @@ fn step_aside(exchange: &mut Exchange<'_>) {
 /// The response of the first one whose tests all hold, or its rewrite.
 fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> Step {
     let (shortcut, captures) = match decided(exchange, shortcuts, found) {
-        Ok(Some(decided)) => decided,
+        Ok(Some((at, captures))) => (&shortcuts[at], captures),
         Ok(None) => return Continue(()),
         // Refused, so that nobody gets past a rule that way.
         Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
@@ -162,12 +175,12 @@ fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> 
 
 /// The first one whose tests all hold. If it refuses a target, it is tested against the normal form of the target as
 /// well as against the original spelling, because a backend decodes it.
-fn decided<'s>(
+fn decided(
     exchange: &Exchange<'_>,
-    shortcuts: &'s [Shortcut],
+    shortcuts: &[Shortcut],
     found: &Found,
-) -> Result<Option<(&'s Shortcut, Found)>, Exhausted> {
-    for shortcut in shortcuts {
+) -> Result<Option<(usize, Found)>, Exhausted> {
+    for (at, shortcut) in shortcuts.iter().enumerate() {
         let asked = exchange.head.uncured_target();
         let mut captures = found.clone();
         let mut is_it = holds(exchange, shortcut, asked, &mut captures)?;
@@ -176,7 +189,7 @@ fn decided<'s>(
             is_it = holds(exchange, shortcut, &normal_target(exchange), &mut captures)?;
         }
         if is_it {
-            return Ok(Some((shortcut, captures)));
+            return Ok(Some((at, captures)));
         }
     }
     Ok(None)
@@ -185,8 +198,8 @@ fn decided<'s>(
 /// The request goes on in its location with another path. As with `rewrite-target`, no client makes a `..` step of it.
 fn break_off(exchange: &mut Exchange<'_>, rewrite: &Rewrite, found: &Found) -> Step {
     let local = &exchange.call.server.local;
-    // A `last` was followed when the location was looked up.
-    let place = if rewrite.is_last { Err(Nowhere) } else { place(exchange, rewrite, found) };
+    // Others were followed when the location was looked up.
+    let place = if rewrite.then == Then::Stays { place(exchange, rewrite, found) } else { Err(Nowhere) };
     let Ok(Place { path, query }) = place else {
         return Break(Reply::page(local, 500));
     };

@@ -52,8 +52,19 @@ pub struct Rewrite {
     pub query: Option<Template>,
     /// Whether the query of the request stays.
     pub keeps_query: bool,
-    /// Whether the location of that path takes the request.
-    pub is_last: bool,
+    /// Where the request goes on.
+    pub then: Then,
+}
+
+/// What follows a rewrite.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// The location, and nothing else of its rewrite phase (`break`).
+    Stays,
+    /// Another location (`last`).
+    Moves,
+    /// The next directive of the host.
+    GoesOn,
 }
 
 /// A condition.
@@ -118,7 +129,7 @@ impl Shortcuts {
     fn of(plain: Box<[Shortcut]>, blocks: Box<[Block]>) -> Self {
         let mut rewrites = plain.iter().filter_map(|it| it.rewrite.as_ref()).peekable();
         let some = rewrites.peek().is_some();
-        Self { rewrites: some, moves: rewrites.any(|it| it.is_last), plain, blocks }
+        Self { rewrites: some, moves: rewrites.any(|it| it.then == Then::Moves), plain, blocks }
     }
 
     /// These, and then those of the fleet.
@@ -316,9 +327,10 @@ fn rewrite(configured: &policy::Shortcut) -> Result<Option<Rewrite>, PolicyError
     if configured.rewrite.is_none() {
         return Ok(None);
     }
-    let is_last = match configured.rewrite() {
-        ShortcutRewrite::Last => true,
-        ShortcutRewrite::Break => false,
+    let then = match configured.rewrite() {
+        ShortcutRewrite::Last => Then::Moves,
+        ShortcutRewrite::Break => Then::Stays,
+        ShortcutRewrite::Next => Then::GoesOn,
         ShortcutRewrite::Unspecified => return Err(refused("a rewrite of no kind".into())),
     };
     let (Some(text), Some(_), 0) = (&configured.text, &configured.pattern, configured.status) else {
@@ -330,7 +342,7 @@ fn rewrite(configured: &policy::Shortcut) -> Result<Option<Rewrite>, PolicyError
         return Err(refused(format!("expected one query, got {text:?}")));
     }
     let (path, query) = (Template::parse(path), query.map(Template::parse));
-    Ok(Some(Rewrite { path, query, keeps_query, is_last }))
+    Ok(Some(Rewrite { path, query, keeps_query, then }))
 }
 
 fn test(configured: &policy::ShortcutTest) -> Result<Test, PolicyError> {

@@ -8,7 +8,7 @@ use crate::annotations::snippets::restriction::restricts;
 use crate::annotations::snippets::shortcuts::Taken;
 use crate::annotations::snippets::tokens;
 
-/// The values of `$http_a`, `$http_b` and `$uri`.
+/// The values of `$http_a`, `$http_b` and, at first, `$uri`.
 type Request = [&'static str; 3];
 
 const VALUES: [&str; 4] = ["", "0", "1", "xy"];
@@ -20,7 +20,14 @@ type Response = Option<(u32, String)>;
 /// nginx' way: directive after directive.
 struct Interpreter {
     request: Request,
+    uri: String,
     set: BTreeMap<String, String>,
+}
+
+impl Interpreter {
+    fn of(request: Request) -> Self {
+        Self { request, uri: request[2].to_owned(), set: BTreeMap::new() }
+    }
 }
 
 impl Interpreter {
@@ -29,7 +36,7 @@ impl Interpreter {
             let value = match name {
                 "http_a" => self.request[0],
                 "http_b" => self.request[1],
-                "uri" => self.request[2],
+                "uri" => &self.uri,
                 name => self.set.get(name).map_or("", String::as_str),
             };
             Some(value.to_owned())
@@ -45,8 +52,11 @@ impl Interpreter {
                     let text = arguments.get(1).map(|text| self.filled(text));
                     return Some((arguments[0].parse().unwrap(), text.unwrap_or_default()));
                 }
-                "rewrite" if self.request[2].contains(arguments[0].trim_start_matches('^')) => {
-                    return Some((0, self.filled(&arguments[1])));
+                "rewrite" if self.uri.starts_with(arguments[0].trim_start_matches('^')) => {
+                    self.uri = self.filled(&arguments[1]);
+                    if arguments.len() > 2 {
+                        return Some((0, self.uri.clone()));
+                    }
                 }
                 "if" if self.holds(directive) => {
                     let response = self.run(inner);
@@ -90,15 +100,22 @@ fn sent(directives: &[Directive], request: Request) -> Option<Response> {
     if restricts(&Some(rest)).is_some() {
         return None;
     }
-    let of_request = Interpreter { request, set: BTreeMap::new() };
-    let shortcuts = taken.put().unwrap_or_default().shortcuts;
-    let first = shortcuts.into_iter().find(|it| {
-        let mut tests = it.tests.iter();
-        let mut patterns = it.pattern.iter();
-        tests.all(|it| holds(&of_request.filled(&it.subject), it.comparison(), &of_request.filled(&it.value)))
-            && patterns.all(|it| holds(request[2], ShortcutComparison::Finds, it))
-    });
-    Some(first.map(|it| (it.status, of_request.filled(&it.text.unwrap_or_default()))))
+    let mut of_request = Interpreter::of(request);
+    for it in taken.put().unwrap_or_default().shortcuts {
+        let filled = |text: &str| of_request.filled(text);
+        let is_it =
+            it.tests.iter().all(|it| holds(&filled(&it.subject), it.comparison(), &filled(&it.value)))
+                && it.pattern.iter().all(|it| holds(&of_request.uri, ShortcutComparison::Finds, it));
+        if !is_it {
+            continue;
+        }
+        let text = filled(&it.text.clone().unwrap_or_default());
+        if it.rewrite() != ShortcutRewrite::Next {
+            return Some(Some((it.status, text)));
+        }
+        of_request.uri = text;
+    }
+    Some(None)
 }
 
 fn requests() -> impl Iterator<Item = Request> {
@@ -125,7 +142,7 @@ fn usual_flags_are_decided() {
         let text_of_client = text.replace("$request_uri", "");
         let directives = tokens::directives(&text_of_client).unwrap();
         for request in requests() {
-            let expected = Interpreter { request, set: BTreeMap::new() }.run(&directives);
+            let expected = Interpreter::of(request).run(&directives);
             assert_eq!(sent(&directives, request), Some(expected), "{text} {request:?}");
         }
     }
@@ -229,6 +246,8 @@ fn headers_have_the_value_that_all_worlds_have() {
     assert_eq!(header("set $v a; rewrite ^/a /b break; set $v b;"), "$v");
     assert_eq!(header("set $v a; rewrite ^/a /b break; if ($http_a) { set $v b; }"), "$v");
     assert_eq!(header("set $v a; rewrite ^/a /b permanent; set $v b;"), "b", "who is redirected gets none");
+    assert_eq!(header("set $v $uri; rewrite ^/a /b break;"), "$v", "the path before");
+    assert_eq!(header("set $v $host; rewrite ^/a /b break;"), "${host}");
 }
 
 prop_compose! {
@@ -244,13 +263,14 @@ fn condition() -> impl Strategy<Value = String> {
 }
 
 fn answer() -> impl Strategy<Value = String> {
-    "(return (403|404|405|403 \"\\$\\{v\\}t\"|404 \\$http_b)|rewrite \\^/(a|b) /(c|d\\$\\{v\\}|\\$w) (last|break)); "
+    "(return (403|404|405|403 \"\\$\\{v\\}t\"|404 \\$http_b)|rewrite \\^/(a|b) /(c|d\\$\\{v\\}|\\$w)( last| break|)); "
 }
 
 fn directive() -> impl Strategy<Value = String> {
     let sets = prop::collection::vec(set(), 1..3).prop_map(|sets| sets.concat());
     prop_oneof![
         3 => set(),
+        1 => Just("set $v $uri; ".to_owned()),
         4 => (condition(), sets).prop_map(|(condition, sets)| format!("{condition} {{ {sets}}} ")),
         3 => (condition(), answer()).prop_map(|(condition, answer)| format!("{condition} {{ {answer}}} ")),
         1 => answer(),
@@ -263,10 +283,10 @@ proptest! {
         let text = format!("set $v 0; set $w ''; {}", directives.concat());
         let directives = tokens::directives(&text).unwrap();
         let header = tokens::directives(&format!("{text} add_header X-A \"$v\";")).unwrap();
-        let (_, rest) = Taken::of(&header, SnippetContext::Location, true);
+        let (_, rest) = Taken::of(&header, SnippetContext::Server, true);
         let header = &rest.last().unwrap().arguments()[1];
         for request in requests() {
-            let mut interpreter = Interpreter { request, set: BTreeMap::new() };
+            let mut interpreter = Interpreter::of(request);
             let expected = interpreter.run(&directives);
             let goes_on = expected.as_ref().is_none_or(|(status, _)| *status == 0);
             if let Some(sent) = sent(&directives, request) {

@@ -10,7 +10,7 @@ use super::route_outcome::{Own, RouteOutcome};
 use super::{Ask, find};
 use crate::codec::path::{self, Normalised};
 use crate::http::pipeline::Exchange;
-use crate::http::pipeline::shortcuts::{self, Nowhere, Place};
+use crate::http::pipeline::shortcuts::{self, Nowhere};
 use crate::table::HostTable;
 use crate::table::policy::shortcuts::Shortcuts;
 
@@ -37,30 +37,35 @@ fn last(
     mut found: RouteOutcome,
     of_host: Option<&Shortcuts>,
 ) -> Result<RouteOutcome, Nowhere> {
-    if let Some(of_host) = of_host.filter(|it| it.rewrites)
-        && let Some(place) = shortcuts::host_leads(exchange, of_host)?
-    {
-        found = go_on(table, exchange, found, place);
+    if let Some(of_host) = of_host.filter(|it| it.rewrites) {
+        cure(exchange, &found);
+        if shortcuts::rewrite_by_host(exchange, of_host)? {
+            found = find_again(table, exchange);
+        }
     }
     let mut left = MOST;
     while let RouteOutcome::Location { entry, .. } = &found
         && let Some(place) = shortcuts::location_leads(exchange, entry, of_host)?
     {
         left = left.checked_sub(1).ok_or(Nowhere)?;
-        found = go_on(table, exchange, found, place);
+        cure(exchange, &found);
+        exchange.go_on(place.path, place.query).of_host = None;
+        found = find_again(table, exchange);
     }
     Ok(found)
 }
 
-fn go_on(table: &HostTable, exchange: &mut Exchange<'_>, before: RouteOutcome, place: Place) -> RouteOutcome {
-    // Others are still told of the path that was asked for.
+/// Others are still told of the path that was asked for.
+fn cure(exchange: &mut Exchange<'_>, found: &RouteOutcome) {
     if let RouteOutcome::Location { target: Some(cured), .. }
-    | RouteOutcome::DefaultBackend { target: Some(cured), .. } = before
+    | RouteOutcome::DefaultBackend { target: Some(cured), .. } = found
     {
-        exchange.cure(&cured);
+        exchange.cure(cured);
     }
-    exchange.go_on(place.path, place.query);
-    // Only the last path is sent to anybody.
+}
+
+/// Only the last path is sent to anybody.
+fn find_again(table: &HostTable, exchange: &Exchange<'_>) -> RouteOutcome {
     find(table, &Ask::of(table, exchange), &as_read(exchange, false))
 }
 
