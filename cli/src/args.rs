@@ -279,9 +279,9 @@ impl ClassArgs {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
-    /// Folder (*.yaml, *.yml, *.json) or file of manifests; - for standard input
-    #[arg(value_name = "PATH")]
-    pub(crate) path: PathBuf,
+    /// Folder of manifests (*.yaml, *.yml, *.json), or files; - for standard input
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) classes: ClassArgs,
     /// Exit with code 1 for any problem, warnings included

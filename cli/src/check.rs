@@ -1,10 +1,10 @@
 //! `firth check`: what a control plane would say of manifests, before there is one.
 
 use std::io;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use control_plane::app::check::{Checked, check};
 use control_plane::problem::Severity;
 use control_plane::{Manifests, problem_message};
@@ -24,11 +24,10 @@ const INPUT: &str = "-";
 /// # Errors
 /// If the manifests cannot be read, or the environment has invalid flags.
 pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
-    let mut words =
-        vec!["firth-control-plane".into(), "--manifests".into(), args.path.clone().into_os_string()];
+    let mut words = vec!["firth-control-plane".into(), "--manifests".into(), INPUT.into()];
     words.extend(args.classes.words());
     let flags = environment::control(words)?;
-    let mut checked = check(&flags, read(&args.path)?)?;
+    let mut checked = check(&flags, read(&args.paths)?)?;
     // The worst first: rejected ones are.
     let refused = proxy::refused(&checked.config, &checked.live, &flags.configmap);
     checked.problems.splice(0..0, refused);
@@ -40,14 +39,23 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn read(path: &Path) -> anyhow::Result<Manifests> {
-    let name = path.display().to_string();
-    let text = match name.as_str() {
-        INPUT => io::read_to_string(io::stdin()).context("standard input cannot be read"),
-        _ if path.is_dir() => return Ok(Manifests::below(path)?),
-        _ => std::fs::read_to_string(path).with_context(|| format!("{name} cannot be read")),
-    };
-    Ok(Manifests::of_text(&name, text?))
+fn read(paths: &[PathBuf]) -> anyhow::Result<Manifests> {
+    if let [one] = paths
+        && one.is_dir()
+    {
+        return Ok(Manifests::below(one)?);
+    }
+    let mut texts = Vec::new();
+    for path in paths {
+        let name = path.display().to_string();
+        let text = match name.as_str() {
+            INPUT => io::read_to_string(io::stdin()).context("standard input cannot be read"),
+            _ if path.is_dir() => bail!("expected one folder, or files, got the folder {name} beside others"),
+            _ => std::fs::read_to_string(path).with_context(|| format!("{name} cannot be read")),
+        };
+        texts.push((name, text?));
+    }
+    Ok(Manifests::of_texts(texts))
 }
 
 /// As a running control plane sends them.

@@ -80,6 +80,16 @@ fn folders_and_files_are_checked_with_the_flags_of_the_environment() {
         assert!(said(&refused).starts_with("rejected: Ingress shop/web\n"), "{refused:?}");
         assert!(said(&refused).contains(place), "{refused:?}");
     }
+    let (one, two) = (dir.path().join("one.json"), dir.path().join("two.json"));
+    fs::write(&one, list(&json!({}))).unwrap();
+    fs::write(&two, ingress(&json!({"nginx.ingress.kubernetes.io/limit-rps": "ten"})).to_string()).unwrap();
+    let [one, two] = [&one, &two].map(|it| it.to_str().unwrap());
+    let both = firth(&[one, two], "");
+    // As in a folder, the first definition counts.
+    assert!(said(&both).contains("overridden: Ingress shop/web\n  it is also defined in "), "{both:?}");
+    let mixed = firth(&[dir.path().to_str().unwrap(), one], "");
+    assert!(String::from_utf8_lossy(&mixed.stderr).contains("expected one folder, or files"), "{mixed:?}");
+
     let mut other = Command::new(env!("CARGO_BIN_EXE_firth"));
     let other =
         other.args(["check", file.to_str().unwrap()]).env("FIRTH_INGRESS_CLASS", "other").output().unwrap();

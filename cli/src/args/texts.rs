@@ -50,6 +50,7 @@ environment variables, which docs/flags.md lists.
 
 Examples:
   firth check manifests
+  firth check ingress.yaml services.yaml
   helm template my-chart | firth check --strict -
   kubectl get ingressclasses,ingresses,services,configmaps -A -o json \\
       | firth check -
@@ -101,6 +102,9 @@ Examples:
   firth authority -o json | jq '.roots[] | {phase, signs_from, leaves_at}'";
 
 pub(super) const STATUS: &str = "\
+A control plane that reads a folder answers once it has read what was in it when you asked, so --wait may follow an edit \
+at once. In a cluster, name the version of your edit with --resource-version.
+
 Exit code 0: every proxy serves the newest version of the object. 3: some do not yet, are silent, or are unknown. 4: the \
 version was rejected, is held back by a pin, or was refused by a proxy. 1: there is no such object; with --wait: none \
 came within the time. A proxy that shut down properly does not count. \

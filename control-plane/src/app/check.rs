@@ -79,7 +79,7 @@ mod tests {
 
     fn checked(text: &str) -> Checked {
         let args = Args::try_parse_from(["firth-control-plane", "--manifests", "-"]).unwrap();
-        check(&args, Manifests::of_text("-", text.to_owned())).unwrap()
+        check(&args, Manifests::of_texts([("-".to_owned(), text.to_owned())])).unwrap()
     }
 
     fn ingress(name: &str, more: &str) -> String {

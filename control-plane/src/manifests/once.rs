@@ -31,9 +31,11 @@ impl Manifests {
         Ok(Self::read(found, whole.unwrap_or_default()))
     }
 
-    /// Those in a text. `name` is where its problems say that they are.
-    pub fn of_text(name: &str, text: String) -> Self {
-        Self::read(ScannedFiles::from([(name.into(), Raw::Text(text))]), Whole::default())
+    /// Those in texts, each with the name by which its problems say where they are.
+    pub fn of_texts(texts: impl IntoIterator<Item = (String, String)>) -> Self {
+        let found: ScannedFiles =
+            texts.into_iter().map(|(name, text)| (name.into(), Raw::Text(text))).collect();
+        Self::read(found, Whole::default())
     }
 
     fn read(found: ScannedFiles, whole: Whole) -> Self {
