@@ -6,10 +6,10 @@
 //! along with it: only entries that this process made are counted, which have a secret of its own. A loop through several
 //! proxies ends when it has come to one of them so often.
 
-use std::fmt::Write as _;
 use std::sync::OnceLock;
 
-use rustls::crypto::aws_lc_rs::default_provider;
+use shared::tls::join::hex;
+use shared::tls::random;
 
 use crate::codec::head::Fields;
 
@@ -33,15 +33,7 @@ pub(super) fn is_over(fields: &Fields) -> bool {
 /// The entry of this process.
 fn entry() -> &'static str {
     static ENTRY: OnceLock<String> = OnceLock::new();
-    ENTRY.get_or_init(|| {
-        let mut secret = [0; 16];
-        // Without randomness the entry can be guessed, and loops end all the same.
-        let _ = default_provider().secure_random.fill(&mut secret);
-        secret.iter().fold("firth;by=".to_owned(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
-    })
+    ENTRY.get_or_init(|| format!("firth;by={}", *hex(&*random::<16>())))
 }
 
 #[cfg(test)]
