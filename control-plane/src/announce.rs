@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use imbl::ordmap::DiffItem;
-use shared::kind::Kind;
+use shared::kind::{Kind, ResourceKey};
 use shared::name::ObjectName;
 use shared::resource::Resource;
 
@@ -175,7 +176,11 @@ fn refusing<'a>(proxies: &'a [Proxy], places: &Placements, head: &Head) -> HashM
                     let hosts = hosts.get_or_insert_with(|| by_host(places));
                     hosts.get(&*refused.key).cloned().unwrap_or_default()
                 }
-                _ => owner(refused, head).into_iter().collect(),
+                _ => {
+                    let key = ResourceKey::new(refused.kind, &*refused.key);
+                    let body = |key: &ResourceKey| Some(head.live.snapshot.get(key)?.body.clone());
+                    owner(&key, body).into_iter().collect()
+                }
             });
             for object in found {
                 let it = objects.entry(object.clone()).or_default();
@@ -192,10 +197,10 @@ fn refusing<'a>(proxies: &'a [Proxy], places: &Placements, head: &Head) -> HashM
     objects
 }
 
-/// The object that a resource was compiled from.
-fn owner(refused: &Refused, head: &Head) -> Option<ObjectRef> {
-    let mut parts = refused.key.split('/');
-    let kind = match refused.kind {
+/// The object that a resource was compiled from. `body` gets that of a resource of the LIVE lane.
+pub fn owner(key: &ResourceKey, body: impl FnOnce(&ResourceKey) -> Option<Bytes>) -> Option<ObjectRef> {
+    let mut parts = key.key.split('/');
+    let kind = match key.kind {
         Kind::Route => {
             let lower = parts.next()?;
             ObjectKind::ALL.into_iter().find(|kind| kind.lower() == lower)?
@@ -203,9 +208,7 @@ fn owner(refused: &Refused, head: &Head) -> Option<ObjectRef> {
         Kind::Backend => ObjectKind::Service,
         Kind::Certificate | Kind::Material => ObjectKind::Secret,
         Kind::Endpoints => {
-            let key = shared::kind::ResourceKey::new(refused.kind, &*refused.key);
-            let entry = head.live.snapshot.get(&key)?;
-            let Ok(Resource::Endpoints(endpoints)) = Resource::decode(refused.kind, &entry.body) else {
+            let Ok(Resource::Endpoints(endpoints)) = Resource::decode(key.kind, &body(key)?) else {
                 return None;
             };
             return Some(ObjectRef {

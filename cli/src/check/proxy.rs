@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use control_plane::app::check::owner;
 use control_plane::objects::{ObjectKind, ObjectRef};
 use control_plane::problem::{Problem, Severity, Subject};
 use data_plane::table::apply::Writer;
@@ -21,7 +22,7 @@ pub(super) fn refused(config: &Delta, live: &Delta, configmap: &ObjectName) -> V
     proxy.apply(proxy.config_of(without_ports(config)));
     let all = [Lane::Config, Lane::Live].into_iter().flat_map(|lane| proxy.refused(lane));
     all.map(|(key, refused)| Problem {
-        object: object(key, config, configmap)
+        object: object(key, config, live, configmap)
             .map_or_else(|| Subject::File(format!("{} {}", key.kind, key.key).into()), Subject::Object),
         field: String::new(),
         severity: Severity::Rejected,
@@ -31,35 +32,24 @@ pub(super) fn refused(config: &Delta, live: &Delta, configmap: &ObjectName) -> V
     .collect()
 }
 
-/// The object that a resource is made of; of a Host, the first Ingress that has paths there. `None`: a chain, which
-/// belongs to any certificate.
-fn object(key: &ResourceKey, config: &Delta, configmap: &ObjectName) -> Option<ObjectRef> {
-    let (kind, name) = match key.kind {
-        Kind::Settings => (ObjectKind::ConfigMap, configmap.clone()),
-        Kind::Route => (ObjectKind::Ingress, first_two(key.key.split_once('/')?.1)?),
+/// The object that a resource is made of; of a Host, the first Ingress that has paths there.
+fn object(key: &ResourceKey, config: &Delta, live: &Delta, configmap: &ObjectName) -> Option<ObjectRef> {
+    match key.kind {
+        Kind::Settings => Some(ObjectRef { kind: ObjectKind::ConfigMap, name: configmap.clone() }),
         Kind::Host => {
             let is_there = |it: &&Arc<Entry>| {
                 it.kind() == Kind::Route && it.key.key.rsplit('/').next() == Some(&*key.key)
             };
-            return object(&config.up.iter().find(is_there)?.key, config, configmap);
+            owner(&config.up.iter().find(is_there)?.key, live)
         }
-        Kind::Backend | Kind::Endpoints => (ObjectKind::Service, first_two(&key.key)?),
-        Kind::Certificate | Kind::Material => (ObjectKind::Secret, first_two(&key.key)?),
-        _ => return None,
-    };
-    Some(ObjectRef { kind, name })
-}
-
-/// `namespace/name` at the beginning of a key.
-fn first_two(key: &str) -> Option<ObjectName> {
-    let mut parts = key.splitn(3, '/');
-    Some(ObjectName::new(parts.next()?, parts.next()?))
+        _ => owner(key, live),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use shared::policy::LocationPolicy;
-    use shared::resource::{Certificate, Resource, Route};
+    use shared::resource::{Certificate, Endpoints, Resource, Route};
 
     use super::*;
 
@@ -88,5 +78,10 @@ mod tests {
             Delta { up: vec![entry("a/cert", Resource::Certificate(certificate))], removed: Vec::new() };
         let found = refused(&Delta::default(), &live, &configmap);
         assert_eq!(found.iter().map(|it| it.object.to_string()).collect::<Vec<_>>(), ["Secret a/cert"]);
+
+        let slice = Endpoints { service: "a/web".into(), ..Endpoints::default() };
+        let live = Delta { up: vec![entry("a/web-x7f2q", Resource::Endpoints(slice))], removed: Vec::new() };
+        let of_slice = object(&live.up[0].key, &Delta::default(), &live, &configmap);
+        assert_eq!(of_slice.unwrap().to_string(), "Service a/web", "not the name of the slice");
     }
 }

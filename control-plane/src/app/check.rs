@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use shared::delta::Delta;
+use shared::kind::ResourceKey;
 
 use super::flags;
 use crate::announce;
@@ -33,6 +34,12 @@ pub struct Checked {
     pub config: Delta,
     /// Of it, what changes without a new version.
     pub live: Delta,
+}
+
+/// The object that a resource is made of. `None`: it is the fleet's, a host's, or shared by certificates. `live`: the
+/// resources of the LIVE lane.
+pub fn owner(key: &ResourceKey, live: &Delta) -> Option<ObjectRef> {
+    announce::owner(key, |key| Some(live.up.iter().find(|it| it.key == *key)?.body.clone()))
 }
 
 impl Checked {
