@@ -524,13 +524,12 @@ fn a_hold_that_appears_serves_what_was_broken_from_the_start() {
     up.line("web.yaml");
     let end = Instant::now() + DEADLINE;
     let record = loop {
-        let found = fs::read_dir(&decisions[0]).ok().and_then(|mut found| found.next());
-        match found {
-            Some(found) if !found.as_ref().unwrap().file_name().to_string_lossy().starts_with('.') => {
-                break found.unwrap();
-            }
-            _ => assert!(Instant::now() < end, "no hold is on record"),
+        // A record has its name once it is complete; what is written until then ends in `.draft`.
+        let found = fs::read_dir(&decisions[0]).into_iter().flatten().map(Result::unwrap);
+        if let Some(record) = found.into_iter().find(|it| it.path().extension() == Some("json".as_ref())) {
+            break record;
         }
+        assert!(Instant::now() < end, "no hold is on record");
         thread::sleep(Duration::from_millis(20));
     };
     drop(up);
