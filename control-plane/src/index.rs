@@ -177,8 +177,9 @@ pub struct Index {
     classes: Classes,
     namespaces: Namespaces,
     ingresses: Ingresses,
-    hosts: HashMap<HostName, HostState>,
-    backends: HashMap<BackendKey, BackendState>,
+    /// Boxed, as the backends: up to half of a hash table is unused.
+    hosts: HashMap<HostName, Box<HostState>>,
+    backends: HashMap<BackendKey, Box<BackendState>>,
     services: HashMap<ObjectName, ServiceState>,
     slices: Slices,
     refs: Refs,

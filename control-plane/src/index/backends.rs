@@ -193,7 +193,7 @@ impl Index {
         self.backends.entry(key.clone()).or_insert_with(|| {
             let service = self.services.entry(key.service.clone()).or_default();
             service.keys.insert(key.clone());
-            BackendState {
+            Box::new(BackendState {
                 referrers: Few::default(),
                 canaries: FewOf::default(),
                 sticky: Few::default(),
@@ -202,7 +202,7 @@ impl Index {
                 alternatives: BTreeMap::new(),
                 first: None,
                 port: port(&self.objects, key, self.options.names()),
-            }
+            })
         })
     }
 

@@ -1,9 +1,8 @@
 //! Hosts: which Ingresses apply to each, and the resources compiled from them.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use shared::few::FewOf;
+use shared::few::{Few, FewOf};
 use shared::kind::Kind;
 use shared::name::HostName;
 use shared::resource::{CATCH_ALL, Resource};
@@ -21,7 +20,7 @@ use crate::reference::Use;
 #[derive(Debug)]
 pub(super) struct HostState {
     claims: Claims,
-    parts: HashMap<ObjectRef, Made>,
+    parts: Few<ObjectRef, Made>,
     pub(super) whole: Whole,
     /// The host is not published before its certificates were read.
     is_held_back: bool,
@@ -40,7 +39,7 @@ pub(super) struct Made {
 impl HostState {
     fn new(host: &HostName) -> Self {
         let claims = Claims::new(host.clone());
-        Self { claims, parts: HashMap::new(), whole: Whole::default(), is_held_back: false }
+        Self { claims, parts: Few::default(), whole: Whole::default(), is_held_back: false }
     }
 
     /// The claims on the host.
@@ -70,7 +69,7 @@ impl Index {
         let change = Difference::new(before, after);
         for host in change.hosts() {
             let is_seen = change.is_seen_by(host);
-            let state = self.hosts.entry(host.clone()).or_insert_with(|| HostState::new(host));
+            let state = self.hosts.entry(host.clone()).or_insert_with(|| Box::new(HostState::new(host)));
             match after {
                 Some(after) if !is_seen => state.claims.renew(after),
                 _ => {
@@ -149,7 +148,7 @@ impl Index {
 
     /// Compiles a host as a whole again, once all its parts are compiled.
     pub(super) fn compile_host(&mut self, host: &HostName) {
-        let state = self.hosts.entry(host.clone()).or_insert_with(|| HostState::new(host));
+        let state = self.hosts.entry(host.clone()).or_insert_with(|| Box::new(HostState::new(host)));
         self.work += 1;
         let mut whole = state.claims.host();
         let is_used = !state.claims.is_empty() || host.as_str() == CATCH_ALL;

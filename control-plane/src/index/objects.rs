@@ -14,7 +14,8 @@ use crate::objects::{
 /// All objects.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
-    slots: HashMap<ObjectRef, Slot>,
+    /// Boxed: up to half of a hash table is unused.
+    slots: HashMap<ObjectRef, Box<Slot>>,
 }
 
 /// Defines access to the version in use of one kind.
@@ -48,16 +49,16 @@ impl Objects {
     }
 
     pub(super) fn get(&self, reference: &ObjectRef) -> Option<&Slot> {
-        self.slots.get(reference)
+        self.slots.get(reference).map(Box::as_ref)
     }
 
     pub(super) fn get_mut(&mut self, reference: &ObjectRef) -> Option<&mut Slot> {
-        self.slots.get_mut(reference)
+        self.slots.get_mut(reference).map(Box::as_mut)
     }
 
     /// The slot of an object, created if there is none.
     pub(super) fn slot(&mut self, reference: &ObjectRef, is_lasting: bool) -> &mut Slot {
-        self.slots.entry(reference.clone()).or_insert_with(|| Slot::new(is_lasting))
+        self.slots.entry(reference.clone()).or_insert_with(|| Box::new(Slot::new(is_lasting)))
     }
 
     /// Takes objects of which only a hold is known for deleted, and returns them. Not Secrets: only wanted ones are
@@ -85,7 +86,7 @@ impl Objects {
 
     /// Drops the slot of an object of which nothing is known any more.
     pub(super) fn forget_if_void(&mut self, reference: &ObjectRef) {
-        if self.slots.get(reference).is_some_and(Slot::is_void) {
+        if self.slots.get(reference).is_some_and(|slot| slot.is_void()) {
             self.slots.remove(reference);
         }
     }
