@@ -1,17 +1,15 @@
 //! A set of resources with a Merkle root: the state that a control plane offers, or that a proxy has.
 //!
-//! Persistent: a clone shares its structure, a change copies one path. The root is over 1,024 buckets; a change hashes
-//! its own bucket, one group of 32 buckets and the root, so that its cost does not grow with the set.
+//! Persistent: a clone shares its structure. The root is over 1,024 buckets; a change copies and hashes its own bucket, one
+//! group of 32 buckets and the root. A bucket is a sorted list: with 100,000 resources it has a hundred, and a tree takes
+//! five times the memory of the pointers in it.
 //!
 //! **Invariant:** equal sets have equal roots, in whatever order they were built.
 
-use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use imbl::OrdMap;
-
 use crate::entry::Entry;
-use crate::kind::{Kind, ResourceKey};
+use crate::kind::ResourceKey;
 use crate::version::{Root, Version, first_half};
 
 /// Number of buckets.
@@ -21,25 +19,36 @@ const GROUP: usize = 32;
 /// Digest of a bucket or of a group of them. All zero: empty.
 pub type Digest = [u8; 16];
 
-/// The position of a resource: its bucket first, so that a bucket is one range of the map.
-type Place = (u16, ResourceKey);
-
 /// A persistent set of resources, one for each key.
 #[derive(Clone)]
 pub struct Snapshot {
-    entries: OrdMap<Place, Arc<Entry>>,
-    /// Digests of the buckets in groups of 32, shared between clones.
-    buckets: [Arc<[Digest; GROUP]>; BUCKETS / GROUP],
+    /// In groups of 32, shared between clones.
+    buckets: [Arc<[Bucket; GROUP]>; BUCKETS / GROUP],
     groups: [Digest; BUCKETS / GROUP],
+    len: usize,
+}
+
+/// The resources whose keys have the same 10 bits of hash.
+#[derive(Clone, Default)]
+struct Bucket {
+    /// By kind and key.
+    entries: Arc<[Arc<Entry>]>,
+    digest: Digest,
+}
+
+/// One step of a change.
+enum Step {
+    Remove(ResourceKey),
+    Put(Arc<Entry>),
 }
 
 impl Default for Snapshot {
     fn default() -> Self {
-        let empty = Arc::new([Digest::default(); GROUP]);
+        let empty: Arc<[Bucket; GROUP]> = Arc::default();
         Self {
-            entries: OrdMap::new(),
             buckets: std::array::from_fn(|_| Arc::clone(&empty)),
             groups: [Digest::default(); BUCKETS / GROUP],
+            len: 0,
         }
     }
 }
@@ -66,24 +75,34 @@ impl Snapshot {
         up: impl IntoIterator<Item = Arc<Entry>>,
         removed: impl IntoIterator<Item = ResourceKey>,
     ) {
-        let mut touched = Vec::new();
-        for key in removed {
-            let place = (bucket_of(&key), key);
-            if self.entries.remove(&place).is_some() {
-                touched.push(place.0);
+        let removed = removed.into_iter().map(|key| (bucket_of(&key), Step::Remove(key)));
+        let up = up.into_iter().map(|entry| (bucket_of(&entry.key), Step::Put(entry)));
+        let mut steps: Vec<(u16, Step)> = removed.chain(up).collect();
+        // Stable, so that of several changes of a key the last one wins.
+        steps.sort_by_key(|(bucket, _)| *bucket);
+        let mut touched: Vec<usize> = Vec::new();
+        for steps in steps.chunk_by(|(one, _), (other, _)| one == other) {
+            let place = usize::from(steps[0].0);
+            let bucket = &self.buckets[place / GROUP][place % GROUP];
+            let Some(changed) = bucket.changed(steps.iter().map(|(_, step)| step)) else {
+                continue;
+            };
+            self.len = self.len - bucket.entries.len() + changed.entries.len();
+            Arc::make_mut(&mut self.buckets[place / GROUP])[place % GROUP] = changed;
+            if touched.last() != Some(&(place / GROUP)) {
+                touched.push(place / GROUP);
             }
         }
-        for entry in up {
-            let place = (bucket_of(&entry.key), entry.key.clone());
-            touched.push(place.0);
-            self.entries.insert(place, entry);
+        for group in touched {
+            let digests = std::array::from_fn(|place| self.buckets[group][place].digest);
+            self.groups[group] = hash_group(&digests);
         }
-        self.rehash(touched);
     }
 
     /// The resource with a key.
     pub fn get(&self, key: &ResourceKey) -> Option<&Arc<Entry>> {
-        self.entries.get(&(bucket_of(key), key.clone()))
+        let entries = &self.at(bucket_of(key)).entries;
+        place(entries, key).ok().map(|at| &entries[at])
     }
 
     /// The version of the resource with a key.
@@ -93,17 +112,17 @@ impl Snapshot {
 
     /// All resources, bucket by bucket.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.entries.values()
+        self.all().flat_map(|bucket| bucket.entries.iter())
     }
 
     /// Number of resources.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.len
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len == 0
     }
 
     /// Digest over all of it.
@@ -113,48 +132,65 @@ impl Snapshot {
 
     /// The resources of a bucket, by kind and key.
     pub fn bucket(&self, bucket: u16) -> impl Iterator<Item = &Arc<Entry>> {
-        self.entries.range(range_of(bucket)).map(|(_, entry)| entry)
+        self.at(bucket).entries.iter()
     }
 
     /// Digest of a bucket.
     pub fn bucket_digest(&self, bucket: u16) -> Digest {
-        let bucket = usize::from(bucket);
-        self.buckets[bucket / GROUP][bucket % GROUP]
+        self.at(bucket).digest
     }
 
     /// Digests of all buckets, in order.
     pub fn digests(&self) -> Vec<Digest> {
-        self.buckets.iter().flat_map(|group| group.iter().copied()).collect()
+        self.all().map(|bucket| bucket.digest).collect()
     }
 
-    fn rehash(&mut self, mut touched: Vec<u16>) {
-        touched.sort_unstable();
-        touched.dedup();
-        let mut groups: Vec<usize> = Vec::new();
-        for bucket in touched {
-            let digest = self.hash_bucket(bucket);
-            let bucket = usize::from(bucket);
-            Arc::make_mut(&mut self.buckets[bucket / GROUP])[bucket % GROUP] = digest;
-            if groups.last() != Some(&(bucket / GROUP)) {
-                groups.push(bucket / GROUP);
+    fn at(&self, bucket: u16) -> &Bucket {
+        let bucket = usize::from(bucket);
+        &self.buckets[bucket / GROUP][bucket % GROUP]
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Bucket> {
+        self.buckets.iter().flat_map(|group| group.iter())
+    }
+}
+
+impl Bucket {
+    /// The bucket after these steps; `None` if they change nothing.
+    fn changed<'a>(&self, steps: impl Iterator<Item = &'a Step>) -> Option<Self> {
+        let (mut entries, mut is_changed) = (self.entries.to_vec(), false);
+        for step in steps {
+            match step {
+                Step::Remove(key) => {
+                    let Ok(at) = place(&entries, key) else { continue };
+                    entries.remove(at);
+                }
+                Step::Put(entry) => match place(&entries, &entry.key) {
+                    Ok(at) => entries[at] = Arc::clone(entry),
+                    Err(at) => entries.insert(at, Arc::clone(entry)),
+                },
             }
+            is_changed = true;
         }
-        for group in groups {
-            self.groups[group] = hash_group(&self.buckets[group]);
-        }
+        is_changed.then(|| Self { digest: hash_bucket(&entries), entries: entries.into() })
     }
+}
 
-    /// An empty bucket has the digest zero, so that one that lost everything equals one that never had anything.
-    fn hash_bucket(&self, bucket: u16) -> Digest {
-        let mut hasher = blake3::Hasher::new();
-        let mut empty = true;
-        for entry in self.bucket(bucket) {
-            empty = false;
-            // A version covers kind, key and body, so it stands for all three.
-            hasher.update(&entry.version.0);
-        }
-        if empty { Digest::default() } else { first_half(&hasher.finalize()) }
+fn place(entries: &[Arc<Entry>], key: &ResourceKey) -> Result<usize, usize> {
+    entries.binary_search_by(|entry| entry.key.cmp(key))
+}
+
+/// An empty bucket has the digest zero, so that one that lost everything equals one that never had anything.
+fn hash_bucket(entries: &[Arc<Entry>]) -> Digest {
+    if entries.is_empty() {
+        return Digest::default();
     }
+    let mut hasher = blake3::Hasher::new();
+    for entry in entries {
+        // A version covers kind, key and body, so it stands for all three.
+        hasher.update(&entry.version.0);
+    }
+    first_half(&hasher.finalize())
 }
 
 /// The root of a set whose buckets have these digests; `None` if their number is wrong.
@@ -185,12 +221,6 @@ pub fn bucket_of(key: &ResourceKey) -> u16 {
     u16::from_le_bytes([hash.as_bytes()[0], hash.as_bytes()[1]]) % BUCKETS as u16
 }
 
-fn range_of(bucket: u16) -> RangeInclusive<Place> {
-    // Settings is the least kind and "" the least key; no real key has the first position of the next bucket.
-    let first = |bucket| (bucket, ResourceKey::new(Kind::Settings, ""));
-    first(bucket)..=first(bucket + 1)
-}
-
 impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} resources at {}", self.len(), self.root().short())
@@ -199,6 +229,6 @@ impl std::fmt::Debug for Snapshot {
 
 impl PartialEq for Snapshot {
     fn eq(&self, other: &Self) -> bool {
-        self.entries == other.entries
+        self.len == other.len && self.iter().eq(other.iter())
     }
 }
