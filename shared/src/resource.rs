@@ -181,7 +181,7 @@ pub enum PathType {
 }
 
 /// One Service port as an Ingress writes it.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Backend {
     /// How the endpoints' port is found; `None` if the Service or the port does not exist, and for an external name.
     pub port: Option<PortRule>,
@@ -233,7 +233,7 @@ pub struct Endpoints {
 }
 
 /// One port of an EndpointSlice.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct EndpointPort {
     /// Empty for none.
     pub name: String,

@@ -8,13 +8,14 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use shared::few::{Few, FewOf};
-use shared::resource::{Backend, Endpoints, PortRule};
+use shared::resource::{Backend, EndpointPort, Endpoints, PortRule};
 
 use super::config::ByName;
+use super::interned::Interner;
 use super::large::Large;
 use super::names::{Answer, Names};
 use super::refusal::{name_of, parts};
-use super::source::{Source, addresses, reachable};
+use super::source::{Source, StoredSlice, reachable};
 use super::{Counters, Leave};
 use crate::table::cell::BackendCell;
 use crate::table::endpoints::{Endpoint, EndpointSet, List};
@@ -30,12 +31,14 @@ const ROW: usize = if cfg!(test) { 3 } else { 16 };
 pub(super) struct Cells {
     counters: Arc<Counters>,
     last_id: u64,
-    /// By Service, then by key of the slice.
-    slices: ByName<Few<Arc<str>, Slice>>,
+    services: ByName<Service>,
+    /// By key of the slice.
     service_of: ByName<Arc<str>>,
     /// By key of the Backend.
     cells: ByName<Interned>,
-    by_service: ByName<FewOf<Arc<str>>>,
+    /// Deduplicated ports of slices, and sources of cells.
+    ports: Interner<Vec<EndpointPort>>,
+    sources: Interner<Source>,
     /// Changed slices, by the Services whose cells have to be refilled. A Service without cells needs none.
     dirty: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Cells that a table named which is gone, or soon will be.
@@ -48,9 +51,18 @@ pub(super) struct Cells {
     retired: Vec<Arc<EndpointSet>>,
 }
 
+/// One that has slices or cells.
+#[derive(Debug, Default)]
+struct Service {
+    /// By key.
+    slices: Few<Arc<str>, Slice>,
+    /// The Backends with a cell.
+    backends: FewOf<Arc<str>>,
+}
+
 #[derive(Debug)]
 struct Slice {
-    endpoints: Endpoints,
+    stored: StoredSlice,
     /// Removed from the stored state, but in use until no table names its Service.
     lingering: bool,
 }
@@ -59,8 +71,7 @@ struct Slice {
 struct Interned {
     /// Tables own the cell: it is freed with the last one that names it.
     cell: Weak<BackendCell>,
-    source: Source,
-    service: Arc<str>,
+    source: Arc<Source>,
     /// The incremental structure, if it has too many endpoints to rejoin them for each change.
     large: Option<Box<Large>>,
 }
@@ -73,10 +84,11 @@ impl Cells {
         Self {
             counters,
             last_id: 0,
-            slices: ByName::default(),
+            services: ByName::default(),
             service_of: ByName::default(),
             cells: ByName::default(),
-            by_service: ByName::default(),
+            ports: Interner::default(),
+            sources: Interner::default(),
             dirty: BTreeMap::new(),
             leaving: BTreeSet::new(),
             absent: BTreeSet::new(),
@@ -92,21 +104,21 @@ impl Cells {
 
     /// Whether a slice is stored with exactly these contents.
     pub(super) fn says(&self, key: &Arc<str>, endpoints: &Endpoints) -> bool {
-        let slices = self.service_of.get(key).and_then(|service| self.slices.get(service));
-        slices.and_then(|slices| slices.get(key)).is_some_and(|slice| slice.endpoints == *endpoints)
+        let service = self.service_of.get(key).filter(|service| ***service == *endpoints.service);
+        let slices = service.and_then(|service| self.services.get(service)).map(|service| &service.slices);
+        slices.and_then(|slices| slices.get(key)).is_some_and(|slice| slice.stored.is(endpoints))
     }
 
     /// Whether workers see in the cells of a slice's Service what its slices contain. Adds the number of objects
     /// checked to `looked`.
     pub(super) fn is_live(&self, key: &Arc<str>, looked: &mut usize) -> bool {
-        let Some(service) = self.service_of.get(key) else { return false };
-        let slices = self.slices.get(service);
-        let backends = self.by_service.get(service).into_iter().flat_map(FewOf::iter);
-        backends.filter_map(|backend| self.cells.get(backend)).all(|interned| {
-            let (Source::Slices(rule), Some(cell)) = (&interned.source, interned.cell.upgrade()) else {
+        let service = self.service_of.get(key).and_then(|service| self.services.get(service));
+        let Some(Service { slices, backends }) = service else { return false };
+        backends.iter().filter_map(|backend| self.cells.get(backend)).all(|interned| {
+            let (Source::Slices(rule), Some(cell)) = (&*interned.source, interned.cell.upgrade()) else {
                 return true;
             };
-            let configured = slice_addresses(rule, slices, slices.into_iter().flat_map(Few::keys));
+            let configured = slice_addresses(rule, Some(slices), slices.keys());
             let configured: HashSet<_> =
                 configured.into_iter().flat_map(|(_, addresses)| addresses).collect();
             let set = cell.endpoints();
@@ -118,8 +130,8 @@ impl Cells {
 
     /// Has the cells of a slice's Service rejoined from all slices next time.
     pub(super) fn forget_books(&mut self, key: &str) {
-        let backends = self.service_of.get(key).and_then(|service| self.by_service.get(service));
-        for backend in backends.into_iter().flat_map(FewOf::iter) {
+        let service = self.service_of.get(key).and_then(|service| self.services.get(service));
+        for backend in service.into_iter().flat_map(|service| service.backends.iter()) {
             if let Some(interned) = self.cells.get_mut(backend) {
                 interned.large = None;
             }
@@ -129,50 +141,50 @@ impl Cells {
     /// For cells of so many Backends, all of them new.
     pub(super) fn make_room(&mut self, backends: usize) {
         self.cells.reserve(backends);
-        self.by_service.reserve(backends);
+        self.services.reserve(backends.saturating_sub(self.services.len()));
     }
 
     /// For so many slices, if they are the first.
     pub(super) fn make_room_for_slices(&mut self, slices: usize) {
-        if self.slices.is_empty() {
-            self.slices.reserve(slices);
+        if self.services.is_empty() {
+            self.services.reserve(slices);
             self.service_of.reserve(slices);
         }
     }
 
     /// Uses a slice from the next [`Self::flush`] on.
     pub(super) fn put(&mut self, key: &Arc<str>, endpoints: Endpoints) {
-        let service: Arc<str> = endpoints.service.as_str().into();
+        let known = self.services.get_key_value(&*endpoints.service);
+        let service = known.map_or_else(|| endpoints.service.as_str().into(), |(it, _)| Arc::clone(it));
         if self.service_of.get(key).is_some_and(|before| *before != service) {
             self.forget(key);
         }
         self.absent.remove(key);
         self.service_of.insert(Arc::clone(key), Arc::clone(&service));
-        let slice = Slice { endpoints, lingering: false };
-        let slices = self.slices.entry(Arc::clone(&service)).or_default();
-        slices.insert(Arc::clone(key), slice);
+        let slice = Slice { stored: StoredSlice::new(endpoints, &mut self.ports), lingering: false };
+        let of_service = self.services.entry(Arc::clone(&service)).or_default();
+        of_service.slices.insert(Arc::clone(key), slice);
         self.has_changed(service, key);
     }
 
     fn has_changed(&mut self, service: Arc<str>, slice: &Arc<str>) {
-        if self.by_service.contains_key(&service) {
+        if self.services.get(&service).is_some_and(|it| !it.backends.is_empty()) {
             self.dirty.entry(service).or_default().insert(Arc::clone(slice));
         }
     }
 
     /// Removes a slice.
     pub(super) fn remove(&mut self, key: &Arc<str>, leave: Leave) {
-        let in_use = self.service_of.get(key).is_some_and(|service| self.by_service.contains_key(service));
-        if leave == Leave::Gone || !in_use {
+        let service = self.service_of.get(key).and_then(|service| self.services.get_mut(service));
+        let Some(service) = service.filter(|it| leave != Leave::Gone && !it.backends.is_empty()) else {
             self.forget(key);
             return;
+        };
+        if let Some(slice) = service.slices.get_mut(key) {
+            slice.lingering = true;
         }
         if leave == Leave::Absent {
             self.absent.insert(Arc::clone(key));
-        }
-        let slices = self.service_of.get(key).and_then(|service| self.slices.get_mut(service));
-        if let Some(slice) = slices.and_then(|slices| slices.get_mut(key)) {
-            slice.lingering = true;
         }
     }
 
@@ -189,14 +201,16 @@ impl Cells {
 
     /// Whether older tables name a slice's Service, but not the newest.
     fn is_leaving(&self, slice: &Arc<str>) -> bool {
-        let backends = self.service_of.get(slice).and_then(|service| self.by_service.get(service));
+        let service = self.service_of.get(slice).and_then(|service| self.services.get(service));
+        let backends = service.map(|service| &service.backends).filter(|backends| !backends.is_empty());
         backends.is_some_and(|backends| backends.iter().all(|backend| self.leaving.contains(backend)))
     }
 
     /// Refills the cells of Services whose slices changed.
     pub(super) fn flush(&mut self) {
         for (service, slices) in std::mem::take(&mut self.dirty) {
-            for backend in &self.by_service.get(&service).cloned().unwrap_or_default() {
+            let backends = self.services.get(&service).map(|it| it.backends.clone());
+            for backend in &backends.unwrap_or_default() {
                 self.refill(backend, &slices);
             }
         }
@@ -211,21 +225,28 @@ impl Cells {
         self.last_id += 1;
         let id = self.last_id;
         let service = service_of(backend);
-        let service =
-            self.slices.get_key_value(service).map_or_else(|| service.into(), |(it, _)| Arc::clone(it));
-        let of_service = self.by_service.entry(Arc::clone(&service)).or_default();
-        of_service.insert(Arc::clone(backend));
+        let of_service = match self.services.get_mut(service) {
+            Some(known) => known,
+            None => self.services.entry(service.into()).or_default(),
+        };
+        of_service.backends.insert(Arc::clone(backend));
         if let Some(name) = source.name() {
             self.names.want(name, backend);
         }
-        let mut interned = Interned { cell: Weak::new(), source, service, large: None };
-        let list = self.joined(&mut interned, &List::default());
+        let source = self.sources.intern(source);
+        let mut interned = Interned { cell: Weak::new(), source, large: None };
+        let list = self.joined(backend, &mut interned, &List::default());
         self.counters.cells_updated.fetch_add(u64::from(list.is_some()), Ordering::Relaxed);
         let set = EndpointSet::new(list.unwrap_or_default());
         let cell = Arc::new(BackendCell::with(id, Arc::clone(backend), set));
         interned.cell = Arc::downgrade(&cell);
         self.cells.insert(Arc::clone(backend), interned);
         cell
+    }
+
+    /// The next table names a Backend again whose cell was to be freed.
+    pub(super) fn stays(&mut self, backend: &str) {
+        self.leaving.remove(backend);
     }
 
     /// Whether a Backend has a cell.
@@ -236,13 +257,13 @@ impl Cells {
     /// Changes the source of a Backend's endpoints. Those of a DNS name arrive when it is resolved; until then the old
     /// ones stay.
     pub(super) fn set_source(&mut self, backend: &Arc<str>, source: Source) {
-        let Some(interned) = self.cells.get_mut(backend).filter(|it| it.source != source) else {
+        let Some(interned) = self.cells.get_mut(backend).filter(|it| *it.source != source) else {
             return;
         };
         if let Some(name) = source.name() {
             self.names.want(name, backend);
         }
-        let before = std::mem::replace(&mut interned.source, source);
+        let before = std::mem::replace(&mut interned.source, self.sources.intern(source));
         let now = interned.source.name();
         if let Some(left) = before.name().filter(|left| now != Some(*left)) {
             self.names.leave(left, backend);
@@ -285,36 +306,36 @@ impl Cells {
         let (free, still): (BTreeSet<_>, BTreeSet<_>) = leaving.partition(free);
         self.leaving = still;
         for backend in free {
-            let Some(Interned { service, source, .. }) = self.cells.remove(&backend) else {
+            let Some(Interned { source, .. }) = self.cells.remove(&backend) else {
                 continue;
             };
             if let Some(name) = source.name() {
                 self.names.leave(name, &backend);
             }
-            let Some(of_service) = self.by_service.get_mut(&service) else {
+            let service = service_of(&backend);
+            let Some(of_service) = self.services.get_mut(service) else {
                 continue;
             };
-            of_service.remove(&backend);
-            if of_service.is_empty() {
-                self.by_service.remove(&service);
-                self.drop_lingering(&service);
+            of_service.backends.remove(&backend);
+            if of_service.backends.is_empty() {
+                self.drop_lingering(service);
             }
         }
     }
 
     fn drop_lingering(&mut self, service: &str) {
-        let Some(slices) = self.slices.get_mut(service) else {
+        let Some(of_service) = self.services.get_mut(service) else {
             return;
         };
-        slices.retain(|key, slice| {
+        of_service.slices.retain(|key, slice| {
             if slice.lingering {
                 self.service_of.remove(key);
                 self.absent.remove(key);
             }
             !slice.lingering
         });
-        if slices.is_empty() {
-            self.slices.remove(service);
+        if of_service.slices.is_empty() {
+            self.services.remove(service);
         }
     }
 
@@ -323,10 +344,10 @@ impl Cells {
         let Some(service) = self.service_of.remove(key) else {
             return;
         };
-        if let Some(slices) = self.slices.get_mut(&service) {
-            slices.remove(key);
-            if slices.is_empty() {
-                self.slices.remove(&service);
+        if let Some(of_service) = self.services.get_mut(&service) {
+            of_service.slices.remove(key);
+            if of_service.slices.is_empty() && of_service.backends.is_empty() {
+                self.services.remove(&service);
             }
         }
         self.has_changed(service, key);
@@ -340,24 +361,25 @@ impl Cells {
         };
         interned.large = None;
         if let Some(cell) = interned.cell.upgrade() {
-            let list = self.joined(&mut interned, &cell.endpoints().list);
+            let list = self.joined(backend, &mut interned, &cell.endpoints().list);
             self.store(backend, &cell, list);
         }
         self.cells.insert(key, interned);
     }
 
     /// The endpoints of a Backend from all its slices or its name; `None` if they are those that it has.
-    fn joined(&mut self, interned: &mut Interned, before: &List) -> Option<List> {
+    fn joined(&mut self, backend: &str, interned: &mut Interned, before: &List) -> Option<List> {
         self.counters.cells_filled.fetch_add(1, Ordering::Relaxed);
-        let slices = self.slices.get(&interned.service);
-        let alone = |addresses| vec![(Arc::clone(&interned.service), addresses)];
-        let configured = match &interned.source {
+        let service = service_of(backend);
+        let slices = self.services.get(service).map(|it| &it.slices);
+        let alone = |addresses| vec![(service.into(), addresses)];
+        let configured = match &*interned.source {
             Source::Nowhere => SliceAddresses::new(),
             Source::Slices(rule) => slice_addresses(rule, slices, slices.into_iter().flat_map(Few::keys)),
             Source::Service(address) => alone(vec![*address]),
             Source::Name(name) => alone(reachable(name, self.names.addresses(&name.name)?)),
         };
-        let is_of_slices = matches!(interned.source, Source::Slices(_));
+        let is_of_slices = matches!(*interned.source, Source::Slices(_));
         let count = configured.iter().map(|(_, addresses)| addresses.len()).sum::<usize>();
         self.counters.endpoints_joined.fetch_add(count as u64, Ordering::Relaxed);
         let new = identify(&mut self.last_id);
@@ -376,7 +398,7 @@ impl Cells {
         let Some(interned) = self.cells.get_mut(backend) else {
             return;
         };
-        let Source::Slices(rule) = &interned.source else {
+        let Source::Slices(rule) = &*interned.source else {
             return;
         };
         let Some(large) = interned.large.as_mut().filter(|large| large.len() > LARGE / 2) else {
@@ -386,7 +408,8 @@ impl Cells {
             return;
         };
         self.counters.cells_filled.fetch_add(1, Ordering::Relaxed);
-        let configured = slice_addresses(rule, self.slices.get(&interned.service), slices.iter());
+        let known = self.services.get(service_of(backend)).map(|it| &it.slices);
+        let configured = slice_addresses(rule, known, slices.iter());
         let (looked, changed) = large.change(configured, identify(&mut self.last_id));
         self.counters.endpoints_joined.fetch_add(looked as u64, Ordering::Relaxed);
         let list = changed.then(|| large.list());
@@ -424,7 +447,7 @@ fn slice_addresses<'a>(
     slices: Option<&Few<Arc<str>, Slice>>,
     keys: impl Iterator<Item = &'a Arc<str>>,
 ) -> SliceAddresses {
-    let addresses = |key| Some(addresses(rule, &slices?.get(key)?.endpoints));
+    let addresses = |key| Some(slices?.get(key)?.stored.addresses(rule));
     keys.map(|key| (Arc::clone(key), addresses(key).unwrap_or_default())).collect()
 }
 

@@ -29,9 +29,10 @@ pub(super) struct Config {
     pub(super) hosts: ByName<Option<Arc<Host>>>,
     /// By host, then by key.
     pub(super) routes: ByName<Few<Arc<str>, Arc<StoredRoute>>>,
-    /// Deduplicated policies of Hosts and Routes.
+    /// Deduplicated Hosts, policies of Routes, and Backends.
     of_hosts: Interner<Host>,
     of_routes: Interner<LocationPolicy>,
+    of_backends: Interner<Backend>,
     /// Any change replaces the pointer.
     pub(super) backends: ByName<Arc<Backend>>,
     /// Removed Backends that the last good version of a refused resource still names: see [`Self::backend`].
@@ -150,7 +151,10 @@ impl Config {
                 let route = StoredRoute::new(route, &mut self.of_routes);
                 self.set_route(key, Some(route));
             }
-            Resource::Backend(backend) => self.set_backend(key, Some(Arc::new(backend))),
+            Resource::Backend(backend) => {
+                let backend = self.of_backends.intern(backend);
+                self.set_backend(key, Some(backend));
+            }
             // Services come through [`Self::serve`], with their ports; other listeners are bound by flags.
             Resource::Listener(_)
             | Resource::Endpoints(_)

@@ -1,6 +1,7 @@
-//! Deduplicates the policies of stored Hosts and Routes: equal ones are in memory once.
+//! Deduplicates parts of what is stored: equal ones are in memory once.
 //!
-//! Most Hosts and Routes have an empty policy, and an empty policy takes as much memory as a full one.
+//! Most Hosts, Routes and Backends have an empty policy, and an empty policy takes as much memory as a full one; most
+//! Services have one of a few ports.
 
 use std::collections::HashSet;
 use std::hash::Hash;

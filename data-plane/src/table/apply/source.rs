@@ -1,13 +1,16 @@
 //! Where the endpoints of a Backend come from.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use shared::address;
 use shared::policy::BackendPolicy;
-use shared::resource::{Backend, Endpoints, ExternalName, PortRule};
+use shared::resource::{Backend, EndpointPort, Endpoints, ExternalName, PortRule};
+
+use super::interned::Interner;
 
 /// What a Backend's cell is filled with.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) enum Source {
     /// Nothing: its Service or its port does not exist.
     #[default]
@@ -42,13 +45,35 @@ impl Source {
     }
 }
 
-/// The addresses that a slice has for a Service port.
-pub(super) fn addresses(rule: &PortRule, endpoints: &Endpoints) -> Vec<SocketAddr> {
-    let ports = ports(rule, endpoints);
-    let ipv4 = endpoints.ipv4.iter().copied().map(IpAddr::from);
-    let ipv6 = endpoints.ipv6.iter().copied().map(IpAddr::from);
-    let at = |address| ports.iter().map(move |port| SocketAddr::new(address, *port));
-    ipv4.chain(ipv6).flat_map(at).collect()
+/// What a stored EndpointSlice contains, without room for more.
+#[derive(Debug)]
+pub(super) struct StoredSlice {
+    /// Shared by all slices with these ports.
+    ports: Arc<Vec<EndpointPort>>,
+    ipv4: Box<[Ipv4Addr]>,
+    ipv6: Box<[Ipv6Addr]>,
+}
+
+impl StoredSlice {
+    pub(super) fn new(endpoints: Endpoints, known: &mut Interner<Vec<EndpointPort>>) -> Self {
+        let Endpoints { service: _, ports, ipv4, ipv6 } = endpoints;
+        Self { ports: known.intern(ports), ipv4: ipv4.into(), ipv6: ipv6.into() }
+    }
+
+    /// Whether it contains exactly this.
+    pub(super) fn is(&self, endpoints: &Endpoints) -> bool {
+        let Endpoints { service: _, ports, ipv4, ipv6 } = endpoints;
+        *self.ports == *ports && *self.ipv4 == **ipv4 && *self.ipv6 == **ipv6
+    }
+
+    /// Its addresses for a Service port.
+    pub(super) fn addresses(&self, rule: &PortRule) -> Vec<SocketAddr> {
+        let ports = ports(rule, &self.ports);
+        let ipv4 = self.ipv4.iter().copied().map(IpAddr::from);
+        let ipv6 = self.ipv6.iter().copied().map(IpAddr::from);
+        let at = |address| ports.iter().map(move |port| SocketAddr::new(address, *port));
+        ipv4.chain(ipv6).flat_map(at).collect()
+    }
 }
 
 /// The usable addresses of a name. Whoever controls its DNS zone must not be able to direct requests into the proxy's
@@ -60,11 +85,11 @@ pub(super) fn reachable(name: &ExternalName, addresses: &[IpAddr]) -> Vec<Socket
 
 /// The ports of a slice for a Service port (as in ingress-nginx): those with its name, all for a Service port without
 /// a name, else the targetPort if it is a number. A slice whose ports are all of the other protocol has none.
-fn ports(rule: &PortRule, endpoints: &Endpoints) -> Vec<u16> {
-    let ports = || endpoints.ports.iter().filter(|port| port.udp == rule.udp);
+fn ports(rule: &PortRule, all: &[EndpointPort]) -> Vec<u16> {
+    let ports = || all.iter().filter(|port| port.udp == rule.udp);
     let named = ports().filter(|port| rule.name.is_empty() || port.name == rule.name);
     let named: Vec<u16> = named.map(|port| port.port).collect();
-    let is_other_protocols = !endpoints.ports.is_empty() && ports().next().is_none();
+    let is_other_protocols = !all.is_empty() && ports().next().is_none();
     match named.is_empty() && !is_other_protocols {
         true => rule.target_port.into_iter().collect(),
         false => named,
@@ -73,18 +98,12 @@ fn ports(rule: &PortRule, endpoints: &Endpoints) -> Vec<u16> {
 
 #[cfg(test)]
 mod tests {
-    use shared::resource::EndpointPort;
-
     use super::*;
 
-    fn slice(ports: &[(&str, u16)]) -> Endpoints {
-        Endpoints {
-            ports: ports
-                .iter()
-                .map(|(name, port)| EndpointPort { name: (*name).into(), port: *port, udp: false })
-                .collect(),
-            ..Endpoints::default()
-        }
+    fn slice(ports: &[(&str, u16)]) -> Vec<EndpointPort> {
+        let port =
+            |(name, port): &(&str, u16)| EndpointPort { name: (*name).into(), port: *port, udp: false };
+        ports.iter().map(port).collect()
     }
 
     #[test]
@@ -99,14 +118,14 @@ mod tests {
         assert_eq!(ports(&rule("", Some(7)), &slice(&[])), [7]);
         assert_eq!(ports(&rule("http", None), &slice(&[("", 80)])), [0_u16; 0]);
         let mut both = slice(&[("dns", 53), ("dns", 5353), ("", 99)]);
-        both.ports[1].udp = true;
+        both[1].udp = true;
         assert_eq!(ports(&rule("dns", Some(1)), &both), [53]);
         for name in ["dns", ""] {
             let of_udp = PortRule { udp: true, ..rule(name, Some(1)) };
             assert_eq!(ports(&of_udp, &both), [5353], "{name}");
         }
         let mut of_udp = slice(&[("http", 8080)]);
-        of_udp.ports[0].udp = true;
+        of_udp[0].udp = true;
         for name in ["http", "other", ""] {
             assert_eq!(ports(&rule(name, Some(7)), &of_udp), [0_u16; 0], "{name}");
         }

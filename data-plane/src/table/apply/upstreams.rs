@@ -28,7 +28,7 @@ pub(super) struct Upstreams {
 #[derive(Debug)]
 struct Known {
     upstream: Weak<Upstream>,
-    /// The inputs that it was built from.
+    /// The inputs that it was built from; equal ones are the same object.
     backend: Arc<Backend>,
     alternative: Option<Arc<Backend>>,
     /// The fleet's algorithm.
@@ -60,6 +60,8 @@ impl Upstreams {
         if let Some(known) = self.known.get(&key).filter(is_same)
             && let Some(upstream) = known.upstream.upgrade()
         {
+            cells.stays(&key);
+            other.iter().for_each(|(other, _)| cells.stays(other));
             return Some(upstream);
         }
         let upstream = Arc::new(compile(&key, backend, other.as_ref(), cells, defaults));
