@@ -16,11 +16,12 @@ const ROW: usize = 8;
 pub struct Few<K, V>(Kept<K, V>);
 
 #[derive(Clone, Debug)]
+#[allow(clippy::box_collection, reason = "a tree makes a row larger by a third")]
 enum Kept<K, V> {
     /// Sorted, with exact capacity.
     Row(Vec<(K, V)>),
-    /// It stays a tree, however few entries are left.
-    Tree(BTreeMap<K, V>),
+    /// It stays a tree, however few entries are left. Boxed, because there are hundreds of rows for each tree.
+    Tree(Box<BTreeMap<K, V>>),
 }
 
 impl<K, V> Default for Few<K, V> {
@@ -74,7 +75,7 @@ impl<K: Ord, V> Few<K, V> {
                 Err(_) => {
                     let mut tree: BTreeMap<K, V> = mem::take(row).into_iter().collect();
                     tree.insert(key, value);
-                    self.0 = Kept::Tree(tree);
+                    self.0 = Kept::Tree(tree.into());
                     None
                 }
             },

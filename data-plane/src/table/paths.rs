@@ -40,7 +40,7 @@ pub struct Router {
     longest: usize,
     /// Paths that more than one Route declares, by Route. The control plane resolves conflicts, so normally there are
     /// none.
-    contested: Arc<Contested>,
+    contested: Option<Arc<Contested>>,
 }
 
 impl Router {
@@ -80,7 +80,7 @@ impl Router {
     /// All paths, in no order.
     pub fn declared(&self) -> impl Iterator<Item = Declared> {
         let first = self.nodes.iter().flat_map(Node::declared);
-        let others = self.contested.iter().flat_map(|((_, kind), claims)| {
+        let others = self.contested.iter().flat_map(|it| &**it).flat_map(|((_, kind), claims)| {
             claims.iter().skip(1).map(|entry| Declared { kind: *kind, entry: Arc::clone(entry) })
         });
         first.chain(others)
@@ -91,7 +91,7 @@ impl Router {
         let slot = Slot::new(kind, ends_in_slash);
         let held = self.nodes.find(bare).and_then(|node| node.get(slot));
         let is_own = held.is_none_or(|held| held.route == *route);
-        let first = match self.contested.is_empty() && is_own {
+        let first = match self.contested.is_none() && is_own {
             true => entry,
             false => {
                 let held = held.cloned();
@@ -116,7 +116,7 @@ impl Router {
         route: &Arc<str>,
         entry: Option<Arc<PathEntry>>,
     ) -> Option<Arc<PathEntry>> {
-        let contested = self.contested.get(&path).cloned();
+        let contested = self.contested.as_ref().and_then(|it| it.get(&path)).cloned();
         let is_contested = contested.is_some();
         let mut claims = contested.unwrap_or_else(|| held.into_iter().collect());
         claims.retain(|claim| claim.route != *route);
@@ -126,9 +126,13 @@ impl Router {
         }
         let first = claims.first().cloned();
         if claims.len() > 1 {
-            Arc::make_mut(&mut self.contested).insert(path, claims);
-        } else if is_contested {
-            Arc::make_mut(&mut self.contested).remove(&path);
+            Arc::make_mut(self.contested.get_or_insert_default()).insert(path, claims);
+        } else if is_contested && let Some(contested) = &mut self.contested {
+            let contested = Arc::make_mut(contested);
+            contested.remove(&path);
+            if contested.is_empty() {
+                self.contested = None;
+            }
         }
         first
     }

@@ -26,12 +26,6 @@ use crate::table::policy::certificates::Certificates;
 use crate::table::policy::shortcuts::Shortcuts;
 use crate::table::{BackendTls, MaterialCell};
 
-/// A compiled Route and the Backends that it names, canaries and missing ones included.
-struct Built {
-    route: CompiledRoute,
-    uses: FewOf<Arc<str>>,
-}
-
 /// What all paths of a Route share.
 struct Common {
     key: Arc<str>,
@@ -67,12 +61,14 @@ impl Writer {
             }
             false => routes,
         };
+        let none = FewOf::default();
         for key in &routes {
             let now = self.config.routes.get(name).and_then(|routes| routes.get(key)).cloned();
-            let built = now.map(|now| self.build(key, now, host.as_deref(), compiled.route(key)));
-            let (now, uses) = built.map_or_else(Default::default, |it| (Some(it.route), it.uses));
+            let before = compiled.route(key);
+            let now = now.map(|now| self.build(key, now, host.as_deref(), before));
+            let [used, uses] = [before, now.as_ref()].map(|it| it.map_or(&none, |it| &it.uses));
+            self.cells.release(self.config.set_uses(key, used, uses));
             compiled.set(key, now, router.as_mut());
-            self.cells.release(self.config.set_uses(key, uses));
         }
         let routing = match (&before, router) {
             (_, Some(router)) => Routing::Texts(router),
@@ -94,8 +90,8 @@ impl Writer {
     /// Removes a host that no longer exists.
     pub(super) fn demolish(&mut self, name: &Arc<str>, before: Option<&HostEntry>) {
         self.hosts.remove(name);
-        for key in self.compiled.remove(name).unwrap_or_default().keys() {
-            self.cells.release(self.config.set_uses(key, FewOf::default()));
+        for (key, uses) in self.compiled.remove(name).unwrap_or_default().uses() {
+            self.cells.release(self.config.set_uses(key, uses, &FewOf::default()));
         }
         self.rename(name, before);
     }
@@ -144,7 +140,7 @@ impl Writer {
         route: Arc<StoredRoute>,
         host: Option<&Host>,
         before: Option<&CompiledRoute>,
-    ) -> Built {
+    ) -> CompiledRoute {
         self.counters.routes_compiled.fetch_add(1, Ordering::Relaxed);
         let mut uses = FewOf::default();
         let mut upstreams = Few::default();
@@ -176,7 +172,7 @@ impl Writer {
                 None => Arc::new(self.path(path, &common, proxied, old.map(|(_, entry)| &entry.place))),
             });
         }
-        Built { route: CompiledRoute { source: route, entries: entries.into() }, uses }
+        CompiledRoute { source: route, entries: entries.into(), uses }
     }
 
     fn common(

@@ -17,7 +17,12 @@ pub(super) struct CompiledRoute {
     pub(super) source: Arc<StoredRoute>,
     /// One for each of its paths.
     pub(super) entries: Box<[Arc<PathEntry>]>,
+    /// The Backends that it names, canaries and missing ones included.
+    pub(super) uses: FewOf<Arc<str>>,
 }
+
+/// By length and text of a path, and the key of its Route.
+type AppRoots = BTreeMap<(usize, Box<str>, Arc<str>), Box<str>>;
 
 impl CompiledRoute {
     /// Its paths; of equal ones, the first.
@@ -46,9 +51,10 @@ impl CompiledRoute {
 pub(super) struct CompiledHost {
     /// By key.
     routes: Few<Arc<str>, CompiledRoute>,
-    /// By length and text of the longest path of a Route with an `app-root`, and the Route's key: the last entry is
-    /// the first in nginx' list of locations (as in ingress-nginx).
-    app_roots: BTreeMap<(usize, Box<str>, Arc<str>), Box<str>>,
+    /// The longest path of each Route with an `app-root`: the last entry is the first in nginx' list of locations (as in
+    /// ingress-nginx). Few hosts have one.
+    #[allow(clippy::box_collection, reason = "there is one of these for each host")]
+    app_roots: Option<Box<AppRoots>>,
 }
 
 impl CompiledHost {
@@ -65,7 +71,8 @@ impl CompiledHost {
     /// Sets or removes the compiled form of a Route; updates `router` where that makes a difference.
     pub(super) fn set(&mut self, key: &Arc<str>, now: Option<CompiledRoute>, router: Option<&mut Router>) {
         if let Some((text, path)) = now.as_ref().and_then(CompiledRoute::app_root) {
-            self.app_roots.insert((text.len(), text.into(), Arc::clone(key)), path.into());
+            let roots = self.app_roots.get_or_insert_default();
+            roots.insert((text.len(), text.into(), Arc::clone(key)), path.into());
         }
         let before = match now {
             Some(now) => self.routes.insert(Arc::clone(key), now),
@@ -74,8 +81,10 @@ impl CompiledHost {
         let now = self.routes.get(key);
         let root = |it: Option<&'_ CompiledRoute>| Some(it?.app_root()?.0.to_owned());
         let (was, is) = (root(before.as_ref()), root(now));
-        if let Some(text) = was.filter(|was| is.as_ref() != Some(was)) {
-            self.app_roots.remove(&(text.len(), text.into(), Arc::clone(key)));
+        if let Some(text) = was.filter(|was| is.as_ref() != Some(was))
+            && let Some(roots) = &mut self.app_roots
+        {
+            roots.remove(&(text.len(), text.into(), Arc::clone(key)));
         }
         if let Some(router) = router {
             let name = |it: &Declared| (it.kind, Arc::clone(&it.entry.declared));
@@ -91,6 +100,11 @@ impl CompiledHost {
                 router.remove(&text, kind, key);
             }
         }
+    }
+
+    /// The Routes that it was compiled from, and the Backends that each of them names.
+    pub(super) fn uses(&self) -> impl Iterator<Item = (&Arc<str>, &FewOf<Arc<str>>)> {
+        self.routes.iter().map(|(key, route)| (key, &route.uses))
     }
 
     /// The Routes that it was compiled from, as they were then.
@@ -123,6 +137,6 @@ impl CompiledHost {
 
     /// The redirect target for "/".
     pub(super) fn app_root(&self) -> Option<&str> {
-        self.app_roots.last_key_value().map(|(_, path)| &**path)
+        self.app_roots.as_ref()?.last_key_value().map(|(_, path)| &**path)
     }
 }

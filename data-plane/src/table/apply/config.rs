@@ -39,8 +39,6 @@ pub(super) struct Config {
     kept: ByName<Arc<Backend>>,
     /// Routes by the Backends that they name, whether those exist or not, including canaries.
     users: ByName<FewOf<Arc<str>>>,
-    /// The inverse.
-    uses: ByName<FewOf<Arc<str>>>,
     /// TCP and UDP services by the key of their Listener, with their ports.
     pub(super) services: BTreeMap<Arc<str>, (Arc<StreamService>, Arc<Port>)>,
     touched: Touched,
@@ -130,7 +128,6 @@ impl Config {
         self.touched.hosts.reserve(hosts);
         // Most hosts have one.
         self.routes.reserve(hosts.min(routes));
-        self.uses.reserve(routes);
         self.backends.reserve(backends);
         self.touched.backends.reserve(backends);
         self.users.reserve(backends);
@@ -260,15 +257,19 @@ impl Config {
         (touched.frame, touched.whole) = (true, true);
     }
 
-    /// Records which Backends a compiled Route names; returns those that are no longer named by any.
-    pub(super) fn set_uses(&mut self, route: &Arc<str>, now: FewOf<Arc<str>>) -> Vec<Arc<str>> {
-        let before = self.uses.remove(route).unwrap_or_default();
-        for backend in now.difference(&before) {
+    /// Records which Backends a compiled Route names, and did before; returns those that are no longer named by any.
+    pub(super) fn set_uses(
+        &mut self,
+        route: &Arc<str>,
+        before: &FewOf<Arc<str>>,
+        now: &FewOf<Arc<str>>,
+    ) -> Vec<Arc<str>> {
+        for backend in now.difference(before) {
             let users = self.users.entry(Arc::clone(backend)).or_default();
             users.insert(Arc::clone(route));
         }
         let mut unused = Vec::new();
-        for backend in before.difference(&now) {
+        for backend in before.difference(now) {
             let Some(users) = self.users.get_mut(backend) else {
                 continue;
             };
@@ -277,9 +278,6 @@ impl Config {
                 self.users.remove(backend);
                 unused.push(Arc::clone(backend));
             }
-        }
-        if !now.is_empty() {
-            self.uses.insert(Arc::clone(route), now);
         }
         unused
     }

@@ -41,7 +41,7 @@ fn world(policy: &LocationPolicy) -> Config {
         let key = format!("ingress/ns/{name}/{host}").into();
         config.put(&key, route(policy, &backend));
         config.put(&backend.as_str().into(), Resource::Backend(Backend::default()));
-        config.set_uses(&key, FewOf::from_iter([backend.into()]));
+        config.set_uses(&key, &FewOf::default(), &FewOf::from_iter([backend.into()]));
     }
     config.take_touched();
     config
