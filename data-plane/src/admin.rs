@@ -163,7 +163,7 @@ fn path_json(Declared { kind, entry }: &Declared) -> Value {
         "path": &*entry.declared,
         "type": format!("{kind:?}"),
         "route": &*entry.route,
-        "ingress": &*entry.owner,
+        "ingress": entry.owner(),
         "policy": format!("{:?}", entry.policy),
         "stays_plain": entry.stays_plain,
     });

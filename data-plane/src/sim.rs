@@ -112,7 +112,7 @@ impl Proxy {
         match table.host(host)?.route(b"/", &shared::pattern::Steps::new()) {
             Match::Path(path) => match &path.action {
                 Action::Backend(upstream) => {
-                    Some((path.service.to_string(), upstream.cell.endpoints().list.len()))
+                    Some((path.service().to_owned(), upstream.cell.endpoints().list.len()))
                 }
                 _ => None,
             },

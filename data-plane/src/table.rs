@@ -22,6 +22,7 @@ pub mod client_tls;
 pub mod directory;
 pub mod endpoints;
 pub mod host;
+mod keys;
 pub mod lookup;
 pub mod material;
 pub mod paths;

@@ -96,7 +96,7 @@ fn orphans(table: &HostTable, constant: &str, out: &mut String) {
                 Action::Unavailable => (false, true),
                 Action::DefaultBackend | Action::Denied(_) => continue,
             };
-            let lacks = orphans.entry((&*entry.owner).into()).or_default();
+            let lacks = orphans.entry(entry.owner().into()).or_default();
             lacks.service |= service;
             lacks.endpoints |= endpoints;
         }

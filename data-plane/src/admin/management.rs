@@ -81,7 +81,7 @@ fn backends(table: &HostTable) -> Vec<Value> {
             let record = records.entry(name).or_default();
             record.is_main = true;
             record.ends_tls |= host.has_passthrough() && &*entry.declared == "/";
-            record.port.get_or_insert(&entry.port);
+            record.port.get_or_insert_with(|| entry.port());
             if let Some(errors) = entry.errors.as_ref().filter(|it| !it.cell.endpoints().list.is_empty()) {
                 stands_in.insert(errors.cell.name_in_place(), (name, &errors.cell));
             }

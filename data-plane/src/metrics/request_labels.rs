@@ -11,8 +11,8 @@ pub struct RequestLabels {
     /// Key of a Route, `kind/namespace/name/host`; for undeclared paths that of the host's first Route. Or just the
     /// host, if it has none.
     route: Arc<str>,
-    /// Name of the Service.
-    service: Option<Arc<str>>,
+    /// Key of a Backend, `namespace/service/port`.
+    backend: Option<Arc<str>>,
     /// As declared.
     path: Option<Arc<str>>,
 }
@@ -25,14 +25,13 @@ pub(super) const OVERFLOW: &str = "_overflow";
 
 impl RequestLabels {
     /// For a declared path.
-    pub fn new(route: &Arc<str>, service: &Arc<str>, path: &Arc<str>) -> Arc<Self> {
-        let (service, path) = (Some(Arc::clone(service)), Some(Arc::clone(path)));
-        Arc::new(Self { route: Arc::clone(route), service, path })
+    pub fn new(route: &Arc<str>, backend: Option<&Arc<str>>, path: &Arc<str>) -> Arc<Self> {
+        Arc::new(Self { route: Arc::clone(route), backend: backend.cloned(), path: Some(Arc::clone(path)) })
     }
 
     /// For the undeclared paths of a host. In ingress-nginx they are counted under an Ingress of the host.
     pub fn of_host(host: &Arc<str>, route: Option<&Arc<str>>) -> Arc<Self> {
-        Arc::new(Self { route: Arc::clone(route.unwrap_or(host)), service: None, path: None })
+        Arc::new(Self { route: Arc::clone(route.unwrap_or(host)), backend: None, path: None })
     }
 
     /// The same under another host name.
@@ -41,14 +40,14 @@ impl RequestLabels {
             Some((before, _)) => format!("{before}/{host}").into(),
             None => host.into(),
         };
-        Arc::new(Self { route, service: self.service.clone(), path: self.path.clone() })
+        Arc::new(Self { route, backend: self.backend.clone(), path: self.path.clone() })
     }
 
     /// For everything there is no room for.
     pub(super) fn overflow() -> Arc<Self> {
-        let text: Arc<str> = OVERFLOW.into();
         let route = format!("/{OVERFLOW}/{OVERFLOW}/{OVERFLOW}").into();
-        Arc::new(Self { route, service: Some(Arc::clone(&text)), path: Some(text) })
+        let backend = format!("{OVERFLOW}/{OVERFLOW}/{OVERFLOW}").into();
+        Arc::new(Self { route, backend: Some(backend), path: Some(OVERFLOW.into()) })
     }
 
     /// `a.test`, `*.a.test`, or `_` for requests of no other host.
@@ -69,7 +68,7 @@ impl RequestLabels {
 
     /// Name of the Service; empty for the default backend.
     pub fn service(&self) -> &str {
-        self.service.as_deref().unwrap_or_default()
+        self.backend.as_deref().and_then(|key| key.split('/').nth(1)).unwrap_or_default()
     }
 
     /// The path as declared; `/` for undeclared paths of a host with Ingresses.

@@ -10,6 +10,7 @@ use super::backend_tls::BackendTls;
 use super::cell::{BackendCell, CertificateCell};
 use super::certified::Certified;
 use super::client_auth::ClientAuth;
+use super::keys::{parts, route_parts};
 use super::material::MaterialCell;
 use super::paths::{Declared, Router};
 use super::patterns::Patterns;
@@ -316,9 +317,9 @@ pub struct PathEntry {
     /// ingress-nginx).
     pub stays_plain: bool,
     /// What the path of a request is replaced by.
-    pub rewritten: Option<Rewritten>,
+    pub rewritten: Option<Box<Rewritten>>,
     /// The declared path as a pattern, if its capture groups are used and nothing is rewritten.
-    pub grouped: Option<Pattern>,
+    pub grouped: Option<Box<Pattern>>,
     /// For a prefix in regex mode: the Exact path of the same text is tried before it.
     pub after_exact: bool,
     /// No authentication, only address lists: `no-auth-locations` (as in ingress-nginx).
@@ -333,12 +334,8 @@ pub struct PathEntry {
     pub upstream_name: Arc<str>,
     /// Key of the Route that declared it.
     pub route: Arc<str>,
-    /// `namespace/name` of its Ingress.
-    pub owner: Arc<str>,
-    /// Name of its Service; empty for the default backend.
-    pub service: Arc<str>,
-    /// Port of its Service as the Ingress writes it; empty for the default backend.
-    pub port: Arc<str>,
+    /// Key of the Backend that it names, whether that exists or not; `None`: the default backend.
+    pub named: Option<Arc<str>>,
     /// The metric labels of its requests.
     pub place: Arc<RequestLabels>,
 }
@@ -351,6 +348,21 @@ impl PathEntry {
 }
 
 impl PathEntry {
+    /// `namespace/name` of its Ingress.
+    pub fn owner(&self) -> &str {
+        route_parts(&self.route).map_or("", |parts| parts.owner)
+    }
+
+    /// Name of its Service; empty for the default backend.
+    pub fn service(&self) -> &str {
+        self.named.as_deref().and_then(parts).map_or("", |(_, service, _)| service)
+    }
+
+    /// Port of its Service as the Ingress writes it; empty for the default backend.
+    pub fn port(&self) -> &str {
+        self.named.as_deref().and_then(parts).map_or("", |(_, _, port)| port)
+    }
+
     /// Key of the Backend that requests are proxied to.
     pub fn backend(&self) -> Option<&Arc<str>> {
         match &self.action {
@@ -370,7 +382,7 @@ impl PathEntry {
 
     /// The declared path as a pattern, if it was compiled.
     pub fn pattern(&self) -> Option<&Pattern> {
-        self.rewritten.as_ref().and_then(Rewritten::pattern).or(self.grouped.as_ref())
+        self.rewritten.as_deref().and_then(Rewritten::pattern).or(self.grouped.as_deref())
     }
 
     /// Whether clients get the cookie of its backend's affinity.

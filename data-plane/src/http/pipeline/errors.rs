@@ -156,7 +156,7 @@ pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
         return;
     };
     let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
-    let (namespace, ingress) = location.owner.split_once('/').unwrap_or_default();
+    let (namespace, ingress) = location.owner().split_once('/').unwrap_or_default();
     let format = exchange.head.fields.joined(Known::Accept).unwrap_or_default();
     let target = Bytes::copy_from_slice(exchange.head.target());
     // `X-Original-URI` is only set for error pages: a request whose backend has no endpoints keeps its own path.
@@ -168,8 +168,8 @@ pub(super) fn tell(exchange: &mut Exchange<'_>, status: u16) {
         (Known::XOriginalUri, target),
         (Known::XNamespace, text(namespace)),
         (Known::XIngressName, text(ingress)),
-        (Known::XServiceName, text(&location.service)),
-        (Known::XServicePort, text(&location.port)),
+        (Known::XServiceName, text(location.service())),
+        (Known::XServicePort, text(location.port())),
     ] {
         if name == Known::XOriginalUri && !is_page {
             continue;

@@ -164,7 +164,7 @@ impl<'a> Exchange<'a> {
 
     /// The Ingress of its location, `namespace/name`; empty if it has none.
     pub(super) fn owner(&self) -> &str {
-        self.location().map_or("", |location| &location.owner)
+        self.location().map_or("", |location| location.owner())
     }
 
     /// The client's address for access rules.

@@ -82,7 +82,10 @@ fn prepare<B: RequestBody>(
     let mirror = location.policy.mirror.as_deref()?;
     let local = &exchange.call.server.local;
     if loops::is_over(&exchange.head.fields) {
-        tracing::debug!(ingress = %location.owner, "mirror-target leads back here: no copy of this copy is made");
+        tracing::debug!(
+            ingress = location.owner(),
+            "mirror-target leads back here: no copy of this copy is made"
+        );
         return None;
     }
     let url =
@@ -119,7 +122,7 @@ fn prepare<B: RequestBody>(
     text.fields.take_back(unmarked);
     (text.connection, text.upgrade) = (connection, upgrade);
     let to_head = exchange.head.method == Method::Head;
-    let owner = location.owner.as_ref().into();
+    let owner = location.owner().into();
     Some(Copy { owner, url, head, body, to_head, _permit: permit })
 }
 

@@ -48,7 +48,7 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
     let redirecting = exchange.redirecting.clone();
     match exchange.location().or(redirecting.as_deref()) {
         Some(location) => {
-            tell_of_unfollowed(&server.local, &location.owner, &reply);
+            tell_of_unfollowed(&server.local, location.owner(), &reply);
             finish(&server.local, &location.policy.response_headers, &mut reply);
             response_rewrite::apply(exchange, location, &mut reply);
             affinity::say(exchange, &mut reply);

@@ -4,7 +4,7 @@ use super::super::{Labels, Metrics, NO_HOST, RulesConfig};
 use super::*;
 
 fn place(owner: &str, path: &str) -> Arc<RequestLabels> {
-    RequestLabels::new(&format!("ingress/{owner}/a.test").into(), &"echo".into(), &path.into())
+    RequestLabels::new(&format!("ingress/{owner}/a.test").into(), Some(&"ns/echo/80".into()), &path.into())
 }
 
 fn request(method: &str, status: u16) -> Request<'_> {
@@ -140,7 +140,8 @@ fn requests_of_a_hostless_ingress_are_counted_by_host() {
     let metrics = Metrics::new(1);
     let mut requests = Requests::new(metrics.worker(0));
     requests.follow(Some(&rules));
-    let place = |path: &str| RequestLabels::new(&"ingress/ns/web/_".into(), &"echo".into(), &path.into());
+    let place =
+        |path: &str| RequestLabels::new(&"ingress/ns/web/_".into(), Some(&"ns/echo/80".into()), &path.into());
     let (one, two) = (place("/"), place("/two"));
     for place in [&one, &two, &one] {
         requests.count(place, &Request { host: Some("asked.test"), ..request("GET", 200) });

@@ -17,8 +17,8 @@ use shared::snapshot::{BUCKETS, Snapshot};
 use shared::version::Version;
 
 use super::Writer;
-use super::refusal::route_parts;
 use crate::table::host::{HostEntry, PathEntry};
+use crate::table::keys::route_parts;
 use shared::few::Few;
 
 /// Maximum number of buckets per step: if there are few resources, everything is covered in 128 steps.

@@ -12,7 +12,6 @@ use super::Writer;
 use super::compiled::CompiledRoute;
 use super::config::TouchedHost;
 use super::interned::StoredRoute;
-use super::refusal::{name_of, parts, route_parts};
 use crate::metrics::RequestLabels;
 use crate::rate::Counts;
 use crate::table::aliases::Names;
@@ -20,6 +19,7 @@ use crate::table::client_tls::ciphers;
 use crate::table::host::{
     Action, DEFAULT_UPSTREAM, HostCertificates, HostEntry, PathEntry, Routing, Upstream,
 };
+use crate::table::keys::{name_of, parts};
 use crate::table::policy::Policy;
 use crate::table::policy::backend_tls::BackendTlsConfig;
 use crate::table::policy::certificates::Certificates;
@@ -29,7 +29,6 @@ use crate::table::{BackendTls, MaterialCell};
 /// What all paths of a Route share.
 struct Common {
     key: Arc<str>,
-    owner: Arc<str>,
     policy: Arc<Policy>,
     /// Why they respond with 503, if they do.
     denied: Option<Arc<str>>,
@@ -182,7 +181,6 @@ impl Writer {
         host: Option<&Host>,
         errors: Option<Arc<Upstream>>,
     ) -> Common {
-        let owner = route_parts(key).map_or(&**key, |parts| parts.owner).into();
         // Currently impossible: a policy whose parts compile but whose merge does not. If it ever happens, the path is
         // not served without its policy.
         let (policy, failed) = match self.policies.of_route(&self.config.settings().defaults, &route.policy) {
@@ -194,7 +192,7 @@ impl Writer {
         let counts = policy.limits.is_some().then(|| self.policies.counted.of(object));
         let backend_tls = self.backend_tls(&policy, host);
         let has_host = host.is_some();
-        Common { key: Arc::clone(key), owner, policy, denied, has_host, counts, errors, backend_tls }
+        Common { key: Arc::clone(key), policy, denied, has_host, counts, errors, backend_tls }
     }
 
     /// TLS settings towards endpoints: the location's, else its host's.
@@ -217,7 +215,6 @@ impl Writer {
         self.counters.paths_compiled.fetch_add(1, Ordering::Relaxed);
         let policy = &common.policy;
         let backend = path.backend.as_deref();
-        let (_, service, port) = backend.and_then(parts).unwrap_or_default();
         let action = match (&common.denied, common.has_host, proxied) {
             (_, false, _) => Action::Unavailable,
             (Some(reason), ..) => Action::Denied(Arc::clone(reason)),
@@ -233,7 +230,11 @@ impl Writer {
         let asks_groups = matches!(&action, Action::Backend(upstream) if upstream.asks_groups());
         // A path that is not a pattern has no capture groups.
         let is_grouped = asks_groups && rewritten.is_none() && !is_literal(&path.path);
-        let grouped = is_grouped.then(|| Pattern::path(&path.path).ok()).flatten();
+        let grouped = is_grouped.then(|| Pattern::path(&path.path).ok()).flatten().map(Box::new);
+        let named = match &action {
+            Action::Backend(upstream) => Some(Arc::clone(&upstream.cell.key)),
+            Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => backend.map(Into::into),
+        };
         let upstream_name = match &action {
             Action::Backend(upstream) => Arc::clone(&upstream.name),
             Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => {
@@ -243,10 +244,11 @@ impl Writer {
         let asks_nobody = policy.auth.exempts(&path.path);
         let basic = policy.auth.basic.as_ref().filter(|_| !asks_nobody);
         let users = basic.map(|basic| self.materials.users(&basic.users));
-        let (declared, service): (Arc<str>, Arc<str>) = (path.path.as_str().into(), service.into());
+        let declared: Arc<str> = path.path.as_str().into();
+        let service = backend.and_then(parts).map_or("", |(_, service, _)| service);
         // The same as before, so that its counters continue.
-        let place = place.filter(|place| place.service() == &*service).cloned();
-        let place = place.unwrap_or_else(|| RequestLabels::new(&common.key, &service, &declared));
+        let place = place.filter(|place| place.service() == service).cloned();
+        let place = place.unwrap_or_else(|| RequestLabels::new(&common.key, named.as_ref(), &declared));
         PathEntry {
             place,
             declared,
@@ -255,7 +257,7 @@ impl Writer {
             policy: Arc::clone(policy),
             counts: common.counts.clone(),
             errors: common.errors.clone(),
-            rewritten,
+            rewritten: rewritten.map(Box::new),
             grouped,
             after_exact: path.after_exact,
             asks_nobody,
@@ -263,9 +265,7 @@ impl Writer {
             backend_tls: common.backend_tls.clone(),
             stays_plain: policy.redirect.stays_plain(&path.path),
             route: Arc::clone(&common.key),
-            owner: Arc::clone(&common.owner),
-            service,
-            port: port.into(),
+            named,
         }
     }
 

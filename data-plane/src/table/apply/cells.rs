@@ -14,11 +14,11 @@ use super::config::ByName;
 use super::interned::Interner;
 use super::large::Large;
 use super::names::{Answer, Names};
-use super::refusal::{name_of, parts};
 use super::source::{Source, StoredSlice, reachable};
 use super::{Counters, Leave};
 use crate::table::cell::BackendCell;
 use crate::table::endpoints::{Endpoint, EndpointSet, List};
+use crate::table::keys::{name_of, parts};
 
 /// Up to this number of endpoints, a change rejoins all of them: that is faster than maintaining the incremental
 /// structure, and needs no memory.

@@ -12,8 +12,8 @@ use shared::resource::{Backend, Host, Resource, Route, Settings, StreamService};
 
 use super::interned::{Interner, StoredRoute};
 use super::policies::effective;
-use super::refusal::route_parts;
 use crate::listen::ports::Port;
+use crate::table::keys::route_parts;
 
 /// Names come from tenants: the seed of the process keeps them from choosing their places.
 pub(super) type ByName<V> = HashMap<Arc<str>, V, RandomState>;

@@ -1,7 +1,5 @@
 //! What cannot be served, and why.
 
-use std::sync::Arc;
-
 use shared::convert::ConvertError;
 use shared::entry::Entry;
 use shared::kind::Kind;
@@ -12,6 +10,7 @@ use shared::version::Version;
 
 use crate::table::aliases::Names;
 use crate::table::client_tls::{ClientTls, ciphers};
+use crate::table::keys::{parts, route_parts};
 use crate::table::policy::Policy;
 use crate::table::policy::affinity::Rules;
 use crate::table::policy::backend_tls::BackendTlsConfig;
@@ -117,32 +116,4 @@ fn key_problem(kind: Kind, key: &str) -> Option<String> {
         _ => ("a name", !key.is_empty()),
     };
     (!good).then(|| format!("expected the key {expected}, got {key:?}"))
-}
-
-/// The parts of a Route's key.
-pub(super) struct RouteParts<'a> {
-    /// `namespace/name` of the object.
-    pub(super) owner: &'a str,
-    /// A host name, which has no slash.
-    pub(super) host: &'a str,
-}
-
-/// Splits `ingress/namespace/name/host`. Objects of two kinds may have the same name, so the kind is included.
-pub(super) fn route_parts(key: &str) -> Option<RouteParts<'_>> {
-    let (kind, rest) = key.split_once('/')?;
-    let (owner, host) = rest.rsplit_once('/')?;
-    let (namespace, name) = owner.split_once('/')?;
-    let whole = ![kind, namespace, name, host].contains(&"") && !name.contains('/');
-    whole.then_some(RouteParts { owner, host })
-}
-
-/// `namespace-service-port`: what ingress-nginx calls an upstream.
-pub(super) fn name_of(backend: &str) -> Arc<str> {
-    backend.replace('/', "-").into()
-}
-
-/// The three parts of the key of a Backend; the last one may have slashes.
-pub(super) fn parts(key: &str) -> Option<(&str, &str, &str)> {
-    let mut parts = key.splitn(3, '/').filter(|part| !part.is_empty());
-    Some((parts.next()?, parts.next()?, parts.next()?))
 }

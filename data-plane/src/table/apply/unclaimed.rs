@@ -6,10 +6,10 @@ use shared::policy::LocationPolicy;
 
 use super::cells::Cells;
 use super::config::Config;
-use super::refusal::name_of;
 use super::source::Source;
 use crate::metrics::RequestLabels;
 use crate::table::host::{Action, DEFAULT_UPSTREAM, PathEntry, Upstream};
+use crate::table::keys::name_of;
 use crate::table::policy::Policy;
 use crate::table::policy::balancing::Balancing;
 
@@ -45,9 +45,7 @@ impl Config {
             errors: None,
             upstream_name: DEFAULT_UPSTREAM.into(),
             route: "".into(),
-            owner: "".into(),
-            service: "".into(),
-            port: "".into(),
+            named: None,
             place: RequestLabels::of_host(&shared::resource::CATCH_ALL.into(), None),
         }))
     }

@@ -8,11 +8,11 @@ use shared::resource::Backend;
 
 use super::cells::Cells;
 use super::config::{ByName, Config};
-use super::refusal::name_of;
 use super::source::Source;
 use crate::table::CompiledCanary;
 use crate::table::cell::BackendCell;
 use crate::table::host::{Alternative, Upstream};
+use crate::table::keys::name_of;
 use crate::table::policy::affinity::Rules;
 use crate::table::policy::balancing::Balancing;
 use crate::table::sticky::Sticky;

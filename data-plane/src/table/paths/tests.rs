@@ -25,9 +25,7 @@ fn of_route(route: &str, kind: PathType, path: &str) -> Declared {
         backend_tls: None,
         upstream_name: "".into(),
         route: route.into(),
-        owner: "ns/name".into(),
-        service: "".into(),
-        port: "".into(),
+        named: None,
         place: crate::metrics::RequestLabels::of_host(&"_".into(), None),
     };
     Declared { kind, entry: Arc::new(entry) }

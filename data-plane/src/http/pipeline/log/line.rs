@@ -108,7 +108,7 @@ impl Ended<'_> {
         let unclaimed = record.info.unclaimed.as_deref().filter(|_| record.info.default_backend);
         let (namespace, name) = match unclaimed {
             Some(place) => place.ingress(),
-            None => location.and_then(|it| it.owner.split_once('/')).unwrap_or_default(),
+            None => location.and_then(|it| it.owner().split_once('/')).unwrap_or_default(),
         };
         let declared = location.filter(|_| unclaimed.is_none());
         let of = |which: fn(&PathEntry) -> &str| declared.map_or("", which).as_bytes();
@@ -126,8 +126,8 @@ impl Ended<'_> {
             }
             Value::Namespace => text(namespace.as_bytes(), out),
             Value::Ingress => text(name.as_bytes(), out),
-            Value::Service => text(of(|it| &it.service), out),
-            Value::ServicePort => text(of(|it| &it.port), out),
+            Value::Service => text(of(PathEntry::service), out),
+            Value::ServicePort => text(of(PathEntry::port), out),
             Value::LocationPath => {
                 text(unclaimed.map_or_else(|| of(|it| &it.declared), |it| it.path().as_bytes()), out)
             }

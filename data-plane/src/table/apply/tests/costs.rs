@@ -31,7 +31,7 @@ fn up(writer: &mut Writer, entries: Vec<Arc<Entry>>) -> [u64; 4] {
 fn backend_of(writer: &Writer, path: &str) -> Option<String> {
     let table = writer.tables().current();
     match table.host("a.test").unwrap().route(path.as_bytes(), &shared::pattern::Steps::new()) {
-        Match::Path(entry) => Some(entry.service.to_string()),
+        Match::Path(entry) => Some(entry.service().to_owned()),
         _ => None,
     }
 }
