@@ -291,9 +291,13 @@ const TYPE: Grammar<String> = Grammar {
 
 const DURATIONS: Grammar<String> = Grammar {
     words: "statuses and durations with commas between them: 200 202 10m, 401 5m",
-    read: |text| text.split(',').all(is_duration).then(|| text.trim().to_owned()),
-    good: &["200 202 10m, 401 5m", "5m"],
-    bad: &["5 minutes!", "5m;", "200", "200 202 401 5m,"],
+    // Empty items are left out, as in ingress-nginx; if there are no others, the default counts.
+    read: |text| {
+        let items: Vec<_> = value::list(text).collect();
+        items.iter().all(|item| is_duration(item)).then(|| items.join(", "))
+    },
+    good: &["200 202 10m, 401 5m", "5m", ",200 5m,,401 30m,"],
+    bad: &["5 minutes!", "5m;", "200", "5m, never", "5m 200"],
 };
 
 /// `[status ...] duration`.
@@ -389,5 +393,12 @@ mod tests {
         assert_eq!(names, ["X-User", "X-Groups"]);
         let severities: Vec<_> = fleet.faults.iter().map(|it| it.severity).collect();
         assert_eq!((severities, fleet.serving.denied), (vec![Severity::Warning], None));
+    }
+
+    #[test]
+    fn empty_durations_are_left_out() {
+        for (text, kept) in [(",200 5m,,401 30m,", "200 5m, 401 30m"), (" 5m , ", "5m"), (",", "")] {
+            assert_eq!((DURATIONS.read)(text).as_deref(), Some(kept), "{text}");
+        }
     }
 }
