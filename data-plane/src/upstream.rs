@@ -357,6 +357,18 @@ impl<C: Reusable> Upstreams<C> {
         true
     }
 
+    /// Closes the connection that is idle longest of those of a backend's namespace, which has its share of all. Returns
+    /// whether there was one.
+    pub(crate) fn shed_beside(&mut self, cell: &BackendCell) -> bool {
+        let is_beside = |place: &PoolKey| {
+            let backend = self.backends[part_of(place.backend)].get(&place.backend);
+            let other = backend.and_then(|backend| backend.cell.upgrade());
+            other.is_some_and(|other| other.namespace_links.is(&cell.namespace_links))
+        };
+        let place = self.order.places().find(is_beside);
+        place.map(|place| self.close_oldest(place)).is_some()
+    }
+
     fn close_down_to(&mut self, kept: usize) {
         while self.order.len() > kept
             && let Some(place) = self.order.oldest()
@@ -365,7 +377,7 @@ impl<C: Reusable> Upstreams<C> {
         }
     }
 
-    /// Closes the oldest connection of all, which is at this place: it is the oldest of its pool, too.
+    /// Closes the oldest connection of a pool, which is there if it is the oldest of all.
     fn close_oldest(&mut self, place: PoolKey) {
         let backend = self.backends[part_of(place.backend)].get_mut(&place.backend);
         let pool = backend.and_then(|backend| backend.idle.get_mut(&(place.endpoint, place.transport_key)));

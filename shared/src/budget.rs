@@ -62,6 +62,16 @@ impl Budget {
         self.0.limit
     }
 
+    /// Whether another one, or a part of it that is held, counts here too.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// Whether both count the same.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// How full it is.
     pub fn level(&self) -> Level {
         // Avoids the overflow of a product.

@@ -63,32 +63,22 @@ impl Server {
     }
 
     /// A permit to ask an endpoint of a backend. It has precedence over idle connections of this backend, and over those
-    /// of others unless this one has its share.
+    /// of others unless this one or its namespace has its share.
     pub(crate) fn request_permit(&self, cell: &BackendCell) -> Option<RequestPermit> {
-        self.take_or_shed(|| {
-            let permit = self.local.upstream_shares.take(&cell.links);
-            permit.map_err(|lack| (lack == Lack::Share).then_some(cell.id))
+        let take = || self.local.upstream_shares.take(&cell.links, &cell.namespace_links);
+        take_or_shed(take, |lack| {
+            let mut upstreams = self.upstreams.borrow_mut();
+            match lack {
+                Lack::Share => upstreams.shed_one(cell.id),
+                Lack::Namespace => upstreams.shed_beside(cell),
+                Lack::Total => upstreams.shed(),
+            }
         })
     }
 
     /// A descriptor for a connection that this proxy opens. It has precedence over idle connections to endpoints.
     pub(crate) fn descriptor(&self) -> Option<Held> {
-        self.take_or_shed(|| self.local.descriptors.take(1).ok_or(None))
-    }
-
-    /// What `take` acquires, if need be after idle connections are closed: one of the backend that the error names, or
-    /// those of all.
-    fn take_or_shed<T>(&self, take: impl Fn() -> Result<T, Option<u64>>) -> Option<T> {
-        let failed = match take() {
-            Ok(taken) => return Some(taken),
-            Err(failed) => failed,
-        };
-        let mut upstreams = self.upstreams.borrow_mut();
-        match failed {
-            Some(backend) => upstreams.shed_one(backend),
-            None => upstreams.shed(),
-        };
-        take().ok()
+        take_or_shed(|| self.local.descriptors.take(1).ok_or(()), |()| self.upstreams.borrow_mut().shed())
     }
 
     /// The fleet's current settings for client connections.
@@ -118,5 +108,13 @@ impl Server {
     /// The TLS connector for backends.
     pub(crate) fn backends(&self) -> &Backends {
         &self.backends
+    }
+}
+
+/// What `take` acquires, if need be after idle connections are closed.
+fn take_or_shed<T, E>(take: impl Fn() -> Result<T, E>, shed: impl Fn(E) -> bool) -> Option<T> {
+    match take() {
+        Ok(taken) => Some(taken),
+        Err(lack) => shed(lack).then(take)?.ok(),
     }
 }

@@ -17,6 +17,7 @@ mod interned;
 mod large;
 mod materials;
 pub mod names;
+mod namespaces;
 mod policies;
 mod refusal;
 mod secrets;

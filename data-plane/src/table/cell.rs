@@ -23,6 +23,8 @@ pub struct BackendCell {
     pub key: Arc<str>,
     /// Counts the connections to its endpoints.
     pub links: Budget,
+    /// Counts those of all backends of its namespace.
+    pub namespace_links: Budget,
     endpoints: ArcSwap<EndpointSet>,
     /// How many of the endpoints are ejected.
     out: AtomicUsize,
@@ -35,15 +37,15 @@ pub struct BackendCell {
 impl BackendCell {
     /// A cell without endpoints.
     pub fn new(id: u64, key: Arc<str>) -> Self {
-        Self::with(id, key, EndpointSet::default())
+        Self::with(id, key, Budget::new(usize::MAX), EndpointSet::default())
     }
 
-    /// A cell with these endpoints.
-    pub fn with(id: u64, key: Arc<str>, endpoints: EndpointSet) -> Self {
+    /// A cell with these endpoints. Its connections count in `namespace_links` too.
+    pub fn with(id: u64, key: Arc<str>, namespace_links: Budget, endpoints: EndpointSet) -> Self {
         let endpoints = ArcSwap::from_pointee(endpoints);
         let (out, turns) = Default::default();
-        let links = Budget::new(usize::MAX);
-        Self { id, key, links, endpoints, out, turns, configured: ArcSwapOption::empty() }
+        let (links, configured) = (Budget::new(usize::MAX), ArcSwapOption::empty());
+        Self { id, key, links, namespace_links, endpoints, out, turns, configured }
     }
 
     /// The current endpoints. The guard must not be held across an await.

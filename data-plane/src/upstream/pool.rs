@@ -87,6 +87,15 @@ impl Order {
         self.first().whose.map(|(place, _)| place)
     }
 
+    /// The places of all connections, the oldest first.
+    pub(crate) fn places(&self) -> impl Iterator<Item = PoolKey> {
+        let mut slot = &self.slots[0];
+        std::iter::from_fn(move || {
+            slot = &self.slots[slot.newer];
+            slot.whose.map(|(place, _)| place)
+        })
+    }
+
     /// Removes the oldest.
     pub(crate) fn forget_oldest(&mut self) {
         if self.len > 0 {
@@ -205,6 +214,7 @@ mod tests {
                     _ => list.push((place, order.push(place, now))),
                 }
                 prop_assert_eq!(order.oldest(), list.first().map(|(place, _)| *place));
+                prop_assert!(order.places().eq(list.iter().map(|(place, _)| *place)));
                 prop_assert_eq!(order.len(), list.len());
             }
         }

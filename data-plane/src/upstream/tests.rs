@@ -1,6 +1,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use shared::budget::Budget;
+
 use super::*;
 use crate::table::Protocol;
 
@@ -237,6 +239,31 @@ fn a_backend_at_its_share_closes_one_of_its_own() {
         std::iter::from_fn(|| upstreams.shed_one(cell.id).then(|| upstreams.idle())).collect();
     assert_eq!(left, [3, 2, 1]);
     assert!(upstreams.take(&other, &nine, HTTP, false).is_some());
+}
+
+#[test]
+fn a_namespace_at_its_share_closes_the_oldest_of_its_own() {
+    let (foreign, [one, ..], mut upstreams) = keeping(100);
+    let (namespace, now) = (Budget::new(usize::MAX), shared::clock::now());
+    let backends = [2, 3].map(|id| {
+        let set = EndpointSet::new([endpoint(10 * id)].into_iter().collect());
+        Arc::new(BackendCell::with(id, format!("other/{id}/80").into(), namespace.clone(), set))
+    });
+    let endpoints = backends.each_ref().map(|cell| {
+        let endpoint = pick(&mut upstreams, cell).unwrap();
+        upstreams.take(cell, &endpoint, HTTP, false);
+        endpoint
+    });
+    upstreams.give(foreign.id, &one, HTTP, Fake::new(0), now);
+    assert!(!upstreams.shed_beside(&backends[1]), "it has none");
+    for (number, place) in [(1, 0), (2, 1), (3, 0)] {
+        upstreams.give(backends[place].id, &endpoints[place], HTTP, Fake::new(number), now);
+    }
+    assert!(upstreams.shed_beside(&backends[1]));
+    let left = [0, 1].map(|place| upstreams.take(&backends[place], &endpoints[place], HTTP, false));
+    assert_eq!(left.map(|fake| fake.map(|it| it.number)), [Some(3), Some(2)]);
+    assert!(!upstreams.shed_beside(&backends[0]));
+    assert!(upstreams.take(&foreign, &one, HTTP, false).is_some());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use data_plane::local::{Budgets, Limits};
 use shared::budget::Budget;
 use shared::policy::{BackendProtocol, ExternalAuth, LocationPolicy};
-use shared::resource::{Backend, Host, PathType, Resource, Route};
+use shared::resource::{Backend, Host, Path, PathType, PortRule, Resource, Route};
 
 use super::client_certs::{self, Secure};
 use super::harness::*;
@@ -413,30 +413,39 @@ fn who_gives_up_on_the_first_request_is_noticed() {
     told.recv_timeout(PATIENCE).unwrap();
 }
 
-/// An endpoint of one Service is the proxy itself: each request makes another one, until there are no more connections.
-/// Others are served while 30 clients ask for `loop.test`, whose backend is the proxy itself.
-fn others_are_served_beside_a_loop(budgets: Budgets, protocol: BackendProtocol) {
+/// The endpoint of each of these Services is the proxy itself: each request makes another one, until there are no more
+/// connections. Others are served meanwhile.
+fn others_are_served_beside(
+    budgets: Budgets,
+    loops: &[(&str, &str)],
+    protocol: BackendProtocol,
+    clients: usize,
+) {
     let mut proxy = Proxy::within(Limits::default(), budgets);
-    let origin = Origin::says("well");
-    for (host, address, protocol) in
-        [("loop.test", proxy.http, protocol), ("well.test", origin.address, BackendProtocol::Http)]
+    let (origin, http) = (Origin::says("well"), proxy.http);
+    let of_loops = loops.iter().map(|(namespace, host)| (*namespace, *host, http, protocol));
+    for (namespace, host, address, protocol) in
+        of_loops.chain([("ns", "well.test", origin.address, BackendProtocol::Http)])
     {
         let policy = LocationPolicy { backend_protocol: Some(protocol.into()), ..Default::default() };
-        let route = Route { paths: vec![to("/", PathType::Prefix, host)], policy, ..Route::default() };
+        let backend = format!("{namespace}/{host}/80");
+        let paths = vec![Path { backend: Some(backend.clone()), ..to("/", PathType::Prefix, host) }];
+        let route = Route { paths, policy, ..Route::default() };
         proxy.config(vec![
             (host, Resource::Host(Host::default())),
-            (&format!("ingress/ns/i/{host}"), Resource::Route(route)),
+            (&format!("ingress/{namespace}/i/{host}"), Resource::Route(route)),
+            (&backend, Resource::Backend(Backend { port: Some(PortRule::default()), ..Backend::default() })),
         ]);
-        proxy.service(host, Backend::default());
-        proxy.endpoints(host, &[address]);
+        proxy.endpoints_in(namespace, host, &[address]);
     }
-    let (http, metrics) = (proxy.http, proxy.metrics.worker(0));
+    let metrics = proxy.metrics.worker(0);
     let (is_over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        for _ in 0..30 {
-            scope.spawn(|| {
+        for (_, host) in loops.iter().cycle().take(clients) {
+            let (is_over, answered) = (&is_over, &answered);
+            scope.spawn(move || {
                 while !is_over.load(Relaxed) {
-                    let response = Client::new(http).ask("GET / HTTP/1.1\r\nHost: loop.test\r\n\r\n");
+                    let response = Client::new(http).ask(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
                     assert_eq!(response.status, 503);
                     answered.fetch_add(1, Relaxed);
                 }
@@ -458,13 +467,22 @@ fn others_are_served_beside_a_loop(budgets: Budgets, protocol: BackendProtocol) 
 fn a_backend_that_leads_back_leaves_connections_to_others() {
     const CLIENTS: usize = 300;
     let budgets = Budgets::default().with_connections(CLIENTS, 3 * CLIENTS);
-    others_are_served_beside_a_loop(budgets, BackendProtocol::Http);
+    others_are_served_beside(budgets, &[("ns", "loop.test")], BackendProtocol::Http, 30);
+}
+
+#[test]
+fn backends_of_a_namespace_that_lead_back_leave_connections_to_other_namespaces() {
+    const CLIENTS: usize = 600;
+    let budgets = Budgets::default().with_connections(CLIENTS, 3 * CLIENTS);
+    let loops = ["one.test", "two.test", "three.test"].map(|host| ("loops", host));
+    others_are_served_beside(budgets, &loops, BackendProtocol::Http, 12);
 }
 
 /// Its calls share connections, but each holds memory.
 #[test]
 fn a_grpc_backend_that_leads_back_leaves_memory_to_others() {
-    others_are_served_beside_a_loop(Budgets::of_memory(8 << 20), BackendProtocol::Grpc);
+    let loops = [("ns", "loop.test")];
+    others_are_served_beside(Budgets::of_memory(8 << 20), &loops, BackendProtocol::Grpc, 30);
 }
 
 /// Requests that wait for an auth service are as many as may wait for the endpoints behind it.

@@ -209,15 +209,20 @@ impl Proxy {
 
     /// The endpoints of a Service, with one slice each.
     pub(crate) fn endpoints(&mut self, service: &str, addresses: &[SocketAddr]) {
+        self.endpoints_in("ns", service, addresses);
+    }
+
+    /// The same, of a Service in this namespace.
+    pub(crate) fn endpoints_in(&mut self, namespace: &str, service: &str, addresses: &[SocketAddr]) {
         let slices = addresses.iter().enumerate().map(|(place, address)| {
             let IpAddr::V4(ip) = address.ip() else { panic!("IPv4 alone") };
             let slice = Endpoints {
-                service: format!("ns/{service}"),
+                service: format!("{namespace}/{service}"),
                 ports: vec![EndpointPort { name: String::new(), port: address.port(), udp: false }],
                 ipv4: vec![ip],
                 ipv6: vec![],
             };
-            entry(&format!("ns/{service}-{place}"), Resource::Endpoints(slice))
+            entry(&format!("{namespace}/{service}-{place}"), Resource::Endpoints(slice))
         });
         let up: Vec<_> = slices.collect();
         self.writer.apply_live(up, &[]);

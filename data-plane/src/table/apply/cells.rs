@@ -14,6 +14,7 @@ use super::config::ByName;
 use super::interned::Interner;
 use super::large::Large;
 use super::names::{Answer, Names};
+use super::namespaces::Namespaces;
 use super::source::{Source, StoredSlice, reachable};
 use super::{Counters, Leave};
 use crate::table::cell::BackendCell;
@@ -39,6 +40,7 @@ pub(super) struct Cells {
     /// Deduplicated ports of slices, and sources of cells.
     ports: Interner<Vec<EndpointPort>>,
     sources: Interner<Source>,
+    namespaces: Namespaces,
     /// Changed slices, by the Services whose cells have to be refilled. A Service without cells needs none.
     dirty: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
     /// Cells that a table named which is gone, or soon will be.
@@ -89,6 +91,7 @@ impl Cells {
             cells: ByName::default(),
             ports: Interner::default(),
             sources: Interner::default(),
+            namespaces: Namespaces::default(),
             dirty: BTreeMap::new(),
             leaving: BTreeSet::new(),
             absent: BTreeSet::new(),
@@ -238,7 +241,8 @@ impl Cells {
         let list = self.joined(backend, &mut interned, &List::default());
         self.counters.cells_updated.fetch_add(u64::from(list.is_some()), Ordering::Relaxed);
         let set = EndpointSet::new(list.unwrap_or_default());
-        let cell = Arc::new(BackendCell::with(id, Arc::clone(backend), set));
+        let links = self.namespaces.links(parts(backend).map_or(&**backend, |(namespace, ..)| namespace));
+        let cell = Arc::new(BackendCell::with(id, Arc::clone(backend), links, set));
         interned.cell = Arc::downgrade(&cell);
         self.cells.insert(Arc::clone(backend), interned);
         cell
