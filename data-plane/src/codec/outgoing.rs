@@ -77,7 +77,10 @@ impl<'a> Outgoing<'a> {
             self.pieces.push(Piece::Before(frame));
         }
         self.pushed += (frame.before().len() + data.len()) as u64;
-        self.pieces.push(Piece::Data(data));
+        // An empty one alone would look as if the transport accepted nothing.
+        if !data.is_empty() {
+            self.pieces.push(Piece::Data(data));
+        }
         self.push_static(frame.after());
     }
 
@@ -269,6 +272,16 @@ mod tests {
         assert!(narrow.got.len() > PIECE * pieces.len());
     }
 
+    #[test]
+    fn an_empty_piece_is_nothing() {
+        let mut narrow = Narrow { width: 1, calls: usize::MAX, got: Vec::new() };
+        let (mut outgoing, mut writer) = (Outgoing::new(b""), chunked());
+        outgoing.push(writer.frame(0).unwrap(), Bytes::new());
+        assert!(outgoing.is_empty());
+        let written = outgoing.poll_write(&mut narrow, &mut Context::from_waker(Waker::noop()));
+        assert!(matches!(written, Poll::Ready(Ok(()))));
+    }
+
     proptest! {
         /// However much the transport accepts at a time, it gets the same bytes.
         #[test]
@@ -281,9 +294,7 @@ mod tests {
             let mut expected = head.clone();
             let mut writer = chunked();
             for chunk in &chunks {
-                if !chunk.is_empty() {
-                    outgoing.push(writer.frame(chunk.len()).unwrap(), Bytes::copy_from_slice(chunk));
-                }
+                outgoing.push(writer.frame(chunk.len()).unwrap(), Bytes::copy_from_slice(chunk));
                 if !chunk.is_empty() {
                     expected.extend(format!("{:X}\r\n", chunk.len()).bytes());
                     expected.extend(chunk);

@@ -107,6 +107,16 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>) 
         let _ = std::future::poll_fn(|cx| out.poll_reset(cx)).await;
         return;
     }
+    if path.starts_with("/pieces") {
+        if path.ends_with("/length") {
+            head.headers_mut().insert("content-length", HeaderValue::from_static("5"));
+        }
+        let mut out = respond.send_response(head, false).unwrap();
+        for (piece, is_last) in [("he", false), ("", false), ("llo", false), ("", true)] {
+            out.send_data(Bytes::from_static(piece.as_bytes()), is_last).unwrap();
+        }
+        return;
+    }
     if path == "/stalled" {
         return std::future::pending().await;
     }
@@ -330,6 +340,24 @@ fn responses_of_calls_that_a_client_of_http1_does_not_read_are_charged() {
         while budgets.bytes.used() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+        proxy
+    });
+}
+
+/// Many servers end a body so. The connection of a client of HTTP/1.1 was cut there, before the last chunk.
+#[test]
+fn an_empty_frame_of_a_call_is_nothing_to_a_client_of_http1() {
+    run(async {
+        let proxy = proxy(&[echo(false).await], LocationPolicy::default(), BackendProtocol::Grpc);
+        let mut client = TcpStream::connect(proxy.http).await.unwrap();
+        for (path, more) in [("/pieces/length", ""), ("/pieces", ""), ("/pieces", "Connection: close\r\n")] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n{more}\r\n");
+            client.write_all(request.as_bytes()).await.unwrap();
+        }
+        let mut got = String::new();
+        client.read_to_string(&mut got).await.unwrap();
+        let count = |text: &str| got.matches(text).count();
+        assert_eq!((count("HTTP/1.1 200 "), count("\r\n0\r\n\r\n")), (3, 2), "{got}");
         proxy
     });
 }
