@@ -19,15 +19,29 @@ use crate::up::environment;
 /// The name of standard input, as an argument and in the places of problems.
 const INPUT: &str = "-";
 
+/// Exit code: nothing was checked. The same as of an invalid command line.
+const UNCHECKED: u8 = 2;
+
 /// Prints the problems. The exit code is 1 if something would be refused, with --strict if there is any problem.
-///
+pub(crate) fn run(args: &CheckArgs) -> ExitCode {
+    run_checked(args).unwrap_or_else(|error| {
+        output::complain(&error);
+        ExitCode::from(UNCHECKED)
+    })
+}
+
 /// # Errors
-/// If the manifests cannot be read, or the environment has invalid flags.
-pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
+/// If there are no manifests or they cannot be read, or the environment has invalid flags.
+fn run_checked(args: &CheckArgs) -> anyhow::Result<ExitCode> {
     let mut words = vec!["firth-control-plane".into(), "--manifests".into(), INPUT.into()];
     words.extend(args.classes.words());
     let flags = environment::control(words)?;
-    let mut checked = check(&flags, read(&args.paths)?)?;
+    let manifests = read(&args.paths)?;
+    if manifests == Manifests::default() {
+        let paths: Vec<_> = args.paths.iter().map(|path| path.display().to_string()).collect();
+        bail!("there is nothing to check in {}", paths.join(", "));
+    }
+    let mut checked = check(&flags, manifests)?;
     // The worst first: rejected ones are.
     let refused = proxy::refused(&checked.config, &checked.live, &flags.configmap);
     checked.problems.splice(0..0, refused);

@@ -25,7 +25,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     let outcome = match Args::of_process().command {
         Command::Up(args) => up::run(args).map(|()| ExitCode::SUCCESS),
-        Command::Check(args) => check::run(&args),
+        Command::Check(args) => Ok(check::run(&args)),
         Command::Token(args) => token::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Login(args) => login::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Ask(question) => ask::run(question),

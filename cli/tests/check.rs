@@ -96,8 +96,25 @@ fn folders_and_files_are_checked_with_the_flags_of_the_environment() {
     assert_eq!(other.status.code(), Some(0), "{other:?}");
     assert!(said(&other).contains("1 Ingress, 0 of a class that is served"), "{other:?}");
     let nowhere = firth(&[Path::new("no/such/file").to_str().unwrap()], "");
-    assert_eq!(nowhere.status.code(), Some(1));
+    assert_eq!(nowhere.status.code(), Some(2), "not as if something were refused");
     assert!(String::from_utf8_lossy(&nowhere.stderr).contains("no/such/file cannot be read"), "{nowhere:?}");
+}
+
+/// As from a pipe whose first command failed.
+#[test]
+fn no_objects_at_all_are_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let empty = dir.path().join("empty.yaml");
+    fs::write(&empty, "# nothing\n---\n").unwrap();
+    let [folder, file] = [dir.path(), &empty].map(|it| it.to_str().unwrap());
+    for (path, input) in [("-", ""), ("-", "---\n"), (file, ""), (folder, "")] {
+        let empty = firth(&[path], input);
+        assert_eq!((empty.status.code(), said(&empty)), (Some(2), String::new()), "{path}: {empty:?}");
+        let told = format!("firth: there is nothing to check in {path}\n");
+        assert_eq!(String::from_utf8_lossy(&empty.stderr), told);
+    }
+    let other = "apiVersion: apps/v1\nkind: Deployment\n";
+    assert_eq!(firth(&["-"], other).status.code(), Some(0), "there is something, though no Ingress");
 }
 
 #[test]
