@@ -210,15 +210,30 @@ impl<K: Ord, V: PartialEq> PartialEq for Few<K, V> {
 
 impl<K: Ord, V: Eq> Eq for Few<K, V> {}
 
-/// An ordered set.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FewOf<T: Ord>(Few<T, ()>);
+/// An ordered set. One item takes no allocation.
+#[derive(Clone, Debug)]
+pub struct FewOf<T: Ord>(Items<T>);
+
+#[derive(Clone, Debug)]
+enum Items<T> {
+    One(T),
+    /// None, or several; or one, after the others were removed.
+    Several(Few<T, ()>),
+}
 
 impl<T: Ord> Default for FewOf<T> {
     fn default() -> Self {
-        Self(Few::default())
+        Self(Items::Several(Few::default()))
     }
 }
+
+impl<T: Ord> PartialEq for FewOf<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+impl<T: Ord> Eq for FewOf<T> {}
 
 impl<T: Ord> FewOf<T> {
     /// Whether it contains an item.
@@ -226,12 +241,24 @@ impl<T: Ord> FewOf<T> {
     where
         T: Borrow<Q>,
     {
-        self.0.contains_key(of)
+        match &self.0 {
+            Items::One(one) => one.borrow() == of,
+            Items::Several(few) => few.contains_key(of),
+        }
     }
 
     /// Inserts an item. Returns whether it was new.
     pub fn insert(&mut self, it: T) -> bool {
-        self.0.insert(it, ()).is_none()
+        match &mut self.0 {
+            Items::Several(few) if !few.is_empty() => return few.insert(it, ()).is_none(),
+            Items::One(one) if *one == it => return false,
+            Items::Several(_) | Items::One(_) => {}
+        }
+        self.0 = match mem::take(self).0 {
+            Items::One(one) => Items::Several(Few::from_iter([(one, ()), (it, ())])),
+            Items::Several(_) => Items::One(it),
+        };
+        true
     }
 
     /// Removes an item. Returns whether it was there.
@@ -239,7 +266,16 @@ impl<T: Ord> FewOf<T> {
     where
         T: Borrow<Q>,
     {
-        self.0.remove(it).is_some()
+        match &mut self.0 {
+            Items::Several(few) => few.remove(it).is_some(),
+            Items::One(one) => {
+                let is_it = (*one).borrow() == it;
+                if is_it {
+                    *self = Self::default();
+                }
+                is_it
+            }
+        }
     }
 
     /// The items that the other set does not have, in order.
@@ -254,17 +290,23 @@ impl<T: Ord> FewOf<T> {
 
     /// The number of items.
     pub fn len(&self) -> usize {
-        self.0.len()
+        match &self.0 {
+            Items::One(_) => 1,
+            Items::Several(few) => few.len(),
+        }
     }
 
     /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len() == 0
     }
 
     /// The items, in order.
     pub fn iter(&self) -> IterOf<'_, T> {
-        IterOf(self.0.iter())
+        match &self.0 {
+            Items::One(one) => IterOf::One(Some(one)),
+            Items::Several(few) => IterOf::Several(few.iter()),
+        }
     }
 
     /// The items from this one on, in order.
@@ -272,25 +314,39 @@ impl<T: Ord> FewOf<T> {
     where
         T: Borrow<Q>,
     {
-        IterOf(self.0.from(it))
+        match &self.0 {
+            Items::One(one) => IterOf::One(Some(one).filter(|one| (**one).borrow() >= it)),
+            Items::Several(few) => IterOf::Several(few.from(it)),
+        }
     }
 }
 
 /// Iterates over a [`FewOf`] in order.
 #[derive(Debug)]
-pub struct IterOf<'a, T>(Iter<'a, T, ()>);
+pub enum IterOf<'a, T> {
+    /// Over a single item.
+    One(Option<&'a T>),
+    /// Over several.
+    Several(Iter<'a, T, ()>),
+}
 
 impl<'a, T> Iterator for IterOf<'a, T> {
     type Item = &'a T;
 
     fn next(&mut self) -> Option<&'a T> {
-        self.0.next().map(|(it, ())| it)
+        match self {
+            Self::One(one) => one.take(),
+            Self::Several(few) => few.next().map(|(it, ())| it),
+        }
     }
 }
 
 impl<T> DoubleEndedIterator for IterOf<'_, T> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.next_back().map(|(it, ())| it)
+        match self {
+            Self::One(one) => one.take(),
+            Self::Several(few) => few.next_back().map(|(it, ())| it),
+        }
     }
 }
 
@@ -325,6 +381,8 @@ fn place<K: Borrow<Q>, V, Q: Ord + ?Sized>(row: &[(K, V)], key: &Q) -> Result<us
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -350,5 +408,26 @@ mod tests {
                 prop_assert!(even.iter().eq(&same));
             }
         }
+
+        #[test]
+        fn a_set_is_like_a_tree(steps in prop::collection::vec((0_u8..12, any::<bool>()), 0..40)) {
+            let (mut few, mut tree) = (FewOf::default(), BTreeSet::new());
+            for (item, comes) in steps {
+                match comes {
+                    true => prop_assert_eq!(few.insert(item), tree.insert(item)),
+                    false => prop_assert_eq!(few.remove(&item), tree.remove(&item)),
+                }
+                prop_assert!(few.iter().eq(&tree) && few.iter().rev().eq(tree.iter().rev()));
+                prop_assert!((0..12).all(|item| few.from(&item).eq(tree.range(item..))));
+                prop_assert!((0..12).all(|item| few.contains(&item) == tree.contains(&item)));
+                prop_assert_eq!((few.len(), few.first()), (tree.len(), tree.first()));
+                prop_assert_eq!(&few, &tree.iter().copied().collect::<FewOf<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn sets_and_maps_are_as_large_as_a_vector() {
+        assert_eq!([size_of::<FewOf<std::sync::Arc<str>>>(), size_of::<Few<u8, u8>>()], [24, 24]);
     }
 }

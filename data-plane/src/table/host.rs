@@ -37,16 +37,23 @@ pub struct HostEntry {
     names: Option<Arc<Names>>,
     /// Whether the same name with or without `www.` redirects here.
     www: bool,
-    certificates_of_clients: Option<HostCertificates>,
+    certificates_of_clients: Option<Box<HostCertificates>>,
     /// The metric labels of requests that none of its paths takes.
     place: Arc<RequestLabels>,
     /// Snippet directives that respond directly.
     shortcuts: Option<Arc<Shortcuts>>,
-    /// TLS 1.2 cipher suites instead of the fleet's.
-    ciphers: Option<Arc<[u16]>>,
-    client_order: bool,
+    /// Few hosts have any.
+    ciphers: Option<Box<Ciphers>>,
     /// TLS for exactly this name is passed through to the backend of "/".
     passthrough: bool,
+}
+
+#[derive(Debug)]
+struct Ciphers {
+    /// Of TLS 1.2, instead of the fleet's.
+    suites: Option<Arc<[u16]>>,
+    /// Whether the client's order of preference is used.
+    client_order: bool,
 }
 
 /// Where TLS connections for exactly the name of a host are terminated.
@@ -99,7 +106,6 @@ impl HostEntry {
             certificates_of_clients: None,
             shortcuts: None,
             ciphers: None,
-            client_order: false,
             passthrough: false,
         }
     }
@@ -119,7 +125,7 @@ impl HostEntry {
 
     /// Sets the client certificate policy.
     pub fn with_certificates(mut self, certificates: Option<HostCertificates>) -> Self {
-        self.certificates_of_clients = certificates;
+        self.certificates_of_clients = certificates.map(Box::new);
         self
     }
 
@@ -149,7 +155,8 @@ impl HostEntry {
 
     /// Sets its own cipher suites, and whether the client's order of preference is used.
     pub fn with_ciphers(mut self, ciphers: Option<Arc<[u16]>>, client_order: bool) -> Self {
-        (self.ciphers, self.client_order) = (ciphers, client_order);
+        let is_set = ciphers.is_some() || client_order;
+        self.ciphers = is_set.then(|| Box::new(Ciphers { suites: ciphers, client_order }));
         self
     }
 
@@ -181,17 +188,17 @@ impl HostEntry {
 
     /// TLS 1.2 cipher suites instead of the fleet's, in order of preference.
     pub fn ciphers(&self) -> Option<&Arc<[u16]>> {
-        self.ciphers.as_ref()
+        self.ciphers.as_ref()?.suites.as_ref()
     }
 
     /// Whether the client's order of cipher suites is used.
     pub fn has_client_order(&self) -> bool {
-        self.client_order
+        self.ciphers.as_ref().is_some_and(|it| it.client_order)
     }
 
     /// The client certificate policy, if there is one.
     pub fn certificates(&self) -> Option<&HostCertificates> {
-        self.certificates_of_clients.as_ref()
+        self.certificates_of_clients.as_deref()
     }
 
     /// Its aliases, if it has any.
