@@ -258,8 +258,8 @@ impl Writer {
             self.unopened.remove(&removal.key);
             self.config.remove(&removal.key, removal.gone);
         }
-        // Hosts before their Routes, so that these share their names.
-        up.sort_by_key(|entry| entry.kind());
+        // Hosts and Backends before the Routes that name them, so that these share their names.
+        up.sort_by_key(|entry| (entry.kind() == Kind::Route, entry.kind()));
         if self.compiled.is_empty() {
             self.make_room(&up);
         }

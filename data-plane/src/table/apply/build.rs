@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 
 use shared::few::{Few, FewOf};
 use shared::pattern::{Pattern, is_literal};
-use shared::resource::{Guard, Host, Path, PathType, Settings};
+use shared::resource::{Guard, Host, PathType, Settings};
 
 use super::Writer;
 use super::compiled::CompiledRoute;
 use super::config::TouchedHost;
-use super::interned::StoredRoute;
+use super::interned::{StoredPath, StoredRoute};
 use crate::metrics::RequestLabels;
 use crate::rate::Counts;
 use crate::table::aliases::Names;
@@ -156,7 +156,7 @@ impl Writer {
         let common = self.common(key, &route, host, errors);
         let old = before.into_iter().flat_map(|before| before.source.paths.iter().zip(&before.entries));
         // Of equal ones, the first.
-        let mut kept: HashMap<(&str, PathType), (&Path, &Arc<PathEntry>)> = HashMap::new();
+        let mut kept: HashMap<(&str, PathType), (&StoredPath, &Arc<PathEntry>)> = HashMap::new();
         for (path, entry) in old {
             kept.entry((&path.path, path.kind)).or_insert((path, entry));
         }
@@ -164,7 +164,7 @@ impl Writer {
         for path in &*route.paths {
             // Looked up in any case, so that a path that is denied now is recompiled when its backend arrives.
             let proxied = path.backend.as_deref().map(|backend| upstream(self, backend));
-            let old = kept.get(&(path.path.as_str(), path.kind));
+            let old = kept.get(&(&*path.path, path.kind));
             let same = old.filter(|(old, entry)| *old == path && common.is_of(entry, proxied.as_ref()));
             entries.push(match same {
                 Some((_, entry)) => Arc::clone(entry),
@@ -207,7 +207,7 @@ impl Writer {
 
     fn path(
         &mut self,
-        path: &Path,
+        path: &StoredPath,
         common: &Common,
         proxied: Option<Option<Arc<Upstream>>>,
         place: Option<&Arc<RequestLabels>>,
@@ -233,7 +233,7 @@ impl Writer {
         let grouped = is_grouped.then(|| Pattern::path(&path.path).ok()).flatten().map(Box::new);
         let named = match &action {
             Action::Backend(upstream) => Some(Arc::clone(&upstream.cell.key)),
-            Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => backend.map(Into::into),
+            Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => path.backend.clone(),
         };
         let upstream_name = match &action {
             Action::Backend(upstream) => Arc::clone(&upstream.name),
@@ -244,7 +244,7 @@ impl Writer {
         let asks_nobody = policy.auth.exempts(&path.path);
         let basic = policy.auth.basic.as_ref().filter(|_| !asks_nobody);
         let users = basic.map(|basic| self.materials.users(&basic.users));
-        let declared: Arc<str> = path.path.as_str().into();
+        let declared = Arc::clone(&path.path);
         let service = backend.and_then(parts).map_or("", |(_, service, _)| service);
         // The same as before, so that its counters continue.
         let place = place.filter(|place| place.service() == service).cloned();

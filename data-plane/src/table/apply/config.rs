@@ -145,7 +145,11 @@ impl Config {
                 self.set_host(key, Some(Some(host)));
             }
             Resource::Route(route) => {
-                let route = StoredRoute::new(route, &mut self.of_routes);
+                let key_of = |key: &str| {
+                    let known = self.backends.get_key_value(key);
+                    known.map_or_else(|| key.into(), |(known, _)| Arc::clone(known))
+                };
+                let route = StoredRoute::new(route, &mut self.of_routes, key_of);
                 self.set_route(key, Some(route));
             }
             Resource::Backend(backend) => {
@@ -247,8 +251,7 @@ impl Config {
     /// Whether this is the served version of a Route.
     pub(super) fn says(&self, key: &Arc<str>, route: &Route) -> bool {
         let kept = host_of(key).and_then(|host| self.routes.get(host)).and_then(|routes| routes.get(key));
-        let Route { paths, denied, policy } = route;
-        kept.is_some_and(|kept| *kept.paths == **paths && kept.denied == *denied && *kept.policy == *policy)
+        kept.is_some_and(|kept| kept.is(route))
     }
 
     /// Marks a whole host for recompilation.

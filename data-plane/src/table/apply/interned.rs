@@ -9,21 +9,56 @@ use std::sync::Arc;
 
 use foldhash::quality::RandomState;
 use shared::policy::LocationPolicy;
-use shared::resource::{Denial, Path, Route};
+use shared::resource::{Denial, Path, PathType, Route};
 
 /// A stored Route.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct StoredRoute {
-    pub(super) paths: Box<[Path]>,
+    pub(super) paths: Box<[StoredPath]>,
     pub(super) denied: Option<Denial>,
     pub(super) policy: Arc<LocationPolicy>,
 }
 
+/// One of its paths; its texts are also those of the tables.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct StoredPath {
+    pub(super) path: Arc<str>,
+    pub(super) kind: PathType,
+    pub(super) backend: Option<Arc<str>>,
+    pub(super) after_exact: bool,
+}
+
 impl StoredRoute {
-    /// Stores a Route.
-    pub(super) fn new(route: Route, interner: &mut Interner<LocationPolicy>) -> Arc<Self> {
+    /// Stores a Route. `key_of` gives the stored key of a Backend.
+    pub(super) fn new(
+        route: Route,
+        interner: &mut Interner<LocationPolicy>,
+        key_of: impl Fn(&str) -> Arc<str>,
+    ) -> Arc<Self> {
         let Route { paths, denied, policy } = route;
-        Arc::new(Self { paths: paths.into(), denied, policy: interner.intern(policy) })
+        let stored = |Path { path, kind, backend, after_exact }| {
+            let backend = backend.map(|key: String| key_of(&key));
+            StoredPath { path: path.into(), kind, backend, after_exact }
+        };
+        let paths = paths.into_iter().map(stored).collect();
+        Arc::new(Self { paths, denied, policy: interner.intern(policy) })
+    }
+
+    /// Whether it is this Route.
+    pub(super) fn is(&self, route: &Route) -> bool {
+        let Route { paths, denied, policy } = route;
+        let same = self.paths.len() == paths.len() && self.paths.iter().zip(paths).all(|(a, b)| a.is(b));
+        same && self.denied == *denied && *self.policy == *policy
+    }
+}
+
+impl StoredPath {
+    fn is(&self, it: &Path) -> bool {
+        let Path { path, kind, backend, after_exact } = it;
+        *self.path == **path
+            && self.kind == *kind
+            && self.backend.as_deref() == backend.as_deref()
+            && self.after_exact == *after_exact
     }
 }
 
