@@ -269,6 +269,22 @@ fn a_full_sync_keeps_in_use_what_it_lacks_until_its_config() {
     assert!(endpoints(&writer, "a.test").is_empty());
 }
 
+/// A worker still has a table from before a Route left its Backend for a moment, so the upstream is there to be used
+/// again.
+#[test]
+fn backend_that_is_named_again_loses_what_a_full_sync_lacks() {
+    let mut writer = two_hosts();
+    let mut reader = writer.tables().reader();
+    reader.load();
+    for backend in ["ns/s2/80", "ns/s1/80"] {
+        writer.apply_config(vec![route("ingress/ns/i/a.test", &[("/", backend)])], &[]);
+    }
+    writer.apply(writer.live_of(Vec::new(), |key| &*key.key == "ns/e2"));
+    assert_eq!(endpoints(&writer, "a.test"), [1]);
+    writer.settle();
+    assert!(endpoints(&writer, "a.test").is_empty());
+}
+
 /// A worker has found a request's backend and then gets no time; meanwhile the full sync of another control plane is
 /// applied, in which the host has another backend and certificate.
 #[test]
