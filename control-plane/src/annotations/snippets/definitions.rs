@@ -1,4 +1,4 @@
-//! The parts of `http-snippet` that only define something, and so restrict nobody by themselves.
+//! The parts of `http-snippet` and `stream-snippet` that only define something, and so restrict nobody by themselves.
 
 use super::tokens::Directive;
 
@@ -70,7 +70,7 @@ fn is_other_port(place: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::annotations::snippets::restriction;
+    use crate::annotations::snippets::{missing, restriction};
 
     #[test]
     fn definitions_keep_nobody_out() {
@@ -94,6 +94,20 @@ mod tests {
             "limit_req zone=one;",
         ] {
             assert!(restriction("http-snippet", text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn servers_of_streams_keep_nobody_out() {
+        for text in [
+            "server { listen 8000; proxy_pass 127.0.0.1:80; }",
+            "upstream dns { server 10.0.0.1:53; } server { listen 53 udp; proxy_pass dns; proxy_responses 1; }",
+        ] {
+            assert_eq!(restriction("stream-snippet", text), None, "{text}");
+            assert!(missing("stream-snippet", text).is_some(), "{text}");
+        }
+        for text in ["deny all;", "server { listen 443; ssl_preread on; }"] {
+            assert!(restriction("stream-snippet", text).is_some(), "{text}");
         }
     }
 }
