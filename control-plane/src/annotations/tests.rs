@@ -273,7 +273,6 @@ fn restrictions_deny_the_ingress() {
         ("denylist-source-range", "office"),
         ("denylist-source-range", ""),
         ("enable-modsecurity", "true"),
-        ("enable-owasp-core-rules", "T"),
         ("lua-resty-waf", "active"),
         ("configuration-snippet", "limit_req zone=a;"),
     ] {
@@ -291,6 +290,11 @@ fn restrictions_deny_the_ingress() {
 fn restrictions_of_nobody_deny_nothing() {
     let parsed = all(&[("auth-url", ""), ("enable-modsecurity", "false"), ("lua-resty-waf", "inactive")]);
     assert_eq!(parsed, Parsed::default());
+    for name in ["enable-owasp-core-rules", "modsecurity-snippet", "modsecurity-transaction-id"] {
+        assert!(!denies(&all(&[(name, "true")])), "{name} has no effect alone");
+        assert!(!denies(&all(&[("enable-modsecurity", "false"), (name, "true")])), "{name} of what is off");
+        assert!(denies(&all(&[("enable-modsecurity", "true"), (name, "true")])), "{name}");
+    }
     assert!(!denies(&all(&[("whitelist-source-range", "")])));
     assert!(!denies(&all(&[("backend-protocol", "HTTP3")])), "an unknown one is HTTP");
 }

@@ -126,14 +126,6 @@ impl Compiled {
             None => self.fault(key, Severity::Warning, "unknown key, it has no effect"),
             Some(Status::Default(row)) => self.read_default(row, key, text, asks),
             Some(_) if text.trim().is_empty() => {}
-            Some(Status::Guards(which)) if keeps_out(key, text) => {
-                let reason = match is_switch(key) && value::boolean(text).is_none() {
-                    true => format!("expected true or false, got {}: {ALL_PATHS}", shown(text)),
-                    false => format!("not enforced yet; until then {ALL_PATHS}"),
-                };
-                self.guard(key, which, reason);
-            }
-            Some(Status::Guards(_)) => {}
             Some(Status::AllowedHeaders) => self.read_allowed_headers(key, text),
             Some(Status::TicketKey) => match ticket_keys::configured(text) {
                 Ok(ticket_key) => self.ticket_key = Some(ticket_key),
@@ -173,12 +165,12 @@ impl Compiled {
                 return faults.for_each(|(severity, reason)| self.fault(key, severity, reason));
             }
             Some(Err(why)) => {
-                return self.guard(key, Guard::Addresses, format!("{NEVER}, and {why}: {ALL_PATHS}"));
+                return self.guard(key, format!("{NEVER}, and {why}: {ALL_PATHS}"));
             }
             None => {}
         }
         if let Some(why) = snippets::restriction(&known, text) {
-            return self.guard(key, Guard::Addresses, format!("{NEVER}, and {why}: {ALL_PATHS}"));
+            return self.guard(key, format!("{NEVER}, and {why}: {ALL_PATHS}"));
         }
         let missing = snippets::missing(&known, text).map(|what| format!(": {what}")).unwrap_or_default();
         self.fault(key, Severity::Unsupported, format!("{NEVER}{missing}"));
@@ -247,8 +239,8 @@ impl Compiled {
         (denies, configured.collect())
     }
 
-    fn guard(&mut self, key: &str, which: Guard, reason: String) {
-        self.settings.guards.push(which);
+    fn guard(&mut self, key: &str, reason: String) {
+        self.settings.guards.push(Guard::Addresses);
         self.fault(key, Severity::Unsupported, reason);
     }
 
@@ -314,15 +306,6 @@ fn field(key: &str) -> String {
 
 /// What a restriction of the fleet comes to that is not enforced.
 pub(crate) const ALL_PATHS: &str = "all paths answer 503";
-
-/// Whether a restricting key restricts anybody.
-fn keeps_out(key: &str, text: &str) -> bool {
-    value::list(text).next().is_some() && !(is_switch(key) && value::boolean(text) == Some(false))
-}
-
-fn is_switch(key: &str) -> bool {
-    key.to_ascii_lowercase().starts_with("enable-")
-}
 
 #[cfg(test)]
 mod tests;

@@ -64,7 +64,6 @@ fn page() -> String {
                 ("**honoured**".into(), if *key == keys::STRICT_PATHS { "true" } else { "false" })
             }
             keys::Status::Unsupported => ("not honoured yet".into(), ""),
-            keys::Status::Guards(_) => ("503 until it is honoured".into(), ""),
             keys::Status::Snippet if ["location-snippet", "server-snippet"].contains(key) => {
                 (READ.into(), "")
             }

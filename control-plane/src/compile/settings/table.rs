@@ -3,8 +3,6 @@
 //! **Invariant:** one row for one key, in ascending order. A supported key is parsed by one row only: that of the
 //! annotation of which it is the default, or one of its own in the same file.
 
-use shared::resource::Guard;
-
 use crate::annotations::row::Row;
 use crate::annotations::{
     access, auth, balancing, buffering, client_tls, clients, compression, errors, forwarding, limits, log,
@@ -31,8 +29,6 @@ pub enum Status {
     OfIndex,
     /// Not supported yet. It does not restrict access, and its absence sends nothing elsewhere.
     Unsupported,
-    /// Restricts access and is not enforced yet: what it would guard answers 503.
-    Guards(Guard),
     /// Raw nginx configuration. What is not read into types never takes effect; what it could restrict answers 503.
     Snippet,
     /// Tunes nginx itself; has no meaning here.
@@ -72,9 +68,7 @@ impl Status {
     }
 }
 
-use Status::{
-    AllowedHeaders, Allows, Dead, Default, Guards, Nginx, OfIndex, Snippet, TicketKey, Unsupported,
-};
+use Status::{AllowedHeaders, Allows, Dead, Default, Nginx, OfIndex, Snippet, TicketKey, Unsupported};
 
 #[rustfmt::skip]
 pub(crate) static ROWS: [(&str, Status); 197] = [
@@ -119,7 +113,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("enable-multi-accept", Nginx),
     ("enable-ocsp", Default(&client_tls::ENABLE_OCSP)),
     ("enable-opentelemetry", Default(&tracing::ENABLE_OPENTELEMETRY)),
-    ("enable-owasp-modsecurity-crs", Guards(Guard::Addresses)),
+    ("enable-owasp-modsecurity-crs", Default(&waf::ENABLE_OWASP_CORE_RULES)),
     ("enable-real-ip", Default(&forwarding::ENABLE_REAL_IP)),
     ("enable-serial-reloads", Nginx),
     ("enable-syslog", Unsupported),
@@ -180,7 +174,7 @@ pub(crate) static ROWS: [(&str, Status); 197] = [
     ("map-hash-bucket-size", Nginx),
     ("max-worker-connections", Nginx),
     ("max-worker-open-files", Nginx),
-    ("modsecurity-snippet", Guards(Guard::Addresses)),
+    ("modsecurity-snippet", Default(&waf::MODSECURITY_SNIPPET)),
     ("nginx-status-ipv4-whitelist", Default(&log::NGINX_STATUS_IPV4_WHITELIST)),
     ("nginx-status-ipv6-whitelist", Default(&log::NGINX_STATUS_IPV6_WHITELIST)),
     ("no-auth-locations", Default(&auth::NO_AUTH_LOCATIONS)),

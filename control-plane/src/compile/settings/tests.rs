@@ -117,7 +117,7 @@ fn numbers_of_the_fleet_may_say_their_base() {
 #[test]
 fn restrictions_guard() {
     let (settings, faults) =
-        compiled(&[("enable-owasp-modsecurity-crs", "true"), ("modsecurity-snippet", "SecRuleEngine On")]);
+        compiled(&[("enable-modsecurity", "true"), ("modsecurity-snippet", "SecRuleEngine On")]);
     assert_eq!(settings.guards, [Guard::Addresses]);
     assert!(faults.iter().all(|fault| fault.severity == Severity::Unsupported));
     for (key, text) in [
@@ -128,7 +128,6 @@ fn restrictions_guard() {
         ("block-user-agents", "~*bot("),
         ("block-referers", "a, ~["),
         ("enable-modsecurity", "true"),
-        ("enable-owasp-modsecurity-crs", "true"),
         ("server-snippet", "allow 10.0.0.0/8; deny all;"),
         ("location-snippet", "no semicolon"),
     ] {
@@ -136,6 +135,14 @@ fn restrictions_guard() {
         assert_eq!(settings.guards, [Guard::Addresses], "{key}: {text}");
         assert_eq!(faults.len(), 1, "{faults:?}");
         assert_eq!(faults[0].field, format!("data[{key}]"));
+    }
+    for (key, text) in [
+        ("enable-owasp-modsecurity-crs", "true"),
+        ("enable-owasp-modsecurity-crs", "perhaps"),
+        ("modsecurity-snippet", "SecRuleEngine On\nSecRule ARGS @rx \"id:1,deny\""),
+    ] {
+        let (settings, faults) = compiled(&[("enable-modsecurity", "false"), (key, text)]);
+        assert_eq!((settings, faults.len()), (Settings::default(), 1), "{key}: {faults:?}");
     }
     let (_, faults) = compiled(&[("location-snippet", "location /a { proxy_pass http://b; }")]);
     assert!(faults[0].reason.contains("\"proxy_pass\" in \"location\""), "{faults:?}");
@@ -184,7 +191,7 @@ fn last(text: &str) -> &str {
 fn a_value_that_cannot_be_read_is_named_with_its_key() {
     let of_rows = table::ROWS.iter().flat_map(|(key, status)| match status {
         Status::Default(row) => row.value.samples().1.iter().map(|text| (*key, *text)).collect(),
-        Status::OfIndex | Status::Guards(_) if *key != "modsecurity-snippet" => vec![(*key, "perhaps")],
+        Status::OfIndex => vec![(*key, "perhaps")],
         _ => Vec::new(),
     });
     let others = [
