@@ -107,6 +107,8 @@ pub struct Serving {
     pub host: HostPolicy,
     /// What its server-snippet sets for all locations of its hosts.
     pub of_hosts: Option<OfHosts>,
+    /// The name for TLS to the backends of its paths that its snippet says beside a Secret; empty: none.
+    pub tls_name: String,
     /// Why its paths answer 503, if they do.
     pub denied: Option<Denial>,
     /// Why all paths of its hosts answer 503, if they do.

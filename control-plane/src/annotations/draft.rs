@@ -44,6 +44,8 @@ pub struct Draft<'a> {
     pub(super) auth_told: Vec<Header>,
     /// TLS settings towards backends that a snippet says.
     pub(super) tls_of_snippet: Option<BackendTls>,
+    /// The name for TLS to backends that a snippet says beside a Secret; may be empty.
+    pub(super) tls_name: String,
     /// Fields of snippets that take effect if the fleet allows snippets.
     snippets: Vec<String>,
 }
@@ -67,6 +69,7 @@ impl<'a> Draft<'a> {
             auth_headers: Vec::new(),
             auth_told: Vec::new(),
             tls_of_snippet: None,
+            tls_name: String::new(),
             snippets: Vec::new(),
         }
     }
@@ -236,7 +239,8 @@ impl<'a> Draft<'a> {
             faults.push(Fault::new(Severity::Unsupported, field, reason));
         }
         let is_canary = backend.canary.is_some();
-        let serving = Serving { is_canary, location, host, of_hosts: self.of_hosts, denied, hosts_denied };
+        let (of_hosts, tls_name) = (self.of_hosts, self.tls_name);
+        let serving = Serving { is_canary, location, host, of_hosts, tls_name, denied, hosts_denied };
         let faults = bounded(faults, MOST_FAULTS);
         let affinity_mode = self.affinity_mode;
         Parsed { serving, backend, affinity_mode, refs, snippets: self.snippets, faults }

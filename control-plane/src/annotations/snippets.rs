@@ -142,7 +142,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
             rest.retain(|it| !is_idle(it, to));
         }
         if place != SnippetContext::Auth {
-            tls = upstream_tls::take(&mut rest, to);
+            tls = upstream_tls::take(&mut rest, place, to);
         }
         lists = Lists::of(&mut rest, place, to);
         taken = shortcuts;
@@ -174,6 +174,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     match place {
         _ if tls.is_none() => {}
         SnippetContext::Server => to.of_hosts.get_or_insert_default().tls = tls,
+        _ if to.text("proxy-ssl-secret").is_some() => to.tls_name = tls.unwrap_or_default().name,
         _ => to.tls_of_snippet = tls,
     }
     match (lists, place) {

@@ -126,7 +126,7 @@ fn set_name(to: &mut Draft<'_>, text: String) {
 }
 
 fn set_verify(to: &mut Draft<'_>, is_on: bool) {
-    if is_on && to.text("proxy-ssl-name").is_none() {
+    if is_on && to.text("proxy-ssl-name").is_none() && to.tls_name.is_empty() {
         let reason = "expected the annotation proxy-ssl-name as well: without it no certificate is accepted, as in ingress-nginx, and all requests to the backend are answered 502";
         to.fault(Severity::Warning, reason);
     }

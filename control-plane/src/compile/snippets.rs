@@ -26,6 +26,12 @@ pub fn put(
             external.told_headers.clear();
         }
     }
+    let tls_name = &claim.parsed.serving.tls_name;
+    if let Some(tls) =
+        policy.backend_tls.as_mut().filter(|_| claim.fleet.allows_snippets && !tls_name.is_empty())
+    {
+        tls.name.clone_from(tls_name);
+    }
     if let Some(lists) = lists {
         lists.put_unless_own(&mut policy);
     }

@@ -1,10 +1,12 @@
 //! TLS towards backends in a snippet: nginx' `proxy_ssl_name`, `proxy_ssl_server_name` and `proxy_ssl_protocols`.
 //!
-//! **Invariant:** they are taken all together or not at all, and not beside a Secret, whose settings they would change.
+//! **Invariant:** they are taken all together or not at all. Beside a Secret, only a name that no annotation says: each
+//! other setting of the Secret stands in the location already, and nginx refuses a second one.
 
 use rustls_pki_types::ServerName;
 use shared::policy::BackendTls;
 
+use super::headers::SnippetContext;
 use super::tokens::Directive;
 use crate::annotations::draft::Draft;
 use crate::annotations::upstream_tls::PROTOCOLS_OF_TLS;
@@ -12,11 +14,18 @@ use crate::annotations::upstream_tls::PROTOCOLS_OF_TLS;
 const DIRECTIVES: [&str; 3] = ["proxy_ssl_name", "proxy_ssl_protocols", "proxy_ssl_server_name"];
 
 /// Takes the settings out of a snippet, if they can be expressed.
-pub(super) fn take(directives: &mut Vec<Directive>, to: &Draft<'_>) -> Option<BackendTls> {
-    if to.text("proxy-ssl-secret").is_some() {
-        return None;
-    }
+pub(super) fn take(
+    directives: &mut Vec<Directive>,
+    place: SnippetContext,
+    to: &Draft<'_>,
+) -> Option<BackendTls> {
     let tls = read(directives.iter().filter(|it| is_one(it)))?;
+    if to.text("proxy-ssl-secret").is_some() {
+        let is_name = directives.iter().filter(|it| is_one(it)).all(|it| it.name() == "proxy_ssl_name");
+        if !is_name || place == SnippetContext::Server || to.text("proxy-ssl-name").is_some() {
+            return None;
+        }
+    }
     directives.retain(|it| !is_one(it));
     (tls != BackendTls::default()).then_some(tls)
 }

@@ -20,8 +20,9 @@ impl Claims {
     fn mixes_tls(&self, claim: &Claim, policy: &LocationPolicy) -> bool {
         let of_host = self.headers().is_some_and(|it| it.tls.is_some());
         let is_of_snippet = policy.backend_tls.is_some() && !claim.has_secret_for_tls();
-        let is_mixed =
-            of_host && claim.says_backend_tls() || is_of_snippet && self.shared_backend_tls().is_some();
+        let is_named = !claim.parsed.serving.tls_name.is_empty() && claim.fleet.allows_snippets;
+        let is_left = is_of_snippet || is_named && claim.is_without_authorities();
+        let is_mixed = of_host && claim.says_backend_tls() || is_left && self.shared_backend_tls().is_some();
         is_mixed && is_over_tls(policy)
     }
 

@@ -8,6 +8,7 @@ use shared::resource::{Resource, Route};
 
 use super::super::Options;
 use super::fixture::*;
+use super::restrictions::authorities;
 use crate::objects::{Object, ObjectKind};
 
 const LOCATION: &str = "\
@@ -167,6 +168,48 @@ fn tls_to_backends_is_set_where_there_is_no_secret() {
         secure("web", 1).annotation("configuration-snippet", "proxy_ssl_name b.test; proxy_ssl_verify on;"),
     );
     assert!(tls(&world, "web").1, "without a CA nothing is verified");
+}
+
+/// Where a Secret's annotations say no name, nginx takes one of the snippet, for the paths of its Ingress alone.
+#[test]
+fn a_name_for_tls_to_backends_is_set_beside_a_secret() {
+    let secure = |name: &str, at| {
+        ingress(name)
+            .at(at)
+            .rule("a.test", &[(&format!("/{name}"), "echo")])
+            .annotation("backend-protocol", "HTTPS")
+    };
+    let verified = |text: &str| {
+        let own = secure("web", 1).annotation("configuration-snippet", text);
+        own.annotation("proxy-ssl-secret", "default/ca").annotation("proxy-ssl-verify", "on")
+    };
+    let name = |world: &World| {
+        let Route { policy, denied, .. } = route(world, "web");
+        (policy.backend_tls.map(|it| (it.name, it.verify)), denied.is_some())
+    };
+    let of_host = |world: &World| match world.get(Kind::Host, "a.test") {
+        Some(Resource::Host(it)) => it.policy.backend_tls.map(|it| it.name),
+        _ => panic!("no host"),
+    };
+    let mut world = World::default();
+    world.events([
+        applied(allowed("true")),
+        applied(authorities("ca")),
+        applied(verified("proxy_ssl_name b.test;")),
+        applied(secure("plain", 2)),
+    ]);
+    assert_eq!(name(&world), (Some(("b.test".into(), true)), false));
+    assert_eq!(of_host(&world), Some(String::new()), "others have no such name");
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
+    world.apply(allowed("false"));
+    assert_eq!(name(&world), (Some((String::new(), true)), false));
+    world.apply(allowed("true"));
+    for text in ["proxy_ssl_server_name on;", "proxy_ssl_name b.test; proxy_ssl_protocols TLSv1.2;"] {
+        world.apply(verified(text));
+        assert!(name(&world).1, "nginx refuses a second one: {text}");
+    }
+    world.apply(verified("proxy_ssl_name b.test;").annotation("proxy-ssl-name", "c.test"));
+    assert!(name(&world).1, "nginx refuses a second one");
 }
 
 #[test]
