@@ -27,7 +27,7 @@ pub use self::headers::OfHosts;
 use self::headers::{Headers, SnippetContext};
 pub use self::lists::Lists;
 use self::restriction::restricts;
-use self::shortcuts::Taken;
+use self::shortcuts::{Rewrites, Taken};
 use super::draft::Draft;
 use super::row::{Effect, Reach, Risk, Row, Scope, Spec};
 use super::value::Grammar;
@@ -106,11 +106,21 @@ fn is_idle(directive: &tokens::Directive, to: &Draft<'_>) -> bool {
         || (name.starts_with("grpc_") && !speaks(&["GRPC", "GRPCS"]))
 }
 
-/// Whether paths may be rewritten: not in a location whose annotations use the groups of its declared path, which are
-/// then those of the snippet's pattern in nginx.
-fn may_rewrite(place: SnippetContext, to: &Draft<'_>) -> bool {
-    place == SnippetContext::Server || !USE_GROUPS.iter().any(|name| to.text(name).is_some_and(uses_groups))
+/// Which rewrites may take effect. None in a location whose annotations use the groups of its declared path, which are
+/// then those of the snippet's pattern in nginx. If the location redirects, that would depend on a path that one without a
+/// flag has made.
+fn rewrites(place: SnippetContext, to: &Draft<'_>) -> Rewrites {
+    let uses = |name: &&str| to.text(name).is_some_and(uses_groups);
+    match place {
+        SnippetContext::Server => Rewrites::All,
+        SnippetContext::Auth => Rewrites::None,
+        SnippetContext::Location if USE_GROUPS.iter().any(uses) => Rewrites::None,
+        SnippetContext::Location if REDIRECTS.iter().any(|name| to.text(name).is_some()) => Rewrites::Flagged,
+        SnippetContext::Location => Rewrites::All,
+    }
 }
+
+const REDIRECTS: [&str; 2] = ["permanent-redirect", "temporal-redirect"];
 
 fn uses_groups(text: &str) -> bool {
     Template::parse(text).variables().any(|it| matches!(it, Variable::Capture(_)))
@@ -136,7 +146,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut told = Vec::new();
     let rest = snippet.map(|directives| {
         told = hints::of(&directives, place);
-        let (shortcuts, mut rest) = Taken::of(&directives, place, may_rewrite(place, to));
+        let (shortcuts, mut rest) = Taken::of(&directives, place, rewrites(place, to));
         rest.retain(|it| !headers.take(it, place));
         if place == SnippetContext::Location {
             rest.retain(|it| !is_idle(it, to));
@@ -161,14 +171,14 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     for path in &taken.empty {
         to.fault(Severity::Warning, unanswered(path));
     }
-    let rewrites = taken.rewrites();
+    let needs_snippets = taken.needs_snippets();
     match place {
         SnippetContext::Location => to.location.shortcuts = taken.put(),
         SnippetContext::Server => to.host.shortcuts = taken.put(),
         SnippetContext::Auth => {}
     }
     let has_headers = headers.put(place, to);
-    if has_headers || rewrites || tls.is_some() {
+    if has_headers || needs_snippets || tls.is_some() {
         to.needs_snippets();
     }
     match place {

@@ -46,5 +46,11 @@ pub fn put(
 /// Those that send a response: they act whether the fleet allows snippets or not (docs/adr/034-shortcuts.md).
 pub fn answers(mut all: Shortcuts) -> Option<Shortcuts> {
     all.shortcuts.retain(|it| it.rewrite.is_none());
+    all.blocks.retain_mut(|block| {
+        let had = block.shortcuts.len();
+        block.shortcuts.retain(|it| it.rewrite.is_none());
+        // One that keeps nobody out takes no requests from others.
+        had == 0 || !block.shortcuts.is_empty()
+    });
     (all != Shortcuts::default()).then_some(all)
 }

@@ -27,6 +27,10 @@ fn breaks(pattern: &str, text: &str) -> Shortcut {
     rewrites(pattern, text, ShortcutRewrite::Break)
 }
 
+fn next(pattern: &str, text: &str) -> Shortcut {
+    rewrites(pattern, text, ShortcutRewrite::Next)
+}
+
 fn refuses_uri(value: &str) -> Shortcut {
     let comparison = Some(ShortcutComparison::Finds.into());
     let test = ShortcutTest { subject: "$uri".into(), comparison, value: value.into() };
@@ -109,7 +113,6 @@ fn a_host_rewrites_before_its_location_is_looked_up() {
 #[test]
 fn a_host_goes_on_behind_a_rewrite_without_a_flag() {
     let origin = Origin::says("here");
-    let next = |pattern: &str, text: &str| rewrites(pattern, text, ShortcutRewrite::Next);
     let of_host = plain(vec![
         next("^/one(.*)$", "/two$1?x"),
         next("^/home$", "/"),
@@ -159,6 +162,115 @@ fn a_location_sends_requests_to_another_one_with_its_rules() {
     assert_eq!(origin.seen().last().unwrap().all("host"), ["other.test"]);
 }
 
+/// Another location is looked up when all that its snippet says was done, unless something ends it before.
+#[test]
+fn a_location_goes_on_behind_a_rewrite_without_a_flag() {
+    let origin = Origin::says("here");
+    let open = location(vec![
+        next("^/one(/.*)?$", "/two$1?x"),
+        refuses_uri("^/two/closed"),
+        next("^/two/(.*)$", "/other/$1?y"),
+        breaks("^/other/stay$", "/stays"),
+        last("^/other/leave", "/shut"),
+        next("^/loop", "/loop"),
+    ]);
+    let other = LocationPolicy { upstream_vhost: Some("other.test".into()), ..LocationPolicy::default() };
+    let proxy = serving(None, &[("/", open), ("/shut", shut()), ("/other", other)], &origin);
+    for (sent, expected) in [
+        ("/x", "/x"),
+        ("/one", "/two?x"),
+        ("/one/a?z", "/other/a?y&x&z"),
+        ("/one/closed", "403"),
+        ("/one/stay", "/stays?y&x"),
+        ("/one/leave", "403"),
+        ("/two/..%2fshut", "403"),
+        ("/loop", "500"),
+    ] {
+        assert_eq!(outcome(&proxy, &origin, sent), expected, "{sent}");
+    }
+    let mut client = Client::new(proxy.http);
+    for (sent, host) in [("/one/a", "other.test"), ("/one/stay", "a.test")] {
+        client.get(sent);
+        assert_eq!(origin.seen().last().unwrap().all("host"), [host], "{sent}");
+    }
+}
+
+/// `rewrite-target` is one that breaks off, if it fits the new path.
+#[test]
+fn a_rewrite_target_follows_a_rewrite_without_a_flag() {
+    let origin = Origin::says("here");
+    let own = LocationPolicy {
+        rewrite_target: Some("/target/$1".into()),
+        ..location(vec![next("^/app/old/(.*)$", "/app/new/$1"), next("^/app/far$", "/shut")])
+    };
+    let proxy = serving(None, &[("/app/(.*)", own), ("/shut", shut())], &origin);
+    for (sent, expected) in [
+        ("/app/x", "/target/x"),
+        ("/app/old/x?y", "/target/new/x?y"),
+        ("/app/far", "403"),
+        ("/app/old/..%252fx", "400"),
+    ] {
+        assert_eq!(outcome(&proxy, &origin, sent), expected, "{sent}");
+    }
+}
+
+/// Nexus behind two of its repositories.
+#[test]
+fn a_block_of_a_host_sends_requests_to_a_location() {
+    let origin = Origin::says("here");
+    let is_post = ShortcutTest {
+        subject: "$request_method".into(),
+        comparison: Some(ShortcutComparison::FindsAnyCase.into()),
+        value: "(POST|HEAD)".into(),
+    };
+    let block = |kind: ShortcutPath, path: &str, shortcuts: Vec<Shortcut>| ShortcutBlock {
+        kind: Some(kind.into()),
+        path: path.into(),
+        shortcuts,
+    };
+    let closed = Shortcut { status: 403, ..Shortcut::default() };
+    let of_host = Shortcuts {
+        shortcuts: vec![last("^/to-v2/(.*)", "/v2/$1/blobs/")],
+        blocks: vec![
+            block(
+                ShortcutPath::Pattern,
+                "^/(v1|v2)/.*/blobs/",
+                vec![
+                    refuses_uri("/secret/"),
+                    Shortcut { tests: vec![is_post], ..last("^/(.*)$", "/private/$1") },
+                    next("^/(.*)$", "/group/$1"),
+                ],
+            ),
+            block(
+                ShortcutPath::Prefix,
+                "/group/v1/",
+                vec![next("^/group/v1/(.*)$", "/shut/$1"), last("/no", "/no")],
+            ),
+            block(ShortcutPath::Prefix, "/some/", vec![last("^/some/a", "/a"), closed]),
+        ],
+    };
+    let moves = location(vec![last("^/in/(.*)", "/v2/$1/blobs/x")]);
+    let proxy = serving(
+        Some(of_host),
+        &[("/", LocationPolicy::default()), ("/in", moves), ("/shut", shut())],
+        &origin,
+    );
+    for (sent, expected) in [
+        ("/v2/a", "/v2/a"),
+        ("/v2/a/blobs/b?c", "/group/v2/a/blobs/b?c"),
+        ("/v1/a/blobs/b", "403"),
+        ("/v2/secret/blobs/", "403"),
+        ("/to-v2/a", "/group/v2/a/blobs/"),
+        ("/in/a", "/group/v2/a/blobs/x"),
+        ("/some/a", "/a"),
+        ("/some/b", "403"),
+    ] {
+        assert_eq!(outcome(&proxy, &origin, sent), expected, "{sent}");
+    }
+    Client::new(proxy.http).ask("POST /v2/a/blobs/b HTTP/1.1\r\nHost: a.test\r\nContent-Length: 0\r\n\r\n");
+    assert!(origin.seen().last().unwrap().line().contains(" /private/v2/a/blobs/b "));
+}
+
 /// What comes before the rewrite in nginx answers before it here.
 #[test]
 fn what_comes_before_a_rewrite_is_not_got_around() {
@@ -196,7 +308,11 @@ fn a_break_stays_in_its_location() {
     let origin = Origin::says("here");
     let own = LocationPolicy {
         rewrite_target: Some("/target/$1".into()),
-        ..location(vec![breaks("^/app/(v[0-9])/(.*)$", "/$2?v=$1"), breaks("^/app/none$", "/shut")])
+        ..location(vec![
+            breaks("^/app/(v[0-9])/(.*)$", "/$2?v=$1"),
+            breaks("^/app/none$", "/shut"),
+            breaks("^/app/up$", "/../up"),
+        ])
     };
     let proxy = serving(None, &[("/app/(.*)", own), ("/shut", shut())], &origin);
     for (sent, expected) in [
@@ -206,6 +322,8 @@ fn a_break_stays_in_its_location() {
         ("/app/v2//x", "/x?v=v2"),
         ("/app/none", "/shut"),
         ("/app/v2/..%252f", "400"),
+        // Its owner wrote that, and no client.
+        ("/app/up", "/../up"),
     ] {
         assert_eq!(outcome(&proxy, &origin, sent), expected, "{sent}");
     }
@@ -274,13 +392,15 @@ impl Rule {
     }
 }
 
-/// nginx' way with a.test, whose locations are `/`, `/a` and the guarded `/b`: what the backend gets, or the status.
+/// nginx' way with a.test, whose locations are `/`, `/a`, the guarded `/b` and the block `/c` of its snippet: what the
+/// backend gets, or the status.
 struct Interpreter<'r> {
     of_host: &'r [Rule],
-    locations: [(&'static str, &'r [Rule]); 3],
+    locations: [(&'static str, &'r [Rule]); 4],
 }
 
 const GUARDED: &str = "/b";
+const BLOCK: &str = "/c";
 
 impl Interpreter<'_> {
     fn run(&self, asked: &str) -> String {
@@ -289,12 +409,17 @@ impl Interpreter<'_> {
             return "403".into();
         }
         for _ in 0..=10 {
-            let takes = |at: &str| at == "/" || path == at || path.starts_with(&format!("{at}/"));
+            let takes = |at: &str| match at {
+                "/" => true,
+                BLOCK => path.starts_with(BLOCK),
+                at => path == at || path.starts_with(&format!("{at}/")),
+            };
             let (at, rules) = self.locations.into_iter().rfind(|(at, _)| takes(at)).unwrap();
             match decided(rules, &mut path) {
                 Decided::Refused => return "403".into(),
-                Decided::Rewritten(ShortcutRewrite::Last) => {}
+                Decided::Rewritten(ShortcutRewrite::Last | ShortcutRewrite::Next) => {}
                 _ if at == GUARDED => return "403".into(),
+                _ if at == BLOCK => return "404".into(),
                 _ => return path,
             }
         }
@@ -311,20 +436,22 @@ enum Decided {
 
 /// What rules come to for the path, which they change.
 fn decided(rules: &[Rule], path: &mut String) -> Decided {
+    let mut comes_to = Decided::Nothing;
     for rule in rules {
         match rule {
             Rule::Refuses(from) if path.starts_with(from) => return Decided::Refused,
             Rule::Rewrites { from, to, keeps_rest, then } => {
                 let Some(rest) = path.strip_prefix(from.as_str()) else { continue };
                 *path = if *keeps_rest { format!("{to}{rest}") } else { to.clone() };
+                comes_to = Decided::Rewritten(*then);
                 if *then != ShortcutRewrite::Next {
-                    return Decided::Rewritten(*then);
+                    break;
                 }
             }
             Rule::Refuses(_) => {}
         }
     }
-    Decided::Nothing
+    comes_to
 }
 
 fn rules(kinds: &'static [ShortcutRewrite]) -> impl Strategy<Value = Vec<Rule>> {
@@ -343,10 +470,11 @@ fn rules(kinds: &'static [ShortcutRewrite]) -> impl Strategy<Value = Vec<Rule>> 
 fn rewrites_lead_where_those_of_nginx_lead() {
     let origin = Origin::says("here");
     let mut runner = TestRunner::new(Config { cases: 60, failure_persistence: None, ..Config::default() });
-    let of_locations = || rules(&[ShortcutRewrite::Last, ShortcutRewrite::Break]);
-    let of_host = rules(&[ShortcutRewrite::Last, ShortcutRewrite::Break, ShortcutRewrite::Next]);
-    let cases = (of_host, of_locations(), of_locations(), of_locations());
-    let result = runner.run(&cases, |(of_host, root, open, guarded)| {
+    let any = || rules(&[ShortcutRewrite::Last, ShortcutRewrite::Break, ShortcutRewrite::Next]);
+    let cases = (any(), any(), any(), any(), rules(&[ShortcutRewrite::Last, ShortcutRewrite::Next]));
+    let result = runner.run(&cases, |(of_host, root, open, guarded, mut block)| {
+        // Behind a rewrite without a flag nothing answers in a block.
+        block.sort_by_key(|it| matches!(it, Rule::Rewrites { .. }));
         let with = |rules: &[Rule], policy: LocationPolicy| LocationPolicy {
             shortcuts: plain(rules.iter().map(Rule::shortcut).collect()),
             ..policy
@@ -356,8 +484,14 @@ fn rewrites_lead_where_those_of_nginx_lead() {
             ("/a", with(&open, LocationPolicy::default())),
             (GUARDED, with(&guarded, shut())),
         ];
-        let proxy = serving(plain(of_host.iter().map(Rule::shortcut).collect()), &paths, &origin);
-        let locations = [("/", &*root), ("/a", &*open), (GUARDED, &*guarded)];
+        let blocks = vec![ShortcutBlock {
+            kind: Some(ShortcutPath::Prefix.into()),
+            path: BLOCK.into(),
+            shortcuts: block.iter().map(Rule::shortcut).collect(),
+        }];
+        let said = Shortcuts { shortcuts: of_host.iter().map(Rule::shortcut).collect(), blocks };
+        let proxy = serving(Some(said), &paths, &origin);
+        let locations = [("/", &*root), ("/a", &*open), (GUARDED, &*guarded), (BLOCK, &*block)];
         let interpreter = Interpreter { of_host: &of_host, locations };
         for asked in ["/", "/a", "/a/b", "/ab", "/b", "/b/c", "/c/a", "/x"] {
             prop_assert_eq!(outcome(&proxy, &origin, asked), interpreter.run(asked), "{}", asked);

@@ -6,7 +6,7 @@ use shared::policy::{HeaderChangeList, HeaderList, LocationPolicy};
 
 use super::headers::{Headers, SnippetContext};
 use super::restriction::restricts;
-use super::shortcuts::Taken;
+use super::shortcuts::{Rewrites, Taken};
 use super::{hints, left_out, tokens, unanswered};
 use crate::problem::Severity;
 
@@ -34,7 +34,11 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     let mut told = Vec::new();
     let rest = tokens::directives(text).map(|directives| {
         told = hints::of(&directives, place);
-        let (shortcuts, mut rest) = Taken::of(&directives, place, place == SnippetContext::Server);
+        let rewrites = match place {
+            SnippetContext::Server => Rewrites::All,
+            _ => Rewrites::None,
+        };
+        let (shortcuts, mut rest) = Taken::of(&directives, place, rewrites);
         taken = shortcuts;
         // A location that hides other headers would no longer hide these.
         rest.retain(|it| it.name() == "proxy_hide_header" || !headers.take(it, place));

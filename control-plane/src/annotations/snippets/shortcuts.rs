@@ -1,5 +1,5 @@
 //! Fixed responses of a snippet, parsed into types: nginx' `return`, `if`, a `rewrite` that redirects, and `location`
-//! blocks of these; and a `rewrite` that ends the snippet (docs/adr/034-shortcuts.md).
+//! blocks of these; and a `rewrite` after which a request goes on (docs/adr/034-shortcuts.md).
 //!
 //! **Invariant:** a block is supported whole and exactly, or not at all: not with a directive that may matter to its
 //! response, a variable without a value, or a pattern that does not compile.
@@ -24,15 +24,23 @@ const MOST_OF_PATTERNS: usize = 1 << 20;
 const SETS_HEADERS: [&str; 4] =
     ["add_header", "more_set_headers", "more_set_input_headers", "proxy_set_header"];
 
+/// Which rewrites that send no response are read.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) enum Rewrites {
+    #[default]
+    None,
+    /// Those with a flag.
+    Flagged,
+    All,
+}
+
 /// The shortcuts that were taken, and what might surprise the snippet's author.
 #[derive(Default, Debug)]
 pub(super) struct Taken {
     pub(super) shortcuts: Shortcuts,
     /// Paths of blocks without a response.
     pub(super) empty: Vec<String>,
-    /// Whether rewrites are taken that send no response.
-    may_rewrite: bool,
-    of_host: bool,
+    rewrites: Rewrites,
     count: usize,
     bytes: usize,
 }
@@ -60,10 +68,9 @@ impl Taken {
     pub(super) fn of(
         directives: &[Directive],
         place: SnippetContext,
-        may_rewrite: bool,
+        rewrites: Rewrites,
     ) -> (Self, Vec<Directive>) {
-        let of_host = place == SnippetContext::Server;
-        let mut taken = Self { may_rewrite, of_host, ..Self::default() };
+        let mut taken = Self { rewrites, ..Self::default() };
         if place == SnippetContext::Auth {
             return (taken, directives.to_vec());
         }
@@ -96,9 +103,11 @@ impl Taken {
         (taken, rest)
     }
 
-    /// Whether some of it sends no response.
-    pub(super) fn rewrites(&self) -> bool {
-        self.shortcuts.shortcuts.iter().any(goes_on)
+    /// Whether some of it acts only if the fleet allows snippets: it sends no response.
+    pub(super) fn needs_snippets(&self) -> bool {
+        let Shortcuts { shortcuts, blocks } = &self.shortcuts;
+        let mut all = shortcuts.iter().chain(blocks.iter().flat_map(|it| &it.shortcuts));
+        all.any(goes_on)
     }
 
     /// `None` if nothing was taken.
@@ -132,7 +141,8 @@ impl Taken {
             self.shortcuts.shortcuts.extend(found);
             return true;
         }
-        let Some(block) = block(node, room).filter(|it| self.has_room(it.shortcuts.len())) else {
+        let block = block(node, room).filter(|it| it.shortcuts.iter().all(|it| self.may_take(it)));
+        let Some(block) = block.filter(|it| self.has_room(it.shortcuts.len())) else {
             return false;
         };
         if block.shortcuts.is_empty() {
@@ -142,9 +152,13 @@ impl Taken {
         true
     }
 
-    /// In a location, `rewrite-target` and what the fleet says follow a rewrite without a flag.
     fn may_take(&self, it: &Shortcut) -> bool {
-        !goes_on(it) || self.may_rewrite && (self.of_host || it.rewrite() != ShortcutRewrite::Next)
+        match self.rewrites {
+            _ if !goes_on(it) => true,
+            Rewrites::None => false,
+            Rewrites::Flagged => it.rewrite() != ShortcutRewrite::Next,
+            Rewrites::All => true,
+        }
     }
 
     fn has_room(&mut self, count: usize) -> bool {
@@ -266,11 +280,12 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
             }
             ("access_log" | "error_log" | "log_not_found" | "internal", _) => {}
             (name, configured) if !it.directive.is_block && is_idle(name, configured) => is_refusal = true,
-            _ => shortcuts.push(answer(&it, is_pattern, room).filter(|it| !goes_on(it))?),
+            _ => shortcuts.push(in_block(answer(&it, is_pattern, room)?, &shortcuts)?),
         }
     }
+    let responds = |it: &Shortcut| !goes_on(it) && it.status < 400;
     let is_internal = node.inner.iter().any(|it| it.name() == "internal");
-    if is_internal && !shortcuts.is_empty() || is_refusal && shortcuts.iter().any(|it| it.status < 400) {
+    if is_internal && !shortcuts.is_empty() || is_refusal && shortcuts.iter().any(responds) {
         return None;
     }
     if knows_no_types {
@@ -283,9 +298,20 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
     }
     if is_open == Some(false) && !is_internal {
         // nginx checks access after all of these, but `internal` (404) before that.
-        shortcuts.push(Shortcut { status: 403, ..Shortcut::default() });
+        shortcuts.push(in_block(Shortcut { status: 403, ..Shortcut::default() }, &shortcuts)?);
     }
     Some(ShortcutBlock { kind: Some(kind.into()), path: path.clone(), shortcuts })
+}
+
+/// A response or a rewrite as one of a block, in which it follows these. Where a `break` would stay, nginx looks for a
+/// file and finds none. What would answer behind a rewrite without a flag is not followed.
+fn in_block(it: Shortcut, before: &[Shortcut]) -> Option<Shortcut> {
+    let is_behind = before.iter().any(|it| it.rewrite() == ShortcutRewrite::Next);
+    let it = match it.rewrite() {
+        ShortcutRewrite::Break => Shortcut { status: 404, text: None, rewrite: None, ..it },
+        _ => it,
+    };
+    (goes_on(&it) || !is_behind).then_some(it)
 }
 
 /// Whether a directive of a block does not matter if the block denies: it only affects successful responses, or a

@@ -110,17 +110,35 @@ fn rewrites_act_where_the_fleet_allows_snippets() {
     let rewriting = || {
         web()
             .annotation("configuration-snippet", "rewrite ^/a(.*) /b$1 break; if ($arg_x) { return 403; }")
-            .annotation("server-snippet", "rewrite ^/c /d last;")
+            .annotation(
+                "server-snippet",
+                "rewrite ^/c /d last; location /e { rewrite ^/e /f last; }
+                 location /g { return 403; rewrite ^/g /h last; }",
+            )
     };
-    for (said, of_host, of_location) in [("true", 1, 2), ("false", 0, 1)] {
+    for (said, of_host, blocks, of_location) in [("true", 1, 2, 2), ("false", 0, 1, 1)] {
         let mut world = World::default();
         world.events([applied(allowed(said)), applied(rewriting())]);
         let Route { policy, denied, .. } = route(&world, "web");
         let count = |it: Option<Shortcuts>| it.map_or(0, |it| it.shortcuts.len());
         assert_eq!((count(policy.shortcuts), denied), (of_location, None), "{said}");
         let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
-        assert_eq!((count(host.policy.shortcuts), host.denied), (of_host, None), "{said}");
+        let all = host.policy.shortcuts.unwrap_or_default();
+        assert_eq!((all.shortcuts.len(), all.blocks.len(), host.denied), (of_host, blocks, None), "{said}");
     }
+}
+
+/// Whether nginx redirects behind it depends on the new path.
+#[test]
+fn a_rewrite_without_a_flag_beside_a_redirect_denies() {
+    let mut world = World::default();
+    let redirecting = |text: &str| {
+        web().annotation("permanent-redirect", "https://b.test").annotation("configuration-snippet", text)
+    };
+    world.events([applied(allowed("true")), applied(redirecting("rewrite ^/a /b;"))]);
+    assert!(route(&world, "web").denied.is_some());
+    world.apply(redirecting("rewrite ^/a /b last;"));
+    assert_eq!(route(&world, "web").denied, None);
 }
 
 /// In nginx the groups of a declared path are lost behind a snippet's pattern.

@@ -56,7 +56,9 @@ pub(super) struct Rewritten {
     pub(super) asked: Vec<u8>,
     /// The number of fixed responses of the host that were decided; `None`: all of them.
     pub(super) of_host: Option<usize>,
-    /// Whether a snippet of its location did.
+    /// The number of fixed responses of its location that were decided: a rewrite of it stays there.
+    pub(super) passed: usize,
+    /// Whether a snippet of its location did, and ended there.
     pub(super) in_location: bool,
 }
 
@@ -219,11 +221,16 @@ impl<'a> Exchange<'a> {
         self.target = Some(path::re_encode(&path));
         let rewritten = self.rewritten.take();
         let asked = rewritten.unwrap_or_else(|| {
-            Box::new(Rewritten { asked: self.path().to_vec(), of_host: None, in_location: false })
+            Box::new(Rewritten { asked: self.path().to_vec(), of_host: None, passed: 0, in_location: false })
         });
         self.normal = Some(path);
         self.head.set_query(query);
         self.rewritten.insert(asked)
+    }
+
+    /// The number of fixed responses of its location that were decided when it was found.
+    pub(super) fn passed(&self) -> usize {
+        self.rewritten.as_ref().map_or(0, |it| it.passed)
     }
 
     /// Whether a snippet of its location has rewritten it, and nothing that follows the snippet in nginx' configuration

@@ -1,7 +1,7 @@
 //! Requests that a snippet of their host or location answers directly, or whose path it rewrites: nginx' rewrite phase
 //! (as in ingress-nginx).
 
-use std::ops::ControlFlow::{Break, Continue};
+use std::ops::ControlFlow::{self, Break, Continue};
 
 use shared::pattern::{Exhausted, Groups};
 use shared::template::{Overlong, Variable};
@@ -12,6 +12,7 @@ use crate::codec::path;
 use crate::http::reply::Reply;
 use crate::table::PathEntry;
 use crate::table::policy::redirect::Redirect;
+use crate::table::policy::rewrite::Rewritten;
 use crate::table::policy::shortcuts::{Rewrite, Shortcut, Shortcuts, Test, Then, filled, found as find};
 
 /// The last match of a pattern and the matched text: `$1` to `$9`.
@@ -51,36 +52,91 @@ fn left_of_host<'s>(exchange: &Exchange<'_>, of_host: &'s Shortcuts) -> &'s [Sho
     from.and_then(|from| of_host.plain.get(from..)).unwrap_or_default()
 }
 
-/// Where a location that was found sends a request, for which another one is looked up then. `None`: it does not, or
-/// the request is answered before.
-pub(super) fn location_leads(
+/// What rewrites a request in the place that was found for it.
+pub(super) struct Leading<'s> {
+    list: &'s [Shortcut],
+    found: Found,
+    /// The `rewrite-target` that follows.
+    target: Option<&'s Rewritten>,
+}
+
+/// The directives of the location `entry`, or of a block that takes the request instead, if some of them may rewrite it.
+/// `None`: none does, or the request is answered before.
+pub(super) fn in_charge<'s>(
     exchange: &Exchange<'_>,
-    entry: &PathEntry,
-    of_host: Option<&Shortcuts>,
-) -> Result<Option<Place>, Nowhere> {
-    let Some(own) = entry.policy.shortcuts.as_deref().filter(|own| own.moves) else {
-        return Ok(None);
-    };
-    let has_block =
-        |it: &Shortcuts| !matches!(it.block(exchange.path(), &entry.declared, &exchange.steps), Ok(None));
-    let host_answers = |it: &Shortcuts| {
-        has_block(it) || !matches!(decided(exchange, left_of_host(exchange, it), &None), Ok(None))
-    };
-    let is_answered = entry.is_denied()
-        || of_host.is_some_and(host_answers)
-        || size::answers(exchange, entry)
-        || cors::answers(exchange, entry)
-        || has_block(own);
-    if is_answered {
-        return Ok(None);
+    entry: Option<&'s PathEntry>,
+    of_host: Option<&'s Shortcuts>,
+) -> Option<Leading<'s>> {
+    let own = entry.and_then(|entry| entry.policy.shortcuts.as_deref());
+    if !own.is_some_and(|own| own.moves) && !of_host.is_some_and(|of_host| of_host.blocks_move) {
+        return None;
     }
-    match decided(exchange, &own.plain, &None) {
-        Ok(Some((at, found))) => match &own.plain[at].rewrite {
-            Some(rewrite) if rewrite.then == Then::Moves => place(exchange, rewrite, &found).map(Some),
-            _ => Ok(None),
-        },
-        _ => Ok(None),
+    let declared = entry.map_or("", |entry| &*entry.declared);
+    let block = |it: &'s Shortcuts| -> ControlFlow<Option<Leading<'s>>> {
+        match it.block(exchange.path(), declared, &exchange.steps) {
+            Ok(None) => Continue(()),
+            Ok(Some((block, groups))) => Break(Some(Leading {
+                list: &block.shortcuts,
+                found: Some((groups, exchange.path().to_vec())),
+                target: None,
+            })),
+            Err(Exhausted) => Break(None),
+        }
+    };
+    if let Some(of_host) = of_host {
+        if !matches!(decided(exchange, left_of_host(exchange, of_host), &None), Ok(None)) {
+            return None;
+        }
+        if let Break(leading) = block(of_host) {
+            return leading;
+        }
     }
+    let (entry, own) = entry.zip(own)?;
+    if entry.is_denied() || size::answers(exchange, entry) || cors::answers(exchange, entry) {
+        return None;
+    }
+    match block(own) {
+        Break(leading) => leading,
+        Continue(()) => Some(Leading { list: &own.plain, found: None, target: entry.rewritten.as_deref() }),
+    }
+}
+
+/// Rewrites a request as these directives say. Returns whether another location is looked up then; what else they decide
+/// comes in its turn.
+pub(super) fn rewrite_by_location(
+    exchange: &mut Exchange<'_>,
+    leading: Leading<'_>,
+) -> Result<bool, Nowhere> {
+    let Leading { list, found, target } = leading;
+    let mut passed = 0;
+    loop {
+        let left = list.get(passed..).unwrap_or_default();
+        let (at, found) = match decided(exchange, left, &found) {
+            Ok(Some(decided)) => decided,
+            Ok(None) => break,
+            Err(Exhausted) => return Ok(false),
+        };
+        let Some(rewrite) = left[at].rewrite.as_ref().filter(|it| it.then != Then::Stays) else {
+            return Ok(false);
+        };
+        let Place { path, query } = place(exchange, rewrite, &found)?;
+        passed += at + 1;
+        let moves = rewrite.then == Then::Moves;
+        let rewritten = exchange.go_on(path, query);
+        (rewritten.of_host, rewritten.passed) = (None, if moves { 0 } else { passed });
+        if moves {
+            return Ok(true);
+        }
+    }
+    // In nginx a `rewrite-target` is one that breaks off.
+    let is_target = |it: &Rewritten| !matches!(it.groups(exchange.path(), &exchange.steps), Ok(None));
+    if passed == 0 || target.is_some_and(is_target) {
+        return Ok(false);
+    }
+    if let Some(rewritten) = &mut exchange.rewritten {
+        rewritten.passed = 0;
+    }
+    Ok(true)
 }
 
 /// What a rewrite makes of the path and the query. In the query, nginx encodes groups of a path in which the client has
@@ -113,6 +169,9 @@ fn place(exchange: &Exchange<'_>, rewrite: &Rewrite, found: &Found) -> Result<Pl
 
 /// Direct responses of the host: its own, then those of its blocks.
 pub(super) fn of_host(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
+    if exchange.passed() > 0 {
+        return Continue(());
+    }
     let header_scope = std::mem::replace(&mut exchange.header_scope, HeaderScope::Host);
     before_blocks(exchange, shortcuts)?;
     of_block(exchange, shortcuts)?;
@@ -128,11 +187,23 @@ pub(super) fn before_blocks(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) 
 
 /// Those of the location. A block in it is chosen before any of them is evaluated.
 pub(super) fn of_location(exchange: &mut Exchange<'_>) -> Step {
-    let Some(shortcuts) = exchange.location().and_then(|it| it.policy.shortcuts.as_deref()) else {
+    let Some(location) = exchange.location() else {
         return Continue(());
     };
-    of_block(exchange, shortcuts)?;
-    first(exchange, &shortcuts.plain, &None)
+    let Some(shortcuts) = location.policy.shortcuts.as_deref() else {
+        return Continue(());
+    };
+    let passed = exchange.passed();
+    if passed == 0 {
+        of_block(exchange, shortcuts)?;
+    }
+    first(exchange, shortcuts.plain.get(passed..).unwrap_or_default(), &None)?;
+    let stays = exchange.has_broken_off() || location.rewritten.is_some();
+    if passed > 0 && !stays {
+        // It was to be answered here, by fields that have changed since: it belongs to another location.
+        return Break(Reply::page(&exchange.call.server.local, 500));
+    }
+    Continue(())
 }
 
 fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
@@ -195,7 +266,8 @@ fn decided(
     Ok(None)
 }
 
-/// The request goes on in its location with another path. As with `rewrite-target`, no client makes a `..` step of it.
+/// The request goes on in its location with another path. As with `rewrite-target`, no client makes a `..` step of it; one
+/// that its owner has written is sent.
 fn break_off(exchange: &mut Exchange<'_>, rewrite: &Rewrite, found: &Found) -> Step {
     let local = &exchange.call.server.local;
     // Others were followed when the location was looked up.
@@ -203,7 +275,7 @@ fn break_off(exchange: &mut Exchange<'_>, rewrite: &Rewrite, found: &Found) -> S
     let Ok(Place { path, query }) = place else {
         return Break(Reply::page(local, 500));
     };
-    if path::climbs(&path::re_encode(&path)) {
+    if rewrite.path.as_literal().is_none() && path::climbs(&path::re_encode(&path)) {
         local.metrics.refusals.add(1);
         return Break(Reply::refusal(local, 400));
     }

@@ -20,8 +20,10 @@ pub struct Shortcuts {
     blocks: Box<[Block]>,
     /// Whether some of them rewrite the path.
     pub rewrites: bool,
-    /// Whether some of these choose another location.
+    /// Whether some of them may choose another location, if they are a location's.
     pub moves: bool,
+    /// Whether some in blocks do.
+    pub blocks_move: bool,
 }
 
 /// One direct response.
@@ -43,7 +45,7 @@ pub struct Shortcut {
     pub default_type: Option<Bytes>,
 }
 
-/// A change of the path, which ends the snippet.
+/// A change of the path.
 #[derive(Clone, Debug)]
 pub struct Rewrite {
     /// The path, not encoded.
@@ -63,7 +65,7 @@ pub enum Then {
     Stays,
     /// Another location (`last`).
     Moves,
-    /// The next directive of the host.
+    /// The next directive. Behind the last one of a location, or of a block, another location.
     GoesOn,
 }
 
@@ -127,9 +129,9 @@ impl Shortcuts {
     }
 
     fn of(plain: Box<[Shortcut]>, blocks: Box<[Block]>) -> Self {
-        let mut rewrites = plain.iter().filter_map(|it| it.rewrite.as_ref()).peekable();
-        let some = rewrites.peek().is_some();
-        Self { rewrites: some, moves: rewrites.any(|it| it.then == Then::Moves), plain, blocks }
+        let rewrites = plain.iter().any(|it| it.rewrite.is_some());
+        let blocks_move = blocks.iter().any(|it| moves(&it.shortcuts));
+        Self { rewrites, moves: blocks_move || moves(&plain), blocks_move, plain, blocks }
     }
 
     /// These, and then those of the fleet.
@@ -299,8 +301,12 @@ fn block(configured: &policy::ShortcutBlock) -> Result<Block, PolicyError> {
         ShortcutPath::Unspecified => return Err(refused("a block without a kind".into())),
     };
     let shortcuts: Box<[_]> = configured.shortcuts.iter().map(shortcut).collect::<Result<_, _>>()?;
-    if shortcuts.iter().any(|it| it.rewrite.is_some()) {
-        return Err(refused("expected responses in a block, got a rewrite".into()));
+    // What a rewrite would stay for is a file, of which there is none; and nothing answers for a path that has changed.
+    let mut behind = shortcuts.iter().skip_while(|it| then(it) != Some(Then::GoesOn));
+    if shortcuts.iter().any(|it| then(it) == Some(Then::Stays)) || behind.any(|it| it.rewrite.is_none()) {
+        return Err(refused(
+            "expected responses in a block, and rewrites that choose a location behind them".into(),
+        ));
     }
     Ok(Block { fits, shortcuts })
 }
@@ -321,6 +327,14 @@ fn shortcut(configured: &policy::Shortcut) -> Result<Shortcut, PolicyError> {
         media_type: configured.media_type.clone().map(Bytes::from),
         default_type: configured.default_type.clone().map(Bytes::from),
     })
+}
+
+fn then(shortcut: &Shortcut) -> Option<Then> {
+    shortcut.rewrite.as_ref().map(|it| it.then)
+}
+
+fn moves(shortcuts: &[Shortcut]) -> bool {
+    shortcuts.iter().filter_map(then).any(|then| then != Then::Stays)
 }
 
 fn rewrite(configured: &policy::Shortcut) -> Result<Option<Rewrite>, PolicyError> {
@@ -445,6 +459,14 @@ mod tests {
             rewrite: Some(kind),
             ..Default::default()
         };
+        let in_block = |shortcuts| policy::Shortcuts {
+            shortcuts: Vec::new(),
+            blocks: vec![policy::ShortcutBlock {
+                kind: Some(ShortcutPath::Exact.into()),
+                path: "/a".into(),
+                shortcuts,
+            }],
+        };
         for configured in [
             with(policy::Shortcut::default()),
             with(policy::Shortcut { status: 600, ..Default::default() }),
@@ -455,19 +477,14 @@ mod tests {
             with(policy::Shortcut { status: 200, ..rewrite(1, "/b") }),
             with(policy::Shortcut { pattern: None, ..rewrite(1, "/b") }),
             with(policy::Shortcut { text: None, ..rewrite(2, "/b") }),
-            policy::Shortcuts {
-                shortcuts: Vec::new(),
-                blocks: vec![policy::ShortcutBlock {
-                    kind: Some(ShortcutPath::Exact.into()),
-                    path: "/a".into(),
-                    shortcuts: vec![rewrite(2, "/b")],
-                }],
-            },
+            in_block(vec![rewrite(1, "/b")]),
+            in_block(vec![rewrite(3, "/b"), policy::Shortcut { status: 403, ..Default::default() }]),
             policy::Shortcuts { shortcuts: Vec::new(), blocks: vec![policy::ShortcutBlock::default()] },
         ] {
             assert!(Shortcuts::compile(Some(&configured)).is_err(), "{configured:?}");
         }
         assert!(Shortcuts::compile(None).unwrap().is_none());
         assert!(Shortcuts::compile(Some(&with(rewrite(2, "/b?c")))).is_ok());
+        assert!(Shortcuts::compile(Some(&in_block(vec![rewrite(3, "/b"), rewrite(2, "/c")]))).is_ok());
     }
 }

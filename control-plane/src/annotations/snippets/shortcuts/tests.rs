@@ -3,7 +3,7 @@ use crate::annotations::snippets::tokens;
 
 fn taken(text: &str) -> Option<Shortcuts> {
     let directives = tokens::directives(text).unwrap();
-    let (taken, rest) = Taken::of(&directives, SnippetContext::Server, true);
+    let (taken, rest) = Taken::of(&directives, SnippetContext::Server, Rewrites::All);
     rest.is_empty().then_some(taken.shortcuts)
 }
 
@@ -70,6 +70,15 @@ fn answers_are_read_as_nginx_reads_them() {
             "Prefix /ws: ",
         ),
         ("location /old { add_header X-A b; return 410; }", "Prefix /old: 410 -"),
+        (
+            "location ~ ^/v2/ { client_max_body_size 9g; if ($arg_x) { rewrite ^/(.*)$ /x/$1 last; } rewrite ^/(.*)$ /y/$1; }",
+            "Pattern ^/v2/: $arg_x IsSet \"\", ^/(.*)$ -> Last /x/$1; ^/(.*)$ -> Next /y/$1",
+        ),
+        (
+            "location /a { rewrite ^/a/(.*) /b/$1 last; deny all; }",
+            "Prefix /a: ^/a/(.*) -> Last /b/$1; 403 -",
+        ),
+        ("location /a { rewrite ^/a/x /b break; }", "Prefix /a: ^/a/x -> 404 -"),
     ] {
         assert_eq!(shown(&taken(text).unwrap()), [expected], "{text}");
     }
@@ -95,7 +104,11 @@ fn what_is_not_known_exactly_is_not_taken() {
         "rewrite ^/a$ /b other;",
         "rewrite ^/a$ /b last break;",
         "if ($arg_a) { rewrite ^/a$ /b last; add_header X-A b; }",
-        "location /a { rewrite ^ /b last; }",
+        "location /a { rewrite ^ /b; return 403; }",
+        "location /a { rewrite ^ /b; rewrite ^ /c last; rewrite ^ /d break; }",
+        "location /a { rewrite ^ /b; deny all; }",
+        "location /a { rewrite ^ /b last; return 200 x; client_max_body_size 9m; }",
+        "location = /a { internal; rewrite ^ /b last; }",
         "rewrite ^/(a$ /$1 redirect;",
         "if ($tenant = a) { return 403; }",
         "if ($host = $http_host) { return 403; }",
@@ -135,7 +148,7 @@ fn a_text_has_the_type_that_its_block_says() {
     let directives =
         tokens::directives("default_type application/json; return 400 '{}'; location /a { return 403; }")
             .unwrap();
-    let Taken { shortcuts, .. } = Taken::of(&directives, SnippetContext::Server, true).0;
+    let Taken { shortcuts, .. } = Taken::of(&directives, SnippetContext::Server, Rewrites::All).0;
     assert_eq!(shortcuts.shortcuts[0].default_type.as_deref(), Some("application/json"));
     assert_eq!(shortcuts.blocks[0].shortcuts[0].default_type, None, "it says nothing");
     let types = |text: &str| {
@@ -154,17 +167,30 @@ fn a_text_has_the_type_that_its_block_says() {
 fn what_is_left_stays_whole() {
     let text = "add_header A b; if ($scheme = http) { proxy_pass http://x; } return 403;";
     let directives = tokens::directives(text).unwrap();
-    let (taken, rest) = Taken::of(&directives, SnippetContext::Location, true);
+    let (taken, rest) = Taken::of(&directives, SnippetContext::Location, Rewrites::All);
     assert_eq!(shown(&taken.shortcuts), ["403 -"]);
     assert_eq!(rest.iter().map(Directive::name).collect::<Vec<_>>(), ["add_header", "if", "proxy_pass"]);
-    assert_eq!(Taken::of(&directives, SnippetContext::Auth, true).1.len(), directives.len());
+    assert_eq!(Taken::of(&directives, SnippetContext::Auth, Rewrites::All).1.len(), directives.len());
+}
+
+#[test]
+fn rewrites_are_taken_where_they_may_act() {
+    let text =
+        "rewrite ^/a /b last; rewrite ^/c /d; location /e { rewrite ^/e /f last; } rewrite ^/g /h redirect;";
+    let directives = tokens::directives(text).unwrap();
+    let taken = |rewrites| shown(&Taken::of(&directives, SnippetContext::Location, rewrites).0.shortcuts);
+    let redirect = "^/g -> 302 /h";
+    assert_eq!(taken(Rewrites::None), [redirect]);
+    let block = "Prefix /e: ^/e -> Last /f";
+    assert_eq!(taken(Rewrites::Flagged), ["^/a -> Last /b", redirect, block]);
+    assert_eq!(taken(Rewrites::All), ["^/a -> Last /b", "^/c -> Next /d", redirect, block]);
 }
 
 /// `error_page` is left out, too: the client gets the page of the status.
 #[test]
 fn named_location_is_left_out_with_what_leads_there() {
     let left = |text: &str, place| {
-        let (taken, rest) = Taken::of(&tokens::directives(text).unwrap(), place, true);
+        let (taken, rest) = Taken::of(&tokens::directives(text).unwrap(), place, Rewrites::All);
         let rest: Vec<_> = rest.iter().map(|it| it.name().to_owned()).collect();
         (shown(&taken.shortcuts), rest)
     };

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::annotations::snippets::headers::SnippetContext;
 use crate::annotations::snippets::restriction::restricts;
-use crate::annotations::snippets::shortcuts::Taken;
+use crate::annotations::snippets::shortcuts::{Rewrites, Taken};
 use crate::annotations::snippets::tokens;
 
 /// The values of `$http_a`, `$http_b` and, at first, `$uri`.
@@ -96,7 +96,7 @@ fn holds(subject: &str, comparison: ShortcutComparison, value: &str) -> bool {
 
 /// What the shortcuts of a snippet send, or `None` if it denies.
 fn sent(directives: &[Directive], request: Request) -> Option<Response> {
-    let (taken, rest) = Taken::of(directives, SnippetContext::Server, true);
+    let (taken, rest) = Taken::of(directives, SnippetContext::Server, Rewrites::All);
     if restricts(&Some(rest)).is_some() {
         return None;
     }
@@ -169,7 +169,7 @@ fn what_is_unknown_denies() {
 fn only_texts_are_filled_in() {
     let read = |text: &str| {
         let directives = tokens::directives(text).unwrap();
-        let (taken, rest) = Taken::of(&directives, SnippetContext::Server, true);
+        let (taken, rest) = Taken::of(&directives, SnippetContext::Server, Rewrites::All);
         let one = |it: shared::policy::Shortcut| {
             (it.status, it.pattern.unwrap_or_default(), it.text.unwrap_or_default())
         };
@@ -234,7 +234,7 @@ fn long_snippets_are_not_followed() {
 fn headers_have_the_value_that_all_worlds_have() {
     let header = |text: &str| {
         let directives = tokens::directives(&format!("{text} add_header X-A $v;")).unwrap();
-        let (_, rest) = Taken::of(&directives, SnippetContext::Location, true);
+        let (_, rest) = Taken::of(&directives, SnippetContext::Location, Rewrites::All);
         rest.last().unwrap().arguments()[1].clone()
     };
     assert_eq!(header("set $v a; set $v \"$v-$host\";"), "a-${host}");
@@ -283,7 +283,7 @@ proptest! {
         let text = format!("set $v 0; set $w ''; {}", directives.concat());
         let directives = tokens::directives(&text).unwrap();
         let header = tokens::directives(&format!("{text} add_header X-A \"$v\";")).unwrap();
-        let (_, rest) = Taken::of(&header, SnippetContext::Server, true);
+        let (_, rest) = Taken::of(&header, SnippetContext::Server, Rewrites::All);
         let header = &rest.last().unwrap().arguments()[1];
         for request in requests() {
             let mut interpreter = Interpreter::of(request);

@@ -44,15 +44,32 @@ fn last(
         }
     }
     let mut left = MOST;
-    while let RouteOutcome::Location { entry, .. } = &found
-        && let Some(place) = shortcuts::location_leads(exchange, entry, of_host)?
-    {
+    while leads(exchange, &found, of_host)? {
         left = left.checked_sub(1).ok_or(Nowhere)?;
-        cure(exchange, &found);
-        exchange.go_on(place.path, place.query).of_host = None;
         found = find_again(table, exchange);
     }
     Ok(found)
+}
+
+/// Rewrites a request as the location says that was found for it, or a block that takes it instead. Returns whether
+/// another location is looked up then.
+fn leads(
+    exchange: &mut Exchange<'_>,
+    found: &RouteOutcome,
+    of_host: Option<&Shortcuts>,
+) -> Result<bool, Nowhere> {
+    let entry = match found {
+        RouteOutcome::Location { entry, .. } => Some(&**entry),
+        RouteOutcome::AddSlash(..) | RouteOutcome::DefaultBackend { .. } => None,
+        RouteOutcome::Www(..) | RouteOutcome::AppRoot(..) | RouteOutcome::Own(_) => return Ok(false),
+    };
+    match shortcuts::in_charge(exchange, entry, of_host) {
+        Some(leading) => {
+            cure(exchange, found);
+            shortcuts::rewrite_by_location(exchange, leading)
+        }
+        None => Ok(false),
+    }
 }
 
 /// Others are still told of the path that was asked for.
@@ -76,6 +93,10 @@ fn unambiguous(table: &HostTable, exchange: &Exchange<'_>, found: RouteOutcome) 
     let asks = found.location().is_some_and(|entry| entry.external().is_some());
     if asks && path::climbs(exchange.head.path()) {
         return RouteOutcome::Own(Own::Ambiguous);
+    }
+    if exchange.passed() > 0 {
+        // It stays where it is, whatever its path is now.
+        return found;
     }
     match path::normalise(ask.raw) {
         Ok(normal) if !normal.suspicious => found,
