@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shared::name::ObjectName;
-use shared::policy::{BackendTls, Header};
+use shared::policy::{BackendTls, Header, Shortcuts};
 use shared::resource::Denial;
 
 use super::row::{Bad, Reach, Row};
@@ -40,6 +40,8 @@ pub struct Draft<'a> {
     pub(super) of_hosts: Option<OfHosts>,
     /// Request headers to the authentication service that a snippet sets.
     pub(super) auth_headers: Vec<Header>,
+    /// Answers in place of the authentication service that a snippet says.
+    pub(super) auth_answers: Option<Shortcuts>,
     /// Request headers to the backend whose values come from the authentication response.
     pub(super) auth_told: Vec<Header>,
     /// TLS settings towards backends that a snippet says.
@@ -68,6 +70,7 @@ impl<'a> Draft<'a> {
             of_hosts: None,
             auth_headers: Vec::new(),
             auth_told: Vec::new(),
+            auth_answers: None,
             tls_of_snippet: None,
             tls_name: String::new(),
             snippets: Vec::new(),
@@ -222,6 +225,7 @@ impl<'a> Draft<'a> {
         if let Some(external) = &mut location.external_auth {
             external.proxy_set_headers.extend(self.auth_headers);
             external.told_headers.extend(self.auth_told);
+            external.answers = self.auth_answers;
         } else if !self.auth_told.is_empty() {
             // The client must not be able to set these headers.
             let cleared = self.auth_told.into_iter().map(|it| Header { value: String::new(), ..it });

@@ -175,7 +175,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     match place {
         SnippetContext::Location => to.location.shortcuts = taken.put(),
         SnippetContext::Server => to.host.shortcuts = taken.put(),
-        SnippetContext::Auth => {}
+        SnippetContext::Auth => to.auth_answers = taken.put(),
     }
     let has_headers = headers.put(place, to);
     if has_headers || needs_snippets || tls.is_some() {

@@ -24,6 +24,7 @@ pub fn put(
         if let Some(external) = &mut policy.external_auth {
             external.proxy_set_headers.clear();
             external.told_headers.clear();
+            external.answers = external.answers.take().and_then(refusals);
         }
     }
     let tls_name = &claim.parsed.serving.tls_name;
@@ -41,6 +42,12 @@ pub fn put(
         policy.hide_headers = policy.hide_headers.or_else(|| hidden.clone());
     }
     policy
+}
+
+/// Those that keep somebody out.
+fn refusals(mut all: Shortcuts) -> Option<Shortcuts> {
+    all.shortcuts.retain(|it| it.status >= 400);
+    (all != Shortcuts::default()).then_some(all)
 }
 
 /// Those that send a response: they act whether the fleet allows snippets or not (docs/adr/034-shortcuts.md).

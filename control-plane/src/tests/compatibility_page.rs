@@ -85,7 +85,7 @@ fn snippet(name: &str) -> &'static str {
     match name {
         "stream-snippet" => "differs: raw nginx configuration is never used",
         "auth-snippet" => {
-            "header directives are **honoured** with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
+            "fixed answers that refuse are **honoured**; header directives and answers that let requests in with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
         }
         _ => {
             "fixed answers and address lists are **honoured**; header directives, rewrites and names for TLS to backends with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"

@@ -350,3 +350,47 @@ fn a_text_is_of_the_type_that_its_path_ends_in() {
     assert_eq!(media(&proxy, "/said"), (404, "text/y".into()));
     assert_eq!(media(&proxy, "/said.xml"), (404, "text/xml".into()));
 }
+
+/// `return` in an auth-snippet: the status decides, and nobody is asked. What lets a request in has to hold for every
+/// reading of its target.
+#[test]
+fn a_snippet_answers_in_place_of_an_auth_service() {
+    use ShortcutComparison::{Equals, Finds};
+    let (origin, auth) = (Origin::says("here"), Origin::says("yes"));
+    let answers = plain(vec![
+        only_if("$request_method", Equals, "OPTIONS", says(200, "")),
+        only_if("$request_uri", Finds, "^/(health|a%20b)", says(204, "")),
+        only_if("$request_uri", Finds, "^/shut", says(401, "")),
+        only_if("$http_x_key", Equals, "no", says(403, "")),
+    ]);
+    let external = ExternalAuth {
+        url: format!("http://{}/", auth.address),
+        response_headers: vec!["X-User".into()],
+        answers: Some(answers),
+        ..ExternalAuth::default()
+    };
+    let location = LocationPolicy { external_auth: Some(external), ..LocationPolicy::default() };
+    let proxy = serving(None, "/", location, &origin);
+    let mut client = Client::new(proxy.http);
+    for (request, status, asked) in [
+        ("OPTIONS /x", 200, 0),
+        ("GET /x", 200, 1),
+        ("GET /health", 200, 0),
+        ("GET /healthy?x", 200, 0),
+        ("GET /a%20b", 200, 0),
+        ("GET /he%61lth", 200, 1),
+        ("GET /shut", 401, 0),
+        ("GET /sh%75t", 401, 0),
+    ] {
+        let before = (origin.seen().len(), auth.seen().len());
+        let answer = client.ask(&format!("{request} HTTP/1.1\r\nHost: a.test\r\nX-User: forged\r\n\r\n"));
+        assert_eq!((answer.status, auth.seen().len() - before.1), (status, asked), "{request}");
+        let seen = origin.seen();
+        assert_eq!(seen.len() - before.0, usize::from(status == 200), "{request}");
+        assert!(seen.last().unwrap().all("x-user").is_empty(), "{request}");
+    }
+    // It is cured, and both readings of what is sent are the same then.
+    assert_eq!(client.get("/x/../health").status, 200);
+    let denied = client.ask("GET /health/../x HTTP/1.1\r\nHost: a.test\r\nX-Key: no\r\n\r\n");
+    assert_eq!(denied.status, 403);
+}

@@ -12,7 +12,7 @@ use shared::template::{Template, Variable};
 
 use super::headers::SnippetContext;
 use super::tokens::Directive;
-use super::worlds::{Outcome, World, Worlds};
+use super::worlds::{Outcome, World, Worlds, depends_on_path};
 
 /// Limit of the responses that are taken from one snippet, and of their bytes.
 const MOST: usize = 64;
@@ -41,6 +41,8 @@ pub(super) struct Taken {
     /// Paths of blocks without a response.
     pub(super) empty: Vec<String>,
     rewrites: Rewrites,
+    /// Whether they answer in place of an authentication service.
+    is_auth: bool,
     count: usize,
     bytes: usize,
 }
@@ -70,10 +72,8 @@ impl Taken {
         place: SnippetContext,
         rewrites: Rewrites,
     ) -> (Self, Vec<Directive>) {
-        let mut taken = Self { rewrites, ..Self::default() };
-        if place == SnippetContext::Auth {
-            return (taken, directives.to_vec());
-        }
+        let is_auth = place == SnippetContext::Auth;
+        let mut taken = Self { rewrites, is_auth, ..Self::default() };
         let (mut rest, mut room) = (Vec::new(), Allowance::new(MOST_OF_PATTERNS));
         let mut worlds = Worlds::new(directives);
         for node in nodes(directives) {
@@ -103,11 +103,11 @@ impl Taken {
         (taken, rest)
     }
 
-    /// Whether some of it acts only if the fleet allows snippets: it sends no response.
+    /// Whether some of it acts only if the fleet allows snippets: it sends no response, or lets requests in.
     pub(super) fn needs_snippets(&self) -> bool {
         let Shortcuts { shortcuts, blocks } = &self.shortcuts;
         let mut all = shortcuts.iter().chain(blocks.iter().flat_map(|it| &it.shortcuts));
-        all.any(goes_on)
+        all.any(|it| goes_on(it) || self.is_auth && it.status < 400)
     }
 
     /// `None` if nothing was taken.
@@ -138,8 +138,16 @@ impl Taken {
                     return false;
                 }
             }
-            self.shortcuts.shortcuts.extend(found);
+            if self.is_auth {
+                // Only the status counts.
+                self.shortcuts.shortcuts.extend(found.into_iter().map(|it| Shortcut { text: None, ..it }));
+            } else {
+                self.shortcuts.shortcuts.extend(found);
+            }
             return true;
+        }
+        if self.is_auth {
+            return false;
         }
         let block = block(node, room).filter(|it| it.shortcuts.iter().all(|it| self.may_take(it)));
         let Some(block) = block.filter(|it| self.has_room(it.shortcuts.len())) else {
@@ -154,6 +162,7 @@ impl Taken {
 
     fn may_take(&self, it: &Shortcut) -> bool {
         match self.rewrites {
+            _ if self.is_auth => is_verdict(it),
             _ if !goes_on(it) => true,
             Rewrites::None => false,
             Rewrites::Flagged => it.rewrite() != ShortcutRewrite::Next,
@@ -165,6 +174,13 @@ impl Taken {
         self.count += count.max(1);
         self.count <= MOST
     }
+}
+
+/// Whether a response is one of those by which an authentication service decides. The request to it has a path of its own,
+/// and no query.
+fn is_verdict(it: &Shortcut) -> bool {
+    let asks_path = it.tests.iter().any(|test| depends_on_path(&test.subject));
+    matches!(it.status, 200..=299 | 401 | 403) && it.pattern.is_none() && !asks_path
 }
 
 /// Whether it is a `location @NAME`: no request reaches one where `error_page` is left out.

@@ -185,7 +185,7 @@ impl Worlds {
 }
 
 /// Whether a rewrite changes the value of a text.
-fn depends_on_path(text: &str) -> bool {
+pub(super) fn depends_on_path(text: &str) -> bool {
     use Variable::{Args, Argument, IsArgs, Uri};
     Template::parse(text).variables().any(|it| matches!(it, Args | Argument(_) | IsArgs | Uri))
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use shared::pattern::Exhausted;
 use shared::template::Overlong;
 
 use super::access::AccessDecision;
 use super::elsewhere::{Room, Url, Word};
 use super::variables::{self, Allowance};
-use super::{Exchange, HeaderScope, failures, forwarded, loops};
+use super::{Exchange, HeaderScope, failures, forwarded, loops, shortcuts};
 use crate::codec::error::Kind;
 use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
@@ -35,6 +36,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> AccessDecision {
     let local = &exchange.call.server.local;
     name(exchange);
+    match external.answers.as_ref().map_or(Ok(None), |it| shortcuts::of_auth(exchange, it)) {
+        Ok(None) => {}
+        Ok(Some(status)) => {
+            // Of an answer without headers the backend gets none.
+            let fields = external.told.iter().map(|(name, _)| (name.clone(), None)).collect();
+            let response = Arc::new(AuthResponse { status, fields, ..AuthResponse::default() });
+            return decide(exchange, response);
+        }
+        Err(Exhausted) => return AccessDecision::Fail(Reply::page(local, 500)),
+    }
     let key = external.cache.as_ref().map(|cache| key(exchange, external, cache)).transpose();
     let cached = match key {
         Ok(key) => external.cache.as_ref().zip(key.flatten()),
@@ -66,6 +77,11 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Acc
             }
         }
     };
+    decide(exchange, response)
+}
+
+fn decide(exchange: &mut Exchange<'_>, response: Arc<AuthResponse>) -> AccessDecision {
+    let local = &exchange.call.server.local;
     let decision = match response.status {
         200..=299 => AccessDecision::Pass,
         status @ (401 | 403) => {
@@ -274,6 +290,7 @@ mod tests {
             always_set_cookie: false,
             cache: None,
             set_headers: [].into(),
+            answers: None,
         };
         let response = auth_response(&answer, &external);
         let values: Vec<_> = response.fields.iter().map(|(_, value)| value.as_deref()).collect();

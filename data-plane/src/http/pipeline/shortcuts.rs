@@ -206,6 +206,24 @@ pub(super) fn of_location(exchange: &mut Exchange<'_>) -> Step {
     Continue(())
 }
 
+/// The status that a snippet answers in place of the auth service. One that lets a request in has to be that of its target
+/// as it was sent and of the normal form, since a backend decodes it.
+pub(super) fn of_auth(exchange: &Exchange<'_>, answers: &Shortcuts) -> Result<Option<u16>, Exhausted> {
+    for shortcut in &answers.plain {
+        let holds = |target: &[u8]| holds(exchange, shortcut, target, &mut None);
+        let asked = holds(exchange.head.uncured_target())?;
+        let is_it = match exchange.normal.is_some() && shortcut.asks_target() && asked != shortcut.keeps_out()
+        {
+            true => holds(&normal_target(exchange))?,
+            false => asked,
+        };
+        if is_it {
+            return Ok(Some(shortcut.status));
+        }
+    }
+    Ok(None)
+}
+
 fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
     let declared = exchange.location().map_or("", |it| &*it.declared);
     let (block, groups) = match shortcuts.block(exchange.path(), declared, &exchange.steps) {

@@ -7,6 +7,7 @@ use shared::policy::{ExternalAuth, LocationPolicy};
 use shared::template::Template;
 
 use super::PolicyError;
+use super::shortcuts::Shortcuts;
 
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"];
 
@@ -14,7 +15,7 @@ const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CO
 const KEPT: &str = "200 202 401 5m";
 
 /// The auth service of a location.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct External {
     /// Its URL, as a template.
     pub url: Template,
@@ -37,6 +38,8 @@ pub struct External {
     pub cache: Option<Cache>,
     /// Additional headers of the auth request.
     pub set_headers: Box<[(Bytes, Template)]>,
+    /// Answers in its place.
+    pub answers: Option<Shortcuts>,
 }
 
 /// Caching of auth responses.
@@ -85,6 +88,7 @@ impl External {
             cache_duration,
             proxy_set_headers,
             told_headers,
+            answers,
         } = configured;
         let refused = |field, problem: String| PolicyError { field, problem };
         if url.is_empty() {
@@ -125,6 +129,7 @@ impl External {
             always_set_cookie: always_set_cookie.unwrap_or_default(),
             cache,
             set_headers: headers.collect::<Result<_, PolicyError>>()?,
+            answers: Shortcuts::compile(answers.as_ref())?,
         })
     }
 }
@@ -143,6 +148,7 @@ fn global(configured: &LocationPolicy) -> Option<ExternalAuth> {
         cache_duration: text(&configured.global_auth_cache_duration),
         proxy_set_headers: Vec::new(),
         told_headers: Vec::new(),
+        answers: None,
     })
 }
 

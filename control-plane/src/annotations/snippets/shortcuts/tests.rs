@@ -170,7 +170,38 @@ fn what_is_left_stays_whole() {
     let (taken, rest) = Taken::of(&directives, SnippetContext::Location, Rewrites::All);
     assert_eq!(shown(&taken.shortcuts), ["403 -"]);
     assert_eq!(rest.iter().map(Directive::name).collect::<Vec<_>>(), ["add_header", "if", "proxy_pass"]);
-    assert_eq!(Taken::of(&directives, SnippetContext::Auth, Rewrites::All).1.len(), directives.len());
+}
+
+#[test]
+fn an_authentication_is_answered_by_a_status() {
+    let taken = |text: &str| {
+        let directives = tokens::directives(text).unwrap();
+        let (taken, rest) = Taken::of(&directives, SnippetContext::Auth, Rewrites::None);
+        (shown(&taken.shortcuts), rest.len())
+    };
+    for (text, expected) in [
+        ("if ($request_method = OPTIONS) { return 200; }", "$request_method Equals \"OPTIONS\", 200 -"),
+        ("return 204 'let in by $host';", "204 -"),
+        (
+            "if ($request_uri ~* \"^/(health|ready)$\") { return 200; }",
+            "$request_uri FindsAnyCase \"^/(health|ready)$\", 200 -",
+        ),
+        ("if ($http_x_key = '') { return 401; }", "$http_x_key Equals \"\", 401 -"),
+    ] {
+        assert_eq!(taken(text), (vec![expected.to_owned()], 0), "{text}");
+    }
+    for text in [
+        "return 404;",
+        "return 302 https://b.test/;",
+        "rewrite ^ /b permanent;",
+        "rewrite ^ /b last;",
+        "if ($uri = /health) { return 200; }",
+        "if ($arg_key = a) { return 200; }",
+        "location /health { return 200; }",
+    ] {
+        let (taken, rest) = taken(text);
+        assert!(taken.is_empty() && rest > 0, "{text}: {taken:?}");
+    }
 }
 
 #[test]
