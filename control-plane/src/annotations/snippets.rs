@@ -77,24 +77,9 @@ pub(super) static ROWS: &[&Row] = &[
 
 const NEVER: &str = "raw nginx configuration is never used";
 
-/// Snippets of the ConfigMap that may define servers of their own, which clients of the hosts never reach.
-const BESIDE_HOSTS: [&str; 2] = ["http-snippet", "stream-snippet"];
-
 /// Why a directive in a ConfigMap snippet cannot just be left out, if so.
-pub(crate) fn restriction(key: &str, text: &str) -> Option<String> {
-    let mut directives = tokens::directives(text);
-    if let Some(directives) = directives.as_mut().filter(|_| BESIDE_HOSTS.contains(&key)) {
-        *directives = definitions::beside(directives);
-    }
-    restricts(&directives)
-}
-
-/// What does not exist here although a ConfigMap snippet defines it, in words.
-pub(crate) fn missing(key: &str, text: &str) -> Option<String> {
-    let directives = tokens::directives(text).filter(|_| BESIDE_HOSTS.contains(&key))?;
-    let places: BTreeSet<_> = definitions::servers(&directives).into_iter().collect();
-    let places = Vec::from_iter(places).join(", ");
-    (!places.is_empty()).then(|| format!("nothing listens on {places}, as its server does not exist"))
+pub(crate) fn restriction(text: &str) -> Option<String> {
+    restricts(&tokens::directives(text))
 }
 
 /// Whether a directive of a location has no effect, because backends are not spoken to over TLS or by gRPC.

@@ -113,6 +113,7 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     for (key, configured) in configmap.iter().flat_map(|map| &map.data) {
         compiled.read(key, configured, asks);
     }
+    compiled.read_levels(configmap);
     compiled.settings.guards.sort_unstable();
     compiled.settings.guards.dedup();
     compiled
@@ -169,11 +170,23 @@ impl Compiled {
             }
             None => {}
         }
-        if let Some(why) = snippets::restriction(&known, text) {
-            return self.guard(key, format!("{NEVER}, and {why}: {ALL_PATHS}"));
+        match snippets::restriction(text) {
+            Some(why) => self.guard(key, format!("{NEVER}, and {why}: {ALL_PATHS}")),
+            None => self.fault(key, Severity::Unsupported, NEVER),
         }
-        let missing = snippets::missing(&known, text).map(|what| format!(": {what}")).unwrap_or_default();
-        self.fault(key, Severity::Unsupported, format!("{NEVER}{missing}"));
+    }
+
+    /// Takes in what raw configuration says to inner levels of nginx' configuration, the outermost first. Keys that are
+    /// defaults of annotations are beside those of the outermost level.
+    fn read_levels(&mut self, configmap: Option<&ConfigMap>) {
+        for level in ["http-snippet", "server-snippet"] {
+            let keys = configmap.iter().flat_map(|map| &map.data);
+            for (_, text) in keys.filter(|(key, _)| key.eq_ignore_ascii_case(level)) {
+                if let Some(Ok(snippet)) = snippets::of_fleet::read(level, text) {
+                    snippet.outer.put(&mut self.settings.defaults, level == "http-snippet");
+                }
+            }
+        }
     }
 
     /// Takes in a key that is the default of an annotation.

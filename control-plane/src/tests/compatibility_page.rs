@@ -64,10 +64,15 @@ fn page() -> String {
                 ("**honoured**".into(), if *key == keys::STRICT_PATHS { "true" } else { "false" })
             }
             keys::Status::Unsupported => ("not honoured yet".into(), ""),
-            keys::Status::Snippet if ["location-snippet", "server-snippet"].contains(key) => {
-                (READ.into(), "")
+            keys::Status::Snippet => {
+                let becomes = match *key {
+                    "http-snippet" => OUTER,
+                    "location-snippet" => READ,
+                    "server-snippet" => LISTED,
+                    _ => RAW,
+                };
+                (becomes.into(), "")
             }
-            keys::Status::Snippet => (RAW.into(), ""),
             keys::Status::AllowedHeaders => ("**honoured**".into(), ""),
             keys::Status::TicketKey => ("**honoured**".into(), ""),
             keys::Status::Nginx => ("tunes nginx itself, has no effect here".into(), ""),
@@ -80,6 +85,8 @@ fn page() -> String {
 
 const RAW: &str = "raw configuration is never used; 503 if it could restrict access or redirect elsewhere";
 const READ: &str = "fixed answers and header directives are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
+const LISTED: &str = "fixed answers, address lists and header directives are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
+const OUTER: &str = "address lists and `proxy_hide_header` are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
 /// What becomes of a snippet, by where it stands in nginx' configuration.
 fn snippet(name: &str) -> &'static str {
     match name {

@@ -169,3 +169,53 @@ fn what_the_authentication_answers_is_told_in_all_locations() {
     fleet(&mut proxy, LocationPolicy { no_auth_locations: Some(open), ..global });
     assert_eq!(user(&proxy, "plain.test"), "", "nobody is asked");
 }
+
+/// As `allow` and `deny` of all hosts in nginx: where a location lists addresses, they do not count, unless its host's list
+/// has no end.
+#[test]
+fn lists_of_the_fleet_count_where_there_is_no_own_one() {
+    let origin = Origin::says("here");
+    let list = |text: &str| Some(shared::policy::TextList { values: vec![text.into()] });
+    let own = |goes_on: bool| LocationPolicy {
+        denylist_source_range: list("192.0.2.1"),
+        lists_go_on: goes_on.then_some(true),
+        ..LocationPolicy::default()
+    };
+    let statuses =
+        |proxy: &Proxy| ["plain.test", "own.test", "unknown.test"].map(|host| ask(proxy, host, "/").status);
+    for (goes_on, others) in [(false, 200), (true, 403)] {
+        let mut proxy = serving(&origin, None, own(goes_on));
+        assert_eq!(statuses(&proxy), [200, 200, 404]);
+        let outer_allowlist = list("192.0.2.0/24");
+        fleet(&mut proxy, LocationPolicy { outer_allowlist, ..LocationPolicy::default() });
+        assert_eq!(statuses(&proxy), [403, others, 403]);
+        let (outer_allowlist, outer_denylist) = (list("127.0.0.0/8"), list("127.0.0.1"));
+        let defaults = LocationPolicy { outer_allowlist, outer_denylist, ..LocationPolicy::default() };
+        fleet(&mut proxy, defaults);
+        assert_eq!(statuses(&proxy), [403, others, 403]);
+        fleet(
+            &mut proxy,
+            LocationPolicy { outer_allowlist: list("127.0.0.0/8"), ..LocationPolicy::default() },
+        );
+        assert_eq!(statuses(&proxy), [200, 200, 404]);
+    }
+}
+
+/// What a location hides hides what the fleet says, except for what stands in all locations.
+#[test]
+fn headers_that_all_locations_hide_are_hidden_beside_own_ones() {
+    let head = "HTTP/1.1 200 OK\r\nX-A: 1\r\nX-B: 1\r\nX-C: 1\r\nContent-Length: 0\r\n\r\n";
+    let origin = Origin::new(move |_| (head.as_bytes().to_vec(), true));
+    let list = |text: &str| Some(shared::policy::TextList { values: vec![text.into()] });
+    let own = LocationPolicy { hide_headers: list("X-A"), ..LocationPolicy::default() };
+    let mut proxy = serving(&origin, None, own);
+    let shown = |proxy: &Proxy, host: &str| {
+        let answer = ask(proxy, host, "/");
+        ["x-a", "x-b", "x-c"].map(|name| answer.all(name).len())
+    };
+    fleet(&mut proxy, LocationPolicy { hide_headers: list("X-B"), ..LocationPolicy::default() });
+    assert_eq!([shown(&proxy, "plain.test"), shown(&proxy, "own.test")], [[1, 0, 1], [0, 1, 1]]);
+    let (hide_headers, hide_headers_beside) = (list("X-B"), list("X-C"));
+    fleet(&mut proxy, LocationPolicy { hide_headers, hide_headers_beside, ..LocationPolicy::default() });
+    assert_eq!([shown(&proxy, "plain.test"), shown(&proxy, "own.test")], [[1, 1, 0], [0, 1, 0]]);
+}

@@ -39,7 +39,7 @@ const MOST_BYTES: usize = 16 << 10;
 pub(super) struct Headers {
     pub(super) answers: Vec<HeaderChange>,
     pub(super) requests: Vec<Header>,
-    hidden: Vec<String>,
+    pub(super) hidden: Vec<String>,
     /// Variables with the value of a header of the authentication response.
     answered: BTreeMap<String, String>,
     /// Request headers with those values.

@@ -22,16 +22,23 @@ pub struct Lists {
     /// The addresses that are denied, with precedence.
     denied: Vec<String>,
     satisfies_any: Option<bool>,
+    /// What follows them in nginx' configuration counts, too: no `all` ends them.
+    goes_on: bool,
 }
 
 impl Lists {
     /// Takes the lists out of a snippet, if they can be expressed.
     pub(super) fn of(directives: &mut Vec<Directive>, place: SnippetContext, to: &Draft<'_>) -> Option<Self> {
         let has_own = || ANNOTATIONS.iter().any(|name| to.text(name).is_some());
-        if place == SnippetContext::Auth
-            || place == SnippetContext::Location && has_own()
-            || !directives.iter().any(is_one)
-        {
+        if place == SnippetContext::Auth || place == SnippetContext::Location && has_own() {
+            return None;
+        }
+        Self::take(directives)
+    }
+
+    /// The same, whatever else there is.
+    pub(super) fn take(directives: &mut Vec<Directive>) -> Option<Self> {
+        if !directives.iter().any(is_one) {
             return None;
         }
         let lists = Self::read(directives.iter().filter(|it| is_one(it)))?;
@@ -67,6 +74,7 @@ impl Lists {
             // Nobody is kept out by an `allow` without a `deny`.
             _ => {}
         }
+        lists.goes_on = end.is_none();
         Some(lists)
     }
 
@@ -86,11 +94,20 @@ impl Lists {
         } else {
             self.clone().add_to(policy);
             policy.satisfy_any = satisfies_any.or(policy.satisfy_any);
+            policy.lists_go_on = self.goes_on.then_some(true);
         }
     }
 
+    /// Sets them as those of all hosts.
+    pub(crate) fn put_outside(self, defaults: &mut LocationPolicy) {
+        let Self { allowed, denied, satisfies_any, goes_on: _ } = self;
+        defaults.outer_allowlist = allowed.map(|values| TextList { values });
+        defaults.outer_denylist = (!denied.is_empty()).then_some(TextList { values: denied });
+        defaults.satisfy_any = defaults.satisfy_any.or(satisfies_any);
+    }
+
     fn add_to(self, policy: &mut LocationPolicy) {
-        let Self { allowed, denied, satisfies_any } = self;
+        let Self { allowed, denied, satisfies_any, goes_on: _ } = self;
         if let Some(values) = allowed {
             policy.allowlist_source_range = Some(TextList { values });
         }
@@ -118,7 +135,7 @@ mod tests {
 
     fn lists(allowed: Option<&[&str]>, denied: &[&str], satisfies_any: Option<bool>) -> Option<Lists> {
         let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        Some(Lists { allowed: allowed.map(owned), denied: owned(denied), satisfies_any })
+        Some(Lists { allowed: allowed.map(owned), denied: owned(denied), satisfies_any, goes_on: false })
     }
 
     #[test]
@@ -129,13 +146,15 @@ mod tests {
                 lists(Some(&["10.0.0.0/8", "10.1.2.3"]), &[], None),
             ),
             ("deny 10.0.0.1; allow 10.0.0.0/8; deny all;", lists(Some(&["10.0.0.0/8"]), &["10.0.0.1"], None)),
-            ("deny 10.0.0.1;", lists(None, &["10.0.0.1"], None)),
             ("deny 10.0.0.1; allow all;", lists(None, &["10.0.0.1"], None)),
             ("deny all;", lists(None, &["0.0.0.0/0", "::/0"], None)),
             ("satisfy any; allow ::1; deny all;", lists(Some(&["::1"]), &[], Some(true))),
-            ("allow 10.0.0.1;", lists(None, &[], None)),
             ("allow all;", lists(None, &[], None)),
         ] {
+            assert_eq!(read(text), expected, "{text}");
+        }
+        for (text, denied) in [("deny 10.0.0.1;", &["10.0.0.1"][..]), ("allow 10.0.0.1;", &[])] {
+            let expected = lists(None, denied, None).map(|it| Lists { goes_on: true, ..it });
             assert_eq!(read(text), expected, "{text}");
         }
     }

@@ -1,25 +1,53 @@
-//! The ConfigMap's `server-snippet` and `location-snippet`: what they say to all hosts, and to all locations.
+//! The ConfigMap's `server-snippet` and `location-snippet`: what they say to all hosts, and to all locations; and of its
+//! `http-snippet`, what hosts inherit.
 //!
 //! They are read as those of Ingresses, and take effect whether Ingresses may have any (ingress-nginx).
 
-use shared::policy::{HeaderChangeList, HeaderList, LocationPolicy};
+use std::collections::BTreeSet;
+
+use shared::policy::{HeaderChangeList, HeaderList, LocationPolicy, TextList};
 
 use super::headers::{Headers, SnippetContext};
+use super::lists::Lists;
 use super::restriction::restricts;
 use super::shortcuts::{Rewrites, Taken};
-use super::{hints, left_out, tokens, unanswered};
+use super::{NEVER, definitions, hints, left_out, tokens, unanswered};
 use crate::problem::Severity;
 
 /// A snippet of the fleet, as far as it takes effect.
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub(crate) struct Snippet {
     /// Defaults of all locations.
     pub defaults: LocationPolicy,
+    /// What counts where no inner level of nginx' configuration says the same.
+    pub outer: Outer,
     /// What to report.
     pub faults: Vec<(Severity, String)>,
 }
 
-/// Reads the key `server-snippet` or `location-snippet`; `None`: another key.
+/// What one level of nginx' configuration says to the inner ones.
+#[derive(Default, Debug)]
+pub(crate) struct Outer {
+    lists: Option<Lists>,
+    hidden: Vec<String>,
+}
+
+impl Outer {
+    /// Sets it in place of what the levels around it say; `beside`: in addition.
+    pub(crate) fn put(self, defaults: &mut LocationPolicy, beside: bool) {
+        let Self { lists, hidden } = self;
+        if let Some(lists) = lists {
+            lists.put_outside(defaults);
+        }
+        if !hidden.is_empty() {
+            let around = defaults.hide_headers.take().filter(|_| beside).unwrap_or_default();
+            let values = around.values.into_iter().chain(hidden).collect();
+            defaults.hide_headers = Some(TextList { values });
+        }
+    }
+}
+
+/// Reads the key `http-snippet`, `server-snippet`, `location-snippet` or `stream-snippet`; `None`: another key.
 ///
 /// # Errors
 /// Why all paths answer 503.
@@ -27,11 +55,14 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     let place = match key {
         "server-snippet" => SnippetContext::Server,
         "location-snippet" => SnippetContext::Location,
+        "http-snippet" => return Some(of_all(text)),
+        "stream-snippet" => return Some(of_streams(text)),
         _ => return None,
     };
     let mut headers = Headers::default();
     let mut taken = Taken::default();
     let mut told = Vec::new();
+    let mut lists = None;
     let rest = tokens::directives(text).map(|directives| {
         told = hints::of(&directives, place);
         let rewrites = match place {
@@ -40,8 +71,11 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
         };
         let (shortcuts, mut rest) = Taken::of(&directives, place, rewrites);
         taken = shortcuts;
-        // A location that hides other headers would no longer hide these.
-        rest.retain(|it| it.name() == "proxy_hide_header" || !headers.take(it, place));
+        rest.retain(|it| !headers.take(it, place));
+        // Those of locations would follow lists of which is not known here whether they have an end.
+        if place == SnippetContext::Server {
+            lists = Lists::take(&mut rest);
+        }
         rest
     });
     if let Some(why) = restricts(&rest) {
@@ -50,11 +84,58 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     told.extend(taken.empty.iter().map(|path| unanswered(path)));
     let mut faults: Vec<_> = told.into_iter().map(|hint| (Severity::Warning, hint)).collect();
     faults.extend(left_out(&rest.unwrap_or_default(), place).map(|what| (Severity::Unsupported, what)));
-    Some(Ok(Snippet { defaults: defaults(headers, taken, place), faults }))
+    let hidden =
+        if place == SnippetContext::Server { std::mem::take(&mut headers.hidden) } else { Vec::new() };
+    let outer = Outer { lists, hidden };
+    Some(Ok(Snippet { defaults: defaults(headers, taken, place), outer, faults }))
+}
+
+/// Reads what is around all hosts.
+fn of_all(text: &str) -> Result<Snippet, String> {
+    let (mut headers, mut lists, mut servers) = (Headers::default(), None, BTreeSet::new());
+    let rest = tokens::directives(text).map(|directives| {
+        servers.extend(definitions::servers(&directives).into_iter().map(str::to_owned));
+        let mut rest = definitions::beside(&directives);
+        lists = Lists::take(&mut rest);
+        rest.retain(|it| it.name() != "proxy_hide_header" || !headers.take(it, SnippetContext::Server));
+        rest
+    });
+    if let Some(why) = restricts(&rest) {
+        return Err(why);
+    }
+    let outer = Outer { lists, hidden: headers.hidden };
+    let mut faults = Vec::new();
+    if outer.lists.is_none() && outer.hidden.is_empty() || !servers.is_empty() {
+        faults.push(never(servers));
+    } else {
+        let left = left_out(&rest.unwrap_or_default(), SnippetContext::Server);
+        faults.extend(left.map(|what| (Severity::Unsupported, what)));
+    }
+    Ok(Snippet { defaults: LocationPolicy::default(), outer, faults })
+}
+
+/// Reads what is beside the hosts, of which nothing takes effect.
+fn of_streams(text: &str) -> Result<Snippet, String> {
+    let mut servers = BTreeSet::new();
+    let rest = tokens::directives(text).map(|directives| {
+        servers.extend(definitions::servers(&directives).into_iter().map(str::to_owned));
+        definitions::beside(&directives)
+    });
+    match restricts(&rest) {
+        Some(why) => Err(why),
+        None => Ok(Snippet { faults: vec![never(servers)], ..Snippet::default() }),
+    }
+}
+
+/// What is reported of raw configuration that does not take effect, and of servers that it defines.
+fn never(servers: BTreeSet<String>) -> (Severity, String) {
+    let servers = Vec::from_iter(servers).join(", ");
+    let missing = format!(": nothing listens on {servers}, as its server does not exist");
+    (Severity::Unsupported, format!("{NEVER}{}", if servers.is_empty() { "" } else { &missing }))
 }
 
 fn defaults(headers: Headers, taken: Taken, place: SnippetContext) -> LocationPolicy {
-    let Headers { answers, requests, told, .. } = headers;
+    let Headers { answers, requests, told, hidden, .. } = headers;
     let list = |headers: Vec<_>| (!headers.is_empty()).then_some(HeaderList { headers });
     let changes = (!answers.is_empty()).then_some(HeaderChangeList { changes: answers });
     match place {
@@ -68,6 +149,7 @@ fn defaults(headers: Headers, taken: Taken, place: SnippetContext) -> LocationPo
             shortcuts: taken.put(),
             request_headers: list(requests),
             told_headers: list(told),
+            hide_headers_beside: (!hidden.is_empty()).then_some(TextList { values: hidden }),
             ..LocationPolicy::default()
         },
     }
@@ -85,7 +167,7 @@ mod tests {
     fn those_of_hosts_and_of_locations_are_told_apart() {
         let text = "add_header X-A b; if ($scheme != https) { return 308 https://$host$request_uri; }
             location = /metrics { deny all; }";
-        let Snippet { defaults, faults } = snippet("server-snippet", text);
+        let Snippet { defaults, faults, .. } = snippet("server-snippet", text);
         let changes = defaults.host_header_changes.unwrap().changes;
         let shortcuts = defaults.host_shortcuts.unwrap();
         assert_eq!((changes.len(), shortcuts.shortcuts.len(), shortcuts.blocks.len()), (1, 1, 1));
@@ -93,7 +175,7 @@ mod tests {
 
         let text = "more_set_headers 'X-A: b'; proxy_set_header X-C d; if ($arg_x) { return 403; }
             auth_request_set $user $upstream_http_x_uid; proxy_set_header X-User $user;";
-        let Snippet { defaults, faults } = snippet("location-snippet", text);
+        let Snippet { defaults, faults, .. } = snippet("location-snippet", text);
         let names = |list: Option<HeaderList>| -> Vec<_> {
             list.unwrap().headers.into_iter().map(|it| (it.name, it.value)).collect()
         };
@@ -107,18 +189,19 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_named() {
-        let text = "gzip on; proxy_hide_header X-Powered-By; set $a b; location /x { access_log off; }";
-        let Snippet { defaults, faults } = snippet("server-snippet", text);
-        assert_eq!(defaults.hide_headers, None);
+        let text = "gzip on; brotli on; set $a b; location /x { access_log off; }";
+        let Snippet { faults, .. } = snippet("server-snippet", text);
         assert_eq!(faults.len(), 2, "{faults:?}");
         assert!(faults[0].1.contains("\"/x\""), "{faults:?}");
-        assert_eq!(faults[1].1, "gzip and proxy_hide_header of it are left out");
+        assert_eq!(faults[1].1, "brotli and gzip of it are left out");
     }
 
     #[test]
     fn what_could_restrict_and_is_not_read_does() {
         for (key, text) in [
-            ("server-snippet", "allow 10.0.0.0/8; deny all;"),
+            ("server-snippet", "deny all; allow 10.0.0.0/8;"),
+            ("http-snippet", "allow 10.0.0.0/8; deny 10.0.0.1;"),
+            ("http-snippet", "auth_basic x;"),
             ("server-snippet", "location / { proxy_pass http://b; }"),
             ("location-snippet", "deny all;"),
             ("location-snippet", "limit_req zone=a;"),
@@ -127,6 +210,36 @@ mod tests {
         ] {
             assert!(read(key, text).expect(key).is_err(), "{key}: {text}");
         }
-        assert!(read("http-snippet", "gzip on;").is_none());
+        assert!(read("main-snippet", "gzip on;").is_none());
+    }
+
+    /// In nginx the innermost level that lists addresses, or hides headers, is the one that counts.
+    #[test]
+    fn inner_levels_count() {
+        let come_to = |snippets: &[(&str, &str)]| {
+            let list = |list: Option<TextList>| list.map(|it| it.values.join(" ")).unwrap_or_default();
+            let mut all = LocationPolicy {
+                hide_headers: Some(TextList { values: vec!["X-Key".into()] }),
+                ..LocationPolicy::default()
+            };
+            for (key, text) in snippets {
+                let Snippet { defaults, outer, faults } = snippet(key, text);
+                assert_eq!(faults, [], "{text}");
+                all.overlay(&defaults);
+                outer.put(&mut all, *key == "http-snippet");
+            }
+            let lists = [list(all.outer_allowlist), list(all.outer_denylist)];
+            (lists, list(all.hide_headers), list(all.hide_headers_beside))
+        };
+        let http = ("http-snippet", "deny 10.0.0.1; allow 10.0.0.0/8; deny all; proxy_hide_header X-Http;");
+        let lists = |allowed: &str, denied: &str| [allowed.to_owned(), denied.to_owned()];
+        let of_http = lists("10.0.0.0/8", "10.0.0.1");
+        assert_eq!(come_to(&[http]), (of_http.clone(), "X-Key X-Http".into(), String::new()));
+        let hides = ("server-snippet", "proxy_hide_header X-Server;");
+        assert_eq!(come_to(&[http, hides]), (of_http, "X-Server".into(), String::new()));
+        let lists_itself = ("server-snippet", "deny 10.0.0.2;");
+        assert_eq!(come_to(&[http, lists_itself]).0, lists("", "10.0.0.2"));
+        let of_locations = ("location-snippet", "proxy_hide_header X-Here;");
+        assert_eq!(come_to(&[of_locations]).2, "X-Here");
     }
 }

@@ -128,7 +128,8 @@ fn restrictions_guard() {
         ("block-user-agents", "~*bot("),
         ("block-referers", "a, ~["),
         ("enable-modsecurity", "true"),
-        ("server-snippet", "allow 10.0.0.0/8; deny all;"),
+        ("location-snippet", "allow 10.0.0.0/8; deny all;"),
+        ("server-snippet", "allow 10.0.0.0/8; deny 10.0.0.1; deny all;"),
         ("location-snippet", "no semicolon"),
     ] {
         let (settings, faults) = compiled(&[(key, text)]);
@@ -154,6 +155,20 @@ fn restrictions_guard() {
         ("global-auth-url", " "),
     ]);
     assert_eq!((settings, faults), (Settings::default(), Vec::new()));
+}
+
+/// Whatever the order of the keys is, the innermost level counts.
+#[test]
+fn snippets_list_addresses_as_levels_do() {
+    let http = ("http-snippet", "deny 10.0.0.1; proxy_hide_header X-Http;");
+    let server = ("server-snippet", "allow 10.0.0.0/8; deny all;");
+    let hidden = ("hide-headers", "X-Key");
+    let (settings, faults) = compiled(&[server, http, hidden]);
+    assert_eq!((settings.guards, faults), (vec![], vec![]));
+    let values = |list: Option<TextList>| list.map(|it| it.values).unwrap_or_default();
+    assert_eq!(values(settings.defaults.outer_allowlist), ["10.0.0.0/8"]);
+    assert_eq!(values(settings.defaults.outer_denylist), Vec::<String>::new());
+    assert_eq!(values(settings.defaults.hide_headers), ["X-Key", "X-Http"]);
 }
 
 /// How nobody is asked restricts nobody.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use foldhash::quality::RandomState;
-use shared::policy::{HeaderChangeList, LocationPolicy};
+use shared::policy::{HeaderChangeList, LocationPolicy, TextList};
 
 use super::counts::Counted;
 use crate::table::policy::Policy;
@@ -132,6 +132,10 @@ fn append(policy: &mut LocationPolicy, defaults: &LocationPolicy, configured: &L
     if let (Some(all), Some(_)) = (&mut policy.request_headers, &configured.request_headers) {
         all.headers.extend(defaults.request_headers.iter().flat_map(|list| list.headers.clone()));
     }
+    if let Some(beside) = &defaults.hide_headers_beside {
+        let own = configured.hide_headers.iter().flat_map(|list| &list.values);
+        policy.hide_headers = Some(TextList { values: own.chain(&beside.values).cloned().collect() });
+    }
     // Only compared: those of the fleet are compiled once, and joined then.
     if let (Some(all), Some(_)) = (&mut policy.shortcuts, &configured.shortcuts) {
         all.shortcuts.extend(defaults.shortcuts.iter().flat_map(|it| it.shortcuts.clone()));
@@ -162,7 +166,7 @@ fn signs_in(policy: &LocationPolicy) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use shared::policy::{ExternalAuth, StatusList, TextList};
+    use shared::policy::{ExternalAuth, StatusList};
 
     use super::*;
 

@@ -26,6 +26,21 @@ pub struct Addresses {
     deny: Option<AddressSet>,
     /// The fleet's `block-cidrs`.
     block: Option<AddressSet>,
+    /// Those of snippets of the fleet, for locations without a list.
+    outer: Option<Box<Outer>>,
+}
+
+/// Lists of an outer level of nginx' configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Outer {
+    allow: Option<AddressSet>,
+    deny: Option<AddressSet>,
+}
+
+impl Outer {
+    fn denies(&self, client: IpAddr) -> bool {
+        self.deny.as_ref().is_some_and(|deny| deny.contains(client))
+    }
 }
 
 impl Addresses {
@@ -33,14 +48,23 @@ impl Addresses {
         let allow = set("allowlist_source_range", configured.allowlist_source_range.as_ref())?;
         let deny = set("denylist_source_range", configured.denylist_source_range.as_ref())?;
         let block = set("block_cidrs", configured.block_cidrs.as_ref())?;
-        Ok(Self { allow, deny, block })
+        let outer = Outer {
+            allow: set("outer_allowlist", configured.outer_allowlist.as_ref())?,
+            deny: set("outer_denylist", configured.outer_denylist.as_ref())?,
+        };
+        let counts = configured.lists_go_on == Some(true) || allow.is_none() && deny.is_none();
+        let outer = Some(outer).filter(|it| counts && (it.allow.is_some() || it.deny.is_some()));
+        Ok(Self { allow, deny, block, outer: outer.map(Box::new) })
     }
 
     /// Whether a client is blocked where there is no location; to be called on the fleet's own policy. `catch_all`:
     /// only `block-cidrs` applies, not the lists that are defaults of annotations.
     pub fn blocks(&self, client: IpAddr, catch_all: bool) -> bool {
         let block = if catch_all { self.block.as_ref() } else { self.blocked() };
+        let outer = self.outer.as_ref();
+        let is_outside = |outer: &Outer| outer.allow.as_ref().is_some_and(|allow| !allow.contains(client));
         block.is_some_and(|block| block.contains(client))
+            || outer.is_some_and(|outer| outer.denies(client) || is_outside(outer))
     }
 
     /// A location's access rules in nginx replace those of outer levels.
@@ -50,7 +74,7 @@ impl Addresses {
 
     /// Whether there is any list.
     pub fn are_listed(&self) -> bool {
-        self.allow.is_some() || self.deny.is_some() || self.block.is_some()
+        self.allow.is_some() || self.deny.is_some() || self.block.is_some() || self.outer.is_some()
     }
 
     /// Checks a client: the deny list has precedence, and a client that is not on an existing allow list is denied.
@@ -58,7 +82,11 @@ impl Addresses {
         if self.deny.as_ref().or_else(|| self.blocked()).is_some_and(|deny| deny.contains(client)) {
             return Listed::Denied;
         }
-        match &self.allow {
+        let outer = self.outer.as_ref();
+        if outer.is_some_and(|outer| outer.denies(client)) {
+            return Listed::Denied;
+        }
+        match self.allow.as_ref().or_else(|| outer?.allow.as_ref()) {
             Some(allow) if allow.contains(client) => Listed::Allowed,
             Some(_) => Listed::Denied,
             None => Listed::Unsaid,
@@ -121,6 +149,37 @@ mod tests {
             assert!(blocks("", "10.0.0.0/8", catch_all) && !blocks("", "11.0.0.0/8", catch_all));
             assert_eq!(blocks("11.0.0.1", "10.0.0.0/8", catch_all), catch_all);
         }
+    }
+
+    /// In nginx a level without rules has those of the next outer one.
+    #[test]
+    fn outer_lists_count_where_there_is_no_list() {
+        let list = |text: &str| {
+            let values = text.split_whitespace().map(str::to_owned).collect();
+            (!text.is_empty()).then_some(TextList { values })
+        };
+        let outer = |allow: &str, deny: &str, goes_on: bool| {
+            let configured = LocationPolicy {
+                outer_allowlist: list("10.0.0.0/8"),
+                outer_denylist: list("10.0.0.1"),
+                lists_go_on: goes_on.then_some(true),
+                ..policy(allow, deny, "")
+            };
+            Addresses::compile(&configured).unwrap()
+        };
+        let say = |of: &Addresses, client: &str| of.say(client.parse().unwrap());
+        let none = outer("", "", false);
+        assert_eq!(say(&none, "10.0.0.2"), Listed::Allowed);
+        assert_eq!([say(&none, "10.0.0.1"), say(&none, "11.0.0.1")], [Listed::Denied, Listed::Denied]);
+        for catch_all in [true, false] {
+            let blocks = |client: &str| none.blocks(client.parse().unwrap(), catch_all);
+            assert_eq!(["10.0.0.1", "10.0.0.2", "11.0.0.1"].map(blocks), [true, false, true]);
+        }
+        assert_eq!(say(&outer("11.0.0.1", "", false), "11.0.0.1"), Listed::Allowed);
+        assert_eq!(say(&outer("", "12.0.0.1", false), "11.0.0.1"), Listed::Unsaid);
+        let both = outer("", "10.0.0.9", true);
+        assert_eq!(["10.0.0.9", "10.0.0.1", "11.0.0.1"].map(|it| say(&both, it)), [Listed::Denied; 3]);
+        assert_eq!(say(&both, "10.0.0.2"), Listed::Allowed);
     }
 
     #[test]
