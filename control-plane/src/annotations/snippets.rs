@@ -82,13 +82,16 @@ pub(crate) fn restriction(text: &str) -> Option<String> {
     restricts(&tokens::directives(text))
 }
 
-/// Whether a directive of a location has no effect, because backends are not spoken to over TLS or by gRPC.
+/// Whether a directive of a location has no effect: ingress-nginx switches it off itself, or backends are not spoken to over
+/// TLS or by gRPC.
 fn is_idle(directive: &tokens::Directive, to: &Draft<'_>) -> bool {
     let protocol = to.text("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
     let speaks = |protocols: &[&str]| protocols.contains(&protocol.as_str());
     let name = directive.name();
+    let is_off = |annotation: &str| matches!(to.text(annotation), None | Some("off"));
     (name.starts_with("proxy_ssl_") && !speaks(&["HTTPS", "GRPCS", "AUTO_HTTP"]))
         || (name.starts_with("grpc_") && !speaks(&["GRPC", "GRPCS"]))
+        || (directive.depth == 0 && hints::switched_off(name).is_some_and(is_off))
 }
 
 /// Which rewrites may take effect. None in a location whose annotations use the groups of its declared path, which are

@@ -341,6 +341,10 @@ fn the_rest_is_reported() {
     let of_tls = "proxy_ssl_server_name on; proxy_ssl_name $host;";
     assert!(!denies(&all(&[("configuration-snippet", of_tls)])), "there is no TLS");
     assert!(denies(&all(&[("backend-protocol", "HTTPS"), ("configuration-snippet", of_tls)])));
+    let of_redirects = ("configuration-snippet", "proxy_redirect http:// https://;");
+    let parsed = all(&[of_redirects, ("proxy-redirect-from", "off")]);
+    assert!(!denies(&parsed) && parsed.faults[0].reason.ends_with("without proxy-redirect-from: set that"));
+    assert!(denies(&all(&[of_redirects, ("proxy-redirect-from", "default")])), "both would count");
     // Linkerd's recipe has both, for either protocol.
     let of_grpc =
         "proxy_set_header l5d-dst-override $service_name.$namespace.svc; grpc_set_header l5d-dst-override x;";

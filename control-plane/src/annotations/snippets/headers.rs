@@ -91,13 +91,15 @@ impl Headers {
             }
             // These ask for the default behaviour: no version is sent, a backend's certificate is verified only if an
             // annotation asks for it, and `Location` headers of a backend are not changed.
-            ("server_tokens" | "proxy_ssl_verify" | "proxy_redirect", _) => {
+            ("server_tokens" | "proxy_ssl_verify", _) | ("proxy_redirect", SnippetContext::Location) => {
                 matches!(arguments, [word] if word == "off")
             }
             // For fixed responses of the snippet, which read it themselves.
             ("default_type", _) => arguments.len() == 1,
             // Each location sets it itself.
-            (name, SnippetContext::Server) => hints::annotation(name).is_some(),
+            (name, SnippetContext::Server) => {
+                hints::annotation(name).is_some() || hints::switched_off(name).is_some()
+            }
             _ => false,
         }
     }

@@ -39,6 +39,13 @@ fn hint(directive: &Directive, place: SnippetContext) -> Option<String> {
                 )
             })
         }
+        "proxy_cookie_domain" | "proxy_cookie_path" | "proxy_redirect" => {
+            let annotation = switched_off(name)?;
+            let says = place != SnippetContext::Auth && directive.argument() != Some("off");
+            says.then(|| {
+                format!("{name} has no effect beside the one of ingress-nginx, which is off without {annotation}: set that")
+            })
+        }
         _ => {
             let annotation = annotation(name)?;
             match place {
@@ -53,6 +60,17 @@ fn hint(directive: &Directive, place: SnippetContext) -> Option<String> {
                 SnippetContext::Auth => None,
             }
         }
+    }
+}
+
+/// The annotation without which each location of ingress-nginx has this directive switched off, so that another one has no
+/// effect.
+pub(super) fn switched_off(directive: &str) -> Option<&'static str> {
+    match directive {
+        "proxy_cookie_domain" => Some("proxy-cookie-domain"),
+        "proxy_cookie_path" => Some("proxy-cookie-path"),
+        "proxy_redirect" => Some("proxy-redirect-from"),
+        _ => None,
     }
 }
 
@@ -113,6 +131,18 @@ mod tests {
         for directive in ["client_max_body_size", "proxy_buffers", "proxy_next_upstream_tries"] {
             let annotation = annotation(directive).unwrap();
             assert!(table::find(&annotation).is_some(), "{annotation}");
+        }
+    }
+
+    #[test]
+    fn what_ingress_nginx_switches_off_is_told_with_the_annotation() {
+        let text = "proxy_cookie_path / '/; Secure'; proxy_redirect http:// https://; proxy_redirect off;";
+        let of_location = told(text, SnippetContext::Location);
+        assert_eq!(of_location.len(), 2, "{of_location:?}");
+        assert!(of_location[0].contains(" proxy-cookie-path:"), "{of_location:?}");
+        for directive in ["proxy_cookie_domain", "proxy_cookie_path", "proxy_redirect"] {
+            let annotation = switched_off(directive).unwrap();
+            assert!(table::find(annotation).is_some(), "{annotation}");
         }
     }
 

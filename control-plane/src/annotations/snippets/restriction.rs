@@ -6,7 +6,7 @@ use super::{shortcuts, variables};
 use crate::problem::shown;
 
 /// Directives that are left out: the effect on a response or request is visible, and their absence harms nobody.
-const LEFT_OUT: [&str; 93] = [
+const LEFT_OUT: [&str; 95] = [
     "access_log",
     "add_header",
     "add_trailer",
@@ -73,6 +73,8 @@ const LEFT_OUT: [&str; 93] = [
     "proxy_cache_use_stale",
     "proxy_cache_valid",
     "proxy_connect_timeout",
+    "proxy_cookie_domain",
+    "proxy_cookie_path",
     "proxy_hide_header",
     "proxy_http_version",
     "proxy_ignore_client_abort",
