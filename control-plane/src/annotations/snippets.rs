@@ -33,8 +33,8 @@ use super::row::{Effect, Reach, Risk, Row, Scope, Spec};
 use super::value::Grammar;
 use crate::problem::{Severity, shown};
 
-/// The directives of a snippet; `None`: text that nginx would reject, too.
-type Snippet = Option<Vec<tokens::Directive>>;
+/// The directives of a snippet; an error says what nginx would reject, too.
+type Snippet = Result<Vec<tokens::Directive>, String>;
 
 const NGINX: Grammar<Snippet> = Grammar {
     words: "configuration of nginx",

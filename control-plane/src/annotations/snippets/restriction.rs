@@ -123,8 +123,9 @@ pub(super) const OURS: [&str; 12] = [
 
 /// Why a snippet may not be left out, if so.
 pub(super) fn restricts(snippet: &Snippet) -> Option<String> {
-    let Some(directives) = snippet else {
-        return Some("it cannot be read".to_owned());
+    let directives = match snippet {
+        Ok(directives) => directives,
+        Err(why) => return Some(format!("it cannot be read: {why}")),
     };
     let at = directives.iter().position(|it| !is_left_out(it))?;
     let (first, behind) = (&directives[at], &directives[at + 1..]);

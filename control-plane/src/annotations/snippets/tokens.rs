@@ -42,44 +42,59 @@ impl Directive {
     }
 }
 
-/// All directives of a text, including those in blocks, in order. `None` if quotes, blocks or directives are not
-/// closed.
+/// All directives of a text, including those in blocks, in order.
+///
+/// # Errors
+/// Where quotes, blocks or directives are not closed.
 ///
 /// Blocks of Lua are another language: the directive is returned, and the text in its block is parsed as directives as
 /// well.
-pub(super) fn directives(text: &str) -> Option<Vec<Directive>> {
+pub(super) fn directives(text: &str) -> Result<Vec<Directive>, String> {
+    let mut rest = text.chars().peekable();
+    read(&mut rest).map_err(|why| {
+        let lines = |text: &str| text.matches('\n').count();
+        format!("line {}: {why}", 1 + lines(text) - lines(&rest.collect::<String>()))
+    })
+}
+
+fn read(chars: &mut Chars<'_>) -> Result<Vec<Directive>, &'static str> {
     let mut found = Vec::new();
     let mut words: Vec<String> = Vec::new();
     let mut depth = 0_usize;
-    let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
             ' ' | '\t' | '\r' | '\n' => {}
             ';' => {
                 if words.is_empty() {
-                    return None;
+                    return Err("expected a directive before the semicolon");
                 }
                 found.push(Directive { words: std::mem::take(&mut words), is_block: false, depth });
             }
             '{' => {
                 if words.is_empty() {
-                    return None;
+                    return Err("expected a directive before {");
                 }
                 found.push(Directive { words: std::mem::take(&mut words), is_block: true, depth });
                 depth += 1;
             }
             '}' => {
                 if !words.is_empty() {
-                    return None;
+                    return Err("expected a semicolon before }");
                 }
-                depth = depth.checked_sub(1)?;
+                depth = depth.checked_sub(1).ok_or("} closes no block")?;
             }
             '#' => while chars.next_if(|c| *c != '\n').is_some() {},
-            '"' | '\'' => words.push(quoted(c, &mut chars)?),
-            first => words.push(bare(first, &mut chars)),
+            '"' | '\'' => {
+                words.push(quoted(c, chars).ok_or("expected a closing quote, and a space behind it")?)
+            }
+            first => words.push(bare(first, chars)),
         }
     }
-    (words.is_empty() && depth == 0).then_some(found)
+    match (words.is_empty(), depth) {
+        (true, 0) => Ok(found),
+        (true, _) => Err("expected a closing }"),
+        (false, _) => Err("expected a semicolon at the end"),
+    }
 }
 
 type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
@@ -154,9 +169,22 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_none() {
+    fn what_does_not_end_is_an_error() {
         for text in ["a", "a {", "}", "a; }", "a \"b;", "a 'b", "{ a; }", ";", "a { b }", "a \"b\"c;"] {
-            assert_eq!(directives(text), None, "{text}");
+            assert!(directives(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_end_is_told_with_its_line() {
+        for (text, why) in [
+            ("location /a {\n  deny all\n}", "line 3: expected a semicolon before }"),
+            ("location /a\n  return 403;\n}\n", "line 3: } closes no block"),
+            ("a b;\nadd_header X-A \"b;\n", "line 3: expected a closing quote, and a space behind it"),
+            ("a b;\nc d", "line 2: expected a semicolon at the end"),
+            ("if ($a) {\n  b c;\n", "line 3: expected a closing }"),
+        ] {
+            assert_eq!(directives(text), Err(why.to_owned()), "{text}");
         }
     }
 
@@ -165,7 +193,7 @@ mod tests {
         #[test]
         fn nothing_hides_a_directive(before in "[a-z;{} \"'\\\\#$\n]{0,12}", after in "[a-z;{} \"'\\\\#$\n]{0,12}") {
             let text = format!("{before}\n;deny all;{after}");
-            if let (Some(found), Some(_)) = (directives(&text), directives(&format!("{before}\n;"))) {
+            if let (Ok(found), Ok(_)) = (directives(&text), directives(&format!("{before}\n;"))) {
                 prop_assert!(found.iter().any(|it| it.name() == "deny"), "{text:?}: {found:?}");
             }
         }

@@ -97,7 +97,7 @@ fn holds(subject: &str, comparison: ShortcutComparison, value: &str) -> bool {
 /// What the shortcuts of a snippet send, or `None` if it denies.
 fn sent(directives: &[Directive], request: Request) -> Option<Response> {
     let (taken, rest) = Taken::of(directives, SnippetContext::Server, Rewrites::All);
-    if restricts(&Some(rest)).is_some() {
+    if restricts(&Ok(rest)).is_some() {
         return None;
     }
     let mut of_request = Interpreter::of(request);
