@@ -1,4 +1,4 @@
-//! What is held for an idle client, and for a route without requests.
+//! What is held for an idle client, and for a route without requests, alone and with a Service of its own.
 
 use std::io::Write;
 
@@ -24,7 +24,8 @@ const CASES: [Case; 4] = [
 /// Bytes held for each.
 pub(crate) fn held() -> Vec<(&'static str, i64)> {
     let mut held: Vec<_> = CASES.iter().map(|(name, client)| (*name, connection(*client))).collect();
-    held.push(("route", route()));
+    held.push(("route", route(Scene::Routes)));
+    held.push(("own-service", route(Scene::Services)));
     held
 }
 
@@ -43,9 +44,8 @@ fn connection(client: fn(&Looked) -> Ask) -> i64 {
     (after - before) / CONNECTIONS[1] as i64
 }
 
-fn route() -> i64 {
+fn route(scene: Scene) -> i64 {
     let endpoint = clients::endpoint();
-    let [none, all] =
-        [Scene::Plain, Scene::Routes].map(|scene| Looked::start(scene, endpoint.address).settled());
+    let [none, all] = [Scene::Plain, scene].map(|scene| Looked::start(scene, endpoint.address).settled());
     (all - none) / proxy::ROUTES as i64
 }

@@ -17,7 +17,8 @@ const ABOUT: &str = "\
 const MEMORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/costs/memory.txt");
 
 const ABOUT_MEMORY: &str = "\
-# Bytes that a proxy holds for an idle connection, for one that has sent half a head, and for a route. As limits.txt.
+# Bytes that a proxy holds for an idle connection, for one that has sent half a head, for a route (its Host and itself),
+# and for a route to a Service of its own (also its Backend and one EndpointSlice). As limits.txt.
 #
 # case         bytes
 ";

@@ -42,6 +42,8 @@ pub(crate) enum Scene {
     Many,
     /// [`ROUTES`] hosts, each with a route of its own.
     Routes,
+    /// The same, each with a Service of its own.
+    Services,
     /// A host whose endpoint speaks HTTP/2, as for gRPC.
     Calls,
     /// A TCP service.
@@ -49,8 +51,16 @@ pub(crate) enum Scene {
 }
 
 impl Scene {
-    const ALL: [Self; 7] =
-        [Self::Plain, Self::Logged, Self::Policies, Self::Many, Self::Routes, Self::Calls, Self::Sessions];
+    const ALL: [Self; 8] = [
+        Self::Plain,
+        Self::Logged,
+        Self::Policies,
+        Self::Many,
+        Self::Routes,
+        Self::Services,
+        Self::Calls,
+        Self::Sessions,
+    ];
 
     /// `port` is that of a TCP service.
     fn set_up(self, proxy: &mut Proxy, endpoint: SocketAddr, port: u16) {
@@ -108,18 +118,44 @@ impl Scene {
                     TcpStream::connect((Ipv4Addr::LOCALHOST, service.port)).is_ok()
                 });
             }
-            Self::Many => many(proxy, HOSTS),
-            Self::Routes => many(proxy, ROUTES),
+            Self::Many => many(proxy, HOSTS, |_| "echo".to_owned()),
+            Self::Routes => many(proxy, ROUTES, |_| "echo".to_owned()),
+            Self::Services => {
+                services(proxy, ROUTES, endpoint);
+                many(proxy, ROUTES, own_service);
+            }
         }
         proxy.service("echo", Backend::default());
         proxy.endpoints("echo", &[endpoint]);
     }
 }
 
+/// A Service for each of many hosts, with one endpoint.
+fn services(proxy: &mut Proxy, count: usize, endpoint: SocketAddr) {
+    let slice = |number| {
+        let port = EndpointPort { name: "http".into(), port: endpoint.port(), udp: false };
+        let (service, ipv4) = (format!("ns/{}", own_service(number)), vec![Ipv4Addr::LOCALHOST]);
+        let slice = Endpoints { service, ports: vec![port], ipv4, ipv6: vec![] };
+        harness::entry(&format!("ns/{}-0", own_service(number)), Resource::Endpoints(slice))
+    };
+    proxy.writer.apply_live((0..count).map(slice).collect(), &[]);
+    let backend = |number| {
+        let rule = PortRule { name: "http".into(), target_port: None, udp: false };
+        let backend = Backend { port: Some(rule), ..Backend::default() };
+        harness::entry(&format!("ns/{}/80", own_service(number)), Resource::Backend(backend))
+    };
+    proxy.writer.apply_config((0..count).map(backend).collect(), &[]);
+}
+
+/// The name of the Service of one of many hosts.
+fn own_service(number: usize) -> String {
+    format!("s{number}")
+}
+
 /// Many hosts with one path each, applied at once.
-fn many(proxy: &mut Proxy, count: usize) {
+fn many(proxy: &mut Proxy, count: usize, service: fn(usize) -> String) {
     let hosts = (0..count).flat_map(|number| {
-        let paths = vec![to("/", PathType::Prefix, "echo")];
+        let paths = vec![to("/", PathType::Prefix, &service(number))];
         let route = Resource::Route(Route { paths, ..Route::default() });
         let name = host(number);
         [
