@@ -18,15 +18,13 @@ use crate::annotations::row::Reach;
 use crate::kube::events::{Announcement, EventReason};
 use crate::objects::{ObjectKind, ObjectRef};
 use crate::placement::Placements;
-use crate::problem::{Problem, Problems, Severity, Subject};
+use crate::problem::{ANNOTATIONS, Problem, Problems, Severity, Subject};
 use crate::serve::message::Refused;
 use crate::serve::registry::Proxy;
 use crate::store::Head;
 
 pub mod edge;
 
-/// Field paths of annotations begin with this.
-const ANNOTATIONS: &str = "metadata.annotations[";
 /// Limit of the faults that are announced for one version.
 const FAULTS: usize = 3;
 /// Limit of the proxies that are remembered as refusing something of an object.

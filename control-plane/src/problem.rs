@@ -7,6 +7,9 @@ use imbl::OrdMap;
 
 use crate::objects::ObjectRef;
 
+/// Field paths of annotations begin with this.
+pub const ANNOTATIONS: &str = "metadata.annotations[";
+
 /// How bad a problem is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Severity {

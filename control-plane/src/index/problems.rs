@@ -8,9 +8,11 @@ use shared::pem;
 use super::Index;
 use super::refs::{Site, User};
 use super::slot::{Present, Slot};
+use super::version::Version;
 use crate::compile::claim::{Claim, ClaimedPath};
+use crate::compile::referred::AllReferred;
 use crate::objects::{Object, ObjectKind, ObjectRef};
-use crate::problem::{Fault, Problem, Severity, Subject, bounded};
+use crate::problem::{ANNOTATIONS, Fault, Problem, Severity, Subject, bounded};
 use crate::reference::Use;
 
 /// Limit of the problems of one object that are listed.
@@ -109,7 +111,9 @@ impl Index {
                 let further = faults.iter().map(|fault| problem(object, slot, fault.clone()));
                 return [broken.clone()].into_iter().chain(further).collect();
             }
-            Present::Faulty(_, faults) if self.is_rejected(object) => faults.clone(),
+            Present::Faulty(version, faults) if self.is_rejected(object) => {
+                faults.iter().cloned().chain(self.further_faults(version, faults)).collect()
+            }
             Present::Faulty(..) | Present::Fine(_) if foreign.is_some() => {
                 foreign.and_then(|ingress| self.class_fault(ingress)).into_iter().collect()
             }
@@ -143,6 +147,22 @@ impl Index {
             None => fault,
         };
         faults.map(|fault| problem(object, slot, told(fault))).collect()
+    }
+
+    /// What else is wrong with an Ingress that is only rejected for annotations that the fleet does not allow: else its
+    /// owner would be told after those are gone. What depends on other objects is left out.
+    fn further_faults(&self, version: &Version, rejected: &[Fault]) -> Vec<Fault> {
+        let (Object::Ingress(ingress), Some(parsed)) = (&**version, version.parsed()) else {
+            return Vec::new();
+        };
+        let is_rejected = |fault: &Fault| fault.severity == Severity::Rejected;
+        // What is too large, or has other faults, is not looked at any further.
+        let is_sound = !parsed.faults.iter().any(is_rejected);
+        if !is_sound || !rejected.iter().all(|fault| fault.field.starts_with(ANNOTATIONS)) {
+            return Vec::new();
+        }
+        let claim = Claim::of(ingress, Arc::clone(parsed), AllReferred::new(), self.of_fleet);
+        claim.all_faults().cloned().collect()
     }
 
     /// The effect of a missing object that only the operator's flags name, so that no Ingress reports it.

@@ -88,3 +88,21 @@ fn a_good_version_that_is_not_allowed_any_more_is_not_served() {
     world.apply(level("Medium"));
     assert!(world.routes().is_empty());
 }
+
+#[test]
+fn what_else_is_wrong_is_told_of_a_version_that_is_not_allowed() {
+    const MORE: &str = "warning metadata.annotations[nginx.ingress.kubernetes.io/whitelist]";
+    let mut world = World::default();
+    world.apply(level("Medium"));
+    let odd = risky().annotation("whitelist", "10.0.0.0/8");
+    world.apply(odd.clone());
+    assert_eq!(world.problems_of("web"), [TOLD, MORE]);
+    // What is rejected for itself, too, is mended first.
+    world.apply(odd.clone().annotation("limit-rps", "ten"));
+    assert_eq!(world.problems_of("web").len(), 2);
+    world.apply(odd.rule("b.test", &[("/etc/nginx", "two")]));
+    assert_eq!(world.problems_of("web").len(), 2);
+    world.apply(risky().annotation("whitelist", "10.0.0.0/8"));
+    world.apply(level("Critical"));
+    assert_eq!(world.problems_of("web"), [MORE]);
+}
