@@ -413,39 +413,30 @@ fn who_gives_up_on_the_first_request_is_noticed() {
     told.recv_timeout(PATIENCE).unwrap();
 }
 
-/// The endpoint of each of these Services is the proxy itself: each request makes another one, until there are no more
-/// connections. Others are served meanwhile.
-fn others_are_served_beside(
-    budgets: Budgets,
-    loops: &[(&str, &str)],
-    protocol: BackendProtocol,
-    clients: usize,
-) {
+/// An endpoint of one Service is the proxy itself: each request makes another one, until there are no more connections.
+/// Others are served while 30 clients ask for `loop.test`, whose backend is the proxy itself.
+fn others_are_served_beside_a_loop(budgets: Budgets, protocol: BackendProtocol) {
     let mut proxy = Proxy::within(Limits::default(), budgets);
-    let (origin, http) = (Origin::says("well"), proxy.http);
-    let of_loops = loops.iter().map(|(namespace, host)| (*namespace, *host, http, protocol));
-    for (namespace, host, address, protocol) in
-        of_loops.chain([("ns", "well.test", origin.address, BackendProtocol::Http)])
+    let origin = Origin::says("well");
+    for (host, address, protocol) in
+        [("loop.test", proxy.http, protocol), ("well.test", origin.address, BackendProtocol::Http)]
     {
         let policy = LocationPolicy { backend_protocol: Some(protocol.into()), ..Default::default() };
-        let backend = format!("{namespace}/{host}/80");
-        let paths = vec![Path { backend: Some(backend.clone()), ..to("/", PathType::Prefix, host) }];
-        let route = Route { paths, policy, ..Route::default() };
+        let route = Route { paths: vec![to("/", PathType::Prefix, host)], policy, ..Route::default() };
         proxy.config(vec![
             (host, Resource::Host(Host::default())),
-            (&format!("ingress/{namespace}/i/{host}"), Resource::Route(route)),
-            (&backend, Resource::Backend(Backend { port: Some(PortRule::default()), ..Backend::default() })),
+            (&format!("ingress/ns/i/{host}"), Resource::Route(route)),
         ]);
-        proxy.endpoints_in(namespace, host, &[address]);
+        proxy.service(host, Backend::default());
+        proxy.endpoints(host, &[address]);
     }
-    let metrics = proxy.metrics.worker(0);
+    let (http, metrics) = (proxy.http, proxy.metrics.worker(0));
     let (is_over, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        for (_, host) in loops.iter().cycle().take(clients) {
-            let (is_over, answered) = (&is_over, &answered);
-            scope.spawn(move || {
+        for _ in 0..30 {
+            scope.spawn(|| {
                 while !is_over.load(Relaxed) {
-                    let response = Client::new(http).ask(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+                    let response = Client::new(http).ask("GET / HTTP/1.1\r\nHost: loop.test\r\n\r\n");
                     assert_eq!(response.status, 503);
                     answered.fetch_add(1, Relaxed);
                 }
@@ -467,22 +458,13 @@ fn others_are_served_beside(
 fn a_backend_that_leads_back_leaves_connections_to_others() {
     const CLIENTS: usize = 300;
     let budgets = Budgets::default().with_connections(CLIENTS, 3 * CLIENTS);
-    others_are_served_beside(budgets, &[("ns", "loop.test")], BackendProtocol::Http, 30);
-}
-
-#[test]
-fn backends_of_a_namespace_that_lead_back_leave_connections_to_other_namespaces() {
-    const CLIENTS: usize = 600;
-    let budgets = Budgets::default().with_connections(CLIENTS, 3 * CLIENTS);
-    let loops = ["one.test", "two.test", "three.test"].map(|host| ("loops", host));
-    others_are_served_beside(budgets, &loops, BackendProtocol::Http, 12);
+    others_are_served_beside_a_loop(budgets, BackendProtocol::Http);
 }
 
 /// Its calls share connections, but each holds memory.
 #[test]
 fn a_grpc_backend_that_leads_back_leaves_memory_to_others() {
-    let loops = [("ns", "loop.test")];
-    others_are_served_beside(Budgets::of_memory(8 << 20), &loops, BackendProtocol::Grpc, 30);
+    others_are_served_beside_a_loop(Budgets::of_memory(8 << 20), BackendProtocol::Grpc);
 }
 
 /// Requests that wait for an auth service are as many as may wait for the endpoints behind it.
@@ -512,6 +494,45 @@ fn an_auth_service_that_does_not_respond_leaves_connections_to_others() {
         assert_eq!(client.get(path).status, status, "{path}");
     }
     drop(waiting);
+}
+
+/// The endpoints of three Services do not respond. One is asked after the other, each until it is refused.
+#[test]
+fn backends_of_a_namespace_leave_connections_to_other_namespaces() {
+    const CLIENTS: usize = 50;
+    let budgets = Budgets::default().with_connections(CLIENTS, 3 * CLIENTS);
+    let mut proxy = Proxy::within(Limits::default(), budgets);
+    let (well, (silent, _)) = (Origin::says("well"), waiting(b""));
+    let services = ["one.test", "two.test", "three.test"];
+    let all = services.map(|host| ("silent", host, &silent));
+    for (namespace, host, origin) in all.into_iter().chain([("ns", "well.test", &well)]) {
+        let backend = format!("{namespace}/{host}/80");
+        let paths = vec![Path { backend: Some(backend.clone()), ..to("/", PathType::Prefix, host) }];
+        proxy.config(vec![
+            (host, Resource::Host(Host::default())),
+            (&format!("ingress/{namespace}/i/{host}"), Resource::Route(Route { paths, ..Route::default() })),
+            (&backend, Resource::Backend(Backend { port: Some(PortRule::default()), ..Backend::default() })),
+        ]);
+        proxy.endpoints_in(namespace, host, &[origin.address]);
+    }
+    let mut waiting = Vec::new();
+    let taken = services.map(|host| {
+        let before = waiting.len();
+        loop {
+            let mut client = Client::new(proxy.http);
+            client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            client.stream.set_nonblocking(true).unwrap();
+            let is_taken = || silent.seen().len() > waiting.len();
+            eventually("it is taken or refused", || is_taken() || client.stream.peek(&mut [0]).is_ok());
+            if !is_taken() {
+                return waiting.len() - before;
+            }
+            waiting.push(client);
+        }
+    });
+    assert_eq!(taken, [40, 7, 1]);
+    let response = Client::new(proxy.http).ask("GET / HTTP/1.1\r\nHost: well.test\r\n\r\n");
+    assert_eq!(response.text(), "well");
 }
 
 #[test]

@@ -81,7 +81,7 @@ const ROWS: &[Row] = &[
             "no_backend_takes_the_last_connections_to_endpoints",
             "no_namespace_takes_the_last_connections_to_endpoints",
             "many_small_backends_have_all_that_one_namespace_may",
-            "backends_of_a_namespace_that_lead_back_leave_connections_to_other_namespaces",
+            "backends_of_a_namespace_leave_connections_to_other_namespaces",
             "the_smallest_proxy_has_one_connection_to_an_endpoint",
             "a_backend_that_leads_back_leaves_connections_to_others",
             "a_grpc_backend_that_leads_back_leaves_memory_to_others",
