@@ -140,3 +140,32 @@ fn what_names_no_class_is_judged_as_it_is_served_by_up() {
     assert_eq!(ignored.status.code(), Some(0), "{ignored:?}");
     assert!(said(&ignored).contains("1 Ingress, 0 of a class that is served, 1 warning"), "{ignored:?}");
 }
+
+/// A control plane bounds those of one Ingress, a proxy those of a host.
+#[test]
+fn patterns_that_a_host_has_no_room_for_are_told_of_an_ingress() {
+    let web = json!({"service": {"name": "web", "port": {"number": 80}}});
+    let path = |ingress: usize, number: usize| {
+        let text = format!("/{ingress}/{number}/([a-z0-9]{{1,900}})");
+        json!({"path": text, "pathType": "ImplementationSpecific", "backend": web})
+    };
+    let with_patterns = |number: usize| {
+        let paths: Vec<Value> = (0..15).map(|i| path(number, i)).collect();
+        let mut made = ingress(&json!({"nginx.ingress.kubernetes.io/use-regex": "true"}));
+        made["metadata"]["name"] = json!(format!("web-{number:02}"));
+        made["spec"] =
+            json!({"ingressClassName": "nginx", "rules": [{"host": "a.test", "http": {"paths": paths}}]});
+        made
+    };
+    let check = |count: usize| {
+        let mut all: Value = serde_json::from_str(&list(&json!({}))).unwrap();
+        all["items"].as_array_mut().unwrap().extend((0..count).map(with_patterns));
+        firth(&["-"], &all.to_string())
+    };
+    assert_eq!(check(8).status.code(), Some(0));
+    let beyond = check(12);
+    assert_eq!(beyond.status.code(), Some(1), "{beyond:?}");
+    let told = said(&beyond);
+    assert!(told.starts_with("rejected: Ingress shop/web-"), "{told}");
+    assert!(told.contains("\n  proxies cannot compile its path /"), "{told}");
+}

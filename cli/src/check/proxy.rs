@@ -21,15 +21,42 @@ pub(super) fn refused(config: &Delta, live: &Delta, configmap: &ObjectName) -> V
     proxy.apply(proxy.live_after(without_ports(live), &[]));
     proxy.apply(proxy.config_of(without_ports(config)));
     let all = [Lane::Config, Lane::Live].into_iter().flat_map(|lane| proxy.refused(lane));
-    all.map(|(key, refused)| Problem {
-        object: object(key, config, live, configmap)
-            .map_or_else(|| Subject::File(format!("{} {}", key.kind, key.key).into()), Subject::Object),
-        field: String::new(),
-        severity: Severity::Rejected,
-        reason: format!("proxies refuse its {} {}: {}", key.kind, key.key, refused.reason),
-        location: String::new(),
-    })
-    .collect()
+    let refused = all.map(|(key, refused)| {
+        (key.clone(), format!("proxies refuse its {} {}: {}", key.kind, key.key, refused.reason))
+    });
+    refused
+        .chain(uncompiled(&proxy, config))
+        .map(|(key, reason)| Problem {
+            object: object(&key, config, live, configmap)
+                .map_or_else(|| Subject::File(format!("{} {}", key.kind, key.key).into()), Subject::Object),
+            field: String::new(),
+            severity: Severity::Rejected,
+            reason,
+            location: String::new(),
+        })
+        .collect()
+}
+
+/// Hosts whose regular expressions are too large together, by the Route of the first that is left out.
+fn uncompiled(proxy: &Writer, config: &Delta) -> Vec<(ResourceKey, String)> {
+    let mut reader = proxy.tables().reader();
+    let table = reader.load();
+    let names = config.up.iter().filter(|it| it.kind() == Kind::Host).map(|it| &it.key.key);
+    let told = names.filter_map(|name| {
+        let mut paths = table.host(name)?.uncompiled();
+        let first = &paths.next()?.entry;
+        let others = match paths.count() {
+            0 => String::new(),
+            count => format!(", nor {count} more"),
+        };
+        let reason = format!(
+            "proxies cannot compile its path {}{others}: all regular expressions of the host {name} together take too much memory. \
+             Requests that no longer path takes are answered 500",
+            first.declared
+        );
+        Some((ResourceKey::new(Kind::Route, &*first.route), reason))
+    });
+    told.collect()
 }
 
 /// The object that a resource is made of; of a Host, the first Ingress that has paths there.

@@ -278,6 +278,15 @@ impl HostEntry {
         self.certificates.iter().flatten().map(|cell| &*cell.key)
     }
 
+    /// The paths whose patterns are too large together with those of the others: requests that reach them get a 500.
+    pub fn uncompiled(&self) -> impl Iterator<Item = &Declared> {
+        let patterns = match &self.routing {
+            Routing::Texts(_) => None,
+            Routing::Patterns(patterns) => Some(patterns),
+        };
+        patterns.into_iter().flat_map(|patterns| patterns.uncompiled())
+    }
+
     /// Its paths, by Route, text and kind.
     pub fn paths(&self) -> Vec<Declared> {
         let mut paths: Vec<Declared> = match &self.routing {

@@ -97,6 +97,12 @@ impl Patterns {
         Ok(self.order.find(path, steps)?.map(|place| &self.declared[place].entry))
     }
 
+    /// The paths whose patterns are beyond the bound, the first that are tried first.
+    pub fn uncompiled(&self) -> impl Iterator<Item = &Declared> {
+        let unknown = self.order.alone.iter().filter(|(_, it)| matches!(it, Alone::Unknown));
+        unknown.map(|(place, _)| &self.declared[self.order.declared[*place]])
+    }
+
     /// All paths.
     pub fn declared(&self) -> &[Declared] {
         &self.declared
