@@ -132,7 +132,7 @@ fn append(policy: &mut LocationPolicy, defaults: &LocationPolicy, configured: &L
     if let (Some(all), Some(_)) = (&mut policy.request_headers, &configured.request_headers) {
         all.headers.extend(defaults.request_headers.iter().flat_map(|list| list.headers.clone()));
     }
-    if let Some(beside) = &defaults.hide_headers_beside {
+    if let Some(beside) = defaults.hide_headers_beside.as_ref().filter(|it| !it.values.is_empty()) {
         let own = configured.hide_headers.iter().flat_map(|list| &list.values);
         policy.hide_headers = Some(TextList { values: own.chain(&beside.values).cloned().collect() });
     }
