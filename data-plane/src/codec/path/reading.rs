@@ -149,8 +149,12 @@ impl Reading {
     fn is_curable(self) -> bool {
         self.decode != Decode::Twice
             && !matches!(self.before, Some(Before::Cleaned(Cleaner { backslashes: true, .. })))
-            && self.parameters == Parameters::Kept
-            && self.backslashes == Backslashes::Kept
+            && self.only_decodes()
+    }
+
+    /// Whether nothing but escapes is interpreted.
+    fn only_decodes(self) -> bool {
+        self.parameters == Parameters::Kept && self.backslashes == Backslashes::Kept
     }
 
     /// Whether the path had ended before it was read.
@@ -410,9 +414,9 @@ fn resolve(reading: Reading, path: &[u8], found: &mut Vec<(Reading, Vec<u8>)>) {
             found.push((Reading { merge: true, dots: true, ..reading }, late));
         }
         found.push((Reading { dots: true, ..reading }, resolved));
-        // WSGI and similar match the decoded path as it is, and so does who decodes the path of a URL. Readers that
-        // interpret more than that also resolve dot segments.
-        if reading.is_curable() || reading.before.is_some() {
+        // WSGI and similar match the decoded path as it is, also behind a proxy that decodes it first, and so does who
+        // decodes the path of a URL. Readers that interpret more than that also resolve dot segments.
+        if reading.only_decodes() || reading.before.is_some() {
             found.push((reading, path.to_vec()));
         }
     }

@@ -135,6 +135,8 @@ fn a_backend_reads_the_route_that_was_chosen() {
         ("/public/..%5cadmin", Err(())),
         ("/public/%252e%252e/admin", Err(())),
         ("/public%252fx", Err(())),
+        // A proxy decodes it and sends it on, and an application decodes it again and matches it as it is.
+        ("/public%252f./..", Err(())),
         // Decoded, cut and decoded again: `/%2f;%2fa/public`, `/%2f/public`, `/public`.
         ("/%252f%3b%252fa/public", Err(())),
         // Literal backslashes as slashes, but not escaped ones: `/A\\a/..//public`.
