@@ -88,7 +88,7 @@ fn understands_none(user_agent: &[u8]) -> bool {
     let has = |word| agent.contains(word);
     let old_chrome = has("Chrome/4") || has("Chrome/5") || has("Chrome/6");
     let ios_12 = has("CPU iPhone OS 12") || has("iPad; CPU OS 12");
-    let macos_10_14 = has("Macintosh; Intel Mac OS X 10_14") && has("Version/") && has("Safari");
+    let macos_10_14 = has("Macintosh") && has("Intel Mac OS X 10_14") && has("Safari") && !has("Chrome");
     !(old_chrome || ios_12 || macos_10_14)
 }
 
@@ -145,6 +145,11 @@ mod tests {
             ("Mozilla/5.0 (iPhone; CPU iPhone OS 12_0 like Mac OS X)", false),
             ("Mozilla/5.0 (iPhone; CPU iPhone OS 13_0 like Mac OS X)", true),
             ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_14_6) Version/12.1.2 Safari/605.1.15", false),
+            ("Mozilla/5.0 (Macintosh; U; Intel Mac OS X 10_14) Safari/605.1.15", false),
+            (
+                "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_14_6) Version/1 Chrome/80.0.3987.0 Safari/537.36",
+                true,
+            ),
             ("Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_2) Version/13 Safari/605.1.15", true),
             ("", true),
         ];
