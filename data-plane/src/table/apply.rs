@@ -23,6 +23,7 @@ mod refusal;
 mod secrets;
 mod source;
 mod streams;
+mod sweep;
 mod testing;
 mod unclaimed;
 mod upstreams;

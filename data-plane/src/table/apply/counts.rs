@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use super::sweep::Sweep;
 use crate::rate::Counts;
 
 /// The counters that tables refer to, by `kind/namespace/name` of the object.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     known: HashMap<Box<str>, Weak<Counts>>,
-    /// Size at which unused entries are removed.
-    sweep_at: usize,
+    sweep: Sweep,
 }
 
 impl Counted {
@@ -20,10 +20,10 @@ impl Counted {
         if let Some(counts) = self.known.get(object).and_then(Weak::upgrade) {
             return counts;
         }
-        if self.known.len() >= self.sweep_at.max(64) {
+        self.sweep.when_due(self.known.len(), || {
             self.known.retain(|_, counts| counts.strong_count() > 0);
-            self.sweep_at = self.known.len() * 2;
-        }
+            self.known.len()
+        });
         let counts = Arc::new(Counts::new(shared::clock::now()));
         self.known.insert(object.into(), Arc::downgrade(&counts));
         counts

@@ -11,6 +11,8 @@ use foldhash::quality::RandomState;
 use shared::policy::LocationPolicy;
 use shared::resource::{Denial, Path, PathType, Route};
 
+use super::sweep::Sweep;
+
 /// A stored Route.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct StoredRoute {
@@ -68,13 +70,12 @@ pub(super) struct Interner<T> {
     values: HashSet<Arc<T>, RandomState>,
     /// The last one: most are like the one before, and comparing costs less than hashing.
     last: Option<Arc<T>>,
-    /// Size at which unused values are removed.
-    sweep_at: usize,
+    sweep: Sweep,
 }
 
 impl<T> Default for Interner<T> {
     fn default() -> Self {
-        Self { values: HashSet::default(), last: None, sweep_at: 0 }
+        Self { values: HashSet::default(), last: None, sweep: Sweep::default() }
     }
 }
 
@@ -92,10 +93,10 @@ impl<T: Eq + Hash> Interner<T> {
         if let Some(known) = self.values.get(&value) {
             return Arc::clone(self.last.insert(Arc::clone(known)));
         }
-        if self.values.len() >= self.sweep_at.max(64) {
+        self.sweep.when_due(self.values.len(), || {
             self.values.retain(|value| Arc::strong_count(value) > 1);
-            self.sweep_at = self.values.len() * 2;
-        }
+            self.values.len()
+        });
         let value = Arc::new(value);
         self.values.insert(Arc::clone(&value));
         Arc::clone(self.last.insert(value))

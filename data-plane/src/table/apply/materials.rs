@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use shared::resource::{self, Material, TICKET_KEYS};
 
 use super::Leave;
+use super::sweep::Sweep;
 use crate::table::backend_tls::{BackendTls, Identity};
 use crate::table::client_auth::ClientAuth;
 use crate::table::material::MaterialCell;
@@ -202,8 +203,7 @@ struct MaterialSet<T: FromMaterial> {
     known: HashMap<Arc<str>, T::Source>,
     /// One cell per distinct use of a Material; there are few of each.
     cells: HashMap<Arc<str>, Vec<Cell<T>>>,
-    /// Size at which unused keys are removed.
-    sweep_at: usize,
+    sweep: Sweep,
     /// Removed while a path still named them.
     lingering: BTreeSet<Arc<str>>,
     /// Those of them that were missing in a full sync.
@@ -221,7 +221,7 @@ impl<T: FromMaterial> Default for MaterialSet<T> {
         Self {
             known: HashMap::new(),
             cells: HashMap::new(),
-            sweep_at: 0,
+            sweep: Sweep::default(),
             lingering: BTreeSet::new(),
             absent: BTreeSet::new(),
         }
@@ -281,13 +281,13 @@ impl<T: FromMaterial> MaterialSet<T> {
         if let Some(cell) = there.and_then(|it| it.cell.upgrade()) {
             return cell;
         }
-        if self.cells.len() >= self.sweep_at.max(64) {
+        self.sweep.when_due(self.cells.len(), || {
             self.cells.retain(|_, cells| {
                 cells.retain(|it| it.cell.strong_count() > 0);
                 !cells.is_empty()
             });
-            self.sweep_at = self.cells.len() * 2;
-        }
+            self.cells.len()
+        });
         let key: Arc<str> = key.into();
         let cell = Arc::new(MaterialCell::new(Arc::clone(&key)));
         cell.store(self.known.get(&key).and_then(|source| T::compile(source, settings)));

@@ -6,12 +6,13 @@ use std::collections::HashMap;
 use foldhash::quality::RandomState;
 use shared::budget::Budget;
 
+use super::sweep::Sweep;
+
 /// The counts, by namespace.
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
     links: HashMap<Box<str>, Budget, RandomState>,
-    /// Size at which unused entries are removed.
-    sweep_at: usize,
+    sweep: Sweep,
 }
 
 impl Namespaces {
@@ -20,10 +21,10 @@ impl Namespaces {
         if let Some(links) = self.links.get(namespace) {
             return links.clone();
         }
-        if self.links.len() >= self.sweep_at.max(64) {
+        self.sweep.when_due(self.links.len(), || {
             self.links.retain(|_, links| links.is_shared());
-            self.sweep_at = self.links.len() * 2;
-        }
+            self.links.len()
+        });
         let links = Budget::new(usize::MAX);
         self.links.insert(namespace.into(), links.clone());
         links

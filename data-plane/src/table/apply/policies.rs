@@ -7,6 +7,7 @@ use foldhash::quality::RandomState;
 use shared::policy::{HeaderChangeList, LocationPolicy, TextList};
 
 use super::counts::Counted;
+use super::sweep::Sweep;
 use crate::table::policy::Policy;
 use crate::table::policy::shortcuts::Shortcuts;
 
@@ -19,8 +20,7 @@ pub(super) struct Policies {
     /// The fixed responses of all locations, and of all hosts, as of the last defaults; compiled once.
     of_locations: Option<Shortcuts>,
     of_hosts: Option<Arc<Shortcuts>>,
-    /// Size at which unused policies are removed.
-    sweep_at: usize,
+    sweep: Sweep,
     /// The client counters.
     pub(super) counted: Counted,
 }
@@ -71,10 +71,10 @@ impl Policies {
         policy.errors.are_fleets = configured.custom_http_errors.is_none();
         policy.errors.intercepts = intercepts;
         let policy = Arc::new(policy);
-        if self.compiled.len() >= self.sweep_at.max(64) {
+        self.sweep.when_due(self.compiled.len(), || {
             self.compiled.retain(|_, policy| policy.strong_count() > 0);
-            self.sweep_at = self.compiled.len() * 2;
-        }
+            self.compiled.len()
+        });
         self.compiled.insert(configured.to_owned(), Arc::downgrade(&policy));
         Ok(policy)
     }

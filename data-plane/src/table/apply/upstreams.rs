@@ -9,6 +9,7 @@ use shared::resource::Backend;
 use super::cells::Cells;
 use super::config::{ByName, Config};
 use super::source::Source;
+use super::sweep::Sweep;
 use crate::table::CompiledCanary;
 use crate::table::cell::BackendCell;
 use crate::table::host::{Alternative, Upstream};
@@ -21,8 +22,7 @@ use crate::table::sticky::Sticky;
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
     known: ByName<Known>,
-    /// Size at which unused ones are removed.
-    sweep_at: usize,
+    sweep: Sweep,
 }
 
 #[derive(Debug)]
@@ -65,10 +65,10 @@ impl Upstreams {
             return Some(upstream);
         }
         let upstream = Arc::new(compile(&key, backend, other.as_ref(), cells, defaults));
-        if self.known.len() >= self.sweep_at.max(64) {
+        self.sweep.when_due(self.known.len(), || {
             self.known.retain(|_, known| known.upstream.strong_count() > 0);
-            self.sweep_at = self.known.len() * 2;
-        }
+            self.known.len()
+        });
         let known = Known {
             upstream: Arc::downgrade(&upstream),
             backend: Arc::clone(backend),
