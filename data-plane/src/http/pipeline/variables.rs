@@ -82,7 +82,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
     let Exchange { call, head, info, .. } = exchange;
     let peer = call.peer;
     let location = exchange.location();
-    let owner = location.map(|it| it.owner()).and_then(|owner| owner.split_once('/')).unwrap_or_default();
+    let owner = || location.and_then(|it| it.owner().split_once('/')).unwrap_or_default();
     let field = |name| head.fields.joined(name).unwrap_or_default();
     match variable {
         Variable::Named(name) if **name == *"subdomain" => {
@@ -135,8 +135,8 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
         Variable::RequestId => out.extend_from_slice(&info.id),
         Variable::ContentType => out.extend_from_slice(&field(Known::ContentType)),
         Variable::ContentLength => out.extend_from_slice(&field(Known::ContentLength)),
-        Variable::Namespace => out.extend_from_slice(owner.0.as_bytes()),
-        Variable::Ingress => out.extend_from_slice(owner.1.as_bytes()),
+        Variable::Namespace => out.extend_from_slice(owner().0.as_bytes()),
+        Variable::Ingress => out.extend_from_slice(owner().1.as_bytes()),
         Variable::Service => out.extend_from_slice(location.map_or("", |it| it.service()).as_bytes()),
         Variable::ServicePort => out.extend_from_slice(location.map_or("", |it| it.port()).as_bytes()),
         Variable::LocationPath => out.extend_from_slice(location.map_or("", |it| &*it.declared).as_bytes()),

@@ -106,7 +106,7 @@ impl Ended<'_> {
         let location: Option<&PathEntry> = record.location.get().map(|it| &**it);
         // As in ingress-nginx: a path that was not declared is logged under an Ingress of the host, without a Service.
         let unclaimed = record.info.unclaimed.as_deref().filter(|_| record.info.default_backend);
-        let (namespace, name) = match unclaimed {
+        let ingress = || match unclaimed {
             Some(place) => place.ingress(),
             None => location.and_then(|it| it.owner().split_once('/')).unwrap_or_default(),
         };
@@ -124,8 +124,8 @@ impl Ended<'_> {
             Value::Alternative => {
                 text(record.info.alternative.as_deref().unwrap_or_default().as_bytes(), out)
             }
-            Value::Namespace => text(namespace.as_bytes(), out),
-            Value::Ingress => text(name.as_bytes(), out),
+            Value::Namespace => text(ingress().0.as_bytes(), out),
+            Value::Ingress => text(ingress().1.as_bytes(), out),
             Value::Service => text(of(PathEntry::service), out),
             Value::ServicePort => text(of(PathEntry::port), out),
             Value::LocationPath => {
