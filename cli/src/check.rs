@@ -30,6 +30,8 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     })
 }
 
+/// The exit code of what was checked.
+///
 /// # Errors
 /// If there are no manifests or they cannot be read, or the environment has invalid flags.
 fn run_checked(args: &CheckArgs) -> anyhow::Result<ExitCode> {

@@ -13,6 +13,7 @@ use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, 
 use super::referred::Referred;
 use super::{allowed, headers, ticket_keys};
 use crate::annotations::row::{Reach, Row};
+use crate::annotations::snippets::of_fleet::Outer;
 use crate::annotations::{self, auth, snippets, value};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
@@ -110,18 +111,24 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     let settings = Settings { default_certificate, ..Settings::default() };
     let mut compiled = Compiled { settings, ..Compiled::default() };
     let asks = asks_before_requests(configmap);
+    let mut levels = Vec::new();
     for (key, configured) in configmap.iter().flat_map(|map| &map.data) {
-        compiled.read(key, configured, asks);
+        compiled.read(key, configured, asks, &mut levels);
     }
-    compiled.read_levels(configmap);
+    // The outermost first. Keys that are defaults of annotations are beside those of the outermost level.
+    levels.sort_by_key(|(is_outermost, _)| !is_outermost);
+    for (is_outermost, outer) in levels {
+        outer.put(&mut compiled.settings.defaults, is_outermost);
+    }
     compiled.settings.guards.sort_unstable();
     compiled.settings.guards.dedup();
     compiled
 }
 
 impl Compiled {
-    /// Takes in a key. `asks`: somebody is asked about the requests of all locations.
-    fn read(&mut self, key: &str, configured: &str, asks: bool) {
+    /// Takes in a key. `asks`: somebody is asked about the requests of all locations. `levels` receives what raw
+    /// configuration says to inner levels of nginx' configuration, and whether it is the outermost.
+    fn read(&mut self, key: &str, configured: &str, asks: bool, levels: &mut Vec<(bool, Outer)>) {
         let text = taken(key, configured);
         match Status::of(key) {
             None => self.fault(key, Severity::Warning, "unknown key, it has no effect"),
@@ -145,7 +152,7 @@ impl Compiled {
                 }
             }
             Some(Status::Unsupported) => self.fault(key, Severity::Unsupported, "not honoured yet"),
-            Some(Status::Snippet) => self.read_snippet(key, text),
+            Some(Status::Snippet) => self.read_snippet(key, text, levels),
             Some(Status::Nginx) => {
                 self.fault(key, Severity::Unsupported, "tunes nginx itself and has no effect here");
             }
@@ -156,12 +163,13 @@ impl Compiled {
     }
 
     /// Takes in raw configuration.
-    fn read_snippet(&mut self, key: &str, text: &str) {
+    fn read_snippet(&mut self, key: &str, text: &str, levels: &mut Vec<(bool, Outer)>) {
         const NEVER: &str = "raw nginx configuration is never used";
         let known = key.to_ascii_lowercase();
         match snippets::of_fleet::read(&known, text) {
             Some(Ok(snippet)) => {
                 self.settings.defaults.overlay(&snippet.defaults);
+                levels.push((known == "http-snippet", snippet.outer));
                 let faults = snippet.faults.into_iter();
                 return faults.for_each(|(severity, reason)| self.fault(key, severity, reason));
             }
@@ -173,19 +181,6 @@ impl Compiled {
         match snippets::restriction(text) {
             Some(why) => self.guard(key, format!("{NEVER}, and {why}: {ALL_PATHS}")),
             None => self.fault(key, Severity::Unsupported, NEVER),
-        }
-    }
-
-    /// Takes in what raw configuration says to inner levels of nginx' configuration, the outermost first. Keys that are
-    /// defaults of annotations are beside those of the outermost level.
-    fn read_levels(&mut self, configmap: Option<&ConfigMap>) {
-        for level in ["http-snippet", "server-snippet"] {
-            let keys = configmap.iter().flat_map(|map| &map.data);
-            for (_, text) in keys.filter(|(key, _)| key.eq_ignore_ascii_case(level)) {
-                if let Some(Ok(snippet)) = snippets::of_fleet::read(level, text) {
-                    snippet.outer.put(&mut self.settings.defaults, level == "http-snippet");
-                }
-            }
         }
     }
 

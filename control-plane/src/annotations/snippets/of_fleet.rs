@@ -93,9 +93,7 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
 /// Reads what is around all hosts.
 fn of_all(text: &str) -> Result<Snippet, String> {
     let (mut headers, mut lists, mut servers) = (Headers::default(), None, BTreeSet::new());
-    let rest = tokens::directives(text).map(|directives| {
-        servers.extend(definitions::servers(&directives).into_iter().map(str::to_owned));
-        let mut rest = definitions::beside(&directives);
+    let rest = undefined(text, &mut servers).map(|mut rest| {
         lists = Lists::take(&mut rest);
         rest.retain(|it| it.name() != "proxy_hide_header" || !headers.take(it, SnippetContext::Server));
         rest
@@ -117,14 +115,18 @@ fn of_all(text: &str) -> Result<Snippet, String> {
 /// Reads what is beside the hosts, of which nothing takes effect.
 fn of_streams(text: &str) -> Result<Snippet, String> {
     let mut servers = BTreeSet::new();
-    let rest = tokens::directives(text).map(|directives| {
-        servers.extend(definitions::servers(&directives).into_iter().map(str::to_owned));
-        definitions::beside(&directives)
-    });
-    match restricts(&rest) {
+    match restricts(&undefined(text, &mut servers)) {
         Some(why) => Err(why),
         None => Ok(Snippet { faults: vec![never(servers)], ..Snippet::default() }),
     }
+}
+
+/// The directives that do more than define something. `servers` receives where those listen that are defined.
+fn undefined(text: &str, servers: &mut BTreeSet<String>) -> super::Snippet {
+    tokens::directives(text).map(|directives| {
+        servers.extend(definitions::servers(&directives).into_iter().map(str::to_owned));
+        definitions::beside(&directives)
+    })
 }
 
 /// What is reported of raw configuration that does not take effect, and of servers that it defines.
