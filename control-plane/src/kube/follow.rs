@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::io::{AsyncBufRead, AsyncBufReadExt as _};
 use kube::Client;
@@ -89,6 +89,21 @@ pub(super) struct Follow<D: Decode, S> {
 type Lines = Pin<Box<dyn AsyncBufRead + Send>>;
 type Probe = Pin<Box<dyn Future<Output = Option<Revision>> + Send>>;
 
+/// What a watch has open, and waits for.
+struct Open {
+    stream: Option<Lines>,
+    /// The part of a line that was read.
+    line: Vec<u8>,
+    probe: Option<Probe>,
+    /// Earlier revisions have become meaningless with the input at hand.
+    afresh: bool,
+    /// Why the list is forbidden, while it is.
+    forbidden: Option<Forbidden>,
+    restored: watch::Receiver<u64>,
+    /// The newest barrier round.
+    round: watch::Receiver<u64>,
+}
+
 impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
     /// Follows forever.
     ///
@@ -96,95 +111,100 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
     /// If the sink is closed.
     pub(super) async fn run(mut self) -> Result<(), KubeError> {
         let mut state = Watch::new(self.confirm_empty_list, clock::now());
-        let mut restored = self.restored.subscribe();
-        let mut round = self.round.clone();
-        let mut stream: Option<Lines> = None;
-        let mut line = Vec::new();
-        let mut probe: Option<Probe> = None;
-        let mut forbidden: Option<Forbidden> = None;
+        let mut open = Open {
+            stream: None,
+            line: Vec::new(),
+            probe: None,
+            afresh: false,
+            forbidden: None,
+            restored: self.restored.subscribe(),
+            round: self.round.clone(),
+        };
         loop {
-            let now = clock::now();
-            let todo = state.todo(now);
-            if todo != Todo::Read {
-                stream = None;
-                line.clear();
-            }
-            let input = match todo {
-                Todo::Wait(until) => tokio::select! {
-                    () = tokio::time::sleep_until(until.into()) => continue,
-                    () = changed(&mut restored) => WatchInput::Restored,
-                    round = next(&mut round) => WatchInput::Refresh(round),
-                },
-                Todo::List { more } => self.list(more.as_deref()).await,
-                Todo::Open { from } => match self.open(from.as_ref()).await {
-                    Ok(lines) => {
-                        stream = Some(lines);
-                        WatchInput::Opened
-                    }
-                    Err(input) => input,
-                },
-                Todo::Read => {
-                    let due = state.due();
-                    tokio::select! {
-                        input = self.read(stream.as_mut(), &mut line) => match input {
-                            Some(input) => input,
-                            None => continue,
-                        },
-                        () = tokio::time::sleep_until(due.into()) => WatchInput::Tick,
-                        newest = answer(&mut probe) => match newest {
-                            Some(revision) => WatchInput::Newest(revision),
-                            None => continue,
-                        },
-                        () = changed(&mut restored) => WatchInput::Restored,
-                        round = next(&mut round) => WatchInput::Refresh(round),
-                    }
-                }
+            let (todo, due) = (state.todo(clock::now()), state.due());
+            let Some(input) = self.input(todo, due, &mut open).await else {
+                continue;
             };
-            let mut afresh = false;
+            open.afresh = false;
             for output in state.on(input, clock::now()) {
-                match output {
-                    WatchOutput::Afresh => afresh = true,
-                    WatchOutput::Changes(changes) => self.sink.changes(changes, afresh).await?,
-                    WatchOutput::Listed => {
-                        self.freshness.note_relist(self.collection.kind);
-                        if let Some(again) = forbidden.take() {
-                            self.freshness.note_allowed(&again);
-                        }
-                        self.sink.listed().await?;
-                    }
-                    WatchOutput::Synced => self.sink.synced().await?,
-                    WatchOutput::Fresh(round) => {
-                        self.sink.fresh(round).await?;
-                        if S::IS_PART {
-                            self.rounds.reported(round).await?;
-                        }
-                    }
-                    WatchOutput::Probe => probe = Some(self.probe()),
-                    WatchOutput::Restored => {
-                        self.restored.send_modify(|times| *times += 1);
-                        restored.mark_unchanged();
-                    }
-                    WatchOutput::Forbidden(reason) => {
-                        let without = self.sink.forbidden().await?;
-                        if forbidden.is_none() {
-                            self.say_forbidden(without, &reason);
-                            let it = Forbidden { kind: self.collection.kind, reason: reason.into() };
-                            // Without the other kinds all goes on as it is meant to.
-                            if matches!(without, Without::Waits | Without::Stays) {
-                                self.freshness.note_forbidden(it.clone());
-                            }
-                            forbidden = Some(it);
-                        }
-                    }
-                    WatchOutput::Removed { first, uid, gone, before } => {
-                        self.note_removed(first, uid, gone, before)
-                    }
-                    WatchOutput::Warning(reason) => {
-                        tracing::warn!(kind = self.collection.kind.as_str(), "{reason}");
-                    }
-                }
+                self.perform(output, &mut open).await?;
             }
         }
+    }
+
+    /// Does what the state machine asks for, until there is something to tell it. `None`: it has to be asked again.
+    /// Reading ends at `due`.
+    async fn input(&self, todo: Todo, due: Instant, open: &mut Open) -> Option<WatchInput<D::Value>> {
+        if todo != Todo::Read {
+            open.stream = None;
+            open.line.clear();
+        }
+        match todo {
+            Todo::Wait(until) => tokio::select! {
+                () = tokio::time::sleep_until(until.into()) => None,
+                () = changed(&mut open.restored) => Some(WatchInput::Restored),
+                round = next(&mut open.round) => Some(WatchInput::Refresh(round)),
+            },
+            Todo::List { more } => Some(self.list(more.as_deref()).await),
+            Todo::Open { from } => Some(match self.open(from.as_ref()).await {
+                Ok(lines) => {
+                    open.stream = Some(lines);
+                    WatchInput::Opened
+                }
+                Err(input) => input,
+            }),
+            Todo::Read => tokio::select! {
+                input = self.read(open.stream.as_mut(), &mut open.line) => input,
+                () = tokio::time::sleep_until(due.into()) => Some(WatchInput::Tick),
+                newest = answer(&mut open.probe) => newest.map(WatchInput::Newest),
+                () = changed(&mut open.restored) => Some(WatchInput::Restored),
+                round = next(&mut open.round) => Some(WatchInput::Refresh(round)),
+            },
+        }
+    }
+
+    /// Carries out an output of the state machine.
+    async fn perform(&mut self, output: WatchOutput<D::Value>, open: &mut Open) -> Result<(), KubeError> {
+        match output {
+            WatchOutput::Afresh => open.afresh = true,
+            WatchOutput::Changes(changes) => self.sink.changes(changes, open.afresh).await?,
+            WatchOutput::Listed => {
+                self.freshness.note_relist(self.collection.kind);
+                if let Some(again) = open.forbidden.take() {
+                    self.freshness.note_allowed(&again);
+                }
+                self.sink.listed().await?;
+            }
+            WatchOutput::Synced => self.sink.synced().await?,
+            WatchOutput::Fresh(round) => {
+                self.sink.fresh(round).await?;
+                if S::IS_PART {
+                    self.rounds.reported(round).await?;
+                }
+            }
+            WatchOutput::Probe => open.probe = Some(self.probe()),
+            WatchOutput::Restored => {
+                self.restored.send_modify(|times| *times += 1);
+                open.restored.mark_unchanged();
+            }
+            WatchOutput::Forbidden(reason) => {
+                let without = self.sink.forbidden().await?;
+                if open.forbidden.is_none() {
+                    self.say_forbidden(without, &reason);
+                    let it = Forbidden { kind: self.collection.kind, reason: reason.into() };
+                    // Without the other kinds all goes on as it is meant to.
+                    if matches!(without, Without::Waits | Without::Stays) {
+                        self.freshness.note_forbidden(it.clone());
+                    }
+                    open.forbidden = Some(it);
+                }
+            }
+            WatchOutput::Removed { first, uid, gone, before } => self.note_removed(first, uid, gone, before),
+            WatchOutput::Warning(reason) => {
+                tracing::warn!(kind = self.collection.kind.as_str(), "{reason}");
+            }
+        }
+        Ok(())
     }
 
     /// Reports a large removal in the log, and as an Event on one of the objects. Nothing waits for that.
