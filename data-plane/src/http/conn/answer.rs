@@ -142,25 +142,8 @@ impl Answer<'_> {
                     // The client got what came before the break, or never will.
                     Poll::Pending if broken.is_some() => {}
                     Poll::Pending => {
-                        let begins = self.untaken.is_none();
-                        // What the endpoint of a call sends meanwhile.
-                        let sent = body.call().map_or(0, |call| call.poll_unread(cx));
-                        let held = self.gathered + body.held() + self.in_pipe() + self.in_tls(stream) + sent;
-                        if !local.quota.cover(&mut self.untaken, held) {
-                            return Poll::Ready(Err(Kind::NoRoom.into()));
-                        }
-                        // Until now the timer ran for the backend.
-                        if begins || self.written() > before {
-                            timer.arm(local.limits.client_send);
-                        }
-                        // The client may read nothing before it has sent its whole request.
-                        let says_more = body.sending().is_some() || !unread.is_over();
-                        if says_more
-                            && let Poll::Ready(error) = poll_client(body, (stream, input, unread), cx)
-                        {
-                            return Poll::Ready(Err(error));
-                        }
-                        return timer.poll_elapsed(cx).map(|_| Err(Kind::ClientTimeout.into()));
+                        let took = self.written() > before;
+                        return self.poll_untaken(local, timer, (stream, input, unread), body, took, cx);
                     }
                 }
             }
@@ -195,6 +178,35 @@ impl Answer<'_> {
                 }
             }
         }
+    }
+
+    /// Waits for a client that does not read what there is. `took`: it has just read some of it.
+    fn poll_untaken<S: Stream>(
+        &mut self,
+        local: &Local,
+        timer: &Timer,
+        (stream, input, unread): (&mut S, &mut BytesMut, &mut Unread),
+        body: &mut ReplyBody,
+        took: bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), ProxyError>> {
+        let begins = self.untaken.is_none();
+        // What the endpoint of a call sends meanwhile.
+        let sent = body.call().map_or(0, |call| call.poll_unread(cx));
+        let held = self.gathered + body.held() + self.in_pipe() + self.in_tls(stream) + sent;
+        if !local.quota.cover(&mut self.untaken, held) {
+            return Poll::Ready(Err(Kind::NoRoom.into()));
+        }
+        // Until now the timer ran for the backend.
+        if begins || took {
+            timer.arm(local.limits.client_send);
+        }
+        // The client may read nothing before it has sent its whole request.
+        let says_more = body.sending().is_some() || !unread.is_over();
+        if says_more && let Poll::Ready(error) = poll_client(body, (stream, input, unread), cx) {
+            return Poll::Ready(Err(error));
+        }
+        timer.poll_elapsed(cx).map(|_| Err(Kind::ClientTimeout.into()))
     }
 
     fn in_pipe(&self) -> usize {
