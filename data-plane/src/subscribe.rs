@@ -27,6 +27,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -42,6 +43,7 @@ use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{self, Instant};
 use tonic::Code;
+use tonic::transport::Channel;
 use tracing::{error, info, warn};
 
 use crate::journal::{Binding, Journal, Loaded};
@@ -414,16 +416,7 @@ impl Subscription {
                     let was_welcome = self.session.is_welcome();
                     let actions = self.session.on(message, &mut *writer.borrow_mut());
                     if !was_welcome && self.session.is_welcome() {
-                        self.unreachable.reset();
-                        self.welcome = Some(Instant::now());
-                        self.replicas.serves(address);
-                        info!(control_plane = %self.replicas, %address, "connected to the control plane");
-                        if let Some(certificate) = certificate {
-                            certificate.connected(Some(channel.clone()));
-                        }
-                        self.view.send_modify(|view| {
-                            (view.streams, view.failed) = (view.streams + 1, None);
-                        });
+                        self.welcomed(address, certificate.map(|it| (it, &channel)));
                     }
                     deadline = Instant::now() + self.session.silence_limit().unwrap_or(WELCOME);
                     pending.extend(actions.say);
@@ -451,6 +444,20 @@ impl Subscription {
                 }
             }
         }
+    }
+
+    /// A replica has accepted this proxy's Hello.
+    fn welcomed(&mut self, address: SocketAddr, certificate: Option<(&Holder, &Channel)>) {
+        self.unreachable.reset();
+        self.welcome = Some(Instant::now());
+        self.replicas.serves(address);
+        info!(control_plane = %self.replicas, %address, "connected to the control plane");
+        if let Some((certificate, channel)) = certificate {
+            certificate.connected(Some(channel.clone()));
+        }
+        self.view.send_modify(|view| {
+            (view.streams, view.failed) = (view.streams + 1, None);
+        });
     }
 
     /// Updates readiness, metrics and the journal.
