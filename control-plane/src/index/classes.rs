@@ -14,6 +14,7 @@ use std::sync::Arc;
 use shared::name::ObjectName;
 
 use super::Index;
+use super::ingresses::Ingresses;
 use super::objects::reference;
 use super::retained::Members;
 use super::slot::Slot;
@@ -62,6 +63,12 @@ impl Classes {
     /// Whether no class exists.
     fn are_none(&self) -> bool {
         self.known.values().all(|known| known.kept.is_some())
+    }
+
+    /// The classes that Ingresses name and that are not known.
+    fn missing<'a>(&'a self, ingresses: &'a Ingresses) -> impl Iterator<Item = &'a str> {
+        let named = ingresses.by_class().map(|(class, _)| class.as_str());
+        named.filter(|class| !class.is_empty() && !self.known.contains_key(*class))
     }
 
     /// The Ingresses for which a deleted class is kept.
@@ -347,11 +354,8 @@ impl Index {
         if std::mem::replace(&mut self.classes.unreadable, unreadable) == unreadable {
             return;
         }
-        for (class, _) in self.ingresses.by_class() {
-            if !class.is_empty() && !self.classes.known.contains_key(class.as_str()) {
-                self.dirty.classes.insert(class.as_str().into(), None);
-            }
-        }
+        let missing = self.classes.missing(&self.ingresses).map(|class| (class.into(), None));
+        self.dirty.classes.extend(missing);
     }
 
     /// The first Ingress that cannot be assigned because IngressClasses may not be listed, and the class that it names.
@@ -384,6 +388,10 @@ impl Index {
             let assumed = ObjectName::new("", self.options.ingress_class.as_str());
             self.dirty.problems.insert(reference(ObjectKind::IngressClass, &assumed));
             walks.push(assumed.name);
+        }
+        if before.0 != after.0 && self.options.folder {
+            // What is said of a missing class depends on whether there is any.
+            walks.extend(self.classes.missing(&self.ingresses).map(Arc::from));
         }
         if let Some(former) = before.1.as_ref().filter(|_| before.1 != after.1) {
             // It may be kept for Ingresses without a class, which have another one now.

@@ -252,6 +252,22 @@ fn in_a_folder_without_classes_ours_is_assumed_and_said_once() {
     assert_eq!(cluster.routes().len(), 0);
 }
 
+#[test]
+fn whether_a_flag_would_serve_a_missing_class_is_said_anew_when_the_first_class_comes_and_the_last_one_goes()
+{
+    let mut world = folder();
+    world.events([applied(service("echo")), applied(web(Some("traefik"), None))]);
+    let names_the_flag = |world: &World| said(world)[0].1.ends_with("or --ingress-class names this class");
+    assert!(names_the_flag(&world), "{:?}", said(&world));
+    world.apply(class("other", "example.com/other"));
+    assert!(!names_the_flag(&world), "{:?}", said(&world));
+    world.events([Event::Deleted(ObjectRef {
+        kind: ObjectKind::IngressClass,
+        name: ObjectName::new("", "other"),
+    })]);
+    assert!(names_the_flag(&world), "{:?}", said(&world));
+}
+
 fn default_class(name: &str, controller: &str) -> crate::objects::Object {
     let mut class = class(name, controller);
     let annotation = "ingressclass.kubernetes.io/is-default-class";
