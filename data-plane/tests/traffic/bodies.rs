@@ -405,6 +405,7 @@ fn a_backend_that_is_merely_odd_is_understood_and_put_right() {
     for odd in [
         "HTTP/1.1 200 OK\nX-A: b\nContent-Length: 2\n\nok",
         "HTTP/1.1 200 OK\r\nno colon here\r\nX-A: b\r\nContent-Length: 2\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\nX@A: c\r\nX-A: b\r\nX[0]: d\r\nContent-Length: 2\r\n\r\nok",
         "HTTP/1.1 200 OK\r\nX-A: \u{1}b\r\nContent-Length: 2\r\n\r\nok",
         "HTTP/1.1 200 OK\r\nX-A: b\r\nTransfer-Encoding: chunked\r\n\r\n2   \r\nok\r\n0\r\n\r\n",
     ] {

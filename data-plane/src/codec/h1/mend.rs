@@ -1,10 +1,10 @@
 //! Repairs response heads with harmless defects: nginx accepts them, and there are backends in production that send
 //! them.
 //!
-//! These are a line that ends in LF alone, a line without a colon, and a control octet in a value. They are never
-//! passed on: the head is rewritten line by line and then parsed as strictly as any other. What could be read in two
-//! ways is still refused (docs/adr gives the reason for each): a bare CR, a NUL, a folded line, a space before the
-//! colon, and any defect in the framing.
+//! These are a line that ends in LF alone, a line without a colon, a field with a name that is none (`X@A`), and a control
+//! octet in a value. They are never passed on: the head is rewritten line by line and then parsed as strictly as any
+//! other. What could be read in two ways is still refused (docs/adr gives the reason for each): a bare CR, a NUL, a
+//! folded line, a blank in a name or before the colon, and any defect in the framing.
 
 use bytes::{BufMut, BytesMut};
 
@@ -37,7 +37,11 @@ pub(super) fn mend(head: &[u8]) -> Option<BytesMut> {
                 continue;
             };
             let (name, value) = line.split_at(colon);
-            if !guard::is_name(name) || (is_about_framing(name) && !value.iter().all(is_plain)) {
+            let is_odd = !guard::is_name(name);
+            if is_odd && !name.is_empty() && name.iter().all(is_visible) && !is_about_framing(name) {
+                continue;
+            }
+            if is_odd || (is_about_framing(name) && !value.iter().all(is_plain)) {
                 return None;
             }
             mended.put_slice(name);
@@ -50,6 +54,11 @@ pub(super) fn mend(head: &[u8]) -> Option<BytesMut> {
 
 fn is_plain(byte: &u8) -> bool {
     guard::is_value_octet(*byte)
+}
+
+/// No reader takes it for the end of a name.
+fn is_visible(byte: &u8) -> bool {
+    byte.is_ascii_graphic() || !byte.is_ascii()
 }
 
 fn is_about_framing(text: &[u8]) -> bool {
@@ -66,6 +75,10 @@ mod tests {
             ("HTTP/1.1 200 OK\nA: b\nC: d\n\n", "HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n\r\n"),
             ("HTTP/1.1 200 OK\r\nA: b\nC: d\r\n\n", "HTTP/1.1 200 OK\r\nA: b\r\nC: d\r\n\r\n"),
             ("HTTP/1.1 200 OK\r\nno colon\r\nC: d\r\n\r\n", "HTTP/1.1 200 OK\r\nC: d\r\n\r\n"),
+            (
+                "HTTP/1.1 200 OK\r\nX[0]: 1\r\nX@A: 2\r\nÉ: 3\r\nC: d\r\n\r\n",
+                "HTTP/1.1 200 OK\r\nC: d\r\n\r\n",
+            ),
             ("HTTP/1.1 200 OK\r\nA: b\u{1}\u{2}\u{7f}c\r\n\r\n", "HTTP/1.1 200 OK\r\nA: b   c\r\n\r\n"),
             ("HTTP/1.1 200 OK\nContent-Length: 3\n\n", "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n"),
         ] {
@@ -79,6 +92,10 @@ mod tests {
             "HTTP/1.1 200 OK\r\nA: b\rC: d\r\n\r\n",
             "HTTP/1.1 200 OK\r\nA: b\r\n folded\r\n\r\n",
             "HTTP/1.1 200 OK\r\nA : b\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nA B: c\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nA\u{1}: b\r\n\r\n",
+            "HTTP/1.1 200 OK\r\n: b\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length@: 3\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length 3\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length: 3\u{1}\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding\r\n\r\n",
