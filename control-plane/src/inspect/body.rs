@@ -1,7 +1,7 @@
 //! Bodies of resources as JSON: field names as in `proto/`, only the fields that are set.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bytes::Bytes;
 use prost_reflect::{
@@ -55,8 +55,10 @@ impl Bodies {
         for field in &secrets {
             body[field.name()] = REDACTED.into();
         }
-        if entry.kind() == Kind::Endpoints {
-            show_addresses(&mut body, &message);
+        match entry.kind() {
+            Kind::Endpoints => show_addresses(&mut body, &message),
+            Kind::Backend => show_service(&mut body, &message),
+            _ => {}
         }
         Ok(body)
     }
@@ -96,6 +98,23 @@ fn show_addresses(body: &mut Json, message: &DynamicMessage) {
     {
         let addresses = bytes.as_chunks::<16>().0.iter();
         body["ipv6"] = addresses.map(|address| Ipv6Addr::from(*address).to_string()).collect();
+    }
+}
+
+/// Formats the address of a Backend's Service as text.
+fn show_service(body: &mut Json, message: &DynamicMessage) {
+    let service = message.get_field_by_name("service");
+    let ip = service.as_deref().and_then(|it| it.as_message()?.get_field_by_name("ip"));
+    let Some(bytes) = ip.as_deref().and_then(|it| it.as_bytes()) else {
+        return;
+    };
+    let address = match (<[u8; 4]>::try_from(&**bytes), <[u8; 16]>::try_from(&**bytes)) {
+        (Ok(octets), _) => IpAddr::from(octets),
+        (_, Ok(octets)) => IpAddr::from(octets),
+        _ => return,
+    };
+    if let Some(shown) = body.pointer_mut("/service/ip") {
+        *shown = address.to_string().into();
     }
 }
 

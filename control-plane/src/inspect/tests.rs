@@ -132,6 +132,17 @@ async fn addresses_are_written_as_people_do() {
         };
         assert_eq!(list.values[0].kind, Some(Shape::StringValue(address.to_owned())));
     }
+
+    for address in ["10.96.0.7:80", "[fd00::7]:80"] {
+        let service: std::net::SocketAddr = address.parse().unwrap();
+        let backend = Resource::Backend(Backend { service: Some(service), ..Backend::default() });
+        bench.commit("test", vec![entry("a/web/80", &backend)]);
+        let body = bench.get("backend", "a/web/80", "").await.unwrap();
+        let Some(Shape::StructValue(shown)) = &body.fields["service"].kind else {
+            panic!("expected the address of the Service");
+        };
+        assert_eq!(shown.fields["ip"].kind, Some(Shape::StringValue(service.ip().to_string())));
+    }
 }
 
 #[tokio::test]
