@@ -175,8 +175,11 @@ impl Resolver {
                 match self.question(&candidate, kind).await {
                     Ok(message) if message.header().rcode() == Rcode::NXDOMAIN => break,
                     Ok(message) => match addresses(message.as_slice()) {
-                        Answer::Nothing | Answer::Failed => {}
                         found @ Answer::Found { .. } => return Ok(found),
+                        Answer::Nothing => {}
+                        Answer::Failed => {
+                            failed = Some(format!("{candidate} {kind}: the answer cannot be read"))
+                        }
                     },
                     Err(reason) => failed = Some(format!("{candidate} {kind}: {reason}")),
                 }
@@ -224,12 +227,13 @@ fn candidates(name: &str, search: &[String], ndots: usize) -> Vec<String> {
     all
 }
 
-/// The addresses of the name at the end of the CNAME chain.
+/// The addresses of the name at the end of the CNAME chain. An answer that cannot be read does not say that there are
+/// none.
 pub(crate) fn addresses(message: &[u8]) -> Answer {
     let message = Message::from_slice(message).ok();
     let parts = message.and_then(|it| it.sole_question().ok().zip(it.answer().ok()));
     let Some((question, records)) = parts else {
-        return Answer::Nothing;
+        return Answer::Failed;
     };
     let mut name = question.into_qname();
     let (mut addresses, mut shortest) = (Vec::new(), Duration::MAX);
@@ -242,17 +246,30 @@ pub(crate) fn addresses(message: &[u8]) -> Answer {
         shortest = shortest.min(alias.ttl().into_duration());
         name = *alias.data().cname();
     }
-    // An unreadable record ends the list.
-    for record in records.map_while(Result::ok).filter(|record| record.owner().name_eq(&name)) {
-        let v4 = record.to_record::<A>().ok().flatten().map(|it| IpAddr::V4(it.data().addr()));
-        let v6 = || record.to_record::<Aaaa>().ok().flatten().map(|it| IpAddr::V6(it.data().addr()));
-        if let Some(address) = v4.or_else(v6) {
-            shortest = shortest.min(record.ttl().into_duration());
-            addresses.push(address);
+    let mut is_readable = true;
+    for record in records {
+        // An unreadable record ends the list.
+        let Ok(record) = record else {
+            is_readable = false;
+            break;
+        };
+        if !record.owner().name_eq(&name) {
+            continue;
         }
+        match (record.to_record::<A>(), record.to_record::<Aaaa>()) {
+            (Ok(Some(it)), _) => addresses.push(IpAddr::V4(it.data().addr())),
+            (_, Ok(Some(it))) => addresses.push(IpAddr::V6(it.data().addr())),
+            (Ok(None), Ok(None)) => continue,
+            (Err(_), _) | (_, Err(_)) => {
+                is_readable = false;
+                continue;
+            }
+        }
+        shortest = shortest.min(record.ttl().into_duration());
     }
     match addresses.is_empty() {
-        true => Answer::Nothing,
+        true if is_readable => Answer::Nothing,
+        true => Answer::Failed,
         false => Answer::Found { addresses, ttl: shortest },
     }
 }

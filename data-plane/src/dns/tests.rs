@@ -20,6 +20,8 @@ pub(crate) enum DnsAnswer {
     /// A CNAME, followed by its addresses.
     Alias(&'static str, u32),
     Code(Rcode),
+    /// An address of which this many bytes are missing.
+    Cut(usize),
     /// No response.
     Silence,
 }
@@ -78,6 +80,12 @@ impl Script {
             answer.push((Name::vec_from_str(&owner).unwrap(), ttl, data)).unwrap();
             owner = to.to_owned();
             scripted = self.with(|it| it.answers.get(&owner).cloned());
+        }
+        if let Some(DnsAnswer::Cut(count)) = scripted {
+            answer.push((Name::vec_from_str(&owner).unwrap(), 30, A::new(Ipv4Addr::LOCALHOST))).unwrap();
+            let mut bytes = answer.finish();
+            bytes.truncate(bytes.len() - count);
+            return Some(bytes);
         }
         if let Some(DnsAnswer::Addresses(addresses, ttl)) = scripted.filter(|_| !truncates) {
             let owner = Name::vec_from_str(&owner).unwrap();
@@ -243,6 +251,27 @@ async fn a_failure_is_told_from_a_name_that_does_not_exist() {
     assert!(resolver.ask("b.test").await.is_err());
     assert!(dns.script.asked("b.test") > 0);
     assert_eq!(resolver.ask("c.test").await, Ok(Answer::Nothing));
+}
+
+/// It would take away addresses that are in use.
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_does_not_say_that_there_is_no_address() {
+    let dns = Dns::start().await;
+    for missing in [1, 4, 10] {
+        dns.script.set("cut.test", DnsAnswer::Cut(missing));
+        assert!(dns.resolver(&[], 1).ask("cut.test.").await.is_err(), "without {missing} bytes");
+    }
+    // An address of three bytes.
+    let mut message = MessageBuilder::new_vec().question();
+    message.push((&Name::vec_from_str("a.test").unwrap(), Rtype::A)).unwrap();
+    let mut message = message.answer();
+    message.push((&Name::vec_from_str("a.test").unwrap(), 30, A::new(Ipv4Addr::LOCALHOST))).unwrap();
+    let mut bytes = message.finish();
+    bytes.pop();
+    let length = bytes.len() - 4;
+    bytes[length] = 3;
+    assert_eq!(addresses(&bytes), Answer::Failed);
+    assert_eq!(addresses(b"?"), Answer::Failed);
 }
 
 #[tokio::test]
