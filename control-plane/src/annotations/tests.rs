@@ -429,8 +429,12 @@ proptest! {
     /// only adds denials: none lifts another's denial, except those that switch it off or have precedence.
     #[test]
     fn nothing_lifts_a_denial(mut configured in prop::collection::vec(an_annotation(), 1..8), one in an_annotation()) {
-        // Nor do the ones that it needs to be complete: ssl-passthrough is about TLS to the backend.
-        let lifts = ["backend-protocol", "canary", "auth-tls-verify-client", "allowlist-source-range", "auth-secret", "auth-type"];
+        // Nor do the ones that it needs to be complete: ssl-passthrough is about TLS to the backend. An empty
+        // allowlist-source-range denies only if there is no list under its former name.
+        let lifts = [
+            "backend-protocol", "canary", "auth-tls-verify-client", "allowlist-source-range", "whitelist-source-range",
+            "auth-secret", "auth-type",
+        ];
         prop_assume!(!lifts.contains(&one.0) && configured.iter().all(|(name, _)| *name != one.0));
         let before = read_with(&configured);
         configured.push(one.clone());
