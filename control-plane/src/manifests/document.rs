@@ -13,6 +13,7 @@ mod unquoted;
 mod walk;
 mod yaml;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -65,16 +66,35 @@ pub(super) struct Fault {
 
 /// Whether a file has no document.
 pub(super) fn is_void(text: &str) -> bool {
-    split(text.strip_prefix('\u{feff}').unwrap_or(text)).next().is_none()
+    split(&content(text)).next().is_none()
 }
 
 /// Parses a file.
 pub(super) fn parse(text: &str) -> Parsed {
     let mut parsed = Parsed::default();
-    for (document, line) in split(text.strip_prefix('\u{feff}').unwrap_or(text)) {
+    for (document, line) in split(&content(text)) {
         parsed.read(document, line);
     }
     parsed
+}
+
+/// A file without its byte order mark, each line ended by a newline: for YAML a carriage return alone ends one, too (YAML
+/// 1.2.2, section 5.4), and the parser would count more lines than are counted here.
+fn content(text: &str) -> Cow<'_, str> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let is_alone = |&(at, _): &(usize, &str)| !text[at..].starts_with("\r\n");
+    if !text.match_indices('\r').any(|it| is_alone(&it)) {
+        return Cow::Borrowed(text);
+    }
+    let mut content = String::with_capacity(text.len());
+    let mut from = 0;
+    for (at, _) in text.match_indices('\r').filter(is_alone) {
+        content.push_str(&text[from..at]);
+        content.push('\n');
+        from = at + 1;
+    }
+    content.push_str(&text[from..]);
+    Cow::Owned(content)
 }
 
 /// The documents of a file, with the line on which each begins.

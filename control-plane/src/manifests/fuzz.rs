@@ -17,7 +17,7 @@ fn service(name: &str) -> String {
 pub fn document(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let parsed = parse(&text);
-    let lines = text.split('\n').count();
+    let lines = text.split(['\n', '\r']).count();
     let faults = parsed.broken.iter().map(|(_, fault)| fault).chain(&parsed.faults);
     for fault in faults {
         assert!((1..=lines).contains(&fault.line), "{fault:?} of {lines} lines");

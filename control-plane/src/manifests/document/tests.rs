@@ -254,6 +254,14 @@ fn a_line_end_of_windows_and_an_empty_file_are_fine() {
 }
 
 #[test]
+fn a_carriage_return_alone_ends_a_line() {
+    let text = "kind: Service\r\napiVersion: v1\rmetadata:\r  name: a\r---\rkind: Service\r\rapiVersion: v1\nmetadata: {name: b}\nspec:\n  x}}\n";
+    let parsed = parse(text);
+    assert_eq!((parsed.objects.len(), parsed.broken.len()), (1, 1), "{parsed:?}");
+    assert_eq!(parsed, parse(&text.replace("\r\n", "\n").replace('\r', "\n")));
+}
+
+#[test]
 fn old_versions_are_converted_and_that_is_said() {
     let paths = "[{path: /, backend: {serviceName: web, servicePort: 80}}, {backend: {serviceName: web, servicePort: http}}, \
                  {path: /x, pathType: Exact, backend: {serviceName: web, servicePort: '81'}}]";
