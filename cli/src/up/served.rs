@@ -230,8 +230,8 @@ struct Source<'a> {
     version: String,
     /// Endpoints by `namespace/name` of the Service; `None` if there are too many slices to count.
     endpoints: Option<BTreeMap<String, usize>>,
-    /// Why every path answers 503, if it does.
-    guard: Option<String>,
+    /// Why paths answer 503, if they do.
+    guard: Option<failure::Guard>,
 }
 
 impl<'a> Source<'a> {
@@ -289,6 +289,7 @@ impl<'a> Source<'a> {
                 key => self.get("backend", key).await?.unwrap_or_default(),
             };
             let endpoints = self.endpoints(&backend);
+            let guarded = self.guard.as_ref().and_then(|it| it.of(&route));
             let served = failure::Served {
                 object: &object,
                 route: &route,
@@ -308,7 +309,7 @@ impl<'a> Source<'a> {
                 canary: self.canary(&body).await?,
                 external: external.map(str::to_owned),
                 redirect: failure::redirect(&route),
-                failure: self.guard.clone().or_else(|| served.failure(problems)),
+                failure: guarded.or_else(|| served.failure(problems)),
                 backend,
             });
         }

@@ -199,6 +199,8 @@ pub enum Effect<T: 'static> {
     },
     /// Not supported yet: what depends on it answers 503.
     Denies {
+        /// Sets what the values say.
+        sets: fn(&mut Draft<'_>, &T),
         /// Values that ask for the default behaviour.
         unless: fn(&T) -> bool,
         /// What answers 503.
@@ -245,8 +247,13 @@ impl<T> ValueSpec for Spec<T> {
                 }
                 sets(draft, value);
             }
-            Effect::Denies { unless, reach } if !unless(&value) => draft.not_enforced(*reach),
-            Effect::Differs { .. } | Effect::Denies { .. } => {}
+            Effect::Denies { sets, unless, reach } => {
+                sets(draft, &value);
+                if !unless(&value) {
+                    draft.not_enforced(*reach);
+                }
+            }
+            Effect::Differs { .. } => {}
             Effect::Dead => draft.dead(),
         }))
     }

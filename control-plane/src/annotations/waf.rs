@@ -1,6 +1,7 @@
 //! Web application firewalls (ModSecurity): what they would guard answers 503.
 //!
-//! `enable-modsecurity` alone decides that: without it ingress-nginx reads none of the others.
+//! `enable-modsecurity` alone decides that: without it ingress-nginx reads none of the others. An Ingress may switch off
+//! what the ConfigMap switches on.
 
 use super::row::{Effect, Reach, Risk, Row, Spec};
 use super::value::{self, ANY, BOOL, VARIABLES};
@@ -8,7 +9,14 @@ use super::value::{self, ANY, BOOL, VARIABLES};
 /// `enable-modsecurity`.
 pub(crate) static ENABLE_MODSECURITY: Row = Row {
     name: "enable-modsecurity",
-    value: &Spec(BOOL, Effect::Denies { unless: |it| !*it, reach: Reach::Paths }),
+    value: &Spec(
+        BOOL,
+        Effect::Denies {
+            sets: |to, it| to.location.enable_modsecurity = Some(*it),
+            unless: |it| !*it,
+            reach: Reach::Paths,
+        },
+    ),
     default: "false",
     doc: "ModSecurity inspects requests",
     ..Row::NEW
@@ -39,7 +47,7 @@ pub(super) static ROWS: &[&Row] = &[
     &ENABLE_OWASP_CORE_RULES,
     &Row {
         name: "lua-resty-waf",
-        value: &Spec(ANY, Effect::Denies { unless: |it| is_off(it), reach: Reach::Paths }),
+        value: &Spec(ANY, Effect::Denies { sets: |_, _| {}, unless: |it| is_off(it), reach: Reach::Paths }),
         doc: "The firewall of old versions",
         ..Row::NEW
     },

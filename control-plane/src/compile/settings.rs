@@ -14,7 +14,7 @@ use super::referred::Referred;
 use super::{allowed, headers, ticket_keys};
 use crate::annotations::row::{Reach, Row};
 use crate::annotations::snippets::of_fleet::Outer;
-use crate::annotations::{self, auth, snippets, value};
+use crate::annotations::{self, auth, snippets, value, waf};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
 use crate::reference::{Reference, Use};
@@ -211,7 +211,9 @@ impl Compiled {
         };
         let (denies, configured) = self.row(row, key, &text);
         let is_idle = denies && !asks && is_of_questions(row);
-        self.settings.guards.extend((denies && !is_idle).then_some(Guard::Addresses));
+        // Locations may switch this one off, so that proxies decide.
+        let is_default = row.name == waf::ENABLE_MODSECURITY.name;
+        self.settings.guards.extend((denies && !is_idle && !is_default).then_some(Guard::Addresses));
         self.faults.extend(configured.into_iter().map(|it| if is_idle { idle(it) } else { it }));
     }
 

@@ -55,9 +55,29 @@ impl Served<'_> {
     }
 }
 
-/// Why every path answers 503: the ConfigMap of the fleet asks for a restriction that is not enforced.
-pub(super) fn guard(settings: &Value, problems: &[Problem]) -> Option<String> {
-    field(settings, "guards").as_array().filter(|guards| !guards.is_empty())?;
+/// Why paths answer 503: the ConfigMap of the fleet asks for a restriction that is not enforced.
+pub(super) struct Guard {
+    reason: String,
+    /// Locations may be exempt from it.
+    is_firewall: bool,
+}
+
+impl Guard {
+    /// Why the paths of a Route do.
+    pub(super) fn of(&self, route: &Value) -> Option<String> {
+        let is_exempt = field(field(route, "policy"), "enable_modsecurity").as_bool() == Some(false);
+        (!(self.is_firewall && is_exempt)).then(|| self.reason.clone())
+    }
+}
+
+/// What the ConfigMap of the fleet asks for, if that is not enforced.
+pub(super) fn guard(settings: &Value, problems: &[Problem]) -> Option<Guard> {
+    let guards = field(settings, "guards").as_array();
+    let is_firewall = guards.is_none_or(Vec::is_empty);
+    let inspects = || field(field(settings, "defaults"), "enable_modsecurity").as_bool() == Some(true);
+    if is_firewall && !inspects() {
+        return None;
+    }
     let is_guard =
         |it: &&Problem| it.object.starts_with("ConfigMap ") && it.reason.ends_with("all paths answer 503");
     let of = |it: &Problem| match it.field.as_str() {
@@ -65,7 +85,7 @@ pub(super) fn guard(settings: &Value, problems: &[Problem]) -> Option<String> {
         field => format!("{}, {field}", it.object),
     };
     let what = problems.iter().find(is_guard).map_or_else(|| "the ConfigMap of the fleet".to_owned(), of);
-    Some(format!("{what}: a restriction that is not enforced"))
+    Some(Guard { reason: format!("{what}: a restriction that is not enforced"), is_firewall })
 }
 
 /// The redirect target of all requests for a Route's paths, if there is one: then no backend is used.
@@ -138,12 +158,16 @@ mod tests {
             of("ConfigMap fleet/settings", "data.enable-modsecurity", "until then all paths answer 503"),
         ];
         let guarded = json!({"guards": ["GUARD_ADDRESSES"]});
-        assert_eq!(
-            guard(&guarded, &problems).as_deref(),
-            Some("ConfigMap fleet/settings, data.enable-modsecurity: a restriction that is not enforced")
-        );
+        let reason = "ConfigMap fleet/settings, data.enable-modsecurity: a restriction that is not enforced";
+        let inspected = json!({"defaults": {"enable_modsecurity": true}});
+        let exempt = json!({"policy": {"enable_modsecurity": false}});
+        for settings in [&guarded, &inspected] {
+            let guard = guard(settings, &problems).unwrap();
+            assert_eq!(guard.of(&json!({})).as_deref(), Some(reason));
+            assert_eq!(guard.of(&exempt).is_none(), *settings == inspected);
+        }
         assert!(guard(&guarded, &[]).is_some());
-        assert_eq!(guard(&json!({}), &problems), None);
+        assert!(guard(&json!({}), &problems).is_none());
     }
 
     #[test]

@@ -118,8 +118,9 @@ fn numbers_of_the_fleet_may_say_their_base() {
 fn restrictions_guard() {
     let (settings, faults) =
         compiled(&[("enable-modsecurity", "true"), ("modsecurity-snippet", "SecRuleEngine On")]);
-    assert_eq!(settings.guards, [Guard::Addresses]);
+    assert_eq!((settings.guards, settings.defaults.enable_modsecurity), (vec![], Some(true)));
     assert!(faults.iter().all(|fault| fault.severity == Severity::Unsupported));
+    assert!(faults[0].reason.ends_with(ALL_PATHS), "{faults:?}");
     for (key, text) in [
         ("whitelist-source-range", "10.0.0.0/33"),
         ("denylist-source-range", "office"),
@@ -127,7 +128,6 @@ fn restrictions_guard() {
         ("global-auth-url", "not-a-url"),
         ("block-user-agents", "~*bot("),
         ("block-referers", "a, ~["),
-        ("enable-modsecurity", "true"),
         ("location-snippet", "allow 10.0.0.0/8; deny all;"),
         ("server-snippet", "allow 10.0.0.0/8; deny 10.0.0.1; deny all;"),
         ("location-snippet", "no semicolon"),
@@ -143,7 +143,7 @@ fn restrictions_guard() {
         ("modsecurity-snippet", "SecRuleEngine On\nSecRule ARGS @rx \"id:1,deny\""),
     ] {
         let (settings, faults) = compiled(&[("enable-modsecurity", "false"), (key, text)]);
-        assert_eq!((settings, faults.len()), (Settings::default(), 1), "{key}: {faults:?}");
+        assert_eq!((settings, faults.len()), (without_firewall(), 1), "{key}: {faults:?}");
     }
     let (_, faults) = compiled(&[("location-snippet", "location /a { proxy_pass http://b; }")]);
     assert!(faults[0].reason.contains("\"proxy_pass\" in \"location\""), "{faults:?}");
@@ -154,7 +154,12 @@ fn restrictions_guard() {
         ("whitelist-source-range", ""),
         ("global-auth-url", " "),
     ]);
-    assert_eq!((settings, faults), (Settings::default(), Vec::new()));
+    assert_eq!((settings, faults), (without_firewall(), Vec::new()));
+}
+
+fn without_firewall() -> Settings {
+    let defaults = LocationPolicy { enable_modsecurity: Some(false), ..LocationPolicy::default() };
+    Settings { defaults, ..Settings::default() }
 }
 
 /// Whatever the order of the keys is, the innermost level counts.

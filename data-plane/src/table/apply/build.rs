@@ -271,7 +271,7 @@ impl Writer {
 
     /// Why the paths of a Route respond with 503, if they do: one of their restrictions cannot be enforced yet.
     fn denial(&self, route: &StoredRoute, host: Option<&Host>) -> Option<Arc<str>> {
-        let Settings { guards, .. } = self.config.settings();
+        let Settings { guards, defaults, .. } = self.config.settings();
         if self.config.settings_unreadable() {
             return Some("the settings of the fleet cannot be read, and may restrict access".into());
         }
@@ -279,6 +279,9 @@ impl Writer {
             return Some("the ConfigMap restricts who may ask what, which is not enforced yet".into());
         }
         let denial = host.and_then(|host| host.denied.as_ref()).or(route.denied.as_ref());
+        if denial.is_none() && route.policy.enable_modsecurity.or(defaults.enable_modsecurity) == Some(true) {
+            return Some("the ConfigMap asks for ModSecurity, which is not enforced".into());
+        }
         denial.map(|denial| denial.reason.as_str().into())
     }
 }

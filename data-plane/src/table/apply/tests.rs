@@ -496,6 +496,36 @@ fn restrictions_that_are_not_enforced_deny() {
     assert_eq!(world(unreadable, false, route(false, Some(false))), Some("denied"), "it may restrict");
 }
 
+/// In ingress-nginx such a location has `modsecurity off`.
+#[test]
+fn a_location_may_be_exempt_from_the_firewall_of_the_fleet() {
+    let mut writer = Writer::new();
+    let of = |policy| Route {
+        paths: vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None, after_exact: false }],
+        denied: None,
+        policy,
+    };
+    let says = |it| LocationPolicy { enable_modsecurity: it, ..LocationPolicy::default() };
+    let mut config = Vec::new();
+    for (name, it) in [("none.test", None), ("off.test", Some(false))] {
+        config.push(host(name, None));
+        config.push(entry(&format!("ingress/ns/i/{name}"), Resource::Route(of(says(it)))));
+    }
+    let fleet =
+        |it| entry("default", Resource::Settings(Settings { defaults: says(it), ..Settings::default() }));
+    for (it, expected) in [
+        (None, ["default backend", "default backend"]),
+        (Some(true), ["denied", "default backend"]),
+        (Some(false), ["default backend", "default backend"]),
+    ] {
+        let mut changed = config.clone();
+        changed.push(fleet(it));
+        writer.replace_config(changed);
+        let found = ["none.test", "off.test"].map(|name| action(&writer, name).err().unwrap());
+        assert_eq!(found, expected, "{it:?}");
+    }
+}
+
 #[test]
 fn redirects_merge_annotation_configmap_and_default() {
     let path_of = |settings: Settings, route: Route, path: &str| {

@@ -18,7 +18,8 @@ impl Config {
     pub(super) fn unclaimed(&self, cells: &mut Cells) -> Option<Arc<PathEntry>> {
         let settings = self.settings();
         // A global restriction that cannot be enforced yet applies here, too.
-        if !settings.guards.is_empty() || self.settings_unreadable() {
+        let is_guarded = !settings.guards.is_empty() || settings.defaults.enable_modsecurity == Some(true);
+        if is_guarded || self.settings_unreadable() {
             return None;
         }
         let (key, backend) = self.backend(&settings.default_backend)?;
