@@ -82,11 +82,36 @@ pub(crate) fn restriction(text: &str) -> Option<String> {
     restricts(&tokens::directives(text))
 }
 
+/// Whether the backends of an Ingress are spoken to by one of these protocols.
+fn speaks(to: &Draft<'_>, protocols: &[&str]) -> bool {
+    let protocol = to.text("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
+    protocols.contains(&protocol.as_str())
+}
+
+/// The directives of a location whose backends are spoken to by gRPC, with the names that they have for HTTP: there
+/// `grpc_set_header` counts in place of the other.
+fn of_grpc(mut directives: Vec<tokens::Directive>) -> Vec<tokens::Directive> {
+    let sets = |it: &tokens::Directive, name| {
+        it.name() == name && it.depth == 0 && it.arguments().len() == 2 && !it.is_block
+    };
+    let headers = directives.iter().filter(|it| sets(it, "grpc_set_header"));
+    let headers: BTreeSet<_> = headers.filter_map(|it| it.argument()).map(str::to_ascii_lowercase).collect();
+    let is_replaced = |it: &tokens::Directive| {
+        sets(it, "proxy_set_header")
+            && it.argument().is_some_and(|it| headers.contains(&it.to_ascii_lowercase()))
+    };
+    directives.retain(|it| !is_replaced(it));
+    let renamed = |it: tokens::Directive| match sets(&it, "grpc_set_header") {
+        true => it.renamed("proxy_set_header"),
+        false => it,
+    };
+    directives.into_iter().map(renamed).collect()
+}
+
 /// Whether a directive of a location has no effect: ingress-nginx switches it off itself, or backends are not spoken to over
 /// TLS or by gRPC.
 fn is_idle(directive: &tokens::Directive, to: &Draft<'_>) -> bool {
-    let protocol = to.text("backend-protocol").unwrap_or_default().trim().to_ascii_uppercase();
-    let speaks = |protocols: &[&str]| protocols.contains(&protocol.as_str());
+    let speaks = |protocols: &[&str]| speaks(to, protocols);
     let name = directive.name();
     let is_off = |annotation: &str| matches!(to.text(annotation), None | Some("off"));
     (name.starts_with("proxy_ssl_") && !speaks(&["HTTPS", "GRPCS", "AUTO_HTTP"]))
@@ -132,7 +157,10 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut taken = Taken::default();
     let (mut lists, mut tls) = (None, None);
     let mut told = Vec::new();
-    let rest = snippet.map(|directives| {
+    let rest = snippet.map(|mut directives| {
+        if place == SnippetContext::Location && speaks(to, &["GRPC", "GRPCS"]) {
+            directives = of_grpc(directives);
+        }
         told = hints::of(&directives, place);
         let (shortcuts, mut rest) = Taken::of(&directives, place, rewrites(place, to));
         rest.retain(|it| !headers.take(it, place));

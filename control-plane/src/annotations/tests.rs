@@ -352,7 +352,16 @@ fn the_rest_is_reported() {
         "proxy_set_header l5d-dst-override $service_name.$namespace.svc; grpc_set_header l5d-dst-override x;";
     let with = |protocol| all(&[("backend-protocol", protocol), ("configuration-snippet", of_grpc)]);
     assert!(!denies(&with("HTTP")) && !denies(&with("HTTPS")));
-    assert!(denies(&with("GRPC")) && denies(&with("grpcs")));
+    for protocol in ["GRPC", "grpcs"] {
+        let parsed = with(protocol);
+        let headers = parsed.serving.location.request_headers.unwrap().headers;
+        let pairs: Vec<_> = headers.iter().map(|it| (it.name.as_str(), it.value.as_str())).collect();
+        assert_eq!((pairs, parsed.serving.denied), (vec![("l5d-dst-override", "x")], None), "{protocol}");
+    }
+    for text in ["grpc_set_header Host other.test;", "grpc_pass grpc://other:80;", "grpc_set_header X-A $a;"]
+    {
+        assert!(denies(&all(&[("backend-protocol", "GRPC"), ("configuration-snippet", text)])), "{text}");
+    }
     let kept = "auth_request_set $error $upstream_http_x_error;";
     let parsed = all(&[("auth-url", "http://auth.test/"), ("auth-snippet", kept)]);
     assert!(parsed.faults[0].reason.contains("auth_request_set of it is left out"), "{:?}", parsed.faults);

@@ -90,10 +90,10 @@ impl Headers {
                 self.change_request(arguments, |text| Some((pair(text)?.0, "")))
             }
             // These ask for the default behaviour: no version is sent, a backend's certificate is verified only if an
-            // annotation asks for it, and `Location` headers of a backend are not changed.
-            ("server_tokens" | "proxy_ssl_verify", _) | ("proxy_redirect", SnippetContext::Location) => {
-                matches!(arguments, [word] if word == "off")
-            }
+            // annotation asks for it, nobody is asked or inspected by what is not set up, and `Location` headers of a
+            // backend are not changed.
+            ("auth_basic" | "auth_request" | "modsecurity" | "proxy_ssl_verify" | "server_tokens", _)
+            | ("proxy_redirect", SnippetContext::Location) => matches!(arguments, [word] if word == "off"),
             // For fixed responses of the snippet, which read it themselves.
             ("default_type", _) => arguments.len() == 1,
             // Each location sets it itself.

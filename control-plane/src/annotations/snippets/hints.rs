@@ -49,6 +49,7 @@ fn hint(directive: &Directive, place: SnippetContext) -> Option<String> {
         _ => {
             let annotation = annotation(name)?;
             match place {
+                SnippetContext::Location if name.starts_with("grpc_") => None,
                 SnippetContext::Server => Some(format!(
                     "{name} has no effect in a server-snippet, as in ingress-nginx, where each location sets it itself: set \
                      {annotation}, as an annotation or in the ConfigMap"
@@ -80,6 +81,9 @@ pub(super) fn annotation(directive: &str) -> Option<String> {
     match directive {
         "client_max_body_size" => Some("proxy-body-size".to_owned()),
         "proxy_buffers" => Some("proxy-buffers-number".to_owned()),
+        "grpc_connect_timeout" | "grpc_read_timeout" | "grpc_send_timeout" => {
+            Some(directive.replace("grpc_", "proxy-").replace('_', "-"))
+        }
         "proxy_buffer_size"
         | "proxy_buffering"
         | "proxy_connect_timeout"
@@ -128,7 +132,12 @@ mod tests {
         assert!(of_hosts[1].contains(" proxy-body-size,"));
         assert_eq!(told(text, SnippetContext::Location).len(), 2);
         assert_eq!(told(text, SnippetContext::Auth).len(), 0);
-        for directive in ["client_max_body_size", "proxy_buffers", "proxy_next_upstream_tries"] {
+        let of_grpc = told("grpc_read_timeout 1h; grpc_send_timeout 1h;", SnippetContext::Server);
+        assert!(of_grpc[0].contains(" proxy-read-timeout,") && of_grpc[1].contains(" proxy-send-timeout,"));
+        assert_eq!(told("grpc_read_timeout 1h;", SnippetContext::Location).len(), 0);
+        for directive in
+            ["client_max_body_size", "grpc_read_timeout", "proxy_buffers", "proxy_next_upstream_tries"]
+        {
             let annotation = annotation(directive).unwrap();
             assert!(table::find(&annotation).is_some(), "{annotation}");
         }

@@ -63,7 +63,12 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     let mut taken = Taken::default();
     let mut told = Vec::new();
     let mut lists = None;
-    let rest = tokens::directives(text).map(|directives| {
+    let snippet = tokens::directives(text);
+    // A rewrite of an Ingress would come before it, and end its list.
+    if snippet.iter().flatten().any(|it| it.depth == 0 && it.name() == "limit_except") {
+        return restricts(&snippet).map(Err);
+    }
+    let rest = snippet.map(|directives| {
         told = hints::of(&directives, place);
         let rewrites = match place {
             SnippetContext::Server => Rewrites::All,
@@ -207,6 +212,7 @@ mod tests {
             ("server-snippet", "location / { proxy_pass http://b; }"),
             ("location-snippet", "deny all;"),
             ("location-snippet", "limit_req zone=a;"),
+            ("location-snippet", "limit_except GET { deny all; }"),
             ("location-snippet", "proxy_ssl_name b.test;"),
             ("location-snippet", "no semicolon"),
         ] {

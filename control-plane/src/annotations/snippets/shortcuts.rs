@@ -120,6 +120,9 @@ impl Taken {
         if self.bytes > MOST_BYTES || self.count > MOST {
             return false;
         }
+        if node.directive.name() == "limit_except" && !self.may_limit_methods() {
+            return false;
+        }
         if node.directive.name() != "location" {
             let is_concerned = worlds.concern(node.inner.iter().chain([node.directive]));
             let found = match is_concerned {
@@ -170,6 +173,11 @@ impl Taken {
         }
     }
 
+    /// nginx limits methods after it has rewritten: what follows a rewrite is not reached here.
+    fn may_limit_methods(&self) -> bool {
+        !self.is_auth && !self.shortcuts.shortcuts.iter().any(goes_on)
+    }
+
     fn has_room(&mut self, count: usize) -> bool {
         self.count += count.max(1);
         self.count <= MOST
@@ -211,9 +219,50 @@ fn answer(node: &Node<'_>, has_groups: bool, room: &mut Allowance) -> Option<Sho
             found.tests.insert(0, test);
             Some(found)
         }
+        ("limit_except", true) => methods_only(node),
         _ => None,
     }
 }
+
+/// `limit_except METHOD ... { deny all; }`: other methods get 403; who may GET may HEAD.
+fn methods_only(node: &Node<'_>) -> Option<Shortcut> {
+    let Node { directive, inner } = node;
+    let [only] = inner else {
+        return None;
+    };
+    let is_denial = only.name() == "deny" && only.arguments() == ["all"] && !only.is_block;
+    let methods = directive.arguments();
+    let is_known = |it: &String| METHODS.contains(&it.to_ascii_uppercase().as_str());
+    if !is_denial || methods.is_empty() || !methods.iter().all(is_known) {
+        return None;
+    }
+    let methods = methods.join("|").to_ascii_uppercase();
+    let test = ShortcutTest {
+        subject: "$request_method".into(),
+        comparison: Some(ShortcutComparison::Lacks.into()),
+        value: format!("^({})$", methods.replace("GET", "GET|HEAD")),
+    };
+    Some(Shortcut { tests: vec![test], status: 403, ..Shortcut::default() })
+}
+
+/// Those that nginx knows there.
+const METHODS: [&str; 15] = [
+    "COPY",
+    "DELETE",
+    "GET",
+    "HEAD",
+    "LOCK",
+    "MKCOL",
+    "MOVE",
+    "OPTIONS",
+    "PATCH",
+    "POST",
+    "PROPFIND",
+    "PROPPATCH",
+    "PUT",
+    "TRACE",
+    "UNLOCK",
+];
 
 /// The responses of a directive, or of its block, that uses variables of the snippet: one for each world that gets it.
 fn answers(node: &Node<'_>, worlds: &Worlds, room: &mut Allowance) -> Option<Vec<Shortcut>> {

@@ -31,6 +31,14 @@ impl Directive {
         Self { words, ..*self }
     }
 
+    /// The same under another name.
+    pub(super) fn renamed(mut self, name: &str) -> Self {
+        if let Some(word) = self.words.first_mut() {
+            *word = name.to_owned();
+        }
+        self
+    }
+
     /// Its first argument.
     pub(super) fn argument(&self) -> Option<&str> {
         self.words.get(1).map(String::as_str)
