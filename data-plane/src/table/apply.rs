@@ -8,6 +8,7 @@
 
 mod audit;
 mod build;
+mod by_name;
 mod candidate;
 mod cells;
 mod compiled;
@@ -49,10 +50,11 @@ use super::retire::Retired;
 use super::streams::Streams;
 use super::{HostEntry, HostTable, PathEntry, Policy, Tables};
 use crate::listen::ports::Ports;
+use by_name::ByName;
 use candidate::Change;
 use cells::Cells;
 use compiled::CompiledHost;
-use config::{ByName, Config};
+use config::Config;
 use materials::Materials;
 use names::{Answer, Names};
 use policies::Policies;

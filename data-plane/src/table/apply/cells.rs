@@ -10,7 +10,7 @@ use std::time::Instant;
 use shared::few::{Few, FewOf};
 use shared::resource::{Backend, EndpointPort, Endpoints, PortRule};
 
-use super::config::ByName;
+use super::by_name::ByName;
 use super::interned::Interner;
 use super::large::Large;
 use super::names::{Answer, Names};
@@ -157,7 +157,7 @@ impl Cells {
 
     /// Uses a slice from the next [`Self::flush`] on.
     pub(super) fn put(&mut self, key: &Arc<str>, endpoints: Endpoints) {
-        let known = self.services.get_key_value(&*endpoints.service);
+        let known = self.services.get_key_value(&endpoints.service);
         let service = known.map_or_else(|| endpoints.service.as_str().into(), |(it, _)| Arc::clone(it));
         if self.service_of.get(key).is_some_and(|before| *before != service) {
             self.forget(key);
@@ -165,7 +165,7 @@ impl Cells {
         self.absent.remove(key);
         self.service_of.insert(Arc::clone(key), Arc::clone(&service));
         let slice = Slice { stored: StoredSlice::new(endpoints, &mut self.ports), lingering: false };
-        let of_service = self.services.entry(Arc::clone(&service)).or_default();
+        let of_service = self.services.or_default(&service);
         of_service.slices.insert(Arc::clone(key), slice);
         self.has_changed(service, key);
     }
@@ -230,7 +230,7 @@ impl Cells {
         let service = service_of(backend);
         let of_service = match self.services.get_mut(service) {
             Some(known) => known,
-            None => self.services.entry(service.into()).or_default(),
+            None => self.services.or_default(&service.into()),
         };
         of_service.backends.insert(Arc::clone(backend));
         if let Some(name) = source.name() {

@@ -10,13 +10,11 @@ use shared::kind::{Kind, ResourceKey};
 use shared::policy::{HostPolicy, LocationPolicy};
 use shared::resource::{Backend, Host, Resource, Route, Settings, StreamService};
 
+use super::by_name::ByName;
 use super::interned::{Interner, StoredRoute};
 use super::policies::effective;
 use crate::listen::ports::Port;
 use crate::table::keys::route_parts;
-
-/// Names come from tenants: the seed of the process keeps them from choosing their places.
-pub(super) type ByName<V> = HashMap<Arc<str>, V, RandomState>;
 
 /// The last version of each resource that can be served.
 #[derive(Debug, Default)]
@@ -74,14 +72,14 @@ pub(super) struct TouchedHost {
 
 impl Touched {
     fn host(&mut self, name: &Arc<str>) -> &mut TouchedHost {
-        self.hosts.entry(Arc::clone(name)).or_default()
+        self.hosts.or_default(name)
     }
 
     fn route(&mut self, key: &Arc<str>) {
         let Some(name) = host_of(key) else { return };
         let host = match self.hosts.get_mut(name) {
             Some(host) => host,
-            None => self.host(&name.into()),
+            None => self.hosts.or_default(&name.into()),
         };
         host.routes.insert(Arc::clone(key));
     }
@@ -268,7 +266,7 @@ impl Config {
         now: &FewOf<Arc<str>>,
     ) -> Vec<Arc<str>> {
         for backend in now.difference(before) {
-            let users = self.users.entry(Arc::clone(backend)).or_default();
+            let users = self.users.or_default(backend);
             users.insert(Arc::clone(route));
         }
         let mut unused = Vec::new();

@@ -6,8 +6,9 @@ use shared::few::FewOf;
 use shared::policy::BackendPolicy;
 use shared::resource::Backend;
 
+use super::by_name::ByName;
 use super::cells::Cells;
-use super::config::{ByName, Config};
+use super::config::Config;
 use super::source::Source;
 use super::sweep::Sweep;
 use crate::table::CompiledCanary;
