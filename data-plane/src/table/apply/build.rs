@@ -278,7 +278,7 @@ impl Writer {
         if guards.contains(&Guard::Addresses) {
             return Some("the ConfigMap restricts who may ask what, which is not enforced yet".into());
         }
-        let denial = host.and_then(|host| host.denied.as_ref()).or(route.denied.as_ref());
+        let denial = host.and_then(|host| host.denied.as_ref()).or(route.denied.as_deref());
         if denial.is_none() && route.policy.enable_modsecurity.or(defaults.enable_modsecurity) == Some(true) {
             return Some("the ConfigMap asks for ModSecurity, which is not enforced".into());
         }

@@ -31,6 +31,8 @@ pub(super) struct Config {
     of_hosts: Interner<Host>,
     of_routes: Interner<LocationPolicy>,
     of_backends: Interner<Backend>,
+    /// The text of the last path that was stored: most are like the one before.
+    last_path: Arc<str>,
     /// Any change replaces the pointer.
     pub(super) backends: ByName<Arc<Backend>>,
     /// Removed Backends that the last good version of a refused resource still names: see [`Self::backend`].
@@ -147,7 +149,14 @@ impl Config {
                     let known = self.backends.get_key_value(key);
                     known.map_or_else(|| key.into(), |(known, _)| Arc::clone(known))
                 };
-                let route = StoredRoute::new(route, &mut self.of_routes, key_of);
+                let last = &mut self.last_path;
+                let text_of = |text: &str| {
+                    if **last != *text {
+                        *last = text.into();
+                    }
+                    Arc::clone(last)
+                };
+                let route = StoredRoute::new(route, &mut self.of_routes, text_of, key_of);
                 self.set_route(key, Some(route));
             }
             Resource::Backend(backend) => {

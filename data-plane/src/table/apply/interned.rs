@@ -17,7 +17,7 @@ use super::sweep::Sweep;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct StoredRoute {
     pub(super) paths: Box<[StoredPath]>,
-    pub(super) denied: Option<Denial>,
+    pub(super) denied: Option<Box<Denial>>,
     pub(super) policy: Arc<LocationPolicy>,
 }
 
@@ -31,26 +31,27 @@ pub(super) struct StoredPath {
 }
 
 impl StoredRoute {
-    /// Stores a Route. `key_of` gives the stored key of a Backend.
+    /// Stores a Route. `text_of` gives the stored text of a path, `key_of` the stored key of a Backend.
     pub(super) fn new(
         route: Route,
         interner: &mut Interner<LocationPolicy>,
+        mut text_of: impl FnMut(&str) -> Arc<str>,
         key_of: impl Fn(&str) -> Arc<str>,
     ) -> Arc<Self> {
         let Route { paths, denied, policy } = route;
-        let stored = |Path { path, kind, backend, after_exact }| {
-            let backend = backend.map(|key: String| key_of(&key));
-            StoredPath { path: path.into(), kind, backend, after_exact }
+        let stored = |Path { path, kind, backend, after_exact }: Path| {
+            let backend = backend.map(|key| key_of(&key));
+            StoredPath { path: text_of(&path), kind, backend, after_exact }
         };
         let paths = paths.into_iter().map(stored).collect();
-        Arc::new(Self { paths, denied, policy: interner.intern(policy) })
+        Arc::new(Self { paths, denied: denied.map(Box::new), policy: interner.intern(policy) })
     }
 
     /// Whether it is this Route.
     pub(super) fn is(&self, route: &Route) -> bool {
         let Route { paths, denied, policy } = route;
         let same = self.paths.len() == paths.len() && self.paths.iter().zip(paths).all(|(a, b)| a.is(b));
-        same && self.denied == *denied && *self.policy == *policy
+        same && self.denied.as_deref() == denied.as_ref() && *self.policy == *policy
     }
 }
 
