@@ -4,7 +4,7 @@
 //! table refers to it, so that entries that were not rebuilt see new values.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use shared::budget::Budget;
@@ -27,9 +27,9 @@ pub struct BackendCell {
     pub namespace_links: Budget,
     endpoints: ArcSwap<EndpointSet>,
     /// How many of the endpoints are ejected.
-    out: AtomicUsize,
+    out: AtomicU32,
     /// How often `out` has changed.
-    turns: AtomicU64,
+    turns: AtomicU32,
     /// The Backend that it was built from, for admin pages.
     configured: ArcSwapOption<Backend>,
 }
@@ -84,12 +84,12 @@ impl BackendCell {
     /// could not bear the load, and the cause is probably not an endpoint.
     pub fn avoids(&self) -> bool {
         let out = self.out.load(Ordering::Relaxed);
-        out != 0 && out * 2 <= self.endpoints().list.len()
+        out != 0 && out as usize * 2 <= self.endpoints().list.len()
     }
 
     /// Ejects a failed endpoint, unless too many are. Returns whether this call ejected it.
     pub fn eject(&self, endpoint: &Endpoint, now: Moment) -> bool {
-        let fits = (self.out.load(Ordering::Relaxed) + 1) * 2 <= self.endpoints().list.len();
+        let fits = (self.out.load(Ordering::Relaxed) as usize + 1) * 2 <= self.endpoints().list.len();
         let ejected = fits && endpoint.health.eject(now);
         if ejected {
             self.count_out();
@@ -109,10 +109,10 @@ impl BackendCell {
     /// Counts the ejected endpoints. Called rarely, because it looks at all of them. A concurrent change triggers
     /// another count, so that the last number is right.
     fn count_out(&self) {
-        let mut turn = self.turns.fetch_add(1, Ordering::AcqRel) + 1;
+        let mut turn = self.turns.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         loop {
             let out = self.endpoints().list.iter().filter(|endpoint| endpoint.health.is_out()).count();
-            self.out.store(out, Ordering::Release);
+            self.out.store(u32::try_from(out).unwrap_or(u32::MAX), Ordering::Release);
             let now = self.turns.load(Ordering::Acquire);
             if now == turn {
                 return;

@@ -12,13 +12,16 @@ use super::endpoints::{Endpoint, EndpointSet, List};
 use crate::affinity::endpoint_key;
 use crate::balance::{Member, Moment, Ring};
 
-/// Structures of one endpoint set, each built on first use. Most sets need none, so they are boxed.
+/// Structures of one endpoint set, each built on first use. Most sets need none, so they are together in one box.
 #[derive(Debug, Default)]
-pub(super) struct Lookup {
-    ring: OnceLock<Box<Ring<Arc<Endpoint>>>>,
+pub(super) struct Lookup(OnceLock<Box<Built>>);
+
+#[derive(Debug, Default)]
+struct Built {
+    ring: OnceLock<Ring<Arc<Endpoint>>>,
     /// By the endpoints' cookie keys. A set belongs to one backend, so the backend's name is the same for all callers.
-    seats: OnceLock<Box<Seats>>,
-    subsets: OnceLock<Box<Subsets>>,
+    seats: OnceLock<Seats>,
+    subsets: OnceLock<Subsets>,
     /// Set if latencies are measured.
     measured: OnceLock<()>,
 }
@@ -44,32 +47,32 @@ struct Subset(usize);
 impl Lookup {
     /// The ring of all endpoints.
     pub(super) fn ring(&self, list: &List) -> &Ring<Arc<Endpoint>> {
-        self.ring.get_or_init(|| Ring::new(list.iter().map(Arc::clone)).into())
+        self.built().ring.get_or_init(|| Ring::new(list.iter().map(Arc::clone)))
     }
 
     /// All endpoints by their keys in cookies of `backend`.
     pub(super) fn seats(&self, list: &List, backend: &str) -> &Seats {
-        self.seats.get_or_init(|| Box::new(list.iter().map(|endpoint| seat(backend, endpoint)).collect()))
+        self.built().seats.get_or_init(|| list.iter().map(|endpoint| seat(backend, endpoint)).collect())
     }
 
     /// The groups of all endpoints, of this size unless they were built with another size before.
     pub(super) fn subsets(&self, list: &List, size: usize) -> &Subsets {
-        self.subsets.get_or_init(|| Subsets::new(size, list.len()).into())
+        self.built().subsets.get_or_init(|| Subsets::new(size, list.len()))
     }
 
     /// Builds the structures that the previous set had.
     pub(super) fn prepare_as(&self, before: &EndpointSet, list: &List, backend: &str) {
         let EndpointSet { list: old, lookup: before } = before;
-        if before.is_void() {
+        let Some(before) = before.0.get().filter(|built| !built.is_void()) else {
             return;
-        }
-        let changes = old.changes(list);
+        };
+        let (built, changes) = (self.built(), old.changes(list));
         if let Some(ring) = before.ring.get() {
             let came = || changes.came.iter().map(Arc::clone);
-            self.ring.get_or_init(|| ring.changed(changes.left.iter().map(Arc::clone), came()).into());
+            built.ring.get_or_init(|| ring.changed(changes.left.iter().map(Arc::clone), came()));
         }
         if let Some(seats) = before.seats.get() {
-            self.seats.get_or_init(|| {
+            built.seats.get_or_init(|| {
                 let mut seats = seats.clone();
                 for left in &changes.left {
                     seats.remove(&seat(backend, left).0);
@@ -79,7 +82,7 @@ impl Lookup {
             });
         }
         if let Some(subsets) = before.subsets.get() {
-            self.subsets.get_or_init(|| subsets.of(subsets.size, list.len()).into());
+            built.subsets.get_or_init(|| subsets.of(subsets.size, list.len()));
         }
         if before.measured.get().is_some() {
             self.measure();
@@ -89,25 +92,36 @@ impl Lookup {
 
     /// Has later endpoints start with the average of the others.
     pub(super) fn measure(&self) {
-        self.measured.get_or_init(|| ());
+        self.built().measured.get_or_init(|| ());
     }
 
     /// Whether nothing was built.
     pub(super) fn is_void(&self) -> bool {
-        let Self { ring, seats, subsets, measured } = self;
-        ring.get().is_none() && seats.get().is_none() && subsets.get().is_none() && measured.get().is_none()
+        self.0.get().is_none_or(|built| built.is_void())
     }
 
     /// The same, with groups of this size; `None` if it already has them, or they were built here.
     pub(super) fn regrouped(&self, list: &List, size: usize) -> Option<Self> {
         let subsets = self.subsets(list, size);
-        let regroup = || Self {
-            ring: self.ring.clone(),
-            seats: self.seats.clone(),
-            subsets: OnceLock::from(Box::new(subsets.of(size, list.len()))),
-            measured: self.measured.clone(),
+        let built = self.built();
+        let regroup = || Built {
+            ring: built.ring.clone(),
+            seats: built.seats.clone(),
+            subsets: OnceLock::from(subsets.of(size, list.len())),
+            measured: built.measured.clone(),
         };
-        (subsets.size != size).then(regroup)
+        (subsets.size != size).then(|| Self(OnceLock::from(Box::new(regroup()))))
+    }
+
+    fn built(&self) -> &Built {
+        self.0.get_or_init(Box::default)
+    }
+}
+
+impl Built {
+    fn is_void(&self) -> bool {
+        let Self { ring, seats, subsets, measured } = self;
+        ring.get().is_none() && seats.get().is_none() && subsets.get().is_none() && measured.get().is_none()
     }
 }
 
@@ -247,23 +261,23 @@ mod tests {
         assert!(next().lookup.is_void());
         before.lookup.ring(&before.list);
         let after = next();
-        assert!(after.lookup.ring.get().is_some() && after.lookup.seats.get().is_none());
+        assert!(after.lookup.built().ring.get().is_some() && after.lookup.built().seats.get().is_none());
         before.lookup.seats(&before.list, "a-b-80");
         before.lookup.subsets(&before.list, 3);
         let after = next();
-        let seats = after.lookup.seats.get().unwrap();
+        let seats = after.lookup.built().seats.get().unwrap();
         let mut ids: Vec<u64> = seats.values().map(|endpoint| endpoint.id).collect();
         ids.sort_unstable();
         assert_eq!(ids, [41, 42]);
         let key = endpoint_key("a-b-80", "10.184.7.42:8080");
         assert_eq!(seats.get(key.as_bytes()).unwrap().id, 42);
-        let ring = after.lookup.ring.get().unwrap();
+        let ring = after.lookup.built().ring.get().unwrap();
         for key in 0..200 {
             let hash = hash(&format!("k{key}"));
             let made = Ring::new(after.list.iter().map(Arc::clone));
             assert_eq!(ring.find(hash).unwrap().id, made.find(hash).unwrap().id);
         }
-        assert_eq!(after.lookup.subsets.get().unwrap().size, 3);
+        assert_eq!(after.lookup.built().subsets.get().unwrap().size, 3);
     }
 
     #[test]
@@ -298,7 +312,7 @@ mod tests {
         assert!(set.lookup.regrouped(&set.list, 3).is_none(), "nobody asked for another one");
         assert!(set.lookup.regrouped(&set.list, 3).is_none());
         let other = set.lookup.regrouped(&set.list, 2).unwrap();
-        let subsets = other.subsets.get().unwrap();
+        let subsets = other.built().subsets.get().unwrap();
         assert_eq!((subsets.size, subsets.count), (2, 3));
     }
 }
