@@ -160,9 +160,9 @@ pub(crate) fn entry_json(entry: &HostEntry) -> Value {
 
 fn path_json(Declared { kind, entry }: &Declared) -> Value {
     let mut value = json!({
-        "path": &*entry.declared,
+        "path": entry.declared(),
         "type": format!("{kind:?}"),
-        "route": &*entry.route,
+        "route": &**entry.route(),
         "ingress": entry.owner(),
         "policy": format!("{:?}", entry.policy),
         "stays_plain": entry.stays_plain,
@@ -173,7 +173,7 @@ fn path_json(Declared { kind, entry }: &Declared) -> Value {
         Action::Denied(reason) => ("denied", json!(&**reason)),
         Action::Unavailable => ("unavailable", Value::Null),
     };
-    if let Some(errors) = &entry.errors {
+    if let Some(errors) = entry.errors() {
         value["errors"] = upstream_json(errors);
     }
     value["action"] = json!(action);

@@ -52,9 +52,9 @@ fn uncompiled(proxy: &Writer, config: &Delta) -> Vec<(ResourceKey, String)> {
         let reason = format!(
             "proxies cannot compile its path {}{others}: all regular expressions of the host {name} together take too much memory. \
              Requests that no longer path takes are answered 500",
-            first.declared
+            first.declared()
         );
-        Some((ResourceKey::new(Kind::Route, &*first.route), reason))
+        Some((ResourceKey::new(Kind::Route, &**first.route()), reason))
     });
     told.collect()
 }

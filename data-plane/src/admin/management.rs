@@ -75,19 +75,19 @@ fn backends(table: &HostTable) -> Vec<Value> {
         for entry in declared.iter().map(|declared| &declared.entry) {
             let (name, upstream): (&str, Option<&Upstream>) = match &entry.action {
                 Action::Backend(upstream) => (&upstream.name, Some(upstream)),
-                Action::Unavailable => (&entry.upstream_name, None),
+                Action::Unavailable => (entry.upstream_name(), None),
                 Action::DefaultBackend | Action::Denied(_) => continue,
             };
             let record = records.entry(name).or_default();
             record.is_main = true;
-            record.ends_tls |= host.has_passthrough() && &*entry.declared == "/";
+            record.ends_tls |= host.has_passthrough() && entry.declared() == "/";
             record.port.get_or_insert_with(|| entry.port());
-            if let Some(errors) = entry.errors.as_ref().filter(|it| !it.cell.endpoints().list.is_empty()) {
+            if let Some(errors) = entry.errors().filter(|it| !it.cell.endpoints().list.is_empty()) {
                 stands_in.insert(errors.cell.name_in_place(), (name, &errors.cell));
             }
             if entry.issues_cookie() {
                 for name in std::iter::once(host.name()).chain(aliases()) {
-                    record.locations.entry(name).or_default().push(&entry.declared);
+                    record.locations.entry(name).or_default().push(entry.declared());
                 }
             }
             let Some(upstream) = upstream else { continue };

@@ -77,6 +77,16 @@ impl RequestLabels {
         self.path.as_deref().unwrap_or(usual)
     }
 
+    /// Key of the Route, or the host if it has none.
+    pub fn route(&self) -> &Arc<str> {
+        &self.route
+    }
+
+    /// A declared path as its Ingress spells it.
+    pub fn declared(&self) -> Option<&Arc<str>> {
+        self.path.as_ref()
+    }
+
     /// Whether it belongs to this Route, or to this host without Routes.
     pub fn is_of(&self, route: &str) -> bool {
         *self.route == *route

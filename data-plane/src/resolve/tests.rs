@@ -31,7 +31,7 @@ fn endpoints(writer: &RefCell<Writer>, name: &str) -> Vec<(u64, SocketAddr)> {
     let table = writer.borrow().tables().current();
     let entry = table.host("a.test").unwrap();
     let paths = entry.paths();
-    let path = paths.iter().find(|it| *it.entry.declared == *format!("/{name}")).unwrap();
+    let path = paths.iter().find(|it| it.entry.declared() == format!("/{name}")).unwrap();
     let crate::table::Action::Backend(upstream) = &path.entry.action else { panic!("{name}") };
     upstream.cell.endpoints().list.iter().map(|it| (it.id, it.address)).collect()
 }

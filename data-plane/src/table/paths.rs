@@ -68,8 +68,8 @@ impl Router {
 
     /// Adds or replaces a path of a Route. If several Routes declare the same path, the first by key wins.
     pub fn put(&mut self, Declared { kind, entry }: Declared) {
-        let text = Arc::clone(&entry.declared);
-        self.change(&text, kind, &Arc::clone(&entry.route), Some(entry));
+        let own = Arc::clone(&entry);
+        self.change(own.declared(), kind, own.route(), Some(entry));
     }
 
     /// Removes a path of a Route.
@@ -90,7 +90,7 @@ impl Router {
         let (bare, ends_in_slash) = split(text.as_bytes());
         let slot = Slot::new(kind, ends_in_slash);
         let held = self.nodes.find(bare).and_then(|node| node.get(slot));
-        let is_own = held.is_none_or(|held| held.route == *route);
+        let is_own = held.is_none_or(|held| held.route() == route);
         let first = match self.contested.is_none() && is_own {
             true => entry,
             false => {
@@ -119,9 +119,9 @@ impl Router {
         let contested = self.contested.as_ref().and_then(|it| it.get(&path)).cloned();
         let is_contested = contested.is_some();
         let mut claims = contested.unwrap_or_else(|| held.into_iter().collect());
-        claims.retain(|claim| claim.route != *route);
+        claims.retain(|claim| claim.route() != route);
         if let Some(entry) = entry {
-            let place = claims.partition_point(|claim| claim.route < *route);
+            let place = claims.partition_point(|claim| claim.route() < route);
             claims.insert(place, entry);
         }
         let first = claims.first().cloned();

@@ -55,7 +55,7 @@ impl Turn {
     fn of(it: &Declared, exact: &HashSet<&str>) -> Self {
         match it.kind {
             PathType::Exact => Self::Exact,
-            PathType::Prefix if it.entry.after_exact && exact.contains(&*it.entry.declared) => Self::Never,
+            PathType::Prefix if it.entry.after_exact && exact.contains(it.entry.declared()) => Self::Never,
             PathType::Prefix => Self::Prefix,
         }
     }
@@ -72,16 +72,16 @@ impl Patterns {
     /// Compiles the paths of a host, ordered by Route.
     pub fn new(declared: Box<[Declared]>) -> Self {
         let is_exact = |it: &&Declared| it.kind == PathType::Exact;
-        let exact: HashSet<&str> = declared.iter().filter(is_exact).map(|it| &*it.entry.declared).collect();
+        let exact: HashSet<&str> = declared.iter().filter(is_exact).map(|it| it.entry.declared()).collect();
         let asked = declared.iter().map(|it| {
-            let path = &*it.entry.declared;
+            let path = it.entry.declared();
             let is_one = it.entry.policy.rewrite.is_one_location(path, it.kind);
             Asked {
                 path,
                 only_below: !is_one && exact.contains(path),
                 turn: Turn::of(it, &exact),
                 // As a prefix it matches only below the path, which is a different pattern.
-                pattern: it.entry.pattern().filter(|_| is_one || it.entry.rewritten.is_none()),
+                pattern: it.entry.pattern().filter(|_| is_one || it.entry.rewritten().is_none()),
             }
         });
         let asked: Vec<_> = asked.collect();

@@ -42,7 +42,7 @@ pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
         Listed::Allowed if any => return enter(exchange, location),
         Listed::Allowed | Listed::Unsaid => {}
     }
-    if location.users.is_some() {
+    if location.users().is_some() {
         let decision = password(exchange, location).await;
         exchange.has_password = matches!(decision, AccessDecision::Pass);
         match decision {
@@ -82,7 +82,7 @@ fn enter(exchange: &mut Exchange<'_>, location: &PathEntry) -> Step {
 /// Removes what backends must not get from a client: a password that is meant for this proxy, and headers that only
 /// the auth service may set.
 pub(super) fn take_away(exchange: &mut Exchange<'_>, location: &PathEntry) {
-    if location.users.is_some() {
+    if location.users().is_some() {
         exchange.head.fields.remove(Known::Authorization);
     }
     external::take_away(exchange, location);
@@ -108,7 +108,7 @@ pub(super) fn signin(exchange: &mut Exchange<'_>, location: &PathEntry, reply: R
 }
 
 async fn password(exchange: &mut Exchange<'_>, location: &PathEntry) -> AccessDecision {
-    let (Some(cell), Some(asked)) = (&location.users, &location.policy.auth.basic) else {
+    let (Some(cell), Some(asked)) = (location.users(), &location.policy.auth.basic) else {
         return AccessDecision::Fail(page(exchange, 503));
     };
     if let Some(realm) = &asked.realm {

@@ -63,7 +63,7 @@ pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
     let now = shared::clock::wall().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let line = session.sticky.rules.attributes.render(
         (key, &session.sticky.key),
-        &location.declared,
+        location.declared(),
         exchange.call.peer.scheme() == Scheme::Https,
         exchange.head.fields.get(Known::UserAgent).unwrap_or_default(),
         i64::try_from(now).unwrap_or(i64::MAX),

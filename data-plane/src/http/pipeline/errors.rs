@@ -106,7 +106,7 @@ async fn in_place<B: RequestBody>(
     }
     // The error backend is configured at the same level as the status list. One without endpoints is ignored in
     // ingress-nginx: then the fleet's is used, and without one a 404.
-    let own = location.errors.clone().filter(|_| !errors.are_fleets);
+    let own = location.errors().cloned().filter(|_| !errors.are_fleets);
     let guarded = |it: &Upstream| !exchange.is_let_in && serves(location, &it.cell.key);
     let answers = |it: &Arc<Upstream>| !it.cell.endpoints().list.is_empty() && !guarded(it);
     let errors = own.filter(answers);

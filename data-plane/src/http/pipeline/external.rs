@@ -170,7 +170,7 @@ fn key(exchange: &Exchange<'_>, external: &External, cache: &Cache) -> Result<Op
     }
     let url = variables::filled(&external.url, exchange, &mut Allowance::default(), |_| &[])?;
     let location = exchange.location();
-    let (owner, path) = location.map_or(("", ""), |location| (location.owner(), &location.declared));
+    let (owner, path) = location.map_or(("", ""), |location| (location.owner(), location.declared()));
     let host = exchange.head.host.name();
     let mut hasher = blake3::Hasher::new();
     for part in [host.as_bytes(), owner.as_bytes(), path.as_bytes(), &external.digest, &url, &own, &ends] {

@@ -15,7 +15,7 @@ pub(super) fn limit(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location() else {
         return Continue(());
     };
-    let (Some(limits), Some(counts)) = (&location.policy.limits, &location.counts) else {
+    let (Some(limits), Some(counts)) = (&location.policy.limits, location.counts()) else {
         return Continue(());
     };
     let Some(client) = Some(exchange.client()).filter(|client| limits.counts(*client)) else {

@@ -381,5 +381,5 @@ fn redirects(entry: &PathEntry) -> bool {
 
 /// Whether an Ingress has assigned one of the proxy's own paths to a backend.
 fn takes(entry: &PathEntry, own: &str) -> bool {
-    entry.declared.starts_with(own) && !matches!(entry.action, Action::DefaultBackend)
+    entry.declared().starts_with(own) && !matches!(entry.action, Action::DefaultBackend)
 }

@@ -76,7 +76,7 @@ pub(super) fn pick(exchange: &mut Exchange<'_>) -> Step<Option<Arc<BackendCell>>
 
 /// The error backend of a location, if it has endpoints: it replaces a backend without endpoints.
 fn errors(location: Option<&PathEntry>) -> Option<&Arc<Upstream>> {
-    let errors = location.and_then(|location| location.errors.as_ref());
+    let errors = location.and_then(|location| location.errors());
     errors.filter(|errors| !errors.cell.endpoints().list.is_empty())
 }
 

@@ -15,7 +15,7 @@ use crate::table::policy::rewrite::Rewritten;
 /// redirect.
 pub(super) fn rewrite(exchange: &mut Exchange<'_>) -> Step {
     let location = exchange.location().filter(|_| !exchange.has_broken_off());
-    let Some(rewritten) = location.and_then(|location| location.rewritten.as_ref()) else {
+    let Some(rewritten) = location.and_then(|location| location.rewritten()) else {
         return Continue(());
     };
     let local = &exchange.call.server.local;
@@ -53,8 +53,8 @@ fn climbs(rewritten: &Rewritten, text: &[u8], target: &[u8]) -> bool {
 /// `X-Forwarded-Prefix` of a rewritten request, if configured. Its captures are those of the rewrite.
 pub(super) fn prefix(exchange: &Exchange<'_>, allowance: &mut Allowance) -> Step<Option<Vec<u8>>> {
     let location = exchange.location();
-    let Some((rewritten, prefix)) = location
-        .and_then(|location| Some((location.rewritten.as_ref()?, location.policy.rewrite.prefix.as_ref()?)))
+    let Some((rewritten, prefix)) =
+        location.and_then(|location| Some((location.rewritten()?, location.policy.rewrite.prefix.as_ref()?)))
     else {
         return Continue(None);
     };

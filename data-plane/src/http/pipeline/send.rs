@@ -302,7 +302,7 @@ fn protocol(exchange: &Exchange<'_>) -> Protocol {
 fn transport(exchange: &Exchange<'_>) -> Option<Transport> {
     let protocol = protocol(exchange);
     let location = exchange.location().filter(|_| protocol.is_secure());
-    let tls = match location.and_then(|location| location.backend_tls.as_ref()) {
+    let tls = match location.and_then(|location| location.backend_tls()) {
         Some(cell) => Some(cell.get()?),
         None => None,
     };

@@ -71,7 +71,7 @@ pub(super) fn in_charge<'s>(
     if !own.is_some_and(|own| own.moves) && !of_host.is_some_and(|of_host| of_host.blocks_move) {
         return None;
     }
-    let declared = entry.map_or("", |entry| &*entry.declared);
+    let declared = entry.map_or("", |entry| entry.declared());
     let block = |it: &'s Shortcuts| -> ControlFlow<Option<Leading<'s>>> {
         match it.block(exchange.path(), declared, &exchange.steps) {
             Ok(None) => Continue(()),
@@ -97,7 +97,7 @@ pub(super) fn in_charge<'s>(
     }
     match block(own) {
         Break(leading) => leading,
-        Continue(()) => Some(Leading { list: &own.plain, found: None, target: entry.rewritten.as_deref() }),
+        Continue(()) => Some(Leading { list: &own.plain, found: None, target: entry.rewritten() }),
     }
 }
 
@@ -198,7 +198,7 @@ pub(super) fn of_location(exchange: &mut Exchange<'_>) -> Step {
         of_block(exchange, shortcuts)?;
     }
     first(exchange, shortcuts.plain.get(passed..).unwrap_or_default(), &None)?;
-    let stays = exchange.has_broken_off() || location.rewritten.is_some();
+    let stays = exchange.has_broken_off() || location.rewritten().is_some();
     if passed > 0 && !stays {
         // It was to be answered here, by fields that have changed since: it belongs to another location.
         return Break(Reply::page(&exchange.call.server.local, 500));
@@ -225,7 +225,7 @@ pub(super) fn of_auth(exchange: &Exchange<'_>, answers: &Shortcuts) -> Result<Op
 }
 
 fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
-    let declared = exchange.location().map_or("", |it| &*it.declared);
+    let declared = exchange.location().map_or("", |it| it.declared());
     let (block, groups) = match shortcuts.block(exchange.path(), declared, &exchange.steps) {
         Ok(Some(found)) => found,
         Ok(None) => return Continue(()),

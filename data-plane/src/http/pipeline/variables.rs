@@ -72,7 +72,7 @@ pub(super) fn filled_by<'v>(
 
 /// The response to a request whose template expands to too much.
 pub(super) fn refused(exchange: &Exchange<'_>, overlong: Overlong) -> Reply {
-    let location = exchange.location().map_or("", |it| &*it.declared);
+    let location = exchange.location().map_or("", |it| it.declared());
     tracing::debug!(%overlong, location, "the variables of a location cannot be expanded");
     Reply::failure(&exchange.call.server.local, &Kind::Overlong.into())
 }
@@ -139,9 +139,9 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
         Variable::Ingress => out.extend_from_slice(owner().1.as_bytes()),
         Variable::Service => out.extend_from_slice(location.map_or("", |it| it.service()).as_bytes()),
         Variable::ServicePort => out.extend_from_slice(location.map_or("", |it| it.port()).as_bytes()),
-        Variable::LocationPath => out.extend_from_slice(location.map_or("", |it| &*it.declared).as_bytes()),
+        Variable::LocationPath => out.extend_from_slice(location.map_or("", |it| it.declared()).as_bytes()),
         Variable::UpstreamName => {
-            out.extend_from_slice(location.map_or("", |it| &*it.upstream_name).as_bytes());
+            out.extend_from_slice(location.map_or("", |it| it.upstream_name()).as_bytes());
         }
         Variable::Hostname => out.extend_from_slice(hostname().as_bytes()),
         Variable::TimeLocal => Time::Local.write(clock::wall(), out),

@@ -16,10 +16,9 @@ use crate::metrics::RequestLabels;
 use crate::rate::Counts;
 use crate::table::aliases::Names;
 use crate::table::client_tls::ciphers;
-use crate::table::host::{
-    Action, DEFAULT_UPSTREAM, HostCertificates, HostEntry, PathEntry, Routing, Upstream,
-};
+use crate::table::host::{Action, HostCertificates, HostEntry, PathEntry, Routing, Upstream};
 use crate::table::keys::{name_of, parts};
+use crate::table::location::{More, Named};
 use crate::table::policy::Policy;
 use crate::table::policy::backend_tls::BackendTlsConfig;
 use crate::table::policy::certificates::Certificates;
@@ -214,7 +213,6 @@ impl Writer {
     ) -> PathEntry {
         self.counters.paths_compiled.fetch_add(1, Ordering::Relaxed);
         let policy = &common.policy;
-        let backend = path.backend.as_deref();
         let action = match (&common.denied, common.has_host, proxied) {
             (_, false, _) => Action::Unavailable,
             (Some(reason), ..) => Action::Denied(Arc::clone(reason)),
@@ -231,41 +229,40 @@ impl Writer {
         // A path that is not a pattern has no capture groups.
         let is_grouped = asks_groups && rewritten.is_none() && !is_literal(&path.path);
         let grouped = is_grouped.then(|| Pattern::path(&path.path).ok()).flatten().map(Box::new);
+        let backend = path.backend.as_ref();
         let named = match &action {
-            Action::Backend(upstream) => Some(Arc::clone(&upstream.cell.key)),
-            Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => path.backend.clone(),
-        };
-        let upstream_name = match &action {
-            Action::Backend(upstream) => Arc::clone(&upstream.name),
-            Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => {
-                backend.map_or_else(|| DEFAULT_UPSTREAM.into(), name_of)
-            }
+            Action::Backend(_) => None,
+            Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => backend
+                .map(|backend| Named { upstream: name_of(backend), backend: Some(Arc::clone(backend)) }),
         };
         let asks_nobody = policy.auth.exempts(&path.path);
         let basic = policy.auth.basic.as_ref().filter(|_| !asks_nobody);
         let users = basic.map(|basic| self.materials.users(&basic.users));
-        let declared = Arc::clone(&path.path);
-        let service = backend.and_then(parts).map_or("", |(_, service, _)| service);
+        let service = backend.and_then(|key| parts(key)).map_or("", |(_, service, _)| service);
         // The same as before, so that its counters continue.
         let place = place.filter(|place| place.service() == service).cloned();
-        let place = place.unwrap_or_else(|| RequestLabels::new(&common.key, named.as_ref(), &declared));
-        PathEntry {
-            place,
-            declared,
-            action,
-            upstream_name,
-            policy: Arc::clone(policy),
+        let backend = match &action {
+            Action::Backend(upstream) => Some(&upstream.cell.key),
+            Action::Denied(_) | Action::Unavailable | Action::DefaultBackend => backend,
+        };
+        let place = place.unwrap_or_else(|| RequestLabels::new(&common.key, backend, &path.path));
+        let more = More {
             counts: common.counts.clone(),
             errors: common.errors.clone(),
             rewritten: rewritten.map(Box::new),
             grouped,
-            after_exact: path.after_exact,
-            asks_nobody,
             users,
             backend_tls: common.backend_tls.clone(),
-            stays_plain: policy.redirect.stays_plain(&path.path),
-            route: Arc::clone(&common.key),
             named,
+        };
+        PathEntry {
+            place,
+            action,
+            policy: Arc::clone(policy),
+            more: (!more.is_empty()).then(|| Box::new(more)),
+            after_exact: path.after_exact,
+            asks_nobody,
+            stays_plain: policy.redirect.stays_plain(&path.path),
         }
     }
 
@@ -298,9 +295,9 @@ impl Common {
             && self.has_host
             && same_action
             && Arc::ptr_eq(&self.policy, &entry.policy)
-            && same(self.counts.as_ref(), entry.counts.as_ref())
-            && same(self.errors.as_ref(), entry.errors.as_ref())
-            && same(self.backend_tls.as_ref(), entry.backend_tls.as_ref())
+            && same(self.counts.as_ref(), entry.counts())
+            && same(self.errors.as_ref(), entry.errors())
+            && same(self.backend_tls.as_ref(), entry.backend_tls())
     }
 }
 

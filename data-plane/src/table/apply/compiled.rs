@@ -29,7 +29,7 @@ impl CompiledRoute {
     fn declared(&self) -> impl Iterator<Item = Declared> {
         let is_alone = self.entries.len() == 1;
         let mut seen = FewOf::default();
-        self.all().filter(move |it| is_alone || seen.insert((it.kind, Arc::clone(&it.entry.declared))))
+        self.all().filter(move |it| is_alone || seen.insert((it.kind, it.entry.text().cloned())))
     }
 
     fn all(&self) -> impl Iterator<Item = Declared> {
@@ -41,7 +41,7 @@ impl CompiledRoute {
     fn app_root(&self) -> Option<(&str, &str)> {
         // All of them share one policy.
         let path = self.entries.first()?.policy.redirect.app_root.as_deref()?;
-        let texts = self.entries.iter().map(|entry| &*entry.declared);
+        let texts = self.entries.iter().map(|entry| entry.declared());
         Some((texts.max_by_key(|text| (text.len(), *text))?, path))
     }
 }
@@ -87,7 +87,7 @@ impl CompiledHost {
             roots.remove(&(text.len(), text.into(), Arc::clone(key)));
         }
         if let Some(router) = router {
-            let name = |it: &Declared| (it.kind, Arc::clone(&it.entry.declared));
+            let name = |it: &Declared| (it.kind, it.entry.text().cloned());
             let before = before.iter().flat_map(CompiledRoute::declared);
             let mut left: HashMap<_, _> = before.map(|it| (name(&it), it.entry)).collect();
             for declared in now.into_iter().flat_map(CompiledRoute::declared) {
@@ -96,8 +96,8 @@ impl CompiledHost {
                     router.put(declared);
                 }
             }
-            for (kind, text) in left.into_keys() {
-                router.remove(&text, kind, key);
+            for ((kind, _), entry) in left {
+                router.remove(entry.declared(), kind, key);
             }
         }
     }

@@ -132,7 +132,7 @@ fn limit_counts_survive_while_their_ingress_is_limited() {
     };
     let counts = |writer: &Writer, name: &str| {
         let table = writer.tables().current();
-        table.host(name).unwrap().paths()[0].entry.counts.clone()
+        table.host(name).unwrap().paths()[0].entry.counts().cloned()
     };
     let (a, b, other) = ("ingress/ns/i/a.test", "ingress/ns/i/*.test", "ingress/ns/other/b.a.test");
     let mut writer = Writer::new();

@@ -10,6 +10,7 @@ use super::source::Source;
 use crate::metrics::RequestLabels;
 use crate::table::host::{Action, DEFAULT_UPSTREAM, PathEntry, Upstream};
 use crate::table::keys::name_of;
+use crate::table::location::{More, Named};
 use crate::table::policy::Policy;
 use crate::table::policy::balancing::Balancing;
 
@@ -31,23 +32,15 @@ impl Config {
             balancing: Balancing::default(),
             alternative: None,
         };
+        let named = Named { upstream: DEFAULT_UPSTREAM.into(), backend: None };
         Some(Arc::new(PathEntry {
-            declared: "/".into(),
             action: Action::Backend(Arc::new(upstream)),
             policy: Arc::new(policy(&settings.defaults)),
-            counts: None,
+            place: RequestLabels::of_host(&shared::resource::CATCH_ALL.into(), None),
+            more: Some(Box::new(More { named: Some(named), ..More::default() })),
             stays_plain: true,
-            rewritten: None,
-            grouped: None,
             after_exact: false,
             asks_nobody: false,
-            users: None,
-            backend_tls: None,
-            errors: None,
-            upstream_name: DEFAULT_UPSTREAM.into(),
-            route: "".into(),
-            named: None,
-            place: RequestLabels::of_host(&shared::resource::CATCH_ALL.into(), None),
         }))
     }
 }

@@ -11,22 +11,13 @@ fn declared(kind: PathType, path: &str) -> Declared {
 
 fn of_route(route: &str, kind: PathType, path: &str) -> Declared {
     let entry = PathEntry {
-        declared: path.into(),
         action: Action::DefaultBackend,
         policy: Arc::default(),
-        counts: None,
-        errors: None,
+        place: crate::metrics::RequestLabels::new(&route.into(), None, &path.into()),
+        more: None,
         stays_plain: false,
-        rewritten: None,
-        grouped: None,
         after_exact: false,
         asks_nobody: false,
-        users: None,
-        backend_tls: None,
-        upstream_name: "".into(),
-        route: route.into(),
-        named: None,
-        place: crate::metrics::RequestLabels::of_host(&"_".into(), None),
     };
     Declared { kind, entry: Arc::new(entry) }
 }
@@ -41,8 +32,8 @@ enum Slow<'a> {
 }
 
 fn slow<'a>(table: &'a [Declared], request: &str) -> Slow<'a> {
-    let path = |it: &'a Declared| Slow::Path(&it.entry.declared, it.kind);
-    let text = |it: &Declared| it.entry.declared.to_string();
+    let path = |it: &'a Declared| Slow::Path(it.entry.declared(), it.kind);
+    let text = |it: &Declared| it.entry.declared().to_owned();
     let prefixes = |wanted: PathType| table.iter().filter(move |it| it.kind == wanted);
     if let Some(exact) = prefixes(PathType::Exact).find(|it| text(it) == request) {
         return path(exact);
@@ -77,7 +68,7 @@ fn fast<'a>(router: &'a Router, request: &str) -> Slow<'a> {
     match router.route(request.as_bytes()) {
         Match::Path(entry) => {
             let found = router.declared().find(|it| Arc::ptr_eq(&it.entry, entry)).unwrap();
-            Slow::Path(&entry.declared, found.kind)
+            Slow::Path(entry.declared(), found.kind)
         }
         Match::AddSlash(_) => Slow::AddSlash,
         Match::None | Match::Unknown => Slow::None,
@@ -138,7 +129,7 @@ fn first_route_by_key_wins_an_equal_path() {
     for order in [["ingress/ns/a/h", "ingress/ns/b/h"], ["ingress/ns/b/h", "ingress/ns/a/h"]] {
         let mut router = router(order.map(|route| of_route(route, PathType::Prefix, "/x")));
         let first = |router: &Router| match router.route(b"/x") {
-            Match::Path(entry) => Some(entry.route.to_string()),
+            Match::Path(entry) => Some(entry.route().to_string()),
             _ => None,
         };
         for route in ["ingress/ns/a/h", "ingress/ns/b/h"] {

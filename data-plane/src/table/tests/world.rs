@@ -84,8 +84,8 @@ pub(crate) fn gone(key: &ResourceKey) -> Removal {
 pub(crate) fn dump(table: &HostTable) -> BTreeMap<String, String> {
     let found =
         |entry: &HostEntry, path: &str| match entry.route(path.as_bytes(), &shared::pattern::Steps::new()) {
-            Match::Path(it) => format!("{path} -> {} of {}", it.declared, it.route),
-            Match::AddSlash(it) => format!("{path} -> redirect to {} of {}", it.declared, it.route),
+            Match::Path(it) => format!("{path} -> {} of {}", it.declared(), it.route()),
+            Match::AddSlash(it) => format!("{path} -> redirect to {} of {}", it.declared(), it.route()),
             Match::None => format!("{path} -> none"),
             Match::Unknown => format!("{path} -> unknown"),
         };

@@ -54,7 +54,7 @@ pub(super) fn destination(
         Match::None | Match::Unknown => (Location::None, None),
     };
     let is_guarded = entry.is_some_and(|entry| entry.is_guarded() || entry.is_denied());
-    let declared = entry.map_or("", |entry| &entry.declared);
+    let declared = entry.map_or("", |entry| entry.declared());
     let block = |shortcuts: Option<&Shortcuts>| match shortcuts {
         Some(shortcuts) => {
             Ok(shortcuts.block(path, declared, steps)?.map(|(block, _)| std::ptr::from_ref(block)))

@@ -114,11 +114,11 @@ impl Ended<'_> {
         let of = |which: fn(&PathEntry) -> &str| declared.map_or("", which).as_bytes();
         match value {
             Value::Upstream => match (location, record.info.in_place) {
-                (Some(location), InPlace::Nobody) => text(location.upstream_name.as_bytes(), out),
-                (Some(PathEntry { errors: Some(errors), .. }), InPlace::Errors) => {
-                    written(&errors.cell.name_in_place(), out)
-                }
-                (Some(_), _) => text(DEFAULT_UPSTREAM.as_bytes(), out),
+                (Some(location), InPlace::Nobody) => text(location.upstream_name().as_bytes(), out),
+                (Some(location), place) => match location.errors().filter(|_| place == InPlace::Errors) {
+                    Some(errors) => written(&errors.cell.name_in_place(), out),
+                    None => text(DEFAULT_UPSTREAM.as_bytes(), out),
+                },
                 (None, _) => record.info.default_backend && text(DEFAULT_UPSTREAM.as_bytes(), out),
             },
             Value::Alternative => {
@@ -129,10 +129,11 @@ impl Ended<'_> {
             Value::Service => text(of(PathEntry::service), out),
             Value::ServicePort => text(of(PathEntry::port), out),
             Value::LocationPath => {
-                text(unclaimed.map_or_else(|| of(|it| &it.declared), |it| it.path().as_bytes()), out)
+                text(unclaimed.map_or_else(|| of(PathEntry::declared), |it| it.path().as_bytes()), out)
             }
             Value::ServerName => {
-                let host = || declared.and_then(|it| it.route.rsplit_once('/')).map_or("_", |(_, host)| host);
+                let host =
+                    || declared.and_then(|it| it.route().rsplit_once('/')).map_or("_", |(_, host)| host);
                 text(unclaimed.map_or_else(host, |it| it.host()).as_bytes(), out)
             }
             _ => false,

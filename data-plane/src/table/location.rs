@@ -1,0 +1,207 @@
+//! One declared path: what is done with its requests.
+
+use std::sync::Arc;
+
+use shared::pattern::{Exhausted, Groups, Pattern, Steps};
+
+use super::backend_tls::BackendTls;
+use super::keys::{parts, route_parts};
+use super::material::MaterialCell;
+use super::policy::Policy;
+use super::policy::external::External;
+use super::policy::rewrite::Rewritten;
+use super::upstream::Upstream;
+use super::users::UsersCell;
+use crate::metrics::RequestLabels;
+use crate::rate::Counts;
+
+/// The name of the default backend in ingress-nginx.
+pub const DEFAULT_UPSTREAM: &str = "upstream-default-backend";
+
+/// What a declared path does. There is one for every path of every table.
+#[derive(Debug)]
+pub struct PathEntry {
+    /// What is done with requests.
+    pub action: Action,
+    /// Its policy: the Route's settings over the fleet's.
+    pub policy: Arc<Policy>,
+    /// The metric labels of its requests. They have its text and the key of its Route.
+    pub place: Arc<RequestLabels>,
+    /// Few paths have any of it.
+    pub(in crate::table) more: Option<Box<More>>,
+    /// Requests are not redirected to https, whatever the policy says: `no-tls-redirect-locations` (as in
+    /// ingress-nginx).
+    pub stays_plain: bool,
+    /// For a prefix in regex mode: the Exact path of the same text is tried before it.
+    pub after_exact: bool,
+    /// No authentication, only address lists: `no-auth-locations` (as in ingress-nginx).
+    pub asks_nobody: bool,
+}
+
+/// What few paths have.
+#[derive(Default, Debug)]
+pub(in crate::table) struct More {
+    pub(in crate::table) counts: Option<Arc<Counts>>,
+    pub(in crate::table) rewritten: Option<Box<Rewritten>>,
+    pub(in crate::table) grouped: Option<Box<Pattern>>,
+    pub(in crate::table) users: Option<Arc<UsersCell>>,
+    pub(in crate::table) backend_tls: Option<Arc<MaterialCell<BackendTls>>>,
+    pub(in crate::table) errors: Option<Arc<Upstream>>,
+    pub(in crate::table) named: Option<Named>,
+}
+
+impl More {
+    pub(in crate::table) fn is_empty(&self) -> bool {
+        let Self { counts, rewritten, grouped, users, backend_tls, errors, named } = self;
+        let are_none = [counts.is_none(), rewritten.is_none(), grouped.is_none(), users.is_none()];
+        are_none == [true; 4] && backend_tls.is_none() && errors.is_none() && named.is_none()
+    }
+}
+
+/// The backend of a path that does not proxy to it, or is called otherwise.
+#[derive(Debug)]
+pub(in crate::table) struct Named {
+    pub(in crate::table) upstream: Arc<str>,
+    pub(in crate::table) backend: Option<Arc<str>>,
+}
+
+impl PathEntry {
+    /// The path as the Ingress spells it.
+    pub fn declared(&self) -> &str {
+        self.text().map_or("/", |text| text)
+    }
+
+    /// The same; `None` for the location of requests that no Ingress takes.
+    pub(in crate::table) fn text(&self) -> Option<&Arc<str>> {
+        self.place.declared()
+    }
+
+    /// Key of the Route that declared it.
+    pub fn route(&self) -> &Arc<str> {
+        self.place.route()
+    }
+
+    /// The client counters of its Ingress; `None` if nothing is limited.
+    pub fn counts(&self) -> Option<&Arc<Counts>> {
+        self.more.as_ref()?.counts.as_ref()
+    }
+
+    /// What the path of a request is replaced by.
+    pub fn rewritten(&self) -> Option<&Rewritten> {
+        self.more.as_ref()?.rewritten.as_deref()
+    }
+
+    /// The users of password authentication.
+    pub fn users(&self) -> Option<&Arc<UsersCell>> {
+        self.more.as_ref()?.users.as_ref()
+    }
+
+    /// TLS settings towards endpoints. While they are not available: 503.
+    pub fn backend_tls(&self) -> Option<&Arc<MaterialCell<BackendTls>>> {
+        self.more.as_ref()?.backend_tls.as_ref()
+    }
+
+    /// The backend for error pages, and for when the backend has no endpoints.
+    pub fn errors(&self) -> Option<&Arc<Upstream>> {
+        self.more.as_ref()?.errors.as_ref()
+    }
+
+    /// `namespace-service-port`, logged even if nothing is proxied (as in ingress-nginx).
+    pub fn upstream_name(&self) -> &str {
+        match (self.otherwise(), &self.action) {
+            (Some(named), _) => &named.upstream,
+            (None, Action::Backend(upstream)) => &upstream.name,
+            (None, _) => DEFAULT_UPSTREAM,
+        }
+    }
+
+    /// Key of the Backend that it names, whether that exists or not; `None`: the default backend.
+    fn named(&self) -> Option<&Arc<str>> {
+        match self.otherwise() {
+            Some(named) => named.backend.as_ref(),
+            None => self.backend(),
+        }
+    }
+
+    fn otherwise(&self) -> Option<&Named> {
+        self.more.as_ref()?.named.as_ref()
+    }
+
+    /// Whether a required restriction cannot be enforced, so that requests get a 503.
+    pub fn is_denied(&self) -> bool {
+        matches!(self.action, Action::Denied(_))
+    }
+}
+
+impl PathEntry {
+    /// `namespace/name` of its Ingress.
+    pub fn owner(&self) -> &str {
+        route_parts(self.route()).map_or("", |parts| parts.owner)
+    }
+
+    /// Name of its Service; empty for the default backend.
+    pub fn service(&self) -> &str {
+        self.named().and_then(|key| parts(key)).map_or("", |(_, service, _)| service)
+    }
+
+    /// Port of its Service as the Ingress writes it; empty for the default backend.
+    pub fn port(&self) -> &str {
+        self.named().and_then(|key| parts(key)).map_or("", |(_, _, port)| port)
+    }
+
+    /// Key of the Backend that requests are proxied to.
+    pub fn backend(&self) -> Option<&Arc<str>> {
+        match &self.action {
+            Action::Backend(upstream) => Some(&upstream.cell.key),
+            Action::DefaultBackend | Action::Denied(_) | Action::Unavailable => None,
+        }
+    }
+
+    /// The capture groups of the declared path in a request's path.
+    pub fn groups(&self, path: &[u8], steps: &Steps) -> Result<Option<Groups>, Exhausted> {
+        match (self.rewritten(), self.grouped()) {
+            (Some(rewritten), _) => rewritten.groups(path, steps),
+            (None, Some(pattern)) => pattern.groups(path, steps),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// The declared path as a pattern, if it was compiled.
+    pub fn pattern(&self) -> Option<&Pattern> {
+        self.rewritten().and_then(Rewritten::pattern).or_else(|| self.grouped())
+    }
+
+    /// The declared path as a pattern, if its capture groups are used and nothing is rewritten.
+    fn grouped(&self) -> Option<&Pattern> {
+        self.more.as_ref()?.grouped.as_deref()
+    }
+
+    /// Whether clients get the cookie of its backend's affinity.
+    pub fn issues_cookie(&self) -> bool {
+        let is_nobodys = self.policy.root_issues_none && self.declared() == "/";
+        self.policy.issues_cookie && !is_nobodys
+    }
+
+    /// Whether any client may be refused.
+    pub fn is_guarded(&self) -> bool {
+        self.users().is_some() || self.policy.addresses.are_listed() || self.external().is_some()
+    }
+
+    /// The external authentication of each request.
+    pub fn external(&self) -> Option<&External> {
+        self.policy.external.as_deref().filter(|_| !self.asks_nobody)
+    }
+}
+
+/// What is done with the requests of a path.
+#[derive(Debug)]
+pub enum Action {
+    /// They are proxied.
+    Backend(Arc<Upstream>),
+    /// The fleet's default backend: 404.
+    DefaultBackend,
+    /// 503: a configured restriction cannot be enforced yet. The text says which, for the log.
+    Denied(Arc<str>),
+    /// 503: its host or its backend cannot be served.
+    Unavailable,
+}
