@@ -7,15 +7,16 @@
 //!
 //! Persistent: a clone shares the nodes of large hosts, and adding or removing a path copies one `nodes` shard.
 
+mod large;
 mod nodes;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shared::resource::PathType;
 
 use super::host::{Match, PathEntry};
-use nodes::{Node, Nodes, Slot};
+use large::Large;
+use nodes::{Node, Slot};
 
 /// One declared path.
 #[derive(Clone, Debug)]
@@ -26,44 +27,34 @@ pub struct Declared {
     pub entry: Arc<PathEntry>,
 }
 
-/// By text and kind.
-type Contested = BTreeMap<(Box<str>, PathType), Vec<Arc<PathEntry>>>;
+/// Maximum number of nodes that are compared one by one, without a hash.
+const ROW: usize = 4;
 
 /// Looks up the path of a request.
-#[derive(Clone, Debug, Default)]
-pub struct Router {
-    nodes: Nodes,
-    /// Lengths of prefix paths, trailing slash included, the longest first; with the number of prefixes of that
-    /// length.
-    lengths: Box<[(usize, usize)]>,
-    /// No node has a longer text, so longer paths need not be looked up whole.
-    longest: usize,
-    /// Paths that more than one Route declares, by Route. The control plane resolves conflicts, so normally there are
-    /// none.
-    contested: Option<Arc<Contested>>,
+#[derive(Clone, Debug)]
+pub struct Router(Kept);
+
+#[derive(Clone, Debug)]
+enum Kept {
+    /// At most [`ROW`] nodes, as most hosts have; of each declaration, one Route's.
+    Row(Box<[Node]>),
+    /// It stays so, however few are left. Boxed, because there are hundreds of rows for each of these.
+    Large(Box<Large>),
+}
+
+impl Default for Router {
+    fn default() -> Self {
+        Self(Kept::Row(Box::default()))
+    }
 }
 
 impl Router {
     /// The match of a path.
     pub fn route(&self, path: &[u8]) -> Match<'_> {
-        let (bare, ends_in_slash) = split(path);
-        if bare.len() <= self.longest
-            && let Some(node) = self.nodes.find(bare)
-        {
-            let found = if ends_in_slash { node.below() } else { node.equal() };
-            if let Some(found) = found {
-                return found;
-            }
+        match &self.0 {
+            Kept::Row(row) => route_in_row(row, path),
+            Kept::Large(large) => large.route(path),
         }
-        for (length, _) in &self.lengths {
-            let Some(prefix) = path.get(..*length).and_then(|prefix| prefix.strip_suffix(b"/")) else {
-                continue;
-            };
-            if let Some(entry) = self.nodes.find(prefix).and_then(Node::prefix) {
-                return Match::Path(entry);
-            }
-        }
-        Match::None
     }
 
     /// Adds or replaces a path of a Route. If several Routes declare the same path, the first by key wins.
@@ -79,84 +70,54 @@ impl Router {
 
     /// All paths, in no order.
     pub fn declared(&self) -> impl Iterator<Item = Declared> {
-        let first = self.nodes.iter().flat_map(Node::declared);
-        let others = self.contested.iter().flat_map(|it| &**it).flat_map(|((_, kind), claims)| {
-            claims.iter().skip(1).map(|entry| Declared { kind: *kind, entry: Arc::clone(entry) })
-        });
-        first.chain(others)
+        let (row, large) = match &self.0 {
+            Kept::Row(row) => (&**row, None),
+            Kept::Large(large) => (&[][..], Some(large.declared())),
+        };
+        row.iter().flat_map(Node::declared).chain(large.into_iter().flatten())
     }
 
     fn change(&mut self, text: &str, kind: PathType, route: &Arc<str>, entry: Option<Arc<PathEntry>>) {
+        let row = match &mut self.0 {
+            Kept::Large(large) => return large.change(text, kind, route, entry),
+            Kept::Row(row) => row,
+        };
         let (bare, ends_in_slash) = split(text.as_bytes());
         let slot = Slot::new(kind, ends_in_slash);
-        let held = self.nodes.find(bare).and_then(|node| node.get(slot));
-        let is_own = held.is_none_or(|held| held.route() == route);
-        let first = match self.contested.is_none() && is_own {
-            true => entry,
-            false => {
-                let held = held.cloned();
-                self.contest((text.into(), kind), held, route, entry)
+        let node = row.iter().find(|node| node.bare() == bare);
+        let is_others = node.and_then(|node| node.get(slot)).is_some_and(|held| held.route() != route);
+        let fits = !is_others && (node.is_some() || row.len() < ROW);
+        match (entry, fits) {
+            (None, _) if is_others => {}
+            (Some(entry), false) => {
+                let mut large = Large::default();
+                for Declared { kind, entry } in self.declared() {
+                    large.change(entry.declared(), kind, entry.route(), Some(Arc::clone(&entry)));
+                }
+                large.change(text, kind, route, Some(entry));
+                self.0 = Kept::Large(large.into());
             }
-        };
-        let was_prefix = self.has_prefix(bare);
-        self.nodes.set(bare, slot, first);
-        self.longest = self.longest.max(bare.len());
-        match (was_prefix, self.has_prefix(bare)) {
-            (false, true) => self.count(bare.len() + 1, true),
-            (true, false) => self.count(bare.len() + 1, false),
-            (false, false) | (true, true) => {}
-        }
-    }
-
-    /// Changes what a Route declares for a path that others may declare, too. Returns the first by Route.
-    fn contest(
-        &mut self,
-        path: (Box<str>, PathType),
-        held: Option<Arc<PathEntry>>,
-        route: &Arc<str>,
-        entry: Option<Arc<PathEntry>>,
-    ) -> Option<Arc<PathEntry>> {
-        let contested = self.contested.as_ref().and_then(|it| it.get(&path)).cloned();
-        let is_contested = contested.is_some();
-        let mut claims = contested.unwrap_or_else(|| held.into_iter().collect());
-        claims.retain(|claim| claim.route() != route);
-        if let Some(entry) = entry {
-            let place = claims.partition_point(|claim| claim.route() < route);
-            claims.insert(place, entry);
-        }
-        let first = claims.first().cloned();
-        if claims.len() > 1 {
-            Arc::make_mut(self.contested.get_or_insert_default()).insert(path, claims);
-        } else if is_contested && let Some(contested) = &mut self.contested {
-            let contested = Arc::make_mut(contested);
-            contested.remove(&path);
-            if contested.is_empty() {
-                self.contested = None;
+            (entry, _) => {
+                let mut nodes = std::mem::take(row).into_vec();
+                nodes::set_in_row(&mut nodes, bare, slot, entry);
+                *row = nodes.into();
             }
         }
-        first
     }
+}
 
-    fn has_prefix(&self, bare: &[u8]) -> bool {
-        self.nodes.find(bare).is_some_and(|node| node.prefix().is_some())
-    }
-
-    /// Adds or removes one prefix of this length.
-    fn count(&mut self, length: usize, more: bool) {
-        let found = self.lengths.binary_search_by(|(other, _)| length.cmp(other));
-        let mut lengths = std::mem::take(&mut self.lengths).into_vec();
-        match (found, more) {
-            (Ok(at), true) => lengths[at].1 += 1,
-            (Ok(at), false) if lengths[at].1 == 1 => drop(lengths.remove(at)),
-            (Ok(at), false) => lengths[at].1 -= 1,
-            (Err(at), true) => {
-                lengths.reserve_exact(1);
-                lengths.insert(at, (length, 1));
-            }
-            (Err(_), false) => {}
+/// As [`Large::route`].
+fn route_in_row<'a>(row: &'a [Node], path: &[u8]) -> Match<'a> {
+    let (bare, ends_in_slash) = split(path);
+    if let Some(node) = row.iter().find(|node| node.bare() == bare) {
+        let found = if ends_in_slash { node.below() } else { node.equal() };
+        if let Some(found) = found {
+            return found;
         }
-        self.lengths = lengths.into();
     }
+    let is_above = |node: &&Node| matches!(path.strip_prefix(node.bare()), Some([b'/', ..]));
+    let above = row.iter().filter(is_above).filter_map(|node| Some((node.bare().len(), node.prefix()?)));
+    above.max_by_key(|(length, _)| *length).map_or(Match::None, |(_, entry)| Match::Path(entry))
 }
 
 /// A path without its trailing slash, and whether it has one.

@@ -2,8 +2,7 @@
 //!
 //! Persistent only as far as needed: a small host has a single map, which a change copies; a large one has shards of
 //! some 64 nodes that are shared with earlier and later maps, and a change copies one of them. A persistent tree would
-//! cost lookups a step per level, and hosts with a single path a kilobyte. A few nodes, as most hosts have, are in a
-//! plain list.
+//! cost lookups a step per level.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -12,14 +11,11 @@ use foldhash::quality::RandomState;
 use hashbrown::HashTable;
 use shared::resource::PathType;
 
-use super::Declared;
+use super::{Declared, split};
 use crate::table::host::{Match, PathEntry};
 
 /// Target number of nodes per shard.
 const SHARD: usize = 64;
-
-/// Maximum number of nodes that are compared one by one, without a hash.
-const ROW: usize = 4;
 
 /// One of the four declarations that a node can hold.
 #[derive(Clone, Copy)]
@@ -51,15 +47,22 @@ impl Slot {
 /// The declarations for a text, with and without a trailing slash.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    bare: Arc<[u8]>,
+    /// Of one of them, shared with it.
+    text: Arc<str>,
     entries: [Option<Arc<PathEntry>>; 4],
 }
 
 impl Node {
-    fn new(bare: &[u8], slot: Slot, entry: Arc<PathEntry>) -> Self {
+    fn new(slot: Slot, entry: Arc<PathEntry>) -> Self {
+        let text = entry.text().map_or_else(|| entry.declared().into(), Arc::clone);
         let mut entries = [const { None }; 4];
         entries[slot.0] = Some(entry);
-        Self { bare: bare.into(), entries }
+        Self { text, entries }
+    }
+
+    /// Its text without a trailing slash.
+    pub(super) fn bare(&self) -> &[u8] {
+        split(self.text.as_bytes()).0
     }
 
     /// The declaration in a slot.
@@ -74,7 +77,7 @@ impl Node {
             return Some(Match::Path(entry));
         }
         // No redirect to a path with two trailing slashes: slashes are merged, so that would loop forever.
-        if self.bare.is_empty() || self.bare.ends_with(b"/") {
+        if self.bare().is_empty() || self.bare().ends_with(b"/") {
             return None;
         }
         // nginx redirects only to locations that are proxied, and a location that is denied is not.
@@ -117,8 +120,6 @@ pub(super) struct Nodes {
 
 #[derive(Clone, Debug)]
 enum Shards {
-    /// At most [`ROW`].
-    Row(Vec<Node>),
     /// A single map, without an additional lookup step.
     One(HashTable<Node>),
     /// A power of two, indexed by the lower bits of the upper half of the hash: the map uses the others.
@@ -127,7 +128,7 @@ enum Shards {
 
 impl Default for Shards {
     fn default() -> Self {
-        Self::Row(Vec::new())
+        Self::One(HashTable::new())
     }
 }
 
@@ -138,25 +139,19 @@ impl Nodes {
     pub(super) fn find(&self, bare: &[u8]) -> Option<&Node> {
         let hash = || self.hasher.hash_one(bare);
         let (hash, shard) = match &self.shards {
-            Shards::Row(row) => return row.iter().find(|node| *node.bare == *bare),
             Shards::One(shard) => (hash(), shard),
             Shards::Many(shards) => {
                 let hash = hash();
                 (hash, &*shards[place(hash, shards.len())])
             }
         };
-        shard.find(hash, |node| *node.bare == *bare)
+        shard.find(hash, |node| node.bare() == bare)
     }
 
     /// Sets or removes a declaration.
     pub(super) fn set(&mut self, bare: &[u8], slot: Slot, entry: Option<Arc<PathEntry>>) {
-        self.spill(bare);
         let hasher = &self.hasher;
         match &mut self.shards {
-            Shards::Row(row) => {
-                set_in_row(row, bare, slot, entry);
-                self.len = row.len();
-            }
             Shards::One(table) => {
                 set_in_table(table, hasher, bare, slot, entry);
                 self.len = table.len();
@@ -172,35 +167,20 @@ impl Nodes {
         self.fit();
     }
 
-    /// Converts a full row into a map, if this text would be a new entry.
-    fn spill(&mut self, bare: &[u8]) {
-        let Shards::Row(row) = &mut self.shards else { return };
-        if row.len() < ROW || row.iter().any(|node| *node.bare == *bare) {
-            return;
-        }
-        let hash = |node: &Node| self.hasher.hash_one(&*node.bare);
-        let mut table = HashTable::with_capacity(ROW + 1);
-        for node in row.drain(..) {
-            table.insert_unique(hash(&node), node, hash);
-        }
-        self.shards = Shards::One(table);
-    }
-
     /// All of them, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
-        let (row, one, many) = match &self.shards {
-            Shards::Row(row) => (&**row, None, None),
-            Shards::One(table) => (&[][..], Some(table), None),
-            Shards::Many(shards) => (&[][..], None, Some(shards.iter().map(|shard| &**shard))),
+        let (one, many) = match &self.shards {
+            Shards::One(table) => (Some(table), None),
+            Shards::Many(shards) => (None, Some(shards.iter().map(|shard| &**shard))),
         };
-        row.iter().chain(one.into_iter().chain(many.into_iter().flatten()).flatten())
+        one.into_iter().chain(many.into_iter().flatten()).flatten()
     }
 
     /// Adjusts the number of shards to the number of nodes, within a factor of four, so that the cost of
     /// redistributing is amortized.
     fn fit(&mut self) {
         let now = match &self.shards {
-            Shards::Row(_) | Shards::One(_) => 1,
+            Shards::One(_) => 1,
             Shards::Many(shards) => shards.len(),
         };
         if self.len <= now * SHARD * 2 && (now == 1 || self.len * 4 >= now * SHARD) {
@@ -209,8 +189,8 @@ impl Nodes {
         let count = (self.len / SHARD).max(1).next_power_of_two();
         let mut shards = vec![HashTable::new(); count];
         for node in self.iter() {
-            let hash = self.hasher.hash_one(&*node.bare);
-            let hasher = |node: &Node| self.hasher.hash_one(&*node.bare);
+            let hash = self.hasher.hash_one(node.bare());
+            let hasher = |node: &Node| self.hasher.hash_one(node.bare());
             shards[place(hash, count)].insert_unique(hash, node.clone(), hasher);
         }
         self.shards = match (count, shards.pop()) {
@@ -224,11 +204,11 @@ impl Nodes {
     pub(super) fn own(&self, other: &Self) -> usize {
         let shards = |nodes: &Self| match &nodes.shards {
             Shards::Many(shards) => shards.to_vec(),
-            Shards::Row(_) | Shards::One(_) => Vec::new(),
+            Shards::One(_) => Vec::new(),
         };
         let theirs = shards(other);
         match &self.shards {
-            Shards::Row(_) | Shards::One(_) => self.len,
+            Shards::One(_) => self.len,
             Shards::Many(shards) => {
                 let own = shards.iter().filter(|mine| !theirs.iter().any(|it| Arc::ptr_eq(mine, it)));
                 own.map(|shard| shard.len()).sum()
@@ -237,8 +217,9 @@ impl Nodes {
     }
 }
 
-fn set_in_row(row: &mut Vec<Node>, bare: &[u8], slot: Slot, entry: Option<Arc<PathEntry>>) {
-    match (row.iter().position(|node| *node.bare == *bare), entry) {
+/// Sets or removes a declaration in a list without room for more.
+pub(super) fn set_in_row(row: &mut Vec<Node>, bare: &[u8], slot: Slot, entry: Option<Arc<PathEntry>>) {
+    match (row.iter().position(|node| node.bare() == bare), entry) {
         (Some(at), entry) => {
             row[at].entries[slot.0] = entry;
             if row[at].is_empty() {
@@ -248,7 +229,7 @@ fn set_in_row(row: &mut Vec<Node>, bare: &[u8], slot: Slot, entry: Option<Arc<Pa
         (None, None) => {}
         (None, Some(entry)) => {
             row.reserve_exact(1);
-            row.push(Node::new(bare, slot, entry));
+            row.push(Node::new(slot, entry));
         }
     }
 }
@@ -261,7 +242,7 @@ fn set_in_table(
     entry: Option<Arc<PathEntry>>,
 ) {
     let hash = hasher.hash_one(bare);
-    match (table.find_entry(hash, |node| *node.bare == *bare), entry) {
+    match (table.find_entry(hash, |node| node.bare() == bare), entry) {
         (Ok(mut found), entry) => {
             found.get_mut().entries[slot.0] = entry;
             if found.get().is_empty() {
@@ -270,8 +251,8 @@ fn set_in_table(
         }
         (Err(_), None) => {}
         (Err(_), Some(entry)) => {
-            let node = Node::new(bare, slot, entry);
-            table.insert_unique(hash, node, |node| hasher.hash_one(&*node.bare));
+            let node = Node::new(slot, entry);
+            table.insert_unique(hash, node, |node| hasher.hash_one(node.bare()));
         }
     }
 }
