@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use shared::delta::Removal;
 use shared::entry::Entry;
 use shared::kind::{Kind, Lane, ResourceKey};
@@ -262,7 +263,8 @@ fn read(lane: Lane, batch: config::Batch) -> Result<Chunk, Close> {
         on_lane(kind, lane)?;
         let came = Version::from_slice(&resource.version);
         let key = ResourceKey::new(kind, resource.key.as_str());
-        let entry = Entry::from_body(key, resource.min_schema, resource.body.clone());
+        // Copied, so that it does not keep the whole chunk alive.
+        let entry = Entry::from_body(key, resource.min_schema, Bytes::copy_from_slice(&resource.body));
         if came == Some(entry.version) {
             chunk.up.push(Arc::new(entry));
         } else {
