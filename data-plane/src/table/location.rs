@@ -131,9 +131,7 @@ impl PathEntry {
     pub fn is_denied(&self) -> bool {
         matches!(self.action, Action::Denied(_))
     }
-}
 
-impl PathEntry {
     /// `namespace/name` of its Ingress.
     pub fn owner(&self) -> &str {
         route_parts(self.route()).map_or("", |parts| parts.owner)

@@ -1,7 +1,8 @@
 //! Values by name, without gaps between them.
 //!
 //! A hash map is half empty after it has grown, and its entries are everywhere in it. Here the entries are in a list, and
-//! only their places, four bytes each, are in a hash table.
+//! only their places, four bytes each, are in a hash table. (`indexmap` also stores the hash of each, and wider places:
+//! twelve bytes an entry more; and it doubles the list when it grows.)
 //!
 //! **Invariant:** the table has the place of each entry, under the hash of its name, and nothing else.
 
