@@ -34,6 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .bytes(["."]) // bodies are shared, never copied
         .btree_map(["."]) // one order, so that equal means equal bytes
         // prost omits these for messages that contain a list of messages, which might contain floating point.
+        .type_attribute("firth.config.v1.CookieFlagsList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.HeaderChangeList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.HeaderList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.ExternalAuth", "#[derive(Eq, Hash)]")

@@ -6,6 +6,7 @@
 //! restrict access, nor to redirect elsewhere, nor to let anybody impersonate somebody are left out and reported. Any
 //! other directive might do one of these, and denies.
 
+mod cookies;
 mod definitions;
 mod expires;
 mod headers;
@@ -155,7 +156,7 @@ const USE_GROUPS: [&str; 8] = [
 fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
-    let (mut lists, mut tls) = (None, None);
+    let (mut lists, mut tls, mut cookies) = (None, None, None);
     let mut told = Vec::new();
     let rest = snippet.map(|mut directives| {
         if place == SnippetContext::Location && speaks(to, &["GRPC", "GRPCS"]) {
@@ -169,6 +170,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         }
         if place != SnippetContext::Auth {
             tls = upstream_tls::take(&mut rest, place, to);
+            cookies = cookies::take(&mut rest);
         }
         lists = Lists::of(&mut rest, place, to);
         taken = shortcuts;
@@ -194,7 +196,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         SnippetContext::Auth => to.auth_answers = taken.put(),
     }
     let has_headers = headers.put(place, to);
-    if has_headers || needs_snippets || tls.is_some() {
+    if has_headers || needs_snippets || tls.is_some() || cookies.is_some() {
         to.needs_snippets();
     }
     match place {
@@ -202,6 +204,11 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         SnippetContext::Server => to.of_hosts.get_or_insert_default().tls = tls,
         _ if to.text("proxy-ssl-secret").is_some() => to.tls_name = tls.unwrap_or_default().name,
         _ => to.tls_of_snippet = tls,
+    }
+    match place {
+        _ if cookies.is_none() => {}
+        SnippetContext::Server => to.of_hosts.get_or_insert_default().cookie_flags = cookies,
+        _ => to.location.proxy_cookie_flags = cookies,
     }
     match (lists, place) {
         (Some(lists), SnippetContext::Server) => to.of_hosts.get_or_insert_default().lists = Some(lists),

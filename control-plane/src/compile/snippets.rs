@@ -19,6 +19,7 @@ pub fn put(
         policy.header_changes = None;
         policy.request_headers = None;
         policy.hide_headers = None;
+        policy.proxy_cookie_flags = None;
         policy.shortcuts = policy.shortcuts.and_then(answers);
         policy.backend_tls = policy.backend_tls.filter(|_| claim.has_secret_for_tls());
         if let Some(external) = &mut policy.external_auth {
@@ -36,10 +37,11 @@ pub fn put(
     if let Some(lists) = lists {
         lists.put_unless_own(&mut policy);
     }
-    if let Some(OfHosts { changes, hidden, lists: _, tls }) = of_host {
+    if let Some(OfHosts { changes, hidden, lists: _, tls, cookie_flags }) = of_host {
         policy.backend_tls = policy.backend_tls.or_else(|| tls.clone());
         policy.host_header_changes = changes.clone();
         policy.hide_headers = policy.hide_headers.or_else(|| hidden.clone());
+        policy.proxy_cookie_flags = policy.proxy_cookie_flags.or_else(|| cookie_flags.clone());
     }
     policy
 }

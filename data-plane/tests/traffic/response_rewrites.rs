@@ -1,6 +1,6 @@
 //! Cookie domains and paths and redirects of backends, as clients see them.
 
-use shared::policy::{LocationPolicy, Replacement};
+use shared::policy::{CookieFlags, CookieFlagsList, LocationPolicy, Replacement};
 use shared::resource::{Resource, SETTINGS_KEY, Settings};
 
 use super::harness::*;
@@ -50,6 +50,29 @@ fn cookies_are_changed_in_their_order_where_that_is_said() {
         ("/off", ["a=1; Domain=localhost; Path=/one/x", "b=2; Path=/two", "c=3"]),
     ] {
         assert_eq!(client.get(path).all("set-cookie"), cookies, "{path}");
+    }
+}
+
+/// Those of the fleet stand behind those of the location, as its `location-snippet` does.
+#[test]
+fn cookies_get_flags() {
+    let (origin, mut proxy) = (origin(), Proxy::start());
+    let flags = |cookie: &str, flag: &str| {
+        let rule = CookieFlags { cookie: cookie.into(), flags: vec![flag.into()] };
+        let list = CookieFlagsList { rules: vec![rule] };
+        LocationPolicy { proxy_cookie_flags: Some(list), ..LocationPolicy::default() }
+    };
+    proxy.policies(false, &[("/own", flags("A", "httponly")), ("/plain", LocationPolicy::default())]);
+    let defaults = flags("~", "samesite=lax");
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    for service in ["own", "plain"] {
+        proxy.endpoints(service, &[origin.address]);
+    }
+    let mut client = Client::new(proxy.http);
+    let [a, b] = ["a=1; Domain=localhost; Path=/one/x", "b=2; Path=/two"];
+    for (path, of_a) in [("/own", "HttpOnly"), ("/plain", "SameSite=Lax")] {
+        let expected = [format!("{a}; {of_a}"), format!("{b}; SameSite=Lax"), "c=3; SameSite=Lax".to_owned()];
+        assert_eq!(client.get(path).all("set-cookie"), expected, "{path}");
     }
 }
 

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use shared::log_format::Value;
 use shared::policy::{
-    BackendTls, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, TextList,
+    BackendTls, CookieFlagsList, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation,
+    TextList,
 };
 use shared::template::{Template, Variable};
 
@@ -31,7 +32,7 @@ pub(super) enum SnippetContext {
 }
 
 /// Limit of the directives that are taken from one snippet, and of their bytes.
-const MOST: usize = 64;
+pub(super) const MOST: usize = 64;
 const MOST_BYTES: usize = 16 << 10;
 
 /// What the snippets of one place do to headers.
@@ -234,6 +235,8 @@ pub struct OfHosts {
     pub lists: Option<Lists>,
     /// TLS settings towards backends, for locations that say none themselves.
     pub tls: Option<BackendTls>,
+    /// Flags of backends' cookies, likewise.
+    pub cookie_flags: Option<CookieFlagsList>,
 }
 
 /// The statuses of all options `-s`, and the other arguments.

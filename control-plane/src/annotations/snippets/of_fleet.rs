@@ -11,7 +11,7 @@ use super::headers::{Headers, SnippetContext};
 use super::lists::Lists;
 use super::restriction::restricts;
 use super::shortcuts::{Rewrites, Taken};
-use super::{NEVER, definitions, hints, left_out, tokens, unanswered};
+use super::{NEVER, cookies, definitions, hints, left_out, tokens, unanswered};
 use crate::problem::Severity;
 
 /// A snippet of the fleet, as far as it takes effect.
@@ -62,7 +62,7 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
     let mut told = Vec::new();
-    let mut lists = None;
+    let (mut lists, mut cookies) = (None, None);
     let snippet = tokens::directives(text);
     // A rewrite of an Ingress would come before it, and end its list.
     if snippet.iter().flatten().any(|it| it.depth == 0 && it.name() == "limit_except") {
@@ -78,8 +78,10 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
         taken = shortcuts;
         rest.retain(|it| !headers.take(it, place));
         // Those of locations would follow lists of which is not known here whether they have an end.
-        if place == SnippetContext::Server {
-            lists = Lists::take(&mut rest);
+        match place {
+            SnippetContext::Server => lists = Lists::take(&mut rest),
+            // Those of hosts would not be told apart from those of locations, which hide others.
+            _ => cookies = cookies::take(&mut rest),
         }
         rest
     });
@@ -92,7 +94,8 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     let hidden =
         if place == SnippetContext::Server { std::mem::take(&mut headers.hidden) } else { Vec::new() };
     let outer = Outer { lists, hidden };
-    Some(Ok(Snippet { defaults: defaults(headers, taken, place), outer, faults }))
+    let defaults = LocationPolicy { proxy_cookie_flags: cookies, ..defaults(headers, taken, place) };
+    Some(Ok(Snippet { defaults, outer, faults }))
 }
 
 /// Reads what is around all hosts.
@@ -180,7 +183,7 @@ mod tests {
         assert_eq!((changes.len(), shortcuts.shortcuts.len(), shortcuts.blocks.len()), (1, 1, 1));
         assert_eq!((defaults.header_changes, defaults.shortcuts, faults), (None, None, vec![]));
 
-        let text = "more_set_headers 'X-A: b'; proxy_set_header X-C d; if ($arg_x) { return 403; }
+        let text = "proxy_cookie_flags ~ secure; more_set_headers 'X-A: b'; proxy_set_header X-C d; if ($arg_x) { return 403; }
             auth_request_set $user $upstream_http_x_uid; proxy_set_header X-User $user;";
         let Snippet { defaults, faults, .. } = snippet("location-snippet", text);
         let names = |list: Option<HeaderList>| -> Vec<_> {
@@ -188,6 +191,7 @@ mod tests {
         };
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(defaults.header_changes.unwrap().changes.len(), 1);
+        assert_eq!(defaults.proxy_cookie_flags.unwrap().rules.len(), 1);
         assert_eq!(defaults.shortcuts.unwrap().shortcuts.len(), 1);
         assert_eq!(names(defaults.request_headers), [pair("X-C", "d")]);
         assert_eq!(names(defaults.told_headers), [pair("X-User", "x-uid")]);
@@ -209,6 +213,8 @@ mod tests {
             ("server-snippet", "deny all; allow 10.0.0.0/8;"),
             ("http-snippet", "allow 10.0.0.0/8; deny 10.0.0.1;"),
             ("http-snippet", "auth_basic x;"),
+            ("http-snippet", "proxy_cookie_flags ~ secure;"),
+            ("server-snippet", "proxy_cookie_flags ~ secure;"),
             ("server-snippet", "location / { proxy_pass http://b; }"),
             ("location-snippet", "deny all;"),
             ("location-snippet", "limit_req zone=a;"),

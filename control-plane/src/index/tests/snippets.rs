@@ -68,6 +68,25 @@ fn headers_act_where_the_fleet_allows_snippets() {
     assert_eq!(world.problems_of("web").len(), 1);
 }
 
+/// Those of a location hide those of its host, as in nginx.
+#[test]
+fn flags_of_cookies_act_where_the_fleet_allows_snippets() {
+    let flags = |world: &World, name: &str| {
+        let rules = route(world, name).policy.proxy_cookie_flags.map(|list| list.rules).unwrap_or_default();
+        rules.into_iter().map(|it| format!("{} {}", it.cookie, it.flags.join(" "))).collect::<Vec<_>>()
+    };
+    let mut world = World::default();
+    world.apply(allowed("true"));
+    let first = ingress("first").at(1).annotation("server-snippet", "proxy_cookie_flags ~ secure;");
+    world.apply(first.rule("a.test", &[("/", "a")]));
+    let own = ingress("own").at(2).annotation("configuration-snippet", "proxy_cookie_flags one httponly;");
+    world.apply(own.rule("a.test", &[("/own", "b")]));
+    assert_eq!(flags(&world, "first"), ["~ secure"]);
+    assert_eq!(flags(&world, "own"), ["one httponly"]);
+    world.apply(allowed("false"));
+    assert_eq!([flags(&world, "first"), flags(&world, "own")], [Vec::<String>::new(), Vec::new()]);
+}
+
 #[test]
 fn a_folder_without_a_configmap_is_judged_as_one_whose_configmap_says_nothing_of_them() {
     let of = |data: Option<serde_json::Value>| {

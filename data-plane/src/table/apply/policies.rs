@@ -129,6 +129,9 @@ fn append(policy: &mut LocationPolicy, defaults: &LocationPolicy, configured: &L
     if let (Some(all), Some(_)) = (&mut policy.header_changes, &configured.header_changes) {
         all.changes.extend(defaults.header_changes.iter().flat_map(changes));
     }
+    if let (Some(all), Some(_)) = (&mut policy.proxy_cookie_flags, &configured.proxy_cookie_flags) {
+        all.rules.extend(defaults.proxy_cookie_flags.iter().flat_map(|list| list.rules.clone()));
+    }
     if let (Some(all), Some(_)) = (&mut policy.request_headers, &configured.request_headers) {
         all.headers.extend(defaults.request_headers.iter().flat_map(|list| list.headers.clone()));
     }

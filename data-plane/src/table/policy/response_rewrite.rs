@@ -1,9 +1,14 @@
 //! Rewrites cookies and redirects in responses of endpoints into what clients have to see (nginx'
-//! `proxy_cookie_domain`, `proxy_cookie_path` and `proxy_redirect`; as in ingress-nginx).
+//! `proxy_cookie_domain`, `proxy_cookie_path`, `proxy_cookie_flags` and `proxy_redirect`; as in ingress-nginx).
+
+mod flags;
+
+use std::borrow::Cow;
 
 use shared::pattern::{Pattern, Steps};
 use shared::policy::{LocationPolicy, Replacement};
 
+use self::flags::Flags;
 use super::PolicyError;
 
 /// Replacements in responses of endpoints.
@@ -11,7 +16,14 @@ use super::PolicyError;
 pub struct ResponseRewrite {
     domain: Option<Replace>,
     path: Option<Replace>,
+    flags: Flags,
     redirect: Option<Replace>,
+}
+
+/// A part of a `Set-Cookie`: the cookie itself, or what is said of it.
+struct Attribute<'a> {
+    name: &'a [u8],
+    value: Option<Cow<'a, [u8]>>,
 }
 
 /// Replaces one text by another.
@@ -46,50 +58,39 @@ impl ResponseRewrite {
             domain: cookie("proxy_cookie_domain", &configured.proxy_cookie_domain)?
                 .map(Replace::without_dots),
             path: cookie("proxy_cookie_path", &configured.proxy_cookie_path)?,
+            flags: Flags::compile(configured.proxy_cookie_flags.as_ref())?,
             redirect: redirect.filter(|_| to != "off"),
         };
-        let is_empty = matches!(rewrite, Self { domain: None, path: None, redirect: None });
-        Ok((!is_empty).then(|| Box::new(rewrite)))
+        Ok((rewrite.has_cookies() || rewrite.redirect.is_some()).then(|| Box::new(rewrite)))
     }
 
     /// Whether cookies are changed.
     pub fn has_cookies(&self) -> bool {
-        self.domain.is_some() || self.path.is_some()
+        self.domain.is_some() || self.path.is_some() || !self.flags.is_empty()
     }
 
     /// A `Set-Cookie` as the client should see it; `None`: unchanged.
     pub fn cookie(&self, value: &[u8], steps: &Steps) -> Option<Vec<u8>> {
+        let mut attributes: Vec<_> = value.split(|byte| *byte == b';').map(Attribute::parse).collect();
+        // As in nginx: without a value it is no cookie.
+        attributes.first()?.value.as_ref()?;
         let mut changed = false;
-        let mut out = Vec::with_capacity(value.len() + 64);
-        for (place, attribute) in value.split(|byte| *byte == b';').enumerate() {
-            let attribute = attribute.trim_ascii();
-            if place > 0 {
-                out.extend_from_slice(b"; ");
-            }
-            let mut halves = attribute.splitn(2, |byte| *byte == b'=');
-            let name = halves.next().unwrap_or_default().trim_ascii_end();
-            let Some(text) = halves.next().map(<[u8]>::trim_ascii_start) else {
-                // As in nginx: without a value it is no cookie.
-                if place == 0 {
-                    return None;
-                }
-                out.extend_from_slice(attribute);
-                continue;
-            };
-            let new = match place {
-                0 => None,
-                _ if name.eq_ignore_ascii_case(b"domain") => self.new_domain(text, steps),
-                _ if name.eq_ignore_ascii_case(b"path") => {
+        for it in attributes.iter_mut().skip(1) {
+            let Some(text) = &it.value else { continue };
+            let new = match it.name {
+                name if name.eq_ignore_ascii_case(b"domain") => self.new_domain(text, steps),
+                name if name.eq_ignore_ascii_case(b"path") => {
                     self.path.as_ref().and_then(|it| it.apply(text, steps))
                 }
                 _ => None,
             };
-            changed |= new.is_some();
-            out.extend_from_slice(name);
-            out.push(b'=');
-            out.extend_from_slice(new.as_deref().unwrap_or(text));
+            if let Some(new) = new {
+                it.value = Some(Cow::Owned(new));
+                changed = true;
+            }
         }
-        changed.then_some(out)
+        changed |= self.flags.apply(&mut attributes, steps);
+        changed.then(|| joined(&attributes, value.len() + 64))
     }
 
     /// Replaces a whole domain, ignoring case; a leading dot stays.
@@ -116,17 +117,43 @@ impl ResponseRewrite {
     }
 }
 
+impl<'a> Attribute<'a> {
+    fn parse(text: &'a [u8]) -> Self {
+        let mut halves = text.trim_ascii().splitn(2, |byte| *byte == b'=');
+        let name = halves.next().unwrap_or_default().trim_ascii_end();
+        Self { name, value: halves.next().map(|text| Cow::Borrowed(text.trim_ascii_start())) }
+    }
+}
+
+fn joined(attributes: &[Attribute<'_>], room: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(room);
+    for (place, Attribute { name, value }) in attributes.iter().enumerate() {
+        if place > 0 {
+            out.extend_from_slice(b"; ");
+        }
+        out.extend_from_slice(name);
+        if let Some(text) = value {
+            out.push(b'=');
+            out.extend_from_slice(text);
+        }
+    }
+    out
+}
+
+impl From {
+    fn parse(text: &str) -> Result<Self, String> {
+        let pattern = match (text.strip_prefix("~*"), text.strip_prefix('~')) {
+            (Some(text), _) => Pattern::anywhere(&format!("(?i){text}")),
+            (None, Some(text)) => Pattern::anywhere(text),
+            (None, None) => return Ok(Self::Text(text.as_bytes().into())),
+        };
+        pattern.map(Self::Pattern).map_err(|error| format!("{text:?} is {error}"))
+    }
+}
+
 impl Replace {
     fn new(field: &'static str, from: &str, to: &str) -> Result<Self, PolicyError> {
-        let pattern = match (from.strip_prefix("~*"), from.strip_prefix('~')) {
-            (Some(text), _) => Some(Pattern::anywhere(&format!("(?i){text}"))),
-            (None, Some(text)) => Some(Pattern::anywhere(text)),
-            (None, None) => None,
-        };
-        let pattern = pattern
-            .transpose()
-            .map_err(|error| PolicyError { field, problem: format!("{from:?} is {error}") })?;
-        let from = pattern.map_or_else(|| From::Text(from.as_bytes().into()), From::Pattern);
+        let from = From::parse(from).map_err(|problem| PolicyError { field, problem })?;
         Ok(Self { from, to: to.as_bytes().into() })
     }
 
