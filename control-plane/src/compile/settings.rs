@@ -13,7 +13,7 @@ use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, 
 use super::referred::Referred;
 use super::{allowed, headers, ticket_keys};
 use crate::annotations::row::{Reach, Row};
-use crate::annotations::snippets::of_fleet::Outer;
+use crate::annotations::snippets::of_fleet::{GLOBAL_AUTH, Outer};
 use crate::annotations::{self, auth, snippets, value, waf};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
@@ -152,7 +152,7 @@ impl Compiled {
                 }
             }
             Some(Status::Unsupported) => self.fault(key, Severity::Unsupported, "not honoured yet"),
-            Some(Status::Snippet) => self.read_snippet(key, text, levels),
+            Some(Status::Snippet) => self.read_snippet(key, text, asks, levels),
             Some(Status::Nginx) => {
                 self.fault(key, Severity::Unsupported, "tunes nginx itself and has no effect here");
             }
@@ -163,7 +163,7 @@ impl Compiled {
     }
 
     /// Takes in raw configuration.
-    fn read_snippet(&mut self, key: &str, text: &str, levels: &mut Vec<(bool, Outer)>) {
+    fn read_snippet(&mut self, key: &str, text: &str, asks: bool, levels: &mut Vec<(bool, Outer)>) {
         const NEVER: &str = "raw nginx configuration is never used";
         let known = key.to_ascii_lowercase();
         match snippets::of_fleet::read(&known, text) {
@@ -172,6 +172,9 @@ impl Compiled {
                 levels.push((known == "http-snippet", snippet.outer));
                 let faults = snippet.faults.into_iter();
                 return faults.for_each(|(severity, reason)| self.fault(key, severity, reason));
+            }
+            Some(Err(_)) if known == GLOBAL_AUTH && !asks => {
+                return self.fault(key, Severity::Warning, without_url());
             }
             Some(Err(why)) => {
                 return self.guard(key, format!("{NEVER}, and {why}: {ALL_PATHS}"));
@@ -272,9 +275,12 @@ fn is_of_questions(row: &Row) -> bool {
 
 /// A fault of such a key while nobody is asked: it shuts nobody out.
 fn idle(fault: Fault) -> Fault {
-    let instead = format!("without {} the key has no effect", auth::GLOBAL_URL.name);
-    let reason = fault.reason.replace(ALL_PATHS, &instead);
+    let reason = fault.reason.replace(ALL_PATHS, &without_url());
     Fault { severity: Severity::Warning, reason, ..fault }
+}
+
+fn without_url() -> String {
+    format!("without {} the key has no effect", auth::GLOBAL_URL.name)
 }
 
 /// Whether annotations may refer to objects of other namespaces.

@@ -141,6 +141,26 @@ fn headers_of_the_fleet_are_added_to_own_ones() {
     assert_eq!(seen(&proxy, "own.test"), ["own,all", "all"]);
 }
 
+/// As `proxy_set_header` and `return` of its `global-auth-snippet`.
+#[test]
+fn the_authentication_of_the_fleet_is_asked_as_its_snippet_says() {
+    let origin = Origin::says("here");
+    let auth = Origin::new(|_| (b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n".to_vec(), true));
+    let mut proxy = serving(&origin, None, LocationPolicy::default());
+    let lets_in = Shortcuts { shortcuts: vec![if_arg("open", 200)], blocks: Vec::new() };
+    let asking = LocationPolicy {
+        global_auth_url: Some(format!("http://{}/", auth.address)),
+        global_auth_proxy_set_headers: Some(HeaderList { headers: vec![header("X-Fleet", "$host")] }),
+        global_auth_answers: Some(lets_in),
+        ..LocationPolicy::default()
+    };
+    fleet(&mut proxy, asking);
+    assert_eq!(ask(&proxy, "plain.test", "/").status, 401);
+    assert_eq!(auth.seen().remove(0).all("x-fleet"), ["plain.test"]);
+    assert_eq!(ask(&proxy, "plain.test", "/?open=1").status, 200);
+    assert_eq!(auth.seen().len(), 1, "answered in its place");
+}
+
 /// As `auth_request_set` and `proxy_set_header` in all locations: a client cannot set the header, asked or not.
 #[test]
 fn what_the_authentication_answers_is_told_in_all_locations() {

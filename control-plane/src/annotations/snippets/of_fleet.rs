@@ -1,5 +1,5 @@
-//! The ConfigMap's `server-snippet` and `location-snippet`: what they say to all hosts, and to all locations; and of its
-//! `http-snippet`, what hosts inherit.
+//! The ConfigMap's `server-snippet` and `location-snippet`: what they say to all hosts, and to all locations; of its
+//! `http-snippet`, what hosts inherit; and of its `global-auth-snippet`, what the authentication service is asked.
 //!
 //! They are read as those of Ingresses, and take effect whether Ingresses may have any (ingress-nginx).
 
@@ -47,7 +47,8 @@ impl Outer {
     }
 }
 
-/// Reads the key `http-snippet`, `server-snippet`, `location-snippet` or `stream-snippet`; `None`: another key.
+/// Reads the key `http-snippet`, `server-snippet`, `location-snippet`, `global-auth-snippet` or `stream-snippet`; `None`:
+/// another key.
 ///
 /// # Errors
 /// Why all paths answer 503.
@@ -55,6 +56,7 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     let place = match key {
         "server-snippet" => SnippetContext::Server,
         "location-snippet" => SnippetContext::Location,
+        GLOBAL_AUTH => SnippetContext::Auth,
         "http-snippet" => return Some(of_all(text)),
         "stream-snippet" => return Some(of_streams(text)),
         _ => return None,
@@ -81,7 +83,8 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
         match place {
             SnippetContext::Server => lists = Lists::take(&mut rest),
             // Those of hosts would not be told apart from those of locations, which hide others.
-            _ => cookies = cookies::take(&mut rest),
+            SnippetContext::Location => cookies = cookies::take(&mut rest),
+            SnippetContext::Auth => {}
         }
         rest
     });
@@ -97,6 +100,9 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     let defaults = LocationPolicy { proxy_cookie_flags: cookies, ..defaults(headers, taken, place) };
     Some(Ok(Snippet { defaults, outer, faults }))
 }
+
+/// The key about the ConfigMap's authentication service.
+pub(crate) const GLOBAL_AUTH: &str = "global-auth-snippet";
 
 /// Reads what is around all hosts.
 fn of_all(text: &str) -> Result<Snippet, String> {
@@ -154,7 +160,12 @@ fn defaults(headers: Headers, taken: Taken, place: SnippetContext) -> LocationPo
             host_shortcuts: taken.put(),
             ..LocationPolicy::default()
         },
-        _ => LocationPolicy {
+        SnippetContext::Auth => LocationPolicy {
+            global_auth_proxy_set_headers: list(requests),
+            global_auth_answers: taken.put(),
+            ..LocationPolicy::default()
+        },
+        SnippetContext::Location => LocationPolicy {
             header_changes: changes,
             shortcuts: taken.put(),
             request_headers: list(requests),
@@ -199,6 +210,17 @@ mod tests {
     }
 
     #[test]
+    fn what_the_authentication_service_is_asked_is_read() {
+        let text = "proxy_set_header My-Custom-Header 42; if ($request_method = OPTIONS) { return 200; }";
+        let Snippet { defaults, faults, .. } = snippet(GLOBAL_AUTH, text);
+        let headers = defaults.global_auth_proxy_set_headers.unwrap().headers;
+        let pairs: Vec<_> = headers.iter().map(|it| (it.name.as_str(), it.value.as_str())).collect();
+        assert_eq!((pairs, faults), (vec![("My-Custom-Header", "42")], vec![]));
+        assert_eq!(defaults.global_auth_answers.unwrap().shortcuts[0].status, 200);
+        assert_eq!((defaults.request_headers, defaults.shortcuts), (None, None));
+    }
+
+    #[test]
     fn what_is_left_out_is_named() {
         let text = "gzip on; brotli on; set $a b; location /x { access_log off; }";
         let Snippet { faults, .. } = snippet("server-snippet", text);
@@ -213,6 +235,8 @@ mod tests {
             ("server-snippet", "deny all; allow 10.0.0.0/8;"),
             ("http-snippet", "allow 10.0.0.0/8; deny 10.0.0.1;"),
             ("http-snippet", "auth_basic x;"),
+            (GLOBAL_AUTH, "return 302 /in;"),
+            (GLOBAL_AUTH, "proxy_pass http://b;"),
             ("http-snippet", "proxy_cookie_flags ~ secure;"),
             ("server-snippet", "proxy_cookie_flags ~ secure;"),
             ("server-snippet", "location / { proxy_pass http://b; }"),

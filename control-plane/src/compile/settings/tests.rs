@@ -157,6 +157,21 @@ fn restrictions_guard() {
     assert_eq!((settings, faults), (without_firewall(), Vec::new()));
 }
 
+/// A snippet about a service that nobody asks shuts nobody out.
+#[test]
+fn what_the_authentication_service_is_asked_counts_where_it_is_asked() {
+    let url = ("global-auth-url", "http://auth.test/");
+    let (settings, faults) = compiled(&[url, ("global-auth-snippet", "proxy_set_header X-A b;")]);
+    assert_eq!(settings.defaults.global_auth_proxy_set_headers.unwrap().headers[0].name, "X-A");
+    assert_eq!((settings.guards, faults), (vec![], vec![]));
+    let refused = ("global-auth-snippet", "proxy_pass http://b;");
+    let (settings, faults) = compiled(&[url, refused]);
+    assert_eq!(settings.guards, [Guard::Addresses]);
+    assert!(faults[0].reason.ends_with(ALL_PATHS), "{faults:?}");
+    let (settings, faults) = compiled(&[refused]);
+    assert_eq!((settings.guards, faults[0].severity), (vec![], Severity::Warning), "{faults:?}");
+}
+
 fn without_firewall() -> Settings {
     let defaults = LocationPolicy { enable_modsecurity: Some(false), ..LocationPolicy::default() };
     Settings { defaults, ..Settings::default() }

@@ -146,9 +146,9 @@ fn global(configured: &LocationPolicy) -> Option<ExternalAuth> {
         always_set_cookie: configured.global_auth_always_set_cookie,
         cache_key: text(&configured.global_auth_cache_key),
         cache_duration: text(&configured.global_auth_cache_duration),
-        proxy_set_headers: Vec::new(),
+        proxy_set_headers: configured.global_auth_proxy_set_headers.clone().unwrap_or_default().headers,
         told_headers: Vec::new(),
-        answers: None,
+        answers: configured.global_auth_answers.clone(),
     })
 }
 
