@@ -141,6 +141,32 @@ fn headers_of_the_fleet_are_added_to_own_ones() {
     assert_eq!(seen(&proxy, "own.test"), ["own,all", "all"]);
 }
 
+/// As those of nginx' http level: `add_header` counts where no inner level adds one, `more_set_headers` before those of
+/// inner levels.
+#[test]
+fn hosts_inherit_headers_of_the_fleet() {
+    let origin = Origin::says("here");
+    let location = LocationPolicy { header_changes: added("own"), ..LocationPolicy::default() };
+    let mut proxy = serving(&origin, None, location);
+    let seen = |proxy: &Proxy, host: &str| {
+        let answer = ask(proxy, host, "/");
+        [answer.all("x-add").join(","), answer.all("x-set").join(",")]
+    };
+    let inherited = LocationPolicy { fleet_header_changes: added("all"), ..LocationPolicy::default() };
+    fleet(&mut proxy, inherited.clone());
+    assert_eq!(seen(&proxy, "plain.test"), ["all", "all"]);
+    assert_eq!(seen(&proxy, "own.test"), ["own", "own"]);
+    assert_eq!(seen(&proxy, "unknown.test"), ["all", "all"], "a 404");
+    fleet(&mut proxy, LocationPolicy { host_header_changes: added("hosts"), ..inherited.clone() });
+    assert_eq!(seen(&proxy, "plain.test"), ["hosts", "hosts"]);
+    let sets = added("hosts").map(|mut list| {
+        list.changes.retain(|it| it.operation() == HeaderOperation::Set);
+        list
+    });
+    fleet(&mut proxy, LocationPolicy { host_header_changes: sets, ..inherited });
+    assert_eq!(seen(&proxy, "plain.test"), ["all", "hosts"], "nothing is added there");
+}
+
 /// As `proxy_set_header` and `return` of its `global-auth-snippet`.
 #[test]
 fn the_authentication_of_the_fleet_is_asked_as_its_snippet_says() {

@@ -104,26 +104,37 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
 /// The key about the ConfigMap's authentication service.
 pub(crate) const GLOBAL_AUTH: &str = "global-auth-snippet";
 
+/// Directives that hosts inherit, and of which none is in the configuration of ingress-nginx itself.
+const INHERITED: [&str; 5] =
+    ["add_header", "expires", "more_clear_headers", "more_set_headers", "proxy_hide_header"];
+
 /// Reads what is around all hosts.
 fn of_all(text: &str) -> Result<Snippet, String> {
     let (mut headers, mut lists, mut servers) = (Headers::default(), None, BTreeSet::new());
+    let mut told = Vec::new();
     let rest = undefined(text, &mut servers).map(|mut rest| {
         lists = Lists::take(&mut rest);
-        rest.retain(|it| it.name() != "proxy_hide_header" || !headers.take(it, SnippetContext::Server));
+        let (inherited, mut rest): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(|it| INHERITED.contains(&it.name()));
+        told = hints::of(&inherited, SnippetContext::Server);
+        rest.extend(inherited.into_iter().filter(|it| !headers.take(it, SnippetContext::Server)));
         rest
     });
     if let Some(why) = restricts(&rest) {
         return Err(why);
     }
     let outer = Outer { lists, hidden: headers.hidden };
-    let mut faults = Vec::new();
-    if outer.lists.is_none() && outer.hidden.is_empty() || !servers.is_empty() {
+    let changes = (!headers.answers.is_empty()).then_some(HeaderChangeList { changes: headers.answers });
+    let mut faults: Vec<_> = told.into_iter().map(|hint| (Severity::Warning, hint)).collect();
+    let is_idle = outer.lists.is_none() && outer.hidden.is_empty() && changes.is_none();
+    if is_idle || !servers.is_empty() {
         faults.push(never(servers));
     } else {
         let left = left_out(&rest.unwrap_or_default(), SnippetContext::Server);
         faults.extend(left.map(|what| (Severity::Unsupported, what)));
     }
-    Ok(Snippet { defaults: LocationPolicy::default(), outer, faults })
+    let defaults = LocationPolicy { fleet_header_changes: changes, ..LocationPolicy::default() };
+    Ok(Snippet { defaults, outer, faults })
 }
 
 /// Reads what is beside the hosts, of which nothing takes effect.
@@ -210,6 +221,20 @@ mod tests {
     }
 
     #[test]
+    fn what_hosts_inherit_is_read() {
+        let text =
+            "add_header X-A b always; more_clear_headers Server; map $a $b { default 1; } server_tokens off;";
+        let Snippet { defaults, faults, .. } = snippet("http-snippet", text);
+        let changes = defaults.fleet_header_changes.unwrap().changes;
+        let names: Vec<_> = changes.iter().map(|it| (it.name.as_str(), it.value.as_str())).collect();
+        assert_eq!(names, [("X-A", "b"), ("Server", "")]);
+        assert_eq!(faults, [(Severity::Unsupported, "server_tokens of it is left out".to_owned())]);
+        let Snippet { defaults, faults, .. } = snippet("http-snippet", "more_set_headers 'X-A b';");
+        assert_eq!(defaults.fleet_header_changes, None);
+        assert!(faults[0].1.ends_with("write \"X-A: b\""), "{faults:?}");
+    }
+
+    #[test]
     fn what_the_authentication_service_is_asked_is_read() {
         let text = "proxy_set_header My-Custom-Header 42; if ($request_method = OPTIONS) { return 200; }";
         let Snippet { defaults, faults, .. } = snippet(GLOBAL_AUTH, text);
@@ -235,10 +260,10 @@ mod tests {
             ("server-snippet", "deny all; allow 10.0.0.0/8;"),
             ("http-snippet", "allow 10.0.0.0/8; deny 10.0.0.1;"),
             ("http-snippet", "auth_basic x;"),
-            (GLOBAL_AUTH, "return 302 /in;"),
-            (GLOBAL_AUTH, "proxy_pass http://b;"),
             ("http-snippet", "proxy_cookie_flags ~ secure;"),
             ("server-snippet", "proxy_cookie_flags ~ secure;"),
+            (GLOBAL_AUTH, "return 302 /in;"),
+            (GLOBAL_AUTH, "proxy_pass http://b;"),
             ("server-snippet", "location / { proxy_pass http://b; }"),
             ("location-snippet", "deny all;"),
             ("location-snippet", "limit_req zone=a;"),

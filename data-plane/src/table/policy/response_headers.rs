@@ -1,7 +1,7 @@
 //! Headers added to and removed from responses (as in ingress-nginx).
 
 use bytes::Bytes;
-use shared::policy::{HeaderOperation, LocationPolicy};
+use shared::policy::{HeaderChangeList, HeaderOperation, LocationPolicy};
 use shared::template::{Template, Variable};
 
 use super::PolicyError;
@@ -129,9 +129,14 @@ impl ResponseHeaders {
         let mut appended = Vec::new();
         let (mut expires, mut host_expires) = (None, None);
         for (field, list, by) in [
+            ("fleet_header_changes", &configured.fleet_header_changes, ConfiguredBy::All),
             ("host_header_changes", &configured.host_header_changes, ConfiguredBy::All),
             ("header_changes", &configured.header_changes, ConfiguredBy::Location),
         ] {
+            // nginx takes added headers from one level.
+            if by == ConfiguredBy::All && list.as_ref().is_some_and(adds) {
+                appended.clear();
+            }
             for change in list.iter().flat_map(|list| &list.changes) {
                 let header = || headers::header(field, &change.name, Template::parse(&change.value));
                 match change.operation() {
@@ -171,6 +176,12 @@ impl ResponseHeaders {
             media_type: configured.default_type.as_ref().map(|it| it.clone().into()),
         })
     }
+}
+
+/// Whether headers are added beside those of the same name.
+fn adds(list: &HeaderChangeList) -> bool {
+    let is_added = |it| matches!(it, HeaderOperation::Add | HeaderOperation::AddAlways);
+    list.changes.iter().any(|it| is_added(it.operation()))
 }
 
 fn hsts(configured: &LocationPolicy) -> Option<Bytes> {
