@@ -13,7 +13,7 @@ use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, 
 use super::referred::Referred;
 use super::{allowed, headers, ticket_keys};
 use crate::annotations::row::{Reach, Row};
-use crate::annotations::snippets::of_fleet::{GLOBAL_AUTH, Outer};
+use crate::annotations::snippets::of_fleet::{GLOBAL_AUTH, Level, Outer};
 use crate::annotations::{self, auth, snippets, value, waf};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
@@ -115,10 +115,9 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     for (key, configured) in configmap.iter().flat_map(|map| &map.data) {
         compiled.read(key, configured, asks, &mut levels);
     }
-    // The outermost first. Keys that are defaults of annotations are beside those of the outermost level.
-    levels.sort_by_key(|(is_outermost, _)| !is_outermost);
-    for (is_outermost, outer) in levels {
-        outer.put(&mut compiled.settings.defaults, is_outermost);
+    levels.sort_by_key(|(level, _)| *level);
+    for (level, outer) in levels {
+        outer.put(&mut compiled.settings.defaults, level);
     }
     compiled.settings.guards.sort_unstable();
     compiled.settings.guards.dedup();
@@ -127,8 +126,8 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
 
 impl Compiled {
     /// Takes in a key. `asks`: somebody is asked about the requests of all locations. `levels` receives what raw
-    /// configuration says to inner levels of nginx' configuration, and whether it is the outermost.
-    fn read(&mut self, key: &str, configured: &str, asks: bool, levels: &mut Vec<(bool, Outer)>) {
+    /// configuration says to inner levels of nginx' configuration.
+    fn read(&mut self, key: &str, configured: &str, asks: bool, levels: &mut Vec<(Level, Outer)>) {
         let text = taken(key, configured);
         match Status::of(key) {
             None => self.fault(key, Severity::Warning, "unknown key, it has no effect"),
@@ -163,13 +162,13 @@ impl Compiled {
     }
 
     /// Takes in raw configuration.
-    fn read_snippet(&mut self, key: &str, text: &str, asks: bool, levels: &mut Vec<(bool, Outer)>) {
+    fn read_snippet(&mut self, key: &str, text: &str, asks: bool, levels: &mut Vec<(Level, Outer)>) {
         const NEVER: &str = "raw nginx configuration is never used";
         let known = key.to_ascii_lowercase();
         match snippets::of_fleet::read(&known, text) {
             Some(Ok(snippet)) => {
                 self.settings.defaults.overlay(&snippet.defaults);
-                levels.push((known == "http-snippet", snippet.outer));
+                levels.push((Level::of(&known), snippet.outer));
                 let faults = snippet.faults.into_iter();
                 return faults.for_each(|(severity, reason)| self.fault(key, severity, reason));
             }

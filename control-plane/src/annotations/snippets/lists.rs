@@ -94,7 +94,7 @@ impl Lists {
         } else {
             self.clone().add_to(policy);
             policy.satisfy_any = satisfies_any.or(policy.satisfy_any);
-            policy.lists_go_on = self.goes_on.then_some(true);
+            policy.lists_go_on = Some(self.goes_on);
         }
     }
 

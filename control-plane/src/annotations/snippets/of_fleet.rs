@@ -25,6 +25,25 @@ pub(crate) struct Snippet {
     pub faults: Vec<(Severity, String)>,
 }
 
+/// A level of nginx' configuration, the outermost first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Level {
+    All,
+    Hosts,
+    Locations,
+}
+
+impl Level {
+    /// That of a key.
+    pub(crate) fn of(key: &str) -> Self {
+        match key {
+            "http-snippet" => Self::All,
+            "server-snippet" => Self::Hosts,
+            _ => Self::Locations,
+        }
+    }
+}
+
 /// What one level of nginx' configuration says to the inner ones.
 #[derive(Default, Debug)]
 pub(crate) struct Outer {
@@ -33,14 +52,15 @@ pub(crate) struct Outer {
 }
 
 impl Outer {
-    /// Sets it in place of what the levels around it say; `beside`: in addition.
-    pub(crate) fn put(self, defaults: &mut LocationPolicy, beside: bool) {
+    /// Sets it in place of what the levels around it say; headers to hide of the outermost are beside those of keys.
+    pub(crate) fn put(self, defaults: &mut LocationPolicy, level: Level) {
         let Self { lists, hidden } = self;
         if let Some(lists) = lists {
             lists.put_outside(defaults);
+            defaults.outer_lists_follow = (level == Level::Locations).then_some(true);
         }
         if !hidden.is_empty() {
-            let around = defaults.hide_headers.take().filter(|_| beside).unwrap_or_default();
+            let around = defaults.hide_headers.take().filter(|_| level == Level::All).unwrap_or_default();
             let values = around.values.into_iter().chain(hidden).collect();
             defaults.hide_headers = Some(TextList { values });
         }
@@ -79,11 +99,13 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
         let (shortcuts, mut rest) = Taken::of(&directives, place, rewrites);
         taken = shortcuts;
         rest.retain(|it| !headers.take(it, place));
-        // Those of locations would follow lists of which is not known here whether they have an end.
         match place {
             SnippetContext::Server => lists = Lists::take(&mut rest),
             // Those of hosts would not be told apart from those of locations, which hide others.
-            SnippetContext::Location => cookies = cookies::take(&mut rest),
+            SnippetContext::Location => {
+                lists = Lists::take(&mut rest);
+                cookies = cookies::take(&mut rest);
+            }
             SnippetContext::Auth => {}
         }
         rest
@@ -265,7 +287,7 @@ mod tests {
             (GLOBAL_AUTH, "return 302 /in;"),
             (GLOBAL_AUTH, "proxy_pass http://b;"),
             ("server-snippet", "location / { proxy_pass http://b; }"),
-            ("location-snippet", "deny all;"),
+            ("location-snippet", "allow 10.0.0.0/8; deny 10.0.0.1; deny all;"),
             ("location-snippet", "limit_req zone=a;"),
             ("location-snippet", "limit_except GET { deny all; }"),
             ("location-snippet", "proxy_ssl_name b.test;"),
@@ -289,7 +311,7 @@ mod tests {
                 let Snippet { defaults, outer, faults } = snippet(key, text);
                 assert_eq!(faults, [], "{text}");
                 all.overlay(&defaults);
-                outer.put(&mut all, *key == "http-snippet");
+                outer.put(&mut all, Level::of(key));
             }
             let lists = [list(all.outer_allowlist), list(all.outer_denylist)];
             (lists, list(all.hide_headers), list(all.hide_headers_beside))
@@ -302,6 +324,8 @@ mod tests {
         assert_eq!(come_to(&[http, hides]), (of_http, "X-Server".into(), String::new()));
         let lists_itself = ("server-snippet", "deny 10.0.0.2;");
         assert_eq!(come_to(&[http, lists_itself]).0, lists("", "10.0.0.2"));
+        let innermost = ("location-snippet", "allow 10.3.0.0/16; deny all;");
+        assert_eq!(come_to(&[http, lists_itself, innermost]).0, lists("10.3.0.0/16", ""));
         let of_locations = ("location-snippet", "proxy_hide_header X-Here;");
         assert_eq!(come_to(&[of_locations]).2, "X-Here");
     }

@@ -128,7 +128,7 @@ fn restrictions_guard() {
         ("global-auth-url", "not-a-url"),
         ("block-user-agents", "~*bot("),
         ("block-referers", "a, ~["),
-        ("location-snippet", "allow 10.0.0.0/8; deny all;"),
+        ("location-snippet", "deny all; allow 10.0.0.0/8;"),
         ("server-snippet", "allow 10.0.0.0/8; deny 10.0.0.1; deny all;"),
         ("location-snippet", "no semicolon"),
     ] {

@@ -35,11 +35,18 @@ pub struct Addresses {
 struct Outer {
     allow: Option<AddressSet>,
     deny: Option<AddressSet>,
+    /// A client has to be on its allow list and on the other one.
+    are_both: bool,
 }
 
 impl Outer {
     fn denies(&self, client: IpAddr) -> bool {
-        self.deny.as_ref().is_some_and(|deny| deny.contains(client))
+        self.deny.as_ref().is_some_and(|deny| deny.contains(client)) || (self.are_both && self.lacks(client))
+    }
+
+    /// Whether there is an allow list without the client.
+    fn lacks(&self, client: IpAddr) -> bool {
+        self.allow.as_ref().is_some_and(|allow| !allow.contains(client))
     }
 }
 
@@ -51,8 +58,13 @@ impl Addresses {
         let outer = Outer {
             allow: set("outer_allowlist", configured.outer_allowlist.as_ref())?,
             deny: set("outer_denylist", configured.outer_denylist.as_ref())?,
+            are_both: configured.outer_lists_follow == Some(true) && configured.lists_go_on.is_some(),
         };
-        let counts = configured.lists_go_on == Some(true) || allow.is_none() && deny.is_none();
+        let counts = match configured.outer_lists_follow {
+            // An allowlist denies everybody else. One of the host does not count beside these in nginx; here both do.
+            Some(true) => allow.is_none() || outer.are_both,
+            _ => configured.lists_go_on == Some(true) || allow.is_none() && deny.is_none(),
+        };
         let outer = Some(outer).filter(|it| counts && (it.allow.is_some() || it.deny.is_some()));
         Ok(Self { allow, deny, block, outer: outer.map(Box::new) })
     }
@@ -62,9 +74,8 @@ impl Addresses {
     pub fn blocks(&self, client: IpAddr, catch_all: bool) -> bool {
         let block = if catch_all { self.block.as_ref() } else { self.blocked() };
         let outer = self.outer.as_ref();
-        let is_outside = |outer: &Outer| outer.allow.as_ref().is_some_and(|allow| !allow.contains(client));
         block.is_some_and(|block| block.contains(client))
-            || outer.is_some_and(|outer| outer.denies(client) || is_outside(outer))
+            || outer.is_some_and(|outer| outer.denies(client) || outer.lacks(client))
     }
 
     /// A location's access rules in nginx replace those of outer levels.
@@ -180,6 +191,29 @@ mod tests {
         let both = outer("", "10.0.0.9", true);
         assert_eq!(["10.0.0.9", "10.0.0.1", "11.0.0.1"].map(|it| say(&both, it)), [Listed::Denied; 3]);
         assert_eq!(say(&both, "10.0.0.2"), Listed::Allowed);
+    }
+
+    /// As of the location-snippet of a ConfigMap.
+    #[test]
+    fn outer_lists_may_follow_those_of_locations() {
+        let list = |text: &str| (!text.is_empty()).then(|| TextList { values: vec![text.to_owned()] });
+        let say = |allow: &str, deny: &str, of_host: Option<bool>, client: &str| {
+            let configured = LocationPolicy {
+                outer_allowlist: list("10.0.0.0/8"),
+                outer_lists_follow: Some(true),
+                lists_go_on: of_host,
+                ..policy(allow, deny, "")
+            };
+            Addresses::compile(&configured).unwrap().say(client.parse().unwrap())
+        };
+        assert_eq!(say("", "", None, "11.0.0.1"), Listed::Denied);
+        assert_eq!(say("", "10.0.0.1", None, "10.0.0.1"), Listed::Denied);
+        assert_eq!(say("", "10.0.0.1", None, "11.0.0.1"), Listed::Denied);
+        assert_eq!(say("", "10.0.0.1", None, "10.0.0.2"), Listed::Allowed);
+        assert_eq!(say("11.0.0.1", "", None, "11.0.0.1"), Listed::Allowed, "all others were denied");
+        assert_eq!(say("11.0.0.1", "", Some(false), "11.0.0.1"), Listed::Denied, "that is the host's");
+        assert_eq!(say("10.0.0.1", "", Some(false), "10.0.0.1"), Listed::Allowed);
+        assert_eq!(say("10.0.0.1", "", Some(false), "10.0.0.2"), Listed::Denied, "not on the host's");
     }
 
     #[test]
