@@ -8,6 +8,7 @@ pub use crate::proto::config::{
     Affinity, AffinityMode, BackendPolicy, BackendProtocol, BackendTls, BasicAuth, Buffers, Canary,
     ClientCertificates, ClientVerification, ConnectionHeader, CookieFlags, CookieFlagsList, ExternalAuth,
     Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, HostPolicy, LoadBalance,
-    LocationPolicy, NumberList, Replacement, RequestMetrics, SameSite, Sampler, Shortcut, ShortcutBlock,
-    ShortcutComparison, ShortcutPath, ShortcutRewrite, ShortcutTest, Shortcuts, StatusList, TextList,
+    LocationPolicy, NumberList, RealIp, Replacement, RequestMetrics, SameSite, Sampler, Shortcut,
+    ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutRewrite, ShortcutTest, Shortcuts, StatusList,
+    TextList,
 };

@@ -13,6 +13,7 @@ mod headers;
 mod hints;
 mod lists;
 pub(crate) mod of_fleet;
+mod real_ip;
 mod restriction;
 mod shortcuts;
 mod tokens;

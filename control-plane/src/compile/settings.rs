@@ -14,7 +14,7 @@ use super::referred::Referred;
 use super::{allowed, headers, ticket_keys};
 use crate::annotations::row::{Reach, Row};
 use crate::annotations::snippets::of_fleet::{GLOBAL_AUTH, Level, Outer};
-use crate::annotations::{self, auth, snippets, value, waf};
+use crate::annotations::{self, auth, clients, forwarding, snippets, value, waf};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
 use crate::reference::{Reference, Use};
@@ -110,10 +110,10 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     let default_certificate = default_certificate.map(ToString::to_string).unwrap_or_default();
     let settings = Settings { default_certificate, ..Settings::default() };
     let mut compiled = Compiled { settings, ..Compiled::default() };
-    let asks = asks_before_requests(configmap);
+    let others = Others::of(configmap);
     let mut levels = Vec::new();
     for (key, configured) in configmap.iter().flat_map(|map| &map.data) {
-        compiled.read(key, configured, asks, &mut levels);
+        compiled.read(key, configured, others, &mut levels);
     }
     levels.sort_by_key(|(level, _)| *level);
     for (level, outer) in levels {
@@ -125,13 +125,13 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
 }
 
 impl Compiled {
-    /// Takes in a key. `asks`: somebody is asked about the requests of all locations. `levels` receives what raw
+    /// Takes in a key. `levels` receives what raw
     /// configuration says to inner levels of nginx' configuration.
-    fn read(&mut self, key: &str, configured: &str, asks: bool, levels: &mut Vec<(Level, Outer)>) {
+    fn read(&mut self, key: &str, configured: &str, others: Others, levels: &mut Vec<(Level, Outer)>) {
         let text = taken(key, configured);
         match Status::of(key) {
             None => self.fault(key, Severity::Warning, "unknown key, it has no effect"),
-            Some(Status::Default(row)) => self.read_default(row, key, text, asks),
+            Some(Status::Default(row)) => self.read_default(row, key, text, others.ask),
             Some(_) if text.trim().is_empty() => {}
             Some(Status::AllowedHeaders) => self.read_allowed_headers(key, text),
             Some(Status::TicketKey) => match ticket_keys::configured(text) {
@@ -151,7 +151,7 @@ impl Compiled {
                 }
             }
             Some(Status::Unsupported) => self.fault(key, Severity::Unsupported, "not honoured yet"),
-            Some(Status::Snippet) => self.read_snippet(key, text, asks, levels),
+            Some(Status::Snippet) => self.read_snippet(key, text, others, levels),
             Some(Status::Nginx) => {
                 self.fault(key, Severity::Unsupported, "tunes nginx itself and has no effect here");
             }
@@ -162,17 +162,21 @@ impl Compiled {
     }
 
     /// Takes in raw configuration.
-    fn read_snippet(&mut self, key: &str, text: &str, asks: bool, levels: &mut Vec<(Level, Outer)>) {
+    fn read_snippet(&mut self, key: &str, text: &str, others: Others, levels: &mut Vec<(Level, Outer)>) {
         const NEVER: &str = "raw nginx configuration is never used";
         let known = key.to_ascii_lowercase();
         match snippets::of_fleet::read(&known, text) {
+            Some(Ok(snippet)) if snippet.defaults.real_ip.is_some() && others.trust_beside(&known) => {
+                let why = "whose word counts for a client's address is said by keys, too";
+                return self.guard(key, format!("{NEVER}, and {why}: {ALL_PATHS}"));
+            }
             Some(Ok(snippet)) => {
                 self.settings.defaults.overlay(&snippet.defaults);
                 levels.push((Level::of(&known), snippet.outer));
                 let faults = snippet.faults.into_iter();
                 return faults.for_each(|(severity, reason)| self.fault(key, severity, reason));
             }
-            Some(Err(_)) if known == GLOBAL_AUTH && !asks => {
+            Some(Err(_)) if known == GLOBAL_AUTH && !others.ask => {
                 return self.fault(key, Severity::Warning, without_url());
             }
             Some(Err(why)) => {
@@ -261,10 +265,36 @@ impl Compiled {
     }
 }
 
-/// Whether somebody is asked about the requests of all locations.
-fn asks_before_requests(configmap: Option<&ConfigMap>) -> bool {
-    let mut keys = configmap.iter().flat_map(|map| &map.data);
-    keys.any(|(key, text)| key.eq_ignore_ascii_case(auth::GLOBAL_URL.name) && !text.trim().is_empty())
+/// What other keys say that matters to one.
+#[derive(Clone, Copy)]
+struct Others {
+    /// Somebody is asked about the requests of all locations.
+    ask: bool,
+    /// Clients' addresses are taken from a header.
+    read_headers: bool,
+    /// They are taken from the PROXY protocol.
+    read_proxy_protocol: bool,
+}
+
+impl Others {
+    fn of(configmap: Option<&ConfigMap>) -> Self {
+        let mut keys = configmap.iter().flat_map(|map| &map.data);
+        Self {
+            ask: keys.any(|(key, text)| {
+                key.eq_ignore_ascii_case(auth::GLOBAL_URL.name) && !text.trim().is_empty()
+            }),
+            read_headers: [forwarding::USE_FORWARDED_HEADERS.name, forwarding::ENABLE_REAL_IP.name]
+                .iter()
+                .any(|key| is_on(configmap, key)),
+            read_proxy_protocol: is_on(configmap, clients::USE_PROXY_PROTOCOL.name),
+        }
+    }
+
+    /// Whether they say whose word counts for a client's address beside a snippet: nginx refuses a second header for it on
+    /// one level.
+    fn trust_beside(self, snippet: &str) -> bool {
+        self.read_proxy_protocol || (self.read_headers && snippet == "http-snippet")
+    }
 }
 
 /// Whether a key says how that is done, and not whom.

@@ -2,7 +2,8 @@
 
 use shared::policy::{
     ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, HostPolicy,
-    LocationPolicy, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest, Shortcuts,
+    LocationPolicy, RealIp, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest,
+    Shortcuts,
 };
 use shared::resource::{Backend, Host, PathType, Resource, Route, Settings};
 
@@ -165,6 +166,31 @@ fn hosts_inherit_headers_of_the_fleet() {
     });
     fleet(&mut proxy, LocationPolicy { host_header_changes: sets, ..inherited });
     assert_eq!(seen(&proxy, "plain.test"), ["all", "hosts"], "nothing is added there");
+}
+
+/// As `real_ip_header` and the like of its `http-snippet`.
+#[test]
+fn addresses_of_clients_are_taken_from_where_the_fleet_says() {
+    let origin = Origin::says("here");
+    let mut proxy = serving(&origin, None, LocationPolicy::default());
+    let client = |proxy: &Proxy| {
+        let fields = "CF-Connecting-IP: 203.0.113.7, 198.51.100.9\r\nX-Forwarded-For: 192.0.2.1";
+        let text = format!("GET / HTTP/1.1\r\nHost: plain.test\r\n{fields}\r\n\r\n");
+        assert_eq!(Client::new(proxy.http).ask(&text).status, 200);
+        origin.seen().last().unwrap().all("x-real-ip").join(",")
+    };
+    assert_eq!(client(&proxy), "127.0.0.1");
+    for (trusted, recursive, expected) in [
+        ("127.0.0.0/8", None, "198.51.100.9"),
+        ("198.51.100.0/24", None, "127.0.0.1"),
+        ("127.0.0.0/8 198.51.100.0/24", None, "198.51.100.9"),
+        ("127.0.0.0/8 198.51.100.0/24", Some(true), "203.0.113.7"),
+    ] {
+        let trusted = trusted.split(' ').map(str::to_owned).collect();
+        let real_ip = Some(RealIp { header: "CF-Connecting-IP".into(), trusted, recursive });
+        fleet(&mut proxy, LocationPolicy { real_ip, ..LocationPolicy::default() });
+        assert_eq!(client(&proxy), expected, "{recursive:?}");
+    }
 }
 
 /// As `proxy_set_header` and `return` of its `global-auth-snippet`.

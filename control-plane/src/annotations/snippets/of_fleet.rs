@@ -11,7 +11,7 @@ use super::headers::{Headers, SnippetContext};
 use super::lists::Lists;
 use super::restriction::restricts;
 use super::shortcuts::{Rewrites, Taken};
-use super::{NEVER, cookies, definitions, hints, left_out, tokens, unanswered};
+use super::{NEVER, cookies, definitions, hints, left_out, real_ip, tokens, unanswered};
 use crate::problem::Severity;
 
 /// A snippet of the fleet, as far as it takes effect.
@@ -84,7 +84,7 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
     let mut told = Vec::new();
-    let (mut lists, mut cookies) = (None, None);
+    let (mut lists, mut cookies, mut addresses) = (None, None, None);
     let snippet = tokens::directives(text);
     // A rewrite of an Ingress would come before it, and end its list.
     if snippet.iter().flatten().any(|it| it.depth == 0 && it.name() == "limit_except") {
@@ -100,10 +100,13 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
         taken = shortcuts;
         rest.retain(|it| !headers.take(it, place));
         match place {
-            SnippetContext::Server => lists = Lists::take(&mut rest),
-            // Those of hosts would not be told apart from those of locations, which hide others.
+            SnippetContext::Server => {
+                lists = Lists::take(&mut rest);
+                addresses = real_ip::take(&mut rest);
+            }
             SnippetContext::Location => {
                 lists = Lists::take(&mut rest);
+                // Those of hosts would not be told apart from those of locations, which hide others.
                 cookies = cookies::take(&mut rest);
             }
             SnippetContext::Auth => {}
@@ -119,7 +122,8 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     let hidden =
         if place == SnippetContext::Server { std::mem::take(&mut headers.hidden) } else { Vec::new() };
     let outer = Outer { lists, hidden };
-    let defaults = LocationPolicy { proxy_cookie_flags: cookies, ..defaults(headers, taken, place) };
+    let read = defaults(headers, taken, place);
+    let defaults = LocationPolicy { proxy_cookie_flags: cookies, real_ip: addresses, ..read };
     Some(Ok(Snippet { defaults, outer, faults }))
 }
 
@@ -133,9 +137,10 @@ const INHERITED: [&str; 5] =
 /// Reads what is around all hosts.
 fn of_all(text: &str) -> Result<Snippet, String> {
     let (mut headers, mut lists, mut servers) = (Headers::default(), None, BTreeSet::new());
-    let mut told = Vec::new();
+    let (mut told, mut real_ip) = (Vec::new(), None);
     let rest = undefined(text, &mut servers).map(|mut rest| {
         lists = Lists::take(&mut rest);
+        real_ip = real_ip::take(&mut rest);
         let (inherited, mut rest): (Vec<_>, Vec<_>) =
             rest.into_iter().partition(|it| INHERITED.contains(&it.name()));
         told = hints::of(&inherited, SnippetContext::Server);
@@ -148,14 +153,14 @@ fn of_all(text: &str) -> Result<Snippet, String> {
     let outer = Outer { lists, hidden: headers.hidden };
     let changes = (!headers.answers.is_empty()).then_some(HeaderChangeList { changes: headers.answers });
     let mut faults: Vec<_> = told.into_iter().map(|hint| (Severity::Warning, hint)).collect();
-    let is_idle = outer.lists.is_none() && outer.hidden.is_empty() && changes.is_none();
+    let is_idle = outer.lists.is_none() && outer.hidden.is_empty() && changes.is_none() && real_ip.is_none();
     if is_idle || !servers.is_empty() {
         faults.push(never(servers));
     } else {
         let left = left_out(&rest.unwrap_or_default(), SnippetContext::Server);
         faults.extend(left.map(|what| (Severity::Unsupported, what)));
     }
-    let defaults = LocationPolicy { fleet_header_changes: changes, ..LocationPolicy::default() };
+    let defaults = LocationPolicy { fleet_header_changes: changes, real_ip, ..LocationPolicy::default() };
     Ok(Snippet { defaults, outer, faults })
 }
 

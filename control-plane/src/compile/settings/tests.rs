@@ -157,6 +157,24 @@ fn restrictions_guard() {
     assert_eq!((settings, faults), (without_firewall(), Vec::new()));
 }
 
+/// nginx refuses a second header for a client's address on one level.
+#[test]
+fn addresses_are_taken_from_where_snippets_say_unless_keys_say_it() {
+    let text = "real_ip_header CF-Connecting-IP; set_real_ip_from 10.0.0.0/8;";
+    for (key, beside, is_taken) in [
+        ("http-snippet", ("gzip-level", "1"), true),
+        ("http-snippet", ("enable-real-ip", "true"), false),
+        ("http-snippet", ("use-forwarded-headers", "true"), false),
+        ("server-snippet", ("use-forwarded-headers", "true"), true),
+        ("server-snippet", ("use-proxy-protocol", "true"), false),
+    ] {
+        let (settings, faults) = compiled(&[(key, text), beside]);
+        let header = settings.defaults.real_ip.map(|it| it.header);
+        assert_eq!(header.as_deref(), is_taken.then_some("CF-Connecting-IP"), "{key} {beside:?} {faults:?}");
+        assert_eq!(settings.guards.is_empty(), is_taken, "{key} {beside:?}");
+    }
+}
+
 /// A snippet about a service that nobody asks shuts nobody out.
 #[test]
 fn what_the_authentication_service_is_asked_counts_where_it_is_asked() {

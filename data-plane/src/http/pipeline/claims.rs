@@ -33,7 +33,7 @@ impl Claims {
     pub(super) fn of(head: &RequestHead, peer: &Peer, forwarding: &Forwarding) -> Option<Box<Self>> {
         let believed = forwarding.believed.as_deref()?;
         let fields = &head.fields;
-        let (address, claimed) = (peer.address().ip(), list(head, forwarding));
+        let (address, claimed) = (peer.address().ip(), addresses(head, forwarding));
         let is_believed = believed.contains(address);
         let address = claimed.map_or(address, |list| forwarding::client(&list, address, believed));
         let named = |known| {
@@ -57,6 +57,19 @@ pub(super) fn is_plain(claims: Option<&Claims>, peer: &Peer) -> bool {
         Some(scheme) => scheme.eq_ignore_ascii_case(b"http"),
         None => peer.client_scheme() == Scheme::Http,
     }
+}
+
+/// The addresses by which a peer reports its client.
+fn addresses(head: &RequestHead, forwarding: &Forwarding) -> Option<Bytes> {
+    let list = match &forwarding.address_field {
+        None => list(head, forwarding),
+        Some(name) => head.fields.joined(&**name),
+    };
+    if !forwarding.last_only {
+        return list;
+    }
+    let mut items = list.as_deref()?.rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    items.find(|item| !item.is_empty()).map(Bytes::copy_from_slice)
 }
 
 /// The list of addresses in a request's forwarding header.

@@ -22,6 +22,10 @@ pub struct Forwarding {
     pub whole_list: bool,
     /// The header with the client's address, if not X-Forwarded-For.
     pub for_field: Option<Box<str>>,
+    /// The header that the client's address is taken from, if not the same.
+    pub address_field: Option<Box<str>>,
+    /// Of its list only the last address counts.
+    pub last_only: bool,
     /// The header with the client's host, if not X-Forwarded-Host.
     pub host_field: Option<Box<str>>,
     /// X-Original-URI is sent.
@@ -88,6 +92,8 @@ impl Default for Forwarding {
             takes_claims: false,
             whole_list: false,
             for_field: None,
+            address_field: None,
+            last_only: false,
             host_field: None,
             original_uri: false,
             makes_id: true,
@@ -106,7 +112,13 @@ impl Forwarding {
         let takes_claims = on(configured.use_forwarded_headers);
         // With a PROXY header, headers are trusted only if `use-forwarded-headers` is on.
         let by_fields = on(configured.enable_real_ip) && !on(configured.use_proxy_protocol);
-        let believed = if takes_claims || by_fields { Some(believed(configured)?) } else { None };
+        let by_keys = takes_claims || by_fields;
+        let said = configured.real_ip.as_ref();
+        let believed = match said.filter(|it| !it.trusted.is_empty()) {
+            Some(it) => Some(trusted("real_ip.trusted", it.trusted.iter().map(String::as_str))?),
+            None if by_keys => Some(believed(configured)?),
+            None => None,
+        };
         let other = |configured: &Option<String>, usual: &str| {
             configured.as_deref().filter(|name| !name.eq_ignore_ascii_case(usual)).map(Into::into)
         };
@@ -128,6 +140,12 @@ impl Forwarding {
             takes_claims,
             whole_list: takes_claims && on(configured.compute_full_forwarded_for),
             for_field: other(&configured.forwarded_for_header, "X-Forwarded-For"),
+            address_field: said.and_then(|it| match (&*it.header, by_keys) {
+                ("", true) => None,
+                ("", false) => Some("X-Real-IP".into()),
+                (name, _) => Some(name.into()),
+            }),
+            last_only: said.is_some_and(|it| !it.recursive.unwrap_or(by_keys)),
             host_field: other(&configured.forwarded_host_header, "X-Forwarded-Host"),
             original_uri: on(configured.proxy_add_original_uri_header),
             makes_id: configured.generate_request_id.unwrap_or(true),
@@ -146,10 +164,16 @@ impl Forwarding {
 
 /// The trusted peers. The default is all IPv4 addresses and no IPv6 address, as in ingress-nginx.
 pub(in crate::table) fn believed(configured: &LocationPolicy) -> Result<AddressSet, PolicyError> {
-    let list =
+    let list: Option<Vec<_>> =
         configured.proxy_real_ip_cidr.as_ref().map(|list| list.values.iter().map(String::as_str).collect());
-    AddressSet::parse(list.unwrap_or_else(|| vec!["0.0.0.0/0"]))
-        .map_err(|error| PolicyError { field: "proxy_real_ip_cidr", problem: error.to_string() })
+    trusted("proxy_real_ip_cidr", list.unwrap_or_else(|| vec!["0.0.0.0/0"]))
+}
+
+fn trusted<'a>(
+    field: &'static str,
+    list: impl IntoIterator<Item = &'a str>,
+) -> Result<AddressSet, PolicyError> {
+    AddressSet::parse(list).map_err(|error| PolicyError { field, problem: error.to_string() })
 }
 
 /// The client in a list of addresses, as nginx determines it: the first from the right that is not trusted, or else
@@ -175,7 +199,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use shared::policy::TextList;
+    use shared::policy::{RealIp, TextList};
 
     use super::*;
 
@@ -223,5 +247,32 @@ mod tests {
         let broken = Some(TextList { values: vec!["10.0.0.0/33".into()] });
         let refused = Forwarding::compile(&LocationPolicy { proxy_real_ip_cidr: broken, ..configured });
         assert_eq!(refused.unwrap_err().field, "proxy_real_ip_cidr");
+    }
+
+    #[test]
+    fn addresses_are_taken_from_where_a_snippet_says() {
+        let compile = |header: &str, trusted: &[&str], recursive, keys: Option<bool>| {
+            let trusted = trusted.iter().map(ToString::to_string).collect();
+            let real_ip = Some(RealIp { header: header.into(), trusted, recursive });
+            let configured = LocationPolicy { real_ip, enable_real_ip: keys, ..LocationPolicy::default() };
+            let it = Forwarding::compile(&configured).unwrap();
+            (it.believed.is_some(), it.address_field.map(String::from), it.last_only)
+        };
+        let named = |name: &str| Some(name.to_owned());
+        assert_eq!(
+            compile("CF-Connecting-IP", &["10.0.0.0/8"], None, None),
+            (true, named("CF-Connecting-IP"), true)
+        );
+        assert_eq!(compile("", &["10.0.0.0/8"], Some(true), None), (true, named("X-Real-IP"), false));
+        assert_eq!(
+            compile("X-Client", &[], None, None),
+            (false, named("X-Client"), true),
+            "nobody is trusted"
+        );
+        assert_eq!(compile("X-Client", &[], None, Some(true)), (true, named("X-Client"), false));
+        assert_eq!(compile("", &["10.0.0.0/8"], Some(false), Some(true)), (true, None, true));
+        let broken = RealIp { trusted: vec!["10.0.0.0/33".into()], ..RealIp::default() };
+        let configured = LocationPolicy { real_ip: Some(broken), ..LocationPolicy::default() };
+        assert_eq!(Forwarding::compile(&configured).unwrap_err().field, "real_ip.trusted");
     }
 }
