@@ -77,7 +77,7 @@ pub(super) static ROWS: &[&Row] = &[
         name: "session-cookie-expires",
         scope: Scope::Backend,
         risk: Risk::Medium,
-        value: &Spec(INT, Effect::Sets(|to, it| of(to).expires = Some(it))),
+        value: &Spec(EXPIRES, Effect::Sets(|to, it| of(to).expires = Some(it))),
         needs: Some("affinity"),
         doc: "Attribute `Expires` of the cookie, in seconds from now",
         harmless: true,
@@ -135,6 +135,14 @@ pub(super) static ROWS: &[&Row] = &[
 
 /// Default name of the cookie.
 const NAME: &str = "INGRESSCOOKIE";
+
+/// Unlike the other number, it is checked and read without the spaces around it (ingress-nginx).
+const EXPIRES: Grammar<i64> = Grammar {
+    read: |text| (INT.read)(trimmed(text)),
+    good: &["7", "+100", "-1", " 3600 "],
+    bad: &["10s", "ten", "1.5", "36 00"],
+    ..INT
+};
 
 /// In any case; `same_site` decides whether it is sent.
 const SAMESITE: Grammar<String> = Grammar {
@@ -207,6 +215,17 @@ mod tests {
         assert_eq!(same_site("Lax"), (Some(()), 0));
         assert_eq!(same_site("lax"), (None, 1));
         assert_eq!(same_site("Never"), (None, 1));
+    }
+
+    #[test]
+    fn spaces_beside_one_of_the_two_ages_are_ignored() {
+        let ages = |text| {
+            let configured = ["session-cookie-expires", "session-cookie-max-age"].map(|name| (name, text));
+            let affinity = parsed(&[&[("affinity", "cookie")], &configured[..]].concat()).backend.affinity;
+            affinity.map(|it| (it.expires, it.max_age)).unwrap()
+        };
+        assert_eq!(ages("3600"), (Some(3600), Some(3600)));
+        assert_eq!(ages(" 3600 "), (Some(3600), None));
     }
 
     #[test]
