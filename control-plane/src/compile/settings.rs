@@ -125,8 +125,7 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
 }
 
 impl Compiled {
-    /// Takes in a key. `levels` receives what raw
-    /// configuration says to inner levels of nginx' configuration.
+    /// Takes in a key. `levels` receives what raw configuration says to inner levels of nginx' configuration.
     fn read(&mut self, key: &str, configured: &str, others: Others, levels: &mut Vec<(Level, Outer)>) {
         let text = taken(key, configured);
         match Status::of(key) {

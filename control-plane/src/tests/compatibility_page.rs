@@ -67,6 +67,7 @@ fn page() -> String {
             keys::Status::Snippet => {
                 let becomes = match *key {
                     "http-snippet" => OUTER,
+                    "global-auth-snippet" => ASKED,
                     "location-snippet" => READ,
                     "server-snippet" => LISTED,
                     _ => RAW,
@@ -84,9 +85,10 @@ fn page() -> String {
 }
 
 const RAW: &str = "raw configuration is never used; 503 if it could restrict access or redirect elsewhere";
-const READ: &str = "fixed answers and header directives are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
-const LISTED: &str = "fixed answers, address lists and header directives are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
-const OUTER: &str = "address lists and `proxy_hide_header` are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
+const READ: &str = "fixed answers, address lists, header directives and `proxy_cookie_flags` are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
+const LISTED: &str = "fixed answers, address lists, header directives and `real_ip_header` are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
+const ASKED: &str = "`proxy_set_header` and fixed answers of 2xx, 401 or 403 are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
+const OUTER: &str = "address lists, header directives for answers, `proxy_hide_header` and `real_ip_header` are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
 /// What becomes of a snippet, by where it stands in nginx' configuration.
 fn snippet(name: &str) -> &'static str {
     match name {
@@ -95,7 +97,7 @@ fn snippet(name: &str) -> &'static str {
             "fixed answers that refuse are **honoured**; header directives and answers that let requests in with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
         }
         _ => {
-            "fixed answers and address lists are **honoured**; header directives, rewrites and names for TLS to backends with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
+            "fixed answers and address lists are **honoured**; header directives, `proxy_cookie_flags`, rewrites and names for TLS to backends with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
         }
     }
 }
