@@ -31,7 +31,7 @@ pub(crate) const LISTENER: Listener = Listener {
         ("app::exit::LEAVING", "the end of the process"),
         ("app::exit::APART", "the pace at which proxies go to other replicas before it"),
         ("app::exit::STAY", "how long the end waits for proxies that find no other replica"),
-        ("serve::registry::MOVES", "how long a proxy that was sent elsewhere is on its way"),
+        ("serve::registry::proxy::MOVES", "how long a proxy that was sent elsewhere is on its way"),
         ("serve::ADMITTED", "connections that are counted already"),
         ("serve::admit::WARNINGS", "the log's pace"),
         ("serve::identity::WARNINGS", "the log's pace"),
@@ -302,7 +302,11 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "disconnected proxies that are still counted",
-        &["serve::registry::RETURNS", "serve::registry::VANISHED", "serve::registry::SILENT_MAX"],
+        &[
+            "serve::registry::proxy::RETURNS",
+            "serve::registry::proxy::VANISHED",
+            "serve::registry::SILENT_MAX",
+        ],
         &["who_says_goodbye_is_not_counted_and_who_does_not_is_silent", "silent_proxies_are_so_many_at_most"],
     ),
     Row(

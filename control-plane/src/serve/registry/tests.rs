@@ -1,14 +1,15 @@
 use std::collections::BTreeMap;
 
 use shared::budget::Budget;
-use shared::kind::Kind;
+use shared::kind::{Kind, Lane};
 use shared::version::{Lineage, Root, Version};
 
+use super::proxy::{MOVES, VANISHED};
 use super::*;
 use crate::metrics::LISTED;
 use crate::serve::message::Refused;
 use crate::serve::refusals::Refusals;
-use crate::store::{Changes, Store};
+use crate::store::{Changes, Head, Store};
 
 fn hello(id: &str, claim: Option<Claim>) -> Hello {
     Hello { node: "node".into(), claim, ..Hello::of(id) }
