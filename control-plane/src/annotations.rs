@@ -55,6 +55,7 @@ use shared::resource::Denial;
 
 use self::draft::Draft;
 use self::row::{Apply, Bad, Empty, Row, Status};
+use crate::objects::Texts;
 use crate::problem::{Fault, Severity, bounded, shown};
 use crate::reference::Reference;
 
@@ -116,7 +117,7 @@ pub struct Serving {
 }
 
 /// Parses the annotations of the Ingress `object`.
-pub fn read(object: &ObjectName, annotations: &BTreeMap<String, String>) -> Parsed {
+pub fn read(object: &ObjectName, annotations: &Texts) -> Parsed {
     let mut faults = Vec::new();
     let mut known = Vec::new();
     for (key, text) in annotations {

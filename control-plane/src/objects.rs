@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use shared::few::Few;
 use shared::name::ObjectName;
 use zeroize::Zeroize;
 
@@ -36,6 +37,9 @@ impl fmt::Display for ObjectRef {
     }
 }
 
+/// Labels or annotations. Most objects have one or two: a B-tree takes 640 bytes for these.
+pub type Texts = Few<String, String>;
+
 /// What every object has.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -56,11 +60,19 @@ pub struct Metadata {
     #[serde(skip_serializing_if = "str::is_empty", deserialize_with = "null_is_empty")]
     pub resource_version: Arc<str>,
     /// Labels.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_values_are_empty")]
-    pub labels: BTreeMap<String, String>,
+    #[serde(
+        skip_serializing_if = "Texts::is_empty",
+        serialize_with = "as_map",
+        deserialize_with = "null_values_are_empty"
+    )]
+    pub labels: Texts,
     /// Annotations.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "null_values_are_empty")]
-    pub annotations: BTreeMap<String, String>,
+    #[serde(
+        skip_serializing_if = "Texts::is_empty",
+        serialize_with = "as_map",
+        deserialize_with = "null_values_are_empty"
+    )]
+    pub annotations: Texts,
     /// The newest entry of `managedFields`, apart from those about the status. Never part of what is compiled, nor of
     /// what a hold keeps.
     #[serde(rename = "managedFields", skip_serializing, deserialize_with = "newest_manager")]
@@ -393,13 +405,18 @@ where
 }
 
 /// As [`null_is_empty`], for each value too: Go reads `null` in a map of strings as the empty string.
-fn null_values_are_empty<'de, D>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error>
+fn null_values_are_empty<'de, D, M>(deserializer: D) -> Result<M, D::Error>
 where
     D: serde::Deserializer<'de>,
+    M: FromIterator<(String, String)>,
 {
     let values: Option<BTreeMap<String, Option<String>>> = Option::deserialize(deserializer)?;
     let values = values.unwrap_or_default().into_iter();
     Ok(values.map(|(key, value)| (key, value.unwrap_or_default())).collect())
+}
+
+fn as_map<S: serde::Serializer>(texts: &Texts, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(texts)
 }
 
 /// The newest entry that is not about a subresource; of equal times the last one.

@@ -2,7 +2,9 @@
 //!
 //! **Invariant:** a text is parsed exactly as Kubernetes' `labels.Parse` does, or rejected.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+
+use crate::objects::Texts;
 use std::fmt;
 
 /// Limit of the characters of a text that are shown.
@@ -61,7 +63,7 @@ impl Selector {
     }
 
     /// Whether an object with these labels matches.
-    pub fn takes(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub fn takes(&self, labels: &Texts) -> bool {
         self.rules.iter().all(|(key, rule)| rule.holds(labels.get(key).map(String::as_str)))
     }
 }

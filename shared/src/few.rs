@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::collections::{BTreeMap, btree_map};
 use std::mem;
 use std::ops::Bound;
-use std::slice;
+use std::{slice, vec};
 
 /// Up to this many entries are in a vector; more are in a tree, so that inserting into a host with thousands of Routes
 /// stays cheap.
@@ -186,6 +186,38 @@ impl<'a, K: Ord, V> IntoIterator for &'a Few<K, V> {
     }
 }
 
+/// Moves out of a [`Few`] by key.
+#[derive(Debug)]
+pub enum IntoIter<K, V> {
+    /// Out of a vector.
+    Row(vec::IntoIter<(K, V)>),
+    /// Out of a tree.
+    Tree(btree_map::IntoIter<K, V>),
+}
+
+impl<K, V> Iterator for IntoIter<K, V> {
+    type Item = (K, V);
+
+    fn next(&mut self) -> Option<(K, V)> {
+        match self {
+            Self::Row(row) => row.next(),
+            Self::Tree(tree) => tree.next(),
+        }
+    }
+}
+
+impl<K, V> IntoIterator for Few<K, V> {
+    type Item = (K, V);
+    type IntoIter = IntoIter<K, V>;
+
+    fn into_iter(self) -> IntoIter<K, V> {
+        match self.0 {
+            Kept::Row(row) => IntoIter::Row(row.into_iter()),
+            Kept::Tree(tree) => IntoIter::Tree(tree.into_iter()),
+        }
+    }
+}
+
 impl<K: Ord, V> Extend<(K, V)> for Few<K, V> {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, entries: I) {
         for (key, value) in entries {
@@ -199,6 +231,12 @@ impl<K: Ord, V> FromIterator<(K, V)> for Few<K, V> {
         let mut few = Self::default();
         few.extend(entries);
         few
+    }
+}
+
+impl<K: Ord, V, const N: usize> From<[(K, V); N]> for Few<K, V> {
+    fn from(entries: [(K, V); N]) -> Self {
+        entries.into_iter().collect()
     }
 }
 
@@ -405,7 +443,7 @@ mod tests {
                 let (mut even, mut same) = (few.clone(), tree.clone());
                 even.retain(|key, _| key % 2 == 0);
                 same.retain(|key, _| key % 2 == 0);
-                prop_assert!(even.iter().eq(&same));
+                prop_assert!(even.iter().eq(&same) && even.into_iter().eq(same));
             }
         }
 

@@ -382,10 +382,11 @@ fn siblings_of_a_denial_claim_nothing() {
 
 #[test]
 fn names_of_other_prefixes_are_noticed() {
-    let annotations = BTreeMap::from([
+    let annotations: Texts = [
         ("nignx.ingress.kubernetes.io/auth-url".to_owned(), "x".to_owned()),
         ("cert-manager.io/issuer".to_owned(), "x".to_owned()),
-    ]);
+    ]
+    .into();
     let parsed = read(&ObjectName::new("default", "web"), &annotations);
     assert_eq!(parsed.faults.len(), 1);
     assert_eq!(parsed.faults[0].field, "metadata.annotations[nignx.ingress.kubernetes.io/auth-url]");
@@ -422,7 +423,7 @@ fn what_tenants_write_is_shown_short() {
     assert!(size < 3000, "{size}");
     assert!(parsed.faults.iter().all(|it| !it.field.contains('\n') && !it.reason.contains('\n')));
 
-    let many: BTreeMap<_, _> = (0..10_000).map(|i| (format!("{PREFIX}x{i}"), String::new())).collect();
+    let many: Texts = (0..10_000).map(|i| (format!("{PREFIX}x{i}"), String::new())).collect();
     assert_eq!(read(&ObjectName::new("default", "web"), &many).faults.len(), MOST_FAULTS);
 }
 

@@ -4,11 +4,9 @@
 //! The default level is High, as in ingress-nginx: snippets are above it. The default also applies if there is no
 //! ConfigMap, in a cluster or in a folder of manifests.
 
-use std::collections::BTreeMap;
-
 use crate::annotations::row::{Risk, Status};
 use crate::annotations::{self, PREFIX, table, value};
-use crate::objects::ConfigMap;
+use crate::objects::{ConfigMap, Texts};
 use crate::problem::{Fault, Severity, shown};
 
 /// `annotations-risk-level`.
@@ -49,7 +47,7 @@ impl Allowed {
     }
 
     /// The first annotation with a forbidden word, and the word.
-    pub fn forbidden<'a>(&'a self, annotations: &'a BTreeMap<String, String>) -> Option<(&'a str, &'a str)> {
+    pub fn forbidden<'a>(&'a self, annotations: &'a Texts) -> Option<(&'a str, &'a str)> {
         let mut ours = annotations.iter().filter(|(key, _)| key.starts_with(PREFIX));
         ours.find_map(|(key, text)| {
             let word = self.words.iter().find(|word| text.contains(word.as_str()))?;
@@ -58,7 +56,7 @@ impl Allowed {
     }
 
     /// Violations in an Ingress' annotations.
-    pub fn faults(&self, annotations: &BTreeMap<String, String>) -> Vec<Fault> {
+    pub fn faults(&self, annotations: &Texts) -> Vec<Fault> {
         let (risk, words) = (self.risk, &self.words);
         if risk == Risk::Critical && words.is_empty() {
             return Vec::new();
@@ -102,7 +100,7 @@ mod tests {
     fn fields(data: &[(&str, &str)], annotations: &[(&str, &str)]) -> Vec<String> {
         let data = data.iter().map(|(key, text)| ((*key).into(), (*text).into())).collect();
         let allowed = Allowed::of(Some(&ConfigMap { data, ..ConfigMap::default() }));
-        let annotations: BTreeMap<_, _> =
+        let annotations: Texts =
             annotations.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
         allowed.faults(&annotations).into_iter().map(|fault| fault.field).collect()
     }
@@ -148,7 +146,7 @@ mod tests {
     #[test]
     fn who_is_rejected_is_told_what_would_take_it() {
         let annotations = [("server-snippet", "x"), ("server-alias", "b.test")];
-        let annotations: BTreeMap<_, _> =
+        let annotations: Texts =
             annotations.map(|(name, text)| (ours(name), text.to_owned())).into_iter().collect();
         let data = [(RISK_LEVEL.into(), "Medium".into())].into_iter().collect();
         let faults = Allowed::of(Some(&ConfigMap { data, ..ConfigMap::default() })).faults(&annotations);

@@ -138,18 +138,19 @@ fn ingress_changes(before: &Ingress, after: &Ingress, changes: &mut Vec<String>)
     }
 }
 
-fn text_changes(
-    before: &BTreeMap<String, String>,
-    after: &BTreeMap<String, String>,
+fn text_changes<'a, T: IntoIterator<Item = (&'a String, &'a String)>>(
+    before: T,
+    after: T,
     is_told: impl Fn(&str) -> bool,
     is_harmless: impl Fn(&str) -> bool,
     changes: &mut Vec<String>,
 ) {
-    let keys = before.keys().chain(after.keys());
+    let [before, after] = [before, after].map(|texts| texts.into_iter().collect::<BTreeMap<_, _>>());
+    let keys = before.keys().chain(after.keys()).copied();
     let keys: BTreeSet<_> = keys.filter(|key| is_told(key)).collect();
     for key in keys {
         let name = shown(key.strip_prefix(PREFIX).unwrap_or(key));
-        match (before.get(key), after.get(key)) {
+        match (before.get(&key), after.get(&key)) {
             (Some(old), Some(new)) if old == new => {}
             (_, Some(_)) if !is_harmless(key) => changes.push(format!("{name} changed")),
             (Some(old), Some(new)) => changes.push(format!("{name} {} -> {}", shown(old), shown(new))),

@@ -40,7 +40,9 @@ impl Index {
             return known.is_some_and(|labels| selector.takes(labels));
         }
         let mut labels = known.cloned().unwrap_or_default();
-        labels.entry(NAME_LABEL.to_owned()).or_insert_with(|| namespace.to_owned());
+        if !labels.contains_key(NAME_LABEL) {
+            labels.insert(NAME_LABEL.to_owned(), namespace.to_owned());
+        }
         selector.takes(&labels)
     }
 

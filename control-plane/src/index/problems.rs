@@ -109,7 +109,7 @@ impl Index {
                     false => &[],
                 };
                 let further = faults.iter().map(|fault| problem(object, slot, fault.clone()));
-                return [broken.clone()].into_iter().chain(further).collect();
+                return [Problem::clone(broken)].into_iter().chain(further).collect();
             }
             Present::Faulty(version, faults) if self.is_rejected(object) => {
                 faults.iter().cloned().chain(self.further_faults(version, faults)).collect()

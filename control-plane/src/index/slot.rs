@@ -27,7 +27,7 @@ pub(super) enum Present {
     /// A Secret that is not wanted yet.
     Unchecked(Version),
     /// It exists and cannot be decoded.
-    Broken { uid: Arc<str>, problem: Problem },
+    Broken { uid: Arc<str>, problem: Box<Problem> },
 }
 
 impl Present {
@@ -40,11 +40,11 @@ impl Present {
 /// A requested change of the stored hold that was not read back yet.
 #[derive(Debug)]
 enum Asked {
-    Write(Version),
+    Write(Box<Version>),
     Erase,
 }
 
-/// One object.
+/// One object. There is one for each, so that what few have is boxed.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) present: Present,
@@ -53,7 +53,7 @@ pub(super) struct Slot {
     /// The newest version without faults, if it is not the current one.
     good: Option<Version>,
     /// The stored hold, and whether its object has no faults in this build.
-    record: Option<(Version, bool)>,
+    record: Option<Box<(Version, bool)>>,
     asked: Option<Asked>,
     /// Its last good version stays in use when it is deleted.
     is_lasting: bool,
@@ -107,7 +107,7 @@ impl Slot {
     pub(super) fn break_off(&mut self, uid: Arc<str>, problem: Problem) -> bool {
         self.keep_good(&uid);
         self.location = problem.location.as_str().into();
-        self.present = Present::Broken { uid, problem };
+        self.present = Present::Broken { uid, problem: Box::new(problem) };
         true
     }
 
@@ -145,7 +145,7 @@ impl Slot {
             None if may_act => self.good = Some(object.clone()),
             None => {}
         }
-        self.record = Some((object, is_good));
+        self.record = Some(Box::new((object, is_good)));
         true
     }
 
@@ -190,7 +190,7 @@ impl Slot {
     /// The restrictions changed: checks an Ingress again, as if it arrived now.
     pub(super) fn judge_again(&mut self, allowed: &Allowed) {
         self.good.take_if(|good| !good.faults(allowed).is_empty());
-        if let Some((object, is_good)) = &mut self.record {
+        if let Some((object, is_good)) = self.record.as_deref_mut() {
             *is_good = object.faults(allowed).is_empty();
         }
         self.present = match std::mem::take(&mut self.present) {
@@ -239,7 +239,7 @@ impl Slot {
 
     /// Every version that may come into use.
     pub(super) fn versions(&self) -> impl Iterator<Item = &Object> {
-        let record = self.record.as_ref().map(|(object, _)| object);
+        let record = self.record.as_deref().map(|(object, _)| object);
         let all = self.good.iter().chain(record).map(|version| &**version);
         self.newest().into_iter().chain(all)
     }
@@ -256,12 +256,12 @@ impl Slot {
     /// wanted, or it is in use although it was deleted.
     pub(super) fn hold_request(&mut self, reference: &ObjectRef, is_rejected: bool) -> Option<HoldRequest> {
         if is_rejected && let Some(good) = self.last_good() {
-            let is_on_record = self.record.as_ref().is_some_and(|(object, _)| is_same(object, good));
+            let is_on_record = self.record.as_deref().is_some_and(|(object, _)| is_same(object, good));
             let is_asked = matches!(&self.asked, Some(Asked::Write(object)) if is_same(object, good));
             if is_on_record || is_asked {
                 return None;
             }
-            self.asked = Some(Asked::Write(good.clone()));
+            self.asked = Some(Asked::Write(Box::new(good.clone())));
             return self.unanswered_request(reference);
         }
         let is_void = match &self.present {
@@ -269,7 +269,7 @@ impl Slot {
             // The hold is of another object with the same name; or it was replaced by a good version that is not
             // wanted, which a process that starts now would not know: it would serve the stored one.
             Present::Faulty(..) | Present::Broken { .. } => {
-                self.record.as_ref().is_some_and(|(object, _)| {
+                self.record.as_deref().is_some_and(|(object, _)| {
                     let is_overtaken = self.good.as_ref().is_some_and(|good| !is_same(good, object));
                     !self.is_of(object) || (!is_rejected && is_overtaken)
                 })
@@ -308,7 +308,7 @@ impl Slot {
 
     fn last_good(&self) -> Option<&Version> {
         let record = || {
-            let (object, is_good) = self.record.as_ref()?;
+            let (object, is_good) = self.record.as_deref()?;
             (*is_good && self.is_of(object)).then_some(object)
         };
         self.good.as_ref().or_else(record)

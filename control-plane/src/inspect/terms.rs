@@ -13,6 +13,7 @@ use super::body::Bodies;
 use super::leaves::{self, Leaves};
 use crate::annotations::row::{Row, Status};
 use crate::annotations::{self, PREFIX, table};
+use crate::objects::Texts;
 
 /// Annotations by the message and path of the field that they set.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ const BACKEND: &str = "BackendPolicy";
 
 /// The fields that some sample of an annotation sets or changes.
 fn fields_of(row: &'static Row, bodies: &Bodies) -> Vec<(&'static str, String)> {
-    let mut base = BTreeMap::new();
+    let mut base = Texts::default();
     let mut needed = row.needs;
     while let Some(row) = needed.and_then(table::find) {
         say(&mut base, row, row.value.samples().0.first().copied().unwrap_or_default());
@@ -82,11 +83,11 @@ fn fields_of(row: &'static Row, bodies: &Bodies) -> Vec<(&'static str, String)> 
     fields
 }
 
-fn say(annotations: &mut BTreeMap<String, String>, row: &Row, value: &str) {
+fn say(annotations: &mut Texts, row: &Row, value: &str) {
     annotations.insert(format!("{PREFIX}{}", row.name), value.to_owned());
 }
 
-fn set_by(annotations: &BTreeMap<String, String>, bodies: &Bodies) -> [(&'static str, Leaves); 3] {
+fn set_by(annotations: &Texts, bodies: &Bodies) -> [(&'static str, Leaves); 3] {
     let parsed = annotations::read(&ObjectName::new("namespace", "name"), annotations);
     let leaves = |name, bytes: Vec<u8>| {
         let body = bodies.message(name, bytes.into()).unwrap_or_default();

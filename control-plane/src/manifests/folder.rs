@@ -67,7 +67,7 @@ impl File {
         for name in objects {
             if !self.entries.contains_key(&name) {
                 let bad = problem(name.clone().into(), Severity::Rejected, path, fault);
-                self.entries.insert(name, Entry::Bad(bad));
+                self.entries.insert(name, Entry::Bad(Box::new(bad)));
                 self.is_placed = true;
             }
         }
@@ -86,7 +86,7 @@ type Entries = Few<ObjectRef, Entry>;
 #[derive(Clone, Debug)]
 enum Entry {
     Good { object: Object, location: Arc<str> },
-    Bad(Problem),
+    Bad(Box<Problem>),
 }
 
 impl Entry {
@@ -283,7 +283,7 @@ impl Folder {
             let bad = problem(name.clone().into(), Severity::Rejected, path, &fault);
             match entries.contains_key(&name) {
                 true => file.problems.push(bad),
-                false => drop(entries.insert(name, Entry::Bad(bad))),
+                false => drop(entries.insert(name, Entry::Bad(Box::new(bad)))),
             }
         }
         let remarks =
@@ -362,7 +362,7 @@ impl Folder {
             }
             (_, Some(Entry::Bad(problem))) => {
                 // In a folder an object is identified by its name; it has no uid.
-                Some(Event::Broken { object, uid: "".into(), problem: problem.clone() })
+                Some(Event::Broken { object, uid: "".into(), problem: Problem::clone(problem) })
             }
             (Some(_), None) => Some(Event::Deleted(object)),
         }

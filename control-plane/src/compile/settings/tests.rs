@@ -1,11 +1,10 @@
 //! The effects of the ConfigMap's keys.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 use shared::policy::{LoadBalance, LocationPolicy, TextList};
 
 use super::*;
+use crate::objects::Texts;
 
 fn compiled(data: &[(&str, &str)]) -> (Settings, Vec<Fault>) {
     let configmap = ConfigMap {
@@ -365,7 +364,7 @@ fn lists_of_addresses_may_have_empty_items() {
     let (settings, _) = compiled(&[("whitelist-source-range", "10.0.0.0/8,")]);
     assert_eq!(settings.defaults.allowlist_source_range.unwrap().values, ["10.0.0.0/8"]);
     let configured =
-        BTreeMap::from([(format!("{}allowlist-source-range", annotations::PREFIX), "10.0.0.0/8,".into())]);
+        [(format!("{}allowlist-source-range", annotations::PREFIX), "10.0.0.0/8,".into())].into();
     let web = annotations::read(&ObjectName::new("default", "web"), &configured);
     assert!(web.serving.denied.is_some(), "those of an Ingress may not");
 }
@@ -379,7 +378,7 @@ proptest! {
     ) {
         let rows = of_locations();
         prop_assert!(rows.len() >= 5 && rows.len() <= texts.len());
-        let (mut data, mut configured, mut slow) = (Vec::new(), BTreeMap::new(), LocationPolicy::default());
+        let (mut data, mut configured, mut slow) = (Vec::new(), Texts::default(), LocationPolicy::default());
         for ((key, row), (of_key, of_annotation)) in rows.into_iter().zip(&texts) {
             let (good, bad) = row.value.samples();
             let choices: Vec<&str> = good.iter().chain(bad).copied().chain([""]).collect();

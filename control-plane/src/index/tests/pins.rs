@@ -1,6 +1,6 @@
 //! What a pin needs from LIVE, when it is in force, and that it does not affect what is compiled.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -121,7 +121,9 @@ fn kept(world: &mut World, user: Ing, case: &str) -> Vec<Use> {
 
 /// What an Ingress wants a Material for.
 fn materials_of(user: &Ing) -> Vec<Reference> {
-    let annotations = serde_json::from_value(user.0["metadata"]["annotations"].clone()).unwrap();
+    let annotations: BTreeMap<_, _> =
+        serde_json::from_value(user.0["metadata"]["annotations"].clone()).unwrap();
+    let annotations = annotations.into_iter().collect();
     let refs = annotations::read(&name("web"), &annotations).refs.into_keys();
     refs.filter(|it| it.what.material(&it.name).is_some()).collect()
 }

@@ -190,7 +190,7 @@ fn of_a_namespace_the_labels_are_read() {
     let text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\nspec: {finalizers: [x]}\n";
     let Object::Namespace(shop) = only(text) else { panic!("a Namespace") };
     assert_eq!(shop.metadata.object_name(), ObjectName::new("", "shop"));
-    assert_eq!(shop.metadata.labels["team"], "a");
+    assert_eq!(shop.metadata.labels.get("team").unwrap(), "a");
 }
 
 #[test]

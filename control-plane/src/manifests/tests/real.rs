@@ -12,7 +12,7 @@ use crate::manifests::backlog;
 use crate::manifests::disk::Disk;
 use crate::manifests::folder::Folder;
 use crate::manifests::watches::Watches;
-use crate::objects::{Ingress, Object, ObjectKind, ObjectRef};
+use crate::objects::{Ingress, Object, ObjectKind, ObjectRef, Texts};
 use crate::problem::{Severity, Subject};
 
 /// The events of a folder.
@@ -138,7 +138,7 @@ fn damaged_ones_do_not_vanish_either() {
     let damages: [Damage; 6] = [
         |it| it.spec.ingress_class_name = Some("nowhere".into()),
         |it| it.spec.ingress_class_name = None,
-        |it| it.metadata.annotations.clear(),
+        |it| it.metadata.annotations = Texts::default(),
         |it| it.spec.rules.clear(),
         |it| it.spec.rules.iter_mut().for_each(|rule| rule.http = None),
         |it| {
