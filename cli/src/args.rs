@@ -332,7 +332,7 @@ pub(crate) struct UpArgs {
     /// Folder for all state that outlives the process. Default: only the authority between the planes is kept, in ~/.local/state/firth
     #[arg(long, env = "FIRTH_STATE_DIR", value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
-    /// Log filter: error, warn, info, debug, trace, or with targets, such as `warn,data_plane=debug`
+    /// Log filter: error, warn, info or debug, or with targets, such as `warn,data_plane=debug`
     #[arg(long, env = "FIRTH_LOG", default_value = "error", value_name = "FILTER")]
     pub(crate) log: String,
     /// Format of log lines

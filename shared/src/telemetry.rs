@@ -48,7 +48,7 @@ pub enum Format {
 /// Flags about logs.
 #[derive(Clone, Debug, Args)]
 pub struct LogArgs {
-    /// Log filter: error, warn, info, debug, trace, or with targets, such as `info,control_plane::index=debug`
+    /// Log filter: error, warn, info or debug, or with targets, such as `info,control_plane::index=debug`
     #[arg(long, env = "FIRTH_LOG", default_value = "info", value_name = "FILTER")]
     pub log: String,
     /// Format of log lines
