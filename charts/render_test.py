@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -598,8 +600,27 @@ class FromIngressNginx(unittest.TestCase):
     def test_what_is_off_is_given_too_and_what_is_not_known_is_named(self):
         done = template("controller.hostNetwork=false", "controller.lifecycle.preStop=x", "controller.service.clusterIP=x")
         self.assertIn("controller.hostNetwork: dataPlane.expose=hostNetwork", done.stderr)
-        for path in ("controller.lifecycle", "controller.service"):
-            self.assertIn(f"{path}: nothing here by that name", done.stderr)
+        for path in ("controller.lifecycle", "controller.service.clusterIP"):
+            self.assertIn(f"  {path}: nothing here by that name", done.stderr)
+
+    def test_what_is_not_known_is_named_beside_what_is(self):
+        """Who translates what they are told must not lose the rest: here the port for plaintext would be open."""
+        done = template("controller.service.type=NodePort", "controller.service.enableHttp=false", "controller.service.ports.http=8080",
+                        "controller.admissionWebhooks.enabled=true", "controller.admissionWebhooks.objectSelector.a=b",
+                        "controller.extraArgs.default-ssl-certificate=a/b", "controller.hostPort.enabled=true", "controller.metrics.port=1")
+        said = [line.strip() for line in done.stderr.splitlines() if "nothing here by that name" in line]
+        self.assertEqual(said, [f"controller.{path}: nothing here by that name" for path in (
+            "admissionWebhooks.objectSelector", "metrics.port", "service.enableHttp", "service.ports")])
+        self.assertIn("controller.service.type: service.type", done.stderr)
+
+    def test_global_values_are_only_ours_in_a_chart_of_its_own(self):
+        self.assertIn("global.image.registry: image.repository", template("global.image.registry=mirror.test").stderr)
+        render("global.imageRegistry=mirror.test")
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(CHART, Path(folder, "charts", "firth"))
+            Path(folder, "Chart.yaml").write_text("apiVersion: v2\nname: all\nversion: 0.1.0\n")
+            done = helm("template", "firth", folder, "--set", "global.image.registry=mirror.test")
+            self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_names_here_exist(self):
         """Each word that looks like a value of this chart is one."""
