@@ -22,8 +22,8 @@ def helm(*args):
 
 
 def template(*values, release="firth", namespace="shore"):
-    # Lists of --set are {a,b}, without quotes: {"a": 1} is JSON.
-    sets = [part for value in values for part in ("--set-json" if '={"' in value else "--set", value)]
+    # Lists of --set are {a,b}, without quotes: {"a": 1} is JSON, and so is "1".
+    sets = [part for value in values for part in ("--set-json" if re.search('={?"', value) else "--set", value)]
     return helm("template", release, str(CHART), "--namespace", namespace, *sets)
 
 
@@ -801,8 +801,44 @@ class Names(unittest.TestCase):
     def test_another_name(self):
         for key, labels in self.every("nameOverride=edge").items():
             self.assertEqual(labels["app.kubernetes.io/name"], "edge", key)
-        self.assertNotIn("app.kubernetes.io/name: firth", template("nameOverride=edge").stdout)
+        self.assertNotIn('app.kubernetes.io/name: "firth"', template("nameOverride=edge").stdout)
         self.assertIn("name=edge,", flags(render("nameOverride=edge", "service.enabled=false"), "control-plane")["--publish-nodes"])
+
+
+    def strings(self, it, path=""):
+        """What Kubernetes takes as text: names, namespaces, labels and selectors."""
+        if isinstance(it, dict):
+            for key, value in it.items():
+                inner = f"{path}.{key}"
+                if key in ("name", "namespace") or path.endswith(("abels", ".selector", ".annotations")):
+                    yield inner, value
+                if key in ("resourceNames", "args"):
+                    yield from ((inner, one) for one in value)
+                yield from self.strings(value, inner)
+        elif isinstance(it, list):
+            for value in it:
+                yield from self.strings(value, path)
+
+    def test_names_that_look_like_something_else_are_names(self):
+        values = ("webhook.enabled=true", "podMonitor.enabled=true", 'watchNamespace="12"', "status.publishService=13/14", "configMaps.settings=15/16",
+                  "defaultCertificate=17/18")
+        for name in ("5", "1e3", "true", "null", "0x1f"):
+            done = template(*values, release=name, namespace=name)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for it in yaml.safe_load_all(done.stdout):
+                for path, value in self.strings(it or {}):
+                    if not isinstance(value, dict):
+                        self.assertIsInstance(value, str, f"{name}: {it['kind']}{path}")
+
+    def test_a_release_with_a_dot(self):
+        for (kind, name) in render(release="shop.edge"):
+            self.assertNotIn(".", name.removeprefix("shore-"), kind)
+
+    def test_a_flag_has_what_its_value_says(self):
+        for value in ("info #x", "a: b", '"', "'", "{a}", "*"):
+            objects = render(*(f"{name}={json.dumps(value)}" for name in ("log.filter", "dataPlane.accessLog")))
+            self.assertEqual(flags(objects, "control-plane")["--log"], value)
+            self.assertEqual((flags(objects, "data-plane")["--log"], flags(objects, "data-plane")["--access-log"]), (value, value))
 
 
 class Rest(unittest.TestCase):

@@ -1,10 +1,11 @@
+{{/* Prefix of all names. A release may have dots, a Service may not. */}}
 {{- define "firth.name" -}}
-{{- default .Release.Name .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- default .Release.Name .Values.fullnameOverride | replace "." "-" | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "firth.selector" -}}
-app.kubernetes.io/name: {{ default "firth" .Values.nameOverride }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ default "firth" .Values.nameOverride | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "firth.labels" -}}
