@@ -177,6 +177,39 @@ class Refusals(unittest.TestCase):
         self.refused("dataPlane.authNetworks={localhost}", saying="authNetworks")
         self.refused("dataPlane.requestTimeoutSeconds=-1", saying="requestTimeoutSeconds")
 
+    def test_what_the_api_server_would_refuse_halfway_is_refused_before(self):
+        on = "dataPlane.kind=Deployment", "dataPlane.autoscaling.enabled=true"
+        for owner in ("service", "webhook", "podMonitor", "serviceAccount", "dataPlane.autoscaling"):
+            self.refused(*on, f"{owner}.annotations.a=true", saying="annotations/a")
+        for plane in ("controlPlane", "dataPlane"):
+            self.refused(f"{plane}.podAnnotations.a=5", saying="podAnnotations/a")
+            self.refused(f"{plane}.nodeSelector.a=true", saying="nodeSelector/a")
+            self.refused(f"{plane}.tolerations={{a}}", saying="tolerations/0")
+            self.refused(f"{plane}.priorityClassName=A b", saying="priorityClassName")
+            self.refused(f"{plane}.podDisruptionBudget.maxUnavailable=-1", saying="maxUnavailable")
+            self.refused(f"{plane}.bind=...", saying="bind")
+            self.refused(f"{plane}.extraEnv[0].name=A", f"{plane}.extraEnv[0].value=5", saying="extraEnv/0/value")
+        self.refused("commonLabels.a=x y", saying="commonLabels/a")
+        self.refused("watchNamespace=A", saying="watchNamespace")
+        self.refused("ingressClass.name=a b", saying="ingressClass.name: expected the name of an IngressClass")
+        render("ingressClass.name=a_b", "ingressClass.create=false")
+        self.refused("networkPolicy.nodeCidrs={10.0.0.1}", saying="nodeCidrs/0")
+        self.refused("dataPlane.stateSize=1GB", saying="stateSize")
+        self.refused("serviceAccount.name=A b", saying="serviceAccount/name")
+        self.refused("webhook.certificate.caBundle=PEM", saying="webhook.certificate.caBundle: has no effect")
+
+    def test_an_account_of_others_does_not_get_the_control_planes_rights(self):
+        for name in ("firth-data-plane", "firth-reader", "firth-operator"):
+            self.refused(f"serviceAccount.name={name}", saying="serviceAccount.name: " + name)
+
+    def test_an_image_has_one_tag(self):
+        for wrong in ("reg.test:5000/firth:1.2", "firth:1.2", "reg.test/firth@sha256:" + "a" * 64):
+            self.refused(f"image.repository={wrong}", saying="image.repository: expected no tag and no digest")
+        for wrong in ("a b", ""):
+            self.refused(f"image.repository={wrong}", saying="/image/repository")
+        self.refused("image.tag=1 2", saying="/image/tag")
+        self.assertEqual(container(render("image.repository=localhost:5000/firth", "image.tag=a"), "data-plane")["image"], "localhost:5000/firth:a")
+
     def test_a_default_backend_that_nobody_watches_is_refused(self):
         elsewhere = ("watchNamespace=shop", "defaultBackendService=errors/pages")
         self.refused(*elsewhere, saying="expected a Service of namespace shop, which alone is watched")

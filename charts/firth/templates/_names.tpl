@@ -58,6 +58,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and (eq (include "firth.kind" .) "Deployment") (eq (toString (.Values.dataPlane.updateStrategy).type) "OnDelete") -}}
 {{- fail "dataPlane.updateStrategy: a Deployment has no OnDelete, expected RollingUpdate or Recreate, or dataPlane.kind=DaemonSet" -}}
 {{- end -}}
+{{- range $suffix := list "data-plane" "reader" "operator" -}}
+{{- if eq (include "firth.serviceAccount" $) (printf "%s-%s" (include "firth.name" $) $suffix) -}}
+{{- fail (printf "serviceAccount.name: %s is the account of others, who would get the control plane's rights; expected another one" $.Values.serviceAccount.name) -}}
+{{- end -}}
+{{- end -}}
+{{- if not (regexMatch "^[^:@]+(:[0-9]+/[^:@]+)?$" .Values.image.repository) -}}
+{{- fail (printf "image.repository: expected no tag and no digest, which are image.tag and image.digest, got %q" .Values.image.repository) -}}
+{{- end -}}
+{{- if and .Values.ingressClass.create (not (regexMatch "^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$" .Values.ingressClass.name)) -}}
+{{- fail (printf "ingressClass.name: expected the name of an IngressClass (a-z, 0-9, - and .), got %q; with ingressClass.create=false any name can be served by its annotation" .Values.ingressClass.name) -}}
+{{- end -}}
+{{- if and .Values.webhook.certificate.caBundle (not .Values.webhook.certificate.secret) -}}
+{{- fail "webhook.certificate.caBundle: has no effect without webhook.certificate.secret, whose CA it is" -}}
+{{- end -}}
 {{- include "firth.checkPorts" . -}}
 {{- include "firth.checkService" . -}}
 {{- end -}}
