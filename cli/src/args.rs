@@ -133,14 +133,17 @@ pub(crate) struct LoginArgs {
     /// Kubeconfig to authenticate with. Default: the one that kubectl would use
     #[arg(long, env = "FIRTH_KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig. Default: its current one
+    #[arg(long, env = "FIRTH_CONTEXT", value_name = "NAME", conflicts_with = "ca_dir")]
+    pub(crate) context: Option<String>,
     /// Namespace that Firth is installed in
-    #[arg(long, env = "FIRTH_NAMESPACE", default_value = "firth", value_name = "NS")]
+    #[arg(long, env = "FIRTH_NAMESPACE", default_value = "firth", value_name = "NS", value_parser = object)]
     pub(crate) namespace: String,
     /// Service account whose role you want: the chart creates RELEASE-reader and RELEASE-operator
-    #[arg(long, env = "FIRTH_LOGIN_ACCOUNT", default_value = "firth-reader", value_name = "NAME")]
+    #[arg(long, env = "FIRTH_LOGIN_ACCOUNT", default_value = "firth-reader", value_name = "NAME", value_parser = object)]
     pub(crate) account: String,
     /// ConfigMap with the certificates of the control plane's authority: its --ca-secret
-    #[arg(long, env = "FIRTH_CA_SECRET", default_value = "firth-ca", value_name = "NAME")]
+    #[arg(long, env = "FIRTH_CA_SECRET", default_value = "firth-ca", value_name = "NAME", value_parser = object)]
     pub(crate) ca_secret: String,
     /// Outside a cluster: the folder of the control plane's authority
     #[arg(long, env = "FIRTH_CA_DIR", value_name = "DIR", conflicts_with = "kubeconfig")]
@@ -373,6 +376,14 @@ fn group(text: &str) -> Result<String, String> {
     }
 }
 
+/// A name that an object can have: it becomes part of a path.
+fn object(text: &str) -> Result<String, String> {
+    match shared::name::is_subdomain(text) {
+        true => Ok(text.to_owned()),
+        false => Err(format!("expected the name of an object (a-z, 0-9, - and .), got {text:?}")),
+    }
+}
+
 fn kind() -> clap::builder::PossibleValuesParser {
     shared::kind::Kind::ALL.map(shared::kind::Kind::as_str).into()
 }
@@ -419,6 +430,21 @@ mod tests {
                 assert!(arg.get_help().is_some(), "{}", arg.get_id());
             }
         }
+    }
+
+    #[test]
+    fn names_of_a_login_become_parts_of_a_path_and_of_nothing_else() {
+        for (flag, name) in
+            [("account", "../../x"), ("account", "a?b"), ("namespace", ""), ("ca-secret", "A")]
+        {
+            let error = parse(&format!("firth login --{flag}={name}")).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("--{flag}")) && error.contains("expected the name of an object"),
+                "{error}"
+            );
+        }
+        assert!(parse("firth login --account=firth.edge-reader --context=a/b").is_ok());
+        assert!(parse("firth login --context=a --ca-dir=b").is_err());
     }
 
     #[test]

@@ -159,7 +159,11 @@ pub(crate) fn endpoint(server: &str) -> Result<Endpoint, AskError> {
         Some(_) => return Err(bad()),
     };
     // A control plane knows clients by their certificates: a user name or password would be sent to nobody.
-    let endpoint = Endpoint::from_shared(url).ok().filter(|_| !server.contains('@')).ok_or_else(bad)?;
+    // A path would be left out.
+    let is_whole = |it: &Endpoint| {
+        it.uri().path_and_query().is_none_or(|path| path == "/") && !server.contains(['@', '#'])
+    };
+    let endpoint = Endpoint::from_shared(url).ok().filter(is_whole).ok_or_else(bad)?;
     Ok(endpoint.connect_timeout(CONNECT).timeout(PATIENCE))
 }
 
@@ -214,6 +218,16 @@ fn advice(server: &str, Cause { reason, stage }: &Cause) -> String {
     // It is reachable, but its authority is not the one of the identity in use.
     if reason.contains("UnknownIssuer") {
         return "its certificate is from an authority that is not trusted here: run firth login again (with its newest ca.pem, if you name one)".to_owned();
+    }
+    // What it says about the certificate in use.
+    let of_certificate =
+        ["CertificateUnknown", "CertificateExpired", "CertificateRequired", "BadCertificate", "UnknownCA"];
+    if of_certificate.iter().any(|alert| reason.contains(&format!("fatal alert: {alert}"))) {
+        return "it does not accept this login: run firth login again".to_owned();
+    }
+    // A server for something else: an API server, a web server.
+    if reason.contains("NoApplicationProtocol") {
+        return "it is not a control plane of Firth: is the address right? (--server)".to_owned();
     }
     NOBODY.to_owned()
 }
@@ -282,6 +296,8 @@ mod tests {
             ("https://a:1", "received corrupt message of type InvalidContentType", "--server http://a:1"),
             ("a:1", "received corrupt message of type InvalidContentType", "--server http://a:1"),
             ("https://a:1", "connection reset", "is it running?"),
+            ("https://a:1", "received fatal alert: CertificateUnknown", "run firth login again"),
+            ("https://a:1", "received fatal alert: NoApplicationProtocol", "is the address right?"),
             (
                 "https://a:1",
                 "invalid peer certificate: UnknownIssuer",
@@ -315,7 +331,9 @@ mod tests {
 
     #[test]
     fn an_address_that_is_none_is_said() {
-        for server in ["ftp://x", "http://", "https://", "a b"] {
+        for server in
+            ["ftp://x", "http://", "https://", "a b", "https://a:1/x", "a:1/x", "http://a:1/?x", "a:1#x"]
+        {
             let error = wait(reach(server)).unwrap_err();
             assert!(matches!(error, AskError::Address { .. }), "{server}: {error}");
         }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use control_plane::{Folder, Granted, grant};
+use control_plane::{Access, Folder, Granted, grant};
 use serde_json::json;
+use shared::clock;
 use shared::identity::Role;
 use shared::name::ObjectName;
 use shared::proto::identity::enrol_request::Proof;
 use shared::tls::Trust;
-use shared::{clock, pem};
 
 use crate::args::{Format, LoginArgs};
 use crate::identity::{self, Somebody};
@@ -31,8 +31,16 @@ pub(crate) fn run(args: &LoginArgs) -> anyhow::Result<()> {
         let (trust, proof) = proof(args).await?;
         anyhow::Ok(Somebody::enrol(&args.server, &trust, &args.group, proof).await?)
     })?;
-    somebody.write_for_login(&folder)?;
     let who = somebody.identity()?;
+    // Before anything is replaced.
+    anyhow::ensure!(
+        matches!(who.role, Role::Reader | Role::Operator),
+        "the service account {}/{} stands for a {}, who can ask nothing: expected that of a reader or operator (--account)",
+        args.namespace,
+        args.account,
+        who.role
+    );
+    somebody.write_for_login(&folder)?;
     let hours = somebody.until().and_then(|until| until.duration_since(clock::wall()).ok());
     let hours = hours.map_or(0, |left| left.as_secs().div_ceil(3600));
     let shown = output::printable(&folder.display().to_string());
@@ -63,7 +71,7 @@ async fn proof(args: &LoginArgs) -> anyhow::Result<(Trust, Proof)> {
         return Ok((Trust::Pinned(token.pin), Proof::JoinToken(token.text().to_string())));
     }
     let named = |name: &str| ObjectName::new(args.namespace.as_str(), name);
-    let Granted { token, roots } =
-        grant(args.kubeconfig.as_deref(), named(&args.account), named(&args.ca_secret)).await?;
-    Ok((Trust::Roots(pem::certificates(roots.as_bytes())?), Proof::AccountToken(token)))
+    let access = Access { kubeconfig: args.kubeconfig.as_deref(), context: args.context.as_deref() };
+    let Granted { token, roots } = grant(access, named(&args.account), named(&args.ca_secret)).await?;
+    Ok((Trust::Roots(roots), Proof::AccountToken(token)))
 }

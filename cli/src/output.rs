@@ -23,7 +23,7 @@ pub(crate) fn progress(line: &str) {
 /// Prints an error with its causes, on one line.
 pub(crate) fn complain(error: &anyhow::Error) {
     // If standard error is closed, there is nowhere to report that.
-    let _ = writeln!(io::stderr().lock(), "firth: {}", printable(&format!("{error:#}")));
+    let _ = writeln!(io::stderr().lock(), "firth: {}", printable(&shared::telemetry::chain(error.as_ref())));
 }
 
 /// Escapes control characters: names and annotations are written by tenants, and a terminal interprets them.

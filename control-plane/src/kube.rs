@@ -2,19 +2,19 @@
 //!
 //! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its async edge,
 //! `collection` builds its requests, `wire` decodes the responses, `sink` sends events to the index; `ask` is for all
-//! other requests. Secrets and ConfigMaps are read if something refers to them (`demand`); `decisions` and `pins` are
+//! other requests, `config` says to whom. Secrets and ConfigMaps are read if something refers to them (`demand`); `decisions` and `pins` are
 //! ConfigMaps and Secrets of our own, `events` writes Events for the owners of objects, `status` writes the addresses
 //! of Ingresses. `rounds` makes all of them list again for the freshness barrier.
 //!
 //! **Invariant:** what the API server says is passed on, never judged: what an object means is the index' business.
 
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ::kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
-use ::kube::{Client, Config};
+use ::kube::Client;
+use ::kube::config::InferConfigError;
 use shared::name::ObjectName;
 use shared::version::{Lineage, Source};
 use tokio::sync::{mpsc, oneshot, watch as channel};
@@ -43,6 +43,7 @@ use crate::tasks::Supervisor;
 mod ask;
 pub mod bundle;
 mod collection;
+mod config;
 mod decisions;
 mod demand;
 pub mod events;
@@ -96,19 +97,19 @@ pub struct KubeOptions {
 #[non_exhaustive]
 pub enum KubeError {
     /// The kubeconfig file cannot be used.
-    #[error("the kubeconfig {} cannot be used: {source}", path.display())]
+    #[error("the kubeconfig {path} cannot be used: {reason}")]
     Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: Box<KubeconfigError>,
+        /// The file, or those of a list.
+        path: String,
+        /// Why. It is part of the message, so it is not a `source`, which would be printed again.
+        reason: String,
     },
     /// No kubeconfig was given, and the process does not run in a pod.
     #[error("no cluster is configured: give a kubeconfig, or run in a pod: {0}")]
     Unconfigured(Box<InferConfigError>),
     /// No client can be built from the configuration.
     #[error("no client can be made for the cluster: {0}")]
-    Client(Box<::kube::Error>),
+    Client(String),
     /// A task ended; the message says which.
     #[error("{0}")]
     Task(String),
@@ -152,7 +153,7 @@ impl KubeSource {
     /// # Errors
     /// If the configuration is missing or cannot be used.
     pub async fn connect(options: KubeOptions) -> Result<Self, KubeError> {
-        let client = client(options.kubeconfig.as_deref()).await?;
+        let client = config::client(options.kubeconfig.as_deref()).await?;
         Ok(Self { client, options, freshness: Freshness::default(), barrier: Barrier::default() })
     }
 
@@ -263,23 +264,6 @@ impl KubeSource {
             Ok(never) => match never {},
         }
     }
-}
-
-/// A client for the cluster that a kubeconfig names; `None`: what the environment says, else the service account of
-/// this pod.
-async fn client(kubeconfig: Option<&Path>) -> Result<Client, KubeError> {
-    let mut config = match kubeconfig {
-        Some(path) => {
-            let unusable = |source| KubeError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
-            let file = Kubeconfig::read_from(path).map_err(unusable)?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(unusable)?
-        }
-        None => Config::infer().await.map_err(|error| KubeError::Unconfigured(Box::new(error)))?,
-    };
-    // The watches retry by themselves: they know what is urgent.
-    config.default_retry = false;
-    config.connect_timeout = Some(Duration::from_secs(5));
-    Client::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))
 }
 
 /// Starts one task for each watch.

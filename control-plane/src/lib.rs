@@ -56,7 +56,7 @@ mod tickets;
 mod webhook;
 
 pub use crate::kube::KubeError;
-pub use crate::kube::login::{GrantError, Granted, grant};
+pub use crate::kube::login::{Access, GrantError, Granted, grant};
 pub use compile::certificate;
 pub use enrol::folder::{Folder, TokenError};
 pub use inspect::problem_message;

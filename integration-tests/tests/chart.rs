@@ -272,6 +272,8 @@ async fn people_log_in_by_whatever_their_kubeconfig_says() {
         assert!(refused.contains(why), "{who}: {refused}");
         assert!(why == "PermissionDenied" || refused.contains("forbidden"), "{who}: {refused}");
     }
+    let proxy = login("anna", &cluster.kubeconfig(), "firth-data-plane").await.unwrap_err();
+    assert!(proxy.contains("firth/firth-data-plane stands for a proxy, who can ask nothing"), "{proxy}");
     assert!(firth("anna", &["proxies"]).await.is_ok(), "what she had is hers still");
 
     let told = login("admin", &cluster.kubeconfig(), "firth-operator").await.unwrap();
