@@ -44,8 +44,8 @@ async fn answer(question: Question) -> anyhow::Result<(String, ExitCode)> {
             let asked = lists::proxies(&mut connect(&ask).await?).await;
             let lists::Proxies { proxies, pin, replicas } = given(&ask, asked)?;
             let (views, pin) = (proxies::views(proxies), pin.map(pin::view));
-            let silent = replicas::silent(&replicas::views(replicas));
-            show(&ask, &views, |views| proxies::text(views) + &silent + &pinned(pin.as_ref()))
+            let odd = replicas::odd(&replicas::views(replicas));
+            show(&ask, &views, |views| proxies::text(views) + &odd + &pinned(pin.as_ref()))
         }
         Question::Status(args) => return status::answer(&args).await,
         Question::Resources(args) => {
@@ -70,9 +70,9 @@ async fn answer(question: Question) -> anyhow::Result<(String, ExitCode)> {
             let asked = connect(&args.ask).await?.history(request).await;
             let mut answer = body(&args.ask, asked)?;
             let pin = answer.pin.take().map(pin::view);
-            let silent = replicas::silent(&replicas::views(std::mem::take(&mut answer.replicas)));
+            let odd = replicas::odd(&replicas::views(std::mem::take(&mut answer.replicas)));
             let views = history::views(answer, pin.as_ref().map(pin::Pin::version));
-            show(&args.ask, &views, |views| pinned(pin.as_ref()) + &history::text(views) + &silent)
+            show(&args.ask, &views, |views| pinned(pin.as_ref()) + &history::text(views) + &odd)
         }
         Question::Diff(args) => {
             let (from, to) = (args.from.unwrap_or_default(), args.to.unwrap_or_default());

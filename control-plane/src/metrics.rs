@@ -286,9 +286,9 @@ impl Metrics {
         self.fleet.converged(reached, given_up);
     }
 
-    /// Counts other replicas that answered this one, and those that did not.
-    pub(crate) fn asked_replicas(&self, heard: usize, unreachable: usize) {
-        self.fleet.asked(heard, unreachable);
+    /// Counts other replicas that answered this one, those that did not, and those that offer something else.
+    pub(crate) fn asked_replicas(&self, heard: usize, unreachable: usize, differing: usize) {
+        self.fleet.asked(heard, unreachable, differing);
     }
 
     pub(crate) fn diverged(&self, lane: Lane) {

@@ -7,6 +7,7 @@
 //! **Invariant:** about a replica that does not answer in time nothing is known, and callers are told so. It is
 //! forgotten only once discovery no longer finds it and its proxies have had time to reconnect elsewhere.
 
+pub(crate) mod apart;
 mod ask;
 mod discovery;
 pub mod fleet;
@@ -28,6 +29,7 @@ use crate::enrol::Registrar;
 use crate::metrics::Metrics;
 use crate::serve::registry::{RETURNS, Registry, name_of};
 use crate::store::Published;
+use apart::Apart;
 use ask::Ways;
 use discovery::Discovery;
 use fleet::Other;
@@ -70,6 +72,7 @@ struct Known {
     replicas: BTreeMap<SocketAddr, Replica>,
     /// Addresses of this process.
     own: HashSet<SocketAddr>,
+    apart: Apart,
 }
 
 /// What is known about the replica at an address.
@@ -104,8 +107,12 @@ impl Peers {
         if names.is_empty() {
             return Self::none();
         }
-        let known =
-            Known { discovery: Discovery::new(names), replicas: BTreeMap::new(), own: HashSet::new() };
+        let known = Known {
+            discovery: Discovery::new(names),
+            replicas: BTreeMap::new(),
+            own: HashSet::new(),
+            apart: Apart::default(),
+        };
         Self(Some(Arc::new(Inner {
             own: published.head().lineage,
             name: std::env::var("POD_NAME").unwrap_or_default(),
@@ -198,7 +205,7 @@ impl Peers {
                 registry.is_found(id, asked);
             }
             let are = |heard| others.iter().filter(|other| other.has_answered() == Some(heard)).count();
-            metrics.asked_replicas(are(true), are(false));
+            metrics.asked_replicas(are(true), are(false), it.compare(&others));
             for proxy in it.known().listed().filter(|proxy| is_connected(proxy)) {
                 registry.is_elsewhere(&proxy.id, &proxy.node, !listed.contains(&proxy.id));
             }
@@ -243,6 +250,18 @@ impl Inner {
         let others = known.take(answers, of_proxies, self.own);
         self.tell_newest(&known);
         others
+    }
+
+    /// Compares what the others offer with what this replica does. Returns how many differ.
+    fn compare(&self, others: &[Other]) -> usize {
+        let head = self.published.head();
+        let mut known = self.known();
+        let Known { apart, replicas, .. } = &mut *known;
+        apart.keep(|address| replicas.contains_key(address));
+        if head.is_ready() {
+            apart.compare(&apart::state(&head), others, clock::now());
+        }
+        apart.count()
     }
 
     /// Called with the lock of `known` held, so that updates are published in order.
@@ -372,7 +391,10 @@ impl Known {
                 Ok(share) if share.replica[..] == own.0 => {}
                 // A replica may have two addresses.
                 Ok(share) if !told.insert(share.replica.to_vec()) => {}
-                Ok(share) => others.push(Other::answered(address, share)),
+                Ok(share) => {
+                    let differs = self.apart.of(&address).unwrap_or_default();
+                    others.push(Other::answered(address, share).differing(differs));
+                }
                 Err(_) if is_heard_elsewhere || self.own.contains(&address) => {}
                 Err(why) => others.push(match known.ended {
                     Some(_) => Other::ended(address, name, proxies),

@@ -245,3 +245,34 @@ async fn replicas_know_each_other_by_their_certificates() {
         assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
     }
 }
+
+#[tokio::test]
+async fn replicas_with_other_flags_say_that_they_differ() {
+    let folder = FolderSite::folder(&[]);
+    let listen = [ports::free(), ports::free()].map(|address| address.to_string());
+    let (source, peers) = (Source::folder(&folder), listen.join(","));
+    let start = async |at: usize, further: &[&str]| {
+        let flags = [&["--listen", &listen[at], "--peers", &peers, "--settle=0s"], further].concat();
+        ControlPlane::start_with(&source, &flags).await
+    };
+    let differing = async |plane: &ControlPlane, count: f64| {
+        let metrics = plane.metrics().await;
+        let told = metrics.sum("firth_control_replicas_differing");
+        if told == count { Ok(()) } else { Err(format!("{told} differ")) }
+    };
+    let (one, two) = (start(0, &[]).await, start(1, &["--default-ssl-certificate=a/b"]).await);
+    for plane in [&one, &two] {
+        eventually_within(Duration::from_secs(120), "a difference that lasts is counted", || {
+            differing(plane, 1.0)
+        })
+        .await;
+        assert!(plane.log().contains("another replica has differed for a minute"), "{}", plane.log());
+        let told = firth(plane.listen(), &["proxies"]).await;
+        let told = String::from_utf8(told.stdout).unwrap();
+        assert!(told.contains("for more than a minute: do both have the same flags and rights?"), "{told}");
+    }
+    drop(two);
+    let _two = start(1, &[]).await;
+    eventually("they offer the same", || differing(&one, 0.0)).await;
+    assert!(one.log().contains("does not differ any more"), "{}", one.log());
+}

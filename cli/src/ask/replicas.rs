@@ -17,31 +17,36 @@ pub(super) struct Replica {
     pub(super) unreachable: String,
     /// Proxies that it had when it last answered, and that are not found elsewhere.
     proxies: u32,
+    /// How it has differed for a minute from the one that was asked; empty if it does not.
+    differs: String,
 }
 
 /// The printed form of the response.
 pub(super) fn views(replicas: Vec<inspect::Replica>) -> Vec<Replica> {
-    let view = |inspect::Replica { address, name, unreachable, proxies }| Replica {
+    let view = |inspect::Replica { address, name, unreachable, proxies, differs }| Replica {
         address,
         name,
         unreachable,
         proxies,
+        differs,
     };
     replicas.into_iter().map(view).collect()
 }
 
-/// A line for each replica that does not answer.
-pub(super) fn silent(replicas: &[Replica]) -> String {
+/// A line for each replica that does not answer, or that offers something else.
+pub(super) fn odd(replicas: &[Replica]) -> String {
     let mut text = String::new();
-    for Replica { address, name, unreachable, proxies } in
-        replicas.iter().filter(|it| !it.unreachable.is_empty())
-    {
+    for Replica { address, name, unreachable, proxies, differs } in replicas {
         let who = match (name.as_str(), address.as_str()) {
             ("", address) => address.to_owned(),
             (name, "") => name.to_owned(),
             (name, address) => format!("{name} ({address})"),
         };
         let line = match proxies {
+            _ if unreachable.is_empty() && differs.is_empty() => continue,
+            _ if unreachable.is_empty() => format!(
+                "control plane {who} {differs}, for more than a minute: do both have the same flags and rights?"
+            ),
             0 => format!("control plane {who} does not answer: {unreachable}"),
             _ => format!(
                 "control plane {who} does not answer: {unreachable}; {proxies} of its proxies were heard nowhere else"
@@ -57,20 +62,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_do_not_answer_are_named() {
+    fn those_that_do_not_answer_or_differ_are_named() {
         let here = inspect::Replica { name: "one".to_owned(), ..Default::default() };
         let lost = inspect::Replica {
             address: "10.0.0.7:15010".to_owned(),
             name: "two".to_owned(),
             unreachable: "connection\nrefused".to_owned(),
             proxies: 3,
+            ..Default::default()
         };
         let without = inspect::Replica { proxies: 0, ..lost.clone() };
+        let apart = inspect::Replica {
+            address: "10.0.0.8:15010".to_owned(),
+            differs: "offers version a, and this one b".to_owned(),
+            ..Default::default()
+        };
         assert_eq!(
-            silent(&views(vec![here, lost, without])),
+            odd(&views(vec![here, lost, without, apart])),
             "control plane two (10.0.0.7:15010) does not answer: connection\\nrefused; 3 of its proxies were heard nowhere else\n\
-             control plane two (10.0.0.7:15010) does not answer: connection\\nrefused\n"
+             control plane two (10.0.0.7:15010) does not answer: connection\\nrefused\n\
+             control plane 10.0.0.8:15010 offers version a, and this one b, for more than a minute: do both have the same flags and rights?\n"
         );
-        assert_eq!(silent(&[]), "");
+        assert_eq!(odd(&[]), "");
     }
 }

@@ -4,12 +4,12 @@
 
 use std::time::Instant;
 
-use shared::kind::Lane;
 use shared::proto::inspect;
 use shared::schema::COMPILE_REVISION;
 use tonic::Status;
 
 use super::{Inspect, convert, pick};
+use crate::peers::apart;
 use crate::peers::fleet::Fleet;
 use crate::rollout::{Extent, ObjectState};
 use crate::store::Head;
@@ -68,10 +68,9 @@ impl Inspect {
             proxy: Some(convert::proxy(proxy, head, now)),
             ..convert::shared(proxy, now)
         });
-        let state = Lane::ALL.iter().flat_map(|lane| head.lane(*lane).root.0).collect::<Vec<_>>();
         let left = self.registry.left(now).iter().map(ToString::to_string).collect();
         inspect::ShareResponse {
-            state: state.into(),
+            state: apart::state(head),
             proxies: shared.collect(),
             left,
             ..self.signed(head, now)

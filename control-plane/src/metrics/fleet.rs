@@ -89,6 +89,7 @@ pub(super) struct Families {
     convergence: Histogram,
     given_up: Counter,
     replicas: Family<StateLabel, Gauge>,
+    differing: Gauge,
 }
 
 impl Families {
@@ -101,6 +102,7 @@ impl Families {
             convergence: Histogram::new(exponential_buckets(0.001, 2.0, 17)),
             given_up: Counter::default(),
             replicas: Family::default(),
+            differing: Gauge::default(),
         };
         to.register("proxies", "Proxies by state", it.states.clone());
         let help = "Resources that connected proxies have and cannot serve";
@@ -114,11 +116,14 @@ impl Families {
         to.register("convergence_given_up", help, it.given_up.clone());
         let help = "Other replicas of the control plane by whether they answer this one";
         to.register("replicas", help, it.replicas.clone());
+        let help = "Other replicas that have offered something else than this one for a minute";
+        to.register("replicas_differing", help, it.differing.clone());
         it
     }
 
     /// Counts replicas that answered, and known or expected ones that did not.
-    pub(super) fn asked(&self, heard: usize, unreachable: usize) {
+    pub(super) fn asked(&self, heard: usize, unreachable: usize, differing: usize) {
+        self.differing.set(differing.try_into().unwrap_or(i64::MAX));
         for (state, count) in [("heard", heard), ("unreachable", unreachable)] {
             self.replicas.get_or_create(&StateLabel { state }).set(count.try_into().unwrap_or(i64::MAX));
         }

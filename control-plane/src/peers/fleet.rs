@@ -15,6 +15,8 @@ pub struct Other {
     address: String,
     name: String,
     share: Result<inspect::ShareResponse, Lost>,
+    /// How it differs from this replica; empty: it does not.
+    differs: String,
 }
 
 /// A replica that does not answer.
@@ -30,18 +32,56 @@ struct Lost {
 impl Other {
     /// A replica that answered.
     pub fn answered(address: SocketAddr, share: inspect::ShareResponse) -> Self {
-        Self { address: address.to_string(), name: share.name.clone(), share: Ok(share) }
+        Self {
+            address: address.to_string(),
+            name: share.name.clone(),
+            share: Ok(share),
+            differs: String::new(),
+        }
+    }
+
+    /// It offers something else than this one, in these words.
+    pub fn differing(self, differs: &str) -> Self {
+        Self { differs: differs.to_owned(), ..self }
+    }
+
+    /// Its address, if it has one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address.parse().ok()
+    }
+
+    /// Its answer, if there is one.
+    pub fn share(&self) -> Option<&inspect::ShareResponse> {
+        self.share.as_ref().ok()
+    }
+
+    /// Its pod or host name with its address, for logs.
+    pub fn who(&self) -> String {
+        match &*self.name {
+            "" => self.address.clone(),
+            name => format!("{name} ({})", self.address),
+        }
     }
 
     /// A replica that did not answer; these were its proxies.
     pub fn lost(address: SocketAddr, name: String, why: String, proxies: Vec<inspect::Proxy>) -> Self {
-        Self { address: address.to_string(), name, share: Err(Lost { why, proxies, ended: false }) }
+        Self {
+            address: address.to_string(),
+            name,
+            share: Err(Lost { why, proxies, ended: false }),
+            differs: String::new(),
+        }
     }
 
     /// A replica that has ended as announced; these were its proxies.
     pub fn ended(address: SocketAddr, name: String, proxies: Vec<inspect::Proxy>) -> Self {
         let why = "it has ended".to_owned();
-        Self { address: address.to_string(), name, share: Err(Lost { why, proxies, ended: true }) }
+        Self {
+            address: address.to_string(),
+            name,
+            share: Err(Lost { why, proxies, ended: true }),
+            differs: String::new(),
+        }
     }
 
     /// Whether it answered; `None`: it did not, after announcing its end.
@@ -67,6 +107,7 @@ impl Other {
             address: name,
             name: String::new(),
             share: Err(Lost { why, proxies: Vec::new(), ended: false }),
+            differs: String::new(),
         }
     }
 }
@@ -105,7 +146,7 @@ impl Fleet {
         }
         fleet.take(own, String::new(), true);
         let mut unheard = Vec::new();
-        for Other { address, name, share } in others {
+        for Other { address, name, share, differs } in others {
             match share {
                 Ok(share) => {
                     let is_of_the_same = share.state == state && share.object == object;
@@ -113,6 +154,7 @@ impl Fleet {
                     fleet.replicas.push(inspect::Replica {
                         address,
                         name: name.clone(),
+                        differs,
                         ..Default::default()
                     });
                     fleet.take(share, name, is_of_the_same);
@@ -129,7 +171,13 @@ impl Fleet {
                 }
             }
             if count > 0 || !ended {
-                fleet.replicas.push(inspect::Replica { address, name, unreachable: why, proxies: count });
+                fleet.replicas.push(inspect::Replica {
+                    address,
+                    name,
+                    unreachable: why,
+                    proxies: count,
+                    ..Default::default()
+                });
             }
         }
         fleet

@@ -14,6 +14,7 @@ fn known(ports: &[u16]) -> Known {
         discovery: Discovery::new(vec!["a.test:1".to_owned()]),
         replicas: BTreeMap::new(),
         own: HashSet::new(),
+        apart: Apart::default(),
     };
     find(&mut known, ports, clock::now());
     known
@@ -154,6 +155,7 @@ fn one_that_never_answered_and_one_that_nobody_finds_are_not_all() {
         discovery: Discovery::new(vec!["a.test:1".to_owned()]),
         replicas: BTreeMap::new(),
         own: HashSet::new(),
+        apart: Apart::default(),
     };
     assert_eq!(fleet(nowhere.take(Vec::new(), true, OWN)), (0, 0, 1));
     nowhere.find(vec![Err("the DNS is gone".to_owned())], clock::now());

@@ -169,7 +169,7 @@ impl View {
                 let _ = writeln!(text, "  and {hidden} more");
             }
         }
-        text.push_str(&replicas::silent(&self.replicas));
+        text.push_str(&replicas::odd(&self.replicas));
         if !self.problems.is_empty() {
             text.push_str(&problems::text(&self.problems));
         }

@@ -1,0 +1,204 @@
+//! Which other replicas offer something else than this one, for longer than a change takes to reach both.
+//!
+//! What replicas offer is a function of the objects and decisions, so it is the same on all of them but for moments.
+//! Where it stays different they have other flags or rights, or one of them sees nothing new. What clients get then
+//! depends on the replica that their proxy is connected to, and no replica is wrong by itself: each says so.
+//!
+//! **Invariant:** no I/O. Two that compile differently by their revisions, and one that is not ready, are not compared.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use shared::kind::Lane;
+use shared::proto::inspect;
+use shared::schema::COMPILE_REVISION;
+use shared::version::Root;
+use tracing::{info, warn};
+
+use super::fleet::Other;
+use crate::store::Head;
+
+/// For how long they must differ: the replacement of a replica by one with other flags takes less.
+const LASTS: Duration = Duration::from_secs(60);
+
+/// The replicas that differ.
+#[derive(Debug, Default)]
+pub(super) struct Apart(HashMap<SocketAddr, Difference>);
+
+/// One that differs.
+#[derive(Debug)]
+struct Difference {
+    since: Instant,
+    /// What this replica and that one offered at the previous look.
+    states: [Bytes; 2],
+    /// What is said about it, once it has lasted.
+    said: Option<String>,
+}
+
+/// What is new.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum News {
+    /// It differs, in these words.
+    Differs(String),
+    /// It does not differ any more.
+    Agrees,
+}
+
+/// What a replica offers: the roots of its lanes.
+pub(crate) fn state(head: &Head) -> Bytes {
+    Lane::ALL.iter().flat_map(|lane| head.lane(*lane).root.0).collect::<Vec<_>>().into()
+}
+
+impl Apart {
+    /// Looks at all that have answered, and says what is new.
+    pub(super) fn compare(&mut self, own: &Bytes, others: &[Other], now: Instant) {
+        for other in others {
+            let (Some(address), Some(share)) = (other.address(), other.share()) else { continue };
+            match self.look(address, own, share, now) {
+                Some(News::Differs(how)) => warn!(
+                    replica = other.who(),
+                    "another replica has differed for a minute: it {how}. Clients get the one or the other, whichever their \
+                     proxy is connected to: do both have the same flags and rights?"
+                ),
+                Some(News::Agrees) => {
+                    info!(replica = other.who(), "the other replica does not differ any more")
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Compares what this replica offers with what another one said. Both change at any time, so only what neither
+    /// changed since the previous look is a difference; equality at any look ends it.
+    fn look(
+        &mut self,
+        address: SocketAddr,
+        own: &Bytes,
+        share: &inspect::ShareResponse,
+        now: Instant,
+    ) -> Option<News> {
+        let is_comparable = share.ready && share.compile_revision == COMPILE_REVISION;
+        if !is_comparable || share.state == own {
+            return self.0.remove(&address).and_then(|it| it.said).map(|_| News::Agrees);
+        }
+        let states = [own.clone(), share.state.clone()];
+        let fresh = || Difference { since: now, states: states.clone(), said: None };
+        let it = self.0.entry(address).or_insert_with(fresh);
+        let is_still = it.states == states;
+        it.states.clone_from(&states);
+        let lasted = now.saturating_duration_since(it.since);
+        if !is_still || lasted < LASTS {
+            return None;
+        }
+        let text = words(&states);
+        let is_new = it.said.replace(text.clone()).is_none();
+        is_new.then_some(News::Differs(text))
+    }
+
+    /// Forgets replicas that are not there any more.
+    pub(super) fn keep(&mut self, is_known: impl Fn(&SocketAddr) -> bool) {
+        self.0.retain(|address, _| is_known(address));
+    }
+
+    /// How a replica differs.
+    pub(super) fn of(&self, address: &SocketAddr) -> Option<&str> {
+        self.0.get(address)?.said.as_deref()
+    }
+
+    /// How many differ.
+    pub(super) fn count(&self) -> usize {
+        self.0.values().filter(|it| it.said.is_some()).count()
+    }
+}
+
+/// By what two states differ, the own one first.
+fn words([own, other]: &[Bytes; 2]) -> String {
+    let version = |state: &Bytes| {
+        // LIVE and CONFIG, as `Lane::ALL`.
+        let config = state.get(state.len() / 2..).and_then(|half| <[u8; 16]>::try_from(half).ok());
+        config.map(|root| Root(root).short()).unwrap_or_default()
+    };
+    match (version(other), version(own)) {
+        (other, own) if other == own => format!("offers version {own} with other endpoints or certificates"),
+        (other, own) => format!("offers version {other}, and this one {own}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
+
+    fn state(live: u8, config: u8) -> Bytes {
+        [[live; 16], [config; 16]].concat().into()
+    }
+
+    fn share(state: Bytes) -> inspect::ShareResponse {
+        inspect::ShareResponse {
+            state,
+            ready: true,
+            compile_revision: COMPILE_REVISION,
+            ..Default::default()
+        }
+    }
+
+    /// What is said of looks that are five seconds apart, each with the own state and the other's.
+    fn looks(all: impl IntoIterator<Item = (Bytes, inspect::ShareResponse)>) -> Vec<(u64, News)> {
+        let (mut apart, begin) = (Apart::default(), shared::clock::now());
+        let mut look = |at: usize, (own, share): (Bytes, inspect::ShareResponse)| {
+            let after = 5 * at as u64;
+            Some((after, apart.look(AT, &own, &share, begin + Duration::from_secs(after))?))
+        };
+        all.into_iter().enumerate().filter_map(|(at, it)| look(at, it)).collect()
+    }
+
+    #[test]
+    fn what_lasts_is_said_once_and_so_is_its_end() {
+        let apart = std::iter::repeat_n((state(1, 0xaa), share(state(1, 0xbb))), 20);
+        let again = std::iter::repeat_n((state(1, 0xaa), share(state(1, 0xaa))), 3);
+        let text = "offers version bbbbbbbbbbbb, and this one aaaaaaaaaaaa".to_owned();
+        assert_eq!(looks(apart.chain(again)), [(60, News::Differs(text)), (100, News::Agrees)]);
+        let live = std::iter::repeat_n((state(1, 0xaa), share(state(2, 0xaa))), 13);
+        let text = "offers version aaaaaaaaaaaa with other endpoints or certificates".to_owned();
+        assert_eq!(looks(live), [(60, News::Differs(text))]);
+    }
+
+    #[test]
+    fn who_lags_is_not_apart() {
+        // Each change is seen by the other one at the next look; nothing is ever still.
+        assert!(looks((0..100).map(|at| (state(1, at + 1), share(state(1, at))))).is_empty());
+        // Equal once a minute.
+        let now_and_then =
+            (0..100).map(|at| (state(1, 1), share(state(1, if at % 12 == 0 { 1 } else { 2 }))));
+        assert!(looks(now_and_then).is_empty());
+    }
+
+    #[test]
+    fn a_difference_is_seen_between_changes() {
+        let changes = (0..30).map(|at| (state(at / 3, 1), share(state(at / 3, 2))));
+        assert_eq!(looks(changes).len(), 1);
+    }
+
+    #[test]
+    fn who_is_not_ready_or_of_another_release_is_not_compared() {
+        let starts = inspect::ShareResponse { ready: false, ..share(state(1, 2)) };
+        let newer = inspect::ShareResponse { compile_revision: COMPILE_REVISION + 1, ..share(state(1, 2)) };
+        for other in [starts, newer] {
+            assert!(looks(std::iter::repeat_n((state(1, 1), other), 30)).is_empty());
+        }
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten() {
+        let (mut apart, begin) = (Apart::default(), shared::clock::now());
+        for at in 0..13 {
+            apart.look(AT, &state(1, 1), &share(state(1, 2)), begin + Duration::from_secs(5 * at));
+        }
+        assert_eq!((apart.count(), apart.of(&AT).is_some()), (1, true));
+        apart.keep(|_| false);
+        assert_eq!((apart.count(), apart.of(&AT)), (0, None));
+    }
+}
