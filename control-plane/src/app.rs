@@ -9,6 +9,7 @@ mod flags;
 mod identity;
 mod listeners;
 mod source;
+mod stale;
 mod status;
 
 use std::future::Future;
@@ -204,6 +205,13 @@ async fn serve(
     }
     let peers = Peers::new(args.peers.clone(), registrar.clone(), compiled.published.clone(), args.settle);
     tasks.spawn("peers", peers.clone().keep(Arc::clone(&registry), Arc::clone(&metrics)));
+
+    let aside = stale::Aside { moving: ends.mover(), ends: ends.ending(), registry: Arc::clone(&registry) };
+    let tells = {
+        let peers = peers.clone();
+        move |is| peers.set_stale(is)
+    };
+    tasks.spawn("staleness", stale::keep(peers.doubtful(), compiled.barrier.clone(), aside, tells));
 
     let service = service(args, &compiled, &registry, &peers, &metrics, &ends);
     let inspect = inspect(args, &compiled, &registry, &peers, &ends)?;

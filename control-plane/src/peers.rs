@@ -16,6 +16,7 @@ mod rounds;
 use std::collections::{BTreeMap, HashSet};
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,10 @@ struct Inner {
     published: Published,
     settles: Duration,
     newest: watch::Sender<u32>,
+    /// Whether this replica may be behind the others.
+    doubtful: watch::Sender<bool>,
+    /// Whether it is: it cannot read its source.
+    stale: AtomicBool,
     /// When this process first offered a configuration.
     ready: OnceLock<Instant>,
 }
@@ -122,6 +127,8 @@ impl Peers {
             published,
             settles,
             newest: watch::Sender::new(0),
+            doubtful: watch::Sender::new(false),
+            stale: AtomicBool::new(false),
             ready: OnceLock::new(),
         })))
     }
@@ -130,6 +137,24 @@ impl Peers {
     pub fn newest(&self) -> watch::Receiver<u32> {
         let nobody = || watch::Sender::new(0).subscribe();
         self.0.as_ref().map_or_else(nobody, |it| it.newest.subscribe())
+    }
+
+    /// Whether this replica may be behind: it stands still, while one that can read its source offers something else.
+    pub fn doubtful(&self) -> watch::Receiver<bool> {
+        let nobody = || watch::Sender::new(false).subscribe();
+        self.0.as_ref().map_or_else(nobody, |it| it.doubtful.subscribe())
+    }
+
+    /// Whether this replica cannot read its source, which is told to the others.
+    pub fn is_stale(&self) -> bool {
+        self.0.as_ref().is_some_and(|it| it.stale.load(Ordering::Relaxed))
+    }
+
+    /// Sets that.
+    pub fn set_stale(&self, is_stale: bool) {
+        if let Some(it) = &self.0 {
+            it.stale.store(is_stale, Ordering::Relaxed);
+        }
     }
 
     /// Whether this control plane is configured to be alone.
@@ -254,13 +279,15 @@ impl Inner {
 
     /// Compares what the others offer with what this replica does. Returns how many differ.
     fn compare(&self, others: &[Other]) -> usize {
-        let head = self.published.head();
+        let (head, now) = (self.published.head(), clock::now());
         let mut known = self.known();
         let Known { apart, replicas, .. } = &mut *known;
         apart.keep(|address| replicas.contains_key(address));
         if head.is_ready() {
-            apart.compare(&apart::state(&head), others, clock::now());
+            apart.compare(&apart::state(&head), others, now);
         }
+        let is_doubtful = apart.is_doubtful(now);
+        self.doubtful.send_if_modified(|before| std::mem::replace(before, is_doubtful) != is_doubtful);
         apart.count()
     }
 

@@ -139,7 +139,7 @@ impl Service {
         Self { newest, ..self }
     }
 
-    /// Once told a period, hands its proxies to other replicas within it, spread over time, and accepts no new ones.
+    /// While told a period, hands its proxies to other replicas within it, spread over time, and accepts no new ones.
     #[must_use]
     pub fn with_moves(self, moving: watch::Receiver<Option<Duration>>) -> Self {
         Self { moving, ..self }
@@ -177,7 +177,7 @@ impl Service {
             return Err(Status::unavailable("the first lists are not complete yet"));
         }
         if self.moving.borrow().is_some() {
-            return Err(Status::unavailable("this replica is about to end: there are others"));
+            return Err(Status::unavailable("this replica sends its proxies to the others"));
         }
         let caller = request.extensions().get::<Caller>();
         let address = caller.map_or_else(|| "unknown".into(), |caller| caller.address().to_string().into());

@@ -10,7 +10,8 @@ use integration_tests::faults::Relay;
 use integration_tests::process::Signal;
 use integration_tests::site::ingress;
 use integration_tests::{
-    ClusterSite, DataPlane, FolderSite, Ledger, Origin, Question, Traffic, eventually_within,
+    ClusterSite, ControlPlane, DataPlane, FolderSite, Ledger, Origin, Question, Source, Traffic,
+    eventually_within, ports,
 };
 
 const RATE: u32 = 500;
@@ -145,6 +146,52 @@ async fn a_proxy_is_back_within_five_seconds_of_a_plane_that_stood_still_or_died
         let page = integration_tests::client::get(site.proxy.http(), HOST, "/").await;
         let origin = page.as_ref().ok().and_then(|answer| answer.origin().map(ToOwned::to_owned));
         if origin.as_deref() == Some("one") { Ok(()) } else { Err(format!("{page:?}")) }
+    })
+    .await;
+}
+
+/// One of two replicas is cut off from the API server: its proxies follow the other one.
+#[tokio::test]
+async fn proxies_leave_a_replica_that_is_cut_off() {
+    let cluster = Cluster::shared().await;
+    let relay = Relay::start(([127, 0, 0, 1], cluster.port()).into()).await;
+    let namespace = "cut-off";
+    let listen = [ports::free(), ports::free()].map(|address| address.to_string());
+    let peers = listen.join(",");
+    let source = |port| Source::Cluster {
+        kubeconfig: cluster.kubeconfig_by(port),
+        namespace: Some(namespace.to_owned()),
+    };
+    let flags = |at: usize| ["--listen", &*listen[at], "--peers", &*peers, "--settle=0s"];
+    let cut_off = source(relay.address().port());
+    let site = ClusterSite::start_with(cluster, namespace, &cut_off, &flags(0)).await;
+    let urls = listen.each_ref().map(|address| format!("http://{address}")).join(",");
+    let first = site.control.listen();
+    let proxy = DataPlane::start_with(first, &["--control-plane", &urls]).await;
+    let [one, two] = [site.origin("one").await, site.origin("two").await];
+    site.api.apply(&site.ingress("web", HOST, &[("/", "one")])).await;
+    proxy.serves(HOST, "/", one.name()).await;
+
+    let _other = ControlPlane::start_with(&source(cluster.port()), &flags(1)).await;
+    relay.stall(true);
+    site.api.apply(&site.ingress("web", HOST, &[("/", "two")])).await;
+    eventually_within(Duration::from_secs(90), "it follows the other replica", || async {
+        match proxy.log().contains("moved to another replica") {
+            true => Ok(()),
+            false => Err(site.control.log()),
+        }
+    })
+    .await;
+    proxy.serves(HOST, "/", two.name()).await;
+    // A new one is not accepted there either.
+    let late = DataPlane::start_with(first, &["--control-plane", &urls]).await;
+    late.serves(HOST, "/", two.name()).await;
+    relay.stall(false);
+    eventually_within(Duration::from_secs(60), "it is back", || async {
+        match site.control.log().contains("the objects have been listed again") {
+            true => Ok(()),
+            false => Err(site.control.log()),
+        }
     })
     .await;
 }

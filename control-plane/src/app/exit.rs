@@ -46,6 +46,11 @@ impl Ends {
         self.moving.subscribe()
     }
 
+    /// For what sends proxies away before the end.
+    pub(super) fn mover(&self) -> watch::Sender<Option<Duration>> {
+        self.moving.clone()
+    }
+
     pub(super) fn leaving(&self) -> watch::Receiver<bool> {
         self.leaving.subscribe()
     }
@@ -95,7 +100,7 @@ impl Exit {
 }
 
 /// The time in which this many proxies move.
-fn within(proxies: usize) -> Duration {
+pub(super) fn within(proxies: usize) -> Duration {
     let apart = APART.saturating_mul(u32::try_from(proxies).unwrap_or(u32::MAX));
     apart.clamp(WITHIN.0, WITHIN.1)
 }

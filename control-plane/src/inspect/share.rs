@@ -107,6 +107,7 @@ impl Inspect {
             ready: head.is_ready() && !*self.ending.borrow(),
             settled: self.registry.is_settled(now) || self.peers.is_settled(now),
             ended: self.peers.ended(),
+            stale: self.peers.is_stale(),
             ..inspect::ShareResponse::default()
         }
     }

@@ -22,6 +22,8 @@ use crate::store::Head;
 
 /// For how long they must differ: the replacement of a replica by one with other flags takes less.
 const LASTS: Duration = Duration::from_secs(60);
+/// For how long this replica must have stood still meanwhile to doubt itself: a change takes less to reach both.
+const DOUBTS: Duration = Duration::from_secs(10);
 
 /// The replicas that differ.
 #[derive(Debug, Default)]
@@ -31,6 +33,10 @@ pub(super) struct Apart(HashMap<SocketAddr, Difference>);
 #[derive(Debug)]
 struct Difference {
     since: Instant,
+    /// Since when this replica has offered the same meanwhile.
+    still: Instant,
+    /// Whether that one can read its source.
+    is_current: bool,
     /// What this replica and that one offered at the previous look.
     states: [Bytes; 2],
     /// What is said about it, once it has lasted.
@@ -84,8 +90,13 @@ impl Apart {
             return self.0.remove(&address).and_then(|it| it.said).map(|_| News::Agrees);
         }
         let states = [own.clone(), share.state.clone()];
-        let fresh = || Difference { since: now, states: states.clone(), said: None };
+        let fresh =
+            || Difference { since: now, still: now, is_current: false, states: states.clone(), said: None };
         let it = self.0.entry(address).or_insert_with(fresh);
+        if it.states[0] != states[0] {
+            it.still = now;
+        }
+        it.is_current = !share.stale;
         let is_still = it.states == states;
         it.states.clone_from(&states);
         let lasted = now.saturating_duration_since(it.since);
@@ -100,6 +111,12 @@ impl Apart {
     /// Forgets replicas that are not there any more.
     pub(super) fn keep(&mut self, is_known: impl Fn(&SocketAddr) -> bool) {
         self.0.retain(|address, _| is_known(address));
+    }
+
+    /// Whether this replica may be the one that is behind.
+    pub(super) fn is_doubtful(&self, now: Instant) -> bool {
+        let doubts = |it: &Difference| it.is_current && now.saturating_duration_since(it.still) >= DOUBTS;
+        self.0.values().any(doubts)
     }
 
     /// How a replica differs.
@@ -189,6 +206,26 @@ mod tests {
         for other in [starts, newer] {
             assert!(looks(std::iter::repeat_n((state(1, 1), other), 30)).is_empty());
         }
+    }
+
+    #[test]
+    fn who_stands_still_while_another_goes_on_doubts_itself() {
+        let doubts = |own: fn(u8) -> u8, other: fn(u8) -> inspect::ShareResponse| {
+            let (mut apart, begin) = (Apart::default(), shared::clock::now());
+            let mut look = |at: u8| {
+                let now = begin + Duration::from_secs(5 * u64::from(at));
+                apart.look(AT, &state(1, own(at)), &other(at), now);
+                apart.is_doubtful(now)
+            };
+            (0..6).map(&mut look).collect::<Vec<_>>()
+        };
+        let goes_on = |at: u8| share(state(1, 100 + at));
+        assert_eq!(doubts(|_| 1, goes_on), [false, false, true, true, true, true]);
+        assert_eq!(doubts(|_| 1, |_| share(state(1, 100))), [false, false, true, true, true, true]);
+        assert_eq!(doubts(|at| at, goes_on), [false; 6], "it follows");
+        assert_eq!(doubts(|_| 1, |_| share(state(1, 1))), [false; 6]);
+        let cut_off = |at: u8| inspect::ShareResponse { stale: true, ..share(state(1, 100 + at)) };
+        assert_eq!(doubts(|_| 1, cut_off), [false; 6], "nobody is known to be ahead");
     }
 
     #[test]

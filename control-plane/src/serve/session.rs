@@ -72,7 +72,7 @@ pub enum Event {
     Tick,
     /// Another stream has replaced this one.
     Replaced,
-    /// The process is about to end: the proxy should connect elsewhere after the delay. Until then the stream
+    /// The process is about to end, or is behind: the proxy should connect elsewhere after the delay. Until then the stream
     /// continues.
     Move(Duration),
     /// The process ends: the proxy should reconnect after the delay.

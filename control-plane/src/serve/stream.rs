@@ -155,8 +155,9 @@ impl Stream {
                     self.wants_slot = false;
                     Event::Slot
                 }
-                within = asked(&mut moving), if !self.told => {
-                    self.told = true;
+                within = asked(&mut moving, self.told) => {
+                    self.told = within.is_some();
+                    let Some(within) = within else { continue };
                     Event::Move(within.mul_f64(fastrand::f64()))
                 }
                 _ = leaving.wait_for(|leaving| *leaving) => Event::Leave(LEAVE.mul_f64(fastrand::f64())),
@@ -357,9 +358,9 @@ async fn passed(barrier: Option<&Barrier>, round: Option<u64>) {
     }
 }
 
-/// The time within which proxies should move, once that is requested.
-async fn asked(moving: &mut watch::Receiver<Option<Duration>>) -> Duration {
-    let within = moving.wait_for(Option::is_some).await.ok().and_then(|within| *within);
+/// The time within which proxies should move, once that is requested; `None`, once it is not any more.
+async fn asked(moving: &mut watch::Receiver<Option<Duration>>, told: bool) -> Option<Duration> {
+    let within = moving.wait_for(|within| within.is_some() != told).await.ok().map(|within| *within);
     match within {
         Some(within) => within,
         // No request can arrive any more.

@@ -282,6 +282,29 @@ async fn a_process_that_is_to_end_serves_on_until_its_proxies_have_gone_elsewher
 }
 
 #[tokio::test]
+async fn who_sends_its_proxies_away_for_a_while_takes_them_again() {
+    let mut bench = bench().await;
+    bench.commit(Kind::Host, "_", b"");
+    let mut proxy = bench.connect("a").await.unwrap();
+    bench.until(|registry| registry.len() == 1).await;
+    bench.moving.send_replace(Some(Duration::ZERO));
+    while !matches!(proxy.next().await, Control::Redirect(_)) {}
+    assert_eq!(bench.connect("b").await.err().unwrap().code(), Code::Unavailable);
+
+    bench.moving.send_replace(None);
+    bench.connect("c").await.unwrap();
+    // Its stream hears of the commit together with that.
+    bench.commit(Kind::Host, "later", b"");
+    let is_later = |heard: &Control| match heard {
+        Control::Batch(batch) => batch.up.iter().any(|up| up.key == "later"),
+        _ => false,
+    };
+    while !is_later(&proxy.next().await) {}
+    bench.moving.send_replace(Some(Duration::ZERO));
+    while !matches!(proxy.next().await, Control::Redirect(_)) {}
+}
+
+#[tokio::test]
 async fn what_is_no_proxy_message_ends_the_stream_alone() {
     let mut bench = bench().await;
     bench.commit(Kind::Host, "_", b"");

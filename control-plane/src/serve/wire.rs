@@ -207,7 +207,7 @@ pub(super) fn encode(out: Out) -> Frame {
         }),
         Out::Redirect(after) => Control::Redirect(config::Redirect {
             after_ms: after.as_millis() as u32,
-            reason: "this control plane is shutting down".to_owned(),
+            reason: "this control plane ends, or is cut off".to_owned(),
         }),
     })
 }

@@ -38,6 +38,7 @@ pub(crate) const LISTENER: Listener = Listener {
         ("inspect::OTHERS", "how often the others are asked for somebody who watches"),
         ("peers::LOOK", "how often other replicas are looked for"),
         ("peers::apart::LASTS", "how long replicas differ before that is said"),
+        ("peers::apart::DOUBTS", "how long this replica stands still before it doubts itself"),
         ("inspect::status::TOLD", "problems that are told of an object that is not here"),
         ("inspect::status::LOOK", "how often somebody who watches is told of silence"),
         ("serve::registry::missed::LEFT", "how long other replicas are told of a goodbye"),
