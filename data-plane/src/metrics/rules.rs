@@ -62,7 +62,7 @@ pub struct Rules {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Bounds {
     /// As exported.
-    pub(super) shown: Box<[f64]>,
+    pub(super) shown: Box<[Box<str>]>,
     /// As compared: in microseconds or bytes.
     pub(super) counted: Box<[u64]>,
     /// The index of its first number in a set: the buckets, one without a bound, and the sum.
@@ -102,10 +102,11 @@ impl Rules {
                 Unit::Length => (&LENGTHS, 1.0),
                 Unit::Size => (&SIZES, 1.0),
             };
-            let shown: Box<[f64]> = config.bounds[unit as usize].as_deref().unwrap_or(usual).into();
+            let bounds = config.bounds[unit as usize].as_deref().unwrap_or(usual);
             let at = len;
-            len += shown.len() + 2;
-            let counted = shown.iter().map(|bound| (bound * scale).round() as u64).collect();
+            len += bounds.len() + 2;
+            let shown = bounds.iter().map(|bound| as_in_go(*bound).into()).collect();
+            let counted = bounds.iter().map(|bound| (bound * scale).round() as u64).collect();
             Some(Bounds { shown, counted, at })
         });
         Self {
@@ -146,5 +147,37 @@ impl Bounds {
     pub(super) fn places(&self, value: u64) -> (usize, usize) {
         let bucket = self.counted.partition_point(|bound| *bound < value);
         (self.at + bucket, self.at + self.counted.len() + 1)
+    }
+}
+
+/// A number as Go writes it (`%g`), and so ingress-nginx: `1e+06` for a million. Queries compare the label `le` as text.
+fn as_in_go(number: f64) -> String {
+    let exact = format!("{number:e}");
+    match exact.split_once('e').and_then(|(digits, power)| Some((digits, power.parse::<i32>().ok()?))) {
+        Some((digits, power @ (..-4 | 6..))) => format!("{digits}e{power:+03}"),
+        _ => number.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_in_go;
+
+    #[test]
+    fn numbers_are_written_as_by_go() {
+        for (number, text) in [
+            (0.005, "0.005"),
+            (0.0001, "0.0001"),
+            (0.00005, "5e-05"),
+            (2.5, "2.5"),
+            (10.0, "10"),
+            (100_000.0, "100000"),
+            (999_999.5, "999999.5"),
+            (1_000_000.0, "1e+06"),
+            (1_234_567.0, "1.234567e+06"),
+            (1e21, "1e+21"),
+        ] {
+            assert_eq!(as_in_go(number), text);
+        }
     }
 }

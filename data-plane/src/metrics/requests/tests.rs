@@ -74,6 +74,13 @@ fn workers_are_added_up_and_labels_are_the_original_s() {
     assert!(with("response_size_bucket", "OTHER")[10].ends_with(",le=\"+Inf\"} 2"));
     assert!(with("response_size_bucket", "OTHER")[9].ends_with(",le=\"100\"} 0"));
     assert!(with("bytes_sent_sum", "OTHER")[0].ends_with(" 240"));
+    let sizes = with("bytes_sent_bucket", "OTHER");
+    let shown: Vec<_> = sizes.iter().filter_map(|line| line.split('"').rev().nth(1)).collect();
+    assert_eq!(
+        shown,
+        ["10", "100", "1000", "10000", "100000", "1e+06", "1e+07", "+Inf"],
+        "as Go writes them"
+    );
     assert_eq!(with("connect_duration_seconds_count", ""), [""; 0], "nobody was asked");
 }
 
