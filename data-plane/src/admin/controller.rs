@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use shared::telemetry::VERSION;
+use x509_parser::oid_registry::OID_X509_SERIALNUMBER;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::metrics::{PREFIX, head, label};
@@ -45,7 +46,7 @@ fn certificates(table: &HostTable, constant: &str, class: &str, out: &mut String
         let mut text = constant.to_owned();
         label(&mut text, "class", class);
         label(&mut text, "host", host.name());
-        label(&mut text, "identifier", &format!("{serial}-{name}"));
+        label(&mut text, "identifier", &identifier(&leaf));
         label(&mut text, "namespace", namespace);
         label(&mut text, "secret_name", name);
         ends.push((text.clone(), leaf.validity().not_after.timestamp() as f64));
@@ -62,6 +63,13 @@ fn certificates(table: &HostTable, constant: &str, class: &str, out: &mut String
     infos.sort_by(|a, b| a.0.cmp(&b.0));
     one(out, "ssl_expire_time_seconds", "gauge", "When the certificate of a host ends, since 1970", &ends);
     one(out, "ssl_certificate_info", "gauge", "The certificate of a host", &infos);
+}
+
+/// As in ingress-nginx: the `serialNumber` in the issuer's name, which few have, and the certificate's own.
+fn identifier(leaf: &X509Certificate<'_>) -> String {
+    let authority = leaf.issuer().iter_by_oid(&OID_X509_SERIALNUMBER).last();
+    let authority = authority.and_then(|it| it.as_str().ok()).unwrap_or_default();
+    format!("{authority}-{}", leaf.tbs_certificate.serial)
 }
 
 fn algorithm(leaf: &X509Certificate<'_>) -> &'static str {
@@ -127,11 +135,29 @@ fn one(out: &mut String, name: &str, kind: &str, help: &str, samples: &[(String,
 
 #[cfg(test)]
 mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
     use shared::resource::{Backend, Resource};
 
     use super::*;
     use crate::table::Writer;
     use crate::table::world::{backend, entry, host, route, slice};
+
+    #[test]
+    fn certificates_are_identified_as_in_the_original() {
+        let certificate = |of_issuer: Option<&str>| {
+            let mut params = CertificateParams::new(vec!["a.test".into()]).unwrap();
+            params.serial_number = Some(vec![100].into());
+            if let Some(number) = of_issuer {
+                params.distinguished_name.push(DnType::CustomDnType(vec![2, 5, 4, 5]), number);
+            }
+            params.self_signed(&KeyPair::generate().unwrap()).unwrap()
+        };
+        for (of_issuer, expected) in [(Some("abcd1234"), "abcd1234-100"), (None, "-100")] {
+            let made = certificate(of_issuer);
+            let (_, leaf) = X509Certificate::from_der(made.der()).unwrap();
+            assert_eq!(identifier(&leaf), expected);
+        }
+    }
 
     #[test]
     fn missing_services_and_endpoints_of_an_ingress_are_listed() {
