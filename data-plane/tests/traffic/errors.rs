@@ -121,6 +121,26 @@ fn default_backend_leaves_the_canary_its_requests() {
     assert_eq!((seen.line(), seen.all("x-code").len()), ("GET /nobody?q HTTP/1.1", 0));
 }
 
+/// To ingress-nginx it is the backend of the location, with the location's pages.
+#[test]
+fn what_the_default_backend_says_in_place_of_another_is_replaced_as_the_others() {
+    let (origin, errors) = (answers("200 OK"), answers("404 No"));
+    let addresses = TextList { values: vec!["127.0.0.1".into()] };
+    let said = LocationPolicy { allowlist_source_range: Some(addresses), ..listing(&[403, 404]) };
+    let proxy = proxy(&origin, &errors, said);
+    let asked = |source: &str, code: &str| {
+        assert_eq!(Client::from(source.parse().unwrap(), proxy.http).get("/nobody/x?y").status, 404);
+        let seen = errors.seen();
+        let last = seen.last().unwrap();
+        assert_eq!((last.line(), last.all("x-code")), ("GET /?y HTTP/1.1", vec![code]));
+        assert_eq!(last.all("x-original-uri"), ["/nobody/x?y"]);
+        seen.len()
+    };
+    assert_eq!(asked("127.0.0.1", "404"), 2, "once in place of the backend, once for the page");
+    assert_eq!(errors.seen()[0].line(), "GET /nobody/x?y HTTP/1.1");
+    assert_eq!(asked("127.0.0.2", "403"), 3, "nobody who is kept out is let in for a page");
+}
+
 /// The path is the request's own, and the Host what the location says.
 #[test]
 fn default_backend_gets_path_and_host_of_the_location() {

@@ -1,7 +1,8 @@
 //! Error pages from another backend: for the statuses that a location lists, and when its own backend has no endpoints
 //! (as in ingress-nginx).
 //!
-//! **Invariant:** the error backend's response is passed on whatever its status is, so there is no loop. The request
+//! **Invariant:** the response to a request for an error page is passed on whatever its status is, so there is no loop.
+//! (What an error backend says in place of a backend without endpoints is replaced as that one's would be.) The request
 //! body is not sent a second time. The access rules of the location also protect the error page: a client that was not
 //! admitted gets no page from the guarded Service, and its request carries no headers that only admitted clients may
 //! send.
@@ -31,7 +32,7 @@ pub(super) async fn replace<B: RequestBody>(
     let Some(location) = exchange.location() else {
         return reply;
     };
-    if exchange.stands_in || reply.untold.is_some() {
+    if reply.untold.is_some() {
         return reply;
     }
     let close = reply.close;
@@ -127,7 +128,6 @@ async fn in_place<B: RequestBody>(
         return reply;
     }
     tell(exchange, status);
-    exchange.stands_in = true;
     // The limits of the location are those of its own backend: nginx' configuration has them there.
     exchange.timeouts = Timeouts { client_body: exchange.timeouts.client_body, ..Timeouts::default() };
     exchange.info.attempts.redirected();

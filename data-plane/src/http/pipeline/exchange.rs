@@ -85,7 +85,7 @@ pub(crate) struct Exchange<'a> {
     pub(super) is_forwarded: bool,
     /// The fleet's default backend, if it has one with endpoints.
     pub(super) fallback: Option<Arc<Upstream>>,
-    /// Whether it is answered by an error backend instead of the location's.
+    /// Whether an error backend takes the place of the location's, which has no endpoints.
     pub(super) stands_in: bool,
     /// Whether its host uses the fleet's error pages.
     pub(super) has_pages_of_fleet: bool,

@@ -13,7 +13,7 @@ use crate::codec::body::RequestBody;
 use crate::codec::error::{Kind, ProxyError};
 use crate::codec::head::{Framing, Known, RequestHead, ResponseHead};
 use crate::codec::path::escape;
-use crate::http::pipeline::{self, Exchange};
+use crate::http::pipeline::{self, Exchange, HeaderScope};
 use crate::http::reply::{Reply, ReplyBody};
 use crate::table::policy::retries::Retries;
 use crate::table::{BackendCell, Endpoint, Protocol};
@@ -111,7 +111,8 @@ async fn attempt<B: RequestBody>(
 /// Whether the location's error backend may respond instead of its endpoints.
 fn may_be_sent_elsewhere(exchange: &Exchange<'_>) -> bool {
     let location = exchange.location();
-    location.is_some_and(|it| !it.policy.errors.is_empty()) && !exchange.stands_in && !is_grpc(exchange.head)
+    let is_page = exchange.header_scope == HeaderScope::Errors;
+    location.is_some_and(|it| !it.policy.errors.is_empty()) && !is_page && !is_grpc(exchange.head)
 }
 
 /// The endpoints that a call was tried on, and the remaining attempts.
