@@ -141,6 +141,22 @@ fn what_the_default_backend_says_in_place_of_another_is_replaced_as_the_others()
     assert_eq!(asked("127.0.0.2", "403"), 3, "nobody who is kept out is let in for a page");
 }
 
+/// In ingress-nginx a server of its own sends that page.
+#[test]
+fn page_for_want_of_a_default_backend_is_replaced_as_a_backends() {
+    let (origin, errors) = (answers("200 OK"), answers("418 Teapot"));
+    let mut proxy = proxy(&origin, &errors, LocationPolicy::default());
+    let passing = LocationPolicy { disable_proxy_intercept_errors: Some(true), ..listing(&[401, 404]) };
+    let grpc = LocationPolicy { backend_protocol: Some(BackendProtocol::Grpc.into()), ..listing(&[404]) };
+    for (policy, status) in [(listing(&[404]), 418), (passing, 404), (grpc, 418)] {
+        let paths =
+            vec![Path { path: "/".into(), kind: PathType::Prefix, backend: None, after_exact: false }];
+        let route = Route { paths, policy, ..Route::default() };
+        proxy.config(vec![("ingress/ns/web/a.test", Resource::Route(route))]);
+        assert_eq!(Client::new(proxy.http).get("/z").status, status);
+    }
+}
+
 /// The path is the request's own, and the Host what the location says.
 #[test]
 fn default_backend_gets_path_and_host_of_the_location() {

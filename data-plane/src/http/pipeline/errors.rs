@@ -86,9 +86,13 @@ fn is_replaced(exchange: &Exchange<'_>, location: &PathEntry, errors: &Errors, r
     if !errors.takes(status) {
         return false;
     }
+    // The default backend is always spoken to in HTTP. The page for want of one is a backend's, too: in ingress-nginx
+    // a server of its own sends it.
+    let is_default = matches!(location.action, Action::DefaultBackend);
+    let is_wanting = is_default && exchange.is_let_in && exchange.fallback.is_none();
     // FastCGI and gRPC responses are not replaced (as in ingress-nginx).
-    let passes = !location.policy.errors.intercepts || !location.policy.spoken.is_http();
-    let stays = if is_backends(reply) { passes } else { status < 400 };
+    let passes = !location.policy.errors.intercepts || !(is_default || location.policy.spoken.is_http());
+    let stays = if is_backends(reply) || is_wanting { passes } else { status < 400 };
     !stays && !send::is_grpc(exchange.head)
 }
 
