@@ -233,7 +233,8 @@ fn passwords_and_who_is_asked_both_have_to_let_in_unless_any_does() {
     let verdict = Arc::clone(&says);
     let auth = Origin::new(move |_| {
         let status = verdict.load(Ordering::SeqCst);
-        (format!("HTTP/1.1 {status} Said\r\nContent-Length: 0\r\n\r\n").into_bytes(), true)
+        let challenge = if status == 401 { "WWW-Authenticate: Bearer\r\n" } else { "" };
+        (format!("HTTP/1.1 {status} Said\r\n{challenge}Content-Length: 0\r\n\r\n").into_bytes(), true)
     });
     let external = ExternalAuth { url: format!("http://{}/", auth.address), ..ExternalAuth::default() };
     let all = LocationPolicy { external_auth: Some(external), ..asking() };
@@ -261,6 +262,10 @@ fn passwords_and_who_is_asked_both_have_to_let_in_unless_any_does() {
         let told = (answer.status, origin.seen().len() > passed, auth.seen().len() > asked);
         assert_eq!(told, (status, status == 200, is_asked), "{path} {credentials} {verdict}");
     }
+    says.store(401, Ordering::SeqCst);
+    let answer = client.ask(&with("/any", "u:wrong"));
+    let both = ["Basic realm=\"Test area\"", "Bearer"];
+    assert_eq!((answer.status, answer.all("www-authenticate")), (401, both.to_vec()), "either way in");
 }
 
 /// nginx' `proxy_pass http://backend$uri` and the like send on what they decoded: an escaped `?` ends the path for who

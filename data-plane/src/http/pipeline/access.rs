@@ -58,9 +58,7 @@ pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
         match Box::pin(external::ask(exchange, external)).await {
             AccessDecision::Pass if any => return enter(exchange, location),
             AccessDecision::Pass => {}
-            AccessDecision::Refuse(reply) if any => {
-                refusal = refusal.filter(|earlier| earlier.head.status == 401).or(Some(reply));
-            }
+            AccessDecision::Refuse(reply) if any => refusal = Some(after(refusal, reply)),
             AccessDecision::Refuse(reply) => return Break(signin(exchange, location, reply)),
             AccessDecision::Fail(reply) => return Break(reply),
         }
@@ -69,6 +67,15 @@ pub(super) async fn access(exchange: &mut Exchange<'_>) -> Step {
         Some(reply) => Break(signin(exchange, location, reply)),
         None => enter(exchange, location),
     }
+}
+
+/// The refusal of a client that two rules refused, each of which would do. As in nginx, it is told of both ways in.
+fn after(earlier: Option<Reply>, later: Reply) -> Reply {
+    let Some(mut reply) = earlier.filter(|earlier| earlier.head.status == 401) else { return later };
+    for challenge in later.head.fields.all(Known::WwwAuthenticate) {
+        reply.head.fields.append(Known::WwwAuthenticate, challenge);
+    }
+    reply
 }
 
 /// Admits a request.

@@ -53,14 +53,20 @@ pub(super) async fn replace<B: RequestBody>(
     if !is_replaced(exchange, location, errors, &reply) {
         return reply;
     }
-    // As in nginx: with a 401 the client gets the challenge.
-    let challenges = reply.head.fields.all(Known::WwwAuthenticate).filter(|_| status == 401);
-    let challenges: Vec<_> = challenges.map(Bytes::copy_from_slice).collect();
+    // As in nginx: with a 401 the client gets the challenge, before those of the page.
+    let challenges = |reply: &Reply| -> Vec<_> {
+        reply.head.fields.all(Known::WwwAuthenticate).map(Bytes::copy_from_slice).collect()
+    };
+    let first = if status == 401 { challenges(&reply) } else { Vec::new() };
     drop(reply);
     let mut reply = in_place(exchange, body, (location, errors), status).await;
     reply.close |= close;
-    for challenge in challenges {
-        reply.head.fields.append(Known::WwwAuthenticate, challenge);
+    if !first.is_empty() {
+        let own = challenges(&reply);
+        reply.head.fields.remove(Known::WwwAuthenticate);
+        for challenge in first.into_iter().chain(own) {
+            reply.head.fields.append(Known::WwwAuthenticate, challenge);
+        }
     }
     reply
 }
