@@ -87,6 +87,7 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     access::access(exchange).await?;
     // Not earlier: what protects a location also protects its default backend.
     let Some(cell) = cell else {
+        exchange.info.attempts.defaulted(404);
         return ControlFlow::Break(Reply::page(&exchange.call.server.local, 404));
     };
     // Not earlier: the canary is chosen by what the client sent.

@@ -187,19 +187,21 @@ fn an_upstream_is_named_whatever_is_answered() {
         ("ingress/ns/web/missing.test", Resource::Route(missing)),
     ]);
     let expected = [
-        ("tls.test", "/", 308, "ns-echo-80"),
-        ("empty.test", "/", 503, "ns-empty-80"),
-        ("shut.test", "/", 503, "ns-shut-80"),
-        ("missing.test", "/", 503, "ns-missing-80"),
-        ("empty.test", "/other", 404, "upstream-default-backend"),
+        ("tls.test", "/", 308, "ns-echo-80", "- - -", "-"),
+        ("empty.test", "/", 503, "ns-empty-80", "- - -", "-"),
+        ("shut.test", "/", 503, "ns-shut-80", "- - -", "-"),
+        ("missing.test", "/", 503, "ns-missing-80", "- - -", "-"),
+        // In ingress-nginx a server of its own says that.
+        ("empty.test", "/other", 404, "upstream-default-backend", "127.0.0.1:8181 146", "404"),
     ];
-    for (host, target, status, _) in expected {
+    for (host, target, status, ..) in expected {
         let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         assert_eq!(Client::new(proxy.http).ask(&request).status, status, "{host}");
     }
     let log = proxy.stop(Duration::ZERO, PATIENCE);
-    for ((host, .., upstream), line) in expected.iter().zip(log.lines()) {
-        assert!(line.contains(&format!(" [{upstream}] [] - - - - ")), "{host}: {line}");
+    for ((host, .., upstream, asked, answered), line) in expected.iter().zip(log.lines()) {
+        assert!(line.contains(&format!(" [{upstream}] [] {asked} ")), "{host}: {line}");
+        assert_eq!(line.rsplit(' ').nth(1), Some(*answered), "{host}: {line}");
     }
 }
 
@@ -254,7 +256,7 @@ fn a_line_is_made_of_what_the_fleet_says() {
                   |$sent_http_x_own|$sent_http_content_length|$upstream_addr|$upstream_status|$upstream_http_x_no";
     assert_eq!(
         logged(format, (false, false), &heads),
-        [r"7.7.7.7|\x222\x22|no|-|inner|2|ORIGIN|201|-", "-|-|-|-|-|146|-|-|-"]
+        [r"7.7.7.7|\x222\x22|no|-|inner|2|ORIGIN|201|-", "-|-|-|-|-|146|127.0.0.1:8181|404|-"]
     );
     let format = "$http2|$ssl_alpn_protocol|$server_addr|$upstream_cookie_sid|$upstream_cookie_si";
     assert_eq!(logged(format, (false, false), &heads), ["|-|127.0.0.1|42|-", "|-|127.0.0.1|-|-"]);

@@ -73,8 +73,9 @@ fn requests_are_counted_where_they_belong() {
         ]
     );
     let of = |name: &str| samples.iter().filter(|line| line.starts_with(name)).count();
-    assert_eq!((of("request_duration_seconds_count"), of("response_duration_seconds_count")), (4, 3));
-    assert_eq!((of("connect_duration_seconds_bucket"), of("bytes_sent_bucket")), (3 * 12, 4 * 8));
+    // In ingress-nginx a server of its own sends the 404, which counts as an endpoint.
+    assert_eq!((of("request_duration_seconds_count"), of("response_duration_seconds_count")), (4, 4));
+    assert_eq!((of("connect_duration_seconds_bucket"), of("bytes_sent_bucket")), (4 * 12, 4 * 8));
 }
 
 /// As in ingress-nginx: an alias is a known host. It has the same location.

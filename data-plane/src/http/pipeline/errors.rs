@@ -127,6 +127,8 @@ async fn in_place<B: RequestBody>(
         None => InPlace::DefaultBackend,
     };
     let Some(upstream) = errors.or(fallback) else {
+        exchange.info.attempts.redirected();
+        exchange.info.attempts.defaulted(404);
         return Reply::page(&server.local, 404);
     };
     if !exchange.is_let_in {

@@ -164,7 +164,11 @@ fn follow(exchange: &mut Exchange<'_>, found: RouteOutcome, answers: Option<Arc<
             (exchange.info.silent, exchange.info.default_backend) = (silent, true);
             of_host(exchange)?;
             let Some(entry) = entry else {
-                return Break(Reply::page(local, if blocked { 403 } else { 404 }));
+                if blocked {
+                    return Break(Reply::page(local, 403));
+                }
+                exchange.info.attempts.defaulted(404);
+                return Break(Reply::page(local, 404));
             };
             enter(exchange, entry, target);
             Continue(())

@@ -1,7 +1,7 @@
 //! The endpoints that were tried for a request, and the outcomes.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,9 @@ use smallvec::SmallVec;
 use super::CLIENT_GONE;
 use crate::table::Endpoint;
 use crate::upstream::link::Traffic;
+
+/// Where ingress-nginx has its server for want of a default backend (`--default-server-port`).
+const DEFAULT_SERVER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8181));
 
 /// One endpoint that was tried.
 #[derive(Clone, Debug)]
@@ -67,6 +70,26 @@ impl Attempts {
             status: 0,
             stands_in,
         });
+    }
+
+    /// There is no default backend, and a page says so. In ingress-nginx a server of its own sends it, and the log shows
+    /// that one as the endpoint.
+    pub(crate) fn defaulted(&mut self, status: u16) {
+        let begun = shared::clock::now();
+        let stands_in = std::mem::take(&mut self.stands_in) && !self.list.is_empty();
+        let (connect, header) = (Some(Duration::ZERO), Some(Duration::ZERO));
+        self.list.push(Attempt {
+            address: DEFAULT_SERVER,
+            begun,
+            length: 0,
+            traffic: None,
+            connect,
+            header,
+            took: Duration::ZERO,
+            status,
+            stands_in,
+        });
+        self.relaying = true;
     }
 
     /// It is connected.
