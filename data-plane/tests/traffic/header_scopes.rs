@@ -1,6 +1,8 @@
 //! A response from elsewhere than the location does not get the response headers of that location: nginx adds those of
 //! the location where the request ended up.
 
+use std::time::Duration;
+
 use shared::policy::{ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation};
 use shared::policy::{
     HostPolicy, LocationPolicy, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest,
@@ -142,6 +144,8 @@ fn backend_401_redirects_to_sign_in_with_intercepted_errors() {
     let sent = ask(&replaced, "GET", "/401");
     assert_eq!((sent.status, sent.all(CHALLENGE)), (302, vec!["Own x"]));
     assert_eq!(sent.all("location"), ["http://in.test/?rd=http://a.test%2F401"]);
+    let log = replaced.stop(Duration::ZERO, PATIENCE);
+    assert!(log.contains(&format!(" {} 0 ", origin.address)), "nothing of its body was passed on: {log}");
     let alone = LocationPolicy { custom_http_errors: None, ..signing.clone() };
     let mut alone = proxy(&origin, &errors, alone);
     assert_eq!(ask(&alone, "GET", "/401").status, 401);

@@ -37,6 +37,7 @@ pub(super) async fn replace<B: RequestBody>(
     }
     let close = reply.close;
     if signs_in(exchange, location, &reply) {
+        exchange.info.attempts.redirected();
         let mut reply = access::signin(exchange, location, reply);
         reply.close |= close;
         return reply;
