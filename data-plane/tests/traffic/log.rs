@@ -170,6 +170,24 @@ fn every_try_is_told() {
 }
 
 #[test]
+fn a_body_that_nobody_asks_for_is_not_part_of_the_length() {
+    let mut proxy = Proxy::start();
+    proxy.host("a.test", false, &[("/", PathType::Exact, "empty")]);
+    let defaults =
+        LocationPolicy { log_format_upstream: Some("$request_length".into()), ..LocationPolicy::default() };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let head = "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 4\r\n\r\n";
+    let mut client = Client::new(proxy.http);
+    for _ in 0..2 {
+        assert_eq!(client.ask(&format!("{head}body")).status, 503);
+    }
+    // The server that says so in ingress-nginx gets the body.
+    assert_eq!(client.ask(&format!("{}body", head.replace("POST /", "PUT /x"))).status, 404);
+    drop(client);
+    assert_eq!(proxy.stop(Duration::ZERO, PATIENCE), format!("{0}\n{0}\n{1}\n", head.len(), head.len() + 4));
+}
+
+#[test]
 fn an_upstream_is_named_whatever_is_answered() {
     let mut proxy = Proxy::start();
     proxy.host("tls.test", true, &[("/", PathType::Prefix, "echo")]);

@@ -73,10 +73,12 @@ impl<'c, S: Stream> ClientBody<'c, S> {
         Poll::Ready(Ok(count))
     }
 
-    /// The rest of the body that was not read. What has arrived of it is discarded, unless it `goes_on`.
-    pub(super) fn into_unread(self, goes_on: bool) -> Unread {
+    /// The rest of the body that was not read. What has arrived of it is discarded, unless it `goes_on`; whether it
+    /// `counts` all the same is told, too.
+    pub(super) fn into_unread(self, goes_on: bool, counts: bool) -> Unread {
         let Self { input, reader, permission, received, .. } = self;
-        let mut unread = Unread { reader, received, uncertain: !permission.is_empty(), broken: false };
+        let uncertain = !permission.is_empty();
+        let mut unread = Unread { reader, received, counts, uncertain, broken: false };
         if !(goes_on && unread.may_end()) {
             unread.skip(input);
         }
@@ -88,6 +90,9 @@ impl<'c, S: Stream> ClientBody<'c, S> {
 pub(super) struct Unread {
     reader: BodyReader,
     received: u64,
+    /// Whether what is discarded is part of the request's length. It is not in nginx, unless a server of its own takes
+    /// the body.
+    counts: bool,
     /// Whether the client waits for a `100 Continue` that it will not get: then it may send either the body or its
     /// next request.
     uncertain: bool,
@@ -98,10 +103,11 @@ pub(super) struct Unread {
 impl Unread {
     /// There is no body, or none that can be delimited.
     pub(super) fn nothing() -> Self {
-        Self { reader: BodyReader::new(Framing::None), received: 0, uncertain: false, broken: false }
+        let reader = BodyReader::new(Framing::None);
+        Self { reader, received: 0, counts: false, uncertain: false, broken: false }
     }
 
-    /// Bytes of body received so far.
+    /// Bytes of body received so far, as far as they count.
     pub(super) fn received(&self) -> u64 {
         self.received
     }
@@ -120,7 +126,8 @@ impl Unread {
     fn skip(&mut self, input: &mut BytesMut) {
         loop {
             match self.reader.next(input) {
-                Ok(Body::Data(piece)) => self.received += piece.len() as u64,
+                Ok(Body::Data(piece)) if self.counts => self.received += piece.len() as u64,
+                Ok(Body::Data(_)) => {}
                 Ok(Body::End | Body::Need) => return,
                 Err(_) => {
                     self.broken = true;

@@ -293,8 +293,8 @@ impl<S: Stream> Session<S> {
             None => pipeline::unrouted(&server.local, Reply::overloaded(&server.local)),
         };
         drop(exchange);
-        let mut unread = body.into_unread(reply.body.sending().is_some());
         let info = &mut record.info;
+        let mut unread = body.into_unread(reply.body.sending().is_some(), info.attempts.are_defaulted());
         info.received = unread.received();
 
         if let Some(why) = reply.untold {

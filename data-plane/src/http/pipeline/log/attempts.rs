@@ -92,6 +92,11 @@ impl Attempts {
         self.relaying = true;
     }
 
+    /// Whether the last one is that.
+    pub(crate) fn are_defaulted(&self) -> bool {
+        self.list.last().is_some_and(|last| last.address == DEFAULT_SERVER)
+    }
+
     /// It is connected.
     pub(crate) fn connected(&mut self, kept: bool) {
         if let Some(attempt) = self.list.last_mut() {
