@@ -77,7 +77,7 @@ async fn an_ingress_has_the_addresses_of_the_load_balancer_and_follows_them() {
     becomes(&site.api, name, "web", &json!([{"ip": "192.0.2.7"}])).await;
     // As AWS has them; more than one, in order.
     give(&site.api, name, json!([{"hostname": "lb.example.test"}, {"ip": "192.0.2.8"}])).await;
-    let both = json!([{"ip": "192.0.2.8"}, {"hostname": "lb.example.test"}]);
+    let both = json!([{"hostname": "lb.example.test"}, {"ip": "192.0.2.8"}]);
     becomes(&site.api, name, "web", &both).await;
     site.route("api", "c.test", &origin).await;
     becomes(&site.api, name, "api", &both).await;

@@ -1,56 +1,64 @@
 //! The addresses at which hosts are reachable, determined as ingress-nginx does.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// An address.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Address {
-    /// An IP address as written.
-    Ip(Arc<str>),
-    /// The name of a load balancer.
-    Hostname(Arc<str>),
+/// An entry of a status: an IP address as written, the name of a load balancer, or both.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Address {
+    ip: Option<Arc<str>>,
+    hostname: Option<Arc<str>>,
 }
 
-/// All addresses, sorted, each once.
+/// All addresses, each once: names alone first, then by IP address, as ingress-nginx writes them.
 pub type Addresses = Arc<[Address]>;
 
 impl Address {
     /// An IP address if it is one, else a host name.
     pub fn of(text: &str) -> Self {
         match text.parse::<IpAddr>() {
-            Ok(_) => Self::Ip(text.into()),
-            Err(_) => Self::Hostname(text.into()),
-        }
-    }
-
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Ip(text) | Self::Hostname(text) => text,
+            Ok(_) => Self { ip: Some(text.into()), hostname: None },
+            Err(_) => Self { ip: None, hostname: Some(text.into()) },
         }
     }
 
     fn json(&self) -> Value {
-        match self {
-            Self::Ip(ip) => json!({"ip": &**ip}),
-            Self::Hostname(name) => json!({"hostname": &**name}),
+        let fields = [("hostname", &self.hostname), ("ip", &self.ip)];
+        let said = fields
+            .into_iter()
+            .filter_map(|(name, text)| Some((name.to_owned(), Value::from(text.as_deref()?))));
+        Value::Object(said.collect())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.ip, &self.hostname) {
+            (Some(ip), Some(name)) => write!(f, "{ip} ({name})"),
+            (Some(text), None) | (None, Some(text)) => f.write_str(text),
+            (None, None) => Ok(()),
         }
     }
 }
 
-/// For people: `192.0.2.1, lb.test`.
+/// For people: `lb.test, 192.0.2.1`.
 pub fn listed(addresses: &[Address]) -> String {
-    addresses.iter().map(Address::as_str).collect::<Vec<_>>().join(", ")
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Sorted, each once.
+/// Each once. Names keep the order that they have: scripts read the first one.
 pub fn sorted(addresses: impl IntoIterator<Item = Address>) -> Addresses {
-    let mut all: Vec<Address> = addresses.into_iter().collect();
-    all.sort();
-    all.dedup();
+    let mut all: Vec<Address> = Vec::new();
+    for address in addresses {
+        if !all.contains(&address) {
+            all.push(address);
+        }
+    }
+    all.sort_by(|one, other| one.ip.cmp(&other.ip));
     all.into()
 }
 
@@ -77,7 +85,6 @@ struct LoadBalancer {
     ingress: Option<Vec<Entry>>,
 }
 
-/// An entry may have both.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Entry {
@@ -86,10 +93,10 @@ struct Entry {
 }
 
 impl Entry {
-    fn addresses(&self) -> impl Iterator<Item = Address> {
+    fn address(&self) -> Option<Address> {
         let filled = |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map(Arc::from);
-        let ip = filled(&self.ip).map(Address::Ip);
-        ip.into_iter().chain(filled(&self.hostname).map(Address::Hostname))
+        let address = Address { ip: filled(&self.ip), hostname: filled(&self.hostname) };
+        (address.ip.is_some() || address.hostname.is_some()).then_some(address)
     }
 }
 
@@ -97,7 +104,7 @@ impl Entry {
 pub fn of_status(text: &str) -> Addresses {
     let Balanced { status } = serde_json::from_str(text).unwrap_or_default();
     let entries = status.and_then(|it| it.load_balancer).and_then(|it| it.ingress).unwrap_or_default();
-    sorted(entries.iter().flat_map(Entry::addresses))
+    sorted(entries.iter().filter_map(Entry::address))
 }
 
 /// The addresses of a Service. An error if its type is unknown.
@@ -127,7 +134,11 @@ pub fn of_service(text: &str) -> Result<Addresses, String> {
         "ClusterIP" => sorted(own),
         "NodePort" if externals.is_empty() => sorted(own),
         "NodePort" => sorted(externals),
-        "LoadBalancer" => sorted(of_status(text).iter().cloned().chain(externals)),
+        "LoadBalancer" => {
+            let balanced = of_status(text);
+            let more = externals.into_iter().filter(|more| balanced.iter().all(|it| it.ip != more.ip));
+            sorted(balanced.iter().cloned().chain(more))
+        }
         other => return Err(format!("expected a type that is known, got {other}")),
     })
 }
@@ -165,22 +176,22 @@ pub fn of_node(text: &str, internal: bool) -> Result<Option<Address>, String> {
 mod tests {
     use super::*;
 
-    fn texts(addresses: &[Address]) -> Vec<&str> {
-        addresses.iter().map(Address::as_str).collect()
+    fn texts(addresses: &[Address]) -> Vec<String> {
+        addresses.iter().map(ToString::to_string).collect()
     }
 
     fn service(spec: &Value, status: &Value) -> Vec<String> {
         let found = of_service(&json!({"spec": spec, "status": status}).to_string()).unwrap();
-        texts(&found).into_iter().map(str::to_owned).collect()
+        texts(&found)
     }
 
     #[test]
     fn a_service_has_its_addresses_by_its_type() {
         let none = json!({});
         let lb = json!({"loadBalancer": {"ingress": [{"hostname": "lb.test"}, {"ip": "192.0.2.7", "hostname": "b.test"}]}});
-        let spec = |kind: &str| json!({"type": kind, "clusterIP": "10.0.0.1", "externalIPs": ["192.0.2.9"], "externalName": "x.test"});
-        assert_eq!(service(&spec("LoadBalancer"), &lb), ["192.0.2.7", "192.0.2.9", "b.test", "lb.test"]);
-        assert_eq!(service(&spec("NodePort"), &lb), ["192.0.2.9"]);
+        let spec = |kind: &str| json!({"type": kind, "clusterIP": "10.0.0.1", "externalIPs": ["192.0.2.9", "192.0.2.7"], "externalName": "x.test"});
+        assert_eq!(service(&spec("LoadBalancer"), &lb), ["lb.test", "192.0.2.7 (b.test)", "192.0.2.9"]);
+        assert_eq!(service(&spec("NodePort"), &lb), ["192.0.2.7", "192.0.2.9"]);
         assert_eq!(service(&spec("ClusterIP"), &lb), ["10.0.0.1"]);
         assert_eq!(service(&spec("ExternalName"), &lb), ["x.test"]);
         assert_eq!(service(&json!({"type": "NodePort", "clusterIP": "10.0.0.1"}), &none), ["10.0.0.1"]);
@@ -191,10 +202,12 @@ mod tests {
 
     #[test]
     fn a_status_is_read_as_it_is_written() {
-        let addresses = sorted(["lb.test", "2001:db8::1", "192.0.2.1", "lb.test"].map(Address::of));
-        assert_eq!(texts(&addresses), ["192.0.2.1", "2001:db8::1", "lb.test"]);
+        let addresses = sorted(["lb.test", "2001:db8::1", "a.test", "192.0.2.1", "lb.test"].map(Address::of));
+        assert_eq!(texts(&addresses), ["lb.test", "a.test", "192.0.2.1", "2001:db8::1"]);
         let text = json!({"status": json_of(&addresses)}).to_string();
         assert_eq!(of_status(&text), addresses);
+        let both = json!({"loadBalancer": {"ingress": [{"hostname": "a.test", "ip": "192.0.2.1"}]}});
+        assert_eq!(json_of(&of_status(&json!({"status": both}).to_string())), both, "one entry");
         for nothing in ["{}", r#"{"status": null}"#, r#"{"status": {"loadBalancer": {}}}"#, "<html>"] {
             assert!(of_status(nothing).is_empty(), "{nothing}");
         }
