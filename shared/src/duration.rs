@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Maximum: a hundred years. Adding it to a time never overflows.
 pub const MOST: Duration = Duration::from_secs(36_500 * 86_400);
 
-/// Parses a duration: a whole number and its unit.
+/// Parses a duration: a whole number and its unit, or several.
 ///
 /// # Errors
 /// What was expected, and what was found.
@@ -22,23 +22,25 @@ pub fn within(text: &str, least: Duration, most: Duration) -> Result<Duration, S
     if (least..=most).contains(&span) { Ok(span) } else { Err(outside(least, most, text)) }
 }
 
+/// Several numbers are added up, as Go writes them: `1m30s`.
 fn read(text: &str) -> Result<Duration, String> {
     let bad = || format!("expected a span such as 90s, 15m, 24h or 7d, got {text:?}");
-    let trimmed = text.trim();
-    let unit = trimmed.chars().next_back().ok_or_else(bad)?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 3_600,
-        'd' => 86_400,
-        _ => return Err(bad()),
-    };
-    let number = &trimmed[..trimmed.len() - unit.len_utf8()];
-    // `parse` would accept a sign.
-    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    let number = number.parse::<u64>().ok().filter(|_| is_number).ok_or_else(bad)?;
-    // A number too large to represent is also above the maximum.
-    Ok(Duration::from_secs(number.saturating_mul(seconds)))
+    let mut rest = text.trim();
+    let mut millis: u64 = 0;
+    loop {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = rest.split_at(digits);
+        let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
+        let unit = units.into_iter().find_map(|(name, length)| Some((unit.strip_prefix(name)?, length)));
+        let (after, length) = unit.filter(|_| digits > 0).ok_or_else(bad)?;
+        // A number too large to represent is also above the maximum.
+        let number = number.parse().unwrap_or(u64::MAX);
+        millis = millis.saturating_add(number.saturating_mul(length));
+        if after.is_empty() {
+            return Ok(Duration::from_millis(millis));
+        }
+        rest = after;
+    }
 }
 
 fn outside(least: Duration, most: Duration, text: &str) -> String {
@@ -63,14 +65,19 @@ mod tests {
         for (text, seconds) in [("0s", 0), ("90s", 90), ("15m", 900), ("24h", 86_400), (" 7d ", 604_800)] {
             assert_eq!(parse(text), Ok(Duration::from_secs(seconds)), "{text}");
         }
-        for text in ["", "s", "7", "-1h", "+1h", "1.5h", "1w", "1 h", "1é", "99999999999999999999d"] {
+        for (text, seconds) in [("1m30s", 90), ("1h0m0s", 3_600), ("30000ms", 30), ("1d1h", 90_000)] {
+            assert_eq!(parse(text), Ok(Duration::from_secs(seconds)), "{text}, as Go has it");
+        }
+        for text in ["", "s", "7", "-1h", "+1h", "1.5h", "1w", "1 h", "1é", "1m30", "1m-1s", "ms"] {
             assert!(parse(text).unwrap_err().contains("24h"), "{text}");
         }
     }
 
     #[test]
     fn what_is_too_long_or_too_short_is_told_what_is_not() {
-        for text in ["36501d", "9999999999s", "999999999999999999d", "18446744073709551615s"] {
+        for text in
+            ["36501d", "9999999999s", "999999999999999999d", "18446744073709551615s", "99999999999999999999d"]
+        {
             assert_eq!(parse(text), Err(format!("expected 0s to 36500d, got {text:?}")));
         }
         assert_eq!(parse("36500d"), Ok(MOST));

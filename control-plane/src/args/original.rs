@@ -168,10 +168,11 @@ pub fn sort(words: impl IntoIterator<Item = OsString>) -> Result<Sorted, String>
     let mut words = words.into_iter().peekable();
     while let Some(word) = words.next() {
         let Some((found, given)) = word.to_str().and_then(known) else {
-            sorted.rest.push(word);
+            sorted.rest.push(word.to_str().and_then(switch).map_or(word, OsString::from));
             continue;
         };
         let value = match given {
+            Some(value) if found.is_switch() => go_bool(&value).map_or(value, |it| it.to_string()),
             Some(value) => value,
             // As in Go, a switch has its value after an equals sign or not at all.
             None if found.is_switch() => "true".to_owned(),
@@ -192,6 +193,22 @@ pub fn sort(words: impl IntoIterator<Item = OsString>) -> Result<Sorted, String>
         }
     }
     Ok(sorted)
+}
+
+/// A switch that both have, with its value as clap reads it.
+fn switch(word: &str) -> Option<String> {
+    let (name, value) = word.strip_prefix("--")?.split_once('=')?;
+    let found = FLAGS.iter().find(|flag| flag.name == name && flag.here == Same && flag.is_switch())?;
+    Some(format!("--{}={}", found.name, go_bool(value)?))
+}
+
+/// The words of Go's `strconv.ParseBool`.
+fn go_bool(value: &str) -> Option<bool> {
+    match value {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
 }
 
 /// A flag that only ingress-nginx has, and the value after its equals sign.
@@ -225,6 +242,22 @@ mod tests {
             let is_ours = command.get_arguments().any(|it| it.get_long() == Some(flag.name));
             assert_eq!(is_ours, flag.here == Same, "{}", flag.name);
         }
+    }
+
+    #[test]
+    fn switches_have_the_words_of_go() {
+        let words = [
+            "firth-control-plane",
+            "--update-status=0",
+            "--enable-ssl-passthrough=T",
+            "--enable-ssl-chain-completion=F",
+        ];
+        let found = sorted(&words).unwrap();
+        assert!(found.warnings.is_empty(), "{found:?}");
+        let args = Args::try_parse_from(&found.rest).unwrap();
+        assert!(args.enable_ssl_passthrough && !args.status.update_status);
+        let odd = sorted(&["firth-control-plane", "--update-status=no"]).unwrap();
+        assert!(Args::try_parse_from(&odd.rest).is_err());
     }
 
     #[test]
