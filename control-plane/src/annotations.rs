@@ -198,7 +198,11 @@ fn understood<'a>(
         } else if text.is_empty() && !is_alias && row.alias.is_some_and(|alias| draft.is_written(alias)) {
             // The alias is read instead.
         } else if is_empty && row.empty == Empty::DropsGroup {
-            if row.unread_beside.is_none_or(|other| !draft.is_written(other)) {
+            let mut others =
+                annotations.iter().filter(|it| it.row.group == row.group && it.row.name != row.name);
+            if others.any(|other| !other.text.trim().is_empty())
+                && row.unread_beside.is_none_or(|other| !draft.is_written(other))
+            {
                 let what =
                     format!("is empty: all annotations of {} are ignored, as in ingress-nginx", row.group);
                 draft.fault(Severity::Warning, what);

@@ -4,7 +4,7 @@ use shared::policy::LoadBalance;
 use shared::template::{Template, Variable};
 
 use super::draft::Draft;
-use super::row::{Bad, Effect, Risk, Row, Scope, Spec};
+use super::row::{Bad, Effect, Empty, Risk, Row, Scope, Spec};
 use super::value::{self, BOOL, Grammar, VARIABLES, one_of};
 use super::{Severity, shown};
 
@@ -98,6 +98,7 @@ pub(super) static ROWS: &[&Row] = &[
         risk: Risk::High,
         value: &Spec(VARIABLES, Effect::Sets(hash_by)),
         bad: Bad::Reject,
+        group: HASHING,
         on_canary: true,
         doc: "Requests with the same value go to the same endpoint (consistent hashing)",
         ..Row::NEW
@@ -113,6 +114,8 @@ pub(super) static ROWS: &[&Row] = &[
             }),
         ),
         bad: Bad::Reject,
+        empty: Empty::DropsGroup,
+        group: HASHING,
         on_canary: true,
         default: "false",
         doc: "With `upstream-hash-by`: requests with the same value go to any endpoint of a subset",
@@ -130,6 +133,8 @@ pub(super) static ROWS: &[&Row] = &[
             }),
         ),
         bad: Bad::Reject,
+        empty: Empty::DropsGroup,
+        group: HASHING,
         on_canary: true,
         default: "3",
         doc: "Endpoints per subset; 0 means 3",
@@ -139,6 +144,9 @@ pub(super) static ROWS: &[&Row] = &[
 ];
 
 const HASH_BY: &str = "upstream-hash-by";
+
+/// The group of it and its subsets.
+const HASHING: &str = "hashing";
 
 /// ingress-nginx fails on a negative group size, and stops processing the Backends after it (`balancer.lua`).
 const SIZE: Grammar<u32> = Grammar {
@@ -246,6 +254,15 @@ mod tests {
         ] {
             let it = parsed(&[("upstream-hash-by", text)]);
             assert_eq!((it.backend.hash_by.as_deref(), it.faults.len()), (Some(text), 0), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_empty_subset_takes_the_key_with_it() {
+        for name in ["upstream-hash-by-subset", "upstream-hash-by-subset-size"] {
+            let it = parsed(&[("upstream-hash-by", "$request_uri"), (name, "")]);
+            assert_eq!((it.backend.hash_by, it.faults.len()), (None, 1), "{name}");
+            assert!(parsed(&[(name, "")]).faults.is_empty(), "{name}");
         }
     }
 

@@ -56,6 +56,7 @@ pub(crate) static RELATIVE_REDIRECTS: Row = Row {
     // An annotation cannot switch off the fleet's value, which nginx has in its `http` block.
     value: &Spec(BOOL, Effect::Sets(|to, it| to.location.relative_redirects = it.then_some(true))),
     bad: Bad::Reject,
+    empty: Empty::DropsGroup,
     group: "redirects",
     default: "false",
     doc: "Redirects to places on the same host name neither scheme nor host; `false` does not undo the ConfigMap's `true`",
@@ -96,6 +97,7 @@ pub(super) static ROWS: &[&Row] = &[
         scope: Scope::Host,
         value: &Spec(BOOL, Effect::Sets(|to, it| to.host.www = Some(it))),
         bad: Bad::Reject,
+        empty: Empty::DropsGroup,
         group: "redirects",
         default: "false",
         doc: "The same host with or without `www.` is redirected to this one",
@@ -120,6 +122,7 @@ pub(super) static ROWS: &[&Row] = &[
             Effect::Sets(|to, it| to.location.permanent_redirect_code = Some(code(to, it, 308, 301))),
         ),
         bad: Bad::Reject,
+        empty: Empty::DropsGroup,
         needs: Some("permanent-redirect"),
         checked_alone: true,
         unread_beside: Some("temporal-redirect"),
@@ -149,6 +152,7 @@ pub(super) static ROWS: &[&Row] = &[
             Effect::Sets(|to, it| to.location.temporal_redirect_code = Some(code(to, it, 307, 302))),
         ),
         bad: Bad::Reject,
+        empty: Empty::DropsGroup,
         needs: Some("temporal-redirect"),
         checked_alone: true,
         group: "redirects",
@@ -290,6 +294,27 @@ mod tests {
         let it = parsed(&[("permanent-redirect", ""), temporal, www]);
         assert_eq!((it.serving.host.www, it.faults.len()), (Some(true), 0), "the empty one is not read");
         assert!(it.serving.location.temporal_redirect.is_some());
+    }
+
+    #[test]
+    fn an_empty_code_or_switch_takes_the_redirects_with_it() {
+        let (permanent, temporal) =
+            (("permanent-redirect", "https://x.test"), ("temporal-redirect", "https://y.test"));
+        for (name, redirects, goes) in [
+            ("permanent-redirect-code", &[permanent][..], true),
+            // It is not read there.
+            ("permanent-redirect-code", &[permanent, temporal], false),
+            ("temporal-redirect-code", &[temporal], true),
+            ("from-to-www-redirect", &[permanent], true),
+            ("relative-redirects", &[temporal], true),
+        ] {
+            let it = parsed(&[redirects, &[(name, "")]].concat());
+            let location = &it.serving.location;
+            let has = location.permanent_redirect.is_some() || location.temporal_redirect.is_some();
+            assert_eq!((has, it.faults.len()), (!goes, usize::from(goes)), "{name} {redirects:?}");
+        }
+        let alone = parsed(&[("from-to-www-redirect", ""), ("relative-redirects", "")]);
+        assert!(alone.faults.is_empty(), "there is nothing that it could take");
     }
 
     #[test]
