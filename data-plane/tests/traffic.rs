@@ -84,6 +84,8 @@ mod metrics;
 mod mirrors;
 #[path = "traffic/names.rs"]
 mod names;
+#[path = "traffic/own_headers.rs"]
+mod own_headers;
 #[path = "traffic/parked.rs"]
 mod parked;
 #[path = "traffic/passed_bodies.rs"]

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use shared::pattern::Steps;
+use shared::pattern::{Groups, Steps};
 
 use super::affinity::Session;
 use super::certificates::Passes;
@@ -21,6 +21,7 @@ use crate::http::server::Server;
 use crate::local::auth_cache::AuthResponse;
 use crate::local::timer::Timer;
 use crate::rate::Permit;
+use crate::table::policy::response_headers::OwnHeaders;
 use crate::table::{PathEntry, Sizes, Timeouts, Upstream};
 use crate::upstream::Turn;
 
@@ -47,6 +48,13 @@ pub(super) enum HeaderScope {
     Host,
     /// Those of an error page: only headers that are configured for all responses.
     Errors,
+}
+
+/// Headers that a snippet says for some requests, and what their pattern matched.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) headers: Arc<OwnHeaders>,
+    pub(super) found: Option<(Groups, Vec<u8>)>,
 }
 
 /// A request whose path snippets have rewritten, so that it is no longer the one that the client asked for.
@@ -91,6 +99,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) has_pages_of_fleet: bool,
     /// Which configured headers its response gets.
     pub(super) header_scope: HeaderScope,
+    /// What the last `if` of a snippet, or a block, says of them.
+    pub(super) own_headers: Option<Box<Said>>,
     /// What is trusted about it, if that differs from its connection.
     pub(super) claims: Option<Box<Claims>>,
     /// The normalised path, if it differs from the original one.
@@ -141,6 +151,7 @@ impl<'a> Exchange<'a> {
             stands_in: false,
             has_pages_of_fleet: true,
             header_scope: HeaderScope::default(),
+            own_headers: None,
             claims: None,
             normal: None,
             target: None,

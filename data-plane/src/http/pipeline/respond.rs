@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use shared::clock;
+use shared::pattern::Groups;
 use shared::template::{Overlong, Template, Variable};
 use tracing::warn;
 
@@ -158,9 +159,14 @@ fn say(exchange: &mut Exchange<'_>, headers: &ResponseHeaders, reply: &mut Reply
     {
         fields.set(Known::StrictTransportSecurity, hsts);
     }
-    if headers.uses_request_id {
+    let is_place =
+        exchange.header_scope != HeaderScope::Errors && exchange.header_scope != HeaderScope::SignIn;
+    let own = exchange.own_headers.take().filter(|_| is_place);
+    let said = own.as_deref().map(|it| &*it.headers);
+    if headers.uses_request_id || said.is_some_and(|it| it.uses_request_id) {
         forwarded::identify(exchange, true);
     }
+    let groups = own.as_deref().and_then(|it| it.found.as_ref());
     let allowance = &mut Allowance::default();
     // In nginx' configuration these headers are inside the location, and a denied location contains nothing else.
     let is_denied = speaker(exchange).is_some_and(|it| it.is_denied());
@@ -168,11 +174,14 @@ fn say(exchange: &mut Exchange<'_>, headers: &ResponseHeaders, reply: &mut Reply
         matches!(exchange.header_scope, HeaderScope::Location | HeaderScope::WithoutCors) && !is_denied;
     let status = reply.head.status;
     let is_set = |it: &&Added| (has_own || it.by == ConfiguredBy::All) && it.is_on(status);
-    for Added { header, .. } in headers.added.iter().filter(is_set) {
-        let value = filled(&header.value, exchange, allowance, status)?;
+    let set = headers.added.iter().filter(is_set);
+    let set = set.chain(said.into_iter().flat_map(|it| &it.added).filter(|it| it.is_on(status)));
+    for Added { header, .. } in set {
+        let value = filled(&header.value, exchange, allowance, status, groups)?;
         fields.replace(&header.name, value);
     }
     let expires = if has_own { headers.expires } else { headers.host_expires };
+    let expires = said.and_then(|it| it.expires).unwrap_or(expires);
     if let Some(expires) = expires.filter(|_| is_good(status)) {
         let (expires, control) = expires.headers(clock::wall());
         fields.set(Known::Expires, expires);
@@ -186,10 +195,15 @@ fn say(exchange: &mut Exchange<'_>, headers: &ResponseHeaders, reply: &mut Reply
     } else {
         ConfiguredBy::All
     };
-    let is_said =
-        |it: &&Appended| it.by == by && exchange.header_scope != HeaderScope::SignIn && it.is_on(status);
-    for Appended { header, .. } in headers.appended.iter().filter(is_said) {
-        let value = filled(&header.value, exchange, allowance, status)?;
+    let around = headers.appended.iter().filter(|it| it.by == by);
+    let own = said.map(|it| it.appended.iter()).filter(|own| own.len() > 0);
+    let is_said = |it: &&Appended| exchange.header_scope != HeaderScope::SignIn && it.is_on(status);
+    let appended: &mut dyn Iterator<Item = &Appended> = match own {
+        Some(own) => &mut own.filter(is_said),
+        None => &mut around.filter(is_said),
+    };
+    for Appended { header, .. } in appended {
+        let value = filled(&header.value, exchange, allowance, status, groups)?;
         // As in nginx: no header with an empty value.
         if !value.is_empty() {
             fields.append(&header.name, value);
@@ -199,14 +213,18 @@ fn say(exchange: &mut Exchange<'_>, headers: &ResponseHeaders, reply: &mut Reply
 }
 
 /// The value of a header, which may contain what is known of the response itself.
-fn filled(
+fn filled<'v>(
     value: &Template,
     exchange: &Exchange<'_>,
     allowance: &mut Allowance,
     status: u16,
+    groups: Option<&'v (Groups, Vec<u8>)>,
 ) -> Result<Vec<u8>, Overlong> {
     variables::filled_by(value, exchange, allowance, |variable| match variable {
-        Variable::Capture(_) => Some(Cow::default()),
+        Variable::Capture(number) => {
+            let group = groups.map_or(&b""[..], |(groups, text)| groups.get(usize::from(*number), text));
+            Some(Cow::Borrowed(group))
+        }
         Variable::Named(name) => log::so_far::value(exchange.info, status, name).map(Cow::Owned),
         _ => None,
     })

@@ -2,12 +2,15 @@
 //! (as in ingress-nginx).
 
 use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::Arc;
 
 use shared::pattern::{Exhausted, Groups};
 use shared::template::{Overlong, Variable};
 
+use super::exchange::Said;
 use super::variables::{self, Allowance};
 use super::{Exchange, HeaderScope, Step, cors, media, redirect, size};
+use crate::codec::head::Known;
 use crate::codec::path;
 use crate::http::reply::Reply;
 use crate::table::PathEntry;
@@ -32,7 +35,7 @@ pub(super) fn rewrite_by_host(exchange: &mut Exchange<'_>, of_host: &Shortcuts) 
     let mut from = 0;
     // What else it decides comes in its turn.
     while let Some(left) = of_host.plain.get(from..)
-        && let Ok(Some((at, found))) = decided(exchange, left, &None)
+        && let Ok(Decided { end: Some((at, found)), .. }) = decided(exchange, left, &None)
         && let Some(rewrite) = &left[at].rewrite
     {
         let Place { path, query } = place(exchange, rewrite, &found)?;
@@ -84,7 +87,8 @@ pub(super) fn in_charge<'s>(
         }
     };
     if let Some(of_host) = of_host {
-        if !matches!(decided(exchange, left_of_host(exchange, of_host), &None), Ok(None)) {
+        let left = left_of_host(exchange, of_host);
+        if !decided(exchange, left, &None).is_ok_and(|it| it.end.is_none()) {
             return None;
         }
         if let Break(leading) = block(of_host) {
@@ -111,17 +115,21 @@ pub(super) fn rewrite_by_location(
     let mut passed = 0;
     loop {
         let left = list.get(passed..).unwrap_or_default();
-        let (at, found) = match decided(exchange, left, &found) {
-            Ok(Some(decided)) => decided,
-            Ok(None) => break,
-            Err(Exhausted) => return Ok(false),
+        let Ok(Decided { end, said }) = decided(exchange, left, &found) else {
+            return Ok(false);
         };
+        let Some((at, found)) = end else { break };
         let Some(rewrite) = left[at].rewrite.as_ref().filter(|it| it.then != Then::Stays) else {
             return Ok(false);
         };
         let Place { path, query } = place(exchange, rewrite, &found)?;
         passed += at + 1;
         let moves = rewrite.then == Then::Moves;
+        match last(&left[at], said) {
+            _ if moves => exchange.own_headers = None,
+            Some(last) => exchange.own_headers = says(last, &found),
+            None => {}
+        }
         let rewritten = exchange.go_on(path, query);
         (rewritten.of_host, rewritten.passed) = (None, if moves { 0 } else { passed });
         if moves {
@@ -136,6 +144,7 @@ pub(super) fn rewrite_by_location(
     if let Some(rewritten) = &mut exchange.rewritten {
         rewritten.passed = 0;
     }
+    exchange.own_headers = None;
     Ok(true)
 }
 
@@ -209,7 +218,7 @@ pub(super) fn of_location(exchange: &mut Exchange<'_>) -> Step {
 /// The status that a snippet answers in place of the auth service. One that lets a request in has to be that of its target
 /// as it was sent and of the normal form, since a backend decodes it.
 pub(super) fn of_auth(exchange: &Exchange<'_>, answers: &Shortcuts) -> Result<Option<u16>, Exhausted> {
-    for shortcut in &answers.plain {
+    for shortcut in answers.plain.iter().filter(|it| !it.only_headers) {
         let holds = |target: &[u8]| holds(exchange, shortcut, target, &mut None);
         let asked = holds(exchange.head.uncured_target())?;
         let is_it = match exchange.normal.is_some() && shortcut.asks_target() && asked != shortcut.keeps_out()
@@ -246,29 +255,65 @@ fn step_aside(exchange: &mut Exchange<'_>) {
 
 /// The response of the first one whose tests all hold, or its rewrite.
 fn first(exchange: &mut Exchange<'_>, shortcuts: &[Shortcut], found: &Found) -> Step {
-    let (shortcut, captures) = match decided(exchange, shortcuts, found) {
-        Ok(Some((at, captures))) => (&shortcuts[at], captures),
-        Ok(None) => return Continue(()),
-        // Refused, so that nobody gets past a rule that way.
-        Err(Exhausted) => return Break(Reply::page(&exchange.call.server.local, 500)),
+    // Refused, so that nobody gets past a rule that way.
+    let Ok(Decided { end, said }) = decided(exchange, shortcuts, found) else {
+        return Break(Reply::page(&exchange.call.server.local, 500));
     };
-    if !shortcut.tests.is_empty() {
-        step_aside(exchange);
+    let Some((at, captures)) = end else {
+        if let Some(said) = said {
+            step_aside(exchange);
+            exchange.own_headers = says(said, &None);
+        }
+        return Continue(());
+    };
+    let shortcut = &shortcuts[at];
+    match last(shortcut, said) {
+        Some(last) => {
+            step_aside(exchange);
+            exchange.own_headers = says(last, &captures);
+        }
+        None if exchange.own_headers.is_none() => exchange.own_headers = says(shortcut, &captures),
+        None => {}
     }
     if let Some(rewrite) = &shortcut.rewrite {
         return break_off(exchange, rewrite, &captures);
     }
     let reply = answer(exchange, shortcut, &captures);
-    Break(reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong)))
+    let mut reply = reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong));
+    if reply.head.status == 204 {
+        // As in nginx, unless a snippet adds one.
+        reply.head.fields.remove(Known::ContentType);
+    }
+    Break(reply)
 }
 
-/// The first one whose tests all hold. If it refuses a target, it is tested against the normal form of the target as
+/// What a list of directives leads to.
+struct Decided<'s> {
+    /// What ends it, and what was captured then.
+    end: Option<(usize, Found)>,
+    /// The last one before that only changes headers.
+    said: Option<&'s Shortcut>,
+}
+
+/// The last `if` that has passed its tests.
+fn last<'s>(end: &'s Shortcut, said: Option<&'s Shortcut>) -> Option<&'s Shortcut> {
+    if end.tests.is_empty() { said } else { Some(end) }
+}
+
+fn says(shortcut: &Shortcut, found: &Found) -> Option<Box<Said>> {
+    let headers = Arc::clone(shortcut.headers.as_ref()?);
+    let found = found.clone().filter(|_| headers.has_groups());
+    Some(Box::new(Said { headers, found }))
+}
+
+/// The first one whose tests all hold, and that does more than to change headers. If it refuses a target, it is tested against the normal form of the target as
 /// well as against the original spelling, because a backend decodes it.
-fn decided(
+fn decided<'s>(
     exchange: &Exchange<'_>,
-    shortcuts: &[Shortcut],
+    shortcuts: &'s [Shortcut],
     found: &Found,
-) -> Result<Option<(usize, Found)>, Exhausted> {
+) -> Result<Decided<'s>, Exhausted> {
+    let mut said = None;
     for (at, shortcut) in shortcuts.iter().enumerate() {
         let asked = exchange.head.uncured_target();
         let mut captures = found.clone();
@@ -277,11 +322,13 @@ fn decided(
             captures.clone_from(found);
             is_it = holds(exchange, shortcut, &normal_target(exchange), &mut captures)?;
         }
-        if is_it {
-            return Ok(Some((at, captures)));
+        if is_it && shortcut.only_headers {
+            said = Some(shortcut);
+        } else if is_it {
+            return Ok(Decided { end: Some((at, captures)), said });
         }
     }
-    Ok(None)
+    Ok(Decided { end: None, said })
 }
 
 /// The request goes on in its location with another path. As with `rewrite-target`, no client makes a `..` step of it; one

@@ -8,6 +8,10 @@ use super::PolicyError;
 use super::expires::Expires;
 use super::headers::{self, Header};
 
+mod own;
+
+pub use own::OwnHeaders;
+
 /// Headers to add to responses, and to remove from those of backends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResponseHeaders {
@@ -180,8 +184,11 @@ impl ResponseHeaders {
 
 /// Whether headers are added beside those of the same name.
 fn adds(list: &HeaderChangeList) -> bool {
-    let is_added = |it| matches!(it, HeaderOperation::Add | HeaderOperation::AddAlways);
     list.changes.iter().any(|it| is_added(it.operation()))
+}
+
+fn is_added(operation: HeaderOperation) -> bool {
+    matches!(operation, HeaderOperation::Add | HeaderOperation::AddAlways)
 }
 
 fn hsts(configured: &LocationPolicy) -> Option<Bytes> {

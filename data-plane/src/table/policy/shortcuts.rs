@@ -1,12 +1,15 @@
 //! Snippet directives that respond at once, before anything else of a host or location is evaluated, or change the
 //! path first (docs/adr/034-shortcuts.md).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use shared::pattern::{Exhausted, Groups, Pattern, PatternError, Steps};
 use shared::policy::{self, ShortcutComparison, ShortcutPath, ShortcutRewrite};
 use shared::template::{Template, Variable};
 
 use super::PolicyError;
+use super::response_headers::OwnHeaders;
 use crate::codec::path;
 
 /// Maximum number of bytes of an expanded comparison.
@@ -43,6 +46,10 @@ pub struct Shortcut {
     pub media_type: Option<Bytes>,
     /// The default media type, if the path's extension determines none.
     pub default_type: Option<Bytes>,
+    /// What it says of headers, if anything.
+    pub headers: Option<Arc<OwnHeaders>>,
+    /// It only says that: the request goes on.
+    pub only_headers: bool,
 }
 
 /// A change of the path.
@@ -191,7 +198,9 @@ impl Shortcuts {
     /// Could not be determined within `steps`.
     pub fn asked(&self, path: &[u8], query: Option<&[u8]>, steps: &Steps) -> Result<Box<[bool]>, Exhausted> {
         let target = [path, if query.is_some() { b"?" } else { b"" }, query.unwrap_or_default()].concat();
-        let holds = self.plain.iter().filter_map(|it| it.holds_of(path, &target, steps).transpose());
+        // Headers are those of whatever reading is served.
+        let decisive = self.plain.iter().filter(|it| !it.only_headers);
+        let holds = decisive.filter_map(|it| it.holds_of(path, &target, steps).transpose());
         holds.collect()
     }
 }
@@ -303,7 +312,8 @@ fn block(configured: &policy::ShortcutBlock) -> Result<Block, PolicyError> {
     let shortcuts: Box<[_]> = configured.shortcuts.iter().map(shortcut).collect::<Result<_, _>>()?;
     // What a rewrite would stay for is a file, of which there is none; and nothing answers for a path that has changed.
     let mut behind = shortcuts.iter().skip_while(|it| then(it) != Some(Then::GoesOn));
-    if shortcuts.iter().any(|it| then(it) == Some(Then::Stays)) || behind.any(|it| it.rewrite.is_none()) {
+    let responds = |it: &Shortcut| it.rewrite.is_none() && !it.only_headers;
+    if shortcuts.iter().any(|it| then(it) == Some(Then::Stays)) || behind.any(responds) {
         return Err(refused(
             "expected responses in a block, and rewrites that choose a location behind them".into(),
         ));
@@ -314,7 +324,15 @@ fn block(configured: &policy::ShortcutBlock) -> Result<Block, PolicyError> {
 fn shortcut(configured: &policy::Shortcut) -> Result<Shortcut, PolicyError> {
     let rewrite = rewrite(configured)?;
     let status = u16::try_from(configured.status).ok();
-    let status = status.filter(|status| (200..=599).contains(status) || *status == 0 && rewrite.is_some());
+    let only_headers = configured.only_headers == Some(true);
+    if only_headers && (rewrite.is_some() || configured.text.is_some() || configured.pattern.is_some()) {
+        return Err(refused("expected only headers, got a response or a rewrite".into()));
+    }
+    let goes_on = rewrite.is_some() || only_headers;
+    let status = status.filter(|status| if *status == 0 { goes_on } else { (200..=599).contains(status) });
+    if only_headers && status != Some(0) {
+        return Err(refused(format!("expected no status beside only headers, got {}", configured.status)));
+    }
     let status = status
         .ok_or_else(|| refused(format!("expected a status of 200 to 599, got {}", configured.status)))?;
     let text = configured.text.as_deref().filter(|_| rewrite.is_none());
@@ -326,6 +344,11 @@ fn shortcut(configured: &policy::Shortcut) -> Result<Shortcut, PolicyError> {
         text: text.map(Template::parse),
         media_type: configured.media_type.clone().map(Bytes::from),
         default_type: configured.default_type.clone().map(Bytes::from),
+        headers: match &configured.header_changes {
+            None => None,
+            list => Some(Arc::new(OwnHeaders::compile(list.as_ref())?)),
+        },
+        only_headers,
     })
 }
 
@@ -475,6 +498,8 @@ mod tests {
             with(rewrite(7, "/b")),
             with(rewrite(1, "/b?c?d")),
             with(policy::Shortcut { status: 200, ..rewrite(1, "/b") }),
+            with(policy::Shortcut { status: 200, only_headers: Some(true), ..Default::default() }),
+            with(policy::Shortcut { only_headers: Some(true), ..rewrite(1, "/b") }),
             with(policy::Shortcut { pattern: None, ..rewrite(1, "/b") }),
             with(policy::Shortcut { text: None, ..rewrite(2, "/b") }),
             in_block(vec![rewrite(1, "/b")]),
@@ -485,6 +510,8 @@ mod tests {
         }
         assert!(Shortcuts::compile(None).unwrap().is_none());
         assert!(Shortcuts::compile(Some(&with(rewrite(2, "/b?c")))).is_ok());
+        let headers = policy::Shortcut { only_headers: Some(true), ..Default::default() };
+        assert!(Shortcuts::compile(Some(&with(headers))).is_ok());
         assert!(Shortcuts::compile(Some(&in_block(vec![rewrite(3, "/b"), rewrite(2, "/c")]))).is_ok());
     }
 }

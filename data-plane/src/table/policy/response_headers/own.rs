@@ -1,0 +1,44 @@
+//! What an `if` of a snippet, or a block, says of the headers of its answers (docs/adr/034-shortcuts.md).
+
+use shared::policy::{HeaderChangeList, HeaderOperation, LocationPolicy};
+use shared::template::Variable;
+
+use super::{Added, Appended, ResponseHeaders};
+use crate::table::policy::PolicyError;
+use crate::table::policy::expires::Expires;
+
+/// Changes beside those of the place that a request has reached.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OwnHeaders {
+    /// Headers to set, after those of its place.
+    pub added: Box<[Added]>,
+    /// Headers to append; if there are any, none of its place is.
+    pub appended: Box<[Appended]>,
+    /// How long clients may keep the response, if it says so.
+    pub expires: Option<Option<Expires>>,
+    /// Whether one of them contains the request's id.
+    pub uses_request_id: bool,
+}
+
+impl OwnHeaders {
+    /// Compiles a list.
+    ///
+    /// # Errors
+    /// A change is not supported.
+    pub fn compile(configured: Option<&HeaderChangeList>) -> Result<Self, PolicyError> {
+        let Some(list) = configured else {
+            return Ok(Self::default());
+        };
+        let policy = LocationPolicy { header_changes: Some(list.clone()), ..LocationPolicy::default() };
+        let ResponseHeaders { added, appended, expires, uses_request_id, .. } =
+            ResponseHeaders::compile(&policy)?;
+        let says = list.changes.iter().any(|it| it.operation() == HeaderOperation::Expires);
+        Ok(Self { added, appended, expires: says.then_some(expires), uses_request_id })
+    }
+
+    /// Whether a value has a group of a pattern.
+    pub fn has_groups(&self) -> bool {
+        let all = self.added.iter().map(|it| &it.header).chain(self.appended.iter().map(|it| &it.header));
+        all.flat_map(|it| it.value.variables()).any(|it| matches!(it, Variable::Capture(_)))
+    }
+}
