@@ -6,6 +6,7 @@
 //! restrict access, nor to redirect elsewhere, nor to let anybody impersonate somebody are left out and reported. Any
 //! other directive might do one of these, and denies.
 
+mod branches;
 mod cookies;
 mod definitions;
 mod expires;

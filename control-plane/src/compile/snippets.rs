@@ -1,6 +1,6 @@
 //! Merges snippets into policies, if the fleet allows them (`allow-snippet-annotations`).
 
-use shared::policy::{LocationPolicy, Shortcuts};
+use shared::policy::{LocationPolicy, Shortcut, Shortcuts};
 
 use super::claim::Claim;
 use crate::annotations::{Lists, OfHosts};
@@ -52,12 +52,17 @@ fn refusals(mut all: Shortcuts) -> Option<Shortcuts> {
     (all != Shortcuts::default()).then_some(all)
 }
 
-/// Those that send a response: they act whether the fleet allows snippets or not (docs/adr/034-shortcuts.md).
+/// Those that send a response: they act whether the fleet allows snippets or not (docs/adr/034-shortcuts.md), without
+/// headers of their own.
 pub fn answers(mut all: Shortcuts) -> Option<Shortcuts> {
-    all.shortcuts.retain(|it| it.rewrite.is_none());
+    let answers = |it: &mut Shortcut| {
+        it.header_changes = None;
+        it.rewrite.is_none() && it.only_headers != Some(true)
+    };
+    all.shortcuts.retain_mut(answers);
     all.blocks.retain_mut(|block| {
         let had = block.shortcuts.len();
-        block.shortcuts.retain(|it| it.rewrite.is_none());
+        block.shortcuts.retain_mut(answers);
         // One that keeps nobody out takes no requests from others.
         had == 0 || !block.shortcuts.is_empty()
     });

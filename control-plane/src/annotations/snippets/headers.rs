@@ -35,6 +35,10 @@ pub(super) enum SnippetContext {
 pub(super) const MOST: usize = 64;
 const MOST_BYTES: usize = 16 << 10;
 
+/// Directives that change headers of answers.
+pub(super) const CHANGES_ANSWERS: [&str; 4] =
+    ["add_header", "expires", "more_clear_headers", "more_set_headers"];
+
 /// What the snippets of one place do to headers.
 #[derive(Default, Debug)]
 pub(super) struct Headers {
@@ -45,6 +49,8 @@ pub(super) struct Headers {
     answered: BTreeMap<String, String>,
     /// Request headers with those values.
     pub(super) told: Vec<Header>,
+    /// Whether values of answers may have groups of a pattern.
+    has_groups: bool,
     bytes: usize,
 }
 
@@ -71,14 +77,7 @@ impl Headers {
             ("auth_request_set", SnippetContext::Location) => {
                 variables::sets_its_own(directive) && self.set_answered(arguments)
             }
-            ("add_header", _) => self.add(arguments),
-            ("expires", _) => match arguments {
-                [text] => expires::value(text)
-                    .is_some_and(|value| self.answer(HeaderOperation::Expires, "", &value, &[])),
-                _ => false,
-            },
-            ("more_set_headers", _) => self.change(arguments, pair),
-            ("more_clear_headers", _) => self.change(arguments, |text| Some((pair(text)?.0, ""))),
+            (name, _) if CHANGES_ANSWERS.contains(&name) => self.change_answers(directive),
             ("proxy_hide_header", _) => match arguments {
                 [name] if is_name(name) => {
                     self.hidden.push(name.clone());
@@ -101,6 +100,32 @@ impl Headers {
             (name, SnippetContext::Server) => {
                 hints::annotation(name).is_some() || hints::switched_off(name).is_some()
             }
+            _ => false,
+        }
+    }
+
+    /// The changes of answers that these directives make, whose values may have groups of a pattern if there are any;
+    /// `None`: one of them is not supported.
+    pub(super) fn of_answers<'a>(
+        mut directives: impl Iterator<Item = &'a Directive>,
+        has_groups: bool,
+    ) -> Option<Vec<HeaderChange>> {
+        let mut headers = Self { has_groups, ..Self::default() };
+        let are_fine = directives.all(|it| headers.change_answers(it)) && headers.answers.len() <= MOST;
+        are_fine.then_some(headers.answers)
+    }
+
+    fn change_answers(&mut self, directive: &Directive) -> bool {
+        let arguments = directive.arguments();
+        match directive.name() {
+            "add_header" => self.add(arguments),
+            "expires" => match arguments {
+                [text] => expires::value(text)
+                    .is_some_and(|value| self.answer(HeaderOperation::Expires, "", &value, &[])),
+                _ => false,
+            },
+            "more_set_headers" => self.change(arguments, pair),
+            "more_clear_headers" => self.change(arguments, |text| Some((pair(text)?.0, ""))),
             _ => false,
         }
     }
@@ -154,7 +179,7 @@ impl Headers {
 
     fn answer(&mut self, operation: HeaderOperation, name: &str, value: &str, statuses: &[u32]) -> bool {
         let has_name = is_name(name) && !frames(name) || operation == HeaderOperation::Expires;
-        let is_fine = has_name && is_value(value, Value::is_known_with_headers);
+        let is_fine = has_name && is_value(value, self.has_groups, Value::is_known_with_headers);
         if is_fine {
             self.answers.push(HeaderChange {
                 operation: Some(operation.into()),
@@ -216,7 +241,7 @@ impl Headers {
         let is_fine = is_name(name)
             && !frames(name)
             && !name.eq_ignore_ascii_case("host")
-            && is_value(value, |_| false);
+            && is_value(value, false, |_| false);
         if is_fine {
             self.requests.push(Header { name: name.to_owned(), value: value.to_owned() });
         }
@@ -286,10 +311,11 @@ fn frames(name: &str) -> bool {
 }
 
 /// Whether it is text of one line whose variables all have a value. `knows`: whether one of the log has it already.
-fn is_value(value: &str, knows: fn(&Value) -> bool) -> bool {
+fn is_value(value: &str, has_groups: bool, knows: fn(&Value) -> bool) -> bool {
     let has_value = |variable: &Variable| match variable {
         Variable::Named(name) => Value::of(name).is_some_and(|value| knows(&value)),
-        Variable::Capture(_) | Variable::User => false,
+        Variable::Capture(_) => has_groups,
+        Variable::User => false,
         _ => true,
     };
     let template = Template::parse(value);

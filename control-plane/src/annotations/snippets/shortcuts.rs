@@ -10,7 +10,8 @@ use shared::policy::{
 };
 use shared::template::{Template, Variable};
 
-use super::headers::SnippetContext;
+use super::branches::{self, Branch, LOGS};
+use super::headers::{CHANGES_ANSWERS, Headers, SnippetContext};
 use super::tokens::Directive;
 use super::worlds::{Outcome, World, Worlds, depends_on_path};
 
@@ -43,6 +44,8 @@ pub(super) struct Taken {
     rewrites: Rewrites,
     /// Whether they answer in place of an authentication service.
     is_auth: bool,
+    /// Whether they are of a host: nginx knows no headers in its `if` blocks.
+    is_server: bool,
     count: usize,
     bytes: usize,
 }
@@ -73,18 +76,19 @@ impl Taken {
         rewrites: Rewrites,
     ) -> (Self, Vec<Directive>) {
         let is_auth = place == SnippetContext::Auth;
-        let mut taken = Self { rewrites, is_auth, ..Self::default() };
+        let is_server = place == SnippetContext::Server;
+        let mut taken = Self { rewrites, is_auth, is_server, ..Self::default() };
         let (mut rest, mut room) = (Vec::new(), Allowance::new(MOST_OF_PATTERNS));
         let mut worlds = Worlds::new(directives);
         for node in nodes(directives) {
             let before = taken.shortcuts.shortcuts.len();
-            let is_unreachable = is_named(node.directive) && place == SnippetContext::Server;
+            let is_unreachable = is_named(node.directive) && is_server;
             if is_unreachable || !taken.take(&node, &worlds, &mut room) {
                 rest.push(node.directive.clone());
                 rest.extend_from_slice(if is_unreachable { &[] } else { node.inner });
             }
             let new = taken.shortcuts.shortcuts.get(before..).unwrap_or_default();
-            new.iter().filter(|it| goes_on(it)).for_each(|it| worlds.rewrite(it.rewrite()));
+            new.iter().filter(|it| it.rewrite.is_some()).for_each(|it| worlds.rewrite(it.rewrite()));
             worlds.follow(&node, &mut room);
         }
         // Headers are set when all of these are done.
@@ -103,11 +107,12 @@ impl Taken {
         (taken, rest)
     }
 
-    /// Whether some of it acts only if the fleet allows snippets: it sends no response, or lets requests in.
+    /// Whether some of it acts only if the fleet allows snippets: it sends no response, changes headers, or lets requests
+    /// in.
     pub(super) fn needs_snippets(&self) -> bool {
         let Shortcuts { shortcuts, blocks } = &self.shortcuts;
         let mut all = shortcuts.iter().chain(blocks.iter().flat_map(|it| &it.shortcuts));
-        all.any(|it| goes_on(it) || self.is_auth && it.status < 400)
+        all.any(|it| goes_on(it) || it.header_changes.is_some() || self.is_auth && it.status < 400)
     }
 
     /// `None` if nothing was taken.
@@ -123,14 +128,20 @@ impl Taken {
         if node.directive.name() == "limit_except" && !self.may_limit_methods() {
             return false;
         }
+        let has_headers = || node.inner.iter().any(|it| CHANGES_ANSWERS.contains(&it.name()));
+        if self.is_server && node.directive.name() == "if" && has_headers() {
+            return false;
+        }
         if node.directive.name() != "location" {
-            let is_concerned = worlds.concern(node.inner.iter().chain([node.directive]));
+            let is_concerned = worlds.concern(node.inner.iter().chain([node.directive]))
+                || node.inner.iter().any(|it| it.name() == "set");
             let found = match is_concerned {
                 true => answers(node, worlds, room),
                 false => answer(node, false, room).map(|it| vec![it]),
             };
             let found = found.filter(|it| it.iter().all(|it| self.may_take(it)));
             let Some(found) = found.filter(|it| self.has_room(it.len())) else {
+                self.note_branch(node, worlds, room);
                 return false;
             };
             if is_concerned {
@@ -143,7 +154,8 @@ impl Taken {
             }
             if self.is_auth {
                 // Only the status counts.
-                self.shortcuts.shortcuts.extend(found.into_iter().map(|it| Shortcut { text: None, ..it }));
+                let bare = |it| Shortcut { text: None, header_changes: None, ..it };
+                self.shortcuts.shortcuts.extend(found.into_iter().map(bare));
             } else {
                 self.shortcuts.shortcuts.extend(found);
             }
@@ -152,21 +164,35 @@ impl Taken {
         if self.is_auth {
             return false;
         }
-        let block = block(node, room).filter(|it| it.shortcuts.iter().all(|it| self.may_take(it)));
-        let Some(block) = block.filter(|it| self.has_room(it.shortcuts.len())) else {
+        let block = block(node, room).filter(|(it, _)| it.shortcuts.iter().all(|it| self.may_take(it)));
+        let Some((block, answers)) = block.filter(|(it, _)| self.has_room(it.shortcuts.len())) else {
             return false;
         };
-        if block.shortcuts.is_empty() {
+        if !answers {
             self.empty.push(node.directive.arguments().join(" "));
         }
         self.shortcuts.blocks.push(block);
         true
     }
 
+    /// Where an `if` that only sets variables passes its test, nginx forgets the headers of those before.
+    fn note_branch(&mut self, node: &Node<'_>, worlds: &Worlds, room: &mut Allowance) {
+        let is_if = node.directive.name() == "if" && node.directive.is_block;
+        if !is_if || !self.shortcuts.shortcuts.iter().any(|it| it.only_headers == Some(true)) {
+            return;
+        }
+        let tests = worlds.all().iter().filter_map(|world| tests(world, node.directive, room)?);
+        let forgets: Vec<_> =
+            tests.map(|tests| Shortcut { tests, only_headers: Some(true), ..Shortcut::default() }).collect();
+        if self.has_room(forgets.len()) {
+            self.shortcuts.shortcuts.extend(forgets);
+        }
+    }
+
     fn may_take(&self, it: &Shortcut) -> bool {
         match self.rewrites {
             _ if self.is_auth => is_verdict(it),
-            _ if !goes_on(it) => true,
+            _ if it.rewrite.is_none() => true,
             Rewrites::None => false,
             Rewrites::Flagged => it.rewrite() != ShortcutRewrite::Next,
             Rewrites::All => true,
@@ -175,7 +201,7 @@ impl Taken {
 
     /// nginx limits methods after it has rewritten: what follows a rewrite is not reached here.
     fn may_limit_methods(&self) -> bool {
-        !self.is_auth && !self.shortcuts.shortcuts.iter().any(goes_on)
+        !self.is_auth && !self.shortcuts.shortcuts.iter().any(|it| it.rewrite.is_some())
     }
 
     fn has_room(&mut self, count: usize) -> bool {
@@ -212,15 +238,25 @@ fn answer(node: &Node<'_>, has_groups: bool, room: &mut Allowance) -> Option<Sho
             let test = Condition::of(directive)?.test(room)?;
             let has_groups = has_groups || finds(&test);
             // A block without a response might switch on other directives: it stays with the unknown ones.
-            let [only] = inner else {
+            let Branch { headers, sets, end } = Branch::of(inner)?;
+            if !sets.is_empty() {
                 return None;
-            };
-            let mut found = answer(&Node { directive: only, inner: &[] }, has_groups, room)?;
+            }
+            let mut found = ended(end, has_groups, room)?;
             found.tests.insert(0, test);
-            Some(found)
+            let has_groups = has_groups && end.is_some();
+            branches::put(headers.into_iter(), has_groups, &mut found).then_some(found)
         }
         ("limit_except", true) => methods_only(node),
         _ => None,
+    }
+}
+
+/// What ends the block of an `if`. Without that it only changes headers.
+fn ended(end: Option<&Directive>, has_groups: bool, room: &mut Allowance) -> Option<Shortcut> {
+    match end {
+        Some(end) => answer(&Node { directive: end, inner: &[] }, has_groups, room),
+        None => Some(Shortcut { only_headers: Some(true), ..Shortcut::default() }),
     }
 }
 
@@ -269,33 +305,49 @@ fn answers(node: &Node<'_>, worlds: &Worlds, room: &mut Allowance) -> Option<Vec
     let Node { directive, inner } = node;
     let mut all = Vec::new();
     for world in worlds.all() {
-        let mut tests = world.tests.clone();
-        let mut has_groups = false;
-        let sends = match (directive.name(), inner) {
-            ("if", [only]) => {
-                match world.outcome(&Condition::of(directive)?, room)? {
-                    Outcome::Holds => {}
-                    Outcome::Fails => continue,
-                    Outcome::Asks(test) => {
-                        has_groups = finds(&test);
-                        tests.push(test);
-                    }
-                }
-                only
-            }
-            (_, []) => *directive,
+        let (tests, branch) = match (directive.name(), inner) {
+            ("if", [_, ..]) => match tests(world, directive, room)? {
+                Some(tests) => (tests, Branch::of(inner)?),
+                None => continue,
+            },
+            (_, []) => (world.tests.clone(), Branch { end: Some(*directive), ..Branch::default() }),
             _ => return None,
         };
-        let sends = filled(sends, world)?;
-        let mut found = answer(&Node { directive: &sends, inner: &[] }, has_groups, room)?;
+        let Branch { headers, sets, end } = branch;
+        // Those before may be of another request's.
+        let has_groups = tests[world.tests.len()..].iter().any(finds);
+        // The values that headers have in the end may be others, unless it ends here.
+        if end.is_none() && (!sets.is_empty() || worlds.concern(headers.iter().copied())) {
+            return None;
+        }
+        let world = world.behind(&sets);
+        let end = end.map(|it| filled(it, &world)).map_or(Some(None), |it| it.map(Some))?;
+        let mut found = ended(end.as_ref(), has_groups, room)?;
         // Each is compiled where it stands.
         if !tests.iter().all(|it| can_compare(it.comparison(), &it.value, room)) {
             return None;
         }
         found.tests = tests;
+        let headers: Option<Vec<_>> =
+            headers.into_iter().map(|it| it.replaced(|text| world.filled(text))).collect();
+        if !branches::put(headers?.iter(), has_groups && end.is_some(), &mut found) {
+            return None;
+        }
         all.push(found);
     }
     Some(all)
+}
+
+/// What a request of a world passes that passes the test of this `if`, too; `None` inside: none does. `None`: that is
+/// unknown.
+fn tests(world: &World, directive: &Directive, room: &mut Allowance) -> Option<Option<Vec<ShortcutTest>>> {
+    let mut tests = world.tests.clone();
+    match world.outcome(&Condition::of(directive)?, room)? {
+        Outcome::Holds => {}
+        Outcome::Fails => return Some(None),
+        Outcome::Asks(test) => tests.push(test),
+    }
+    Some(Some(tests))
 }
 
 /// A directive with the values of variables in its text; nginx takes its pattern or status as they stand.
@@ -312,8 +364,8 @@ fn filled(directive: &Directive, world: &World) -> Option<Directive> {
     (says_status || is_same()).then(|| directive.with_argument(at, text))
 }
 
-/// `location [= | ~ | ~* | ^~] PATH { .. }`.
-fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
+/// `location [= | ~ | ~* | ^~] PATH { .. }`, and whether anything in it answers.
+fn block(node: &Node<'_>, room: &mut Allowance) -> Option<(ShortcutBlock, bool)> {
     let (kind, path) = match node.directive.arguments() {
         [path] if !path.starts_with(['@', '=', '~', '^']) => (ShortcutPath::Prefix, path),
         [sign, path] => (kind(sign)?, path),
@@ -328,9 +380,9 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
     if !is_fine {
         return None;
     }
-    let mut shortcuts = Vec::new();
+    let (mut shortcuts, mut headers) = (Vec::new(), Vec::new());
     let (mut is_open, mut is_refusal, mut knows_no_types) = (None, false, false);
-    let (mut media_type, mut default_type) = (None, None);
+    let mut default_type = None;
     for it in nodes(node.inner) {
         match (it.directive.name(), it.directive.arguments()) {
             // The first match is used, and these match all clients.
@@ -340,32 +392,53 @@ fn block(node: &Node<'_>, room: &mut Allowance) -> Option<ShortcutBlock> {
             ("default_type", [configured]) => default_type = Some(configured.clone()),
             // Then no file extension determines the type.
             ("types", []) if it.directive.is_block && it.inner.is_empty() => knows_no_types = true,
-            ("add_header", [name, configured, ..]) if name.eq_ignore_ascii_case("content-type") => {
-                media_type = Some(configured.clone());
+            (name, _) if CHANGES_ANSWERS.contains(&name) && is_supported(it.directive, is_pattern) => {
+                headers.push(it.directive);
             }
-            ("access_log" | "error_log" | "log_not_found" | "internal", _) => {}
+            (name, _) if LOGS.contains(&name) || name == "internal" => {}
             (name, configured) if !it.directive.is_block && is_idle(name, configured) => is_refusal = true,
             _ => shortcuts.push(in_block(answer(&it, is_pattern, room)?, &shortcuts)?),
         }
     }
     let responds = |it: &Shortcut| !goes_on(it) && it.status < 400;
+    let has_answers = !shortcuts.is_empty();
     let is_internal = node.inner.iter().any(|it| it.name() == "internal");
     if is_internal && !shortcuts.is_empty() || is_refusal && shortcuts.iter().any(responds) {
         return None;
     }
-    if knows_no_types {
-        let configured = default_type.take();
-        media_type = media_type.or(configured);
-    }
-    for it in &mut shortcuts {
-        media_type.iter().for_each(|configured| set_type(it, configured, |it| &mut it.media_type));
-        default_type.iter().for_each(|configured| set_type(it, configured, |it| &mut it.default_type));
-    }
     if is_open == Some(false) && !is_internal {
         // nginx checks access after all of these, but `internal` (404) before that.
         shortcuts.push(in_block(Shortcut { status: 403, ..Shortcut::default() }, &shortcuts)?);
+    } else if !shortcuts.last().is_some_and(answers_all)
+        && headers.iter().any(|it| branches::shows_on_errors(it))
+        && !shortcuts.iter().any(|it: &Shortcut| it.rewrite() == ShortcutRewrite::Next)
+    {
+        // Where none of these answers, nginx looks for a file and finds none.
+        shortcuts.push(Shortcut { status: 404, ..Shortcut::default() });
     }
-    Some(ShortcutBlock { kind: Some(kind.into()), path: path.clone(), shortcuts })
+    let media_type = if knows_no_types { default_type.take() } else { None };
+    for it in &mut shortcuts {
+        let mut around = Shortcut { text: it.text.clone(), ..Shortcut::default() };
+        if !branches::put(headers.iter().copied(), is_pattern, &mut around) {
+            return None;
+        }
+        it.media_type = it.media_type.take().or(around.media_type);
+        branches::inherit(it, &around.header_changes.unwrap_or_default().changes);
+        media_type.iter().for_each(|configured| set_type(it, configured, |it| &mut it.media_type));
+        default_type.iter().for_each(|configured| set_type(it, configured, |it| &mut it.default_type));
+    }
+    let answers = has_answers || is_open == Some(false);
+    Some((ShortcutBlock { kind: Some(kind.into()), path: path.clone(), shortcuts }, answers))
+}
+
+/// Whether no request gets past it.
+fn answers_all(it: &Shortcut) -> bool {
+    !goes_on(it) && it.tests.is_empty() && it.pattern.is_none()
+}
+
+/// Whether a directive about headers can be exactly what it is.
+fn is_supported(directive: &Directive, has_groups: bool) -> bool {
+    Headers::of_answers(std::iter::once(directive), has_groups).is_some()
 }
 
 /// A response or a rewrite as one of a block, in which it follows these. Where a `break` would stay, nginx looks for a
@@ -376,7 +449,7 @@ fn in_block(it: Shortcut, before: &[Shortcut]) -> Option<Shortcut> {
         ShortcutRewrite::Break => Shortcut { status: 404, text: None, rewrite: None, ..it },
         _ => it,
     };
-    (goes_on(&it) || !is_behind).then_some(it)
+    (it.rewrite.is_some() || !is_behind).then_some(it)
 }
 
 /// Whether a directive of a block does not matter if the block denies: it only affects successful responses, or a
@@ -437,7 +510,7 @@ fn returned(arguments: &[String], has_groups: bool) -> Option<Shortcut> {
 
 /// Whether it sends no response.
 fn goes_on(shortcut: &Shortcut) -> bool {
-    shortcut.rewrite.is_some()
+    shortcut.rewrite.is_some() || shortcut.only_headers == Some(true)
 }
 
 /// `rewrite PATTERN TEXT [redirect | permanent | last | break];`.

@@ -205,6 +205,13 @@ impl World {
         }
     }
 
+    /// The same behind these directives.
+    pub(super) fn behind(&self, sets: &[&Directive]) -> Self {
+        let mut world = self.clone();
+        sets.iter().for_each(|it| world.set(it));
+        world
+    }
+
     fn uses(&self, text: &str) -> bool {
         let is_set = |variable: &Variable| matches!(variable, Variable::Named(name) if self.values.contains_key(&**name));
         Template::parse(text).variables().any(is_set)

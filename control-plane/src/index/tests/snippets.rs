@@ -404,3 +404,17 @@ fn what_is_left_out_is_named() {
     let reason = "not honoured yet: error_page and location @out of it are left out";
     assert!(world.reasons("web").contains(&reason.into()), "{:?}", world.reasons("web"));
 }
+
+/// They act whoever allows snippets, without what they say of headers.
+#[test]
+fn headers_of_an_if_act_where_the_fleet_allows_snippets() {
+    let snippet =
+        "if ($request_method = OPTIONS) { add_header A b; return 204; } if ($arg_a) { add_header A c; }";
+    for (said, count, headers) in [("true", 2, true), ("false", 1, false)] {
+        let mut world = World::default();
+        world.events([applied(allowed(said)), applied(web().annotation("configuration-snippet", snippet))]);
+        let all = route(&world, "web").policy.shortcuts.unwrap_or_default().shortcuts;
+        assert_eq!((all.len(), all[0].header_changes.is_some()), (count, headers), "{said}");
+        assert_eq!(world.problems_of("web").is_empty(), headers, "{said}");
+    }
+}

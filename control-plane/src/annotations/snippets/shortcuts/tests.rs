@@ -15,7 +15,11 @@ fn shown(shortcuts: &Shortcuts) -> Vec<String> {
         let pattern = it.pattern.iter().map(|pattern| format!("{pattern} -> "));
         let text = it.text.as_deref().unwrap_or("-");
         let what = it.rewrite.map_or_else(|| it.status.to_string(), |_| format!("{:?}", it.rewrite()));
-        format!("{}{}{what} {text}", tests.collect::<String>(), pattern.collect::<String>())
+        let what = if it.only_headers == Some(true) { "only".to_owned() } else { what };
+        let headers = it.header_changes.iter().flat_map(|list| &list.changes);
+        let headers = headers.map(|it| format!(" {:?} {}: {}", it.operation(), it.name, it.value));
+        let (tests, pattern) = (tests.collect::<String>(), pattern.collect::<String>());
+        format!("{tests}{pattern}{what} {text}{}", headers.collect::<String>())
     };
     let plain = shortcuts.shortcuts.iter().map(line);
     let blocks = shortcuts.blocks.iter().map(|block| {
@@ -71,7 +75,17 @@ fn answers_are_read_as_nginx_reads_them() {
             "location /ws { proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade; client_max_body_size 9m; }",
             "Prefix /ws: ",
         ),
-        ("location /old { add_header X-A b; return 410; }", "Prefix /old: 410 -"),
+        ("location /old { add_header X-A b; return 410; }", "Prefix /old: 410 - Add X-A: b"),
+        ("location /a { add_header X-A b always; }", "Prefix /a: 404 - AddAlways X-A: b"),
+        ("location /a { add_header X-A $arg_a; return 302 /; }", "Prefix /a: 302 / Add X-A: $arg_a"),
+        (
+            "location ~ ^/(.*)$ { expires 1h; add_header X-A $1; return 204; }",
+            "Pattern ^/(.*)$: 204 - Expires : 3600 Add X-A: $1",
+        ),
+        (
+            "location /a { more_set_headers 'X-A: b' 'X-C: d'; add_header X-E f; if ($arg_x) { add_header X-G h; return 302 /b; } return 404; }",
+            "Prefix /a: $arg_x IsSet \"\", 302 /b Set X-A: b Set X-C: d Add X-G: h; 404 - Set X-A: b Set X-C: d Add X-E: f",
+        ),
         (
             "location ~ ^/v2/ { client_max_body_size 9g; if ($arg_x) { rewrite ^/(.*)$ /x/$1 last; } rewrite ^/(.*)$ /y/$1; }",
             "Pattern ^/v2/: $arg_x IsSet \"\", ^/(.*)$ -> Last /x/$1; ^/(.*)$ -> Next /y/$1",
@@ -110,7 +124,6 @@ fn what_is_not_known_exactly_is_not_taken() {
         "rewrite ^/(a$ /b break;",
         "rewrite ^/a$ /b other;",
         "rewrite ^/a$ /b last break;",
-        "if ($arg_a) { rewrite ^/a$ /b last; add_header X-A b; }",
         "location /a { rewrite ^ /b; return 403; }",
         "location /a { rewrite ^ /b; rewrite ^ /c last; rewrite ^ /d break; }",
         "location /a { rewrite ^ /b; deny all; }",
@@ -127,10 +140,9 @@ fn what_is_not_known_exactly_is_not_taken() {
         "if ($scheme = http) { }",
         "location /a { proxy_pass http://other; }",
         "location /a { proxy_read_timeout 9s; proxy_pass http://other; }",
-        "location /a { add_header X-A b always; }",
-        "location /a { add_header X-A b; return 200 c; }",
-        "location /a { expires 1y; return 301 /b; }",
-        "location /a { expires 1y; if ($arg_a) { return 302 /b; } return 404; }",
+        "location /a { add_header X-A $unknown; return 200 c; }",
+        "location /a { add_header X-A $1; return 200 c; }",
+        "location /a { add_header Content-Type $arg_a; return 200 c; }",
         "location /a { allow 10.0.0.0/8; deny all; }",
         "location /a { location /a/b { return 403; } }",
         "location /a { auth_basic x; return 200; }",
@@ -168,6 +180,74 @@ fn a_text_has_the_type_that_its_block_says() {
     assert_eq!(block("default_type text/plain;"), (none.clone(), plain.clone()));
     assert_eq!(block("types { } default_type text/plain;"), (plain, none));
     assert!(taken("location = /a { types { text/x a; } return 200 x; }").is_none());
+}
+
+/// That of nginx, where an `if` of a host knows no headers.
+#[test]
+fn an_if_of_a_location_has_headers_of_its_own() {
+    let taken = |text: &str| {
+        let directives = tokens::directives(text).unwrap();
+        let (taken, rest) = Taken::of(&directives, SnippetContext::Location, Rewrites::All);
+        (shown(&taken.shortcuts), rest.iter().filter(|it| it.name() != "set").count())
+    };
+    let options = "$request_method Equals \"OPTIONS\", 204 -";
+    let whole = |expected: &[&str]| (expected.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>(), 0);
+    for (text, expected) in [
+        (
+            "if ($request_method = 'OPTIONS') { add_header 'A' '*'; add_header Content-Length 0; return 204; }",
+            whole(&[&format!("{options} Add A: *")]),
+        ),
+        (
+            "if ($request_method = OPTIONS) { more_set_headers 'A: $http_origin'; access_log off; return 204; }",
+            whole(&[&format!("{options} Set A: $http_origin")]),
+        ),
+        (
+            "if ($http_origin ~ (a|b)) { add_header A $1 always; return 204; }",
+            whole(&["$http_origin Finds \"(a|b)\", 204 - AddAlways A: $1"]),
+        ),
+        ("if ($arg_x) { set $a 1; return 403; }", whole(&["$arg_x IsSet \"\", 403 -"])),
+        (
+            "if ($arg_x) { set $a 1; add_header A $a; return 204; }",
+            whole(&["$arg_x IsSet \"\", 204 - Add A: 1"]),
+        ),
+        (
+            "if ($arg_x) { add_header A b; expires 1h; }",
+            whole(&["$arg_x IsSet \"\", only - Add A: b Expires : 3600"]),
+        ),
+        (
+            "if ($arg_x) { add_header A b; } if ($arg_y) { set $a 1; }",
+            (whole(&["$arg_x IsSet \"\", only - Add A: b", "$arg_y IsSet \"\", only -"]).0, 1),
+        ),
+        (
+            "set $cors ''; if ($http_origin ~ a) { set $cors 1; } if ($request_method = OPTIONS) { set $cors \"${cors}o\"; }
+             if ($cors = 1) { add_header A b; } if ($cors = 1o) { add_header A b; return 204; }",
+            (
+                whole(&[
+                    "$http_origin Finds \"a\", $request_method Differs \"OPTIONS\", only - Add A: b",
+                    "$http_origin Finds \"a\", $request_method Equals \"OPTIONS\", 204 - Add A: b",
+                ])
+                .0,
+                2,
+            ),
+        ),
+        (
+            "if ($arg_a) { rewrite ^/a$ /b last; add_header X-A b; }",
+            whole(&["$arg_a IsSet \"\", ^/a$ -> Last /b Add X-A: b"]),
+        ),
+        ("if ($http_origin ~ (a|b)) { add_header A $1; }", (vec![], 2)),
+        ("if ($arg_x) { add_header A b; access_log off; }", (vec![], 3)),
+        ("set $a b; if ($arg_x) { add_header A $a; }", (vec![], 2)),
+        ("if ($arg_x) { set $args ''; return 403; }", (vec![], 2)),
+        ("if ($arg_x) { return 403; return 404; }", (vec![], 3)),
+    ] {
+        assert_eq!(taken(text), expected, "{text}");
+    }
+    let text = "if ($arg_x) { set $a 1; return 403; }";
+    let (taken, _) = Taken::of(&tokens::directives(text).unwrap(), SnippetContext::Location, Rewrites::All);
+    assert!(!taken.needs_snippets());
+    let text = "if ($arg_x) { add_header A b; return 403; }";
+    let (taken, _) = Taken::of(&tokens::directives(text).unwrap(), SnippetContext::Location, Rewrites::All);
+    assert!(taken.needs_snippets());
 }
 
 #[test]
