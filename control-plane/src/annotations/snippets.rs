@@ -165,6 +165,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
             directives = of_grpc(directives);
         }
         told = hints::of(&directives, place);
+        headers = Headers::beside(to, &directives, place);
         let (shortcuts, mut rest) = Taken::of(&directives, place, rewrites(place, to));
         rest.retain(|it| !headers.take(it, place));
         if place == SnippetContext::Location {

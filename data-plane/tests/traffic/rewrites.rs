@@ -1,6 +1,8 @@
 //! Regular expression paths, and rewritten paths of requests.
 
-use shared::policy::{HostPolicy, LocationPolicy};
+use shared::policy::{
+    Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, HostPolicy, LocationPolicy,
+};
 use shared::resource::{Backend, Host, Path, PathType, Resource, Route};
 
 use super::harness::*;
@@ -316,4 +318,32 @@ fn exact_and_prefix_path_of_equal_text_are_ordered_by_age() {
         let answers = ["/foo", "/foo/x", "/foobar"].map(|path| client.get(path).text().to_owned());
         assert_eq!(answers, expected, "{after_exact} {policy:?}");
     }
+}
+
+/// nginx' `$1` of a header is a group of the pattern that it matched last.
+#[test]
+fn groups_of_a_rewrite_are_in_headers() {
+    let origin = Origin::says("here");
+    let mut proxy = Proxy::start();
+    let change = HeaderChange {
+        operation: Some(HeaderOperation::Set.into()),
+        name: "X-Said".into(),
+        value: "$2".into(),
+        statuses: Vec::new(),
+    };
+    let header = Header { name: "X-Prefix".into(), value: "/$1".into() };
+    let policy = LocationPolicy {
+        request_headers: Some(HeaderList { headers: vec![header] }),
+        header_changes: Some(HeaderChangeList { changes: vec![change] }),
+        ..rewriting("/$2")
+    };
+    regex_host(&mut proxy, &[("/(a|b)/(.*)", PathType::Prefix, "echo", policy)]);
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let answer = client.get("/b/c%0D%0AX-Other:%20d");
+    assert_eq!((answer.status, answer.all("x-other")), (200, vec![]));
+    assert_eq!(client.get("/b/c").all("x-said"), ["c"]);
+    let seen = origin.seen();
+    assert_eq!(seen.last().unwrap().all("x-prefix"), ["/b"]);
+    assert!(seen.iter().all(|it| it.all("x-other").is_empty()));
 }

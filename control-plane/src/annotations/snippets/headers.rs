@@ -49,12 +49,24 @@ pub(super) struct Headers {
     answered: BTreeMap<String, String>,
     /// Request headers with those values.
     pub(super) told: Vec<Header>,
-    /// Whether values of answers may have groups of a pattern.
+    /// Whether values may have groups of a pattern.
     has_groups: bool,
+    /// Whether they may have the user: one who presented a password.
+    has_user: bool,
     bytes: usize,
 }
 
 impl Headers {
+    /// Of a snippet of an Ingress. The groups are those of the pattern of its `rewrite-target`, which nginx matches last; a
+    /// user of whom nobody has asked a password has no value here.
+    pub(super) fn beside(to: &Draft<'_>, directives: &[Directive], place: SnippetContext) -> Self {
+        let is_rewritten = to.text("rewrite-target").is_some();
+        let is_location = place == SnippetContext::Location;
+        let has_groups = is_location && is_rewritten && !directives.iter().any(|it| it.name() == "rewrite");
+        let has_user = is_location && to.text("auth-type").is_some_and(|it| it.trim() == "basic");
+        Self { has_groups, has_user, ..Self::default() }
+    }
+
     /// Takes a directive, if it is a supported one.
     pub(super) fn take(&mut self, directive: &Directive, place: SnippetContext) -> bool {
         if directive.depth > 0 || directive.is_block {
@@ -179,7 +191,7 @@ impl Headers {
 
     fn answer(&mut self, operation: HeaderOperation, name: &str, value: &str, statuses: &[u32]) -> bool {
         let has_name = is_name(name) && !frames(name) || operation == HeaderOperation::Expires;
-        let is_fine = has_name && is_value(value, self.has_groups, Value::is_known_with_headers);
+        let is_fine = has_name && self.is_value(value, Value::is_known_with_headers);
         if is_fine {
             self.answers.push(HeaderChange {
                 operation: Some(operation.into()),
@@ -237,11 +249,25 @@ impl Headers {
             && pairs.all(|pair| pair.is_some_and(|(name, value)| !ours(name) && self.request(name, value)))
     }
 
+    /// Whether it is text of one line whose variables all have a value. `knows`: whether one of the log has it already.
+    fn is_value(&self, value: &str, knows: fn(&Value) -> bool) -> bool {
+        let has_value = |variable: &Variable| match variable {
+            Variable::Named(name) => Value::of(name).is_some_and(|value| knows(&value)),
+            Variable::Capture(_) => self.has_groups,
+            Variable::User => self.has_user,
+            _ => true,
+        };
+        let template = Template::parse(value);
+        value.chars().all(|c| (' '..='~').contains(&c))
+            && template.is_moderate()
+            && template.variables().all(has_value)
+    }
+
     fn request(&mut self, name: &str, value: &str) -> bool {
         let is_fine = is_name(name)
             && !frames(name)
             && !name.eq_ignore_ascii_case("host")
-            && is_value(value, false, |_| false);
+            && self.is_value(value, |_| false);
         if is_fine {
             self.requests.push(Header { name: name.to_owned(), value: value.to_owned() });
         }
@@ -308,20 +334,6 @@ fn frames(name: &str) -> bool {
         "via",
     ];
     FRAMES.contains(&name.to_ascii_lowercase().as_str())
-}
-
-/// Whether it is text of one line whose variables all have a value. `knows`: whether one of the log has it already.
-fn is_value(value: &str, has_groups: bool, knows: fn(&Value) -> bool) -> bool {
-    let has_value = |variable: &Variable| match variable {
-        Variable::Named(name) => Value::of(name).is_some_and(|value| knows(&value)),
-        Variable::Capture(_) => has_groups,
-        Variable::User => false,
-        _ => true,
-    };
-    let template = Template::parse(value);
-    value.chars().all(|c| (' '..='~').contains(&c))
-        && template.is_moderate()
-        && template.variables().all(has_value)
 }
 
 #[cfg(test)]

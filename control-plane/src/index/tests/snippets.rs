@@ -405,6 +405,34 @@ fn what_is_left_out_is_named() {
     assert!(world.reasons("web").contains(&reason.into()), "{:?}", world.reasons("web"));
 }
 
+/// A name that nobody has verified is not told to a backend, and nginx matches a pattern last where it rewrites.
+#[test]
+fn users_and_groups_are_in_headers_where_they_have_a_value() {
+    let mut world = World::default();
+    world.apply(allowed("true"));
+    let with = |annotations: &[(&str, &str)]| {
+        let snippet = "proxy_set_header X-User $remote_user; more_set_headers \"X-Group: $1\";";
+        let one =
+            ingress("web").rule("a.test", &[("/(.*)", "echo")]).annotation("configuration-snippet", snippet);
+        annotations.iter().fold(one, |it, (name, text)| it.annotation(name, text))
+    };
+    let (basic, secret, rewrite) =
+        (("auth-type", "basic"), ("auth-secret", "users"), ("rewrite-target", "/$1"));
+    world.apply(with(&[basic, secret, rewrite]));
+    assert_eq!(names(&route(&world, "web").policy), [vec!["X-Group"], vec!["X-User"], vec![]]);
+    for annotations in [&[rewrite][..], &[("auth-type", "digest"), secret, rewrite]] {
+        world.apply(with(annotations));
+        assert!(route(&world, "web").denied.is_some(), "{annotations:?}");
+        assert_eq!(names(&route(&world, "web").policy), NOTHING, "{annotations:?}");
+    }
+    world.apply(with(&[basic, secret]));
+    assert!(
+        world.reasons("web").iter().any(|it| it.contains("more_set_headers")),
+        "{:?}",
+        world.reasons("web")
+    );
+}
+
 /// They act whoever allows snippets, without what they say of headers.
 #[test]
 fn headers_of_an_if_act_where_the_fleet_allows_snippets() {

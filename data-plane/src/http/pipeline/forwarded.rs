@@ -30,8 +30,12 @@ pub(super) fn forwarded(exchange: &mut Exchange<'_>) -> Step {
     // Expanded from the original request.
     identify(exchange, forwarding.makes_id);
     let allowance = &mut Allowance::default();
-    let set =
-        forwarding.fields.iter().map(|it| Ok((it.name.clone(), filled(&it.value, exchange, allowance)?)));
+    let groups = if forwarding.has_groups { rewrite::groups(exchange) } else { None };
+    let group = |group: usize| groups.as_ref().map_or(&b""[..], |groups| groups.get(group, exchange.path()));
+    let set = forwarding.fields.iter().map(|it| {
+        let value = variables::filled(&it.value, exchange, allowance, group)?;
+        Ok((it.name.clone(), Bytes::from(value)))
+    });
     let set = match set.collect::<Result<Vec<_>, Overlong>>() {
         Ok(set) => set,
         Err(overlong) => return Break(variables::refused(exchange, overlong)),

@@ -9,7 +9,9 @@ use shared::template::{Overlong, Template, Variable};
 use tracing::warn;
 
 use super::variables::{self, Allowance};
-use super::{Exchange, HeaderScope, affinity, compress, cors, external, forwarded, log, response_rewrite};
+use super::{
+    Exchange, HeaderScope, affinity, compress, cors, external, forwarded, log, response_rewrite, rewrite,
+};
 use crate::codec::guard::HeadError;
 use crate::codec::head::Known;
 use crate::http::reply::{Bad, Paced, Reply, ReplyBody};
@@ -166,7 +168,13 @@ fn say(exchange: &mut Exchange<'_>, headers: &ResponseHeaders, reply: &mut Reply
     if headers.uses_request_id || said.is_some_and(|it| it.uses_request_id) {
         forwarded::identify(exchange, true);
     }
-    let groups = own.as_deref().and_then(|it| it.found.as_ref());
+    let found = own.as_deref().and_then(|it| it.found.as_ref());
+    let of_rewrite = if found.is_none() && headers.has_groups { rewrite::groups(exchange) } else { None };
+    let groups = match (found, &of_rewrite) {
+        (Some((groups, text)), _) => Some((groups, &**text)),
+        (None, Some(groups)) => Some((groups, exchange.path())),
+        (None, None) => None,
+    };
     let allowance = &mut Allowance::default();
     // In nginx' configuration these headers are inside the location, and a denied location contains nothing else.
     let is_denied = speaker(exchange).is_some_and(|it| it.is_denied());
@@ -218,7 +226,7 @@ fn filled<'v>(
     exchange: &Exchange<'_>,
     allowance: &mut Allowance,
     status: u16,
-    groups: Option<&'v (Groups, Vec<u8>)>,
+    groups: Option<(&'v Groups, &'v [u8])>,
 ) -> Result<Vec<u8>, Overlong> {
     variables::filled_by(value, exchange, allowance, |variable| match variable {
         Variable::Capture(number) => {

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 
+use shared::pattern::Groups;
 use shared::template::{Template, Variable};
 
 use super::variables::{self, Allowance};
@@ -40,6 +41,12 @@ pub(super) fn rewrite(exchange: &mut Exchange<'_>) -> Step {
     }
     exchange.target = Some(target);
     Continue(())
+}
+
+/// The groups of the pattern by which a request was rewritten: nginx' `$1` to `$9` from then on.
+pub(super) fn groups(exchange: &Exchange<'_>) -> Option<Groups> {
+    let location = exchange.location().filter(|_| !exchange.has_broken_off())?;
+    location.rewritten()?.groups(exchange.path(), &exchange.steps).ok()?
 }
 
 /// Whether a client has composed a `..` step: `/a(.*)` and `/b/$1` turn `/a../c` into `/b/../c`, which was not a step

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::Bytes;
 use shared::address::AddressSet;
 use shared::policy::{ConnectionHeader, LocationPolicy};
-use shared::template::Template;
+use shared::template::{Template, Variable};
 
 use super::PolicyError;
 use super::headers::{self, Header};
@@ -38,6 +38,8 @@ pub struct Forwarding {
     pub connection: Option<Connection>,
     /// Headers that replace the client's.
     pub fields: Box<[Header]>,
+    /// Whether one of them has a group of the pattern of `rewrite-target`.
+    pub has_groups: bool,
     /// Names of headers that only an auth service may set: where nobody is asked, a client's are removed.
     pub told: Box<[Bytes]>,
     /// Which header names are passed on that nginx would drop.
@@ -100,6 +102,7 @@ impl Default for Forwarding {
             host: None,
             connection: None,
             fields: Box::default(),
+            has_groups: false,
             told: Box::default(),
             names: Names::Plain,
         }
@@ -135,7 +138,10 @@ impl Forwarding {
                 ConnectionHeader::Close => Connection::Close,
                 ConnectionHeader::KeepAlive | ConnectionHeader::Unspecified => Connection::KeepAlive,
             });
+        let is_group = |it: &Variable| matches!(it, Variable::Capture(_));
+        let has_groups = fields.iter().any(|it| it.value.variables().any(is_group));
         Ok(Self {
+            has_groups,
             believed: believed.map(Box::new),
             takes_claims,
             whole_list: takes_claims && on(configured.compute_full_forwarded_for),

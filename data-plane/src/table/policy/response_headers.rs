@@ -33,6 +33,8 @@ pub struct ResponseHeaders {
     pub location_appends: bool,
     /// Whether one of them contains the request's id.
     pub uses_request_id: bool,
+    /// Whether one of them has a group of the pattern of `rewrite-target`.
+    pub has_groups: bool,
     /// Path of the proxy's own health checks, if configured.
     pub health: Option<Box<str>>,
     /// Media type of their responses, if configured.
@@ -112,6 +114,7 @@ impl Default for ResponseHeaders {
             appended: Box::default(),
             location_appends: false,
             uses_request_id: false,
+            has_groups: false,
             health: None,
             media_type: None,
         }
@@ -165,7 +168,9 @@ impl ResponseHeaders {
         let own = headers::compile("custom_headers", configured.custom_headers.as_ref(), Template::literal)?;
         added.extend(own.into_iter().map(of(ConfiguredBy::Location)));
         let all = added.iter().map(|it| &it.header).chain(appended.iter().map(|it| &it.header));
-        let uses_request_id = all.flat_map(|it| it.value.variables()).any(|it| *it == Variable::RequestId);
+        let uses = |is_it: fn(&Variable) -> bool| all.clone().flat_map(|it| it.value.variables()).any(is_it);
+        let uses_request_id = uses(|it| *it == Variable::RequestId);
+        let has_groups = uses(|it| matches!(it, Variable::Capture(_)));
         Ok(Self {
             hsts: hsts(configured),
             hidden: hidden.map(|name| name.as_str().into()).collect(),
@@ -176,6 +181,7 @@ impl ResponseHeaders {
             location_appends: appended.iter().any(|it| it.by == ConfiguredBy::Location),
             appended: appended.into(),
             uses_request_id,
+            has_groups,
             health: configured.health_check_path.as_deref().map(Into::into),
             media_type: configured.default_type.as_ref().map(|it| it.clone().into()),
         })
