@@ -37,6 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .type_attribute("firth.config.v1.CookieFlagsList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.HeaderChangeList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.HeaderList", "#[derive(Eq, Hash)]")
+        .type_attribute("firth.config.v1.LimitList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.ExternalAuth", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.Shortcut", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.ShortcutBlock", "#[derive(Eq, Hash)]")

@@ -132,3 +132,5 @@ mod upstream_keepalive;
 mod verified_backends;
 #[path = "traffic/versions.rs"]
 mod versions;
+#[path = "traffic/zones.rs"]
+mod zones;

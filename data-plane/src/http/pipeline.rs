@@ -83,7 +83,7 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     redirect::to_tls(exchange)?;
     certificates::over_tls(exchange)?;
     let cell = pick::pick(exchange)?;
-    limit::limit(exchange)?;
+    limit::limit(exchange).await?;
     access::access(exchange).await?;
     // Not earlier: what protects a location also protects its default backend.
     let Some(cell) = cell else {

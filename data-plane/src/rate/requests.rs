@@ -22,10 +22,20 @@ pub struct Rate {
 impl Rate {
     /// `count` requests per `period`, and `burst` at once in addition to the first.
     pub fn new(count: u32, period: Duration, burst: u64) -> Self {
-        let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
-        let interval = (period / u64::from(count.max(1))).max(1);
+        let interval = interval(count, period);
         Self { interval, room: interval.saturating_mul(burst) }
     }
+
+    /// The time in which so many requests leak.
+    pub fn time(count: u32, period: Duration, requests: u64) -> Duration {
+        Duration::from_micros(interval(count, period).saturating_mul(requests))
+    }
+}
+
+/// Time for one request to leak, in microseconds; at least 1.
+fn interval(count: u32, period: Duration) -> u64 {
+    let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
+    (period / u64::from(count.max(1))).max(1)
 }
 
 /// Requests of the clients of one Ingress.
@@ -52,10 +62,15 @@ impl RequestTable {
     /// Counts a request of `client` at `now`, relative to a fixed time; false: it exceeds the rate, and was not
     /// counted.
     pub fn admit(&self, client: IpAddr, rate: Rate, now: Duration) -> bool {
+        self.count(client, rate, now).is_some()
+    }
+
+    /// The same; how long before its time the request came. `None`: it exceeds the rate.
+    pub fn count(&self, client: IpAddr, rate: Rate, now: Duration) -> Option<Duration> {
         let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX / 2);
         let (group, mark) = self.slots.group(client);
         match group.iter().find(|bucket| bucket.mark.load(Ordering::Relaxed) == mark) {
-            Some(bucket) => bucket.admit(rate, now),
+            Some(bucket) => bucket.admit(rate, now).map(Duration::from_micros),
             None => {
                 if let Some(longest_away) =
                     group.iter().min_by_key(|bucket| bucket.empty_at.load(Ordering::Relaxed))
@@ -64,7 +79,7 @@ impl RequestTable {
                     longest_away.mark.store(mark, Ordering::Relaxed);
                     longest_away.empty_at.store(now.saturating_add(rate.interval), Ordering::Relaxed);
                 }
-                true
+                Some(Duration::ZERO)
             }
         }
     }
@@ -82,12 +97,13 @@ impl RequestTable {
 }
 
 impl Bucket {
-    fn admit(&self, rate: Rate, now: u64) -> bool {
+    fn admit(&self, rate: Rate, now: u64) -> Option<u64> {
         let fill = |empty_at: u64| {
             (empty_at.saturating_sub(now) <= rate.room)
                 .then(|| empty_at.max(now).saturating_add(rate.interval))
         };
-        self.empty_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fill).is_ok()
+        let before = self.empty_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fill).ok()?;
+        Some(before.saturating_sub(now))
     }
 }
 

@@ -22,6 +22,7 @@ pub mod external;
 pub mod fastcgi;
 pub mod forwarding;
 pub mod headers;
+pub mod levels;
 pub mod limit;
 pub mod log;
 pub mod mirror;
@@ -38,6 +39,7 @@ mod texts;
 pub mod timeouts;
 pub mod tracing;
 pub mod upstream_keepalive;
+pub mod zones;
 
 use std::sync::Arc;
 
@@ -72,6 +74,7 @@ use shortcuts::Shortcuts;
 use timeouts::TimeoutOverrides;
 use tracing::Tracing;
 use upstream_keepalive::UpstreamKeepalive;
+use zones::ZoneLimits;
 
 /// The compiled settings of a location. Immutable, and shared by all paths with equal settings.
 #[derive(Clone, Debug, Default)]
@@ -104,6 +107,8 @@ pub struct Policy {
     pub root_issues_none: bool,
     /// Rate limits per client.
     pub limits: Option<Limits>,
+    /// Limits of clients by zones.
+    pub zones: Option<Box<ZoneLimits>>,
     /// The rate at which responses are sent.
     pub pace: Option<Pace>,
     /// Direct responses of snippets.
@@ -171,6 +176,7 @@ impl Policy {
             issues_cookie: configured.issues_cookie == Some(true),
             root_issues_none: configured.root_issues_none == Some(true),
             limits: Limits::compile(configured)?,
+            zones: ZoneLimits::compile(configured)?.map(Box::new),
             pace: Pace::compile(configured),
             shortcuts: Shortcuts::compile(configured.shortcuts.as_ref())?.map(Box::new),
             rewrite: Rewrite::compile(configured),

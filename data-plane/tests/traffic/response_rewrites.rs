@@ -59,7 +59,7 @@ fn cookies_get_flags() {
     let (origin, mut proxy) = (origin(), Proxy::start());
     let flags = |cookie: &str, flag: &str| {
         let rule = CookieFlags { cookie: cookie.into(), flags: vec![flag.into()] };
-        let list = CookieFlagsList { rules: vec![rule] };
+        let list = CookieFlagsList { rules: vec![rule], level: None };
         LocationPolicy { proxy_cookie_flags: Some(list), ..LocationPolicy::default() }
     };
     proxy.policies(false, &[("/own", flags("A", "httponly")), ("/plain", LocationPolicy::default())]);

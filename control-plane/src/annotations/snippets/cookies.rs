@@ -33,7 +33,7 @@ pub(super) fn take(directives: &mut Vec<Directive>) -> Option<CookieFlagsList> {
         _ => found.into_iter().map(rule).collect::<Option<_>>()?,
     };
     directives.retain(|it| !is_one(it));
-    Some(CookieFlagsList { rules })
+    Some(CookieFlagsList { rules, level: None })
 }
 
 fn rule(directive: &Directive) -> Option<CookieFlags> {

@@ -83,8 +83,8 @@ pub(crate) struct Exchange<'a> {
     pub(super) redirecting: Option<Arc<PathEntry>>,
     /// Facts for the log.
     pub(super) info: &'a mut RequestInfo,
-    /// Its slot among the requests in progress, if those are limited.
-    pub(super) permit: &'a mut Option<Permit>,
+    /// Its slots among the requests in progress, if those are limited.
+    pub(super) permits: &'a mut Vec<Permit>,
     /// Whether all access rules of its location have been passed.
     pub(super) is_let_in: bool,
     /// Its user has presented the password that this proxy requires.
@@ -134,7 +134,7 @@ pub(crate) struct Exchange<'a> {
 impl<'a> Exchange<'a> {
     /// A request of which only the head is known; `None` if that could not be parsed.
     pub(crate) fn new(call: Call<'a>, record: &'a mut RequestRecord) -> Option<Self> {
-        let RequestRecord { head, location, info, permit, .. } = record;
+        let RequestRecord { head, location, info, permits, .. } = record;
         let head = head.as_deref_mut()?;
         let (timeouts, sizes) = (call.server.local.limits.timeouts, call.server.local.limits.sizes);
         Some(Self {
@@ -143,7 +143,7 @@ impl<'a> Exchange<'a> {
             entered: location,
             redirecting: None,
             info,
-            permit,
+            permits,
             is_let_in: false,
             has_password: false,
             is_forwarded: false,

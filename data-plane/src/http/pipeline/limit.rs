@@ -1,17 +1,58 @@
-//! Rate limits per client: request rates first, then the number of requests in progress (as in ingress-nginx).
+//! Rate limits per client: request rates first, then the number of requests in progress (as in ingress-nginx). Those of
+//! annotations, then those of snippets.
 
+use std::future::pending;
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::ControlFlow::{Break, Continue};
+use std::time::Duration;
 
 use shared::template::{Template, Variable};
 
 use super::variables::{self, Allowance};
 use super::{Exchange, Step, basic};
 use crate::http::reply::Reply;
+use crate::table::policy::zones::ZoneLimits;
 
 /// Counts a request, and refuses it if it exceeds a limit. It is in progress until the end of its record: until the
 /// last byte of the response or tunnel was sent, or the client disconnected.
-pub(super) fn limit(exchange: &mut Exchange<'_>) -> Step {
+pub(super) async fn limit(exchange: &mut Exchange<'_>) -> Step {
+    by_annotations(exchange)?;
+    match exchange.location().and_then(|location| location.policy.zones.as_deref()) {
+        None => Continue(()),
+        Some(zones) => by_zones(exchange, zones).await,
+    }
+}
+
+async fn by_zones(exchange: &mut Exchange<'_>, zones: &ZoneLimits) -> Step {
+    let (refuse, now) =
+        (|status| Break(Reply::page(&exchange.call.server.local, status)), shared::clock::now());
+    let mut wait = Duration::ZERO;
+    for (at, it) in zones.rates.iter().enumerate() {
+        let Some(client) = told_apart(exchange, &it.key) else { continue };
+        let Some(more) = it.limit.admit(&it.counts, client, now) else {
+            // As in nginx, a request that one of the rates refuses is counted by none.
+            for before in &zones.rates[..at] {
+                let client = told_apart(exchange, &before.key);
+                client.iter().for_each(|client| before.counts.second().take_back(*client, before.limit.rate));
+            }
+            return refuse(zones.too_fast);
+        };
+        wait = wait.max(more);
+    }
+    if !wait.is_zero() {
+        let _ = exchange.call.timer.limit(wait, pending::<()>()).await;
+    }
+    for it in &zones.in_progress {
+        let Some(client) = told_apart(exchange, &it.key) else { continue };
+        match it.counts.connections().begin(client, it.limit) {
+            Some(permit) => exchange.permits.push(permit),
+            None => return Break(Reply::page(&exchange.call.server.local, zones.too_many)),
+        }
+    }
+    Continue(())
+}
+
+fn by_annotations(exchange: &mut Exchange<'_>) -> Step {
     let Some(location) = exchange.location() else {
         return Continue(());
     };
@@ -26,7 +67,7 @@ pub(super) fn limit(exchange: &mut Exchange<'_>) -> Step {
     };
     match limits.admit(counts, client, shared::clock::now()) {
         Ok(permit) => {
-            *exchange.permit = permit;
+            exchange.permits.extend(permit);
             Continue(())
         }
         Err(status) => Break(Reply::page(&exchange.call.server.local, status)),

@@ -47,7 +47,7 @@ pub(crate) struct RequestRecord {
     pub(crate) location: OnceCell<Arc<PathEntry>>,
     pub(crate) info: RequestInfo,
     /// Held until the end.
-    pub(super) permit: Option<Permit>,
+    pub(super) permits: Vec<Permit>,
 }
 
 /// Which backend answers a request.
@@ -125,7 +125,7 @@ impl RequestRecord {
             head,
             unread: None,
             location: OnceCell::new(),
-            permit: None,
+            permits: Vec::new(),
             info: RequestInfo {
                 started: now,
                 status: 0,

@@ -8,8 +8,8 @@ use shared::policy::{HeaderChangeList, LocationPolicy, TextList};
 
 use super::counts::Counted;
 use super::sweep::Sweep;
-use crate::table::policy::Policy;
 use crate::table::policy::shortcuts::Shortcuts;
+use crate::table::policy::{Policy, levels};
 
 /// The compiled policies of tables, by the Routes' policies. Most of those are empty.
 #[derive(Debug, Default)]
@@ -68,6 +68,9 @@ impl Policies {
         let mut policy = Policy::compile(&whole).map_err(|refused| refused.to_string())?;
         policy.shortcuts =
             Shortcuts::joined(policy.shortcuts.map(|it| *it), self.of_locations.as_ref()).map(Box::new);
+        if let Some(zones) = &mut policy.zones {
+            zones.count_in(|zone| self.counted.of(&format!("zone/{zone}")));
+        }
         policy.errors.are_fleets = configured.custom_http_errors.is_none();
         policy.errors.intercepts = intercepts;
         let policy = Arc::new(policy);
@@ -129,9 +132,14 @@ fn append(policy: &mut LocationPolicy, defaults: &LocationPolicy, configured: &L
     if let (Some(all), Some(_)) = (&mut policy.header_changes, &configured.header_changes) {
         all.changes.extend(defaults.header_changes.iter().flat_map(changes));
     }
-    if let (Some(all), Some(_)) = (&mut policy.proxy_cookie_flags, &configured.proxy_cookie_flags) {
-        all.rules.extend(defaults.proxy_cookie_flags.iter().flat_map(|list| list.rules.clone()));
-    }
+    let (fleets, own) = (defaults.proxy_cookie_flags.as_ref(), configured.proxy_cookie_flags.as_ref());
+    policy.proxy_cookie_flags = levels::merged(fleets, own, false);
+    let has = |count: Option<u32>| count.is_some_and(|count| count > 0);
+    let (fleets, own) = (defaults.limit_requests.as_ref(), configured.limit_requests.as_ref());
+    let has_rates = has(configured.limit_rps) || has(configured.limit_rpm);
+    policy.limit_requests = levels::merged(fleets, own, has_rates);
+    let (fleets, own) = (defaults.limit_in_progress.as_ref(), configured.limit_in_progress.as_ref());
+    policy.limit_in_progress = levels::merged(fleets, own, has(configured.limit_connections));
     if let (Some(all), Some(_)) = (&mut policy.request_headers, &configured.request_headers) {
         all.headers.extend(defaults.request_headers.iter().flat_map(|list| list.headers.clone()));
     }

@@ -133,7 +133,10 @@ mod tests {
             flags: flags.iter().map(ToString::to_string).collect(),
         };
         let rules = rules.iter().map(rule).collect();
-        LocationPolicy { proxy_cookie_flags: Some(CookieFlagsList { rules }), ..LocationPolicy::default() }
+        LocationPolicy {
+            proxy_cookie_flags: Some(CookieFlagsList { rules, level: None }),
+            ..LocationPolicy::default()
+        }
     }
 
     #[test]
