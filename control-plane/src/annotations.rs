@@ -59,7 +59,8 @@ use crate::objects::Texts;
 use crate::problem::{Fault, Severity, bounded, shown};
 use crate::reference::Reference;
 
-pub use self::snippets::{Lists, OfHosts};
+pub(crate) use self::snippets::limits::fill_in as fill_in_limits;
+pub use self::snippets::{Limits, Lists, OfHosts, Zones};
 #[cfg(test)]
 pub(crate) use self::unknown::KEYS;
 

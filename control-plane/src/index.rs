@@ -212,8 +212,12 @@ pub struct Index {
 impl Index {
     /// An index without objects. Its first commit publishes what is always there.
     pub fn new(options: Options) -> Self {
-        let of_fleet =
-            OfFleet { allows_snippets: false, shares_backend_tls: true, passes_tls: options.passes_tls };
+        let of_fleet = OfFleet {
+            allows_snippets: false,
+            shares_backend_tls: true,
+            passes_tls: options.passes_tls,
+            zones: Arc::default(),
+        };
         let allowed = Allowed::of(None);
         let mut index = Self {
             options,

@@ -12,6 +12,7 @@ mod definitions;
 mod expires;
 mod headers;
 mod hints;
+pub(crate) mod limits;
 mod lists;
 pub(crate) mod of_fleet;
 mod real_ip;
@@ -21,16 +22,20 @@ mod tokens;
 mod upstream_tls;
 mod variables;
 mod worlds;
+mod zones;
 
 use std::collections::BTreeSet;
 
+use shared::policy::SnippetLevel;
 use shared::template::{Template, Variable};
 
 pub use self::headers::OfHosts;
 use self::headers::{Headers, SnippetContext};
+pub use self::limits::Limits;
 pub use self::lists::Lists;
 use self::restriction::restricts;
 use self::shortcuts::{Rewrites, Taken};
+pub use self::zones::Zones;
 use super::draft::Draft;
 use super::row::{Effect, Reach, Risk, Row, Scope, Spec};
 use super::value::Grammar;
@@ -158,7 +163,7 @@ const USE_GROUPS: [&str; 8] = [
 fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
-    let (mut lists, mut tls, mut cookies) = (None, None, None);
+    let (mut lists, mut tls, mut cookies, mut limits) = (None, None, None, None);
     let mut told = Vec::new();
     let rest = snippet.map(|mut directives| {
         if place == SnippetContext::Location && speaks(to, &["GRPC", "GRPCS"]) {
@@ -173,7 +178,12 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         }
         if place != SnippetContext::Auth {
             tls = upstream_tls::take(&mut rest, place, to);
-            cookies = cookies::take(&mut rest);
+            let level = match place {
+                SnippetContext::Server => SnippetLevel::Hosts,
+                _ => SnippetLevel::Locations,
+            };
+            cookies = cookies::take(&mut rest, level);
+            limits = Limits::take(&mut rest, level);
         }
         lists = Lists::of(&mut rest, place, to);
         taken = shortcuts;
@@ -212,6 +222,11 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         _ if cookies.is_none() => {}
         SnippetContext::Server => to.of_hosts.get_or_insert_default().cookie_flags = cookies,
         _ => to.location.proxy_cookie_flags = cookies,
+    }
+    match (limits, place) {
+        (None, _) => {}
+        (limits, SnippetContext::Server) => to.of_hosts.get_or_insert_default().limits = limits,
+        (Some(limits), _) => limits.put(&mut to.location),
     }
     match (lists, place) {
         (Some(lists), SnippetContext::Server) => to.of_hosts.get_or_insert_default().lists = Some(lists),

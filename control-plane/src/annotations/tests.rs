@@ -274,7 +274,7 @@ fn restrictions_deny_the_ingress() {
         ("denylist-source-range", ""),
         ("enable-modsecurity", "true"),
         ("lua-resty-waf", "active"),
-        ("configuration-snippet", "limit_req zone=a;"),
+        ("configuration-snippet", "auth_request /a;"),
     ] {
         let parsed = all(&[(name, text)]);
         let reason = parsed.serving.denied.unwrap_or_else(|| panic!("{name} denies")).reason;

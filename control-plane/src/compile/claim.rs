@@ -3,6 +3,7 @@
 pub mod backend_tls;
 pub mod client_certificates;
 pub mod difference;
+pub mod limits;
 mod literal;
 mod passthrough;
 mod refused;
@@ -20,7 +21,7 @@ use shared::resource::{CATCH_ALL, Denial, PathType};
 
 use self::tls::ClaimedTls;
 use super::referred::{self, AllReferred, Referred};
-use crate::annotations::{Parsed, field};
+use crate::annotations::{Parsed, Zones, field};
 use crate::objects::{
     Ingress, IngressBackend, IngressPath, IngressPathType, Metadata, ObjectKind, ObjectRef,
 };
@@ -99,7 +100,7 @@ impl ClaimedPath {
 }
 
 /// Settings of the fleet's ConfigMap and flags that affect all Ingresses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OfFleet {
     /// Snippets take effect.
     pub allows_snippets: bool,
@@ -107,6 +108,8 @@ pub struct OfFleet {
     pub shares_backend_tls: bool,
     /// TLS is passed through if an Ingress asks for it: `--enable-ssl-passthrough`.
     pub passes_tls: bool,
+    /// In which clients are counted.
+    pub zones: Arc<Zones>,
 }
 
 /// What one Ingress asks for.
@@ -132,6 +135,8 @@ pub struct Claim {
     pub referred: AllReferred,
     /// The fleet's settings.
     pub fleet: OfFleet,
+    /// Whether its snippets limit clients by zones of the fleet.
+    uses_zones: bool,
     /// Its problems other than those of its annotations, as far as they do not depend on other objects.
     pub faults: Vec<Fault>,
 }
@@ -153,8 +158,11 @@ impl Claim {
             .filter_map(|(reference, field)| referred.get(&reference.what)?.fault(reference, field))
             .collect();
         faults.extend(backend_tls::fault(&parsed, &referred));
-        let (parsed, fault) = passthrough::settle(parsed, fleet);
+        let (parsed, fault) = passthrough::settle(parsed, &fleet);
         faults.extend(fault);
+        let uses_zones = limits::has_some(&parsed);
+        let (parsed, of_limits) = limits::settle(parsed, &name, &fleet);
+        faults.extend(of_limits);
         if !fleet.allows_snippets {
             faults.extend(parsed.snippets.iter().map(|field| not_allowed(field)));
         }
@@ -206,6 +214,7 @@ impl Claim {
             parsed,
             referred,
             fleet,
+            uses_zones,
             faults,
             name,
         }
@@ -223,6 +232,11 @@ impl Claim {
             policy.basic_auth = None;
         }
         (policy, denied)
+    }
+
+    /// Whether snippets limit its clients, or would if the fleet had the zones.
+    pub fn is_limited_by_zones(&self) -> bool {
+        self.uses_zones
     }
 
     /// Whether it is a canary.

@@ -52,7 +52,8 @@ fn of_each_host(claim: &Claim) -> usize {
     }
     let of_hosts = serving.of_hosts.as_ref();
     let lists = of_hosts.and_then(|it| it.lists.as_ref());
-    let policy = snippets::put(serving.location.clone(), claim, of_hosts, lists);
+    let limits = of_hosts.and_then(|it| it.limits.as_ref());
+    let policy = snippets::put(serving.location.clone(), claim, of_hosts, lists, limits);
     let route = Route { denied: serving.denied.clone(), policy, ..Route::default() };
     let host = Host { denied: serving.hosts_denied.clone(), policy: serving.host.clone(), ..Host::default() };
     let compiled = compiled(&serving.location, &serving.host);
@@ -142,7 +143,8 @@ mod tests {
     fn claim(ingress: &Ingress) -> Claim {
         let name = ingress.metadata.object_name();
         let parsed = annotations::read(&name, &ingress.metadata.annotations);
-        let fleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: true };
+        let zones = Arc::default();
+        let fleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: true, zones };
         Claim::of(ingress, Arc::new(parsed), BTreeMap::new(), fleet)
     }
 

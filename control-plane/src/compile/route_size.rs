@@ -16,13 +16,15 @@ use crate::objects::Ingress;
 use crate::problem::Fault;
 
 /// The settings that make an Ingress' resources largest.
-const ALL_OF_IT: OfFleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: true };
+fn all_of_it() -> OfFleet {
+    OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: true, zones: Arc::default() }
+}
 
 /// Whether the Route or a Host of an Ingress would be too large.
 ///
 /// Paths that another Ingress owns are counted: whether this one is served must not depend on another.
 pub fn of_ingress(ingress: &Ingress, parsed: &Arc<Parsed>) -> Option<Fault> {
-    let claim = Claim::of(ingress, Arc::clone(parsed), BTreeMap::new(), ALL_OF_IT);
+    let claim = Claim::of(ingress, Arc::clone(parsed), BTreeMap::new(), all_of_it());
     let names = claim.tls.secrets().iter().map(|it| it.namespace.len() + it.name.len() + PATH_HEAD).sum();
     if names > MAX_BODY {
         return Some(too_large("spec.tls", "the Secrets of a host", names));

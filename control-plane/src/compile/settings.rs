@@ -14,7 +14,7 @@ use super::referred::Referred;
 use super::{allowed, headers, ticket_keys};
 use crate::annotations::row::{Reach, Row};
 use crate::annotations::snippets::of_fleet::{GLOBAL_AUTH, Level, Outer};
-use crate::annotations::{self, auth, clients, forwarding, snippets, value, waf};
+use crate::annotations::{self, Zones, auth, clients, forwarding, snippets, value, waf};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
 use crate::reference::{Reference, Use};
@@ -111,9 +111,10 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     let settings = Settings { default_certificate, ..Settings::default() };
     let mut compiled = Compiled { settings, ..Compiled::default() };
     let others = Others::of(configmap);
+    let zones = zones(configmap);
     let mut levels = Vec::new();
     for (key, configured) in configmap.iter().flat_map(|map| &map.data) {
-        compiled.read(key, configured, others, &mut levels);
+        compiled.read(key, configured, (others, &zones), &mut levels);
     }
     levels.sort_by_key(|(level, _)| *level);
     for (level, outer) in levels {
@@ -126,7 +127,13 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
 
 impl Compiled {
     /// Takes in a key. `levels` receives what raw configuration says to inner levels of nginx' configuration.
-    fn read(&mut self, key: &str, configured: &str, others: Others, levels: &mut Vec<(Level, Outer)>) {
+    fn read(
+        &mut self,
+        key: &str,
+        configured: &str,
+        (others, zones): (Others, &Zones),
+        levels: &mut Vec<(Level, Outer)>,
+    ) {
         let text = taken(key, configured);
         match Status::of(key) {
             None => self.fault(key, Severity::Warning, "unknown key, it has no effect"),
@@ -150,7 +157,7 @@ impl Compiled {
                 }
             }
             Some(Status::Unsupported) => self.fault(key, Severity::Unsupported, "not honoured yet"),
-            Some(Status::Snippet) => self.read_snippet(key, text, others, levels),
+            Some(Status::Snippet) => self.read_snippet(key, text, (others, zones), levels),
             Some(Status::Nginx) => {
                 self.fault(key, Severity::Unsupported, "tunes nginx itself and has no effect here");
             }
@@ -161,10 +168,16 @@ impl Compiled {
     }
 
     /// Takes in raw configuration.
-    fn read_snippet(&mut self, key: &str, text: &str, others: Others, levels: &mut Vec<(Level, Outer)>) {
+    fn read_snippet(
+        &mut self,
+        key: &str,
+        text: &str,
+        (others, zones): (Others, &Zones),
+        levels: &mut Vec<(Level, Outer)>,
+    ) {
         const NEVER: &str = "raw nginx configuration is never used";
         let known = key.to_ascii_lowercase();
-        match snippets::of_fleet::read(&known, text) {
+        match snippets::of_fleet::read(&known, text, zones) {
             Some(Ok(snippet)) if snippet.defaults.real_ip.is_some() && others.trust_beside(&known) => {
                 let why = "whose word counts for a client's address is said by keys, too";
                 return self.guard(key, format!("{NEVER}, and {why}: {ALL_PATHS}"));
@@ -314,6 +327,13 @@ fn without_url() -> String {
 /// Whether annotations may refer to objects of other namespaces.
 pub fn crosses_namespaces(configmap: Option<&ConfigMap>) -> bool {
     is_on(configmap, CROSS_NAMESPACE)
+}
+
+/// Zones in which snippets count requests.
+pub fn zones(configmap: Option<&ConfigMap>) -> Zones {
+    let mut data = configmap.iter().flat_map(|map| &map.data);
+    let text = data.find(|(key, _)| key.eq_ignore_ascii_case("http-snippet")).map(|(_, text)| &**text);
+    Zones::of(text.unwrap_or_default())
 }
 
 /// Whether snippets take effect, as far as they are supported.

@@ -112,8 +112,8 @@ impl Index {
             _ => None,
         };
         let referred = self.follow_references(name, ours.as_ref().map(|(_, parsed)| &**parsed));
-        let after =
-            ours.map(|(ingress, parsed)| Arc::new(Claim::of(&ingress, parsed, referred, self.of_fleet)));
+        let after = ours
+            .map(|(ingress, parsed)| Arc::new(Claim::of(&ingress, parsed, referred, self.of_fleet.clone())));
         self.tell_classes(name);
         self.ingresses.set_classes(name, classes);
         self.tell_classes(name);

@@ -161,7 +161,7 @@ impl Index {
         if !is_sound || !rejected.iter().all(|fault| fault.field.starts_with(ANNOTATIONS)) {
             return Vec::new();
         }
-        let claim = Claim::of(ingress, Arc::clone(parsed), AllReferred::new(), self.of_fleet);
+        let claim = Claim::of(ingress, Arc::clone(parsed), AllReferred::new(), self.of_fleet.clone());
         claim.all_faults().cloned().collect()
     }
 

@@ -79,7 +79,7 @@ impl Index {
         let Some(parsed) = version.parsed() else {
             return Ok(());
         };
-        let claim = Claim::of(ingress, Arc::clone(parsed), AllReferred::new(), self.of_fleet);
+        let claim = Claim::of(ingress, Arc::clone(parsed), AllReferred::new(), self.of_fleet.clone());
         self.overlap(ingress, &claim)?;
         let notable = |fault: &&Fault| fault.severity != Severity::Rejected;
         warnings.extend(claim.all_faults().filter(notable).map(|fault| self.text_of(fault)));

@@ -1,6 +1,7 @@
 //! Fleet-wide resources: settings, and the listeners that always exist.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use shared::name::ObjectName;
 use shared::policy::RequestMetrics;
@@ -58,6 +59,7 @@ impl Index {
         let crosses = settings::crosses_namespaces(configmap);
         let allows = settings::allows_snippets(configmap);
         let shares = !settings::is_location_only(configmap);
+        let zones = Arc::new(settings::zones(configmap));
         let mut compiled = settings::compile(configmap, default_certificate);
         // It may restrict access, in an unknown way.
         let is_unreadable = configmap.is_none()
@@ -96,12 +98,14 @@ impl Index {
             self.dirty.ingresses.extend(claims.map(|(object, _)| object.name.clone()));
         }
         let passes_tls = self.options.passes_tls;
-        let of_fleet = OfFleet { allows_snippets: allows, shares_backend_tls: shares, passes_tls };
+        let of_fleet = OfFleet { allows_snippets: allows, shares_backend_tls: shares, passes_tls, zones };
         let before = std::mem::replace(&mut self.of_fleet, of_fleet);
-        if before != of_fleet {
+        if before != self.of_fleet {
+            let are_others = before.zones != self.of_fleet.zones;
             let is_touched = |claim: &Claim| {
                 before.allows_snippets != allows && !claim.parsed.snippets.is_empty()
                     || before.shares_backend_tls != shares && claim.says_backend_tls()
+                    || are_others && claim.is_limited_by_zones()
             };
             let claims = self.ingresses.claims.iter().filter(|(_, claim)| is_touched(claim));
             self.dirty.ingresses.extend(claims.map(|(object, _)| object.name.clone()));

@@ -85,10 +85,10 @@ fn page() -> String {
 }
 
 const RAW: &str = "raw configuration is never used; 503 if it could restrict access or redirect elsewhere";
-const READ: &str = "fixed answers, address lists, header directives and `proxy_cookie_flags` are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
-const LISTED: &str = "fixed answers, address lists, header directives and `real_ip_header` are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
+const READ: &str = "fixed answers, address lists, limits, header directives and `proxy_cookie_flags` are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
+const LISTED: &str = "fixed answers, address lists, limits, header directives and `real_ip_header` are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
 const ASKED: &str = "`proxy_set_header` and fixed answers of 2xx, 401 or 403 are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
-const OUTER: &str = "address lists, header directives for answers, `proxy_hide_header` and `real_ip_header` are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
+const OUTER: &str = "address lists, limits, header directives for answers, `proxy_hide_header` and `real_ip_header` are **honoured**; the rest is never used: 503 if it could restrict access or redirect elsewhere";
 /// What becomes of a snippet, by where it stands in nginx' configuration.
 fn snippet(name: &str) -> &'static str {
     match name {
@@ -97,7 +97,7 @@ fn snippet(name: &str) -> &'static str {
             "fixed answers that refuse are **honoured**; header directives and answers that let requests in with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
         }
         _ => {
-            "fixed answers and address lists are **honoured**; header directives, `proxy_cookie_flags`, rewrites and names for TLS to backends with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
+            "fixed answers, address lists and limits are **honoured**; header directives, `proxy_cookie_flags`, rewrites and names for TLS to backends with `allow-snippet-annotations`; the rest is never used: 503 if it could restrict access or redirect elsewhere"
         }
     }
 }

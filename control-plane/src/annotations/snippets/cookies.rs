@@ -3,7 +3,7 @@
 //! **Invariant:** they are taken all together or not at all, since the first one that fits a cookie counts.
 
 use shared::pattern::Pattern;
-use shared::policy::{CookieFlags, CookieFlagsList};
+use shared::policy::{CookieFlags, CookieFlagsList, SnippetLevel};
 
 use super::headers::MOST;
 use super::tokens::Directive;
@@ -21,7 +21,7 @@ const FLAGS: [&str; 8] = [
 ];
 
 /// Takes the rules out of a snippet, if they are supported.
-pub(super) fn take(directives: &mut Vec<Directive>) -> Option<CookieFlagsList> {
+pub(super) fn take(directives: &mut Vec<Directive>, level: SnippetLevel) -> Option<CookieFlagsList> {
     let is_one = |it: &Directive| it.name() == "proxy_cookie_flags" && it.depth == 0 && !it.is_block;
     let found: Vec<_> = directives.iter().filter(|it| is_one(it)).collect();
     if found.is_empty() || found.len() > MOST {
@@ -33,7 +33,7 @@ pub(super) fn take(directives: &mut Vec<Directive>) -> Option<CookieFlagsList> {
         _ => found.into_iter().map(rule).collect::<Option<_>>()?,
     };
     directives.retain(|it| !is_one(it));
-    Some(CookieFlagsList { rules, level: None })
+    Some(CookieFlagsList { rules, level: Some(level.into()) })
 }
 
 fn rule(directive: &Directive) -> Option<CookieFlags> {
@@ -58,7 +58,7 @@ mod tests {
 
     fn taken(text: &str) -> Option<Vec<(String, String)>> {
         let mut directives = tokens::directives(text).unwrap();
-        let rules = take(&mut directives)?.rules;
+        let rules = take(&mut directives, SnippetLevel::Locations)?.rules;
         assert_eq!(directives.len(), 0, "{text}");
         Some(rules.into_iter().map(|it| (it.cookie, it.flags.join(" "))).collect())
     }

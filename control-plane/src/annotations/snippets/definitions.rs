@@ -70,7 +70,7 @@ fn is_other_port(place: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::annotations::snippets::{of_fleet, restriction};
+    use crate::annotations::snippets::{Zones, of_fleet, restriction};
 
     #[test]
     fn definitions_keep_nobody_out() {
@@ -82,7 +82,7 @@ mod tests {
             "upstream other { server 10.0.0.1:80; } proxy_cache_path /tmp/c keys_zone=c:1m;",
             "geo $inner { default 0; 10.0.0.0/8 1; } log_format short '$status';",
         ] {
-            assert!(of_fleet::read("http-snippet", text).unwrap().is_ok(), "{text}");
+            assert!(of_fleet::read("http-snippet", text, &Zones::default()).unwrap().is_ok(), "{text}");
             assert!(restriction(text).is_some(), "{text}");
         }
         for text in [
@@ -93,7 +93,7 @@ mod tests {
             "map $a $b { default c; } auth_basic x;",
             "limit_req zone=one;",
         ] {
-            assert!(of_fleet::read("http-snippet", text).unwrap().is_err(), "{text}");
+            assert!(of_fleet::read("http-snippet", text, &Zones::default()).unwrap().is_err(), "{text}");
         }
     }
 
@@ -103,11 +103,11 @@ mod tests {
             "server { listen 8000; proxy_pass 127.0.0.1:80; }",
             "upstream dns { server 10.0.0.1:53; } server { listen 53 udp; proxy_pass dns; proxy_responses 1; }",
         ] {
-            let snippet = of_fleet::read("stream-snippet", text).unwrap().unwrap();
+            let snippet = of_fleet::read("stream-snippet", text, &Zones::default()).unwrap().unwrap();
             assert!(snippet.faults[0].1.contains("nothing listens on "), "{text}: {snippet:?}");
         }
         for text in ["deny all;", "server { listen 443; ssl_preread on; }"] {
-            assert!(of_fleet::read("stream-snippet", text).unwrap().is_err(), "{text}");
+            assert!(of_fleet::read("stream-snippet", text, &Zones::default()).unwrap().is_err(), "{text}");
         }
     }
 }

@@ -13,6 +13,7 @@ use shared::policy::{
 };
 use shared::template::{Template, Variable};
 
+use super::limits::Limits;
 use super::lists::Lists;
 use super::restriction::OURS;
 use super::tokens::Directive;
@@ -288,6 +289,8 @@ pub struct OfHosts {
     pub tls: Option<BackendTls>,
     /// Flags of backends' cookies, likewise.
     pub cookie_flags: Option<CookieFlagsList>,
+    /// Limits of clients, likewise.
+    pub limits: Option<Limits>,
 }
 
 /// The statuses of all options `-s`, and the other arguments.

@@ -5,14 +5,16 @@
 
 use std::collections::BTreeSet;
 
-use shared::policy::{HeaderChangeList, HeaderList, LocationPolicy, TextList};
+use shared::policy::{CookieFlagsList, HeaderChangeList, HeaderList, LocationPolicy, SnippetLevel, TextList};
 
 use super::headers::{Headers, SnippetContext};
+use super::limits::Limits;
 use super::lists::Lists;
 use super::restriction::restricts;
 use super::shortcuts::{Rewrites, Taken};
+use super::zones::Zones;
 use super::{NEVER, cookies, definitions, hints, left_out, real_ip, tokens, unanswered};
-use crate::problem::Severity;
+use crate::problem::{Severity, shown};
 
 /// A snippet of the fleet, as far as it takes effect.
 #[derive(Default, Debug)]
@@ -49,12 +51,18 @@ impl Level {
 pub(crate) struct Outer {
     lists: Option<Lists>,
     hidden: Vec<String>,
+    limits: Option<Limits>,
+    cookies: Option<CookieFlagsList>,
 }
 
 impl Outer {
     /// Sets it in place of what the levels around it say; headers to hide of the outermost are beside those of keys.
     pub(crate) fn put(self, defaults: &mut LocationPolicy, level: Level) {
-        let Self { lists, hidden } = self;
+        let Self { lists, hidden, limits, cookies } = self;
+        defaults.proxy_cookie_flags = cookies.or(defaults.proxy_cookie_flags.take());
+        if let Some(limits) = limits {
+            limits.put_inside(defaults);
+        }
         if let Some(lists) = lists {
             lists.put_outside(defaults);
             defaults.outer_lists_follow = (level == Level::Locations).then_some(true);
@@ -72,7 +80,7 @@ impl Outer {
 ///
 /// # Errors
 /// Why all paths answer 503.
-pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
+pub(crate) fn read(key: &str, text: &str, zones: &Zones) -> Option<Result<Snippet, String>> {
     let place = match key {
         "server-snippet" => SnippetContext::Server,
         "location-snippet" => SnippetContext::Location,
@@ -84,7 +92,7 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
     let mut told = Vec::new();
-    let (mut lists, mut cookies, mut addresses) = (None, None, None);
+    let (mut lists, mut cookies, mut addresses, mut limits) = (None, None, None, None);
     let snippet = tokens::directives(text);
     // A rewrite of an Ingress would come before it, and end its list.
     if snippet.iter().flatten().any(|it| it.depth == 0 && it.name() == "limit_except") {
@@ -102,12 +110,13 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
         match place {
             SnippetContext::Server => {
                 lists = Lists::take(&mut rest);
+                limits = Limits::take(&mut rest, SnippetLevel::Hosts);
                 addresses = real_ip::take(&mut rest);
             }
             SnippetContext::Location => {
                 lists = Lists::take(&mut rest);
-                // Those of hosts would not be told apart from those of locations, which hide others.
-                cookies = cookies::take(&mut rest);
+                limits = Limits::take(&mut rest, SnippetLevel::Locations);
+                cookies = cookies::take(&mut rest, SnippetLevel::Locations);
             }
             SnippetContext::Auth => {}
         }
@@ -121,9 +130,12 @@ pub(crate) fn read(key: &str, text: &str) -> Option<Result<Snippet, String>> {
     faults.extend(left_out(&rest.unwrap_or_default(), place).map(|what| (Severity::Unsupported, what)));
     let hidden =
         if place == SnippetContext::Server { std::mem::take(&mut headers.hidden) } else { Vec::new() };
-    let outer = Outer { lists, hidden };
+    if let Some(Err(zone)) = limits.as_mut().map(|it| it.fill(zones)) {
+        return Some(Err(without_zone(&zone)));
+    }
+    let outer = Outer { lists, hidden, limits, cookies };
     let read = defaults(headers, taken, place);
-    let defaults = LocationPolicy { proxy_cookie_flags: cookies, real_ip: addresses, ..read };
+    let defaults = LocationPolicy { real_ip: addresses, ..read };
     Some(Ok(Snippet { defaults, outer, faults }))
 }
 
@@ -137,10 +149,11 @@ const INHERITED: [&str; 5] =
 /// Reads what is around all hosts.
 fn of_all(text: &str) -> Result<Snippet, String> {
     let (mut headers, mut lists, mut servers) = (Headers::default(), None, BTreeSet::new());
-    let (mut told, mut real_ip) = (Vec::new(), None);
+    let (mut told, mut real_ip, mut limits) = (Vec::new(), None, None);
     let rest = undefined(text, &mut servers).map(|mut rest| {
         lists = Lists::take(&mut rest);
         real_ip = real_ip::take(&mut rest);
+        limits = Limits::take(&mut rest, SnippetLevel::All);
         let (inherited, mut rest): (Vec<_>, Vec<_>) =
             rest.into_iter().partition(|it| INHERITED.contains(&it.name()));
         told = hints::of(&inherited, SnippetContext::Server);
@@ -150,10 +163,15 @@ fn of_all(text: &str) -> Result<Snippet, String> {
     if let Some(why) = restricts(&rest) {
         return Err(why);
     }
-    let outer = Outer { lists, hidden: headers.hidden };
+    let zones = Zones::of(text);
+    if let Some(Err(zone)) = limits.as_mut().map(|it| it.fill(&zones)) {
+        return Err(without_zone(&zone));
+    }
+    let outer = Outer { lists, hidden: headers.hidden, limits, cookies: None };
     let changes = (!headers.answers.is_empty()).then_some(HeaderChangeList { changes: headers.answers });
     let mut faults: Vec<_> = told.into_iter().map(|hint| (Severity::Warning, hint)).collect();
-    let is_idle = outer.lists.is_none() && outer.hidden.is_empty() && changes.is_none() && real_ip.is_none();
+    let inherits = outer.lists.is_some() || !outer.hidden.is_empty() || outer.limits.is_some();
+    let is_idle = !inherits && changes.is_none() && real_ip.is_none() && zones.is_empty();
     if is_idle || !servers.is_empty() {
         faults.push(never(servers));
     } else {
@@ -162,6 +180,11 @@ fn of_all(text: &str) -> Result<Snippet, String> {
     }
     let defaults = LocationPolicy { fleet_header_changes: changes, real_ip, ..LocationPolicy::default() };
     Ok(Snippet { defaults, outer, faults })
+}
+
+/// Why all paths answer 503 that a zone is missing for.
+fn without_zone(zone: &str) -> String {
+    format!("no zone {} is defined in http-snippet, with a key that is known", shown(zone))
 }
 
 /// Reads what is beside the hosts, of which nothing takes effect.
@@ -219,7 +242,7 @@ mod tests {
     use super::*;
 
     fn snippet(key: &str, text: &str) -> Snippet {
-        read(key, text).expect(key).unwrap_or_else(|why| panic!("{text}: {why}"))
+        read(key, text, &Zones::default()).expect(key).unwrap_or_else(|why| panic!("{text}: {why}"))
     }
 
     #[test]
@@ -234,13 +257,13 @@ mod tests {
 
         let text = "proxy_cookie_flags ~ secure; more_set_headers 'X-A: b'; proxy_set_header X-C d; if ($arg_x) { return 403; }
             auth_request_set $user $upstream_http_x_uid; proxy_set_header X-User $user;";
-        let Snippet { defaults, faults, .. } = snippet("location-snippet", text);
+        let Snippet { defaults, faults, outer } = snippet("location-snippet", text);
         let names = |list: Option<HeaderList>| -> Vec<_> {
             list.unwrap().headers.into_iter().map(|it| (it.name, it.value)).collect()
         };
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(defaults.header_changes.unwrap().changes.len(), 1);
-        assert_eq!(defaults.proxy_cookie_flags.unwrap().rules.len(), 1);
+        assert_eq!(outer.cookies.unwrap().rules.len(), 1);
         assert_eq!(defaults.shortcuts.unwrap().shortcuts.len(), 1);
         assert_eq!(names(defaults.request_headers), [pair("X-C", "d")]);
         assert_eq!(names(defaults.told_headers), [pair("X-User", "x-uid")]);
@@ -298,9 +321,9 @@ mod tests {
             ("location-snippet", "proxy_ssl_name b.test;"),
             ("location-snippet", "no semicolon"),
         ] {
-            assert!(read(key, text).expect(key).is_err(), "{key}: {text}");
+            assert!(read(key, text, &Zones::default()).expect(key).is_err(), "{key}: {text}");
         }
-        assert!(read("main-snippet", "gzip on;").is_none());
+        assert!(read("main-snippet", "gzip on;", &Zones::default()).is_none());
     }
 
     /// In nginx the innermost level that lists addresses, or hides headers, is the one that counts.

@@ -658,5 +658,12 @@ pub(super) fn has_values(text: &str, has_groups: bool) -> bool {
     template.is_moderate() && template.variables().all(has_value)
 }
 
+/// Whether requests can be counted by a text: all its variables have a value in a location. A user is who a request says.
+pub(super) fn counts_by(text: &str) -> bool {
+    let has_value = |it: &Variable| !matches!(it, Variable::Capture(_) | Variable::Named(_));
+    let template = Template::parse(text);
+    template.is_moderate() && template.variables().all(has_value)
+}
+
 #[cfg(test)]
 mod tests;

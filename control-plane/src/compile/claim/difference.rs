@@ -101,6 +101,7 @@ fn is_same_beside(before: &Claim, after: &Claim) -> bool {
         parsed,
         referred,
         fleet,
+        uses_zones: _, // of its annotations
         faults: _,
     } = before;
     *name == after.name

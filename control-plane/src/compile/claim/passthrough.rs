@@ -13,7 +13,7 @@ use crate::problem::{Fault, Severity};
 /// With the flag, TLS of the hosts ends at the backend, and plaintext requests are sent there over TLS. Without it the
 /// annotation has no effect, as in ingress-nginx: TLS ends at the proxy, and `backend-protocol` alone says how the
 /// backend is spoken to.
-pub(super) fn settle(parsed: Arc<Parsed>, fleet: OfFleet) -> (Arc<Parsed>, Option<Fault>) {
+pub(super) fn settle(parsed: Arc<Parsed>, fleet: &OfFleet) -> (Arc<Parsed>, Option<Fault>) {
     if parsed.serving.host.passthrough != Some(true) {
         return (parsed, None);
     }
@@ -53,8 +53,9 @@ mod tests {
             configured.iter().map(|(name, text)| (format!("{PREFIX}{name}"), (*text).to_owned()));
         let name = ObjectName::new("default", "web");
         let parsed = Arc::new(read(&name, &configured.collect()));
-        let fleet = OfFleet { allows_snippets: false, shares_backend_tls: true, passes_tls };
-        let (settled, fault) = settle(Arc::clone(&parsed), fleet);
+        let zones = Arc::default();
+        let fleet = OfFleet { allows_snippets: false, shares_backend_tls: true, passes_tls, zones };
+        let (settled, fault) = settle(Arc::clone(&parsed), &fleet);
         assert_eq!(parsed.faults, []);
         (Parsed::clone(&settled), usize::from(fault.is_some()))
     }

@@ -3,7 +3,7 @@
 use shared::policy::Shortcuts;
 
 use super::Claims;
-use crate::annotations::{Lists, OfHosts};
+use crate::annotations::{Limits, Lists, OfHosts};
 use crate::compile::snippets;
 
 impl Claims {
@@ -16,6 +16,11 @@ impl Claims {
     /// Lists of addresses of that snippet, whether the fleet allows snippets or not (docs/adr/034-shortcuts.md).
     pub(super) fn lists(&self) -> Option<&Lists> {
         self.decider(&self.deciders.snippets)?.parsed.serving.of_hosts.as_ref()?.lists.as_ref()
+    }
+
+    /// Limits of clients of that snippet, likewise.
+    pub(super) fn limits(&self) -> Option<&Limits> {
+        self.decider(&self.deciders.snippets)?.parsed.serving.of_hosts.as_ref()?.limits.as_ref()
     }
 
     /// Fixed responses of that snippet, whether the fleet allows snippets or not, and its rewrites if it does

@@ -174,6 +174,29 @@ fn addresses_are_taken_from_where_snippets_say_unless_keys_say_it() {
     }
 }
 
+/// As in nginx: an inner level has its own, or those of the outer one.
+#[test]
+fn flags_and_limits_are_those_of_the_innermost_level() {
+    let zones = "limit_req_zone $host zone=a:1m rate=1r/s;";
+    let http = format!("{zones} limit_req zone=a;");
+    let said = |data: &[(&str, &str)]| {
+        let (settings, faults) = compiled(data);
+        assert_eq!((settings.guards, faults), (vec![], vec![]), "{data:?}");
+        let LocationPolicy { proxy_cookie_flags, limit_requests, limit_req_status_code, .. } =
+            settings.defaults;
+        let cookies = proxy_cookie_flags.into_iter().flat_map(|it| it.rules).map(|it| it.cookie);
+        let limits = limit_requests.into_iter().flat_map(|it| it.limits).map(|it| it.burst);
+        (cookies.collect::<String>(), limits.collect::<Vec<_>>(), limit_req_status_code)
+    };
+    let hosts = ("server-snippet", "limit_req zone=a burst=2; limit_req_status 429;");
+    let locations = ("location-snippet", "proxy_cookie_flags l secure; limit_req zone=a burst=3;");
+    assert_eq!(said(&[("http-snippet", &http)]), ("".into(), vec![0], None));
+    assert_eq!(said(&[("http-snippet", &http), hosts]), ("".into(), vec![2], Some(429)));
+    assert_eq!(said(&[("http-snippet", zones), hosts, locations]), ("l".into(), vec![3], Some(429)));
+    let (settings, faults) = compiled(&[("http-snippet", "limit_req zone=a;")]);
+    assert!(!settings.guards.is_empty() && faults[0].reason.contains("no zone \"a\""), "{faults:?}");
+}
+
 /// A snippet about a service that nobody asks shuts nobody out.
 #[test]
 fn what_the_authentication_service_is_asked_counts_where_it_is_asked() {

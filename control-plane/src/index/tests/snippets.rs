@@ -349,7 +349,7 @@ fn what_restricts_answers_503_beside_headers_too() {
         let mut world = World::default();
         world.events([
             applied(allowed(said)),
-            applied(web().annotation("configuration-snippet", &format!("{LOCATION}limit_req zone=a;"))),
+            applied(web().annotation("configuration-snippet", &format!("{LOCATION}auth_request /a;"))),
         ]);
         let Route { policy, denied, .. } = route(&world, "web");
         assert!(denied.is_some() && names(&policy) == NOTHING, "{said}");
@@ -403,6 +403,46 @@ fn what_is_left_out_is_named() {
     world.apply(ingress("web").rule("a.test", &[("/", "echo")]).annotation("server-snippet", text));
     let reason = "not honoured yet: error_page and location @out of it are left out";
     assert!(world.reasons("web").contains(&reason.into()), "{:?}", world.reasons("web"));
+}
+
+/// Whoever allows snippets. Where a zone is missing, nobody is let in.
+#[test]
+fn limits_act_where_the_fleet_has_their_zones() {
+    let of_fleet =
+        |zones: &str| configmap(json!({"http-snippet": zones, "annotations-risk-level": "Critical"}));
+    let limits = |world: &World, name: &str| {
+        let Route { policy, denied, .. } = route(world, name);
+        let lists = policy.limit_requests.into_iter().chain(policy.limit_in_progress);
+        let limits = lists.flat_map(|it| it.limits);
+        let line =
+            |it: shared::policy::ZoneLimit| format!("{} {} {}/{}", it.zone, it.key, it.requests, it.seconds);
+        (limits.map(line).collect::<Vec<_>>(), denied.is_some())
+    };
+    let mut world = World::default();
+    world.apply(of_fleet("limit_req_zone $binary_remote_addr zone=a:1m rate=5r/m;"));
+    let first = ingress("first").at(1).annotation("server-snippet", "limit_req zone=a burst=3;");
+    world.apply(first.rule("a.test", &[("/", "a")]));
+    let own = ingress("own").at(2).annotation("configuration-snippet", "limit_req zone=b; limit_conn c 1;");
+    world.apply(own.rule("a.test", &[("/own", "b")]));
+    assert_eq!(limits(&world, "first"), (vec!["a $binary_remote_addr 5/60".to_owned()], false));
+    assert_eq!(world.problems_of("first"), Vec::<String>::new());
+    assert_eq!(
+        limits(&world, "own"),
+        (vec!["a $binary_remote_addr 5/60".to_owned()], true),
+        "those of the host"
+    );
+    assert!(world.reasons("own")[0].contains("no zone \"b\" is defined"), "{:?}", world.reasons("own"));
+
+    world.apply(of_fleet(
+        "limit_req_zone $host zone=b:1m rate=1r/s; limit_conn_zone $host zone=c:1m; limit_req_zone $host zone=a:1m rate=1r/s;",
+    ));
+    assert_eq!(limits(&world, "first"), (vec!["a $host 1/1".to_owned()], false));
+    assert_eq!(limits(&world, "own"), (vec!["b $host 1/1".to_owned(), "c $host 0/0".to_owned()], false));
+    assert_eq!(world.problems_of("own"), Vec::<String>::new());
+
+    world.apply(of_fleet(""));
+    let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
+    assert!(host.denied.is_some() && limits(&world, "own").1);
 }
 
 /// A name that nobody has verified is not told to a backend, and nginx matches a pattern last where it rewrites.

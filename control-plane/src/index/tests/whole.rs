@@ -224,7 +224,8 @@ fn claim(object: &Object, guards: bool) -> Option<Arc<Claim>> {
     let metadata = &ingress.metadata;
     let mut parsed = annotations::read(&metadata.object_name(), &metadata.annotations);
     parsed.serving.hosts_denied = guards.then(|| Denial { reason: metadata.name.to_string() });
-    let fleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: true };
+    let zones = Arc::default();
+    let fleet = OfFleet { allows_snippets: true, shares_backend_tls: true, passes_tls: true, zones };
     Some(Arc::new(Claim::of(ingress, Arc::new(parsed), BTreeMap::new(), fleet)))
 }
 
