@@ -107,6 +107,11 @@ impl Headers {
             // backend are not changed.
             ("auth_basic" | "auth_request" | "modsecurity" | "proxy_ssl_verify" | "server_tokens", _)
             | ("proxy_redirect", SnippetContext::Location) => matches!(arguments, [word] if word == "off"),
+            // The default, too; and a name that ingress-nginx has for another server, which ignores this one.
+            ("proxy_pass_request_body" | "proxy_pass_request_headers", _) => {
+                matches!(arguments, [word] if word == "on")
+            }
+            ("server_name", SnippetContext::Server) => matches!(arguments, [name] if name == "_"),
             // For fixed responses of the snippet, which read it themselves.
             ("default_type", _) => arguments.len() == 1,
             // Each location sets it itself.
@@ -376,6 +381,21 @@ mod tests {
         assert_eq!(statuses("more_clear_headers X-A -s 404;"), Some(vec![404]));
         assert_eq!(answers("expires 1h;"), [(Expires, String::new(), "3600".to_owned())]);
         assert_eq!(answers("more_set_headers \"X-Frame-Options DENY\"; server_tokens off;"), []);
+    }
+
+    #[test]
+    fn what_asks_for_the_default_has_no_effect() {
+        let is_taken = |text: &str, place| taken(text, place).is_some();
+        for text in ["proxy_pass_request_headers on;", "proxy_pass_request_body on;"] {
+            assert!(
+                is_taken(text, SnippetContext::Location) && is_taken(text, SnippetContext::Server),
+                "{text}"
+            );
+        }
+        assert!(!is_taken("proxy_pass_request_headers off;", SnippetContext::Location));
+        assert!(is_taken("server_name _;", SnippetContext::Server));
+        assert!(!is_taken("server_name other.test;", SnippetContext::Server));
+        assert!(!is_taken("server_name _;", SnippetContext::Location));
     }
 
     #[test]

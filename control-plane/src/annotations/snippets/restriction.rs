@@ -6,7 +6,8 @@ use super::{shortcuts, variables};
 use crate::problem::shown;
 
 /// Directives that are left out: the effect on a response or request is visible, and their absence harms nobody.
-const LEFT_OUT: [&str; 95] = [
+const LEFT_OUT: [&str; 99] = [
+    "absolute_redirect",
     "access_log",
     "add_header",
     "add_trailer",
@@ -20,6 +21,7 @@ const LEFT_OUT: [&str; 95] = [
     "client_body_temp_path",
     "client_body_timeout",
     "client_header_buffer_size",
+    "client_header_timeout",
     "client_max_body_size",
     "default_type",
     "directio",
@@ -41,6 +43,7 @@ const LEFT_OUT: [&str; 95] = [
     "http2_max_field_size",
     "http2_max_header_size",
     "http2_push_preload",
+    "ignore_invalid_headers",
     "keepalive_requests",
     "keepalive_timeout",
     "large_client_header_buffers",
@@ -95,6 +98,7 @@ const LEFT_OUT: [&str; 95] = [
     "resolver",
     "resolver_timeout",
     "send_timeout",
+    "server_name_in_redirect",
     "server_tokens",
     "sub_filter",
     "sub_filter_last_modified",
@@ -241,6 +245,7 @@ mod tests {
             "set $service_name other; set $limit_rate 10k;",
             "limit_req_status 429; limit_conn_status 429; http2_max_header_size 64k;",
             "access_log off;",
+            "absolute_redirect off; server_name_in_redirect off; client_header_timeout 60; ignore_invalid_headers off;",
             "resolver kube-dns.kube-system.svc valid=10s; client_max_body_size 2G; error_page 403 @closed;",
             "server_tokens off; proxy_hide_header X-Powered-By; more_clear_headers Server;",
         ] {
