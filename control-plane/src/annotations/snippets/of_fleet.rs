@@ -111,6 +111,7 @@ pub(crate) fn read(key: &str, text: &str, zones: &Zones) -> Option<Result<Snippe
             SnippetContext::Server => {
                 lists = Lists::take(&mut rest);
                 limits = Limits::take(&mut rest, SnippetLevel::Hosts);
+                cookies = cookies::take(&mut rest, SnippetLevel::Hosts);
                 addresses = real_ip::take(&mut rest);
             }
             SnippetContext::Location => {
@@ -149,11 +150,12 @@ const INHERITED: [&str; 5] =
 /// Reads what is around all hosts.
 fn of_all(text: &str) -> Result<Snippet, String> {
     let (mut headers, mut lists, mut servers) = (Headers::default(), None, BTreeSet::new());
-    let (mut told, mut real_ip, mut limits) = (Vec::new(), None, None);
+    let (mut told, mut real_ip, mut limits, mut cookies) = (Vec::new(), None, None, None);
     let rest = undefined(text, &mut servers).map(|mut rest| {
         lists = Lists::take(&mut rest);
         real_ip = real_ip::take(&mut rest);
         limits = Limits::take(&mut rest, SnippetLevel::All);
+        cookies = cookies::take(&mut rest, SnippetLevel::All);
         let (inherited, mut rest): (Vec<_>, Vec<_>) =
             rest.into_iter().partition(|it| INHERITED.contains(&it.name()));
         told = hints::of(&inherited, SnippetContext::Server);
@@ -167,10 +169,13 @@ fn of_all(text: &str) -> Result<Snippet, String> {
     if let Some(Err(zone)) = limits.as_mut().map(|it| it.fill(&zones)) {
         return Err(without_zone(&zone));
     }
-    let outer = Outer { lists, hidden: headers.hidden, limits, cookies: None };
+    let outer = Outer { lists, hidden: headers.hidden, limits, cookies };
     let changes = (!headers.answers.is_empty()).then_some(HeaderChangeList { changes: headers.answers });
     let mut faults: Vec<_> = told.into_iter().map(|hint| (Severity::Warning, hint)).collect();
-    let inherits = outer.lists.is_some() || !outer.hidden.is_empty() || outer.limits.is_some();
+    let inherits = outer.lists.is_some()
+        || !outer.hidden.is_empty()
+        || outer.limits.is_some()
+        || outer.cookies.is_some();
     let is_idle = !inherits && changes.is_none() && real_ip.is_none() && zones.is_empty();
     if is_idle || !servers.is_empty() {
         faults.push(never(servers));
@@ -310,8 +315,7 @@ mod tests {
             ("server-snippet", "deny all; allow 10.0.0.0/8;"),
             ("http-snippet", "allow 10.0.0.0/8; deny 10.0.0.1;"),
             ("http-snippet", "auth_basic x;"),
-            ("http-snippet", "proxy_cookie_flags ~ secure;"),
-            ("server-snippet", "proxy_cookie_flags ~ secure;"),
+            ("http-snippet", "proxy_cookie_flags ~ unsure;"),
             (GLOBAL_AUTH, "return 302 /in;"),
             (GLOBAL_AUTH, "proxy_pass http://b;"),
             ("server-snippet", "location / { proxy_pass http://b; }"),

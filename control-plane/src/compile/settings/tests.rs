@@ -178,7 +178,7 @@ fn addresses_are_taken_from_where_snippets_say_unless_keys_say_it() {
 #[test]
 fn flags_and_limits_are_those_of_the_innermost_level() {
     let zones = "limit_req_zone $host zone=a:1m rate=1r/s;";
-    let http = format!("{zones} limit_req zone=a;");
+    let http = format!("{zones} proxy_cookie_flags h secure; limit_req zone=a;");
     let said = |data: &[(&str, &str)]| {
         let (settings, faults) = compiled(data);
         assert_eq!((settings.guards, faults), (vec![], vec![]), "{data:?}");
@@ -188,10 +188,11 @@ fn flags_and_limits_are_those_of_the_innermost_level() {
         let limits = limit_requests.into_iter().flat_map(|it| it.limits).map(|it| it.burst);
         (cookies.collect::<String>(), limits.collect::<Vec<_>>(), limit_req_status_code)
     };
-    let hosts = ("server-snippet", "limit_req zone=a burst=2; limit_req_status 429;");
+    let hosts =
+        ("server-snippet", "proxy_cookie_flags s secure; limit_req zone=a burst=2; limit_req_status 429;");
     let locations = ("location-snippet", "proxy_cookie_flags l secure; limit_req zone=a burst=3;");
-    assert_eq!(said(&[("http-snippet", &http)]), ("".into(), vec![0], None));
-    assert_eq!(said(&[("http-snippet", &http), hosts]), ("".into(), vec![2], Some(429)));
+    assert_eq!(said(&[("http-snippet", &http)]), ("h".into(), vec![0], None));
+    assert_eq!(said(&[("http-snippet", &http), hosts]), ("s".into(), vec![2], Some(429)));
     assert_eq!(said(&[("http-snippet", zones), hosts, locations]), ("l".into(), vec![3], Some(429)));
     let (settings, faults) = compiled(&[("http-snippet", "limit_req zone=a;")]);
     assert!(!settings.guards.is_empty() && faults[0].reason.contains("no zone \"a\""), "{faults:?}");
