@@ -64,7 +64,7 @@ pub(super) fn put<'a>(
         if types.iter().any(|it| Template::parse(it).as_literal().is_none()) {
             return false;
         }
-        to.media_type = types.into_iter().last().or(to.media_type.take());
+        to.media_type = types.into_iter().last().or_else(|| to.media_type.take());
     }
     to.header_changes = (!changes.is_empty()).then_some(HeaderChangeList { changes });
     true

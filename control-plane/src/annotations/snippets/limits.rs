@@ -71,8 +71,8 @@ impl Limits {
     /// Sets them as those of all hosts or locations, in place of an outer level's.
     pub(crate) fn put_inside(self, defaults: &mut LocationPolicy) {
         let Self { requests, in_progress, too_fast, too_many } = self;
-        defaults.limit_requests = requests.or(defaults.limit_requests.take());
-        defaults.limit_in_progress = in_progress.or(defaults.limit_in_progress.take());
+        defaults.limit_requests = requests.or_else(|| defaults.limit_requests.take());
+        defaults.limit_in_progress = in_progress.or_else(|| defaults.limit_in_progress.take());
         defaults.limit_req_status_code = too_fast.or(defaults.limit_req_status_code);
         defaults.limit_conn_status_code = too_many.or(defaults.limit_conn_status_code);
     }

@@ -59,7 +59,7 @@ impl Outer {
     /// Sets it in place of what the levels around it say; headers to hide of the outermost are beside those of keys.
     pub(crate) fn put(self, defaults: &mut LocationPolicy, level: Level) {
         let Self { lists, hidden, limits, cookies } = self;
-        defaults.proxy_cookie_flags = cookies.or(defaults.proxy_cookie_flags.take());
+        defaults.proxy_cookie_flags = cookies.or_else(|| defaults.proxy_cookie_flags.take());
         if let Some(limits) = limits {
             limits.put_inside(defaults);
         }
