@@ -306,8 +306,8 @@ fn says(shortcut: &Shortcut, found: &Found) -> Option<Box<Said>> {
     Some(Box::new(Said { headers, found }))
 }
 
-/// The first one whose tests all hold, and that does more than to change headers. If it refuses a target, it is tested against the normal form of the target as
-/// well as against the original spelling, because a backend decodes it.
+/// The first one whose tests all hold, and that does more than to change headers. If it refuses a target, it is tested
+/// against the normal form of the target as well as against the original spelling, because a backend decodes it.
 fn decided<'s>(
     exchange: &Exchange<'_>,
     shortcuts: &'s [Shortcut],
