@@ -44,9 +44,7 @@ pub(super) fn odd(replicas: &[Replica]) -> String {
         };
         let line = match proxies {
             _ if unreachable.is_empty() && differs.is_empty() => continue,
-            _ if unreachable.is_empty() => format!(
-                "control plane {who} {differs}, for more than a minute: do both have the same flags and rights?"
-            ),
+            _ if unreachable.is_empty() => format!("control plane {who} {differs}"),
             0 => format!("control plane {who} does not answer: {unreachable}"),
             _ => format!(
                 "control plane {who} does not answer: {unreachable}; {proxies} of its proxies were heard nowhere else"
@@ -74,14 +72,14 @@ mod tests {
         let without = inspect::Replica { proxies: 0, ..lost.clone() };
         let apart = inspect::Replica {
             address: "10.0.0.8:15010".to_owned(),
-            differs: "offers version a, and this one b".to_owned(),
+            differs: "offers version a, and this one b, for more than a minute".to_owned(),
             ..Default::default()
         };
         assert_eq!(
             odd(&views(vec![here, lost, without, apart])),
             "control plane two (10.0.0.7:15010) does not answer: connection\\nrefused; 3 of its proxies were heard nowhere else\n\
              control plane two (10.0.0.7:15010) does not answer: connection\\nrefused\n\
-             control plane 10.0.0.8:15010 offers version a, and this one b, for more than a minute: do both have the same flags and rights?\n"
+             control plane 10.0.0.8:15010 offers version a, and this one b, for more than a minute\n"
         );
         assert_eq!(odd(&[]), "");
     }

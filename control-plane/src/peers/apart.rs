@@ -63,11 +63,9 @@ impl Apart {
         for other in others {
             let (Some(address), Some(share)) = (other.address(), other.share()) else { continue };
             match self.look(address, own, share, now) {
-                Some(News::Differs(how)) => warn!(
-                    replica = other.who(),
-                    "another replica has differed for a minute: it {how}. Clients get the one or the other, whichever their \
-                     proxy is connected to: do both have the same flags and rights?"
-                ),
+                Some(News::Differs(how)) => {
+                    warn!(replica = other.who(), "another replica has differed for a minute: it {how}");
+                }
                 Some(News::Agrees) => {
                     info!(replica = other.who(), "the other replica does not differ any more")
                 }
@@ -103,7 +101,7 @@ impl Apart {
         if !is_still || lasted < LASTS {
             return None;
         }
-        let text = words(&states);
+        let text = words(&states, share.stale);
         let is_new = it.said.replace(text.clone()).is_none();
         is_new.then_some(News::Differs(text))
     }
@@ -130,16 +128,20 @@ impl Apart {
     }
 }
 
-/// By what two states differ, the own one first.
-fn words([own, other]: &[Bytes; 2]) -> String {
+/// By what two states differ, the own one first, and why that may be. `is_stale`: the other replica says why.
+fn words([own, other]: &[Bytes; 2], is_stale: bool) -> String {
     let version = |state: &Bytes| {
         // LIVE and CONFIG, as `Lane::ALL`.
         let config = state.get(state.len() / 2..).and_then(|half| <[u8; 16]>::try_from(half).ok());
         config.map(|root| Root(root).short()).unwrap_or_default()
     };
-    match (version(other), version(own)) {
+    let offers = match (version(other), version(own)) {
         (other, own) if other == own => format!("offers version {own} with other endpoints or certificates"),
         (other, own) => format!("offers version {other}, and this one {own}"),
+    };
+    match is_stale {
+        true => format!("cannot list the objects, and {offers}"),
+        false => format!("{offers}, for more than a minute: do both have the same flags and rights?"),
     }
 }
 
@@ -176,11 +178,20 @@ mod tests {
     fn what_lasts_is_said_once_and_so_is_its_end() {
         let apart = std::iter::repeat_n((state(1, 0xaa), share(state(1, 0xbb))), 20);
         let again = std::iter::repeat_n((state(1, 0xaa), share(state(1, 0xaa))), 3);
-        let text = "offers version bbbbbbbbbbbb, and this one aaaaaaaaaaaa".to_owned();
+        let asks = "for more than a minute: do both have the same flags and rights?";
+        let text = format!("offers version bbbbbbbbbbbb, and this one aaaaaaaaaaaa, {asks}");
         assert_eq!(looks(apart.chain(again)), [(60, News::Differs(text)), (100, News::Agrees)]);
         let live = std::iter::repeat_n((state(1, 0xaa), share(state(2, 0xaa))), 13);
-        let text = "offers version aaaaaaaaaaaa with other endpoints or certificates".to_owned();
+        let text = format!("offers version aaaaaaaaaaaa with other endpoints or certificates, {asks}");
         assert_eq!(looks(live), [(60, News::Differs(text))]);
+        let cut_off = inspect::ShareResponse { stale: true, ..share(state(1, 0xbb)) };
+        let text =
+            "cannot list the objects, and offers version bbbbbbbbbbbb, and this one aaaaaaaaaaaa".to_owned();
+        assert_eq!(
+            looks(std::iter::repeat_n((state(1, 0xaa), cut_off), 13)),
+            [(60, News::Differs(text))],
+            "it is known why"
+        );
     }
 
     #[test]
