@@ -111,14 +111,7 @@ impl Inbound {
                 return Poll::Ready(Ok(()));
             }
             let before = into.filled().len();
-            if heads.room() >= into.remaining() {
-                ready!(inflow.poll_read(stream.as_mut(), cx, into))?;
-            } else {
-                let mut some = ReadBuf::new(into.initialize_unfilled_to(heads.room()));
-                ready!(inflow.poll_read(stream.as_mut(), cx, &mut some))?;
-                let count = some.filled().len();
-                into.advance(count);
-            }
+            ready!(inflow.poll_read(stream.as_mut(), cx, into, heads.room()))?;
             let came = &mut into.filled_mut()[before..];
             if came.is_empty() {
                 return Poll::Ready(Ok(()));

@@ -13,15 +13,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::Future as _;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use h2::RecvStream;
 use http::HeaderMap;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 
 use crate::codec::body::JOINED;
 
@@ -82,23 +83,22 @@ impl Inflow {
         self.small.get() >= self.allowed() / 2
     }
 
-    /// Reads no more at a time than may be inside h2.
+    /// Reads at most `most` bytes, and no more at a time than may be inside h2.
     pub(crate) fn poll_read(
         &self,
-        stream: Pin<&mut impl AsyncRead>,
+        mut stream: Pin<&mut impl AsyncRead>,
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
+        most: usize,
     ) -> Poll<io::Result<()>> {
         let frames = self.allowed().saturating_sub(self.small.get());
-        let room = usize::try_from(frames * LEAST).unwrap_or(usize::MAX);
+        let room = usize::try_from(frames * LEAST).unwrap_or(usize::MAX).min(most);
         if into.remaining() <= room {
             return stream.poll_read(cx, into);
         }
-        let mut some = ReadBuf::new(into.initialize_unfilled_to(room));
-        ready!(stream.poll_read(cx, &mut some))?;
-        let count = some.filled().len();
-        into.advance(count);
-        Poll::Ready(Ok(()))
+        // Only what comes is written to the buffer: to clear all of the room first, each time, would cost more than most
+        // reads. The future keeps no state between polls, so dropping it loses nothing.
+        pin!(stream.read_buf(&mut into.limit(room))).poll(cx).map_ok(drop)
     }
 
     /// Counts received bytes and small frames.
@@ -250,9 +250,30 @@ impl Drop for Incoming {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::MaybeUninit;
+
     use proptest::prelude::*;
+    use tokio::io::{AsyncWriteExt as _, duplex};
 
     use super::*;
+
+    #[tokio::test]
+    async fn read_clears_nothing_of_its_buffer() {
+        let (mut near, mut far) = duplex(64);
+        let (inflow, mut room) = (Inflow::default(), [MaybeUninit::uninit(); 8 * 1024]);
+        let mut into = ReadBuf::uninit(&mut room);
+        let mut read = |into: &mut ReadBuf<'_>, most| {
+            let mut cx = Context::from_waker(Waker::noop());
+            inflow.poll_read(Pin::new(&mut far), &mut cx, into, most).map(Result::unwrap)
+        };
+        assert!(read(&mut into, usize::MAX).is_pending());
+        assert!(into.initialized().is_empty());
+        near.write_all(b"frame").await.unwrap();
+        assert!(read(&mut into, 3).is_ready());
+        assert_eq!((into.filled(), into.initialized().len()), (&b"fra"[..], 3));
+        assert!(read(&mut into, usize::MAX).is_ready());
+        assert_eq!((into.filled(), into.initialized().len()), (&b"frame"[..], 5));
+    }
 
     #[test]
     fn inflow_limit_grows_with_received_bytes() {
