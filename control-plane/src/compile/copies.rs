@@ -50,10 +50,7 @@ fn of_each_host(claim: &Claim) -> usize {
         let policy = HostPolicy { backend_tls, ..serving.host.clone() };
         return Resource::Host(Host { policy, ..Host::default() }).encode().len();
     }
-    let of_hosts = serving.of_hosts.as_ref();
-    let lists = of_hosts.and_then(|it| it.lists.as_ref());
-    let limits = of_hosts.and_then(|it| it.limits.as_ref());
-    let policy = snippets::put(serving.location.clone(), claim, of_hosts, lists, limits);
+    let policy = snippets::put(serving.location.clone(), claim, serving.of_hosts.as_ref());
     let route = Route { denied: serving.denied.clone(), policy, ..Route::default() };
     let host = Host { denied: serving.hosts_denied.clone(), policy: serving.host.clone(), ..Host::default() };
     let compiled = compiled(&serving.location, &serving.host);

@@ -3,18 +3,12 @@
 use shared::policy::{LocationPolicy, Shortcut, Shortcuts};
 
 use super::claim::Claim;
-use crate::annotations::{Limits, Lists, OfHosts};
+use crate::annotations::OfHosts;
 
-/// The policy of a claim's locations on a host with the server-snippet `of_host`, and its lists of addresses and its
-/// limits, which count whether the fleet allows snippets or not. As in nginx, a location that hides headers itself inherits
-/// none of those, one that lists addresses none of those, and one that limits clients none of those.
-pub fn put(
-    mut policy: LocationPolicy,
-    claim: &Claim,
-    of_host: Option<&OfHosts>,
-    lists: Option<&Lists>,
-    limits: Option<&Limits>,
-) -> LocationPolicy {
+/// The policy of a claim's locations on a host whose server-snippet says `of_host`. As in nginx, a location that hides
+/// headers itself inherits none of those, one that lists addresses none of those, and one that limits clients none of
+/// those.
+pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>) -> LocationPolicy {
     // Only snippets set these fields.
     if !claim.fleet.allows_snippets {
         policy.header_changes = None;
@@ -35,13 +29,13 @@ pub fn put(
     {
         tls.name.clone_from(tls_name);
     }
-    if let Some(lists) = lists {
-        lists.put_unless_own(&mut policy);
-    }
-    if let Some(limits) = limits {
-        limits.put_unless_own(&mut policy);
-    }
-    if let Some(OfHosts { changes, hidden, lists: _, tls, cookie_flags, limits: _ }) = of_host {
+    if let Some(OfHosts { changes, hidden, lists, tls, cookie_flags, limits }) = of_host {
+        if let Some(lists) = lists {
+            lists.put_unless_own(&mut policy);
+        }
+        if let Some(limits) = limits {
+            limits.put_unless_own(&mut policy);
+        }
         policy.backend_tls = policy.backend_tls.or_else(|| tls.clone());
         policy.host_header_changes = changes.clone();
         policy.hide_headers = policy.hide_headers.or_else(|| hidden.clone());

@@ -298,6 +298,14 @@ pub struct OfHosts {
     pub limits: Option<Limits>,
 }
 
+impl OfHosts {
+    /// What counts of it whether the fleet allows snippets or not (docs/adr/034-shortcuts.md); `None`: nothing.
+    pub fn restrictions(&self) -> Option<Self> {
+        let only = Self { lists: self.lists.clone(), limits: self.limits.clone(), ..Self::default() };
+        (only != Self::default()).then_some(only)
+    }
+}
+
 /// The statuses of all options `-s`, and the other arguments.
 fn limited(arguments: &[String]) -> Option<(Vec<u32>, Vec<&str>)> {
     let (mut statuses, mut others) = (Vec::new(), Vec::new());

@@ -18,7 +18,7 @@ impl Claims {
     /// Whether settings of a snippet meet others: in nginx, each of the host that the location does not repeat would apply
     /// to it.
     fn mixes_tls(&self, claim: &Claim, policy: &LocationPolicy) -> bool {
-        let of_host = self.headers().is_some_and(|it| it.tls.is_some());
+        let of_host = self.of_hosts().is_some_and(|it| it.tls.is_some());
         let is_of_snippet = policy.backend_tls.is_some() && !claim.has_secret_for_tls();
         let is_named = !claim.parsed.serving.tls_name.is_empty() && claim.fleet.allows_snippets;
         let is_left = is_of_snippet || is_named && claim.is_without_authorities();

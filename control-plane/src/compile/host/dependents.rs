@@ -3,6 +3,7 @@
 //! A change only notes what it is about; whom that affects is looked up once, when all changes are known. So a list of a
 //! thousand Ingresses, each of which comes before the previous ones, costs a thousand looks, not a million.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use shared::resource::{Denial, PathType};
 
 use super::locations::{Location, Move};
 use super::{Claims, Contested, Touched};
-use crate::annotations::{Lists, OfHosts};
+use crate::annotations::OfHosts;
 use crate::compile::claim::{Age, BackendKey};
 
 /// Limit of the Ingresses that claim a path and are told its owner, the first ones. Whenever the owner changes, their
@@ -59,8 +60,7 @@ pub(super) struct Firsts {
 #[derive(PartialEq)]
 struct OfAll {
     guard: Option<(Age, Denial)>,
-    headers: Option<OfHosts>,
-    lists: Option<Lists>,
+    of_hosts: Option<OfHosts>,
     forbids: Option<Age>,
     /// The value itself only affects the Host.
     backend_tls: Option<Result<(), Denial>>,
@@ -130,8 +130,7 @@ impl Claims {
             everywhere: self.wishes.everywhere().cloned().collect(),
             of_all: OfAll {
                 guard,
-                headers: self.headers().cloned(),
-                lists: self.lists().cloned(),
+                of_hosts: self.of_hosts().map(Cow::into_owned),
                 forbids: self.forbids().map(|claim| claim.age.clone()),
                 backend_tls: self.shared_backend_tls().map(|shared| shared.map(|_| ())),
             },

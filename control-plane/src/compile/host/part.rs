@@ -98,8 +98,7 @@ impl Claims {
             | note(&mut self.www, claim, is_name && asks_for_www && !won.is_empty());
         if !won.is_empty() {
             part.used.extend(claim.errors.clone());
-            let mut policy =
-                snippets::put(policy.into_owned(), claim, self.headers(), self.lists(), self.limits());
+            let mut policy = snippets::put(policy.into_owned(), claim, self.of_hosts().as_deref());
             if policy.issues_cookie == Some(true) && self.has_implicit_root(claim) {
                 policy.root_issues_none = Some(true);
             }

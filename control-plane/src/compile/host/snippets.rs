@@ -1,26 +1,22 @@
 //! What the first server-snippet of a host says to all of its locations, as in ingress-nginx.
 
+use std::borrow::Cow;
+
 use shared::policy::Shortcuts;
 
 use super::Claims;
-use crate::annotations::{Limits, Lists, OfHosts};
+use crate::annotations::OfHosts;
 use crate::compile::snippets;
 
 impl Claims {
-    /// Response headers of the first server-snippet (ingress-nginx).
-    pub(super) fn headers(&self) -> Option<&OfHosts> {
-        let decides = self.decider(&self.deciders.snippets).filter(|claim| claim.fleet.allows_snippets)?;
-        decides.parsed.serving.of_hosts.as_ref()
-    }
-
-    /// Lists of addresses of that snippet, whether the fleet allows snippets or not (docs/adr/034-shortcuts.md).
-    pub(super) fn lists(&self) -> Option<&Lists> {
-        self.decider(&self.deciders.snippets)?.parsed.serving.of_hosts.as_ref()?.lists.as_ref()
-    }
-
-    /// Limits of clients of that snippet, likewise.
-    pub(super) fn limits(&self) -> Option<&Limits> {
-        self.decider(&self.deciders.snippets)?.parsed.serving.of_hosts.as_ref()?.limits.as_ref()
+    /// What the first server-snippet says, as far as it counts.
+    pub(super) fn of_hosts(&self) -> Option<Cow<'_, OfHosts>> {
+        let decides = self.decider(&self.deciders.snippets)?;
+        let of_hosts = decides.parsed.serving.of_hosts.as_ref()?;
+        match decides.fleet.allows_snippets {
+            true => Some(Cow::Borrowed(of_hosts)),
+            false => of_hosts.restrictions().map(Cow::Owned),
+        }
     }
 
     /// Fixed responses of that snippet, whether the fleet allows snippets or not, and its rewrites if it does

@@ -440,6 +440,18 @@ fn limits_act_where_the_fleet_has_their_zones() {
     assert_eq!(limits(&world, "own"), (vec!["b $host 1/1".to_owned(), "c $host 0/0".to_owned()], false));
     assert_eq!(world.problems_of("own"), Vec::<String>::new());
 
+    // Others follow the first one's snippet.
+    let other = ingress("other").at(3).rule("a.test", &[("/other", "c")]);
+    world.apply(other);
+    assert_eq!(limits(&world, "other"), (vec!["a $host 1/1".to_owned()], false));
+    for (snippet, zones) in [("limit_req zone=b;", &["b $host 1/1"][..]), ("limit_req_status 429;", &[])] {
+        let first = ingress("first").at(1).annotation("server-snippet", snippet);
+        world.apply(first.rule("a.test", &[("/", "a")]));
+        assert_eq!(limits(&world, "other").0, zones, "{snippet}");
+    }
+    let first = ingress("first").at(1).annotation("server-snippet", "limit_req zone=a burst=3;");
+    world.apply(first.rule("a.test", &[("/", "a")]));
+
     world.apply(of_fleet(""));
     let Some(Resource::Host(host)) = world.get(Kind::Host, "a.test") else { panic!("no host") };
     assert!(host.denied.is_some() && limits(&world, "own").1);
