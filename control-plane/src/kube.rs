@@ -2,9 +2,9 @@
 //!
 //! One task a kind, each with its own list and watch: `watch` is the state machine, `follow` its async edge,
 //! `collection` builds its requests, `wire` decodes the responses, `sink` sends events to the index; `ask` is for all
-//! other requests, `config` says to whom. Secrets and ConfigMaps are read if something refers to them (`demand`); `decisions` and `pins` are
-//! ConfigMaps and Secrets of our own, `events` writes Events for the owners of objects, `status` writes the addresses
-//! of Ingresses. `rounds` makes all of them list again for the freshness barrier.
+//! other requests, `config` says to whom. Secrets and ConfigMaps are read if something refers to them (`demand`);
+//! `decisions` and `pins` are ConfigMaps and Secrets of our own, `events` writes Events for the owners of objects,
+//! `status` writes the addresses of Ingresses. `rounds` makes all of them list again for the freshness barrier.
 //!
 //! **Invariant:** what the API server says is passed on, never judged: what an object means is the index' business.
 

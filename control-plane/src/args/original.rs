@@ -8,6 +8,8 @@
 
 use std::ffi::OsString;
 
+use crate::annotations::value::boolean;
+
 /// How a flag of ingress-nginx is handled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Here {
@@ -172,7 +174,7 @@ pub fn sort(words: impl IntoIterator<Item = OsString>) -> Result<Sorted, String>
             continue;
         };
         let value = match given {
-            Some(value) if found.is_switch() => go_bool(&value).map_or(value, |it| it.to_string()),
+            Some(value) if found.is_switch() => boolean(&value).map_or(value, |it| it.to_string()),
             Some(value) => value,
             // As in Go, a switch has its value after an equals sign or not at all.
             None if found.is_switch() => "true".to_owned(),
@@ -199,16 +201,7 @@ pub fn sort(words: impl IntoIterator<Item = OsString>) -> Result<Sorted, String>
 fn switch(word: &str) -> Option<String> {
     let (name, value) = word.strip_prefix("--")?.split_once('=')?;
     let found = FLAGS.iter().find(|flag| flag.name == name && flag.here == Same && flag.is_switch())?;
-    Some(format!("--{}={}", found.name, go_bool(value)?))
-}
-
-/// The words of Go's `strconv.ParseBool`.
-fn go_bool(value: &str) -> Option<bool> {
-    match value {
-        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
-        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
-        _ => None,
-    }
+    Some(format!("--{}={}", found.name, boolean(value)?))
 }
 
 /// A flag that only ingress-nginx has, and the value after its equals sign.

@@ -32,12 +32,11 @@ struct Lost {
 impl Other {
     /// A replica that answered.
     pub fn answered(address: SocketAddr, share: inspect::ShareResponse) -> Self {
-        Self {
-            address: address.to_string(),
-            name: share.name.clone(),
-            share: Ok(share),
-            differs: String::new(),
-        }
+        Self::new(address.to_string(), share.name.clone(), Ok(share))
+    }
+
+    fn new(address: String, name: String, share: Result<inspect::ShareResponse, Lost>) -> Self {
+        Self { address, name, share, differs: String::new() }
     }
 
     /// It offers something else than this one, in these words.
@@ -65,23 +64,13 @@ impl Other {
 
     /// A replica that did not answer; these were its proxies.
     pub fn lost(address: SocketAddr, name: String, why: String, proxies: Vec<inspect::Proxy>) -> Self {
-        Self {
-            address: address.to_string(),
-            name,
-            share: Err(Lost { why, proxies, ended: false }),
-            differs: String::new(),
-        }
+        Self::new(address.to_string(), name, Err(Lost { why, proxies, ended: false }))
     }
 
     /// A replica that has ended as announced; these were its proxies.
     pub fn ended(address: SocketAddr, name: String, proxies: Vec<inspect::Proxy>) -> Self {
         let why = "it has ended".to_owned();
-        Self {
-            address: address.to_string(),
-            name,
-            share: Err(Lost { why, proxies, ended: true }),
-            differs: String::new(),
-        }
+        Self::new(address.to_string(), name, Err(Lost { why, proxies, ended: true }))
     }
 
     /// Whether it answered; `None`: it did not, after announcing its end.
@@ -103,12 +92,7 @@ impl Other {
 
     /// A name that does not resolve.
     pub fn nowhere((name, why): (String, String)) -> Self {
-        Self {
-            address: name,
-            name: String::new(),
-            share: Err(Lost { why, proxies: Vec::new(), ended: false }),
-            differs: String::new(),
-        }
+        Self::new(name, String::new(), Err(Lost { why, proxies: Vec::new(), ended: false }))
     }
 }
 
