@@ -302,7 +302,7 @@ fn last<'s>(end: &'s Shortcut, said: Option<&'s Shortcut>) -> Option<&'s Shortcu
 
 fn says(shortcut: &Shortcut, found: &Found) -> Option<Box<Said>> {
     let headers = Arc::clone(shortcut.headers.as_ref()?);
-    let found = found.clone().filter(|_| headers.has_groups());
+    let found = found.clone().filter(|_| headers.has_groups);
     Some(Box::new(Said { headers, found }))
 }
 

@@ -58,9 +58,13 @@ pub(crate) struct Attempts {
 impl Attempts {
     /// An attempt starts.
     pub(crate) fn asked(&mut self, endpoint: &Endpoint) {
+        self.begin(endpoint.address);
+    }
+
+    fn begin(&mut self, address: SocketAddr) {
         let stands_in = std::mem::take(&mut self.stands_in) && !self.list.is_empty();
         self.list.push(Attempt {
-            address: endpoint.address,
+            address,
             begun: shared::clock::now(),
             length: 0,
             traffic: None,
@@ -75,20 +79,11 @@ impl Attempts {
     /// There is no default backend, and a page says so. In ingress-nginx a server of its own sends it, and the log shows
     /// that one as the endpoint.
     pub(crate) fn defaulted(&mut self, status: u16) {
-        let begun = shared::clock::now();
-        let stands_in = std::mem::take(&mut self.stands_in) && !self.list.is_empty();
-        let (connect, header) = (Some(Duration::ZERO), Some(Duration::ZERO));
-        self.list.push(Attempt {
-            address: DEFAULT_SERVER,
-            begun,
-            length: 0,
-            traffic: None,
-            connect,
-            header,
-            took: Duration::ZERO,
-            status,
-            stands_in,
-        });
+        self.begin(DEFAULT_SERVER);
+        if let Some(attempt) = self.list.last_mut() {
+            (attempt.connect, attempt.header) = (Some(Duration::ZERO), Some(Duration::ZERO));
+            attempt.status = status;
+        }
         self.relaying = true;
     }
 

@@ -1,7 +1,6 @@
 //! What an `if` of a snippet, or a block, says of the headers of its answers (docs/adr/034-shortcuts.md).
 
 use shared::policy::{HeaderChangeList, HeaderOperation, LocationPolicy};
-use shared::template::Variable;
 
 use super::{Added, Appended, ResponseHeaders};
 use crate::table::policy::PolicyError;
@@ -18,6 +17,8 @@ pub struct OwnHeaders {
     pub expires: Option<Option<Expires>>,
     /// Whether one of them contains the request's id.
     pub uses_request_id: bool,
+    /// Whether a value has a group of a pattern.
+    pub has_groups: bool,
 }
 
 impl OwnHeaders {
@@ -30,15 +31,9 @@ impl OwnHeaders {
             return Ok(Self::default());
         };
         let policy = LocationPolicy { header_changes: Some(list.clone()), ..LocationPolicy::default() };
-        let ResponseHeaders { added, appended, expires, uses_request_id, .. } =
+        let ResponseHeaders { added, appended, expires, uses_request_id, has_groups, .. } =
             ResponseHeaders::compile(&policy)?;
         let says = list.changes.iter().any(|it| it.operation() == HeaderOperation::Expires);
-        Ok(Self { added, appended, expires: says.then_some(expires), uses_request_id })
-    }
-
-    /// Whether a value has a group of a pattern.
-    pub fn has_groups(&self) -> bool {
-        let all = self.added.iter().map(|it| &it.header).chain(self.appended.iter().map(|it| &it.header));
-        all.flat_map(|it| it.value.variables()).any(|it| matches!(it, Variable::Capture(_)))
+        Ok(Self { added, appended, expires: says.then_some(expires), uses_request_id, has_groups })
     }
 }
