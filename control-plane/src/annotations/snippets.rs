@@ -26,7 +26,6 @@ mod zones;
 
 use std::collections::BTreeSet;
 
-use shared::policy::SnippetLevel;
 use shared::template::{Template, Variable};
 
 pub use self::headers::OfHosts;
@@ -176,12 +175,8 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         if place == SnippetContext::Location {
             rest.retain(|it| !is_idle(it, to));
         }
-        if place != SnippetContext::Auth {
+        if let Some(level) = place.level() {
             tls = upstream_tls::take(&mut rest, place, to);
-            let level = match place {
-                SnippetContext::Server => SnippetLevel::Hosts,
-                _ => SnippetLevel::Locations,
-            };
             cookies = cookies::take(&mut rest, level);
             limits = Limits::take(&mut rest, level);
         }

@@ -13,7 +13,7 @@ use self::table::{ALLOW_SNIPPETS, CROSS_NAMESPACE, LOCATION_ONLY, STRICT_PATHS, 
 use super::referred::Referred;
 use super::{allowed, headers, ticket_keys};
 use crate::annotations::row::{Reach, Row};
-use crate::annotations::snippets::of_fleet::{GLOBAL_AUTH, Level, Outer};
+use crate::annotations::snippets::of_fleet::{GLOBAL_AUTH, Outer};
 use crate::annotations::{self, Zones, auth, clients, forwarding, snippets, value, waf};
 use crate::objects::ConfigMap;
 use crate::problem::{Fault, Severity, shown};
@@ -43,6 +43,8 @@ pub struct Compiled {
     pub allowed_headers: BTreeSet<String>,
     /// A configured session ticket key. It is a secret, and never part of the settings.
     pub ticket_key: Option<Bytes>,
+    /// Zones in which snippets count requests.
+    pub zones: Zones,
 }
 
 impl Compiled {
@@ -116,9 +118,10 @@ pub fn compile(configmap: Option<&ConfigMap>, default_certificate: Option<&Objec
     for (key, configured) in configmap.iter().flat_map(|map| &map.data) {
         compiled.read(key, configured, (others, &zones), &mut levels);
     }
-    levels.sort_by_key(|(level, _)| *level);
-    for (level, outer) in levels {
-        outer.put(&mut compiled.settings.defaults, level);
+    compiled.zones = zones;
+    levels.sort_by_key(|outer| outer.level);
+    for outer in levels {
+        outer.put(&mut compiled.settings.defaults);
     }
     compiled.settings.guards.sort_unstable();
     compiled.settings.guards.dedup();
@@ -132,7 +135,7 @@ impl Compiled {
         key: &str,
         configured: &str,
         (others, zones): (Others, &Zones),
-        levels: &mut Vec<(Level, Outer)>,
+        levels: &mut Vec<Outer>,
     ) {
         let text = taken(key, configured);
         match Status::of(key) {
@@ -173,7 +176,7 @@ impl Compiled {
         key: &str,
         text: &str,
         (others, zones): (Others, &Zones),
-        levels: &mut Vec<(Level, Outer)>,
+        levels: &mut Vec<Outer>,
     ) {
         const NEVER: &str = "raw nginx configuration is never used";
         let known = key.to_ascii_lowercase();
@@ -184,7 +187,7 @@ impl Compiled {
             }
             Some(Ok(snippet)) => {
                 self.settings.defaults.overlay(&snippet.defaults);
-                levels.push((Level::of(&known), snippet.outer));
+                levels.push(snippet.outer);
                 let faults = snippet.faults.into_iter();
                 return faults.for_each(|(severity, reason)| self.fault(key, severity, reason));
             }
@@ -329,8 +332,7 @@ pub fn crosses_namespaces(configmap: Option<&ConfigMap>) -> bool {
     is_on(configmap, CROSS_NAMESPACE)
 }
 
-/// Zones in which snippets count requests.
-pub fn zones(configmap: Option<&ConfigMap>) -> Zones {
+fn zones(configmap: Option<&ConfigMap>) -> Zones {
     let mut data = configmap.iter().flat_map(|map| &map.data);
     let text = data.find(|(key, _)| key.eq_ignore_ascii_case("http-snippet")).map(|(_, text)| &**text);
     Zones::of(text.unwrap_or_default())

@@ -1,7 +1,6 @@
 //! Fleet-wide resources: settings, and the listeners that always exist.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use shared::name::ObjectName;
 use shared::policy::RequestMetrics;
@@ -59,7 +58,6 @@ impl Index {
         let crosses = settings::crosses_namespaces(configmap);
         let allows = settings::allows_snippets(configmap);
         let shares = !settings::is_location_only(configmap);
-        let zones = Arc::new(settings::zones(configmap));
         let mut compiled = settings::compile(configmap, default_certificate);
         // It may restrict access, in an unknown way.
         let is_unreadable = configmap.is_none()
@@ -67,7 +65,7 @@ impl Index {
         for (reference, referred) in self.follow_settings(compiled.refs.keys()) {
             compiled.put(&reference, &referred);
         }
-        let Compiled { mut settings, mut faults, refs: _, allowed_headers, ticket_key } = compiled;
+        let Compiled { mut settings, mut faults, refs: _, allowed_headers, ticket_key, zones } = compiled;
         if is_unreadable {
             settings.guards = vec![Guard::Addresses];
             let reason = format!("the ConfigMap cannot be read, and no version of it is known: {ALL_PATHS}");
@@ -98,7 +96,8 @@ impl Index {
             self.dirty.ingresses.extend(claims.map(|(object, _)| object.name.clone()));
         }
         let passes_tls = self.options.passes_tls;
-        let of_fleet = OfFleet { allows_snippets: allows, shares_backend_tls: shares, passes_tls, zones };
+        let of_fleet =
+            OfFleet { allows_snippets: allows, shares_backend_tls: shares, passes_tls, zones: zones.into() };
         let before = std::mem::replace(&mut self.of_fleet, of_fleet);
         if before != self.of_fleet {
             let are_others = before.zones != self.of_fleet.zones;

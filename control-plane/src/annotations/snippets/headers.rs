@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use shared::log_format::Value;
 use shared::policy::{
     BackendTls, CookieFlagsList, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation,
-    TextList,
+    SnippetLevel, TextList,
 };
 use shared::template::{Template, Variable};
 
@@ -30,6 +30,18 @@ pub(super) enum SnippetContext {
     Server,
     /// In the request to the authentication.
     Auth,
+}
+
+impl SnippetContext {
+    /// Where what it says stands among the levels of nginx' configuration that inherit from each other; `None`: it is in
+    /// none of them.
+    pub(super) fn level(self) -> Option<SnippetLevel> {
+        match self {
+            Self::Location => Some(SnippetLevel::Locations),
+            Self::Server => Some(SnippetLevel::Hosts),
+            Self::Auth => None,
+        }
+    }
 }
 
 /// Limit of the directives that are taken from one snippet, and of their bytes.

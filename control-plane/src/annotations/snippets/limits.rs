@@ -55,8 +55,7 @@ impl Limits {
     /// # Errors
     /// The name of one that there is not, or that is not supported.
     pub(crate) fn fill(&mut self, zones: &Zones) -> Result<(), String> {
-        let lists = [&mut self.requests, &mut self.in_progress];
-        lists.into_iter().flatten().try_for_each(|list| fill(list, zones))
+        fill([&mut self.requests, &mut self.in_progress], zones)
     }
 
     /// Sets the fields of a location, which has none of this level.
@@ -92,12 +91,12 @@ impl Limits {
 /// # Errors
 /// The name of a zone that there is not, or that is not supported.
 pub(crate) fn fill_in(policy: &mut LocationPolicy, zones: &Zones) -> Result<(), String> {
-    let lists = [&mut policy.limit_requests, &mut policy.limit_in_progress];
-    lists.into_iter().flatten().try_for_each(|list| fill(list, zones))
+    fill([&mut policy.limit_requests, &mut policy.limit_in_progress], zones)
 }
 
-fn fill(list: &mut LimitList, zones: &Zones) -> Result<(), String> {
-    list.limits.iter_mut().try_for_each(|it| if zones.fill(it) { Ok(()) } else { Err(it.zone.clone()) })
+fn fill(lists: [&mut Option<LimitList>; 2], zones: &Zones) -> Result<(), String> {
+    let mut limits = lists.into_iter().flatten().flat_map(|list| &mut list.limits);
+    limits.try_for_each(|it| if zones.fill(it) { Ok(()) } else { Err(it.zone.clone()) })
 }
 
 /// `limit_req zone=NAME [burst=NUMBER] [nodelay | delay=NUMBER]`.

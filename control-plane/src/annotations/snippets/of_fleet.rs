@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use shared::policy::{CookieFlagsList, HeaderChangeList, HeaderList, LocationPolicy, SnippetLevel, TextList};
 
-use super::headers::{Headers, SnippetContext};
+use super::headers::{CHANGES_ANSWERS, Headers, SnippetContext};
 use super::limits::Limits;
 use super::lists::Lists;
 use super::restriction::restricts;
@@ -27,28 +27,11 @@ pub(crate) struct Snippet {
     pub faults: Vec<(Severity, String)>,
 }
 
-/// A level of nginx' configuration, the outermost first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Level {
-    All,
-    Hosts,
-    Locations,
-}
-
-impl Level {
-    /// That of a key.
-    pub(crate) fn of(key: &str) -> Self {
-        match key {
-            "http-snippet" => Self::All,
-            "server-snippet" => Self::Hosts,
-            _ => Self::Locations,
-        }
-    }
-}
-
 /// What one level of nginx' configuration says to the inner ones.
 #[derive(Default, Debug)]
 pub(crate) struct Outer {
+    /// The outermost first.
+    pub(crate) level: SnippetLevel,
     lists: Option<Lists>,
     hidden: Vec<String>,
     limits: Option<Limits>,
@@ -57,18 +40,19 @@ pub(crate) struct Outer {
 
 impl Outer {
     /// Sets it in place of what the levels around it say; headers to hide of the outermost are beside those of keys.
-    pub(crate) fn put(self, defaults: &mut LocationPolicy, level: Level) {
-        let Self { lists, hidden, limits, cookies } = self;
+    pub(crate) fn put(self, defaults: &mut LocationPolicy) {
+        let Self { level, lists, hidden, limits, cookies } = self;
         defaults.proxy_cookie_flags = cookies.or_else(|| defaults.proxy_cookie_flags.take());
         if let Some(limits) = limits {
             limits.put_inside(defaults);
         }
         if let Some(lists) = lists {
             lists.put_outside(defaults);
-            defaults.outer_lists_follow = (level == Level::Locations).then_some(true);
+            defaults.outer_lists_follow = (level == SnippetLevel::Locations).then_some(true);
         }
         if !hidden.is_empty() {
-            let around = defaults.hide_headers.take().filter(|_| level == Level::All).unwrap_or_default();
+            let around =
+                defaults.hide_headers.take().filter(|_| level == SnippetLevel::All).unwrap_or_default();
             let values = around.values.into_iter().chain(hidden).collect();
             defaults.hide_headers = Some(TextList { values });
         }
@@ -85,7 +69,7 @@ pub(crate) fn read(key: &str, text: &str, zones: &Zones) -> Option<Result<Snippe
         "server-snippet" => SnippetContext::Server,
         "location-snippet" => SnippetContext::Location,
         GLOBAL_AUTH => SnippetContext::Auth,
-        "http-snippet" => return Some(of_all(text)),
+        "http-snippet" => return Some(of_all(text, zones)),
         "stream-snippet" => return Some(of_streams(text)),
         _ => return None,
     };
@@ -107,19 +91,13 @@ pub(crate) fn read(key: &str, text: &str, zones: &Zones) -> Option<Result<Snippe
         let (shortcuts, mut rest) = Taken::of(&directives, place, rewrites);
         taken = shortcuts;
         rest.retain(|it| !headers.take(it, place));
-        match place {
-            SnippetContext::Server => {
-                lists = Lists::take(&mut rest);
-                limits = Limits::take(&mut rest, SnippetLevel::Hosts);
-                cookies = cookies::take(&mut rest, SnippetLevel::Hosts);
-                addresses = real_ip::take(&mut rest);
-            }
-            SnippetContext::Location => {
-                lists = Lists::take(&mut rest);
-                limits = Limits::take(&mut rest, SnippetLevel::Locations);
-                cookies = cookies::take(&mut rest, SnippetLevel::Locations);
-            }
-            SnippetContext::Auth => {}
+        if let Some(level) = place.level() {
+            lists = Lists::take(&mut rest);
+            limits = Limits::take(&mut rest, level);
+            cookies = cookies::take(&mut rest, level);
+        }
+        if place == SnippetContext::Server {
+            addresses = real_ip::take(&mut rest);
         }
         rest
     });
@@ -134,7 +112,7 @@ pub(crate) fn read(key: &str, text: &str, zones: &Zones) -> Option<Result<Snippe
     if let Some(Err(zone)) = limits.as_mut().map(|it| it.fill(zones)) {
         return Some(Err(without_zone(&zone)));
     }
-    let outer = Outer { lists, hidden, limits, cookies };
+    let outer = Outer { level: place.level().unwrap_or_default(), lists, hidden, limits, cookies };
     let read = defaults(headers, taken, place);
     let defaults = LocationPolicy { real_ip: addresses, ..read };
     Some(Ok(Snippet { defaults, outer, faults }))
@@ -143,12 +121,13 @@ pub(crate) fn read(key: &str, text: &str, zones: &Zones) -> Option<Result<Snippe
 /// The key about the ConfigMap's authentication service.
 pub(crate) const GLOBAL_AUTH: &str = "global-auth-snippet";
 
-/// Directives that hosts inherit, and of which none is in the configuration of ingress-nginx itself.
-const INHERITED: [&str; 5] =
-    ["add_header", "expires", "more_clear_headers", "more_set_headers", "proxy_hide_header"];
+/// Whether hosts inherit a directive about headers, of which none is in the configuration of ingress-nginx itself.
+fn is_inherited(name: &str) -> bool {
+    CHANGES_ANSWERS.contains(&name) || name == "proxy_hide_header"
+}
 
 /// Reads what is around all hosts.
-fn of_all(text: &str) -> Result<Snippet, String> {
+fn of_all(text: &str, zones: &Zones) -> Result<Snippet, String> {
     let (mut headers, mut lists, mut servers) = (Headers::default(), None, BTreeSet::new());
     let (mut told, mut real_ip, mut limits, mut cookies) = (Vec::new(), None, None, None);
     let rest = undefined(text, &mut servers).map(|mut rest| {
@@ -157,7 +136,7 @@ fn of_all(text: &str) -> Result<Snippet, String> {
         limits = Limits::take(&mut rest, SnippetLevel::All);
         cookies = cookies::take(&mut rest, SnippetLevel::All);
         let (inherited, mut rest): (Vec<_>, Vec<_>) =
-            rest.into_iter().partition(|it| INHERITED.contains(&it.name()));
+            rest.into_iter().partition(|it| is_inherited(it.name()));
         told = hints::of(&inherited, SnippetContext::Server);
         rest.extend(inherited.into_iter().filter(|it| !headers.take(it, SnippetContext::Server)));
         rest
@@ -165,11 +144,10 @@ fn of_all(text: &str) -> Result<Snippet, String> {
     if let Some(why) = restricts(&rest) {
         return Err(why);
     }
-    let zones = Zones::of(text);
-    if let Some(Err(zone)) = limits.as_mut().map(|it| it.fill(&zones)) {
+    if let Some(Err(zone)) = limits.as_mut().map(|it| it.fill(zones)) {
         return Err(without_zone(&zone));
     }
-    let outer = Outer { lists, hidden: headers.hidden, limits, cookies };
+    let outer = Outer { level: SnippetLevel::All, lists, hidden: headers.hidden, limits, cookies };
     let changes = (!headers.answers.is_empty()).then_some(HeaderChangeList { changes: headers.answers });
     let mut faults: Vec<_> = told.into_iter().map(|hint| (Severity::Warning, hint)).collect();
     let inherits = outer.lists.is_some()
@@ -343,7 +321,7 @@ mod tests {
                 let Snippet { defaults, outer, faults } = snippet(key, text);
                 assert_eq!(faults, [], "{text}");
                 all.overlay(&defaults);
-                outer.put(&mut all, Level::of(key));
+                outer.put(&mut all);
             }
             let lists = [list(all.outer_allowlist), list(all.outer_denylist)];
             (lists, list(all.hide_headers), list(all.hide_headers_beside))

@@ -36,17 +36,17 @@ impl Level for CookieFlagsList {
 /// Those of the fleet and those of an Ingress, in the order of nginx' configuration. `is_taken`: the location has others
 /// of its own.
 pub fn merged<T: Level>(fleets: Option<&T>, own: Option<&T>, is_taken: bool) -> Option<T> {
-    let depth = |it: &T| match it.level() {
-        SnippetLevel::Locations | SnippetLevel::Unspecified => 3,
-        SnippetLevel::Hosts => 2,
-        SnippetLevel::All => 1,
+    // The outermost is the least.
+    let level = |it: &T| match it.level() {
+        SnippetLevel::Unspecified => SnippetLevel::Locations,
+        said => said,
     };
-    let fleets = fleets.filter(|it| depth(it) == 3 || !is_taken);
+    let fleets = fleets.filter(|it| level(it) == SnippetLevel::Locations || !is_taken);
     let (Some(outer), Some(inner)) = (fleets, own) else {
         return fleets.or(own).cloned();
     };
     let mut inner = inner.clone();
-    match depth(outer).cmp(&depth(&inner)) {
+    match level(outer).cmp(&level(&inner)) {
         Ordering::Less => {}
         Ordering::Equal => inner.append(outer),
         Ordering::Greater => return Some(outer.clone()),
