@@ -17,21 +17,21 @@ impl Claims {
     /// The settings of the host.
     pub(super) fn client_certificates(&self) -> Option<ClientCertificates> {
         let first = self.claim(self.deciders.client_certificates.first()?)?;
-        self.forbids().unwrap_or(first).client_certificates()
+        self.forbids().map_or(first, |(first, _)| first).client_certificates()
     }
 
-    /// The first Ingress without authorities.
-    pub(super) fn forbids(&self) -> Option<&Arc<Claim>> {
+    /// The first Ingress without authorities, and whether that is because their Secret does not exist.
+    pub(super) fn forbids(&self) -> Option<(&Arc<Claim>, bool)> {
         let asking = self.deciders.client_certificates.iter().filter_map(|age| self.claim(age));
         let mut asking =
             asking.filter(|claim| claim.client_certificates().is_some_and(|it| it.authorities.is_empty()));
-        asking.next()
+        let first = asking.next()?;
+        Some((first, first.referred.get(&Use::ClientAuthorities) == Some(&Referred::Absent)))
     }
 
     /// The fault for all other Ingresses that have rules for the host.
     pub(super) fn told_of_certificates(&self, claim: &Claim) -> Option<PartFault> {
-        let other = self.forbids().filter(|other| other.name != claim.name)?;
-        let is_absent = other.referred.get(&Use::ClientAuthorities) == Some(&Referred::Absent);
+        let (other, is_absent) = self.forbids().filter(|(other, _)| other.name != claim.name)?;
         let (severity, why) = match is_absent {
             true => (Severity::Warning, "does not exist"),
             false => (Severity::Unsupported, "cannot be used"),

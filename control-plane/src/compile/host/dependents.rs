@@ -61,7 +61,8 @@ pub(super) struct Firsts {
 struct OfAll {
     guard: Option<(Age, Denial)>,
     of_hosts: Option<OfHosts>,
-    forbids: Option<Age>,
+    /// With whether its Secret is absent, which the others are told.
+    forbids: Option<(Age, bool)>,
     /// The value itself only affects the Host.
     backend_tls: Option<Result<(), Denial>>,
 }
@@ -131,7 +132,7 @@ impl Claims {
             of_all: OfAll {
                 guard,
                 of_hosts: self.of_hosts().map(Cow::into_owned),
-                forbids: self.forbids().map(|claim| claim.age.clone()),
+                forbids: self.forbids().map(|(claim, is_absent)| (claim.age.clone(), is_absent)),
                 backend_tls: self.shared_backend_tls().map(|shared| shared.map(|_| ())),
             },
         }
