@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shared::name::ObjectName;
 
-use super::slot::Slot;
+use super::slot::{Present, Slot};
 use crate::compile::allowed::Allowed;
 use crate::objects::{
     ConfigMap, EndpointSlice, IngressClass, Namespace, Object, ObjectKind, ObjectRef, Service,
@@ -72,6 +72,13 @@ impl Objects {
     /// The objects of which a change of the stored hold was requested and not read back yet.
     pub(super) fn asking(&self) -> impl Iterator<Item = ObjectRef> {
         self.slots.iter().filter(|(_, slot)| slot.is_asking()).map(|(object, _)| object.clone())
+    }
+
+    /// The Ingresses whose newest version is rejected, if it is wanted.
+    pub(super) fn faulty_ingresses(&self) -> impl Iterator<Item = &ObjectRef> {
+        let is_faulty = |slot: &Slot| matches!(slot.present, Present::Faulty(..));
+        let ingresses = self.slots.iter().filter(|(it, _)| it.kind == ObjectKind::Ingress);
+        ingresses.filter(move |(_, slot)| is_faulty(slot)).map(|(object, _)| object)
     }
 
     /// Checks all Ingresses against new restrictions, and returns those that changed.

@@ -108,6 +108,8 @@ impl Index {
             };
             let claims = self.ingresses.claims.iter().filter(|(_, claim)| is_touched(claim));
             self.dirty.ingresses.extend(claims.map(|(object, _)| object.name.clone()));
+            // Owners of rejected ones are told of these settings, too.
+            self.dirty.problems.extend(self.objects.faulty_ingresses().cloned());
         }
         self.published.put(SETTINGS_KEY, &Resource::Settings(settings));
         let object = reference(ObjectKind::ConfigMap, &self.options.configmap);
