@@ -30,3 +30,4 @@ mod streams;
 mod ticket_keys;
 mod tls;
 mod whole;
+mod wide;

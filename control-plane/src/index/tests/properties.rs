@@ -250,7 +250,7 @@ fn commit(world: &mut World, truth: &mut Truth, events: Vec<Event>) {
     assert_eq!(holds, []);
 }
 
-fn live_through(steps: Vec<Step>) -> (World, Truth) {
+pub(super) fn live_through(steps: Vec<Step>) -> (World, Truth) {
     let (mut world, mut truth, mut events) = (World::default(), Truth::default(), Vec::new());
     for step in steps {
         match truth.take(step) {

@@ -164,7 +164,7 @@ fn a_secret_is_shared_by_those_who_wait_for_it() {
     assert!(hosts.iter().all(|host| certificates(&world, host).is_some()));
 }
 
-fn htpasswd(name: &str, lines: &str) -> Object {
+pub(super) fn htpasswd(name: &str, lines: &str) -> Object {
     let mut secret = Secret::default();
     secret.metadata.namespace = "default".into();
     secret.metadata.name = name.into();
