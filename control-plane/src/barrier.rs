@@ -25,6 +25,9 @@ const GAP: Duration = Duration::from_secs(1);
 const BURST: u32 = 8;
 /// Lists of a large cluster are expensive: rounds take at most one part in this many of the time.
 const SHARE: u32 = 4;
+/// A round that takes longer waits for something else than its lists, an API server that is down; its time is not
+/// counted as work.
+const WORK: Duration = Duration::from_secs(5);
 /// How much of the free time that is owed may be postponed.
 const OWED: Duration = Duration::from_secs(1);
 /// Limit of the positions that are remembered, the newest. A replica that is killed amid changes leaves its proxies at
@@ -65,7 +68,7 @@ impl Pace {
         let took = self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
         let further = |until: Option<Instant>, more| Some(until.map_or(now, |until| until.max(now)) + more);
         self.by_number = further(self.by_number, gap);
-        self.by_time = further(self.by_time, SHARE * took);
+        self.by_time = further(self.by_time, SHARE * took.min(WORK));
     }
 
     /// When the next one may begin; `None`: it may.
@@ -167,13 +170,12 @@ impl Barrier {
 
     /// Records that the results of a round's lists are offered.
     pub fn pass(&self, round: u64) {
+        if round <= self.0.rounds.borrow().passed {
+            return;
+        }
         let gap = if self.0.is_cheap { Duration::ZERO } else { GAP };
         self.pace().over(clock::now(), gap);
-        self.0.rounds.send_if_modified(|rounds| {
-            let is_news = round > rounds.passed;
-            rounds.passed = rounds.passed.max(round);
-            is_news
-        });
+        self.0.rounds.send_modify(|rounds| rounds.passed = rounds.passed.max(round));
     }
 
     fn pace(&self) -> MutexGuard<'_, Pace> {
@@ -281,6 +283,16 @@ mod tests {
         assert_eq!(long[1], millis(4_000), "a second of what is to be free is left later");
         for pair in long[1..].windows(2) {
             assert_eq!(pair[1] - pair[0], millis(4_000));
+        }
+    }
+
+    /// Nobody waits for hours after an API server was down for one.
+    #[test]
+    fn a_round_that_waited_for_a_server_delays_the_next_ones_little() {
+        let long = begins(Duration::from_secs(3_600), 3);
+        for pair in long.windows(2) {
+            let delayed = pair[1] - pair[0] - Duration::from_secs(3_600);
+            assert!(delayed <= SHARE * WORK, "{delayed:?}");
         }
     }
 

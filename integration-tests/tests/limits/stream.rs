@@ -230,8 +230,16 @@ const ROWS: &[Row] = &[
     ),
     Row(
         "freshness rounds: lists for proxies that may be ahead of this replica",
-        &["barrier::GAP", "barrier::BURST", "barrier::SHARE", "barrier::OWED", "barrier::PLACES"],
         &[
+            "barrier::GAP",
+            "barrier::BURST",
+            "barrier::SHARE",
+            "barrier::WORK",
+            "barrier::OWED",
+            "barrier::PLACES",
+        ],
+        &[
+            "a_round_that_waited_for_a_server_delays_the_next_ones_little",
             "a_few_rounds_follow_one_another_and_many_leave_time",
             "who_comes_from_where_others_came_from_waits_for_their_round",
         ],
