@@ -3,6 +3,7 @@
 //!
 //! No global state: several may run in one process, as `firth up` and the tests do.
 
+mod aside;
 pub mod check;
 mod exit;
 mod flags;
@@ -42,6 +43,7 @@ use crate::serve::{Service, convergence};
 use crate::store::Published;
 use crate::tasks::Supervisor;
 use crate::webhook;
+use aside::Aside;
 use exit::{Ends, Exit};
 use listeners::Listeners;
 use source::{Asks, Cluster};
@@ -206,12 +208,7 @@ async fn serve(
     let peers = Peers::new(args.peers.clone(), registrar.clone(), compiled.published.clone(), args.settle);
     tasks.spawn("peers", peers.clone().keep(Arc::clone(&registry), Arc::clone(&metrics)));
 
-    let aside = stale::Aside { moving: ends.mover(), ends: ends.ending(), registry: Arc::clone(&registry) };
-    let tells = {
-        let peers = peers.clone();
-        move |is| peers.set_stale(is)
-    };
-    tasks.spawn("staleness", stale::keep(peers.doubtful(), compiled.barrier.clone(), aside, tells));
+    follow_peers(&mut tasks, &peers, &compiled, &registry, &ends);
 
     let service = service(args, &compiled, &registry, &peers, &metrics, &ends);
     let inspect = inspect(args, &compiled, &registry, &peers, &ends)?;
@@ -262,6 +259,20 @@ fn follow_fleet(
     if let Some(to) = announcements {
         tasks.spawn("announce", announce::edge::run(seen, to));
     }
+}
+
+/// Starts what sends proxies away while this replica is behind others.
+fn follow_peers(
+    tasks: &mut Supervisor,
+    peers: &Peers,
+    compiled: &Compiled,
+    registry: &Arc<Registry>,
+    ends: &Ends,
+) {
+    let told = peers.clone();
+    let tells = move |is| told.set_stale(is);
+    let aside = Arc::new(Aside::new(ends.mover(), ends.ending(), Arc::clone(registry), tells));
+    tasks.spawn("staleness", stale::keep(peers.doubts(), compiled.barrier.clone(), aside));
 }
 
 /// The service for proxies.

@@ -31,6 +31,7 @@ use crate::metrics::Metrics;
 use crate::serve::registry::{RETURNS, Registry, name_of};
 use crate::store::Published;
 use apart::Apart;
+pub use apart::Doubts;
 use ask::Ways;
 use discovery::Discovery;
 use fleet::Other;
@@ -64,7 +65,7 @@ struct Inner {
     settles: Duration,
     newest: watch::Sender<u32>,
     /// Whether this replica may be behind the others.
-    doubtful: watch::Sender<bool>,
+    doubts: watch::Sender<Doubts>,
     /// Whether it is: it cannot read its source.
     stale: AtomicBool,
     /// When this process first offered a configuration.
@@ -127,7 +128,7 @@ impl Peers {
             published,
             settles,
             newest: watch::Sender::new(0),
-            doubtful: watch::Sender::new(false),
+            doubts: watch::Sender::default(),
             stale: AtomicBool::new(false),
             ready: OnceLock::new(),
         })))
@@ -140,9 +141,9 @@ impl Peers {
     }
 
     /// Whether this replica may be behind: it stands still, while one that can read its source offers something else.
-    pub fn doubtful(&self) -> watch::Receiver<bool> {
-        let nobody = || watch::Sender::new(false).subscribe();
-        self.0.as_ref().map_or_else(nobody, |it| it.doubtful.subscribe())
+    pub fn doubts(&self) -> watch::Receiver<Doubts> {
+        let nobody = || watch::Sender::default().subscribe();
+        self.0.as_ref().map_or_else(nobody, |it| it.doubts.subscribe())
     }
 
     /// Whether this replica cannot read its source, which is told to the others.
@@ -286,8 +287,8 @@ impl Inner {
         if head.is_ready() {
             apart.compare(&apart::state(&head), others, now);
         }
-        let is_doubtful = apart.is_doubtful(now);
-        self.doubtful.send_if_modified(|before| std::mem::replace(before, is_doubtful) != is_doubtful);
+        let doubts = apart.doubts(now);
+        self.doubts.send_if_modified(|before| std::mem::replace(before, doubts.clone()) != doubts);
         apart.count()
     }
 

@@ -7,116 +7,107 @@
 //!
 //! **Invariant:** proxies are sent away only while a replica that can read its source offers something else.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tracing::{info, warn};
 
-use super::exit;
+use super::aside::{Aside, Why};
 use crate::barrier::Barrier;
-use crate::serve::registry::Registry;
+use crate::peers::Doubts;
 
 /// How long the lists may take. Those of the largest clusters take some seconds.
 const LISTS: Duration = Duration::from_secs(20);
-/// Interval of checks while replicas differ for another reason: each lists everything.
-const AGAIN: Duration = Duration::from_secs(60);
+/// The first and the longest interval of checks while replicas differ for another reason: each lists everything.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(900));
 
-/// How proxies are sent away.
-#[derive(Debug)]
-pub(super) struct Aside {
-    /// Proxies move within this time, and no new ones are accepted.
-    pub(super) moving: watch::Sender<Option<Duration>>,
-    /// The process ends: then they move in any case.
-    pub(super) ends: watch::Receiver<bool>,
-    pub(super) registry: Arc<Registry>,
-}
-
-impl Aside {
-    fn send(&self, is_away: bool) {
-        let within = is_away.then(|| exit::within(self.registry.len()));
-        self.moving.send_if_modified(|moving| {
-            // Checked under the lock: at the end this is set after `ends` is.
-            let changes = !*self.ends.borrow() && moving.is_some() != is_away;
-            if changes {
-                *moving = within;
-            }
-            changes
-        });
-    }
-}
-
-/// Checks whenever this replica may be behind, forever. `tells` is told whether it is.
+/// Checks whenever this replica may be behind, forever. What another one offered before a round that has passed was there
+/// when that began: as long as it offers nothing else there is nothing to check.
 ///
 /// # Errors
 /// Never.
 pub(super) async fn keep(
-    mut doubtful: watch::Receiver<bool>,
+    mut doubts: watch::Receiver<Doubts>,
     barrier: Barrier,
-    aside: Aside,
-    tells: impl Fn(bool) + Send,
+    aside: Arc<Aside>,
 ) -> Result<(), Infallible> {
+    let (mut seen, mut again) = (BTreeMap::new(), AGAIN.0);
     loop {
-        if doubtful.wait_for(|it| *it).await.is_err() {
+        let Ok(found) = doubts.wait_for(|it| it.has_more(&seen)).await.map(|it| it.ahead.clone()) else {
             return std::future::pending().await;
-        }
+        };
         let round = barrier.ask(None);
-        let mut passed = pin!(barrier.passed(round));
-        if timeout(LISTS, &mut passed).await.is_err() {
-            let seconds = LISTS.as_secs();
-            warn!(
-                proxies = aside.registry.len(),
-                "the objects cannot be listed for {seconds} s, and other replicas offer something else: proxies are sent there"
-            );
-            tells(true);
-            loop {
-                aside.send(*doubtful.borrow_and_update());
-                tokio::select! {
-                    () = &mut passed => break,
-                    Ok(()) = doubtful.changed() => {}
-                }
-            }
-            tells(false);
-            aside.send(false);
-            info!("the objects have been listed again: proxies are accepted");
+        if !passes(round, &mut doubts, &barrier, &aside).await {
+            again = AGAIN.0;
         }
-        sleep(AGAIN).await;
+        seen = found;
+        let over = Instant::now();
+        if timeout_at(over + again, doubts.wait_for(|it| !it.differ)).await.is_ok() {
+            // They differed for a while, and not because of their flags.
+            again = AGAIN.0;
+            sleep_until(over + again).await;
+        } else {
+            again = (again * 2).min(AGAIN.1);
+        }
     }
+}
+
+/// Waits until the round has passed. Returns whether it did so in time; if not, proxies were elsewhere meanwhile.
+async fn passes(round: u64, doubts: &mut watch::Receiver<Doubts>, barrier: &Barrier, aside: &Aside) -> bool {
+    let mut passed = pin!(barrier.passed(round));
+    if timeout(LISTS, &mut passed).await.is_ok() {
+        return true;
+    }
+    let seconds = LISTS.as_secs();
+    warn!(
+        proxies = aside.proxies(),
+        "the objects cannot be listed for {seconds} s, and other replicas offer something else: proxies are sent there"
+    );
+    loop {
+        let is_away = !doubts.borrow_and_update().ahead.is_empty();
+        aside.set(Why::CutOff, true, is_away);
+        tokio::select! {
+            () = &mut passed => break,
+            Ok(()) = doubts.changed() => {}
+        }
+    }
+    aside.set(Why::CutOff, false, false);
+    info!("the objects have been listed again: proxies are accepted");
+    false
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
+    use bytes::Bytes;
     use futures::poll;
 
+    use super::super::aside::tests::Told;
     use super::*;
 
     struct Bench {
-        doubts: watch::Sender<bool>,
-        ends: watch::Sender<bool>,
-        moving: watch::Sender<Option<Duration>>,
+        doubts: watch::Sender<Doubts>,
+        told: Told,
         barrier: Barrier,
-        is_stale: Arc<AtomicBool>,
+    }
+
+    /// Another replica offers this.
+    fn offers(state: u64) -> Doubts {
+        let at = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+        let state = Bytes::copy_from_slice(&state.to_be_bytes());
+        Doubts { differ: true, ahead: [(at, state)].into() }
     }
 
     impl Bench {
-        fn start() -> (Self, impl Future<Output = Result<(), Infallible>>) {
-            let (doubts, doubtful) = watch::channel(false);
-            let (ends, ending) = watch::channel(false);
-            let (moving, barrier, is_stale) = (watch::Sender::new(None), Barrier::default(), Arc::default());
-            let aside = Aside { moving: moving.clone(), ends: ending, registry: Arc::default() };
-            let stale: Arc<AtomicBool> = Arc::clone(&is_stale);
-            let kept = keep(doubtful, barrier.clone(), aside, move |is| stale.store(is, Ordering::Relaxed));
-            (Self { doubts, ends, moving, barrier, is_stale }, kept)
-        }
-
-        fn is_away(&self) -> bool {
-            assert!(!self.moving.borrow().is_some() || self.is_stale.load(Ordering::Relaxed));
-            self.moving.borrow().is_some()
+        fn start() -> (Self, impl Future<Output = Result<(), Infallible>> + use<>) {
+            let (doubts, doubtful) = watch::channel(Doubts::default());
+            let (barrier, (told, aside)) = (Barrier::default(), Told::start());
+            let kept = keep(doubtful, barrier.clone(), Arc::new(aside));
+            (Self { doubts, told, barrier }, kept)
         }
     }
 
@@ -125,46 +116,75 @@ mod tests {
         let (bench, kept) = Bench::start();
         let mut kept = pin!(kept);
         assert!(poll!(&mut kept).is_pending() && bench.barrier.begin_now().is_none(), "nothing is in doubt");
-        bench.doubts.send_replace(true);
+        bench.doubts.send_replace(offers(1));
         assert!(poll!(&mut kept).is_pending());
         let round = bench.barrier.begin_now().unwrap();
-        assert!(timeout(LISTS / 2, &mut kept).await.is_err() && !bench.is_away());
-        assert!(timeout(LISTS, &mut kept).await.is_err() && bench.is_away());
+        assert!(timeout(LISTS / 2, &mut kept).await.is_err() && !bench.told.is_away());
+        assert!(timeout(LISTS, &mut kept).await.is_err() && bench.told.is_away());
         // The others are cut off, too, or agree.
-        bench.doubts.send_replace(false);
-        assert!(poll!(&mut kept).is_pending() && !bench.is_away());
-        bench.doubts.send_replace(true);
-        assert!(poll!(&mut kept).is_pending() && bench.is_away());
+        bench.doubts.send_replace(Doubts::default());
+        assert!(poll!(&mut kept).is_pending() && !bench.told.is_away());
+        bench.doubts.send_replace(offers(1));
+        assert!(poll!(&mut kept).is_pending() && bench.told.is_away());
         bench.barrier.pass(round);
-        assert!(poll!(&mut kept).is_pending() && !bench.is_away());
-        assert!(!bench.is_stale.load(Ordering::Relaxed));
-        assert!(timeout(AGAIN / 2, &mut kept).await.is_err() && bench.barrier.begin_now().is_none());
+        assert!(poll!(&mut kept).is_pending() && !bench.told.is_away());
+        assert!(!bench.told.is_behind());
+        bench.doubts.send_replace(offers(2));
+        assert!(timeout(AGAIN.0 / 2, &mut kept).await.is_err() && bench.barrier.begin_now().is_none());
+        assert!(timeout(AGAIN.0, &mut kept).await.is_err() && bench.barrier.begin_now().is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_can_list_keeps_its_proxies_whatever_others_offer() {
         let (bench, kept) = Bench::start();
         let mut kept = pin!(kept);
-        bench.doubts.send_replace(true);
-        for _ in 0..3 {
+        for state in 0..3 {
+            bench.doubts.send_replace(offers(state));
             assert!(poll!(&mut kept).is_pending());
             let round = bench.barrier.begin().await;
             bench.barrier.pass(round);
             // It asks again after that, and waits for an answer.
-            assert!(timeout(AGAIN + LISTS / 2, &mut kept).await.is_err() && !bench.is_away());
+            assert!(timeout(AGAIN.1 + LISTS / 2, &mut kept).await.is_err() && !bench.told.is_away());
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_the_end_of_the_process_says_stays() {
+    /// How often everything is listed in a day by a replica that differs for good. `changes`: how often what the other one
+    /// offers changes, while this one offers the same.
+    async fn rounds_of_a_day(changes: Option<Duration>) -> usize {
         let (bench, kept) = Bench::start();
         let mut kept = pin!(kept);
-        bench.doubts.send_replace(true);
-        assert!(timeout(2 * LISTS, &mut kept).await.is_err() && bench.is_away());
-        bench.ends.send_replace(true);
-        bench.moving.send_replace(Some(Duration::ZERO));
-        bench.doubts.send_replace(false);
-        assert!(poll!(&mut kept).is_pending());
-        assert_eq!(*bench.moving.borrow(), Some(Duration::ZERO));
+        let (begun, mut rounds) = (Instant::now(), 0);
+        let every = changes.unwrap_or(Duration::from_secs(5));
+        while begun.elapsed() < Duration::from_secs(86_400) {
+            let state = if changes.is_some() { begun.elapsed().as_secs() } else { 0 };
+            bench.doubts.send_replace(offers(state));
+            assert!(timeout(every, &mut kept).await.is_err());
+            if let Some(round) = bench.barrier.begin_now() {
+                bench.barrier.pass(round);
+                rounds += 1;
+            }
+        }
+        rounds
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn replicas_that_differ_for_good_list_nothing_for_it() {
+        assert_eq!(rounds_of_a_day(None).await, 1, "it is known that this is not older");
+        let busy = rounds_of_a_day(Some(Duration::from_secs(10))).await;
+        assert!((90..=101).contains(&busy), "{busy}: four an hour");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_agreed_meanwhile_is_checked_as_soon_as_ever() {
+        let (bench, kept) = Bench::start();
+        let mut kept = pin!(kept);
+        for state in 0..20 {
+            bench.doubts.send_replace(offers(state));
+            assert!(poll!(&mut kept).is_pending());
+            bench.barrier.pass(bench.barrier.begin_now().unwrap());
+            assert!(timeout(AGAIN.0 / 2, &mut kept).await.is_err());
+            bench.doubts.send_replace(Doubts::default());
+            assert!(timeout(AGAIN.0, &mut kept).await.is_err());
+        }
     }
 }

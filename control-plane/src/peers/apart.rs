@@ -6,7 +6,7 @@
 //!
 //! **Invariant:** no I/O. Two that compile differently by their revisions, and one that is not ready, are not compared.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,23 @@ struct Difference {
     states: [Bytes; 2],
     /// What is said about it, once it has lasted.
     said: Option<String>,
+}
+
+/// Whether this replica may be behind others.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Doubts {
+    /// Whether others offer something else.
+    pub differ: bool,
+    /// Those that can read their source, and offered something else for as long as this one has offered the same; and what
+    /// they offer.
+    pub ahead: BTreeMap<SocketAddr, Bytes>,
+}
+
+impl Doubts {
+    /// Whether one offers something that is not among this.
+    pub fn has_more(&self, seen: &BTreeMap<SocketAddr, Bytes>) -> bool {
+        self.ahead.iter().any(|(address, state)| seen.get(address) != Some(state))
+    }
 }
 
 /// What is new.
@@ -112,9 +129,11 @@ impl Apart {
     }
 
     /// Whether this replica may be the one that is behind.
-    pub(super) fn is_doubtful(&self, now: Instant) -> bool {
+    pub(super) fn doubts(&self, now: Instant) -> Doubts {
         let doubts = |it: &Difference| it.is_current && now.saturating_duration_since(it.still) >= DOUBTS;
-        self.0.values().any(doubts)
+        let ahead = self.0.iter().filter(|(_, it)| doubts(it));
+        let ahead = ahead.map(|(address, it)| (*address, it.states[1].clone())).collect();
+        Doubts { differ: !self.0.is_empty(), ahead }
     }
 
     /// How a replica differs.
@@ -226,7 +245,7 @@ mod tests {
             let mut look = |at: u8| {
                 let now = begin + Duration::from_secs(5 * u64::from(at));
                 apart.look(AT, &state(1, own(at)), &other(at), now);
-                apart.is_doubtful(now)
+                !apart.doubts(now).ahead.is_empty()
             };
             (0..6).map(&mut look).collect::<Vec<_>>()
         };
