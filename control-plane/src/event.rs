@@ -128,8 +128,13 @@ pub enum Input {
     /// Only sent for IngressClasses: nothing is served while it depends on them which Ingresses are ours.
     Forbidden(ObjectKind),
     /// Everything that the lists of a round of the freshness barrier showed was sent before this. Sent on both
-    /// channels.
-    Fresh(u64),
+    /// channels, and a second time if the lists are whole later.
+    Fresh {
+        /// The round.
+        round: u64,
+        /// Whether everything may be listed. If not, nobody knows whether others have read more of what may not.
+        is_whole: bool,
+    },
     /// Everything that was in the folder when a round of questions about it began was sent before this. Sent on both
     /// channels.
     CaughtUp(u64),

@@ -4,6 +4,8 @@
 //! **Invariant:** counters are plain atomics, and nobody holds the lock of the rest for longer than it takes to copy:
 //! neither readers nor the source ever wait.
 
+mod unread;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,12 +14,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use shared::clock;
 
 use crate::objects::ObjectKind;
+pub use unread::{ReadTo, Unread};
 
 /// Health of a source, per kind. Clones share the same counters.
 #[derive(Clone, Debug, Default)]
 pub struct Freshness {
     kinds: Arc<[Cell; ObjectKind::ALL.len()]>,
     forbidden: Arc<Mutex<BTreeSet<Forbidden>>>,
+    unread: Arc<Mutex<Unread>>,
 }
 
 /// Objects that may not be read, and in whose absence something is missing.
@@ -74,6 +78,16 @@ impl Freshness {
 
     pub(crate) fn note_allowed(&self, again: &Forbidden) {
         self.forbidden.lock().unwrap_or_else(PoisonError::into_inner).remove(again);
+    }
+
+    /// A list may not be read, and was read so far.
+    pub(crate) fn note_unread(&self, list: Arc<str>, read_to: ReadTo) {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner).insert(list, read_to);
+    }
+
+    /// A list was read.
+    pub(crate) fn note_read(&self, list: &str) {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner).remove(list);
     }
 
     /// Whether the first lists of all kinds are complete.

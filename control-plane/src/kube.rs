@@ -336,7 +336,7 @@ impl Follower {
             if kind == ObjectKind::Secret {
                 all = all.fields(NOT_HELM);
             }
-            self.follow(name, all, MetadataOnly, Metadata { kind, to: to.clone() }, false);
+            self.follow(name, all, MetadataOnly, Metadata::new(kind, to.clone()), false);
         }
     }
 

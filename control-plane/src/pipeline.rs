@@ -49,6 +49,10 @@ const SHOWN: usize = 3;
 /// Longest uninterrupted work, before the task yields and looks at endpoints again.
 const TURN: Duration = Duration::from_millis(1);
 
+/// The channels from the source.
+const ENDPOINTS: usize = 0;
+const OBJECTS: usize = 1;
+
 /// What the pipeline publishes besides the store.
 #[derive(Debug)]
 pub struct Outputs {
@@ -236,7 +240,7 @@ impl Pipeline {
     /// Endpoint changes that a source sends together were true together, and half of them never was: a Service may have
     /// an endpoint less in one slice and one more in another. So all of them are taken in before anything is offered.
     async fn take_whole(&mut self, input: Input) {
-        for event in self.opened(input) {
+        for event in self.opened(input, ENDPOINTS) {
             self.apply(event);
             if self.turn_is_over() {
                 self.yield_turn().await;
@@ -245,7 +249,7 @@ impl Pipeline {
     }
 
     async fn take(&mut self, input: Input) {
-        for event in self.opened(input) {
+        for event in self.opened(input, OBJECTS) {
             self.apply(event);
             if self.turn_is_over() {
                 self.yield_turn().await;
@@ -274,7 +278,8 @@ impl Pipeline {
         }
     }
 
-    fn opened(&mut self, input: Input) -> Vec<Event> {
+    /// The events of an input that came this way.
+    fn opened(&mut self, input: Input, way: usize) -> Vec<Event> {
         match input {
             Input::Events(events) => events,
             Input::Synced(kind) => {
@@ -289,12 +294,12 @@ impl Pipeline {
                 self.complete(kind);
                 Vec::new()
             }
-            Input::Fresh(round) => {
-                self.fresh.arrived(round);
+            Input::Fresh { round, is_whole } => {
+                self.fresh.arrived(way, (round, is_whole));
                 Vec::new()
             }
             Input::CaughtUp(round) => {
-                self.caught_up.arrived(round);
+                self.caught_up.arrived(way, (round, true));
                 Vec::new()
             }
         }

@@ -4,7 +4,7 @@
 //! **Invariant:** nothing is decided here; each call is one step of what `kube`, `pipeline` and `serve` do by
 //! themselves.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
@@ -24,6 +24,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::barrier::Barrier;
 use crate::event::{HoldRequest, Input, Inputs, Wants};
+use crate::freshness::Freshness;
 use crate::index::{Index, Options};
 use crate::kube::sim::Followed;
 pub use crate::kube::sim::{Came, NAMESPACE, Next, SETTINGS};
@@ -61,8 +62,10 @@ pub struct Replica {
     holds: mpsc::Receiver<HoldRequest>,
     barrier: Barrier,
     revisions: Revisions,
-    /// Kinds whose list for the round under way was sent.
-    fresh: BTreeSet<ObjectKind>,
+    /// Kinds whose list for the round under way was sent, or may not be read.
+    fresh: BTreeMap<ObjectKind, bool>,
+    /// What may not be listed.
+    source: Freshness,
     /// Kept so that their senders do not see them closed.
     _others: (watch::Receiver<Wants>, watch::Receiver<Problems>),
 }
@@ -124,7 +127,8 @@ impl Replica {
             holds: asked,
             barrier,
             revisions: Revisions { here: revision, newest: 0 },
-            fresh: BTreeSet::new(),
+            fresh: BTreeMap::new(),
+            source: Freshness::default(),
             _others: (wanted, known),
         }
     }
@@ -159,11 +163,18 @@ impl Replica {
                 if kind == ObjectKind::EndpointSlice { &self.inputs.endpoints } else { &self.inputs.objects };
             let _ = to.try_send(input);
         }
-        if let Some(round) = told.fresh {
-            self.fresh.insert(kind);
+        match told.may_list {
+            Some(Ok(())) => self.source.note_read(kind.as_str()),
+            Some(Err(read_to)) => self.source.note_unread(kind.as_str().into(), read_to),
+            None => {}
+        }
+        if let Some((round, is_whole)) = told.fresh {
+            self.fresh.insert(kind, is_whole);
             if self.fresh.len() == WATCHED.len() {
-                let _ = self.inputs.endpoints.try_send(Input::Fresh(round));
-                let _ = self.inputs.objects.try_send(Input::Fresh(round));
+                let is_whole = self.fresh.values().all(|is_whole| *is_whole);
+                for way in [&self.inputs.endpoints, &self.inputs.objects] {
+                    let _ = way.try_send(Input::Fresh { round, is_whole });
+                }
             }
         }
         self.work();

@@ -53,12 +53,12 @@ impl Inputs {
     /// Number of channels on which the end of a round is reported.
     pub(crate) const WAYS: usize = 2;
 
-    /// Reports on both channels that the lists of a round were sent.
+    /// Reports on both channels that the lists of a round were sent; if it is not `whole`, those that may be read.
     ///
     /// # Errors
     /// If the receiver was dropped.
-    pub async fn fresh(&self, round: u64) -> Result<(), SendError<Stamped>> {
-        self.send_both(Input::Fresh(round)).await
+    pub async fn fresh(&self, round: u64, is_whole: bool) -> Result<(), SendError<Stamped>> {
+        self.send_both(Input::Fresh { round, is_whole }).await
     }
 
     /// Reports on both channels that what was in the folder was sent.

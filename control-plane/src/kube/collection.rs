@@ -20,6 +20,7 @@ pub(super) struct Collection {
     pub(super) kind: ObjectKind,
     /// Whether only metadata is read.
     metadata_only: bool,
+    namespace: Option<String>,
     request: Request,
     fields: Option<String>,
     labels: Option<String>,
@@ -28,8 +29,10 @@ pub(super) struct Collection {
 impl Collection {
     /// All objects of a kind, in one namespace or in all.
     pub(super) fn all(kind: ObjectKind, namespace: Option<&str>) -> Self {
-        let request = Request::new(path(kind, namespace.filter(|_| kind.is_namespaced())));
-        Self { kind, metadata_only: false, request, fields: None, labels: None }
+        let namespace = namespace.filter(|_| kind.is_namespaced());
+        let request = Request::new(path(kind, namespace));
+        let namespace = namespace.map(str::to_owned);
+        Self { kind, metadata_only: false, namespace, request, fields: None, labels: None }
     }
 
     /// The metadata alone.
@@ -45,6 +48,26 @@ impl Collection {
     /// Restricts it by a label selector.
     pub(super) fn labels(self, selector: impl Into<String>) -> Self {
         Self { labels: Some(selector.into()), ..self }
+    }
+
+    /// What a role has to name for it: `secrets in the namespace firth`.
+    pub(super) fn right(&self) -> String {
+        let (kind, version) = (self.kind.plural(), self.kind.api_version());
+        let group = version.split_once('/').map(|(group, _)| format!(".{group}")).unwrap_or_default();
+        match &self.namespace {
+            Some(namespace) => format!("{kind}{group} in the namespace {namespace}"),
+            None if self.kind.is_namespaced() => format!("{kind}{group} in all namespaces"),
+            None => format!("{kind}{group}"),
+        }
+    }
+
+    /// Identifies the list: all replicas with the same flags have the same ones.
+    pub(super) fn list_name(&self) -> String {
+        let selectors = [&self.fields, &self.labels].into_iter().flatten();
+        let name = selectors.fold(self.right(), |name, selector| format!("{name} ({selector})"));
+        // After the others: which of two replicas knows more is decided by the first list, and most of these objects are
+        // of no use here.
+        if self.metadata_only { format!("the names of {name}") } else { name }
     }
 
     /// A page of a consistent list: without a resourceVersion, so that no stale cache responds.
@@ -133,6 +156,15 @@ mod tests {
         let next = next.uri().to_string();
         assert!(next.starts_with("/apis/networking.k8s.io/v1/namespaces/one/ingresses?"), "{next}");
         assert!(next.ends_with("resourceVersion=12") && !next.contains("sendInitialEvents"), "{next}");
+        let names = [&secrets, &classes, &Collection::all(ObjectKind::Service, None)].map(Collection::right);
+        assert_eq!(
+            names,
+            ["secrets in all namespaces", "ingressclasses.networking.k8s.io", "services in all namespaces"]
+        );
+        let pins = Collection::all(ObjectKind::Secret, Some("firth")).labels("firth.dev/decision=pin");
+        assert_eq!(pins.list_name(), "secrets in the namespace firth (firth.dev/decision=pin)");
+        let names = secrets.list_name();
+        assert_eq!(names, "the names of secrets in all namespaces (type!=helm.sh/release.v1)");
         assert_eq!(get(ObjectKind::Secret, "a", "b").unwrap().uri(), "/api/v1/namespaces/a/secrets/b");
     }
 }

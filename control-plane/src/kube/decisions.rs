@@ -21,7 +21,7 @@ use tokio::sync::mpsc;
 use super::KubeError;
 use super::ask::{Answer, ask, find};
 use super::collection;
-use super::follow::Sink;
+use super::follow::{Sink, Without};
 use super::sink::Objects;
 use super::watch::Change;
 use super::wire::Decoded;
@@ -123,6 +123,10 @@ impl Sink<Decoded> for Records {
 
     async fn synced(&mut self) -> Result<(), KubeError> {
         self.objects.part_complete().await
+    }
+
+    async fn forbidden(&mut self) -> Result<Without, KubeError> {
+        Ok(self.objects.without_decisions())
     }
 }
 

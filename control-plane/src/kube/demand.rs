@@ -52,21 +52,39 @@ pub(super) enum Seen {
     Synced(ObjectKind),
     /// Listing a kind is forbidden.
     Blind(ObjectKind),
-    /// The list of a kind for a round of the freshness barrier was sent.
-    Fresh(ObjectKind, u64),
+    /// A kind was listed that was forbidden before.
+    Again(ObjectKind),
+    /// The list of a kind for a round of the freshness barrier was sent; if not `whole`, it may not be read.
+    Fresh(ObjectKind, u64, bool),
 }
 
 /// The sink of a metadata watch.
 #[derive(Debug)]
 pub(super) struct Metadata {
-    pub(super) kind: ObjectKind,
-    pub(super) to: mpsc::Sender<Seen>,
+    kind: ObjectKind,
+    to: mpsc::Sender<Seen>,
+    /// It was reported that listing is forbidden.
+    blind: bool,
+}
+
+impl Metadata {
+    /// Reports a kind here.
+    pub(super) fn new(kind: ObjectKind, to: mpsc::Sender<Seen>) -> Self {
+        Self { kind, to, blind: false }
+    }
 }
 
 impl Sink<()> for Metadata {
     async fn changes(&mut self, changes: Vec<Change<()>>, afresh: bool) -> Result<(), KubeError> {
         let seen = Seen::Changes(self.kind, changes, afresh);
         self.to.send(seen).await.map_err(|_| KubeError::Closed)
+    }
+
+    async fn listed(&mut self) -> Result<(), KubeError> {
+        match std::mem::take(&mut self.blind) {
+            true => self.to.send(Seen::Again(self.kind)).await.map_err(|_| KubeError::Closed),
+            false => Ok(()),
+        }
     }
 
     async fn synced(&mut self) -> Result<(), KubeError> {
@@ -76,8 +94,8 @@ impl Sink<()> for Metadata {
     /// The round ends only after the changed objects were read.
     const IS_PART: bool = false;
 
-    async fn fresh(&mut self, round: u64) -> Result<(), KubeError> {
-        self.to.send(Seen::Fresh(self.kind, round)).await.map_err(|_| KubeError::Closed)
+    async fn fresh(&mut self, round: u64, is_whole: bool) -> Result<(), KubeError> {
+        self.to.send(Seen::Fresh(self.kind, round, is_whole)).await.map_err(|_| KubeError::Closed)
     }
 
     /// Most fleets refer to no ConfigMap, and referenced ones can be requested one by one.
@@ -85,7 +103,9 @@ impl Sink<()> for Metadata {
         if self.kind != ObjectKind::ConfigMap {
             return Ok(Without::Waits);
         }
-        self.to.send(Seen::Blind(self.kind)).await.map_err(|_| KubeError::Closed)?;
+        if !std::mem::replace(&mut self.blind, true) {
+            self.to.send(Seen::Blind(self.kind)).await.map_err(|_| KubeError::Closed)?;
+        }
         Ok(Without::Polls)
     }
 }
@@ -123,6 +143,8 @@ struct Ledger {
     /// The newest barrier round, kinds whose list for it was sent, and what was to be read then.
     round: u64,
     fresh: BTreeSet<ObjectKind>,
+    /// Of those, kinds whose list may not be read.
+    unlisted: BTreeSet<ObjectKind>,
     unread: Option<BTreeSet<ObjectRef>>,
 }
 
@@ -176,6 +198,12 @@ impl Ledger {
     fn list_forbidden(&mut self, kind: ObjectKind) {
         self.list_complete(kind);
         self.blind.insert(kind);
+        // Those that a list showed are not watched any more either.
+        for object in self.wanted.clone().iter().filter(|object| object.kind == kind) {
+            if !self.is_failing(object) {
+                self.due.insert(object.clone());
+            }
+        }
     }
 
     /// The list of a kind is complete: wanted objects that are not in it are requested.
@@ -214,7 +242,7 @@ impl Ledger {
     /// Whether a watch reports all changes of this object.
     fn is_watched(&self, object: &ObjectRef) -> bool {
         let is_within = self.namespace.as_ref().is_none_or(|namespace| *namespace == object.name.namespace);
-        self.known.contains_key(object) || (is_within && !self.blind.contains(&object.kind))
+        !self.blind.contains(&object.kind) && (is_within || self.known.contains_key(object))
     }
 
     fn is_failing(&self, object: &ObjectRef) -> bool {
@@ -337,12 +365,17 @@ impl Ledger {
     }
 
     /// The list of a kind for a round was sent. Objects that are in no list are read for the round.
-    fn note_fresh(&mut self, kind: ObjectKind, round: u64) {
+    fn note_fresh(&mut self, kind: ObjectKind, round: u64, is_whole: bool) {
         if self.round != round {
             (self.round, self.unread) = (round, None);
             self.fresh.clear();
+            self.unlisted.clear();
         }
         self.fresh.insert(kind);
+        match is_whole {
+            true => _ = self.unlisted.remove(&kind),
+            false => _ = self.unlisted.insert(kind),
+        }
         if self.fresh.len() == METADATA.len() {
             // For objects in no list, this read shows what others know. A read under way may have been answered before
             // the round.
@@ -355,8 +388,9 @@ impl Ledger {
         }
     }
 
-    /// The round that has ended: everything that its lists showed was read, as far as possible. Returned once.
-    fn round_over(&mut self) -> Option<u64> {
+    /// The round that has ended: everything that its lists showed was read, as far as possible; and whether all of them may
+    /// be read. Returned once.
+    fn round_over(&mut self) -> Option<(u64, bool)> {
         let (due, reading, again) = (&self.due, &self.reading, &self.again);
         let failing = |object: &ObjectRef| again.get(object).is_some_and(|again| again.failure.is_some());
         let unread = self.unread.as_mut()?;
@@ -364,7 +398,7 @@ impl Ledger {
         let is_over = unread.is_empty();
         is_over.then(|| {
             self.unread = None;
-            self.round
+            (self.round, self.unlisted.is_empty())
         })
     }
 
@@ -419,8 +453,8 @@ pub(super) async fn run(
     let mut publishing = true;
     wants.mark_changed();
     loop {
-        if let Some(round) = ledger.round_over() {
-            rounds.reported(round).await?;
+        if let Some((round, is_whole)) = ledger.round_over() {
+            rounds.reported(round, is_whole).await?;
         }
         while reads.len() < MAX_READS {
             let Some(object) = ledger.next() else { break };
@@ -441,12 +475,16 @@ pub(super) async fn run(
                     }
                     continue;
                 }
+                Seen::Again(kind) => {
+                    ledger.list_complete(kind);
+                    continue;
+                }
                 Seen::Blind(kind) => {
                     ledger.list_forbidden(kind);
                     continue;
                 }
-                Seen::Fresh(kind, round) => {
-                    ledger.note_fresh(kind, round);
+                Seen::Fresh(kind, round, is_whole) => {
+                    ledger.note_fresh(kind, round, is_whole);
                     continue;
                 }
             },

@@ -18,7 +18,7 @@ use super::events::{self, Announcement};
 use super::rounds::Rounds;
 use super::watch::{Change, Revision, Todo, Watch, WatchInput, WatchOutput};
 use super::wire::{self, Decode};
-use crate::freshness::{Forbidden, Freshness};
+use crate::freshness::{Forbidden, Freshness, ReadTo};
 use crate::objects::ObjectRef;
 
 /// Timeout of a list, which may be long.
@@ -44,8 +44,8 @@ pub(super) trait Sink<T>: Send {
     /// Whether the watch is a part of each round; if not, somebody behind the sink is.
     const IS_PART: bool = true;
 
-    /// A list for a round was sent.
-    fn fresh(&mut self, _round: u64) -> impl Future<Output = Result<(), KubeError>> + Send {
+    /// A list for a round was sent; if not `whole`, it may not be read.
+    fn fresh(&mut self, _round: u64, _whole: bool) -> impl Future<Output = Result<(), KubeError>> + Send {
         async { Ok(()) }
     }
 
@@ -62,6 +62,8 @@ pub(super) enum Without {
     Waits,
     /// What was read before stays in use.
     Stays,
+    /// So do the stored decisions that are known; new ones are not seen.
+    DecisionsStay,
     /// Nothing is served while anything depends on the kind.
     ByAnnotation,
     /// Referenced objects are requested one by one.
@@ -99,6 +101,8 @@ struct Open {
     afresh: bool,
     /// Why the list is forbidden, while it is.
     forbidden: Option<Forbidden>,
+    /// Another replica may know more of it.
+    is_unread: bool,
     restored: watch::Receiver<u64>,
     /// The newest barrier round.
     round: watch::Receiver<u64>,
@@ -117,6 +121,7 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
             probe: None,
             afresh: false,
             forbidden: None,
+            is_unread: false,
             restored: self.restored.subscribe(),
             round: self.round.clone(),
         };
@@ -171,32 +176,37 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
             WatchOutput::Listed => {
                 self.freshness.note_relist(self.collection.kind);
                 if let Some(again) = open.forbidden.take() {
+                    open.is_unread = false;
+                    self.freshness.note_read(&self.collection.list_name());
                     self.freshness.note_allowed(&again);
+                    tracing::info!(
+                        kind = self.collection.kind.as_str(),
+                        "{} may be read again, and were",
+                        self.collection.right()
+                    );
                 }
                 self.sink.listed().await?;
             }
             WatchOutput::Synced => self.sink.synced().await?,
             WatchOutput::Fresh(round) => {
-                self.sink.fresh(round).await?;
-                if S::IS_PART {
-                    self.rounds.reported(round).await?;
-                }
+                self.report(round, true).await?;
+            }
+            WatchOutput::Unread(round) => {
+                // What is read object by object needs no list.
+                self.report(round, !open.is_unread).await?;
             }
             WatchOutput::Probe => open.probe = Some(self.probe()),
             WatchOutput::Restored => {
                 self.restored.send_modify(|times| *times += 1);
                 open.restored.mark_unchanged();
             }
-            WatchOutput::Forbidden(reason) => {
-                let without = self.sink.forbidden().await?;
+            WatchOutput::Forbidden { reason, read_to } => {
+                let without = match self.sink.forbidden().await? {
+                    Without::Waits if read_to.is_some() => Without::Stays,
+                    without => without,
+                };
                 if open.forbidden.is_none() {
-                    self.say_forbidden(without, &reason);
-                    let it = Forbidden { kind: self.collection.kind, reason: reason.into() };
-                    // Without the other kinds all goes on as it is meant to.
-                    if matches!(without, Without::Waits | Without::Stays) {
-                        self.freshness.note_forbidden(it.clone());
-                    }
-                    open.forbidden = Some(it);
+                    self.note_forbidden(without, reason, read_to, open);
                 }
             }
             WatchOutput::Removed { first, uid, gone, before } => self.note_removed(first, uid, gone, before),
@@ -205,6 +215,29 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
             }
         }
         Ok(())
+    }
+
+    /// A list for a round was sent, or may not be read.
+    async fn report(&mut self, round: u64, is_whole: bool) -> Result<(), KubeError> {
+        self.sink.fresh(round, is_whole).await?;
+        match S::IS_PART {
+            true => self.rounds.reported(round, is_whole).await,
+            false => Ok(()),
+        }
+    }
+
+    fn note_forbidden(&self, without: Without, reason: String, read_to: Option<ReadTo>, open: &mut Open) {
+        self.say_forbidden(without, &reason);
+        if without != Without::Polls || read_to.is_some() {
+            self.freshness.note_unread(self.collection.list_name().into(), read_to.unwrap_or_default());
+            open.is_unread = true;
+        }
+        let it = Forbidden { kind: self.collection.kind, reason: reason.into() };
+        // Without the other kinds all goes on as it is meant to.
+        if matches!(without, Without::Waits | Without::Stays | Without::DecisionsStay) {
+            self.freshness.note_forbidden(it.clone());
+        }
+        open.forbidden = Some(it);
     }
 
     /// Reports a large removal in the log, and as an Event on one of the objects. Nothing waits for that.
@@ -224,14 +257,19 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
     }
 
     fn say_forbidden(&self, without: Without, reason: &str) {
-        let kind = self.collection.kind.as_str();
+        let (kind, right) = (self.collection.kind.as_str(), self.collection.right());
         match without {
-            Without::Stays => {
-                tracing::warn!(
-                    kind,
-                    "reading this kind is forbidden now; what is known stays in use: {reason}"
-                )
-            }
+            Without::Stays => tracing::warn!(
+                kind,
+                "reading this kind is forbidden now; what is known stays in use, changes are not seen, and a replica that starts serves \
+                 nothing. Grant get, list and watch of {right}: {reason}"
+            ),
+            Without::DecisionsStay => tracing::warn!(
+                kind,
+                "stored decisions may not be read any more: holds and the pin that are known stay in force, and all else goes on. New ones \
+                 (firth rollback, pin, unpin) take no effect here, and a replica that starts serves nothing. Grant get, list and watch of \
+                 {right}: {reason}"
+            ),
             Without::ByAnnotation => tracing::warn!(
                 kind,
                 "reading this kind is forbidden: only the annotation of Ingresses decides, and nothing is served while one names a class \
@@ -245,7 +283,8 @@ impl<D: Decode, S: Sink<D::Value>> Follow<D, S> {
             ),
             Without::Waits => tracing::error!(
                 kind,
-                "reading this kind is forbidden, and nothing is served without it. Grant get, list and watch: {reason}"
+                "reading this kind is forbidden, and this replica serves nothing before it was read. Grant get, list and watch of \
+                 {right}: {reason}"
             ),
         }
     }

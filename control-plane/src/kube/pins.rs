@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::KubeError;
-use super::follow::Sink;
+use super::follow::{Sink, Without};
 use super::sink::Objects;
 use super::watch::{Change, Item, Revision};
 use super::wire::Decoded;
@@ -192,6 +192,10 @@ impl Sink<Decoded> for Pins {
 
     async fn synced(&mut self) -> Result<(), KubeError> {
         self.objects.part_complete().await
+    }
+
+    async fn forbidden(&mut self) -> Result<Without, KubeError> {
+        Ok(self.objects.without_decisions())
     }
 }
 

@@ -7,6 +7,7 @@ use super::sink;
 use super::watch::{Change, Item, Revision, Todo, Watch, WatchInput, WatchOutput};
 use super::wire::{self, Decoded, Whole};
 use crate::event::{Event, HoldRequest, Input};
+use crate::freshness::ReadTo;
 use crate::hold::record_name;
 use crate::objects::ObjectKind;
 
@@ -68,8 +69,10 @@ pub(crate) struct Told {
     pub(crate) probe: bool,
     /// All kinds must list again.
     pub(crate) restored: bool,
-    /// The list for this round was sent.
-    pub(crate) fresh: Option<u64>,
+    /// The list for this round was sent; if not, it may not be read.
+    pub(crate) fresh: Option<(u64, bool)>,
+    /// Whether the list may be read, if that was found out: `Err`: it may not, and was read so far.
+    pub(crate) may_list: Option<Result<(), ReadTo>>,
 }
 
 /// One watch.
@@ -126,15 +129,18 @@ impl Followed {
                 WatchOutput::Synced => told.inputs.push(Input::Synced(self.kind)),
                 WatchOutput::Probe => told.probe = true,
                 WatchOutput::Restored => told.restored = true,
-                WatchOutput::Fresh(round) => told.fresh = Some(round),
-                WatchOutput::Listed if self.kind == ObjectKind::ConfigMap => {
-                    told.inputs.push(Input::Events(vec![Event::HoldsListed]));
+                WatchOutput::Fresh(round) => told.fresh = Some((round, true)),
+                WatchOutput::Unread(round) => told.fresh = Some((round, false)),
+                WatchOutput::Forbidden { read_to, .. } => {
+                    told.may_list = Some(Err(read_to.unwrap_or_default()));
                 }
-                WatchOutput::Afresh
-                | WatchOutput::Listed
-                | WatchOutput::Forbidden(_)
-                | WatchOutput::Removed { .. }
-                | WatchOutput::Warning(_) => {}
+                WatchOutput::Listed => {
+                    told.may_list = Some(Ok(()));
+                    if self.kind == ObjectKind::ConfigMap {
+                        told.inputs.push(Input::Events(vec![Event::HoldsListed]));
+                    }
+                }
+                WatchOutput::Afresh | WatchOutput::Removed { .. } | WatchOutput::Warning(_) => {}
             }
         }
         told

@@ -104,6 +104,11 @@ impl Objects {
         self.sender.events(self.kind, events).await
     }
 
+    /// How a part with decisions is handled that may not be read.
+    pub(super) fn without_decisions(&self) -> Without {
+        if self.complete { Without::DecisionsStay } else { Without::Waits }
+    }
+
     /// This part is complete. Takes effect once, however often it is called.
     pub(super) async fn part_complete(&mut self) -> Result<(), KubeError> {
         if !std::mem::replace(&mut self.complete, true) && self.parts.fetch_sub(1, Ordering::AcqRel) == 1 {

@@ -9,17 +9,19 @@
 //! it has responded; and no existing object is reported as deleted in between.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use shared::name::ObjectName;
 
+use crate::freshness::ReadTo;
 use crate::removal::{self, SECOND_LOOK};
 
 mod delays;
 mod types;
 
-use self::delays::{Delays, FORBIDDEN};
+use self::delays::{AGAIN, Delays};
 pub(super) use self::types::{Change, Item, Revision, Todo, WatchInput, WatchOutput};
 
 /// The server ends a watch after this long; the next resumes at its revision.
@@ -80,6 +82,10 @@ pub(super) struct Watch<T> {
     told_restored: bool,
     /// The round that the next list is for.
     round: Option<u64>,
+    /// The newest round that was reported as unread.
+    unread: Option<u64>,
+    /// A digest of what is known, once it was asked for.
+    content: Option<u64>,
     /// A connection failure was logged; not again until it succeeds.
     complained: bool,
 }
@@ -122,6 +128,8 @@ impl<T> Watch<T> {
             lag: LAG,
             told_restored: false,
             round: None,
+            unread: None,
+            content: None,
             complained: false,
         }
     }
@@ -302,6 +310,7 @@ impl<T> Watch<T> {
         outputs: &mut Vec<WatchOutput<T>>,
     ) {
         self.complained = false;
+        self.content = None;
         self.delays.allowed();
         let went_back = revision.number() < self.highest;
         if went_back && !self.told_restored {
@@ -396,11 +405,14 @@ impl<T> Watch<T> {
         }
         if listing {
             if code == 403 {
-                outputs.push(WatchOutput::Forbidden(reason));
-                // No other replica may list it either.
-                outputs.extend(self.round.take().map(WatchOutput::Fresh));
+                let read_to = self.synced.then(|| self.read_to());
+                outputs.push(WatchOutput::Forbidden { reason, read_to });
+                // Another replica may have read more of it before it was forbidden.
+                let round = self.round.filter(|round| self.unread != Some(*round));
+                self.unread = round.or(self.unread);
+                outputs.extend(round.map(WatchOutput::Unread));
                 self.relist();
-                self.wait = Some(now + FORBIDDEN);
+                self.wait = Some(now + AGAIN.1);
                 return;
             }
             if code != 410 {
@@ -431,6 +443,20 @@ impl<T> Watch<T> {
         }
         self.complain(format!("a watch was refused with {code}: {reason}"), outputs);
         self.fail(now);
+    }
+
+    /// How far the list was read. Called while no watch is open.
+    fn read_to(&mut self) -> ReadTo {
+        let content = *self.content.get_or_insert_with(|| {
+            let digest = |it: (&ObjectName, &(Arc<str>, Revision))| {
+                // Without a random key: the same on each replica.
+                let mut hasher = DefaultHasher::new();
+                it.hash(&mut hasher);
+                hasher.finish()
+            };
+            self.known.iter().map(digest).fold(1, u64::wrapping_add)
+        });
+        ReadTo { revision: self.highest, content }
     }
 
     fn ended(&mut self, now: Instant, outputs: &mut Vec<WatchOutput<T>>) {

@@ -290,7 +290,7 @@ impl Reader {
         let is_told = self.backlog.is_idle() && self.absent.is_empty();
         let is_decided = !self.are_decisions_lost && !self.is_pin_lost;
         if let Some(round) = self.round.take_if(|_| is_told && self.is_whole && is_decided) {
-            self.inputs.fresh(round).await.map_err(|_| FolderError::Closed)?;
+            self.inputs.fresh(round, true).await.map_err(|_| FolderError::Closed)?;
         }
         if let Some(round) = self.question.take_if(|_| is_told) {
             self.inputs.caught_up(round).await.map_err(|_| FolderError::Closed)?;

@@ -129,7 +129,7 @@ impl World {
                 }
                 Input::Forbidden(kind) => panic!("a folder forbids nothing: {kind:?}"),
                 Input::CaughtUp(round) => self.answered.push(round),
-                Input::Fresh(round) => panic!("round {round} was not asked for"),
+                Input::Fresh { round, .. } => panic!("round {round} was not asked for"),
             }
         }
     }

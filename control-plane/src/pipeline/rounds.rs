@@ -3,13 +3,17 @@
 use crate::barrier::Barrier;
 use crate::event::Inputs;
 
-/// A barrier, and how far its newest round has come.
+/// The end of a round: its number, and whether all lists could be read.
+type End = (u64, bool);
+
+/// A barrier, and how far its rounds have come.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     barrier: Barrier,
-    newest: u64,
-    /// On how many channels its end has arrived; those of earlier rounds do not count.
-    ways: usize,
+    /// What arrived last on each channel.
+    arrived: [Option<End>; Inputs::WAYS],
+    /// What the barrier was told last.
+    told: Option<End>,
 }
 
 impl Rounds {
@@ -19,19 +23,47 @@ impl Rounds {
     }
 
     /// The end of a round has arrived on one channel.
-    pub(super) fn arrived(&mut self, round: u64) {
-        self.ways = if self.newest == round { self.ways + 1 } else { 1 };
-        self.newest = round;
+    pub(super) fn arrived(&mut self, way: usize, end: End) {
+        if let Some(arrived) = self.arrived.get_mut(way) {
+            *arrived = Some(end);
+        }
     }
 
     /// Whether it has arrived on all channels, and was not passed yet.
     pub(super) fn have_arrived(&self) -> bool {
-        self.ways == Inputs::WAYS
+        self.over().is_some()
+    }
+
+    fn over(&self) -> Option<End> {
+        let [first, ..] = self.arrived;
+        first.filter(|_| self.arrived.iter().all(|arrived| *arrived == first) && self.told != first)
     }
 
     /// Tells the barrier that the results are offered.
     pub(super) fn pass(&mut self) {
-        self.barrier.pass(self.newest);
-        self.ways = 0;
+        let Some(end) = self.over() else { return };
+        self.told = Some(end);
+        self.barrier.pass(end.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Endpoints overtake what else is waiting.
+    #[test]
+    fn a_round_is_over_when_its_end_came_on_both_ways_whatever_came_earlier_on_one() {
+        let barrier = Barrier::default();
+        let round = barrier.ask(None);
+        barrier.begin_now();
+        let mut rounds = Rounds::of(barrier.clone());
+        rounds.arrived(0, (round, false));
+        rounds.arrived(0, (round, true));
+        rounds.arrived(1, (round, false));
+        assert!(!rounds.have_arrived(), "what it is waiting for was not listed at that time");
+        rounds.arrived(1, (round, true));
+        rounds.pass();
+        assert!(barrier.has_passed(round) && !rounds.have_arrived());
     }
 }

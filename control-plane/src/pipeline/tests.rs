@@ -295,8 +295,8 @@ async fn a_round_passes_once_both_ways_are_through_and_all_is_read() {
         round
     };
     let early = begin();
-    inputs.objects.send(Input::Fresh(early)).await.unwrap();
-    inputs.endpoints.send(Input::Fresh(early)).await.unwrap();
+    inputs.objects.send(Input::Fresh { round: early, is_whole: true }).await.unwrap();
+    inputs.endpoints.send(Input::Fresh { round: early, is_whole: true }).await.unwrap();
     for kind in ObjectKind::ALL {
         turn(&mut run);
         assert!(!barrier.has_passed(early), "nothing is offered yet");
@@ -307,10 +307,10 @@ async fn a_round_passes_once_both_ways_are_through_and_all_is_read() {
 
     let round = begin();
     inputs.objects.send(Input::Events(vec![applied(ingress_with_secret())])).await.unwrap();
-    inputs.objects.send(Input::Fresh(round)).await.unwrap();
+    inputs.objects.send(Input::Fresh { round, is_whole: true }).await.unwrap();
     turn(&mut run);
     assert!(!barrier.has_passed(round), "the endpoints are on their way");
-    inputs.endpoints.send(Input::Fresh(round)).await.unwrap();
+    inputs.endpoints.send(Input::Fresh { round, is_whole: true }).await.unwrap();
     turn(&mut run);
     assert!(!barrier.has_passed(round), "the certificate was not read");
     let failed = Event::Unreadable { object: secret("cert"), reason: "503: no leader".into() };
@@ -319,8 +319,8 @@ async fn a_round_passes_once_both_ways_are_through_and_all_is_read() {
     assert!(barrier.has_passed(round), "its last version is kept by whoever has it");
 
     let late = begin();
-    inputs.objects.send(Input::Fresh(late - 1)).await.unwrap();
-    inputs.objects.send(Input::Fresh(late)).await.unwrap();
+    inputs.objects.send(Input::Fresh { round: late - 1, is_whole: true }).await.unwrap();
+    inputs.objects.send(Input::Fresh { round: late, is_whole: true }).await.unwrap();
     turn(&mut run);
     assert!(!barrier.has_passed(late), "two rounds of one way are none of two ways");
 }

@@ -157,6 +157,47 @@ fn a_kind_that_may_not_be_listed_is_asked_for() {
     assert_eq!(bench.ledger.next(), Some(map));
 }
 
+/// A list that was allowed shows nothing any more, so what it showed is asked for as well, until it is allowed again.
+#[test]
+fn what_was_listed_before_is_asked_for_where_listing_is_forbidden() {
+    let mut bench = Bench::new();
+    bench.change(put("a", 1));
+    bench.want(&["a"]);
+    bench.next();
+    bench.read("a", 1);
+    bench.pass(AGAIN.1);
+    assert_eq!(bench.next(), None, "the watch tells of it");
+    bench.ledger.list_forbidden(ObjectKind::Secret);
+    for revision in 2..4 {
+        assert_eq!(bench.next().as_deref(), Some("a"));
+        assert!(is_applied(bench.read("a", revision)));
+        bench.pass(AGAIN.1);
+    }
+    bench.change(put("a", 4));
+    bench.ledger.list_complete(ObjectKind::Secret);
+    assert_eq!(bench.next().as_deref(), Some("a"));
+    assert!(is_applied(bench.read("a", 4)));
+    bench.pass(AGAIN.1);
+    assert_eq!(bench.next(), None, "the watch tells of it");
+}
+
+/// Whether all is read for a round is known where it may be listed.
+#[test]
+fn a_round_is_not_whole_where_a_list_may_not_be_read() {
+    let mut bench = Bench::new();
+    bench.ledger.note_fresh(ObjectKind::Secret, 5, true);
+    bench.ledger.note_fresh(ObjectKind::ConfigMap, 5, false);
+    assert_eq!(bench.ledger.round_over(), Some((5, false)));
+    bench.ledger.note_fresh(ObjectKind::ConfigMap, 5, true);
+    assert_eq!(bench.ledger.round_over(), Some((5, true)), "now it may be");
+    for (secrets, configmaps) in [(false, true), (true, true)] {
+        let round = if configmaps && secrets { 7 } else { 6 };
+        bench.ledger.note_fresh(ObjectKind::Secret, round, secrets);
+        bench.ledger.note_fresh(ObjectKind::ConfigMap, round, configmaps);
+        assert_eq!(bench.ledger.round_over(), Some((round, secrets)));
+    }
+}
+
 #[test]
 fn a_change_during_a_read_is_read_again() {
     let mut bench = Bench::new();
@@ -288,9 +329,9 @@ fn a_round_is_over_when_what_its_lists_showed_was_read() {
     assert_eq!(bench.ledger.round_over(), None, "there is none");
     bench.change(put("a", 2));
     bench.change(put("b", 2));
-    bench.ledger.note_fresh(ObjectKind::Secret, 5);
+    bench.ledger.note_fresh(ObjectKind::Secret, 5, true);
     assert_eq!(bench.ledger.round_over(), None, "ConfigMaps are not listed yet");
-    bench.ledger.note_fresh(ObjectKind::ConfigMap, 5);
+    bench.ledger.note_fresh(ObjectKind::ConfigMap, 5, true);
     assert_eq!(bench.ledger.round_over(), None);
     while bench.next().is_some() {}
     bench.read("a", 2);
@@ -298,7 +339,7 @@ fn a_round_is_over_when_what_its_lists_showed_was_read() {
     // Later changes are not part of the round, and unreadable objects do not delay it.
     bench.change(put("c", 2));
     bench.failed("b", "500");
-    assert_eq!(bench.ledger.round_over(), Some(5));
+    assert_eq!(bench.ledger.round_over(), Some((5, true)));
     assert_eq!(bench.ledger.round_over(), None, "told once");
 }
 
@@ -313,7 +354,7 @@ fn a_round_waits_for_what_is_being_read_and_for_nothing_that_fails() {
     bench.want(&["a", "b"]);
     let fresh = |bench: &mut Bench, round| {
         for kind in [ObjectKind::Secret, ObjectKind::ConfigMap] {
-            bench.ledger.note_fresh(kind, round);
+            bench.ledger.note_fresh(kind, round, true);
         }
     };
     while bench.next().is_some() {}
@@ -322,11 +363,11 @@ fn a_round_waits_for_what_is_being_read_and_for_nothing_that_fails() {
     assert_eq!(bench.next(), None, "what fails is not read sooner for it");
     assert_eq!(bench.ledger.round_over(), None);
     bench.read("a", 1);
-    assert_eq!(bench.ledger.round_over(), Some(5));
+    assert_eq!(bench.ledger.round_over(), Some((5, true)));
     bench.pass(AGAIN.1);
     assert_eq!(bench.next().as_deref(), Some("b"), "once more");
     fresh(&mut bench, 6);
-    assert_eq!(bench.ledger.round_over(), Some(6));
+    assert_eq!(bench.ledger.round_over(), Some((6, true)));
 
     let mut bench = Bench::new();
     bench.ledger.namespace = Some("other".into());
@@ -334,7 +375,11 @@ fn a_round_waits_for_what_is_being_read_and_for_nothing_that_fails() {
     bench.next();
     bench.failed("a", "503");
     fresh(&mut bench, 5);
-    assert_eq!((bench.next(), bench.ledger.round_over()), (None, Some(5)), "nor where no list tells of it");
+    assert_eq!(
+        (bench.next(), bench.ledger.round_over()),
+        (None, Some((5, true))),
+        "nor where no list tells of it"
+    );
 }
 
 #[test]
@@ -353,7 +398,7 @@ fn a_round_reads_what_no_list_tells_of() {
         bench.pass(AGAIN.1);
         bench.next();
         for kind in [ObjectKind::Secret, ObjectKind::ConfigMap] {
-            bench.ledger.note_fresh(kind, 5);
+            bench.ledger.note_fresh(kind, 5, true);
         }
         assert_eq!(bench.ledger.round_over(), None, "a read is under way that may have been answered before");
         bench.read("a", 1);
@@ -362,7 +407,7 @@ fn a_round_reads_what_no_list_tells_of() {
         assert_eq!(again, if is_elsewhere || is_blind { vec!["a", "b"] } else { vec!["a"] });
         assert!(is_applied(bench.read("a", 2)), "as others know it");
         bench.failed("b", "500");
-        assert_eq!(bench.ledger.round_over(), Some(5));
+        assert_eq!(bench.ledger.round_over(), Some((5, true)));
     }
 }
 

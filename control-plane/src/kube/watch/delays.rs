@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use shared::backoff::Backoff;
 
-/// Retry interval of a forbidden list: an operator has to act. If it was permitted before, it is taken for forbidden
-/// only after this time: an API server that has just started does not know the permissions yet.
+/// A list that was permitted before is taken for forbidden only after this time: an API server that has just started does
+/// not know the permissions yet.
 pub(super) const FORBIDDEN: Duration = Duration::from_secs(30);
-/// Bounds of other retry delays: changes arrive within 5 s after the API server responds again
+/// Bounds of retry delays; that of a forbidden list is the longest one. Changes arrive within 5 s after the API server responds again, or permits
 /// (`docs/adr/035-who-is-back-is-found-soon.md`). An error response does not ask for longer delays.
 pub(super) const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 

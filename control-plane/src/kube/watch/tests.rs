@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use shared::clock;
 
-use super::delays::AGAIN;
+use super::delays::FORBIDDEN;
 use super::*;
 
 mod beliefs;
@@ -146,7 +146,8 @@ impl Edge {
                 WatchOutput::Afresh
                 | WatchOutput::Listed
                 | WatchOutput::Restored
-                | WatchOutput::Forbidden(_)
+                | WatchOutput::Forbidden { .. }
+                | WatchOutput::Unread(_)
                 | WatchOutput::Warning(_) => {}
             }
         }
@@ -487,10 +488,30 @@ fn what_is_forbidden_is_asked_for_again() {
     let mut edge = Edge::new(false);
     edge.step();
     let outputs = edge.watch.on(WatchInput::Refused { code: 403, reason: "no".to_owned() }, edge.now);
-    assert_eq!(outputs, [WatchOutput::Forbidden("no".to_owned())]);
-    assert_eq!(edge.watch.todo(edge.now), Todo::Wait(edge.now + FORBIDDEN));
+    assert_eq!(outputs, [WatchOutput::Forbidden { reason: "no".to_owned(), read_to: None }]);
+    assert_eq!(
+        edge.watch.todo(edge.now),
+        Todo::Wait(edge.now + AGAIN.1),
+        "a right that is given is noticed soon"
+    );
     edge.server.put(1);
     edge.settle();
+}
+
+/// Two replicas that know the same say so, whatever each heard last, and in whatever order.
+#[test]
+fn what_is_known_is_told_by_its_content() {
+    let known = |items: Vec<Item<u64>>, at: u64| {
+        let mut watch = Watch::<u64>::new(false, clock::now());
+        watch.on(WatchInput::Page { items, revision: revision(at), more: None }, clock::now());
+        watch.read_to()
+    };
+    let [one, other] = [known(vec![item(1, 3), item(2, 4)], 8), known(vec![item(2, 4), item(1, 3)], 9)];
+    assert_eq!((one.content, one.revision, other.revision), (other.content, 8, 9));
+    for items in [vec![], vec![item(1, 3)], vec![item(1, 3), item(2, 5)]] {
+        assert_ne!(known(items, 8).content, one.content);
+    }
+    assert_ne!(known(vec![], 8), ReadTo::default(), "one that was read and is empty");
 }
 
 /// An API server that has just started forbids what it allows a moment later. Nothing is forgotten because of that, no
@@ -525,11 +546,15 @@ fn what_was_allowed_is_not_forbidden_at_once() {
     edge.now += FORBIDDEN;
     edge.watch.on(WatchInput::Refused { code: 403, reason: "no".to_owned() }, edge.now);
     let outputs = edge.watch.on(WatchInput::Refused { code: 403, reason: "no".to_owned() }, edge.now);
-    assert!(
-        outputs.contains(&WatchOutput::Forbidden("no".to_owned()))
-            && outputs.contains(&WatchOutput::Fresh(8)),
-        "{outputs:?}"
-    );
+    let read_to = Some(edge.watch.read_to());
+    let forbidden = || WatchOutput::Forbidden { reason: "no".to_owned(), read_to };
+    assert_eq!(read_to.map(|it| it.revision), Some(12));
+    assert_eq!(outputs, [forbidden(), WatchOutput::Unread(8)], "another one may know more of it");
+    edge.now += AGAIN.1;
+    let outputs = edge.watch.on(WatchInput::Refused { code: 403, reason: "no".to_owned() }, edge.now);
+    assert_eq!(outputs, [forbidden()], "once");
+    let page = WatchInput::Page { items: vec![item(1, 11)], revision: revision(12), more: None };
+    assert!(edge.watch.on(page, edge.now).contains(&WatchOutput::Fresh(8)), "it is allowed again");
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::time::Instant;
 
 use shared::name::ObjectName;
 
+use crate::freshness::ReadTo;
+
 /// A resourceVersion. Those of one kind are ordered numbers (KEP-5504).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(in crate::kube) struct Revision(pub(in crate::kube) Arc<str>);
@@ -91,8 +93,10 @@ pub(in crate::kube) enum WatchOutput<T> {
     Probe,
     /// The server's history went back: all other kinds must be listed again.
     Restored,
-    /// The server forbids it.
-    Forbidden(String),
+    /// The server forbids the list. `None`: it was never complete.
+    Forbidden { reason: String, read_to: Option<ReadTo> },
+    /// The list for this round is forbidden. [`WatchOutput::Fresh`] follows if it is permitted before the next round.
+    Unread(u64),
     /// So many objects were removed because two lists lack them, of so many; no deletion was seen. `first` is one of them.
     Removed { first: ObjectName, uid: Arc<str>, gone: usize, before: usize },
     /// For the log.
