@@ -51,6 +51,15 @@ impl ControlPages {
     }
 }
 
+impl ControlPages {
+    /// What may not be read any more. That is no reason to be not ready: it is the same for all replicas, and proxies that
+    /// start must find one.
+    fn unread(&self) -> String {
+        let forbidden = self.start.source.forbidden();
+        forbidden.iter().map(|it| format!("not read any more, and kept as it was: {}\n", it.reason)).collect()
+    }
+}
+
 impl Pages for ControlPages {
     fn page(&self, path: &str, _query: Option<&str>) -> Option<Page> {
         Some(match path {
@@ -69,7 +78,10 @@ impl Pages for ControlPages {
                 let text = self.metrics.render(&head, &proxies, &problems, &self.start.source, &original);
                 Page::metrics(text)
             }
-            "/readyz" => Page::health(self.not_ready()),
+            "/readyz" => match self.not_ready() {
+                Some(problem) => Page::health(Some(problem)),
+                None => Page::text(StatusCode::OK, format!("ok\n{}", self.unread())),
+            },
             // The process exits when one of its tasks fails, so a process that answers is alive.
             "/healthz" | "/livez" => Page::text(StatusCode::OK, "ok\n"),
             _ => return None,

@@ -9,6 +9,7 @@ mod exit;
 mod flags;
 mod identity;
 mod listeners;
+mod rights;
 mod source;
 mod stale;
 mod status;
@@ -205,7 +206,8 @@ async fn serve(
     if let Some((bundle, registrar)) = bundle.zip(registrar.as_ref()) {
         tasks.spawn("webhook's authority", webhook::ca_bundle::keep(bundle, registrar.current()));
     }
-    let peers = Peers::new(args.peers.clone(), registrar.clone(), compiled.published.clone(), args.settle);
+    let (published, freshness) = (compiled.published.clone(), compiled.start.source.clone());
+    let peers = Peers::new(args.peers.clone(), registrar.clone(), published, args.settle, freshness);
     tasks.spawn("peers", peers.clone().keep(Arc::clone(&registry), Arc::clone(&metrics)));
 
     follow_peers(&mut tasks, &peers, &compiled, &registry, &ends);
@@ -272,7 +274,14 @@ fn follow_peers(
     let told = peers.clone();
     let tells = move |is| told.set_stale(is);
     let aside = Arc::new(Aside::new(ends.mover(), ends.ending(), Arc::clone(registry), tells));
-    tasks.spawn("staleness", stale::keep(peers.doubts(), compiled.barrier.clone(), aside));
+    tasks.spawn("staleness", stale::keep(peers.doubts(), compiled.barrier.clone(), Arc::clone(&aside)));
+    let asked = peers.clone();
+    let ask = move || {
+        let peers = asked.clone();
+        async move { peers.ask_ahead().await }
+    };
+    let (barrier, source) = (compiled.barrier.clone(), compiled.start.source.clone());
+    tasks.spawn("rights", rights::keep(peers.ahead(), ask, barrier, source, aside));
 }
 
 /// The service for proxies.

@@ -9,6 +9,9 @@
 //! with the same state as one of those, from the same position in the same log, needs no round of its own: a replica that ends
 //! leaves its proxies at a few positions, and they come one after another.
 //!
+//! A kind that may not be listed may have been read further by another replica. Then the round has ended only partly, and whoever knows
+//! the other replicas decides whether it passes (`docs/adr/042-rights-that-are-lost.md`).
+//!
 //! **Invariant:** a round ends when the result of its lists is offered, never because of a timeout or an error.
 
 use std::collections::VecDeque;
@@ -25,8 +28,8 @@ const GAP: Duration = Duration::from_secs(1);
 const BURST: u32 = 8;
 /// Lists of a large cluster are expensive: rounds take at most one part in this many of the time.
 const SHARE: u32 = 4;
-/// A round that takes longer waits for something else than its lists, an API server that is down; its time is not
-/// counted as work.
+/// A round that takes longer waits for something else than its lists, an API server that is down or a right; its time is
+/// not counted as work.
 const WORK: Duration = Duration::from_secs(5);
 /// How much of the free time that is owed may be postponed.
 const OWED: Duration = Duration::from_secs(1);
@@ -79,11 +82,13 @@ impl Pace {
     }
 }
 
-/// Numbers of the newest round that is waited for, of the newest that began, and of the newest that has ended.
+/// Numbers of the newest round that is waited for, of the newest that began, of the newest that has ended except for what
+/// may not be listed, and of the newest that has passed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Rounds {
     asked: u64,
     begun: u64,
+    partly: u64,
     passed: u64,
 }
 
@@ -176,6 +181,25 @@ impl Barrier {
         let gap = if self.0.is_cheap { Duration::ZERO } else { GAP };
         self.pace().over(clock::now(), gap);
         self.0.rounds.send_modify(|rounds| rounds.passed = rounds.passed.max(round));
+    }
+
+    /// Records that the results of a round's lists are offered, except for what may not be listed.
+    pub fn pass_partly(&self, round: u64) {
+        self.0.rounds.send_modify(|rounds| rounds.partly = rounds.partly.max(round));
+    }
+
+    /// The round under way, if it has ended except for what may not be listed.
+    pub fn partly_passed(&self) -> Option<u64> {
+        let rounds = *self.0.rounds.borrow();
+        Some(rounds.partly).filter(|partly| *partly > rounds.passed)
+    }
+
+    /// Waits until a round has ended except for what may not be listed.
+    pub async fn partly(&self) -> u64 {
+        let mut rounds = self.0.rounds.subscribe();
+        // The sender is owned by `self`, so this cannot fail.
+        let _ = rounds.wait_for(|rounds| rounds.partly > rounds.passed).await;
+        self.partly_passed().unwrap_or_default()
     }
 
     fn pace(&self) -> MutexGuard<'_, Pace> {
@@ -294,6 +318,22 @@ mod tests {
             let delayed = pair[1] - pair[0] - Duration::from_secs(3_600);
             assert!(delayed <= SHARE * WORK, "{delayed:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_round_without_some_lists_waits_for_a_decision() {
+        let barrier = Barrier::default();
+        let round = barrier.ask(None);
+        barrier.begin_now();
+        let mut decides = pin!(barrier.partly());
+        assert!(poll!(&mut decides).is_pending());
+        barrier.pass_partly(round);
+        assert_eq!(decides.await, round);
+        assert!(!barrier.has_passed(round) && barrier.partly_passed() == Some(round));
+        barrier.pass(round);
+        assert!(barrier.has_passed(round) && barrier.partly_passed().is_none());
+        barrier.pass_partly(round);
+        assert!(poll!(pin!(barrier.partly())).is_pending(), "it is over");
     }
 
     #[test]

@@ -80,6 +80,11 @@ impl Freshness {
         self.forbidden.lock().unwrap_or_else(PoisonError::into_inner).remove(again);
     }
 
+    /// The lists that may not be read, those included in whose absence all goes on.
+    pub fn unread(&self) -> Unread {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// A list may not be read, and was read so far.
     pub(crate) fn note_unread(&self, list: Arc<str>, read_to: ReadTo) {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner).insert(list, read_to);

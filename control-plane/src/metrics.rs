@@ -90,6 +90,7 @@ pub struct Metrics {
     heard_seconds: Family<KindLabel, Seconds>,
     relists: Family<KindLabel, Gauge>,
     broken: Family<KindLabel, Gauge>,
+    forbidden: Family<KindLabel, Gauge>,
     pinned: Gauge,
     pinned_until: Seconds,
     certificate_until: Seconds,
@@ -136,6 +137,7 @@ impl Metrics {
             heard_seconds: Family::default(),
             relists: Family::default(),
             broken: Family::default(),
+            forbidden: Family::default(),
             pinned: Gauge::default(),
             pinned_until: Seconds::default(),
             certificate_until: Seconds::default(),
@@ -212,6 +214,8 @@ impl Metrics {
             "Objects of a kind that could not be read since the start",
             self.broken.clone(),
         );
+        let help = "Lists of a kind of objects that may not be read: a right is missing";
+        to.register("source_forbidden", help, self.forbidden.clone());
         let help = "Log lines lost because standard error was not read fast enough";
         to.register("log_lines_lost", help, self.log_lost.clone());
         to.register("panics", "Panics of tasks and threads", self.panics.clone());
@@ -364,12 +368,15 @@ impl Metrics {
     }
 
     fn read_source(&self, source: &Freshness) {
+        let forbidden = source.forbidden();
         for kind in ObjectKind::ALL {
             let figures = source.of(kind);
+            let count = forbidden.iter().filter(|it| it.kind == kind).count();
             let label = KindLabel { kind: kind.as_str() };
             self.synced.get_or_create(&label).set(i64::from(figures.synced));
             self.relists.get_or_create(&label).set(figures.relists as i64);
             self.broken.get_or_create(&label).set(figures.broken as i64);
+            self.forbidden.get_or_create(&label).set(count as i64);
             if let Some(heard) = figures.heard {
                 let at = heard.duration_since(UNIX_EPOCH).unwrap_or_default();
                 self.heard_seconds.get_or_create(&label).set(at.as_secs_f64());

@@ -23,10 +23,12 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use shared::clock;
 use shared::proto::inspect;
+use shared::schema::COMPILE_REVISION;
 use shared::version::Lineage;
 use tokio::sync::watch;
 
 use crate::enrol::Registrar;
+use crate::freshness::{Freshness, ReadTo, Unread};
 use crate::metrics::Metrics;
 use crate::serve::registry::{RETURNS, Registry, name_of};
 use crate::store::Published;
@@ -66,8 +68,11 @@ struct Inner {
     newest: watch::Sender<u32>,
     /// Whether this replica may be behind the others.
     doubts: watch::Sender<Doubts>,
-    /// Whether it is: it cannot read its source.
+    /// Whether it is: it cannot read its source, or may not.
     stale: AtomicBool,
+    source: Freshness,
+    /// Another replica that knows more of what this one may not list.
+    ahead: watch::Sender<Option<Arc<str>>>,
     /// When this process first offered a configuration.
     ready: OnceLock<Instant>,
 }
@@ -102,12 +107,13 @@ impl Peers {
         Self(None)
     }
 
-    /// The replicas that these names resolve to; in plaintext without a registrar.
+    /// The replicas that these names resolve to; in plaintext without a registrar. `source`: what this one may read.
     pub fn new(
         names: Vec<String>,
         registrar: Option<Registrar>,
         published: Published,
         settles: Duration,
+        source: Freshness,
     ) -> Self {
         let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).collect();
         if names.is_empty() {
@@ -130,6 +136,8 @@ impl Peers {
             newest: watch::Sender::new(0),
             doubts: watch::Sender::default(),
             stale: AtomicBool::new(false),
+            source,
+            ahead: watch::Sender::default(),
             ready: OnceLock::new(),
         })))
     }
@@ -146,7 +154,20 @@ impl Peers {
         self.0.as_ref().map_or_else(nobody, |it| it.doubts.subscribe())
     }
 
-    /// Whether this replica cannot read its source, which is told to the others.
+    /// A replica that accepts proxies and knows more of what this one may not list, as of the last look.
+    pub fn ahead(&self) -> watch::Receiver<Option<Arc<str>>> {
+        let nobody = || watch::Sender::default().subscribe();
+        self.0.as_ref().map_or_else(nobody, |it| it.ahead.subscribe())
+    }
+
+    /// The same as of now.
+    pub async fn ask_ahead(&self) -> Option<Arc<str>> {
+        let it = self.0.clone()?;
+        let others = self.ask(None).await;
+        it.note_ahead(&others)
+    }
+
+    /// Whether this replica cannot or may not read its source while others do, which is told to the others.
     pub fn is_stale(&self) -> bool {
         self.0.as_ref().is_some_and(|it| it.stale.load(Ordering::Relaxed))
     }
@@ -287,9 +308,28 @@ impl Inner {
         if head.is_ready() {
             apart.compare(&apart::state(&head), others, now);
         }
-        let doubts = apart.doubts(now);
+        let (doubts, count) = (apart.doubts(now), apart.count());
+        drop(known);
         self.doubts.send_if_modified(|before| std::mem::replace(before, doubts.clone()) != doubts);
-        apart.count()
+        self.note_ahead(others);
+        count
+    }
+
+    /// Looks for a replica that knows more than this one of what may not be listed here.
+    fn note_ahead(&self, others: &[Other]) -> Option<Arc<str>> {
+        let (own, is_ready) = (self.source.unread(), self.published.head().is_ready());
+        let is_ahead = |other: &&Other| {
+            other.share().is_some_and(|share| {
+                let read_to = |it: &inspect::Unread| ReadTo { revision: it.revision, content: it.content };
+                let its: Unread = share.unread.iter().map(|it| (&*it.list, read_to(it))).collect();
+                let is_current = share.ready && !share.stale && share.compile_revision == COMPILE_REVISION;
+                is_current && own.is_behind(&its)
+            })
+        };
+        let ahead = others.iter().filter(|_| is_ready).find(is_ahead);
+        let ahead: Option<Arc<str>> = ahead.map(|other| other.who().into());
+        self.ahead.send_if_modified(|before| std::mem::replace(before, ahead.clone()) != ahead);
+        ahead
     }
 
     /// Called with the lock of `known` held, so that updates are published in order.

@@ -25,6 +25,7 @@ use tokio::sync::{mpsc, watch};
 use crate::barrier::Barrier;
 use crate::event::{HoldRequest, Input, Inputs, Wants};
 use crate::freshness::Freshness;
+pub use crate::freshness::{ReadTo, Unread};
 use crate::index::{Index, Options};
 use crate::kube::sim::Followed;
 pub use crate::kube::sim::{Came, NAMESPACE, Next, SETTINGS};
@@ -189,6 +190,18 @@ impl Replica {
             self.on(kind, &Came::Refresh(round), now);
         }
         true
+    }
+
+    /// What it may not list.
+    pub fn unread(&self) -> Unread {
+        self.source.unread()
+    }
+
+    /// Passes a round that lacks lists, because no other replica knows more of them.
+    pub fn pass_partly(&self) {
+        if let Some(round) = self.barrier.partly_passed() {
+            self.barrier.pass(round);
+        }
     }
 
     /// Decisions to be stored or deleted: a name, and the new content.

@@ -19,29 +19,35 @@ pub(super) struct Replica {
     proxies: u32,
     /// How it has differed for a minute from the one that was asked; empty if it does not.
     differs: String,
+    /// What it may not list, and what follows from that; empty if it may list everything.
+    unread: String,
 }
 
 /// The printed form of the response.
 pub(super) fn views(replicas: Vec<inspect::Replica>) -> Vec<Replica> {
-    let view = |inspect::Replica { address, name, unreachable, proxies, differs }| Replica {
+    let view = |inspect::Replica { address, name, unreachable, proxies, differs, unread }| Replica {
         address,
         name,
         unreachable,
         proxies,
         differs,
+        unread,
     };
     replicas.into_iter().map(view).collect()
 }
 
-/// A line for each replica that does not answer, or that offers something else.
+/// A line for each replica that does not answer, that offers something else, or that may not read its objects.
 pub(super) fn odd(replicas: &[Replica]) -> String {
     let mut text = String::new();
-    for Replica { address, name, unreachable, proxies, differs } in replicas {
+    for Replica { address, name, unreachable, proxies, differs, unread } in replicas {
         let who = match (name.as_str(), address.as_str()) {
             ("", address) => address.to_owned(),
             (name, "") => name.to_owned(),
             (name, address) => format!("{name} ({address})"),
         };
+        if !unread.is_empty() {
+            let _ = writeln!(text, "{}", printable(&format!("control plane {who} {unread}")));
+        }
         let line = match proxies {
             _ if unreachable.is_empty() && differs.is_empty() => continue,
             _ if unreachable.is_empty() => format!("control plane {who} {differs}"),
@@ -81,6 +87,12 @@ mod tests {
              control plane two (10.0.0.7:15010) does not answer: connection\\nrefused\n\
              control plane 10.0.0.8:15010 offers version a, and this one b, for more than a minute\n"
         );
+        let forbidden = inspect::Replica {
+            name: "one".to_owned(),
+            unread: "may not list secrets".to_owned(),
+            ..Default::default()
+        };
+        assert_eq!(odd(&views(vec![forbidden])), "control plane one may not list secrets\n");
         assert_eq!(odd(&[]), "");
     }
 }

@@ -13,6 +13,8 @@ use super::*;
 use crate::enrol::folder::Folder;
 use crate::enrol::keeper::{Keeper, Moment};
 use crate::enrol::vault::Vault;
+use crate::freshness::Forbidden;
+use crate::objects::ObjectKind;
 use crate::store::{Changes, Store};
 
 const LIFE: Duration = Duration::from_secs(1_000);
@@ -50,6 +52,20 @@ fn keeper(dir: &std::path::Path) -> (Keeper, ControlPages) {
 #[test]
 fn without_encryption_what_is_offered_is_all_that_counts() {
     assert_eq!(asked(&pages(None)).0, StatusCode::OK);
+}
+
+#[test]
+fn who_may_not_read_any_more_is_ready_and_says_so() {
+    let pages = pages(None);
+    let forbidden = Forbidden { kind: ObjectKind::Secret, reason: "secrets is forbidden".into() };
+    pages.start.source.note_forbidden(forbidden.clone());
+    let said = "ok\nnot read any more, and kept as it was: secrets is forbidden\n";
+    assert_eq!(asked(&pages), (StatusCode::OK, said.to_owned()));
+    let metrics = || String::from_utf8(pages.page("/metrics", None).unwrap().body.to_vec()).unwrap();
+    assert!(metrics().contains("firth_control_source_forbidden{kind=\"Secret\"} 1\n"));
+    pages.start.source.note_allowed(&forbidden);
+    assert_eq!(asked(&pages).1, "ok\n");
+    assert!(metrics().contains("firth_control_source_forbidden{kind=\"Secret\"} 0\n"));
 }
 
 #[tokio::test]

@@ -16,6 +16,8 @@ use crate::serve::registry::Registry;
 pub(super) enum Why {
     /// It cannot list its objects.
     CutOff,
+    /// It may not list some, and another one has read more of them.
+    Unread,
 }
 
 /// How proxies are sent away.
@@ -28,7 +30,7 @@ pub(super) struct Aside {
     /// Told whether this replica is behind.
     tells: Box<dyn Fn(bool) + Send + Sync>,
     /// For which reasons it is, and for which its proxies are to go.
-    reasons: Mutex<[Reason; 1]>,
+    reasons: Mutex<[Reason; 2]>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -107,6 +109,19 @@ pub(super) mod tests {
             assert!(!self.moving.borrow().is_some() || self.is_behind());
             self.moving.borrow().is_some()
         }
+    }
+
+    #[test]
+    fn proxies_are_away_while_there_is_a_reason() {
+        let (told, aside) = Told::start();
+        aside.set(Why::CutOff, true, true);
+        aside.set(Why::Unread, true, true);
+        aside.set(Why::CutOff, false, false);
+        assert!(told.is_away());
+        aside.set(Why::Unread, true, false);
+        assert!(told.is_behind() && !told.is_away(), "the others are no better");
+        aside.set(Why::Unread, false, false);
+        assert!(!told.is_behind());
     }
 
     #[test]

@@ -63,6 +63,11 @@ async fn passes(round: u64, doubts: &mut watch::Receiver<Doubts>, barrier: &Barr
     if timeout(LISTS, &mut passed).await.is_ok() {
         return true;
     }
+    if barrier.partly_passed().is_some() {
+        // It can list, and lacks a right: see `rights`.
+        passed.await;
+        return true;
+    }
     let seconds = LISTS.as_secs();
     warn!(
         proxies = aside.proxies(),
@@ -146,6 +151,17 @@ mod tests {
             // It asks again after that, and waits for an answer.
             assert!(timeout(AGAIN.1 + LISTS / 2, &mut kept).await.is_err() && !bench.told.is_away());
         }
+    }
+
+    /// Which kinds may be listed is another matter.
+    #[tokio::test(start_paused = true)]
+    async fn who_lacks_a_right_is_not_cut_off() {
+        let (bench, kept) = Bench::start();
+        let mut kept = pin!(kept);
+        bench.doubts.send_replace(offers(1));
+        assert!(poll!(&mut kept).is_pending());
+        bench.barrier.pass_partly(bench.barrier.begin_now().unwrap());
+        assert!(timeout(2 * LISTS, &mut kept).await.is_err() && !bench.told.is_away());
     }
 
     /// How often everything is listed in a day by a replica that differs for good. `changes`: how often what the other one

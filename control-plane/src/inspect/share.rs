@@ -9,6 +9,7 @@ use shared::schema::COMPILE_REVISION;
 use tonic::Status;
 
 use super::{Inspect, convert, pick};
+use crate::freshness::ReadTo;
 use crate::peers::apart;
 use crate::peers::fleet::Fleet;
 use crate::rollout::{Extent, ObjectState};
@@ -100,6 +101,13 @@ impl Inspect {
     }
 
     fn signed(&self, head: &Head, now: Instant) -> inspect::ShareResponse {
+        let unread = self.start.source.unread();
+        let unread = unread.iter().map(|(list, ReadTo { revision, content })| inspect::Unread {
+            list: list.to_owned(),
+            revision,
+            content,
+        });
+        let unread = unread.collect();
         inspect::ShareResponse {
             replica: head.lineage.0.to_vec().into(),
             name: self.peers.name().to_owned(),
@@ -108,6 +116,7 @@ impl Inspect {
             settled: self.registry.is_settled(now) || self.peers.is_settled(now),
             ended: self.peers.ended(),
             stale: self.peers.is_stale(),
+            unread,
             ..inspect::ShareResponse::default()
         }
     }

@@ -118,7 +118,7 @@ impl Apart {
         if !is_still || lasted < LASTS {
             return None;
         }
-        let text = words(&states, share.stale);
+        let text = words(&states, share);
         let is_new = it.said.replace(text.clone()).is_none();
         is_new.then_some(News::Differs(text))
     }
@@ -147,8 +147,8 @@ impl Apart {
     }
 }
 
-/// By what two states differ, the own one first, and why that may be. `is_stale`: the other replica says why.
-fn words([own, other]: &[Bytes; 2], is_stale: bool) -> String {
+/// By what two states differ, the own one first, and why that may be, where the other replica does not say why.
+fn words([own, other]: &[Bytes; 2], share: &inspect::ShareResponse) -> String {
     let version = |state: &Bytes| {
         // LIVE and CONFIG, as `Lane::ALL`.
         let config = state.get(state.len() / 2..).and_then(|half| <[u8; 16]>::try_from(half).ok());
@@ -158,7 +158,8 @@ fn words([own, other]: &[Bytes; 2], is_stale: bool) -> String {
         (other, own) if other == own => format!("offers version {own} with other endpoints or certificates"),
         (other, own) => format!("offers version {other}, and this one {own}"),
     };
-    match is_stale {
+    match share.stale {
+        true if !share.unread.is_empty() => format!("may not list everything, and {offers}"),
         true => format!("cannot list the objects, and {offers}"),
         false => format!("{offers}, for more than a minute: do both have the same flags and rights?"),
     }

@@ -114,7 +114,7 @@ pub struct Fleet {
     pub members: BTreeMap<String, Member>,
     /// Proxies that only unreachable replicas knew.
     pub lost: BTreeMap<String, inspect::Proxy>,
-    /// All replicas; empty if this is the only one, without peers configured.
+    /// All replicas; empty if this is the only one, without peers configured, and may list everything.
     pub replicas: Vec<inspect::Replica>,
     /// Whether proxies of earlier processes have had time to reconnect.
     pub settled: bool,
@@ -125,8 +125,9 @@ impl Fleet {
     pub fn of(own: inspect::ShareResponse, others: Vec<Other>, has_peers: bool) -> Self {
         let (state, object) = (own.state.clone(), own.object.clone());
         let mut fleet = Self { settled: own.settled, ..Self::default() };
-        if has_peers {
-            fleet.replicas.push(inspect::Replica { name: own.name.clone(), ..inspect::Replica::default() });
+        let (name, unread) = (own.name.clone(), said_of(&own));
+        if has_peers || !unread.is_empty() {
+            fleet.replicas.push(inspect::Replica { name, unread, ..inspect::Replica::default() });
         }
         fleet.take(own, String::new(), true);
         let mut unheard = Vec::new();
@@ -139,6 +140,7 @@ impl Fleet {
                         address,
                         name: name.clone(),
                         differs,
+                        unread: said_of(&share),
                         ..Default::default()
                     });
                     fleet.take(share, name, is_of_the_same);
@@ -175,6 +177,21 @@ impl Fleet {
                 self.members.insert(member.shared.id.clone(), member);
             }
         }
+    }
+}
+
+/// What a replica may not list, in words.
+fn said_of(share: &inspect::ShareResponse) -> String {
+    let lists: Vec<_> = share.unread.iter().map(|it| &*it.list).collect();
+    match (lists.is_empty(), share.stale) {
+        (true, _) => String::new(),
+        (false, true) => {
+            format!(
+                "may not list {}, and sends its proxies to a replica that has read more of it",
+                lists.join("; ")
+            )
+        }
+        (false, false) => format!("may not list {}: what it knows of it stays in use", lists.join("; ")),
     }
 }
 
@@ -286,5 +303,21 @@ mod tests {
     fn alone_there_is_no_word_of_replicas() {
         let fleet = Fleet::of(share(1, vec![shared("a", 1, true)]), vec![], false);
         assert!(fleet.replicas.is_empty());
+    }
+
+    #[test]
+    fn what_a_replica_may_not_list_is_said_of_it() {
+        let unread = |replica, stale| {
+            let list = inspect::Unread { list: "secrets".to_owned(), revision: 7, content: 1 };
+            inspect::ShareResponse { unread: vec![list], stale, ..share(replica, vec![]) }
+        };
+        let said = |own, others, has_peers| {
+            let fleet = Fleet::of(own, others, has_peers);
+            fleet.replicas.into_iter().map(|it| it.unread).collect::<Vec<_>>()
+        };
+        let stays = "may not list secrets: what it knows of it stays in use";
+        assert_eq!(said(unread(1, false), vec![], false), [stays], "alone, too");
+        let goes = "may not list secrets, and sends its proxies to a replica that has read more of it";
+        assert_eq!(said(share(1, vec![]), vec![Other::answered(at(2), unread(2, true))], true), ["", goes]);
     }
 }

@@ -1,7 +1,11 @@
 use std::collections::BTreeSet;
 
+use shared::delta::Delta;
+use shared::entry::Entry;
+use shared::kind::{Kind, ResourceKey};
+
 use super::*;
-use crate::store::Store;
+use crate::store::{Changes, Store};
 
 const OWN: Lineage = Lineage([1; 16]);
 
@@ -192,7 +196,8 @@ fn the_newest_revision_is_that_of_one_that_takes_proxies_now() {
 #[test]
 fn that_the_newest_one_ends_is_told_at_once() {
     let (_store, published) = Store::new(OWN, clock::now());
-    let peers = Peers::new(vec!["a.test:1".to_owned()], None, published, Duration::ZERO);
+    let peers =
+        Peers::new(vec!["a.test:1".to_owned()], None, published, Duration::ZERO, Freshness::default());
     let newest = peers.newest();
     let it = peers.0.as_ref().unwrap();
     find(&mut it.known(), &[2, 3], clock::now());
@@ -246,12 +251,46 @@ fn who_answers_has_not_ended_whatever_another_one_says() {
     assert_eq!(known.ended().count(), 0);
 }
 
+#[tokio::test]
+async fn who_knows_more_of_what_may_not_be_listed_is_ahead() {
+    let (mut store, published) = Store::new(OWN, clock::now());
+    let source = Freshness::default();
+    let peers = Peers::new(vec!["a.test:1".to_owned()], None, published, Duration::ZERO, source.clone());
+    let it = peers.0.as_ref().unwrap();
+    let read_to = |revision| ReadTo { revision, content: revision };
+    let other = |revision: Option<u64>| {
+        let unread = |revision| inspect::Unread { list: "secrets".to_owned(), revision, content: revision };
+        let share = share(2, &[]).unwrap();
+        let unread = revision.map(unread).into_iter().collect();
+        inspect::ShareResponse { ready: true, compile_revision: COMPILE_REVISION, unread, ..share }
+    };
+    let ahead = |share| it.note_ahead(&[Other::answered(at(2), share)]).is_some();
+    source.note_unread("secrets".into(), read_to(5));
+    assert!(!ahead(other(None)), "this one offers nothing");
+    let up = vec![Arc::new(Entry::from_body(ResourceKey::new(Kind::Host, "_"), 1, "a".into()))];
+    let changes = Changes { config: Delta { up, removed: Vec::new() }, ..Changes::default() };
+    store.commit(changes, clock::now(), clock::wall());
+    assert!(ahead(other(None)) && ahead(other(Some(6))) && peers.ahead().borrow().is_some());
+    assert!(!ahead(other(Some(5))) && !ahead(other(Some(4))) && peers.ahead().borrow().is_none());
+    assert!(!ahead(inspect::ShareResponse { ready: false, ..other(None) }), "it takes no proxies");
+    assert!(!ahead(inspect::ShareResponse { stale: true, ..other(None) }), "nor this one");
+    source.note_read("secrets");
+    assert!(!ahead(other(None)), "all may be listed");
+    assert!(Peers::none().ask_ahead().await.is_none());
+}
+
 /// 64 watchers of a reader made an operator wait for 16 s, and this replica for what it does with the answers.
 #[tokio::test(start_paused = true)]
 async fn one_that_hangs_keeps_nobody_waiting_for_others_that_ask() {
     let hangs = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (_store, published) = Store::new(OWN, clock::now());
-    let peers = Peers::new(vec![hangs.local_addr().unwrap().to_string()], None, published, LOOK);
+    let peers = Peers::new(
+        vec![hangs.local_addr().unwrap().to_string()],
+        None,
+        published,
+        LOOK,
+        Freshness::default(),
+    );
     peers.0.as_ref().unwrap().look().await;
     let object = |i: u32| inspect::StatusRequest { name: i.to_string(), ..Default::default() };
     let asked = tokio::time::Instant::now();

@@ -41,9 +41,12 @@ impl Rounds {
 
     /// Tells the barrier that the results are offered.
     pub(super) fn pass(&mut self) {
-        let Some(end) = self.over() else { return };
-        self.told = Some(end);
-        self.barrier.pass(end.0);
+        let Some((round, is_whole)) = self.over() else { return };
+        self.told = Some((round, is_whole));
+        match is_whole {
+            true => self.barrier.pass(round),
+            false => self.barrier.pass_partly(round),
+        }
     }
 }
 

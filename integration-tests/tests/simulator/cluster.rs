@@ -1,6 +1,6 @@
 //! The simulator's API server: objects, revisions, lists and watch events, and a store that can be restored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use control_plane::objects::ObjectKind;
 use control_plane::sim::NAMESPACE;
@@ -30,11 +30,20 @@ pub(super) struct Cluster {
     compacted: u64,
     /// Generates uids; not reset by restoring a backup.
     created: u64,
+    /// Kinds that may not be listed, nor watched anew.
+    pub(super) forbidden: BTreeSet<ObjectKind>,
 }
 
 impl Cluster {
     pub(super) fn new() -> Self {
-        Self { revision: 1, objects: BTreeMap::new(), log: Vec::new(), compacted: 0, created: 0 }
+        Self {
+            revision: 1,
+            objects: BTreeMap::new(),
+            log: Vec::new(),
+            compacted: 0,
+            created: 0,
+            forbidden: BTreeSet::new(),
+        }
     }
 
     pub(super) fn revision(&self) -> u64 {

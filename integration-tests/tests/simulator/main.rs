@@ -15,6 +15,7 @@ mod member;
 mod moving;
 mod node;
 mod revisions;
+mod rights;
 
 use std::time::{Duration, Instant};
 
@@ -220,6 +221,7 @@ impl World {
             for node in nodes.iter_mut() {
                 node.catch_up(cluster, rng, *now);
             }
+            self.judge_rights();
             self.note();
             for number in 0..PROXIES {
                 let member = &mut self.members[number];

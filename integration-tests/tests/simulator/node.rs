@@ -35,6 +35,8 @@ pub(super) struct Node {
     pub(super) slots: usize,
     /// It is about to end: proxies go elsewhere, and no more come.
     pub(super) moving: bool,
+    /// Another one knows more of what it may not list: its proxies go there, and no more come.
+    pub(super) behind: bool,
     /// How often it listed everything anew.
     pub(super) rounds: usize,
 }
@@ -56,13 +58,14 @@ impl Node {
             decisions: VecDeque::new(),
             slots: SLOTS,
             moving: false,
+            behind: false,
             rounds: 0,
         }
     }
 
     /// Whether it takes streams.
     pub(super) fn takes(&self) -> bool {
-        self.replica.is_ready() && !self.moving
+        self.replica.is_ready() && !self.moving && !self.behind
     }
 
     /// Lists everything again, if a proxy waits for that. What was in flight began earlier.
@@ -132,6 +135,11 @@ impl Node {
         }
         match next {
             Next::Wait(_) => return false,
+            Next::List { .. } | Next::Open { .. }
+                if feed.coming.is_empty() && cluster.forbidden.contains(&kind) =>
+            {
+                feed.coming.push_back(Came::Refused(403));
+            }
             // Taken down now, heard later.
             Next::List { .. } if feed.coming.is_empty() => {
                 feed.coming.push_back(Came::Page(cluster.list(kind)))
