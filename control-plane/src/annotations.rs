@@ -210,7 +210,7 @@ fn understood<'a>(
                 effects.push((*it, None));
             }
         } else if is_empty && (row.empty == Empty::NotSaid || is_alias) {
-        } else if let Some(apply) = row.value.read(text).filter(|_| !is_empty) {
+        } else if let Some(apply) = row.value.read(text).filter(|_| !is_empty || row.empty == Empty::Read) {
             effects.push((*it, Some(apply)));
         } else {
             draft.bad(text);

@@ -74,6 +74,7 @@ pub(crate) static SERVICE_UPSTREAM: Row = Row {
             to.backend.service_upstream = Some(it == Ok(true));
         }),
     ),
+    empty: Empty::Read,
     on_canary: true,
     default: "false",
     doc: "Requests go to the cluster IP of the Service, if it has one",

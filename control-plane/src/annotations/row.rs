@@ -133,6 +133,8 @@ pub enum Empty {
     NotSaid,
     /// It is a bad value.
     Bad,
+    /// It is read like any other value.
+    Read,
     /// All annotations of its group are ignored, unless it is not read beside the other one.
     DropsGroup,
 }

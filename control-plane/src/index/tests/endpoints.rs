@@ -219,11 +219,13 @@ fn the_first_ingress_decides_whether_requests_go_to_the_service() {
     assert_eq!(echo(&world).policy.service_upstream, Some(true));
     world.apply(asks("first", 1, "false"));
     assert_eq!(echo(&world).policy.service_upstream, Some(false));
-    // An invalid value is false, whatever the ConfigMap says.
-    world.apply(asks("first", 1, "yes"));
-    assert_eq!(echo(&world).policy.service_upstream, Some(false));
+    // An invalid value is false, whatever the ConfigMap says; an empty one is invalid.
     let field = "metadata.annotations[nginx.ingress.kubernetes.io/service-upstream]";
-    assert_eq!(world.problems(ObjectKind::Ingress, "first"), [format!("warning {field}")]);
+    for text in ["yes", ""] {
+        world.apply(asks("first", 1, text));
+        assert_eq!(echo(&world).policy.service_upstream, Some(false), "{text:?}");
+        assert_eq!(world.problems(ObjectKind::Ingress, "first"), [format!("warning {field}")], "{text:?}");
+    }
     world.delete(ObjectKind::Ingress, "first");
     assert_eq!(echo(&world).policy.service_upstream, Some(true));
 }
