@@ -350,7 +350,8 @@ fn unverified_client_is_redirected_to_the_error_page() {
     // It is subject to the name rule.
     let named = ClientCertificates { match_cn: "CN=alice$".into(), ..page("/no.html") };
     proxy.config(vec![("a.test", host(Some(named), false))]);
-    assert_eq!(Secure::new(&proxy, &client(None), "a.test").ask("a.test", "").0, 400);
+    let (status, answer) = Secure::new(&proxy, &client(None), "a.test").ask("a.test", "");
+    assert!(status == 403 && answer.ends_with("client certificate unauthorized"), "{answer}");
     assert_eq!(origin.seen().len(), 5);
 }
 

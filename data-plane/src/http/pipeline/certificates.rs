@@ -107,9 +107,10 @@ pub(super) fn judge(host: &HostEntry, peer: &Peer) -> Judged {
     match &policy.error_page {
         _ if passes => {}
         ErrorPage::Url(url) => return Judged::Refused(ClientRefusal::Elsewhere(url.clone())),
-        // The page is subject to the same name rule.
+        // nginx asks for the page as for any other path of the host, so that it is subject to the same name rule.
         ErrorPage::Path(path) if lets_in => return Judged::Page(path.clone()),
-        ErrorPage::Path(_) | ErrorPage::None => {
+        ErrorPage::Path(_) => {}
+        ErrorPage::None => {
             let bad = if shown.is_some() { Bad::Certificate } else { Bad::NoCertificate };
             return Judged::Refused(ClientRefusal::Certificate(bad));
         }
