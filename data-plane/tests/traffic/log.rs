@@ -358,6 +358,23 @@ fn request_without_location_is_logged_by_the_fleets_settings() {
     );
 }
 
+/// Where the location is not logged, the redirect to it is not either: nginx has found it by then.
+#[test]
+fn redirect_to_the_slash_is_logged_as_its_location_says() {
+    let mut proxy = Proxy::start();
+    for (path, is_logged) in [("/shown/", None), ("/hidden/", Some(false))] {
+        let policy = LocationPolicy { enable_access_log: is_logged, ..LocationPolicy::default() };
+        let route = Route { paths: vec![to(path, PathType::Prefix, "echo")], policy, ..Route::default() };
+        let key = format!("ingress/ns{path}a.test");
+        proxy.config(vec![("a.test", Resource::Host(Host::default())), (&key, Resource::Route(route))]);
+    }
+    let mut client = Client::new(proxy.http);
+    assert_eq!(["/hidden", "/shown"].map(|path| client.get(path).status), [301, 301]);
+    let log = proxy.stop(Duration::ZERO, PATIENCE);
+    assert_eq!(log.lines().count(), 1, "{log}");
+    assert!(log.contains("\"GET /shown HTTP/1.1\" 301"), "{log}");
+}
+
 fn text(value: &str) -> shared::policy::TextList {
     shared::policy::TextList { values: vec![value.to_owned()] }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use data_plane::local::Limits;
 use data_plane::table::Timeouts;
 use shared::policy::LocationPolicy;
-use shared::resource::{Resource, SETTINGS_KEY, Settings};
+use shared::resource::{PathType, Resource, Route, SETTINGS_KEY, Settings};
 
 use super::harness::*;
 
@@ -44,6 +44,18 @@ fn posted(proxy: &Proxy, path: &str, bytes: usize, chunked: bool) -> (u16, Strin
         false => format!("{head}Content-Length: {bytes}\r\n\r\n{body}"),
     });
     (answer.status, answer.text().to_owned())
+}
+
+/// nginx finds the location with the slash first, and the size of that one counts.
+#[test]
+fn a_body_that_is_too_long_is_not_redirected_to_the_slash() {
+    let origin = counting();
+    let mut proxy = proxy(&origin, &[("/other", most(0))]);
+    let paths = vec![to("/below/", PathType::Prefix, "other")];
+    let route = Route { paths, policy: most(10), ..Route::default() };
+    proxy.config(vec![("ingress/ns/below/a.test", Resource::Route(route))]);
+    let statuses = [10, 11].map(|bytes| posted(&proxy, "/below", bytes, false).0);
+    assert_eq!(statuses, [301, 413]);
 }
 
 #[test]

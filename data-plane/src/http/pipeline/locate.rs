@@ -9,7 +9,7 @@ use shared::pattern::Steps;
 
 use super::certificates::{self, Judged, Passes};
 use super::claims::Claims;
-use super::{Call, Exchange, HeaderScope, Step, forwarded, log, redirect, shortcuts};
+use super::{Call, Exchange, HeaderScope, Step, forwarded, log, redirect, shortcuts, size};
 use crate::access_log::Format;
 use crate::codec::head::{Known, RequestHead};
 use crate::codec::path::{self, Normalised, Verdict};
@@ -156,6 +156,12 @@ fn follow(exchange: &mut Exchange<'_>, found: RouteOutcome, answers: Option<Arc<
         }
         RouteOutcome::AddSlash(entry, location) => {
             of_host(exchange)?;
+            // nginx has found the location by then: it decides about the log, and the size is its first question.
+            exchange.info.silent = !entry.policy.log.takes(exchange.head.asked_target());
+            if size::answers(exchange, &entry) {
+                enter(exchange, entry, None);
+                return Continue(());
+            }
             // The log shows no location, and none of its rules is evaluated.
             (exchange.redirecting, exchange.header_scope) = (Some(entry), HeaderScope::WithoutCors);
             Break(Reply::redirect(local, 301, location))
