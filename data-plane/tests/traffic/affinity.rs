@@ -140,6 +140,23 @@ fn a_client_stays_with_the_endpoint_of_its_cookie() {
     }
 }
 
+/// Clients keep the last one of several of one name: a backend's cookie replaces the proxy's, as in ingress-nginx.
+#[test]
+fn a_cookie_of_the_backend_comes_last() {
+    let own = "HTTP/1.1 200 OK\r\nSet-Cookie: a=1\r\nSet-Cookie: seat=theirs\r\nContent-Length: 0\r\n\r\n";
+    let origin = Origin::new(move |_| (own.into(), true));
+    let mut proxy = Proxy::with(Limits::default());
+    serve(&mut proxy, sticky(AffinityMode::Balanced), vec![]);
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    let answer = client.get("/in");
+    let lines = answer.all("set-cookie");
+    assert!(lines[0].ends_with(&format!("|{ECHO}; Path=/in; HttpOnly")), "{lines:?}");
+    assert_eq!(lines[1..], ["a=1", "seat=theirs"]);
+    let known = client.ask(&with("seat=theirs"));
+    assert_eq!(known.all("set-cookie"), ["a=1", "seat=theirs"], "it leads to an endpoint by itself");
+}
+
 #[test]
 fn a_persistent_client_moves_when_its_endpoint_leaves_and_not_before() {
     let origins = names().map(Origin::says);

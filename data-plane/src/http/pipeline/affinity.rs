@@ -68,7 +68,14 @@ pub(super) fn say(exchange: &Exchange<'_>, reply: &mut Reply) {
         exchange.head.fields.get(Known::UserAgent).unwrap_or_default(),
         i64::try_from(now).unwrap_or(i64::MAX),
     );
-    reply.head.fields.append(Known::SetCookie, line);
+    // Before the backend's own cookies, as in ingress-nginx: of several of one name clients keep the last one, and some
+    // backends use the same name.
+    let fields = &mut reply.head.fields;
+    let own: Vec<_> = fields.all(Known::SetCookie).map(<[u8]>::to_vec).collect();
+    fields.set(Known::SetCookie, line);
+    for cookie in own {
+        fields.add(Known::SetCookie, cookie);
+    }
 }
 
 /// The value of a cookie as ingress-nginx' Lua library reads it: case-sensitive name, the last one of several, up to a
