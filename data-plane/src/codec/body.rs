@@ -90,6 +90,11 @@ pub(crate) trait RequestBody {
     /// same.
     fn wants(&mut self, _: usize) {}
 
+    /// Whether all of it is known to have arrived.
+    fn has_arrived(&self) -> bool {
+        false
+    }
+
     /// The socket that the rest of it can be taken from without reading it, and the length of that; `None`: it has to be
     /// read, or arrives slowly.
     fn passable(&mut self) -> Option<(&TcpStream, u64)> {

@@ -87,7 +87,8 @@ impl<'b, B: RequestBody> Payload<'b, B> {
                 framing,
             ));
         }
-        if !sizes.buffering {
+        // As in nginx, a body that came together with its head is buffered in any case, and can be sent again.
+        if !sizes.buffering && !body.has_arrived() {
             return Ok((Self::Streamed { client: body, read: 0, sizes, untaken: None }, framing));
         }
         // Boxed, so that requests without a body need no room for it.

@@ -403,7 +403,13 @@ fn a_status_of_a_body_that_was_streamed_is_its_answer() {
     let (busy, good) = (unavailable(), Origin::says("good"));
     let streamed = LocationPolicy { proxy_request_buffering: Some(false), ..again_after("http_503") };
     let proxy = saying(streamed, &[&busy, &good]);
-    let statuses = [(); 4].map(|()| Client::new(proxy.http).ask(&request("PUT")).status);
+    let ask = |request: &str| [(); 4].map(|()| Client::new(proxy.http).ask(request).status);
+    let statuses = ask(&long("PUT", 500_000, ""));
     assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 2, "{statuses:?}");
     assert_eq!((busy.seen().len(), good.seen().len()), (2, 2));
+    // One that came together with its head can (as in nginx).
+    assert_eq!(ask(&request("PUT")), [200; 4]);
+    assert!(busy.seen().len() > 2, "some were tried again");
+    assert_eq!(good.seen().len(), 6);
+    assert!(good.seen()[2..].iter().all(|seen| seen.body == b"body"));
 }

@@ -251,6 +251,10 @@ impl<S: Stream> RequestBody for ClientBody<'_, S> {
         self.most = bytes.clamp(1, LARGE);
     }
 
+    fn has_arrived(&self) -> bool {
+        self.reader.plain().is_some_and(|left| left <= self.input.len() as u64)
+    }
+
     fn passable(&mut self) -> Option<(&TcpStream, u64)> {
         let left = self.reader.plain().filter(|_| self.abounds && self.input.is_empty())?;
         Some((S::socket(self.stream)?, left))
