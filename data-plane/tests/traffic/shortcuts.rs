@@ -321,6 +321,7 @@ fn a_text_is_of_the_type_that_its_path_ends_in() {
         block(ShortcutPath::Prefix, "/said", vec![says(404, "text")]),
         block(ShortcutPath::Exact, "/typed.json", vec![typed]),
         block(ShortcutPath::Prefix, "/usual", vec![usual()]),
+        block(ShortcutPath::Prefix, "/silent", vec![says(200, "")]),
     ];
     let of_host = Some(Shortcuts { shortcuts: Vec::new(), blocks });
     let location = LocationPolicy {
@@ -341,6 +342,8 @@ fn a_text_is_of_the_type_that_its_path_ends_in() {
         ("/usual.json", 200, "application/json"),
         ("/usual/none", 200, "text/y"),
         ("/elsewhere.css", 300, "text/css"),
+        ("/silent", 200, "text/html"),
+        ("/silent.txt", 200, "text/plain"),
     ] {
         assert_eq!(media(&proxy, target), (status, expected.into()), "{target}");
     }
@@ -348,6 +351,7 @@ fn a_text_is_of_the_type_that_its_path_ends_in() {
     let settings = Settings { defaults, ..Settings::default() };
     proxy.config(vec![("default", Resource::Settings(settings))]);
     assert_eq!(media(&proxy, "/said"), (404, "text/y".into()));
+    assert_eq!(media(&proxy, "/silent"), (200, "text/y".into()));
     assert_eq!(media(&proxy, "/said.xml"), (404, "text/xml".into()));
 }
 

@@ -386,19 +386,26 @@ fn holds(
 
 fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result<Reply, Overlong> {
     let local = &exchange.call.server.local;
+    let is_redirect = redirect::is_redirect(shortcut.status);
+    let media_type = || {
+        let media_type = shortcut.media_type.clone();
+        media_type.unwrap_or_else(|| media::of(exchange, shortcut.default_type.as_ref()))
+    };
     let Some(text) = &shortcut.text else {
         return Ok(match shortcut.status {
             // nginx closes the connection without a response.
             444 => Reply::refusal(local, 444),
+            // An empty text, as in nginx.
+            status if status < 400 && !is_redirect => {
+                Reply::configured_page(local, status, media_type(), Vec::new())
+            }
             status => Reply::page(local, status),
         });
     };
     let group = |group: usize| found.as_ref().map_or(&b""[..], |(groups, text)| groups.get(group, text));
-    if !redirect::is_redirect(shortcut.status) {
+    if !is_redirect {
         let text = variables::filled(text, exchange, &mut Allowance::default(), group)?;
-        let media_type = shortcut.media_type.clone();
-        let media_type = media_type.unwrap_or_else(|| media::of(exchange, shortcut.default_type.as_ref()));
-        return Ok(Reply::configured_page(local, shortcut.status, media_type, text));
+        return Ok(Reply::configured_page(local, shortcut.status, media_type(), text));
     }
     let mut place = Vec::new();
     text.fill(&mut place, Allowance::USUAL, |variable, out| match variable {
