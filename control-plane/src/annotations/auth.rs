@@ -334,7 +334,13 @@ global! {
         one_of!("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "CONNECT" | "OPTIONS" | "TRACE"),
         |to, it| to.location.global_auth_method = Some(it.to_owned());
     /// `global-auth-signin`.
-    GLOBAL_SIGNIN = "global-auth-signin", URL_WITH_VARIABLES, |to, it| to.location.global_auth_signin = Some(it);
+    GLOBAL_SIGNIN = "global-auth-signin", URL_WITH_VARIABLES, |to, it| match has_host(&it) {
+        true => to.location.global_auth_signin = Some(it),
+        false => {
+            let got = shown(&it);
+            to.fault(Severity::Warning, format!("expected a URL with a scheme and a host, got {got}: left out"));
+        }
+    };
     /// `global-auth-signin-redirect-param`.
     GLOBAL_SIGNIN_PARAM = "global-auth-signin-redirect-param", URL_SPACED,
         |to, it| to.location.global_auth_signin_redirect_param = Some(it);
@@ -357,6 +363,13 @@ global! {
     /// `global-auth-cache-duration`.
     GLOBAL_CACHE_DURATION = "global-auth-cache-duration", DURATIONS,
         |to, it| to.location.global_auth_cache_duration = Some(it);
+}
+
+/// Whether ingress-nginx takes a text of the ConfigMap for a URL (`StringToURL`).
+fn has_host(text: &str) -> bool {
+    let host = text.split_once("://").filter(|(scheme, _)| !scheme.is_empty()).map(|(_, rest)| rest);
+    let host = host.and_then(|rest| rest.split(['/', '?']).next());
+    host.is_some_and(|host| !host.is_empty() && !host.contains(".."))
 }
 
 /// Names of headers, and what is none. ingress-nginx leaves those out one by one; no client can send them either.
@@ -393,6 +406,24 @@ mod tests {
         assert_eq!(names, ["X-User", "X-Groups"]);
         let severities: Vec<_> = fleet.faults.iter().map(|it| it.severity).collect();
         assert_eq!((severities, fleet.serving.denied), (vec![Severity::Warning], None));
+    }
+
+    #[test]
+    fn a_sign_in_of_the_fleet_without_a_host_is_left_out() {
+        let read = |text: &str| {
+            let parsed = default(&GLOBAL_SIGNIN, GLOBAL_SIGNIN.name, text);
+            let severities: Vec<_> = parsed.faults.iter().map(|it| it.severity).collect();
+            assert_eq!(parsed.serving.denied, None, "{text}");
+            (parsed.serving.location.global_auth_signin, severities)
+        };
+        for text in ["https://a.test/start?x=$uri", "http://$host", "http://a.test?x"] {
+            assert_eq!(read(text), (Some(text.to_owned()), vec![]));
+        }
+        for text in
+            ["bar", "/start", "//a.test/x", "http://", "http:///x", "http://foo..bar.com", "://a.test"]
+        {
+            assert_eq!(read(text), (None, vec![Severity::Warning]), "{text}");
+        }
     }
 
     #[test]
