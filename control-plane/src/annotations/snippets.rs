@@ -162,7 +162,7 @@ const USE_GROUPS: [&str; 8] = [
 fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
-    let (mut lists, mut tls, mut cookies, mut limits) = (None, None, None, None);
+    let (mut lists, mut tls, mut cookies, mut limits, mut addresses) = (None, None, None, None, None);
     let mut told = Vec::new();
     let rest = snippet.map(|mut directives| {
         if place == SnippetContext::Location && speaks(to, &["GRPC", "GRPCS"]) {
@@ -179,6 +179,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
             tls = upstream_tls::take(&mut rest, place, to);
             cookies = cookies::take(&mut rest, level);
             limits = Limits::take(&mut rest, level);
+            addresses = real_ip::take(&mut rest);
         }
         lists = Lists::of(&mut rest, place, to);
         taken = shortcuts;
@@ -204,7 +205,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         SnippetContext::Auth => to.auth_answers = taken.put(),
     }
     let has_headers = headers.put(place, to);
-    if has_headers || needs_snippets || tls.is_some() || cookies.is_some() {
+    if has_headers || needs_snippets || tls.is_some() || cookies.is_some() || addresses.is_some() {
         to.needs_snippets();
     }
     match place {
@@ -217,6 +218,11 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         _ if cookies.is_none() => {}
         SnippetContext::Server => to.of_hosts.get_or_insert_default().cookie_flags = cookies,
         _ => to.location.proxy_cookie_flags = cookies,
+    }
+    match place {
+        _ if addresses.is_none() => {}
+        SnippetContext::Server => to.of_hosts.get_or_insert_default().real_ip = addresses,
+        _ => to.location.own_real_ip = addresses,
     }
     match (limits, place) {
         (None, _) => {}

@@ -15,6 +15,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         policy.request_headers = None;
         policy.hide_headers = None;
         policy.proxy_cookie_flags = None;
+        policy.own_real_ip = None;
         policy.shortcuts = policy.shortcuts.and_then(answers);
         policy.backend_tls = policy.backend_tls.filter(|_| claim.has_secret_for_tls());
         if let Some(external) = &mut policy.external_auth {
@@ -29,7 +30,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
     {
         tls.name.clone_from(tls_name);
     }
-    if let Some(OfHosts { changes, hidden, lists, tls, cookie_flags, limits }) = of_host {
+    if let Some(OfHosts { changes, hidden, lists, tls, cookie_flags, limits, real_ip }) = of_host {
         if let Some(lists) = lists {
             lists.put_unless_own(&mut policy);
         }
@@ -38,6 +39,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         }
         policy.backend_tls = policy.backend_tls.or_else(|| tls.clone());
         policy.host_header_changes = changes.clone();
+        policy.host_real_ip = real_ip.clone();
         policy.hide_headers = policy.hide_headers.or_else(|| hidden.clone());
         policy.proxy_cookie_flags = policy.proxy_cookie_flags.or_else(|| cookie_flags.clone());
     }

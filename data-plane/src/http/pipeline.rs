@@ -82,6 +82,7 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     rewrite::rewrite(exchange)?;
     redirect::to_tls(exchange)?;
     certificates::over_tls(exchange)?;
+    claims::of_location(exchange);
     let cell = pick::pick(exchange)?;
     limit::limit(exchange).await?;
     access::access(exchange).await?;

@@ -3,7 +3,7 @@
 use shared::policy::{
     ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, HostPolicy,
     LocationPolicy, RealIp, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest,
-    Shortcuts,
+    Shortcuts, TextList,
 };
 use shared::resource::{Backend, Host, PathType, Resource, Route, Settings};
 
@@ -193,6 +193,57 @@ fn addresses_of_clients_are_taken_from_where_the_fleet_says() {
     }
 }
 
+/// As those of the snippets of a host and of a location.
+#[test]
+fn a_host_and_a_location_say_where_addresses_of_clients_are_taken_from() {
+    let origin = Origin::says("here");
+    let mut proxy = serving(&origin, None, LocationPolicy::default());
+    let said = |text: &str| {
+        let (header, trusted) = text.split_once(' ')?;
+        let trusted = trusted.split(' ').filter(|it| !it.is_empty()).map(str::to_owned).collect();
+        Some(RealIp { header: header.into(), trusted, recursive: None })
+    };
+    // The client's address as the backend is told, or the status of a refusal.
+    let mut client = |trusts: bool, host: &str, location: &str, admitted: &str| {
+        let keys = LocationPolicy { enable_real_ip: Some(trusts), ..LocationPolicy::default() };
+        fleet(&mut proxy, keys);
+        let policy = LocationPolicy {
+            host_real_ip: said(host),
+            own_real_ip: said(location),
+            allowlist_source_range: Some(TextList { values: vec![admitted.into()] }),
+            ..LocationPolicy::default()
+        };
+        let route = Route { paths: vec![to("/", PathType::Prefix, "echo")], policy, ..Route::default() };
+        proxy.config(vec![("ingress/ns/i/own.test", Resource::Route(route))]);
+        let fields = "X-Host: 203.0.113.7\r\nX-Location: 203.0.113.8\r\nX-Forwarded-For: 192.0.2.1";
+        let text = format!("GET / HTTP/1.1\r\nHost: own.test\r\n{fields}\r\n\r\n");
+        match Client::new(proxy.http).ask(&text).status {
+            200 => origin.seen().last().unwrap().all("x-real-ip").join(","),
+            refused => refused.to_string(),
+        }
+    };
+    let anybody = "0.0.0.0/0";
+    for (trusts, host, location, expected) in [
+        (true, "", "", "192.0.2.1"),
+        (true, "X-Host ", "", "203.0.113.7"),
+        (true, " 198.51.100.0/24", "", "127.0.0.1"),
+        (true, "", "X-Location ", "192.0.2.1"),
+        (true, "X-None ", "X-Location ", "203.0.113.8"),
+        (false, "X-Host ", "", "127.0.0.1"),
+        (false, "X-Host 127.0.0.0/8", "X-Location ", "203.0.113.7"),
+        (false, "", "X-Location 127.0.0.0/8", "203.0.113.8"),
+        (false, "", "X-Location 198.51.100.0/24", "127.0.0.1"),
+    ] {
+        assert_eq!(client(trusts, host, location, anybody), expected, "{trusts} {host:?} {location:?}");
+    }
+    for (host, location, admitted) in
+        [("X-Host 127.0.0.0/8", "", "203.0.113.7"), ("", "X-Location 127.0.0.0/8", "203.0.113.8")]
+    {
+        assert_eq!(client(false, host, location, admitted), admitted);
+        assert_eq!(client(false, host, location, "127.0.0.1"), "403", "the peer is not the client");
+    }
+}
+
 /// As `proxy_set_header` and `return` of its `global-auth-snippet`.
 #[test]
 fn the_authentication_of_the_fleet_is_asked_as_its_snippet_says() {
@@ -237,7 +288,7 @@ fn what_the_authentication_answers_is_told_in_all_locations() {
     let global = LocationPolicy { global_auth_url: Some(url), ..defaults };
     fleet(&mut proxy, global.clone());
     assert_eq!(user(&proxy, "plain.test"), "alice");
-    let open = shared::policy::TextList { values: vec!["/".into()] };
+    let open = TextList { values: vec!["/".into()] };
     fleet(&mut proxy, LocationPolicy { no_auth_locations: Some(open), ..global });
     assert_eq!(user(&proxy, "plain.test"), "", "nobody is asked");
 }
@@ -247,7 +298,7 @@ fn what_the_authentication_answers_is_told_in_all_locations() {
 #[test]
 fn lists_of_the_fleet_count_where_there_is_no_own_one() {
     let origin = Origin::says("here");
-    let list = |text: &str| Some(shared::policy::TextList { values: vec![text.into()] });
+    let list = |text: &str| Some(TextList { values: vec![text.into()] });
     let own = |goes_on: bool| LocationPolicy {
         denylist_source_range: list("192.0.2.1"),
         lists_go_on: goes_on.then_some(true),
@@ -278,7 +329,7 @@ fn lists_of_the_fleet_count_where_there_is_no_own_one() {
 fn headers_that_all_locations_hide_are_hidden_beside_own_ones() {
     let head = "HTTP/1.1 200 OK\r\nX-A: 1\r\nX-B: 1\r\nX-C: 1\r\nContent-Length: 0\r\n\r\n";
     let origin = Origin::new(move |_| (head.as_bytes().to_vec(), true));
-    let list = |text: &str| Some(shared::policy::TextList { values: vec![text.into()] });
+    let list = |text: &str| Some(TextList { values: vec![text.into()] });
     let own = LocationPolicy { hide_headers: list("X-A"), ..LocationPolicy::default() };
     let mut proxy = serving(&origin, None, own);
     let shown = |proxy: &Proxy, host: &str| {

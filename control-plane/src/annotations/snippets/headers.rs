@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use shared::log_format::Value;
 use shared::policy::{
-    BackendTls, CookieFlagsList, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation,
+    BackendTls, CookieFlagsList, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, RealIp,
     SnippetLevel, TextList,
 };
 use shared::template::{Template, Variable};
@@ -308,6 +308,8 @@ pub struct OfHosts {
     pub cookie_flags: Option<CookieFlagsList>,
     /// Limits of clients, likewise.
     pub limits: Option<Limits>,
+    /// Whom clients' addresses are taken from.
+    pub real_ip: Option<RealIp>,
 }
 
 impl OfHosts {

@@ -1,5 +1,4 @@
-//! Whom a client's address is taken from: nginx' `real_ip_header`, `set_real_ip_from` and `real_ip_recursive`, of the
-//! ConfigMap's snippets.
+//! Whom a client's address is taken from: nginx' `real_ip_header`, `set_real_ip_from` and `real_ip_recursive`.
 //!
 //! **Invariant:** they are taken all together or not at all.
 

@@ -405,6 +405,32 @@ fn what_is_left_out_is_named() {
     assert!(world.reasons("web").contains(&reason.into()), "{:?}", world.reasons("web"));
 }
 
+/// As nginx inherits them.
+#[test]
+fn peers_are_those_of_the_host_and_the_location() {
+    let mut world = World::default();
+    world.apply(allowed("true"));
+    let first = ingress("first").at(1).annotation("server-snippet", "real_ip_header CF-Connecting-IP;");
+    world.apply(first.rule("a.test", &[("/", "a")]));
+    let text = "set_real_ip_from 10.0.0.0/8; real_ip_recursive on;";
+    let own = ingress("own").at(2).annotation("configuration-snippet", text);
+    world.apply(own.rule("a.test", &[("/own", "b")]));
+    let said = |world: &World| {
+        let LocationPolicy { host_real_ip, own_real_ip, .. } = route(world, "own").policy;
+        (host_real_ip.map(|it| it.header), own_real_ip.map(|it| (it.trusted, it.recursive)))
+    };
+    let trusted = vec!["10.0.0.0/8".to_owned()];
+    assert_eq!(said(&world), (Some("CF-Connecting-IP".to_owned()), Some((trusted, Some(true)))));
+    assert_eq!([world.problems_of("first"), world.problems_of("own")], [const { Vec::<String>::new() }; 2]);
+    world.apply(allowed("false"));
+    assert_eq!(said(&world), (None, None));
+    let text = "real_ip_header proxy_protocol;";
+    world.apply(
+        ingress("own").at(2).rule("a.test", &[("/own", "b")]).annotation("configuration-snippet", text),
+    );
+    assert!(route(&world, "own").denied.is_some());
+}
+
 /// Whoever allows snippets. Where a zone is missing, nobody is let in.
 #[test]
 fn limits_act_where_the_fleet_has_their_zones() {

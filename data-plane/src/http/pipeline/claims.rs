@@ -7,11 +7,13 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 
+use super::Exchange;
 use crate::codec::head::{Known, RequestHead};
 use crate::codec::host::Host;
 use crate::http::peer::Peer;
 use crate::listen::Scheme;
-use crate::table::policy::forwarding::{self, Forwarding};
+use crate::table::PathEntry;
+use crate::table::policy::forwarding::{self, Forwarding, Peers};
 
 /// What is trusted about a request. Absent if it equals what the connection says.
 #[derive(Clone, Debug)]
@@ -59,16 +61,56 @@ pub(super) fn is_plain(claims: Option<&Claims>, peer: &Peer) -> bool {
     }
 }
 
+/// The client's address, as the snippet of a host says, in place of what is trusted otherwise. Before anything of the
+/// host asks for it, as in nginx.
+pub(super) fn of_host(exchange: &mut Exchange<'_>, location: Option<&PathEntry>) {
+    let forwarding = location.map(|it| &it.policy.forwarding);
+    if let Some((forwarding, peers)) = forwarding.and_then(|it| Some((it, it.of_host.as_deref()?))) {
+        let address = reported(exchange, forwarding, peers);
+        put(exchange, address);
+    }
+}
+
+/// And as that of the location says, unless it is known by then.
+pub(super) fn of_location(exchange: &mut Exchange<'_>) {
+    let forwarding = exchange.location().map(|it| &it.policy.forwarding);
+    let said = forwarding.and_then(|it| Some((it, it.of_location.as_deref()?)));
+    let is_known = || exchange.client() != exchange.call.peer.address().ip();
+    if let Some((forwarding, peers)) = said.filter(|_| !is_known()) {
+        let address = reported(exchange, forwarding, peers);
+        put(exchange, address);
+        exchange.info.client = Some(address);
+    }
+}
+
+fn reported(exchange: &Exchange<'_>, forwarding: &Forwarding, peers: &Peers) -> IpAddr {
+    let (peer, head) = (exchange.call.peer.address().ip(), &*exchange.head);
+    let list = match &peers.field {
+        Some(name) => head.fields.joined(&**name),
+        None => list(head, forwarding),
+    };
+    let list = if peers.last_only { last(list) } else { list };
+    list.map_or(peer, |list| forwarding::client(&list, peer, &peers.believed))
+}
+
+fn put(exchange: &mut Exchange<'_>, address: IpAddr) {
+    let none = || Box::new(Claims { is_believed: false, address, scheme: None, port: None, host: None });
+    exchange.claims.get_or_insert_with(none).address = address;
+}
+
 /// The addresses by which a peer reports its client.
 fn addresses(head: &RequestHead, forwarding: &Forwarding) -> Option<Bytes> {
     let list = match &forwarding.address_field {
         None => list(head, forwarding),
         Some(name) => head.fields.joined(&**name),
     };
-    if !forwarding.last_only {
-        return list;
-    }
-    let mut items = list.as_deref()?.rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    if forwarding.last_only { last(list) } else { list }
+}
+
+/// The last address of a list.
+fn last(list: Option<Bytes>) -> Option<Bytes> {
+    let list = list?;
+    let mut items = list.rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     items.find(|item| !item.is_empty()).map(Bytes::copy_from_slice)
 }
 

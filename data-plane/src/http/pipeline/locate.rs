@@ -8,7 +8,7 @@ use std::sync::Arc;
 use shared::pattern::Steps;
 
 use super::certificates::{self, Judged, Passes};
-use super::claims::Claims;
+use super::claims::{self, Claims};
 use super::{Call, Exchange, HeaderScope, Step, forwarded, log, redirect, shortcuts, size};
 use crate::access_log::Format;
 use crate::codec::head::{Known, RequestHead};
@@ -87,6 +87,7 @@ fn look(table: &HostTable, exchange: &mut Exchange<'_>, suspicious: bool) -> Loo
     let host = ask.host;
     let normal = Normalised { path: Cow::Borrowed(exchange.path()), suspicious };
     let (found, passes, page) = admit(table, &ask, &normal);
+    claims::of_host(exchange, found.location());
     let of_host = host.filter(|_| found.has_snippets()).and_then(|host| host.shortcuts());
     if let Some(page) = page {
         show(exchange, page);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use shared::address::AddressSet;
-use shared::policy::{ConnectionHeader, LocationPolicy};
+use shared::policy::{ConnectionHeader, LocationPolicy, RealIp};
 use shared::template::{Template, Variable};
 
 use super::PolicyError;
@@ -26,6 +26,10 @@ pub struct Forwarding {
     pub address_field: Option<Box<str>>,
     /// Of its list only the last address counts.
     pub last_only: bool,
+    /// Who is trusted to report clients' addresses in place of these peers, as the snippet of the host says.
+    pub of_host: Option<Box<Peers>>,
+    /// And as that of the location says.
+    pub of_location: Option<Box<Peers>>,
     /// The header with the client's host, if not X-Forwarded-Host.
     pub host_field: Option<Box<str>>,
     /// X-Original-URI is sent.
@@ -44,6 +48,43 @@ pub struct Forwarding {
     pub told: Box<[Bytes]>,
     /// Which header names are passed on that nginx would drop.
     pub names: Names,
+}
+
+/// Peers that are trusted to report the address of their client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peers {
+    /// Themselves.
+    pub believed: AddressSet,
+    /// The header with the address, if not that of forwarded requests.
+    pub field: Option<Box<str>>,
+    /// Of its list only the last address counts.
+    pub last_only: bool,
+}
+
+impl Peers {
+    /// What one level of nginx' configuration says within another one, each of whose settings it inherits unless it says
+    /// its own; `None`: it says nothing, or trusts nobody.
+    fn inside(
+        field: &'static str,
+        said: Option<&RealIp>,
+        outer: &Outer<'_>,
+    ) -> Result<Option<Box<Self>>, PolicyError> {
+        let Some(said) = said else { return Ok(None) };
+        let own = match &*said.trusted {
+            [] => outer.believed.cloned(),
+            list => Some(trusted(field, list.iter().map(String::as_str))?),
+        };
+        let header = Some(&*said.header).filter(|name| !name.is_empty()).or(outer.field);
+        let last_only = said.recursive.map_or(outer.last_only, |it| !it);
+        Ok(own.map(|believed| Box::new(Self { believed, field: header.map(Into::into), last_only })))
+    }
+}
+
+/// What is said around a level.
+struct Outer<'a> {
+    believed: Option<&'a AddressSet>,
+    field: Option<&'a str>,
+    last_only: bool,
 }
 
 /// Which header names of clients are passed on.
@@ -96,6 +137,8 @@ impl Default for Forwarding {
             for_field: None,
             address_field: None,
             last_only: false,
+            of_host: None,
+            of_location: None,
             host_field: None,
             original_uri: false,
             makes_id: true,
@@ -122,6 +165,21 @@ impl Forwarding {
             None if by_keys => Some(believed(configured)?),
             None => None,
         };
+        // nginx' own defaults, where the template of ingress-nginx says nothing.
+        let usual = if by_keys { None } else { Some("X-Real-IP") };
+        let of_all = Outer {
+            believed: believed.as_ref(),
+            field: said.map(|it| &*it.header).filter(|name| !name.is_empty()).or(usual),
+            last_only: !said.and_then(|it| it.recursive).unwrap_or(by_keys),
+        };
+        let of_host = Peers::inside("host_real_ip.trusted", configured.host_real_ip.as_ref(), &of_all)?;
+        let around = match of_host.as_deref() {
+            Some(it) => {
+                Outer { believed: Some(&it.believed), field: it.field.as_deref(), last_only: it.last_only }
+            }
+            None => of_all,
+        };
+        let of_location = Peers::inside("own_real_ip.trusted", configured.own_real_ip.as_ref(), &around)?;
         let other = |configured: &Option<String>, usual: &str| {
             configured.as_deref().filter(|name| !name.eq_ignore_ascii_case(usual)).map(Into::into)
         };
@@ -152,6 +210,8 @@ impl Forwarding {
                 (name, _) => Some(name.into()),
             }),
             last_only: said.is_some_and(|it| !it.recursive.unwrap_or(by_keys)),
+            of_host,
+            of_location,
             host_field: other(&configured.forwarded_host_header, "X-Forwarded-Host"),
             original_uri: on(configured.proxy_add_original_uri_header),
             makes_id: configured.generate_request_id.unwrap_or(true),
@@ -205,7 +265,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use shared::policy::{RealIp, TextList};
+    use shared::policy::TextList;
 
     use super::*;
 
@@ -280,5 +340,40 @@ mod tests {
         let broken = RealIp { trusted: vec!["10.0.0.0/33".into()], ..RealIp::default() };
         let configured = LocationPolicy { real_ip: Some(broken), ..LocationPolicy::default() };
         assert_eq!(Forwarding::compile(&configured).unwrap_err().field, "real_ip.trusted");
+    }
+
+    #[test]
+    fn a_level_inherits_what_it_does_not_say() {
+        let said = |header: &str, trusted: &[&str], recursive| {
+            let trusted = trusted.iter().map(ToString::to_string).collect();
+            Some(RealIp { header: header.into(), trusted, recursive })
+        };
+        let keys = LocationPolicy { enable_real_ip: Some(true), ..LocationPolicy::default() };
+        let all = || AddressSet::parse(["0.0.0.0/0"]).unwrap();
+        let near = || AddressSet::parse(["10.0.0.0/8"]).unwrap();
+        let peers = |believed, field: Option<&str>, last_only| {
+            Some(Box::new(Peers { believed, field: field.map(Into::into), last_only }))
+        };
+        let compile = |host_real_ip, own_real_ip, around: &LocationPolicy| {
+            let it = Forwarding::compile(&LocationPolicy { host_real_ip, own_real_ip, ..around.clone() });
+            it.map(|it| (it.of_host, it.of_location)).unwrap()
+        };
+        let none = LocationPolicy::default();
+        assert_eq!(compile(None, None, &keys), (None, None));
+        assert_eq!(compile(said("X-C", &[], None), None, &none), (None, None), "nobody is trusted");
+        assert_eq!(compile(said("X-C", &[], None), None, &keys).0, peers(all(), Some("X-C"), false));
+        assert_eq!(compile(said("", &["10.0.0.0/8"], Some(false)), None, &keys).0, peers(near(), None, true));
+        assert_eq!(
+            compile(said("", &["10.0.0.0/8"], None), None, &none).0,
+            peers(near(), Some("X-Real-IP"), true)
+        );
+        let (of_host, of_location) =
+            compile(said("X-C", &["10.0.0.0/8"], Some(true)), said("X-D", &[], None), &none);
+        assert_eq!(of_host, peers(near(), Some("X-C"), false));
+        assert_eq!(of_location, peers(near(), Some("X-D"), false));
+        let fleets = LocationPolicy { real_ip: said("X-F", &["10.0.0.0/8"], None), ..none };
+        assert_eq!(compile(None, said("", &[], Some(true)), &fleets).1, peers(near(), Some("X-F"), false));
+        let broken = LocationPolicy { own_real_ip: said("", &["x"], None), ..LocationPolicy::default() };
+        assert_eq!(Forwarding::compile(&broken).unwrap_err().field, "own_real_ip.trusted");
     }
 }
