@@ -5,6 +5,7 @@ use shared::policy::{BasicAuth, ExternalAuth, TextList};
 
 use super::draft::Draft;
 use super::row::{Bad, Effect, Reach, Risk, Row, Spec};
+use super::snippets;
 use super::value::{
     self, BASIC, BOOL, Grammar, HEADERS, INT, TEXT_LIST, URL_SPACED, URL_WITH_VARIABLES, VARIABLES, one_of,
 };
@@ -148,7 +149,16 @@ pub(super) static ROWS: &[&Row] = &[
         value: &Spec(
             URL_WITH_VARIABLES,
             Effect::Sets(|to, it| {
-                to.tells_of_variables(&it);
+                match value::unset(&it).filter(|it| snippets::sets_in_vain(to, it)) {
+                    Some(variable) => to.fault(
+                        Severity::Warning,
+                        format!(
+                            "{} is empty, as in ingress-nginx: set it in configuration-snippet",
+                            shown(&variable)
+                        ),
+                    ),
+                    None => to.tells_of_variables(&it),
+                }
                 external(to).signin = it;
             }),
         ),

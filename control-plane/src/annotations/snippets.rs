@@ -126,6 +126,23 @@ fn is_idle(directive: &tokens::Directive, to: &Draft<'_>) -> bool {
         || (directive.depth == 0 && hints::switched_off(name).is_some_and(is_off))
 }
 
+/// Whether a variable, `$NAME`, is set in the auth-snippet alone, where that has no effect.
+pub(super) fn sets_in_vain(to: &Draft<'_>, variable: &str) -> bool {
+    let sets = |it: &tokens::Directive| it.name() == "auth_request_set" && it.argument() == Some(variable);
+    let in_snippet = |name| {
+        let directives = to.text(name).and_then(|text| tokens::directives(text).ok());
+        directives.is_some_and(|all| all.iter().any(sets))
+    };
+    in_snippet("auth-snippet") && !in_snippet("configuration-snippet")
+}
+
+/// Whether a snippet of the Ingress names a cache, without which nothing else that is said of one has an effect.
+fn caches(to: &Draft<'_>) -> bool {
+    let names_one = |it: &tokens::Directive| it.name() == "proxy_cache" && it.argument() != Some("off");
+    let texts = ["configuration-snippet", "server-snippet"].into_iter().filter_map(|name| to.text(name));
+    texts.filter_map(|text| tokens::directives(text).ok()).flatten().any(|it| names_one(&it))
+}
+
 /// Which rewrites may take effect. None in a location whose annotations use the groups of its declared path, which are
 /// then those of the snippet's pattern in nginx. If the location redirects, that would depend on a path that one without a
 /// flag has made.
@@ -174,6 +191,9 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         rest.retain(|it| !headers.take(it, place));
         if place == SnippetContext::Location {
             rest.retain(|it| !is_idle(it, to));
+        }
+        if !caches(to) {
+            rest.retain(|it| it.depth > 0 || it.is_block || !it.name().starts_with("proxy_cache_"));
         }
         if let Some(level) = place.level() {
             tls = upstream_tls::take(&mut rest, place, to);

@@ -364,7 +364,7 @@ fn the_rest_is_reported() {
     }
     let kept = "auth_request_set $error $upstream_http_x_error;";
     let parsed = all(&[("auth-url", "http://auth.test/"), ("auth-snippet", kept)]);
-    assert!(parsed.faults[0].reason.contains("auth_request_set of it is left out"), "{:?}", parsed.faults);
+    assert!(parsed.faults[0].reason.contains("write it in configuration-snippet"), "{:?}", parsed.faults);
 }
 
 /// A report never claims that something is served without a feature while it answers 503.

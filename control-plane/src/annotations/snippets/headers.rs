@@ -98,6 +98,9 @@ impl Headers {
             }
             // Each location sets these itself, and so inherits none (nginx).
             ("proxy_set_header", SnippetContext::Server) => arguments.len() == 2,
+            // The request to the service is one of HTTP that has no line in the log; and it asks nobody else itself.
+            ("access_log" | "grpc_set_header", SnippetContext::Auth) => true,
+            ("auth_request_set", SnippetContext::Auth) => variables::sets_its_own(directive),
             (_, SnippetContext::Auth) => false,
             ("auth_request_set", SnippetContext::Location) => {
                 variables::sets_its_own(directive) && self.set_answered(arguments)
@@ -124,6 +127,10 @@ impl Headers {
                 matches!(arguments, [word] if word == "on")
             }
             ("server_name", SnippetContext::Server) => matches!(arguments, [name] if name == "_"),
+            ("proxy_cache" | "proxy_intercept_errors", _) => matches!(arguments, [word] if word == "off"),
+            // How much nginx writes into a log that there is not here.
+            ("limit_conn_log_level" | "limit_req_log_level" | "log_not_found" | "log_subrequest", _) => true,
+            ("proxy_pass_header", _) => matches!(arguments, [name] if hints::passes_anyway(name)),
             // For fixed responses of the snippet, which read it themselves.
             ("default_type", _) => arguments.len() == 1,
             // Each location sets it itself.
@@ -261,10 +268,13 @@ impl Headers {
 
     fn change_request(&mut self, arguments: &[String], read: fn(&str) -> Option<(&str, &str)>) -> bool {
         let mut pairs = arguments.iter().map(|text| read(text));
-        // Headers that the proxy sets itself are set after these, which do not change them.
         let ours = |name: &str| OURS.contains(&name.to_ascii_lowercase().as_str());
         !arguments.is_empty()
-            && pairs.all(|pair| pair.is_some_and(|(name, value)| !ours(name) && self.request(name, value)))
+            && pairs.all(|pair| {
+                pair.is_some_and(|(name, value)| {
+                    hints::is_set_afterwards(name) || !ours(name) && self.request(name, value)
+                })
+            })
     }
 
     /// Whether it is text of one line whose variables all have a value. `knows`: whether one of the log has it already.
@@ -421,6 +431,29 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_effect_is_taken() {
+        let any = [SnippetContext::Location, SnippetContext::Server];
+        for (text, places) in [
+            ("limit_req_log_level warn; limit_conn_log_level error; log_not_found off;", &any[..]),
+            ("proxy_cache off; proxy_intercept_errors off; proxy_pass_header Authorization;", &any),
+            (
+                "access_log off; grpc_set_header X-A b; auth_request_set $a $upstream_http_b;",
+                &[SnippetContext::Auth],
+            ),
+            (
+                "more_set_input_headers 'X-Forwarded-Proto: https'; more_clear_input_headers X-Real-IP;",
+                &any[..1],
+            ),
+        ] {
+            for place in places {
+                let headers = taken(text, *place).unwrap_or_else(|| panic!("{text} {place:?}"));
+                let Headers { answers, requests, hidden, told, .. } = headers;
+                assert_eq!((answers, requests, hidden, told), (vec![], vec![], vec![], vec![]), "{text}");
+            }
+        }
+    }
+
+    #[test]
     fn what_the_authentication_answers_is_told_under_another_name() {
         let text =
             "auth_request_set $user $upstream_http_x_auth_request_user; proxy_set_header X-User $user;";
@@ -460,7 +493,9 @@ mod tests {
             "proxy_set_header X-User $upstream_http_x_user;",
             "proxy_set_header Host other.test;",
             "proxy_set_header Connection close;",
-            "more_set_input_headers 'X-Forwarded-Proto: https';",
+            "more_set_input_headers 'X-Forwarded-For: 1.2.3.4';",
+            "proxy_pass_header Server;",
+            "proxy_intercept_errors on;",
             "more_set_input_headers -r 'X-A: b';",
             "server_tokens on;",
             "if ($scheme = http) { add_header X-A b; }",

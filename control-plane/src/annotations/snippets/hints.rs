@@ -18,6 +18,15 @@ fn hint(directive: &Directive, place: SnippetContext) -> Option<String> {
             // The statuses and types of -s and -t are lists without a colon, too.
             let is_list =
                 |text: &str| text.split(' ').all(|it| it.parse::<u16>().is_ok() || it.contains('/'));
+            let names = directive.arguments().iter().map(|text| text.split(':').next().unwrap_or_default());
+            if let Some(set) = names.map(str::trim).find(|it| is_set_afterwards(it))
+                && name == "more_set_input_headers"
+            {
+                return Some(format!(
+                    "{name} has no effect on {set}, as in ingress-nginx, which sets that itself afterwards: use \
+                     proxy_set_header"
+                ));
+            }
             let mut texts = directive.arguments().iter().map(|text| text.trim());
             let text = texts.find(|text| text.contains(' ') && !text.contains(':') && !is_list(text))?;
             let (header, value) = text.split_once(' ')?;
@@ -39,6 +48,16 @@ fn hint(directive: &Directive, place: SnippetContext) -> Option<String> {
                 )
             })
         }
+        "auth_request_set" if place == SnippetContext::Auth => Some(
+            "auth_request_set has no effect in an auth-snippet, as in ingress-nginx: write it in configuration-snippet"
+                .to_owned(),
+        ),
+        "proxy_pass_header" => directive.argument().filter(|it| passes_anyway(it)).map(|header| {
+            format!(
+                "proxy_pass_header {header} is about answers of backends, whose headers are passed on but those in hide-headers \
+                 of the ConfigMap: remove this; a header of requests needs nothing"
+            )
+        }),
         "proxy_cookie_domain" | "proxy_cookie_path" | "proxy_redirect" => {
             let annotation = switched_off(name)?;
             let says = place != SnippetContext::Auth && directive.argument() != Some("off");
@@ -62,6 +81,26 @@ fn hint(directive: &Directive, place: SnippetContext) -> Option<String> {
             }
         }
     }
+}
+
+/// Whether a request header is what ingress-nginx says, whatever a snippet has made of the client's.
+pub(super) fn is_set_afterwards(header: &str) -> bool {
+    let names = [
+        "x-forwarded-host",
+        "x-forwarded-port",
+        "x-forwarded-proto",
+        "x-forwarded-scheme",
+        "x-original-forwarded-for",
+        "x-real-ip",
+        "x-scheme",
+    ];
+    names.contains(&header.to_ascii_lowercase().as_str())
+}
+
+/// Whether nginx passes a header of backends' answers on unless it is told to hide it.
+pub(super) fn passes_anyway(header: &str) -> bool {
+    let name = header.to_ascii_lowercase();
+    !["date", "server", "x-pad"].contains(&name.as_str()) && !name.starts_with("x-accel-")
 }
 
 /// The annotation without which each location of ingress-nginx has this directive switched off, so that another one has no
@@ -152,6 +191,20 @@ mod tests {
         for directive in ["proxy_cookie_domain", "proxy_cookie_path", "proxy_redirect"] {
             let annotation = switched_off(directive).unwrap();
             assert!(table::find(annotation).is_some(), "{annotation}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_effect_is_told_with_what_to_write() {
+        let set = "more_set_input_headers 'X-A: b' 'X-Forwarded-Proto: https';";
+        let all = told(set, SnippetContext::Location);
+        assert!(all[0].contains("X-Forwarded-Proto") && all[0].ends_with("use proxy_set_header"), "{all:?}");
+        assert!(told("proxy_pass_header X-A;", SnippetContext::Location)[0].contains("hide-headers"));
+        let set = "auth_request_set $a $upstream_http_b;";
+        assert!(told(set, SnippetContext::Auth)[0].contains("configuration-snippet"));
+        assert_eq!(told(set, SnippetContext::Location), Vec::<String>::new());
+        for fine in ["more_set_input_headers 'X-A: b';", "proxy_pass_header Server;"] {
+            assert_eq!(told(fine, SnippetContext::Location), Vec::<String>::new(), "{fine}");
         }
     }
 

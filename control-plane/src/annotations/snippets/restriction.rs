@@ -6,7 +6,7 @@ use super::{shortcuts, variables};
 use crate::problem::shown;
 
 /// Directives that are left out: the effect on a response or request is visible, and their absence harms nobody.
-const LEFT_OUT: [&str; 99] = [
+const LEFT_OUT: [&str; 103] = [
     "absolute_redirect",
     "access_log",
     "add_header",
@@ -56,6 +56,10 @@ const LEFT_OUT: [&str; 99] = [
     "more_clear_headers",
     "more_set_headers",
     "opentelemetry",
+    "opentelemetry_attribute",
+    "opentelemetry_ignore_paths",
+    "opentelemetry_operation_name",
+    "opentelemetry_propagate",
     "opentracing",
     "port_in_redirect",
     "proxy_buffer_size",
@@ -244,7 +248,7 @@ mod tests {
             "if ($scheme = https) { set $x \"${host}\"; add_header X-B c; }",
             "set $service_name other; set $limit_rate 10k;",
             "limit_req_status 429; limit_conn_status 429; http2_max_header_size 64k;",
-            "access_log off;",
+            "access_log off; opentelemetry_attribute 'ingress.namespace' '$namespace';",
             "absolute_redirect off; server_name_in_redirect off; client_header_timeout 60; ignore_invalid_headers off;",
             "resolver kube-dns.kube-system.svc valid=10s; client_max_body_size 2G; error_page 403 @closed;",
             "server_tokens off; proxy_hide_header X-Powered-By; more_clear_headers Server;",

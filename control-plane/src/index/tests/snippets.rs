@@ -399,13 +399,13 @@ fn what_is_left_out_is_named() {
     let text = "add_header X-A b; gzip on; if ($scheme = http) { etag off; }";
     world.events([applied(allowed("true")), applied(web().annotation("configuration-snippet", text))]);
     assert!(world.reasons("web").contains(&"not honoured yet: etag and gzip of it are left out".into()));
-    let text = "error_page 403 = @out; location @out { return 302 https://out.test/; }";
+    let text = "error_page 403 = @out; location @out { proxy_pass https://out.test/; }";
     world.apply(ingress("web").rule("a.test", &[("/", "echo")]).annotation("server-snippet", text));
     let reason = "not honoured yet: error_page and location @out of it are left out";
     assert!(world.reasons("web").contains(&reason.into()), "{:?}", world.reasons("web"));
 }
 
-/// As nginx inherits them.
+/// Whom addresses of clients are taken from, likewise.
 #[test]
 fn peers_are_those_of_the_host_and_the_location() {
     let mut world = World::default();
@@ -429,6 +429,32 @@ fn peers_are_those_of_the_host_and_the_location() {
         ingress("own").at(2).rule("a.test", &[("/own", "b")]).annotation("configuration-snippet", text),
     );
     assert!(route(&world, "own").denied.is_some());
+}
+
+#[test]
+fn what_has_no_effect_in_nginx_either_is_not_called_left_out() {
+    let reasons = |annotations: &[(&str, &str)]| {
+        let mut world = World::default();
+        world.apply(allowed("true"));
+        let one = ingress("web").rule("a.test", &[("/", "echo")]);
+        world.apply(annotations.iter().fold(one, |it, (name, text)| it.annotation(name, text)));
+        assert!(route(&world, "web").denied.is_none());
+        let mut reasons = world.reasons("web");
+        reasons.retain(|it| !it.contains("does not exist"));
+        reasons
+    };
+    let keys = "proxy_cache_key $host; proxy_cache_lock on;";
+    assert_eq!(reasons(&[("configuration-snippet", keys)]), Vec::<String>::new());
+    let cached = [("configuration-snippet", keys), ("server-snippet", "proxy_cache all;")];
+    assert_eq!(reasons(&cached).len(), 2, "each says what is left out");
+    let signs_in = [
+        ("auth-url", "https://vouch.test/validate"),
+        ("auth-signin", "https://vouch.test/login?error=$err"),
+        ("auth-snippet", "auth_request_set $err $upstream_http_x_err;"),
+    ];
+    let told = reasons(&signs_in);
+    assert!(told.iter().any(|it| it.contains("\"$err\" is empty, as in ingress-nginx")), "{told:?}");
+    assert!(told.iter().all(|it| !it.contains("no value here")), "{told:?}");
 }
 
 /// Whoever allows snippets. Where a zone is missing, nobody is let in.
