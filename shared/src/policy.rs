@@ -10,5 +10,5 @@ pub use crate::proto::config::{
     Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, HostPolicy, LimitList, LoadBalance,
     LocationPolicy, NumberList, RealIp, Replacement, RequestMetrics, SameSite, Sampler, Shortcut,
     ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutRewrite, ShortcutTest, Shortcuts, SnippetLevel,
-    StatusList, TextList, ZoneLimit,
+    StatusList, TextList, ToldWithin, ZoneLimit,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shared::name::ObjectName;
-use shared::policy::{BackendTls, Header, Shortcuts};
+use shared::policy::{BackendTls, Header, Shortcuts, ToldWithin};
 use shared::resource::Denial;
 
 use super::row::{Bad, Reach, Row};
@@ -44,6 +44,8 @@ pub struct Draft<'a> {
     pub(super) auth_answers: Option<Shortcuts>,
     /// Request headers to the backend whose values come from the authentication response.
     pub(super) auth_told: Vec<Header>,
+    /// And with such a value between other text.
+    pub(super) auth_told_within: Vec<ToldWithin>,
     /// TLS settings towards backends that a snippet says.
     pub(super) tls_of_snippet: Option<BackendTls>,
     /// The name for TLS to backends that a snippet says beside a Secret; may be empty.
@@ -70,6 +72,7 @@ impl<'a> Draft<'a> {
             of_hosts: None,
             auth_headers: Vec::new(),
             auth_told: Vec::new(),
+            auth_told_within: Vec::new(),
             auth_answers: None,
             tls_of_snippet: None,
             tls_name: String::new(),
@@ -225,10 +228,13 @@ impl<'a> Draft<'a> {
         if let Some(external) = &mut location.external_auth {
             external.proxy_set_headers.extend(self.auth_headers);
             external.told_headers.extend(self.auth_told);
+            external.told_within.extend(self.auth_told_within);
             external.answers = self.auth_answers;
-        } else if !self.auth_told.is_empty() {
+        } else if !(self.auth_told.is_empty() && self.auth_told_within.is_empty()) {
             // The client must not be able to set these headers.
-            let cleared = self.auth_told.into_iter().map(|it| Header { value: String::new(), ..it });
+            let within = self.auth_told_within.into_iter().map(|it| it.name);
+            let names = self.auth_told.into_iter().map(|it| it.name).chain(within);
+            let cleared = names.map(|name| Header { name, value: String::new() });
             location.request_headers.get_or_insert_default().headers.extend(cleared);
         }
         if !refs.keys().any(|reference| reference.what == Use::BackendTls) {

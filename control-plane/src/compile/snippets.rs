@@ -21,6 +21,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         if let Some(external) = &mut policy.external_auth {
             external.proxy_set_headers.clear();
             external.told_headers.clear();
+            external.told_within.clear();
             external.answers = external.answers.take().and_then(refusals);
         }
     }

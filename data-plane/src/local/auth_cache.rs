@@ -26,8 +26,8 @@ pub(crate) type Key = [u8; 32];
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AuthResponse {
     pub(crate) status: u16,
-    /// The headers for the backend and their values; `None`: the client's is removed.
-    pub(crate) fields: Vec<(Bytes, Option<Bytes>)>,
+    /// The headers for the backend and their values; an empty one: the client's is removed.
+    pub(crate) fields: Vec<(Bytes, Bytes)>,
     /// Each `WWW-Authenticate` line.
     pub(crate) challenges: Vec<Bytes>,
     pub(crate) cookies: Vec<Bytes>,
@@ -38,10 +38,10 @@ pub(crate) struct AuthResponse {
 impl AuthResponse {
     /// All memory that it holds: no part of it refers to something larger.
     fn size(&self) -> usize {
-        let length = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
-        let fields = self.fields.iter().map(|(name, value)| FIELD + name.len() + length(value));
+        let fields = self.fields.iter().map(|(name, value)| FIELD + name.len() + value.len());
+        let varies = self.varies.as_ref().map_or(0, Bytes::len);
         let lines = self.cookies.iter().chain(&self.challenges).map(|line| FIELD + line.len());
-        ENTRY + fields.chain(lines).sum::<usize>() + length(&self.varies)
+        ENTRY + fields.chain(lines).sum::<usize>() + varies
     }
 }
 
@@ -101,12 +101,12 @@ mod tests {
     fn all_that_is_kept_is_counted() {
         let value = |bytes: usize| Bytes::from(vec![b'x'; bytes]);
         let response = AuthResponse {
-            fields: vec![(value(10), Some(value(1_000))), (value(10), None)],
+            fields: vec![(value(10), value(1_000)), (value(10), Bytes::new())],
             challenges: vec![value(100)],
             cookies: vec![value(500)],
             ..AuthResponse::default()
         };
-        let (own, fields) = (size_of::<AuthResponse>(), 2 * size_of::<(Bytes, Option<Bytes>)>());
+        let (own, fields) = (size_of::<AuthResponse>(), 2 * size_of::<(Bytes, Bytes)>());
         assert!(
             response.size() >= 1_620 + own + fields + 2 * size_of::<(Key, (Instant, Arc<AuthResponse>))>()
         );

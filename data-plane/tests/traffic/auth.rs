@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use data_plane::local::KnownNames;
-use shared::policy::{ExternalAuth, Header, HeaderList, LocationPolicy, TextList};
+use shared::policy::{ExternalAuth, Header, HeaderList, LocationPolicy, TextList, ToldWithin};
 use shared::resource::{Host, PathType, Resource, Route, Settings};
 
 use super::harness::*;
@@ -79,6 +79,13 @@ fn the_question_says_who_asks_for_what() {
         it.method = "POST".into();
         it.response_headers = vec!["X-User".into(), "X-Groups".into(), "X-Empty".into()];
         it.proxy_set_headers = vec![Header { name: "X-Own".into(), value: "to $request_method".into() }];
+        let within = |name: &str, header: &str, after: &str| ToldWithin {
+            name: name.into(),
+            header: header.into(),
+            before: "Bearer ".into(),
+            after: after.into(),
+        };
+        it.told_within = vec![within("Authorization", "x-user", "!"), within("X-None", "x-none", "")];
     });
     let proxy = serving(&[("/x", policy)], &backend);
     let mut client = Client::new(proxy.http);

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use shared::log_format::Value;
 use shared::policy::{
     BackendTls, CookieFlagsList, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation, RealIp,
-    SnippetLevel, TextList,
+    SnippetLevel, TextList, ToldWithin,
 };
-use shared::template::{Template, Variable};
+use shared::template::{Part, Template, Variable};
 
 use super::limits::Limits;
 use super::lists::Lists;
@@ -62,6 +62,10 @@ pub(super) struct Headers {
     answered: BTreeMap<String, String>,
     /// Request headers with those values.
     pub(super) told: Vec<Header>,
+    /// And with such a value between other text.
+    pub(super) told_within: Vec<ToldWithin>,
+    /// Whether there may be any of these.
+    tells_within: bool,
     /// Whether values may have groups of a pattern.
     has_groups: bool,
     /// Whether they may have the user: one who presented a password.
@@ -77,7 +81,7 @@ impl Headers {
         let is_location = place == SnippetContext::Location;
         let has_groups = is_location && is_rewritten && !directives.iter().any(|it| it.name() == "rewrite");
         let has_user = is_location && to.text("auth-type").is_some_and(|it| it.trim() == "basic");
-        Self { has_groups, has_user, ..Self::default() }
+        Self { has_groups, has_user, tells_within: true, ..Self::default() }
     }
 
     /// Takes a directive, if it is a supported one.
@@ -87,9 +91,8 @@ impl Headers {
         }
         let arguments = directive.arguments();
         self.bytes += arguments.iter().map(String::len).sum::<usize>();
-        if self.answers.len() + self.requests.len() + self.hidden.len() + self.told.len() >= MOST
-            || self.bytes > MOST_BYTES
-        {
+        let taken = self.answers.len() + self.requests.len() + self.hidden.len();
+        if taken + self.told.len() + self.told_within.len() >= MOST || self.bytes > MOST_BYTES {
             return false;
         }
         match (directive.name(), place) {
@@ -169,8 +172,9 @@ impl Headers {
 
     /// Applies it to the policies. Returns whether anything takes effect.
     pub(super) fn put(self, place: SnippetContext, to: &mut Draft<'_>) -> bool {
-        let Self { answers, requests, hidden, told, .. } = self;
-        let is_any = !(answers.is_empty() && requests.is_empty() && hidden.is_empty() && told.is_empty());
+        let Self { answers, requests, hidden, told, told_within, .. } = self;
+        let tells = !(told.is_empty() && told_within.is_empty());
+        let is_any = tells || !(answers.is_empty() && requests.is_empty() && hidden.is_empty());
         let changes = (!answers.is_empty()).then_some(HeaderChangeList { changes: answers });
         let hidden = (!hidden.is_empty()).then_some(TextList { values: hidden });
         match place {
@@ -178,6 +182,7 @@ impl Headers {
                 to.location.header_changes = changes;
                 to.location.hide_headers = hidden;
                 to.auth_told = told;
+                to.auth_told_within = told_within;
                 to.location.request_headers =
                     (!requests.is_empty()).then_some(HeaderList { headers: requests });
             }
@@ -263,7 +268,34 @@ impl Headers {
             self.told.extend(is_fine.then(|| Header { name: name.clone(), value: header.clone() }));
             return is_fine;
         }
-        self.request(name, value)
+        match self.within(name, value) {
+            Some(told) => {
+                self.told_within.push(told);
+                true
+            }
+            None => self.request(name, value),
+        }
+    }
+
+    /// A header whose value is one of the authentication response between other text: `Bearer $token`.
+    fn within(&self, name: &str, value: &str) -> Option<ToldWithin> {
+        let template = Template::parse(value);
+        let (before, variable, after) = match template.parts() {
+            [Part::Text(before), Part::Variable(it)] => (&**before, it, ""),
+            [Part::Variable(it), Part::Text(after)] => ("", it, &**after),
+            [Part::Text(before), Part::Variable(it), Part::Text(after)] => (&**before, it, &**after),
+            _ => return None,
+        };
+        let Variable::Named(variable) = variable else { return None };
+        let header = self.answered.get(&**variable).filter(|_| self.tells_within)?;
+        let is_text = value.chars().all(|c| (' '..='~').contains(&c));
+        let is_fine = is_text && is_name(name) && !frames(name) && !name.eq_ignore_ascii_case("host");
+        is_fine.then(|| ToldWithin {
+            name: name.to_owned(),
+            header: header.clone(),
+            before: before.to_owned(),
+            after: after.to_owned(),
+        })
     }
 
     fn change_request(&mut self, arguments: &[String], read: fn(&str) -> Option<(&str, &str)>) -> bool {

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use shared::kind::Kind;
-use shared::policy::{LocationPolicy, Shortcuts};
+use shared::policy::{Header, LocationPolicy, Shortcuts};
 use shared::resource::{Resource, Route};
 
 use super::super::Options;
@@ -429,6 +429,27 @@ fn peers_are_those_of_the_host_and_the_location() {
         ingress("own").at(2).rule("a.test", &[("/own", "b")]).annotation("configuration-snippet", text),
     );
     assert!(route(&world, "own").denied.is_some());
+}
+
+/// A client cannot set the header, asked or not.
+#[test]
+fn a_token_of_the_authentication_is_told_between_other_text() {
+    let mut world = World::default();
+    let text =
+        "auth_request_set $token $upstream_http_x_token; proxy_set_header Authorization \"Bearer $token\";";
+    let web = || ingress("web").rule("a.test", &[("/", "echo")]).annotation("configuration-snippet", text);
+    let asks = web().annotation("auth-url", "http://auth.test/check");
+    world.events([applied(allowed("true")), applied(asks)]);
+    let told = route(&world, "web").policy.external_auth.unwrap().told_within.remove(0);
+    let parts = [&*told.name, &*told.header, &*told.before, &*told.after];
+    assert_eq!(parts, ["Authorization", "x-token", "Bearer ", ""]);
+    assert_eq!(world.problems_of("web"), Vec::<String>::new());
+    world.apply(allowed("false"));
+    assert_eq!(route(&world, "web").policy.external_auth.unwrap().told_within, []);
+    world.apply(allowed("true"));
+    world.apply(web());
+    let Header { name, value } = route(&world, "web").policy.request_headers.unwrap().headers.remove(0);
+    assert_eq!([&*name, &*value], ["Authorization", ""]);
 }
 
 #[test]

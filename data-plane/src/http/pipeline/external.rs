@@ -19,7 +19,7 @@ use crate::codec::head::{Known, ResponseHead};
 use crate::http::reply::Reply;
 use crate::local::auth_cache::{AuthResponse, Key};
 use crate::local::upstream_shares::RequestPermit;
-use crate::table::policy::external::{Cache, External};
+use crate::table::policy::external::{Cache, External, Told};
 use crate::table::policy::response_headers;
 use crate::table::{Action, PathEntry};
 
@@ -40,7 +40,7 @@ pub(super) async fn ask(exchange: &mut Exchange<'_>, external: &External) -> Acc
         Ok(None) => {}
         Ok(Some(status)) => {
             // Of an answer without headers the backend gets none.
-            let fields = external.told.iter().map(|(name, _)| (name.clone(), None)).collect();
+            let fields = external.told.iter().map(|it| (it.name.clone(), it.value(None))).collect();
             let response = Arc::new(AuthResponse { status, fields, ..AuthResponse::default() });
             return decide(exchange, response);
         }
@@ -102,9 +102,9 @@ fn decide(exchange: &mut Exchange<'_>, response: Arc<AuthResponse>) -> AccessDec
 pub(super) fn take_away(exchange: &mut Exchange<'_>, location: &PathEntry) {
     let Some(external) = location.external() else { return };
     let fields = &mut exchange.head.fields;
-    for (name, _) in &external.told {
-        forwarded::drop_alikes(fields, name);
-        fields.remove(&**name);
+    for it in &external.told {
+        forwarded::drop_alikes(fields, &it.name);
+        fields.remove(&*it.name);
     }
 }
 
@@ -115,7 +115,7 @@ pub(super) fn tell_backend(exchange: &mut Exchange<'_>) {
     for (name, value) in &response.fields {
         fields.remove(&**name);
         // nginx sends no field whose value is empty.
-        if let Some(value) = value.as_ref().filter(|value| !value.is_empty()) {
+        if !value.is_empty() {
             fields.append(&**name, value);
         }
     }
@@ -253,9 +253,10 @@ fn auth_response(answer: &ResponseHead, external: &External) -> AuthResponse {
     let fields = &answer.fields;
     let copied = |value: Option<Bytes>| value.map(|value| Bytes::copy_from_slice(&value));
     let lines = |name| fields.all(name).map(Bytes::copy_from_slice).collect();
+    let told = |it: &Told| (it.name.clone(), it.value(fields.joined(&*it.of).as_deref()));
     AuthResponse {
         status: answer.status,
-        fields: external.told.iter().map(|(name, of)| (name.clone(), copied(fields.joined(&**of)))).collect(),
+        fields: external.told.iter().map(told).collect(),
         challenges: lines(Known::WwwAuthenticate),
         cookies: lines(Known::SetCookie),
         varies: copied(fields.joined(Known::Vary).filter(|names| !names.is_empty())),
@@ -278,7 +279,10 @@ mod tests {
             Set-Cookie: a=b\r\nContent-Length: 0\r\n\r\n";
         let mut reader = ResponseReader::new(Limits::RESPONSE);
         let answer = reader.feed(&mut BytesMut::from(&text[..]), false).unwrap().unwrap();
-        let told = ["x-user", "x-long", "x-none"].map(|name| (name.into(), name.into()));
+        let told =
+            [("x-user", ""), ("x-long", ""), ("x-none", ""), ("x-user", "Bearer ")].map(|(name, before)| {
+                Told { name: name.into(), of: name.into(), around: [before.into(), "".into()] }
+            });
         let external = External {
             url: Template::default(),
             source: "auth-url",
@@ -293,11 +297,11 @@ mod tests {
             answers: None,
         };
         let response = auth_response(&answer, &external);
-        let values: Vec<_> = response.fields.iter().map(|(_, value)| value.as_deref()).collect();
-        assert_eq!(values, [Some(&b"alice, bob"[..]), Some(b"yes"), None]);
-        let values = response.fields.iter().filter_map(|(_, value)| value.as_ref());
+        let values: Vec<_> = response.fields.iter().map(|(_, value)| &**value).collect();
+        assert_eq!(values, [&b"alice, bob"[..], b"yes", b"", b"Bearer alice, bob"]);
+        let values = response.fields.iter().map(|(_, value)| value);
         for kept in values.chain(&response.challenges).chain(&response.cookies) {
-            assert!(kept.is_unique(), "{kept:?} is a part of something else");
+            assert!(kept.is_empty() || kept.is_unique(), "{kept:?} is a part of something else");
         }
         assert_eq!(response.challenges, [&b"Basic"[..]]);
     }

@@ -215,7 +215,7 @@ pub(super) fn drop_alikes(fields: &mut Fields, name: &[u8]) {
 /// Whether a location sets a header that could be confused with this one, for its backend or for the auth service.
 fn says(location: &PathEntry, name: &[u8]) -> bool {
     let external = location.external();
-    let told = external.into_iter().flat_map(|it| it.told.iter().map(|(name, _)| name));
+    let told = external.into_iter().flat_map(|it| it.told.iter().map(|it| &it.name));
     let asked = external.into_iter().flat_map(|it| it.set_headers.iter().map(|(name, _)| name));
     let own = location.policy.forwarding.fields.iter().map(|field| &field.name);
     own.chain(told).chain(asked).chain(&location.policy.forwarding.told).any(|own| plain(own) == name)

@@ -29,7 +29,7 @@ pub struct External {
     pub signin: Option<Template>,
     /// Headers that the backend gets instead of the client's, with the headers of the auth response that they are
     /// taken from.
-    pub told: Box<[(Bytes, Bytes)]>,
+    pub told: Box<[Told]>,
     /// `X-Auth-Request-Redirect`.
     pub request_redirect: Template,
     /// Cookies of the auth response are sent to the client whatever the status.
@@ -40,6 +40,25 @@ pub struct External {
     pub set_headers: Box<[(Bytes, Template)]>,
     /// Answers in its place.
     pub answers: Option<Shortcuts>,
+}
+
+/// A header that the backend gets instead of the client's, with what the auth service answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Told {
+    /// Its name.
+    pub name: Bytes,
+    /// The header of the auth response that it is taken from.
+    pub of: Bytes,
+    /// The text before and after that.
+    pub around: [Box<str>; 2],
+}
+
+impl Told {
+    /// Its value; empty: it is not sent.
+    pub fn value(&self, answered: Option<&[u8]>) -> Bytes {
+        let [before, after] = &self.around;
+        [before.as_bytes(), answered.unwrap_or_default(), after.as_bytes()].concat().into()
+    }
 }
 
 /// Caching of auth responses.
@@ -88,6 +107,7 @@ impl External {
             cache_duration,
             proxy_set_headers,
             told_headers,
+            told_within,
             answers,
         } = configured;
         let refused = |field, problem: String| PolicyError { field, problem };
@@ -103,11 +123,23 @@ impl External {
         };
         let same = response_headers.iter().map(|it| {
             let name = name("external_auth.response_headers", it)?;
-            Ok((name.clone(), name))
+            Ok(Told { name: name.clone(), of: name, around: Default::default() })
         });
         let told = told_headers.iter().map(|it| {
             let field = "external_auth.told_headers";
-            Ok((name(field, &it.name)?, name(field, &it.value)?))
+            let (name, of) = (name(field, &it.name)?, name(field, &it.value)?);
+            Ok(Told { name, of, around: Default::default() })
+        });
+        let within = told_within.iter().map(|it| {
+            let field = "external_auth.told_within";
+            let (name, of) = (name(field, &it.name)?, name(field, &it.header)?);
+            let around = [&it.before, &it.after];
+            // One that breaks the line would begin another header.
+            let is_text = |text: &String| text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+            match around.iter().all(|it| is_text(it)) {
+                true => Ok(Told { name, of, around: around.map(|text| text.as_str().into()) }),
+                false => Err(refused(field, format!("expected text of one line, got {around:?}"))),
+            }
         });
         let headers = proxy_set_headers.iter().map(|header| {
             Ok((name("external_auth.proxy_set_headers", &header.name)?, Template::parse(&header.value)))
@@ -124,7 +156,7 @@ impl External {
             digest: *blake3::hash(format!("{configured:?}").as_bytes()).as_bytes(),
             method: (!method.is_empty()).then(|| method.as_str().into()),
             signin: (!signin.is_empty()).then(|| signin_url(signin, signin_redirect_param)),
-            told: same.chain(told).collect::<Result<_, _>>()?,
+            told: same.chain(told).chain(within).collect::<Result<_, _>>()?,
             request_redirect: Template::parse(back),
             always_set_cookie: always_set_cookie.unwrap_or_default(),
             cache,
@@ -148,6 +180,7 @@ fn global(configured: &LocationPolicy) -> Option<ExternalAuth> {
         cache_duration: text(&configured.global_auth_cache_duration),
         proxy_set_headers: configured.global_auth_proxy_set_headers.clone().unwrap_or_default().headers,
         told_headers: Vec::new(),
+        told_within: Vec::new(),
         answers: configured.global_auth_answers.clone(),
     })
 }
@@ -267,6 +300,17 @@ mod tests {
                         .push(shared::policy::Header { name: "X-User".into(), value: "X;User".into() })
                 },
                 "external_auth.told_headers",
+            ),
+            (
+                |it| {
+                    it.told_within.push(shared::policy::ToldWithin {
+                        name: "X-User".into(),
+                        header: "x-user".into(),
+                        before: "a\r\nb".into(),
+                        after: String::new(),
+                    })
+                },
+                "external_auth.told_within",
             ),
             (|it| it.cache_duration = "never".into(), "external_auth.cache_duration"),
         ] {
