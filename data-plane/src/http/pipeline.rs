@@ -84,7 +84,7 @@ async fn phases<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> St
     certificates::over_tls(exchange)?;
     claims::of_location(exchange);
     let cell = pick::pick(exchange)?;
-    limit::limit(exchange).await?;
+    limit::limit(exchange, body).await?;
     access::access(exchange).await?;
     // Not earlier: what protects a location also protects its default backend.
     let Some(cell) = cell else {

@@ -128,3 +128,17 @@ fn a_request_that_waits_is_served() {
     let mut client = Client::new(proxy.http);
     assert_eq!(passed(&mut client, "a.test", ""), (6, vec![]));
 }
+
+/// Whoever leaves meanwhile leaves nothing behind.
+#[test]
+fn a_client_that_waits_may_leave() {
+    let origin = Origin::says("x");
+    let limit = ZoneLimit { delay: Some(0), ..rate("slow", "$host", 5) };
+    let proxy = serving(&origin, vec![("a.test", of_location(vec![limit]))]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.ask("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n").status, 200);
+    client.send("GET / HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    drop(client);
+    eventually("the connection is gone", || proxy.metrics.open() == 0);
+    assert_eq!(origin.seen().len(), 1, "its minute has not passed");
+}

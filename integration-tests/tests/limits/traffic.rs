@@ -736,7 +736,7 @@ const ROWS: &[Row] = &[
         &["modified_ticket_is_not_opened", "a_ticket_is_good_for_its_time_under_its_own_rules"],
     ),
     Row(
-        "clients tracked per Ingress for its rate limit, and for its connection limit",
+        "clients tracked per Ingress, or per zone of a snippet, for a rate limit, and for a connection limit",
         &["rate::requests::CLIENTS", "rate::connections::CLIENTS"],
         &["a_table_stays_bounded_and_an_empty_one_costs_next_to_nothing", "a_table_without_room_refuses"],
     ),

@@ -1,29 +1,33 @@
 //! Rate limits per client: request rates first, then the number of requests in progress (as in ingress-nginx). Those of
 //! annotations, then those of snippets.
 
-use std::future::pending;
+use std::future::poll_fn;
 use std::net::{IpAddr, Ipv6Addr};
 use std::ops::ControlFlow::{Break, Continue};
+use std::task::Poll;
 use std::time::Duration;
 
 use shared::template::{Template, Variable};
 
 use super::variables::{self, Allowance};
 use super::{Exchange, Step, basic};
+use crate::codec::body::RequestBody;
+use crate::codec::error::Kind;
+use crate::codec::head::Framing;
 use crate::http::reply::Reply;
 use crate::table::policy::zones::ZoneLimits;
 
 /// Counts a request, and refuses it if it exceeds a limit. It is in progress until the end of its record: until the
 /// last byte of the response or tunnel was sent, or the client disconnected.
-pub(super) async fn limit(exchange: &mut Exchange<'_>) -> Step {
+pub(super) async fn limit<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B) -> Step {
     by_annotations(exchange)?;
     match exchange.location().and_then(|location| location.policy.zones.as_deref()) {
         None => Continue(()),
-        Some(zones) => by_zones(exchange, zones).await,
+        Some(zones) => by_zones(exchange, body, zones).await,
     }
 }
 
-async fn by_zones(exchange: &mut Exchange<'_>, zones: &ZoneLimits) -> Step {
+async fn by_zones<B: RequestBody>(exchange: &mut Exchange<'_>, body: &mut B, zones: &ZoneLimits) -> Step {
     let (refuse, now) =
         (|status| Break(Reply::page(&exchange.call.server.local, status)), shared::clock::now());
     let mut wait = Duration::ZERO;
@@ -40,7 +44,12 @@ async fn by_zones(exchange: &mut Exchange<'_>, zones: &ZoneLimits) -> Step {
         wait = wait.max(more);
     }
     if !wait.is_zero() {
-        let _ = exchange.call.timer.limit(wait, pending::<()>()).await;
+        // Behind a body that is not read yet nobody sees it.
+        let is_watched = exchange.head.framing == Framing::None;
+        let gone = poll_fn(|cx| if is_watched { body.poll_gone(cx) } else { Poll::Pending });
+        if exchange.call.timer.limit(wait, gone).await.is_ok() {
+            return Break(Reply::failure(&exchange.call.server.local, &Kind::ClientGone.into()));
+        }
     }
     for it in &zones.in_progress {
         let Some(client) = told_apart(exchange, &it.key) else { continue };
