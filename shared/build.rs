@@ -39,6 +39,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .type_attribute("firth.config.v1.HeaderList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.LimitList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.ExternalAuth", "#[derive(Eq, Hash)]")
+        .type_attribute("firth.config.v1.ErrorAnswer", "#[derive(Eq, Hash)]")
+        .type_attribute("firth.config.v1.ErrorAnswerList", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.Shortcut", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.ShortcutBlock", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.Shortcuts", "#[derive(Eq, Hash)]")

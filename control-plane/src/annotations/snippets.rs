@@ -15,6 +15,7 @@ mod hints;
 pub(crate) mod limits;
 mod lists;
 pub(crate) mod of_fleet;
+mod pages;
 mod real_ip;
 mod restriction;
 mod shortcuts;
@@ -136,6 +137,18 @@ pub(super) fn sets_in_vain(to: &Draft<'_>, variable: &str) -> bool {
     in_snippet("auth-snippet") && !in_snippet("configuration-snippet")
 }
 
+/// All directives of the server-snippet and of the configuration-snippet.
+fn whole(to: &Draft<'_>) -> (Vec<tokens::Directive>, Vec<tokens::Directive>) {
+    let read = |name| to.text(name).and_then(|text| tokens::directives(text).ok()).unwrap_or_default();
+    (read("server-snippet"), read("configuration-snippet"))
+}
+
+/// Whether the annotations of a location say pages for some errors themselves.
+fn has_pages(to: &Draft<'_>, place: SnippetContext) -> bool {
+    let says = |name: &&str| to.text(name).is_some();
+    place == SnippetContext::Location && ["auth-signin", "custom-http-errors"].iter().any(says)
+}
+
 /// Whether a snippet of the Ingress names a cache, without which nothing else that is said of one has an effect.
 fn caches(to: &Draft<'_>) -> bool {
     let names_one = |it: &tokens::Directive| it.name() == "proxy_cache" && it.argument() != Some("off");
@@ -180,6 +193,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
     let (mut lists, mut tls, mut cookies, mut limits, mut addresses) = (None, None, None, None, None);
+    let mut pages = None;
     let mut told = Vec::new();
     let rest = snippet.map(|mut directives| {
         if place == SnippetContext::Location && speaks(to, &["GRPC", "GRPCS"]) {
@@ -200,6 +214,13 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
             cookies = cookies::take(&mut rest, level);
             limits = Limits::take(&mut rest, level);
             addresses = real_ip::take(&mut rest);
+            let (server, location) = whole(to);
+            if !has_pages(to, place) {
+                pages = pages::take(&mut rest, &server);
+            }
+            if place == SnippetContext::Server {
+                rest.retain(|it| !pages::is_settled(it, &server, &location));
+            }
         }
         lists = Lists::of(&mut rest, place, to);
         taken = shortcuts;
@@ -225,7 +246,8 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         SnippetContext::Auth => to.auth_answers = taken.put(),
     }
     let has_headers = headers.put(place, to);
-    if has_headers || needs_snippets || tls.is_some() || cookies.is_some() || addresses.is_some() {
+    let of_other_kinds = tls.is_some() || cookies.is_some() || addresses.is_some() || pages.is_some();
+    if has_headers || needs_snippets || of_other_kinds {
         to.needs_snippets();
     }
     match place {
@@ -238,6 +260,11 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         _ if cookies.is_none() => {}
         SnippetContext::Server => to.of_hosts.get_or_insert_default().cookie_flags = cookies,
         _ => to.location.proxy_cookie_flags = cookies,
+    }
+    match place {
+        _ if pages.is_none() => {}
+        SnippetContext::Server => to.of_hosts.get_or_insert_default().error_answers = pages,
+        _ => to.location.error_answers = pages,
     }
     match place {
         _ if addresses.is_none() => {}

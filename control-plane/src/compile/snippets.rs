@@ -16,6 +16,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         policy.hide_headers = None;
         policy.proxy_cookie_flags = None;
         policy.own_real_ip = None;
+        policy.error_answers = None;
         policy.shortcuts = policy.shortcuts.and_then(answers);
         policy.backend_tls = policy.backend_tls.filter(|_| claim.has_secret_for_tls());
         if let Some(external) = &mut policy.external_auth {
@@ -31,7 +32,9 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
     {
         tls.name.clone_from(tls_name);
     }
-    if let Some(OfHosts { changes, hidden, lists, tls, cookie_flags, limits, real_ip }) = of_host {
+    if let Some(OfHosts { changes, hidden, lists, tls, cookie_flags, limits, real_ip, error_answers }) =
+        of_host
+    {
         if let Some(lists) = lists {
             lists.put_unless_own(&mut policy);
         }
@@ -41,6 +44,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         policy.backend_tls = policy.backend_tls.or_else(|| tls.clone());
         policy.host_header_changes = changes.clone();
         policy.host_real_ip = real_ip.clone();
+        policy.host_error_answers = error_answers.clone();
         policy.hide_headers = policy.hide_headers.or_else(|| hidden.clone());
         policy.proxy_cookie_flags = policy.proxy_cookie_flags.or_else(|| cookie_flags.clone());
     }

@@ -121,6 +121,11 @@ impl Reply {
         reply
     }
 
+    /// Whether it is our usual page for its status.
+    pub(crate) fn is_usual(&self) -> bool {
+        matches!(&self.body, ReplyBody::Page(body) if *body == page(self.head.status))
+    }
+
     /// 200 without a body, for health checks.
     pub(crate) fn healthy(local: &Local) -> Self {
         let mut reply = Self::page(local, 200);

@@ -4,7 +4,10 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use data_plane::local::Limits;
-use shared::policy::{BackendProtocol, Canary, ExternalAuth, LocationPolicy, StatusList, TextList};
+use shared::policy::{
+    BackendProtocol, Canary, ErrorAnswer, ErrorAnswerList, ExternalAuth, LocationPolicy, Shortcut,
+    StatusList, TextList,
+};
 use shared::resource::{Denial, Path, PathType, Resource, Route, Settings};
 
 use super::harness::*;
@@ -443,4 +446,73 @@ fn a_location_that_is_denied_has_the_pages_of_the_fleet() {
     }
     assert!(fallback.seen().iter().all(|seen| seen.all("x-code") == ["503"]));
     assert!(origin.seen().is_empty() && errors.seen().is_empty());
+}
+
+/// As `error_page 401 = @in; location @in { return 302 ..; }` of a snippet, and with a text.
+#[test]
+fn a_snippet_answers_in_place_of_errors() {
+    let said = |error, status, text: &str, media_type: Option<&str>| {
+        let (text, media_type) = (Some(text.into()), media_type.map(Into::into));
+        let answer = Some(Shortcut { status, text, media_type, ..Shortcut::default() });
+        Some(ErrorAnswerList { answers: vec![ErrorAnswer { error, answer }] })
+    };
+    let asked = Origin::new(|_| {
+        let challenge = "WWW-Authenticate: Bearer realm=\"x\"\r\n";
+        (format!("HTTP/1.1 401 No\r\n{challenge}Content-Length: 0\r\n\r\n").into_bytes(), true)
+    });
+    let asks = |signin: &str| {
+        let url = format!("http://{}/", asked.address);
+        Some(ExternalAuth { url, signin: signin.into(), ..ExternalAuth::default() })
+    };
+    let denied = || Some(TextList { values: vec!["127.0.0.0/8".into()] });
+    let way_in = || said(401, 302, "https://in.test/?to=$request_uri", None);
+    let defaults = LocationPolicy::default;
+    let policies = [
+        ("/guarded", LocationPolicy { host_error_answers: way_in(), external_auth: asks(""), ..defaults() }),
+        (
+            "/signs-in",
+            LocationPolicy {
+                host_error_answers: said(401, 302, "https://other.test/", None),
+                external_auth: asks("https://own.test/"),
+                ..defaults()
+            },
+        ),
+        (
+            "/denied",
+            LocationPolicy {
+                error_answers: said(403, 418, "{\"at\":\"$uri\"}", Some("application/json")),
+                host_error_answers: said(403, 302, "https://other.test/", None),
+                denylist_source_range: denied(),
+                ..defaults()
+            },
+        ),
+        (
+            "/fleet",
+            LocationPolicy { host_error_answers: way_in(), denylist_source_range: denied(), ..defaults() },
+        ),
+        (
+            "/backend",
+            LocationPolicy { error_answers: said(403, 302, "https://no.test/", None), ..defaults() },
+        ),
+    ];
+    let (origin, fallback) = (answers("403 Mine"), answers("410 Fleet"));
+    let mut proxy = Proxy::start();
+    proxy.policies(false, &policies);
+    for (path, _) in &policies {
+        proxy.endpoints(&path[1..], &[origin.address]);
+    }
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/backend").status, 403, "its own errors pass");
+    with_fallback(&mut proxy, &fallback, listing(&[403]));
+    let answer = client.get("/guarded?a=b");
+    assert_eq!((answer.status, answer.all("location")), (302, vec!["https://in.test/?to=/guarded?a=b"]));
+    assert_eq!(answer.all("www-authenticate"), ["Bearer realm=\"x\""], "as in nginx");
+    let own = client.get("/signs-in");
+    assert!(own.all("location")[0].starts_with("https://own.test/"), "it has a page of its own");
+    let answer = client.get("/denied");
+    assert_eq!((answer.status, answer.text()), (418, "{\"at\":\"/denied\"}"));
+    assert_eq!(answer.all("content-type"), ["application/json"]);
+    assert_eq!(client.get("/fleet").status, 403, "the fleet's pages are hidden");
+    assert_eq!(client.get("/backend").all("location"), ["https://no.test/"], "the fleet intercepts errors");
+    assert_eq!(fallback.seen().len(), 0);
 }

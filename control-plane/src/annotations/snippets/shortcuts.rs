@@ -6,7 +6,7 @@
 
 mod block;
 mod condition;
-mod ends;
+pub(super) mod ends;
 
 use shared::pattern::Allowance;
 use shared::policy::{Shortcut, ShortcutComparison, ShortcutRewrite, ShortcutTest, Shortcuts};
@@ -227,6 +227,22 @@ fn is_verdict(it: &Shortcut) -> bool {
 pub(super) fn is_named(directive: &Directive) -> bool {
     let is_one = matches!(directive.arguments(), [name] if name.starts_with('@'));
     directive.name() == "location" && directive.is_block && directive.depth == 0 && is_one
+}
+
+/// What a `location @NAME` answers, if that is one response for all requests.
+pub(super) fn named_answer(node: &Node<'_>, room: &mut Allowance) -> Option<Shortcut> {
+    // As a block of another name, of which it is known what it may hold.
+    let directive = &node.directive.with_argument(0, "/".to_owned());
+    let denies = node.inner.iter().any(|it| ["allow", "deny"].contains(&it.name()));
+    let (block, answers) = block(&Node { directive, inner: without_internal(node.inner).as_slice() }, room)?;
+    let [answer] = &*block.shortcuts else { return None };
+    let is_plain = answer.tests.is_empty() && answer.pattern.is_none() && !goes_on(answer);
+    (answers && is_plain && !denies).then(|| answer.clone())
+}
+
+/// Only redirects of nginx itself lead to such a location.
+fn without_internal(inner: &[Directive]) -> Vec<Directive> {
+    inner.iter().filter(|it| it.name() != "internal").cloned().collect()
 }
 
 /// The length of what a directive says.

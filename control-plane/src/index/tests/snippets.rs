@@ -405,6 +405,38 @@ fn what_is_left_out_is_named() {
     assert!(world.reasons("web").contains(&reason.into()), "{:?}", world.reasons("web"));
 }
 
+/// As nginx inherits them.
+#[test]
+fn answers_in_place_of_errors_are_those_of_the_host_or_the_location() {
+    let mut world = World::default();
+    world.apply(allowed("true"));
+    let text = "error_page 401 = @in; location @in { return 302 https://in.test/; }";
+    let first = || ingress("first").at(1).rule("a.test", &[("/", "a")]);
+    world.apply(first().annotation("server-snippet", text));
+    let text = "error_page 403 https://no.test/;";
+    let own = ingress("own").at(2).rule("a.test", &[("/own", "b")]).annotation("configuration-snippet", text);
+    world.apply(own);
+    let errors = |world: &World, name: &str| {
+        let LocationPolicy { error_answers, host_error_answers, .. } = route(world, name).policy;
+        [error_answers, host_error_answers]
+            .map(|list| list.into_iter().flat_map(|it| it.answers).map(|it| it.error).collect::<Vec<_>>())
+    };
+    assert_eq!(errors(&world, "first"), [vec![], vec![401]]);
+    assert_eq!(errors(&world, "own"), [vec![403], vec![401]]);
+    assert_eq!([world.problems_of("first"), world.problems_of("own")], [const { Vec::<String>::new() }; 2]);
+    // A page of its own for the status is said by an annotation.
+    let page = "error_page 403 https://no.test/;";
+    let signs_in =
+        ingress("own").at(2).rule("a.test", &[("/own", "b")]).annotation("configuration-snippet", page);
+    let signs_in =
+        signs_in.annotation("auth-url", "https://in.test/").annotation("auth-signin", "https://in.test/");
+    world.apply(signs_in);
+    assert_eq!(errors(&world, "own"), [vec![], vec![401]]);
+    assert!(world.reasons("own").iter().any(|it| it.contains("error_page of it is left out")));
+    world.apply(allowed("false"));
+    assert_eq!(errors(&world, "first"), [const { Vec::<u32>::new() }; 2]);
+}
+
 /// Whom addresses of clients are taken from, likewise.
 #[test]
 fn peers_are_those_of_the_host_and_the_location() {

@@ -14,7 +14,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::log::InPlace;
-use super::{Exchange, HeaderScope, access, forwarded, send};
+use super::{Exchange, HeaderScope, access, forwarded, send, shortcuts};
 use crate::codec::body::{Outlet, RequestBody};
 use crate::codec::error::ProxyError;
 use crate::codec::head::{Framing, Known};
@@ -43,6 +43,21 @@ pub(super) async fn replace<B: RequestBody>(
         return reply;
     }
     let status = reply.head.status;
+    let is_hosts = exchange.header_scope == HeaderScope::Host;
+    if !location.is_denied() {
+        let (errors, has_pages) = (&location.policy.errors, has_pages(location));
+        let may_be = match is_backends(&reply) {
+            true => errors.intercepts && location.policy.spoken.is_http() && !send::is_grpc(exchange.head),
+            false => reply.is_usual() && !is_for_want(exchange, location),
+        };
+        if may_be && let Some(answer) = errors.answer(status, has_pages, is_hosts) {
+            return shortcuts::in_place(exchange, answer, reply);
+        }
+        // In nginx' configuration they hide the fleet's pages.
+        if errors.are_fleets && errors.has_answers(has_pages, is_hosts) {
+            return reply;
+        }
+    }
     // In nginx' configuration a denied location has no `error_page` of its own and inherits the fleet's. So does one
     // that lists none, unless its server has some: the one for clients without a certificate is enough for that.
     if !exchange.has_pages_of_fleet && (location.is_denied() || location.policy.errors.are_fleets) {
@@ -72,6 +87,18 @@ pub(super) async fn replace<B: RequestBody>(
     reply
 }
 
+/// Whether a location has error pages itself, in nginx' configuration.
+fn has_pages(location: &PathEntry) -> bool {
+    let Errors { are_fleets, .. } = location.policy.errors;
+    let signs_in = location.external().is_some_and(|external| external.signin.is_some());
+    signs_in || !are_fleets && !location.policy.errors.is_empty()
+}
+
+/// Whether it is the page for want of a default backend, which is a backend's: in ingress-nginx a server of its own sends it.
+fn is_for_want(exchange: &Exchange<'_>, location: &PathEntry) -> bool {
+    matches!(location.action, Action::DefaultBackend) && exchange.is_let_in && exchange.fallback.is_none()
+}
+
 fn is_backends(reply: &Reply) -> bool {
     matches!(reply.body, ReplyBody::Relay(_) | ReplyBody::Tunnel(_))
 }
@@ -93,10 +120,9 @@ fn is_replaced(exchange: &Exchange<'_>, location: &PathEntry, errors: &Errors, r
     if !errors.takes(status) {
         return false;
     }
-    // The default backend is always spoken to in HTTP. The page for want of one is a backend's, too: in ingress-nginx
-    // a server of its own sends it.
+    // The default backend is always spoken to in HTTP.
     let is_default = matches!(location.action, Action::DefaultBackend);
-    let is_wanting = is_default && exchange.is_let_in && exchange.fallback.is_none();
+    let is_wanting = is_for_want(exchange, location);
     // FastCGI and gRPC responses are not replaced (as in ingress-nginx).
     let passes = !location.policy.errors.intercepts || !(is_default || location.policy.spoken.is_http());
     let stays = if is_backends(reply) || is_wanting { passes } else { status < 400 };

@@ -233,6 +233,19 @@ pub(super) fn of_auth(exchange: &Exchange<'_>, answers: &Shortcuts) -> Result<Op
     Ok(None)
 }
 
+/// What a snippet answers in place of an error. As in nginx, the client still gets the challenge of a 401.
+pub(super) fn in_place(exchange: &mut Exchange<'_>, shortcut: &Shortcut, error: Reply) -> Reply {
+    exchange.header_scope = HeaderScope::Host;
+    exchange.own_headers = says(shortcut, &None);
+    let reply = answer(exchange, shortcut, &None);
+    let mut reply = reply.unwrap_or_else(|overlong| variables::refused(exchange, overlong));
+    for challenge in error.head.fields.all(Known::WwwAuthenticate) {
+        reply.head.fields.append(Known::WwwAuthenticate, challenge);
+    }
+    reply.close |= error.close;
+    reply
+}
+
 fn of_block(exchange: &mut Exchange<'_>, shortcuts: &Shortcuts) -> Step {
     let declared = exchange.location().map_or("", |it| it.declared());
     let (block, groups) = match shortcuts.block(exchange.path(), declared, &exchange.steps) {

@@ -1,11 +1,12 @@
-//! Error pages from another backend (`custom-http-errors`, as in ingress-nginx).
+//! Error pages from another backend (`custom-http-errors`, as in ingress-nginx), and fixed answers in place of errors.
 
-use shared::policy::LocationPolicy;
+use shared::policy::{ErrorAnswerList, LocationPolicy};
 
 use super::PolicyError;
+use super::shortcuts::Shortcut;
 
 /// Which responses are replaced by an error page.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Errors {
     statuses: Box<[u16]>,
     /// Responses of the backend are replaced, too, and not only the proxy's own pages. Then a 401 of the backend
@@ -14,6 +15,21 @@ pub struct Errors {
     /// The list is the fleet's and the location has none: then the location's own error backend is not used for it.
     /// Set by the caller that knows both.
     pub are_fleets: bool,
+    /// Fixed answers in place of errors, in place of all these pages; those of the host, if the location has no pages of its own.
+    answers: Option<Box<Answers>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Answers {
+    of_location: Box<[Answer]>,
+    of_host: Box<[Answer]>,
+}
+
+/// An answer in place of a page with this status.
+#[derive(Clone, Debug)]
+struct Answer {
+    error: u16,
+    answer: Shortcut,
 }
 
 impl Errors {
@@ -26,10 +42,36 @@ impl Errors {
                 problem: format!("expected a status from 300 to 599, got {status}"),
             }),
         };
-        Ok(Self { statuses: statuses.map(status).collect::<Result<_, _>>()?, ..Self::default() })
+        let all = Answers {
+            of_location: answers("error_answers", configured.error_answers.as_ref())?,
+            of_host: answers("host_error_answers", configured.host_error_answers.as_ref())?,
+        };
+        let has_answers = !(all.of_location.is_empty() && all.of_host.is_empty());
+        let statuses = statuses.map(status).collect::<Result<_, _>>()?;
+        Ok(Self { statuses, answers: has_answers.then(|| Box::new(all)), ..Self::default() })
     }
 
-    /// Whether there are none.
+    /// The answer in place of a page with this status. `has_others`: the location has pages of other kinds, and so takes none
+    /// of its host. `is_hosts`: the host responds, and not the location.
+    pub fn answer(&self, status: u16, has_others: bool, is_hosts: bool) -> Option<&Shortcut> {
+        let found = self.level(has_others, is_hosts)?.iter().find(|it| it.error == status);
+        found.map(|it| &it.answer)
+    }
+
+    /// Whether there are answers, which stand in place of the fleet's pages.
+    pub fn has_answers(&self, has_others: bool, is_hosts: bool) -> bool {
+        self.level(has_others, is_hosts).is_some()
+    }
+
+    /// nginx takes all error pages from one level: the innermost that has some.
+    fn level(&self, has_others: bool, is_hosts: bool) -> Option<&[Answer]> {
+        let Answers { of_location, of_host } = self.answers.as_deref()?;
+        let inner = Some(&**of_location).filter(|list| !is_hosts && !list.is_empty());
+        let outer = Some(&**of_host).filter(|list| !list.is_empty() && (is_hosts || !has_others));
+        inner.or(outer)
+    }
+
+    /// Whether no page is another backend's.
     pub fn is_empty(&self) -> bool {
         self.statuses.is_empty()
     }
@@ -38,4 +80,21 @@ impl Errors {
     pub fn takes(&self, status: u16) -> bool {
         self.statuses.contains(&status)
     }
+}
+
+fn answers(field: &'static str, list: Option<&ErrorAnswerList>) -> Result<Box<[Answer]>, PolicyError> {
+    let answers = list.into_iter().flat_map(|list| &list.answers);
+    let compiled = answers.map(|it| {
+        let error = u16::try_from(it.error).ok().filter(|status| (400..600).contains(status));
+        let answer = it.answer.as_ref().map(Shortcut::compile).transpose()?;
+        let is_plain = |it: &Shortcut| it.tests.is_empty() && it.pattern.is_none() && it.status != 0;
+        match (error, answer.filter(is_plain)) {
+            (Some(error), Some(answer)) => Ok(Answer { error, answer }),
+            _ => Err(PolicyError {
+                field,
+                problem: format!("expected an error and an answer to it, got {}", it.error),
+            }),
+        }
+    });
+    compiled.collect()
 }

@@ -52,6 +52,16 @@ pub struct Shortcut {
     pub only_headers: bool,
 }
 
+impl Shortcut {
+    /// Compiles one.
+    ///
+    /// # Errors
+    /// It is not supported.
+    pub fn compile(configured: &policy::Shortcut) -> Result<Self, PolicyError> {
+        shortcut(configured)
+    }
+}
+
 /// A change of the path.
 #[derive(Clone, Debug)]
 pub struct Rewrite {

@@ -5,7 +5,7 @@ use shared::policy::{Shortcut, ShortcutRewrite};
 use shared::template::{Template, Variable};
 
 /// `return CODE;`, `return CODE TEXT;`, `return URL;`.
-pub(super) fn returned(arguments: &[String], has_groups: bool) -> Option<Shortcut> {
+pub(in super::super) fn returned(arguments: &[String], has_groups: bool) -> Option<Shortcut> {
     let (status, text) = match arguments {
         [url] if is_url(url) => (302, Some(url)),
         [code] => (status(code)?, None),
@@ -55,16 +55,16 @@ fn is_target(text: &str) -> bool {
     ["/", "$1", "$uri"].iter().any(|start| text.starts_with(start)) && text.matches('?').count() <= 1
 }
 
-pub(super) fn status(code: &str) -> Option<u32> {
+pub(in super::super) fn status(code: &str) -> Option<u32> {
     code.parse().ok().filter(|status| (200..=599).contains(status))
 }
 
-pub(super) fn is_redirect(status: u32) -> bool {
+pub(in super::super) fn is_redirect(status: u32) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
 /// Whether nginx redirects there, whatever else a directive says.
-pub(super) fn is_url(text: &str) -> bool {
+pub(in super::super) fn is_url(text: &str) -> bool {
     ["http://", "https://", "$scheme"].iter().any(|start| text.starts_with(start))
 }
 

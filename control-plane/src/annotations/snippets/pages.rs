@@ -1,0 +1,172 @@
+//! Answers in place of errors: nginx' `error_page`, with a URL or with a `location @NAME` of a fixed response.
+//!
+//! **Invariant:** those of a snippet are taken all together or not at all.
+
+use shared::pattern::Allowance;
+use shared::policy::{ErrorAnswer, ErrorAnswerList, Shortcut};
+
+use super::headers::MOST;
+use super::shortcuts::{self, Node, ends, named_answer, nodes};
+use super::tokens::Directive;
+
+/// Errors that this proxy answers itself once a request has a location. nginx knows others, before that.
+const ERRORS: [u32; 8] = [401, 403, 404, 429, 500, 502, 503, 504];
+
+/// Takes the directives out of a snippet, if they are supported. `whole`: all directives of its server.
+pub(super) fn take(directives: &mut Vec<Directive>, whole: &[Directive]) -> Option<ErrorAnswerList> {
+    let is_one = |it: &Directive| it.name() == "error_page" && it.depth == 0 && !it.is_block;
+    let mut answers = Vec::new();
+    for it in directives.iter().filter(|it| is_one(it)) {
+        answers.extend(read(it.arguments(), whole)?);
+    }
+    directives.retain(|it| !is_one(it));
+    (1..=MOST).contains(&answers.len()).then_some(ErrorAnswerList { answers })
+}
+
+/// Whether a `location @NAME` needs no word: nothing of these snippets names it, or what does is read.
+pub(super) fn is_settled(directive: &Directive, whole: &[Directive], others: &[Directive]) -> bool {
+    let Some(name) = directive.argument().filter(|_| shortcuts::is_named(directive)) else {
+        return false;
+    };
+    let names = |it: &&Directive| !shortcuts::is_named(it) && it.arguments().iter().any(|text| text == name);
+    let mut named = whole.iter().chain(others).filter(names).peekable();
+    named.peek().is_none()
+        || named.all(|it| it.name() == "error_page" && read(it.arguments(), whole).is_some())
+}
+
+/// `error_page STATUS .. [=[STATUS]] PLACE`.
+fn read(arguments: &[String], whole: &[Directive]) -> Option<Vec<ErrorAnswer>> {
+    let (place, before) = arguments.split_last()?;
+    let (says, errors) = match before.split_last()? {
+        (last, errors) if last.starts_with('=') => (Some(&last[1..]), errors),
+        _ => (None, before),
+    };
+    // `Some(None)`: that of the answer.
+    let status = match says {
+        None => None,
+        Some("") => Some(None),
+        Some(text) => Some(Some(ends::status(text)?)),
+    };
+    let answer = match place.starts_with('@') {
+        // An empty answer is none of ours.
+        true => named(place, whole).filter(|it| it.text.is_some() || it.status >= 400)?,
+        false => elsewhere(place, status.flatten())?,
+    };
+    let of_error = |text: &String| {
+        let error = text.parse().ok().filter(|it| ERRORS.contains(it))?;
+        Some(ErrorAnswer { error, answer: Some(with_status(answer.clone(), error, status)) })
+    };
+    (!errors.is_empty()).then(|| errors.iter().map(of_error).collect()).flatten()
+}
+
+/// A redirect and a bare error have their own status. Any other answer has that of the error, unless another one is said.
+fn with_status(answer: Shortcut, error: u32, said: Option<Option<u32>>) -> Shortcut {
+    let keeps = ends::is_redirect(answer.status) || answer.text.is_none() && answer.status >= 400;
+    let status = match said {
+        _ if keeps => answer.status,
+        None => error,
+        Some(None) => answer.status,
+        Some(Some(status)) => status,
+    };
+    Shortcut { status, ..answer }
+}
+
+fn elsewhere(url: &str, status: Option<u32>) -> Option<Shortcut> {
+    let status = status.filter(|status| ends::is_redirect(*status)).unwrap_or(302);
+    ends::is_url(url).then(|| ends::returned(&[status.to_string(), url.to_owned()], false)).flatten()
+}
+
+/// What the location of this name answers, if that is one fixed response for all requests.
+fn named(name: &str, whole: &[Directive]) -> Option<Shortcut> {
+    let mut found = nodes(whole).filter(|Node { directive, .. }| {
+        shortcuts::is_named(directive) && directive.argument() == Some(name)
+    });
+    let node = found.next().filter(|_| found.next().is_none())?;
+    named_answer(&node, &mut Allowance::new(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotations::snippets::tokens;
+
+    fn taken(text: &str) -> Option<Vec<(u32, u32, Option<String>)>> {
+        let mut directives = tokens::directives(text).unwrap();
+        let whole = directives.clone();
+        let list = take(&mut directives, &whole)?;
+        let line = |it: ErrorAnswer| {
+            let answer = it.answer.unwrap();
+            (it.error, answer.status, answer.text)
+        };
+        Some(list.answers.into_iter().map(line).collect())
+    }
+
+    #[test]
+    fn answers_have_the_status_that_nginx_gives_them() {
+        let login = "location @in { internal; access_log off; return 302 https://in.test/?to=$request_uri; }";
+        let slow = "location @slow { default_type application/json; return 429 '{}'; }";
+        let bare = "location @bare { return 401; }";
+        let url = Some("https://in.test/?to=$request_uri".to_owned());
+        let json = Some("{}".to_owned());
+        for (text, expected) in [
+            (
+                format!("error_page 401 500 = @in; {login}"),
+                vec![(401, 302, url.clone()), (500, 302, url.clone())],
+            ),
+            (format!("error_page 403 @in; {login}"), vec![(403, 302, url)]),
+            (format!("error_page 503 @slow; {slow}"), vec![(503, 503, json.clone())]),
+            (format!("error_page 503 = @slow; {slow}"), vec![(503, 429, json.clone())]),
+            (format!("error_page 503 =418 @slow; {slow}"), vec![(503, 418, json)]),
+            (format!("error_page 403 =200 @bare; {bare}"), vec![(403, 401, None)]),
+            (
+                "error_page 403 https://no.test/;".to_owned(),
+                vec![(403, 302, Some("https://no.test/".to_owned()))],
+            ),
+            (
+                "error_page 403 =301 https://no.test/;".to_owned(),
+                vec![(403, 301, Some("https://no.test/".to_owned()))],
+            ),
+            (
+                "error_page 403 = \"https://no.test/\";".to_owned(),
+                vec![(403, 302, Some("https://no.test/".to_owned()))],
+            ),
+        ] {
+            assert_eq!(taken(&text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_exactly_is_not_taken() {
+        for text in [
+            "gzip on;",
+            "error_page 404 /404.html;",
+            "error_page 401 = @out;",
+            "error_page 401 = @in; location @in { proxy_pass http://a; }",
+            "error_page 401 = @in; location @in { if ($arg_x) { return 403; } return 302 https://in.test/; }",
+            "error_page 401 = @in; location @in { rewrite ^ /in last; }",
+            "error_page 401 = @in; location @in { return 302 https://in.test/$1; }",
+            "error_page 401 = @in; location @in { deny all; }",
+            "error_page 401 @in; location @in { return 204; }",
+            "error_page 401 = @in; location @in { return 403; } location @in { return 401; }",
+            "error_page 495 496 =401 @in; location @in { return 401; }",
+            "error_page 401 = @in; error_page 404 /404.html; location @in { return 401; }",
+            "error_page 401 =x @in; location @in { return 401; }",
+            "error_page @in; location @in { return 401; }",
+        ] {
+            assert_eq!(taken(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_named_location_needs_a_word_if_something_leads_there() {
+        let is_settled = |text: &str, others: &str| {
+            let (whole, others) = (tokens::directives(text).unwrap(), tokens::directives(others).unwrap());
+            is_settled(whole.iter().find(|it| shortcuts::is_named(it)).unwrap(), &whole, &others)
+        };
+        assert!(is_settled("location @a { proxy_pass http://b; }", ""));
+        assert!(is_settled("location @a { return 401; } error_page 403 @a;", ""));
+        assert!(!is_settled("location @a { proxy_pass http://b; } error_page 403 @a;", ""));
+        assert!(!is_settled("location @a { proxy_pass http://b; }", "error_page 403 @a;"));
+        assert!(!is_settled("location @a { return 401; }", "try_files $uri @a;"));
+    }
+}
