@@ -41,6 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .type_attribute("firth.config.v1.ExternalAuth", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.ErrorAnswer", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.ErrorAnswerList", "#[derive(Eq, Hash)]")
+        .type_attribute("firth.config.v1.Substitutions", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.Shortcut", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.ShortcutBlock", "#[derive(Eq, Hash)]")
         .type_attribute("firth.config.v1.Shortcuts", "#[derive(Eq, Hash)]")

@@ -60,6 +60,7 @@ use crate::problem::{Fault, Severity, bounded, shown};
 use crate::reference::Reference;
 
 pub(crate) use self::snippets::limits::fill_in as fill_in_limits;
+pub(crate) use self::snippets::substitutions;
 pub use self::snippets::{OfHosts, Zones};
 #[cfg(test)]
 pub(crate) use self::unknown::KEYS;

@@ -10,5 +10,6 @@ pub use crate::proto::config::{
     ErrorAnswerList, ExternalAuth, Header, HeaderChange, HeaderChangeList, HeaderList, HeaderOperation,
     HostPolicy, LimitList, LoadBalance, LocationPolicy, NumberList, RealIp, Replacement, RequestMetrics,
     SameSite, Sampler, Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutRewrite,
-    ShortcutTest, Shortcuts, SnippetLevel, StatusList, TextList, ToldWithin, ZoneLimit,
+    ShortcutTest, Shortcuts, SnippetLevel, StatusList, Substitution, Substitutions, TextList, ToldWithin,
+    ZoneLimit,
 };

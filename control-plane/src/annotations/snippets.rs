@@ -19,6 +19,7 @@ mod pages;
 mod real_ip;
 mod restriction;
 mod shortcuts;
+pub(crate) mod substitutions;
 mod tokens;
 mod upstream_tls;
 mod variables;
@@ -193,7 +194,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
     let mut headers = Headers::default();
     let mut taken = Taken::default();
     let (mut lists, mut tls, mut cookies, mut limits, mut addresses) = (None, None, None, None, None);
-    let mut pages = None;
+    let (mut pages, mut substitutions) = (None, None);
     let mut told = Vec::new();
     let rest = snippet.map(|mut directives| {
         if place == SnippetContext::Location && speaks(to, &["GRPC", "GRPCS"]) {
@@ -214,6 +215,7 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
             cookies = cookies::take(&mut rest, level);
             limits = Limits::take(&mut rest, level);
             addresses = real_ip::take(&mut rest);
+            substitutions = substitutions::take(&mut rest);
             let (server, location) = whole(to);
             if !has_pages(to, place) {
                 pages = pages::take(&mut rest, &server);
@@ -246,8 +248,8 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         SnippetContext::Auth => to.auth_answers = taken.put(),
     }
     let has_headers = headers.put(place, to);
-    let of_other_kinds = tls.is_some() || cookies.is_some() || addresses.is_some() || pages.is_some();
-    if has_headers || needs_snippets || of_other_kinds {
+    let changes_answers = cookies.is_some() || pages.is_some() || substitutions.is_some();
+    if has_headers || needs_snippets || changes_answers || tls.is_some() || addresses.is_some() {
         to.needs_snippets();
     }
     match place {
@@ -260,6 +262,11 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         _ if cookies.is_none() => {}
         SnippetContext::Server => to.of_hosts.get_or_insert_default().cookie_flags = cookies,
         _ => to.location.proxy_cookie_flags = cookies,
+    }
+    match place {
+        _ if substitutions.is_none() => {}
+        SnippetContext::Server => to.of_hosts.get_or_insert_default().substitutions = substitutions,
+        _ => to.location.substitutions = substitutions,
     }
     match place {
         _ if pages.is_none() => {}

@@ -3,7 +3,7 @@
 use shared::policy::{LocationPolicy, Shortcut, Shortcuts};
 
 use super::claim::Claim;
-use crate::annotations::OfHosts;
+use crate::annotations::{OfHosts, substitutions};
 
 /// The policy of a claim's locations on a host whose server-snippet says `of_host`. As in nginx, a location that hides
 /// headers itself inherits none of those, one that lists addresses none of those, and one that limits clients none of
@@ -17,6 +17,7 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
         policy.proxy_cookie_flags = None;
         policy.own_real_ip = None;
         policy.error_answers = None;
+        policy.substitutions = None;
         policy.shortcuts = policy.shortcuts.and_then(answers);
         policy.backend_tls = policy.backend_tls.filter(|_| claim.has_secret_for_tls());
         if let Some(external) = &mut policy.external_auth {
@@ -32,8 +33,11 @@ pub fn put(mut policy: LocationPolicy, claim: &Claim, of_host: Option<&OfHosts>)
     {
         tls.name.clone_from(tls_name);
     }
-    if let Some(OfHosts { changes, hidden, lists, tls, cookie_flags, limits, real_ip, error_answers }) =
-        of_host
+    let around = of_host.and_then(|it| it.substitutions.as_ref());
+    policy.substitutions = substitutions::inherit(policy.substitutions, around);
+    if let Some(OfHosts {
+        changes, hidden, lists, tls, cookie_flags, limits, real_ip, error_answers, ..
+    }) = of_host
     {
         if let Some(lists) = lists {
             lists.put_unless_own(&mut policy);

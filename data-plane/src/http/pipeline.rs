@@ -47,6 +47,7 @@ mod rewrite;
 mod send;
 mod shortcuts;
 mod size;
+mod substitute;
 mod trace;
 mod variables;
 

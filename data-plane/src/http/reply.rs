@@ -16,10 +16,12 @@ use crate::upstream::link::Link;
 pub(crate) use coded::Coded;
 pub(crate) use paced::Paced;
 pub(crate) use relay::Relay;
+pub(crate) use replacer::{Pair, Replacer};
 
 mod coded;
 mod paced;
 mod relay;
+mod replacer;
 
 /// A response that is about to be written.
 #[derive(Debug)]
@@ -70,7 +72,7 @@ pub(crate) enum ReplyBody {
     Relay(Box<Relay>),
     /// A backend's body over HTTP/2, while the client may still be sending.
     Call(Box<Call>),
-    /// One of the above with a body, compressed.
+    /// One of the above with a body, compressed, or with another text in place of some.
     Coded(Box<Coded>),
     /// One of the above with a body, rate limited.
     Paced(Box<Paced>),

@@ -35,6 +35,7 @@ pub mod retries;
 pub mod rewrite;
 pub mod shortcuts;
 pub mod status;
+pub mod substitutions;
 mod texts;
 pub mod timeouts;
 pub mod tracing;
@@ -71,6 +72,7 @@ use response_rewrite::ResponseRewrite;
 use retries::Retries;
 use rewrite::Rewrite;
 use shortcuts::Shortcuts;
+use substitutions::Substitutions;
 use timeouts::TimeoutOverrides;
 use tracing::Tracing;
 use upstream_keepalive::UpstreamKeepalive;
@@ -135,6 +137,8 @@ pub struct Policy {
     pub response_headers: ResponseHeaders,
     /// Rewriting of redirects and cookies in responses.
     pub response_rewrite: Option<Box<ResponseRewrite>>,
+    /// Which text of responses is replaced.
+    pub substitutions: Option<Box<Substitutions>>,
     /// Which responses are replaced by another backend's error page.
     pub errors: Errors,
     /// Which requests are logged.
@@ -190,6 +194,7 @@ impl Policy {
             compression: Compression::compile(configured)?,
             response_headers: ResponseHeaders::compile(configured)?,
             response_rewrite: ResponseRewrite::compile(configured)?,
+            substitutions: Substitutions::compile(configured)?,
             errors: Errors::compile(configured)?,
             log: Logging::compile(configured)?,
             counting: counting::compile(configured)?,

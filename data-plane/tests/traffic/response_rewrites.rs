@@ -1,6 +1,10 @@
 //! Cookie domains and paths and redirects of backends, as clients see them.
 
-use shared::policy::{CookieFlags, CookieFlagsList, LocationPolicy, Replacement};
+use std::io::Read as _;
+
+use shared::policy::{
+    CookieFlags, CookieFlagsList, LocationPolicy, Replacement, Substitution, Substitutions, TextList,
+};
 use shared::resource::{Resource, SETTINGS_KEY, Settings};
 
 use super::harness::*;
@@ -51,6 +55,70 @@ fn cookies_are_changed_in_their_order_where_that_is_said() {
     ] {
         assert_eq!(client.get(path).all("set-cookie"), cookies, "{path}");
     }
+}
+
+/// As nginx' `sub_filter` does: in answers of a type that are not compressed, the proxy's own pages included.
+#[test]
+fn text_of_answers_is_replaced() {
+    let origin = Origin::new(|seen| {
+        let (line, body) = (seen.line().to_owned(), "<html><HEAD></head>abab");
+        let kind = if line.contains("json") { "application/json" } else { "text/html; charset=utf-8" };
+        let coding = if line.contains("coded") { "Content-Encoding: x\r\n" } else { "" };
+        let fields = format!("Content-Type: {kind}\r\nETag: \"v\"\r\nLast-Modified: now\r\n{coding}");
+        let length = format!("Content-Length: {}", body.len());
+        let body = if line.starts_with("HEAD") { "" } else { body };
+        (format!("HTTP/1.1 200 OK\r\n{fields}{length}\r\n\r\n{body}").into_bytes(), true)
+    });
+    let pair = |text: &str, by: &str| Substitution { text: text.into(), by: by.into() };
+    let said = |pairs, once, types: &[&str], keeps_validators| {
+        let types = Some(TextList { values: types.iter().map(ToString::to_string).collect() });
+        let all = Substitutions { pairs, once, types, keeps_validators };
+        LocationPolicy { substitutions: Some(all), ..LocationPolicy::default() }
+    };
+    let base = || pair("<head>", "<head><base href=\"http://$host/x/\">");
+    let denied = LocationPolicy {
+        denylist_source_range: Some(TextList { values: vec!["127.0.0.0/8".into()] }),
+        ..said(vec![base()], None, &[], None)
+    };
+    let mut proxy = Proxy::start();
+    let all = said(vec![pair("ab", "-")], Some(false), &["application/json"], Some(true));
+    proxy.policies(
+        false,
+        &[
+            ("/once", said(vec![base(), pair("ab", "-")], None, &[], None)),
+            ("/all", all),
+            ("/denied", denied),
+        ],
+    );
+    for service in ["once", "all", "denied"] {
+        proxy.endpoints(service, &[origin.address]);
+    }
+    let mut client = Client::new(proxy.http);
+    let replaced = "<html><head><base href=\"http://a.test/x/\"></head>-ab";
+    let answer = client.get("/once");
+    assert_eq!(answer.text(), replaced);
+    assert_eq!(
+        [answer.all("etag").len(), answer.all("last-modified").len(), answer.all("content-length").len()],
+        [0; 3]
+    );
+    let head = client.ask("HEAD /once HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    assert_eq!([head.all("etag").len(), head.all("content-length").len()], [0; 2]);
+    for path in ["/once?json", "/once?coded"] {
+        let answer = client.get(path);
+        assert_eq!((answer.text(), answer.all("etag")), ("<html><HEAD></head>abab", vec!["\"v\""]), "{path}");
+    }
+    let answer = client.get("/all?json");
+    assert_eq!((answer.text(), answer.all("etag")), ("<html><HEAD></head>--", vec!["W/\"v\""]));
+    let page = client.get("/denied");
+    assert!(page.status == 403 && page.text().contains("<base href"), "{}", page.text());
+    let defaults =
+        LocationPolicy { use_gzip: Some(true), gzip_min_length: Some(1), ..LocationPolicy::default() };
+    proxy.config(vec![(SETTINGS_KEY, Resource::Settings(Settings { defaults, ..Settings::default() }))]);
+    let answer = client.ask("GET /once HTTP/1.1\r\nHost: a.test\r\nAccept-Encoding: gzip\r\n\r\n");
+    assert_eq!(answer.all("content-encoding"), ["gzip"]);
+    let mut text = String::new();
+    flate2::read::MultiGzDecoder::new(&answer.body[..]).read_to_string(&mut text).unwrap();
+    assert_eq!(text, replaced);
 }
 
 /// Those of the fleet stand behind those of the location, as its `location-snippet` does.

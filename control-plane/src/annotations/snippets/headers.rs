@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use shared::log_format::Value;
 use shared::policy::{
     BackendTls, CookieFlagsList, ErrorAnswerList, Header, HeaderChange, HeaderChangeList, HeaderList,
-    HeaderOperation, RealIp, SnippetLevel, TextList, ToldWithin,
+    HeaderOperation, RealIp, SnippetLevel, Substitutions, TextList, ToldWithin,
 };
 use shared::template::{Part, Template, Variable};
 
@@ -352,6 +352,8 @@ pub struct OfHosts {
     pub limits: Option<Limits>,
     /// Whom clients' addresses are taken from.
     pub real_ip: Option<RealIp>,
+    /// Text of answers that is replaced.
+    pub substitutions: Option<Substitutions>,
     /// Answers in place of errors.
     pub error_answers: Option<ErrorAnswerList>,
 }

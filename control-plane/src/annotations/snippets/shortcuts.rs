@@ -18,7 +18,7 @@ use super::worlds::{Outcome, World, Worlds, depends_on_path};
 use block::{block, set_type};
 pub(super) use condition::Condition;
 use condition::{can_compare, finds};
-pub(super) use ends::{counts_by, has_values};
+pub(super) use ends::{counts_by, has_values, replaces_by};
 use ends::{is_url, returned, rewritten};
 
 /// Limit of the responses that are taken from one snippet, and of their bytes.

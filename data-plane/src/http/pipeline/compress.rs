@@ -49,7 +49,11 @@ fn may_be(reply: &Reply) -> bool {
     let Reply { head, body, .. } = reply;
     let fields = &head.fields;
     matches!(head.status, 200 | 403 | 404)
-        && matches!(body, ReplyBody::Relay(_) | ReplyBody::Page(_))
+        && match body {
+            ReplyBody::Relay(_) | ReplyBody::Page(_) => true,
+            ReplyBody::Coded(coded) => !coded.is_compressed(),
+            _ => false,
+        }
         && !head.framing.is_empty()
         && fields.get(ENCODING).is_none_or(<[u8]>::is_empty)
         && !fields.all(Known::CacheControl).any(|value| has_word(value, b"no-transform"))

@@ -11,6 +11,7 @@ use tracing::warn;
 use super::variables::{self, Allowance};
 use super::{
     Exchange, HeaderScope, affinity, compress, cors, external, forwarded, log, response_rewrite, rewrite,
+    substitute,
 };
 use crate::codec::guard::HeadError;
 use crate::codec::head::Known;
@@ -69,8 +70,9 @@ pub(super) fn respond(exchange: &mut Exchange<'_>, mut reply: Reply) -> Reply {
         reply.head.fields.replace("Authentication-Info", proof);
     }
     external::tell_client(exchange, &mut reply);
-    // In the order of nginx' filters: compression depends on the headers, and the rate limit applies to what is
-    // actually sent.
+    // In the order of nginx' filters: text is replaced in what is not compressed yet, compression depends on the
+    // headers, and the rate limit applies to what is actually sent.
+    substitute::substitute(exchange, &mut reply);
     compress::compress(exchange, &mut reply);
     log::capture::of_answer(exchange, &reply);
     if let Some(it) = exchange.location().and_then(|location| location.policy.pace) {

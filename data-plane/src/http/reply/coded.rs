@@ -1,4 +1,4 @@
-//! A response body that is compressed on its way to its client.
+//! A response body that is compressed on its way to its client, or in which texts are replaced.
 //!
 //! **Invariant:** one piece of the backend's body is compressed at a time, and its output is sent before the next
 //! piece is read; the backend is not read while the client does not read. Output is flushed when no more input is
@@ -12,7 +12,7 @@ use brotli::enc::BrotliEncoderParams;
 use bytes::Bytes;
 use flate2::write::GzEncoder;
 
-use super::ReplyBody;
+use super::{Replacer, ReplyBody};
 use crate::codec::error::{Kind, ProxyError};
 use crate::local::quota::Share;
 use crate::table::policy::compression::Coding;
@@ -49,12 +49,13 @@ pub(crate) struct Coded {
     holds: bool,
     /// Input bytes that were not reported yet.
     came: usize,
-    _share: Share,
+    share: Option<Share>,
 }
 
 enum Encoder {
     Gzip(Box<GzEncoder<Vec<u8>>>),
     Brotli(Box<CompressorWriter<Vec<u8>>>),
+    Replacer(Box<Replacer>),
 }
 
 impl fmt::Debug for Coded {
@@ -75,7 +76,18 @@ impl Coded {
 
     /// It holds its share of the budget as long as it exists.
     pub(crate) fn new(body: ReplyBody, coding: Coding, level: u32, share: Share) -> Self {
-        Self { body, encoder: Some(Encoder::new(coding, level)), holds: false, came: 0, _share: share }
+        Self { body, encoder: Some(Encoder::new(coding, level)), holds: false, came: 0, share: Some(share) }
+    }
+
+    /// One in which texts are replaced.
+    pub(crate) fn replacing(body: ReplyBody, replacer: Replacer) -> Self {
+        let encoder = Some(Encoder::Replacer(Box::new(replacer)));
+        Self { body, encoder, holds: false, came: 0, share: None }
+    }
+
+    /// Whether it is compressed.
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.share.is_some()
     }
 
     /// The uncompressed body.
@@ -100,11 +112,23 @@ impl Coded {
             let Some(encoder) = &mut self.encoder else {
                 return Ok(Some(None));
             };
+            match encoder {
+                Encoder::Replacer(it) if it.has_more() => return Ok(Some(Some(it.next(ROOM).into()))),
+                Encoder::Replacer(it) if it.is_over() => {
+                    self.encoder = None;
+                    continue;
+                }
+                _ => {}
+            }
             let ready = match self.body.buffered()? {
                 Some(Some(piece)) => {
                     self.holds = true;
                     self.came += piece.len();
                     encoder.push(&piece).map_err(failed)?
+                }
+                Some(None) if let Encoder::Replacer(it) = encoder => {
+                    it.end();
+                    continue;
                 }
                 Some(None) => {
                     let rest = self.encoder.take().map_or_else(|| Ok(Vec::new()), Encoder::finish);
@@ -139,6 +163,8 @@ impl Encoder {
         match self {
             Self::Gzip(encoder) => encoder.write_all(piece)?,
             Self::Brotli(encoder) => encoder.write_all(piece)?,
+            // Its output comes in parts.
+            Self::Replacer(replacer) => replacer.push(piece),
         }
         Ok(self.taken())
     }
@@ -148,6 +174,8 @@ impl Encoder {
         match self {
             Self::Gzip(encoder) => encoder.flush()?,
             Self::Brotli(encoder) => encoder.flush()?,
+            // What it holds may be the beginning of a text.
+            Self::Replacer(_) => {}
         }
         Ok(self.taken())
     }
@@ -156,6 +184,8 @@ impl Encoder {
         match self {
             Self::Gzip(encoder) => encoder.finish(),
             Self::Brotli(encoder) => Ok(encoder.into_inner()),
+            // All of it came before.
+            Self::Replacer(_) => Ok(Vec::new()),
         }
     }
 
@@ -163,6 +193,7 @@ impl Encoder {
         let out = match self {
             Self::Gzip(encoder) => encoder.get_mut(),
             Self::Brotli(encoder) => encoder.get_mut(),
+            Self::Replacer(_) => return Vec::new(),
         };
         std::mem::take(out)
     }

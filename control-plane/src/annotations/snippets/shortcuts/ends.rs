@@ -91,6 +91,13 @@ pub(in super::super) fn has_values(text: &str, has_groups: bool) -> bool {
     template.is_moderate() && template.variables().all(has_value)
 }
 
+/// Whether a text can stand in an answer: all its variables have a value there.
+pub(in super::super) fn replaces_by(text: &str) -> bool {
+    let has_value = |it: &Variable| !matches!(it, Variable::Capture(_) | Variable::Named(_) | Variable::User);
+    let template = Template::parse(text);
+    template.is_moderate() && template.variables().all(has_value)
+}
+
 /// Whether requests can be counted by a text: all its variables have a value in a location. A user is who a request says.
 pub(in super::super) fn counts_by(text: &str) -> bool {
     let has_value = |it: &Variable| !matches!(it, Variable::Capture(_) | Variable::Named(_));
