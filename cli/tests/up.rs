@@ -415,6 +415,7 @@ fn examples_of_what_people_have_answer() {
     up.line("Ctrl-C stops");
     let users = "Authorization: Basic b2ZmaWNlOmZpcnRo\r\n";
     let origin = "Origin: https://www.store.example.com\r\n";
+    let partner = "CF-Connecting-IP: 203.0.113.7\r\n";
     for (host, path, headers, status, parts) in [
         ("chat.example.com", "/socket.io/x", "", 200, &["chat/rooms at", "set-cookie: room="][..]),
         ("chat.example.com", "/", "", 200, &["chat/assets at"]),
@@ -451,6 +452,16 @@ fn examples_of_what_people_have_answer() {
         ("landing.example.com", "/api/health", "", 404, &[]),
         ("landing.example.com", "/api/healthy", "", 200, &["landing/site at"]),
         ("www.landing.example.com", "/x", "", 301, &["location: https://landing.example.com\r"]),
+        ("partners.example.com", "/", "", 403, &[]),
+        ("partners.example.com", "/", partner, 200, &["office/tools at"]),
+        (
+            "deploys.example.com",
+            "/a?b",
+            "",
+            302,
+            &["location: https://vpn.example.com/?back=http://deploys.example.com/a?b\r"],
+        ),
+        ("tools.example.com", "/faults/x", "", 200, &["office/tools at", "GET /x\n"]),
     ] {
         let answer = ask(&http, host, path, headers);
         let found = answer.to_ascii_lowercase();
