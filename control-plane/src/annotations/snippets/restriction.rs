@@ -140,7 +140,9 @@ pub(super) fn restricts(snippet: &Snippet) -> Option<String> {
     // A block is judged by its contents.
     let inner = behind.iter().take_while(|it| it.depth > first.depth);
     let mut others = inner.filter(|it| !is_left_out(it) && !ANSWERS.contains(&it.name()));
-    let what = match others.next() {
+    // Where a block has a backend of its own, that is what is not read, and not what it says to it.
+    let backend = others.clone().find(|it| it.name().ends_with("_pass"));
+    let what = match backend.or_else(|| others.next()) {
         Some(inner) => format!("{} in {}", shown(&variables::named(inner)), shown(first.name())),
         None => shown(&variables::named(first)),
     };
@@ -255,6 +257,14 @@ mod tests {
         ] {
             assert_eq!(restriction(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_backend_of_a_block_is_named_before_what_it_is_told() {
+        let why = restriction(
+            "location /a { rewrite ^/a /b break; proxy_set_header Host b; proxy_pass http://b; }",
+        );
+        assert!(why.unwrap().starts_with("\"proxy_pass\" in \"location\""));
     }
 
     #[test]
