@@ -53,6 +53,7 @@ fn requests_of_a_zone_are_counted_together() {
             ("a.test", of_location(vec![rate("one", "$http_x_key", 3)])),
             ("b.test", of_location(vec![rate("one", "$http_x_key", 3)])),
             ("c.test", of_location(vec![rate("other", "$http_x_key", 1), rate("both", "all", 2)])),
+            ("d.test", of_location(vec![rate("other", "$http_x_key", 1)])),
         ],
     );
     let mut client = Client::new(proxy.http);
@@ -65,6 +66,7 @@ fn requests_of_a_zone_are_counted_together() {
     assert_eq!(passed("c.test", "X-Key: k\r\n"), (2, vec![429]));
     assert_eq!(passed("c.test", "X-Key: l\r\n"), (1, vec![429]));
     assert_eq!(passed("c.test", "X-Key: m\r\n"), (0, vec![429]));
+    assert_eq!(passed("d.test", "X-Key: m\r\n"), (2, vec![429]), "the other zone refused all of those");
 }
 
 #[test]
@@ -141,4 +143,28 @@ fn a_client_that_waits_may_leave() {
     drop(client);
     eventually("the connection is gone", || proxy.metrics.open() == 0);
     assert_eq!(origin.seen().len(), 1, "its minute has not passed");
+}
+
+/// Not for the last of them, nor for none: while it waits for a minute, others are served.
+#[test]
+fn a_request_waits_for_the_slowest_of_its_zones() {
+    let origin = Origin::says("x");
+    let slow = ZoneLimit { delay: Some(0), ..rate("slow", "$host", 5) };
+    let quick = rate("quick", "$host", 5);
+    let hosts = [
+        ("alone.test", vec![slow.clone()]),
+        ("first.test", vec![slow.clone(), quick.clone()]),
+        ("last.test", vec![quick, slow]),
+    ];
+    let policies = hosts.map(|(host, limits)| (host, of_location(limits)));
+    let free = ("free.test", LocationPolicy::default());
+    let proxy = serving(&origin, policies.into_iter().chain([free]).collect());
+    for host in ["alone.test", "first.test", "last.test"] {
+        let (mut waiting, mut other) = (Client::new(proxy.http), Client::new(proxy.http));
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n");
+        assert_eq!(waiting.ask(&format!("{head}\r\n")).status, 200);
+        waiting.send(format!("{head}X-Waits: {host}\r\n\r\n"));
+        assert_eq!(passed(&mut other, "free.test", "").0, 6);
+        assert!(origin.seen().iter().all(|seen| seen.header("x-waits").is_none()), "{host}");
+    }
 }
