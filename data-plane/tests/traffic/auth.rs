@@ -636,3 +636,19 @@ fn answers_are_kept_for_the_ingress_that_asked() {
     proxy.config(vec![("ingress/ns/other/a.test", route)]);
     assert_eq!(Client::new(proxy.http).get("/x").status, 403);
 }
+
+/// What is allowed below one path of an Ingress is not allowed below another, whatever the key says.
+#[test]
+fn answers_are_kept_for_the_path_that_was_asked_for() {
+    let backend = Origin::says("in");
+    let (auth, status) = asked("");
+    let fixed = asking(&auth, |it| it.cache_key = "fixed".into());
+    let mut proxy = serving(&[("/x", fixed.clone())], &backend);
+    let paths = ["/x", "/y"].map(|path| to(path, PathType::Prefix, "x")).to_vec();
+    let route = Resource::Route(Route { paths, policy: fixed, ..Route::default() });
+    proxy.config(vec![("ingress/ns/x/a.test", route)]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/x").status, 200);
+    status.store(403, Ordering::SeqCst);
+    assert_eq!(["/x", "/y"].map(|path| client.get(path).status), [200, 403]);
+}
