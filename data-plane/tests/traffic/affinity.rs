@@ -314,3 +314,16 @@ fn last_of_several_affinity_cookies_counts() {
         }
     }
 }
+
+/// As in ingress-nginx' Lua library: another spelling is another cookie.
+#[test]
+fn the_name_of_an_affinity_cookie_has_its_case() {
+    let origins = names().map(Origin::says);
+    let mut proxy = Proxy::with(Limits::default());
+    serve(&mut proxy, sticky(AffinityMode::Balanced), vec![]);
+    proxy.endpoints("echo", &origins.each_ref().map(|origin| origin.address));
+    let own = issued(&Client::new(proxy.http).get("/in")).unwrap();
+    let is_new = |cookie: &str| issued(&Client::new(proxy.http).ask(&with(cookie))).is_some();
+    assert!(!is_new(&own), "the client has one");
+    assert!(is_new(&own.replace("seat=", "Seat=")), "that is not it");
+}

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use data_plane::local::Limits;
-use shared::policy::LocationPolicy;
+use shared::policy::{ConnectionHeader, LocationPolicy};
 use shared::resource::{Resource, SETTINGS_KEY, Settings};
 
 use super::harness::*;
@@ -83,4 +83,23 @@ fn upstream_keepalive_timeout_closes_idle_connections() {
     let took = ended.lock().unwrap().unwrap().duration_since(begun);
     // A worker's clock is at most a tenth of a second behind.
     assert!(took >= Duration::from_millis(900) && took < Duration::from_secs(10), "{took:?}");
+}
+
+/// Even if the endpoint leaves it open.
+#[test]
+fn a_connection_that_one_side_said_it_would_close_is_not_used_again() {
+    let says_close = Origin::new(|_| {
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx".to_vec(), true)
+    });
+    let is_told = Origin::says("x");
+    let close = LocationPolicy {
+        connection_proxy_header: Some(ConnectionHeader::Close.into()),
+        ..LocationPolicy::default()
+    };
+    for (origin, defaults) in [(says_close, LocationPolicy::default()), (is_told, close)] {
+        let proxy = saying(&origin, defaults);
+        let mut client = Client::new(proxy.http);
+        (0..3).for_each(|_| assert_eq!(client.get("/").status, 200));
+        assert_eq!(connections(&origin), [0, 1, 2]);
+    }
 }
