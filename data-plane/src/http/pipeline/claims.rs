@@ -35,7 +35,9 @@ impl Claims {
     pub(super) fn of(head: &RequestHead, peer: &Peer, forwarding: &Forwarding) -> Option<Box<Self>> {
         let believed = forwarding.believed.as_deref()?;
         let fields = &head.fields;
-        let (address, claimed) = (peer.address().ip(), addresses(head, forwarding));
+        let address = peer.address().ip();
+        let claimed =
+            addresses(head, forwarding, (forwarding.address_field.as_deref(), forwarding.last_only));
         let is_believed = believed.contains(address);
         let address = claimed.map_or(address, |list| forwarding::client(&list, address, believed));
         let named = |known| {
@@ -84,12 +86,8 @@ pub(super) fn of_location(exchange: &mut Exchange<'_>) {
 }
 
 fn reported(exchange: &Exchange<'_>, forwarding: &Forwarding, peers: &Peers) -> IpAddr {
-    let (peer, head) = (exchange.call.peer.address().ip(), &*exchange.head);
-    let list = match &peers.field {
-        Some(name) => head.fields.joined(&**name),
-        None => list(head, forwarding),
-    };
-    let list = if peers.last_only { last(list) } else { list };
+    let peer = exchange.call.peer.address().ip();
+    let list = addresses(exchange.head, forwarding, (peers.field.as_deref(), peers.last_only));
     list.map_or(peer, |list| forwarding::client(&list, peer, &peers.believed))
 }
 
@@ -98,17 +96,19 @@ fn put(exchange: &mut Exchange<'_>, address: IpAddr) {
     exchange.claims.get_or_insert_with(none).address = address;
 }
 
-/// The addresses by which a peer reports its client.
-fn addresses(head: &RequestHead, forwarding: &Forwarding) -> Option<Bytes> {
-    let list = match &forwarding.address_field {
+/// The addresses by which a peer reports its client: in the header of this name, or in that of forwarded requests.
+fn addresses(
+    head: &RequestHead,
+    forwarding: &Forwarding,
+    (field, last_only): (Option<&str>, bool),
+) -> Option<Bytes> {
+    let list = match field {
         None => list(head, forwarding),
-        Some(name) => head.fields.joined(&**name),
+        Some(name) => head.fields.joined(name),
     };
-    if forwarding.last_only { last(list) } else { list }
-}
-
-/// The last address of a list.
-fn last(list: Option<Bytes>) -> Option<Bytes> {
+    if !last_only {
+        return list;
+    }
     let list = list?;
     let mut items = list.rsplit(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     items.find(|item| !item.is_empty()).map(Bytes::copy_from_slice)

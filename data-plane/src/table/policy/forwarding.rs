@@ -81,6 +81,7 @@ impl Peers {
 }
 
 /// What is said around a level.
+#[derive(Clone, Copy)]
 struct Outer<'a> {
     believed: Option<&'a AddressSet>,
     field: Option<&'a str>,
@@ -172,6 +173,8 @@ impl Forwarding {
             field: said.map(|it| &*it.header).filter(|name| !name.is_empty()).or(usual),
             last_only: !said.and_then(|it| it.recursive).unwrap_or(by_keys),
         };
+        let address_field = said.and(of_all.field).map(Into::into);
+        let last_only = said.is_some() && of_all.last_only;
         let of_host = Peers::inside("host_real_ip.trusted", configured.host_real_ip.as_ref(), &of_all)?;
         let around = match of_host.as_deref() {
             Some(it) => {
@@ -204,12 +207,8 @@ impl Forwarding {
             takes_claims,
             whole_list: takes_claims && on(configured.compute_full_forwarded_for),
             for_field: other(&configured.forwarded_for_header, "X-Forwarded-For"),
-            address_field: said.and_then(|it| match (&*it.header, by_keys) {
-                ("", true) => None,
-                ("", false) => Some("X-Real-IP".into()),
-                (name, _) => Some(name.into()),
-            }),
-            last_only: said.is_some_and(|it| !it.recursive.unwrap_or(by_keys)),
+            address_field,
+            last_only,
             of_host,
             of_location,
             host_field: other(&configured.forwarded_host_header, "X-Forwarded-Host"),
