@@ -28,6 +28,7 @@ mod zones;
 
 use std::collections::BTreeSet;
 
+use shared::policy::LocationPolicy;
 use shared::template::{Template, Variable};
 
 pub use self::headers::OfHosts;
@@ -131,17 +132,18 @@ fn is_idle(directive: &tokens::Directive, to: &Draft<'_>) -> bool {
 /// Whether a variable, `$NAME`, is set in the auth-snippet alone, where that has no effect.
 pub(super) fn sets_in_vain(to: &Draft<'_>, variable: &str) -> bool {
     let sets = |it: &tokens::Directive| it.name() == "auth_request_set" && it.argument() == Some(variable);
-    let in_snippet = |name| {
-        let directives = to.text(name).and_then(|text| tokens::directives(text).ok());
-        directives.is_some_and(|all| all.iter().any(sets))
-    };
+    let in_snippet = |name| all_of(to, name).iter().any(sets);
     in_snippet("auth-snippet") && !in_snippet("configuration-snippet")
 }
 
 /// All directives of the server-snippet and of the configuration-snippet.
 fn whole(to: &Draft<'_>) -> (Vec<tokens::Directive>, Vec<tokens::Directive>) {
-    let read = |name| to.text(name).and_then(|text| tokens::directives(text).ok()).unwrap_or_default();
-    (read("server-snippet"), read("configuration-snippet"))
+    (all_of(to, "server-snippet"), all_of(to, "configuration-snippet"))
+}
+
+/// All directives of a snippet of the Ingress; none if it cannot be read.
+fn all_of(to: &Draft<'_>, name: &str) -> Vec<tokens::Directive> {
+    to.text(name).and_then(|text| tokens::directives(text).ok()).unwrap_or_default()
 }
 
 /// Whether the annotations of a location say pages for some errors themselves.
@@ -150,11 +152,25 @@ fn has_pages(to: &Draft<'_>, place: SnippetContext) -> bool {
     place == SnippetContext::Location && ["auth-signin", "custom-http-errors"].iter().any(says)
 }
 
-/// Whether a snippet of the Ingress names a cache, without which nothing else that is said of one has an effect.
-fn caches(to: &Draft<'_>) -> bool {
-    let names_one = |it: &tokens::Directive| it.name() == "proxy_cache" && it.argument() != Some("off");
-    let texts = ["configuration-snippet", "server-snippet"].into_iter().filter_map(|name| to.text(name));
-    texts.filter_map(|text| tokens::directives(text).ok()).flatten().any(|it| names_one(&it))
+/// Whether one of these directives names a cache, without which nothing else that is said of one has an effect.
+fn caches<'d>(mut directives: impl Iterator<Item = &'d tokens::Directive>) -> bool {
+    directives.any(|it| it.name() == "proxy_cache" && it.argument() != Some("off"))
+}
+
+/// Puts what a snippet says, if it does: for all of its hosts, or for the location.
+fn put<T>(
+    said: Option<T>,
+    place: SnippetContext,
+    to: &mut Draft<'_>,
+    of_hosts: fn(&mut OfHosts) -> &mut Option<T>,
+    of_location: fn(&mut LocationPolicy) -> &mut Option<T>,
+) {
+    if said.is_some() {
+        *match place {
+            SnippetContext::Server => of_hosts(to.of_hosts.get_or_insert_default()),
+            _ => of_location(&mut to.location),
+        } = said;
+    }
 }
 
 /// Which rewrites may take effect. None in a location whose annotations use the groups of its declared path, which are
@@ -207,7 +223,8 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         if place == SnippetContext::Location {
             rest.retain(|it| !is_idle(it, to));
         }
-        if !caches(to) {
+        let (server, location) = whole(to);
+        if !caches(server.iter().chain(&location)) {
             rest.retain(|it| it.depth > 0 || it.is_block || !it.name().starts_with("proxy_cache_"));
         }
         if let Some(level) = place.level() {
@@ -216,7 +233,6 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
             limits = Limits::take(&mut rest, level);
             addresses = real_ip::take(&mut rest);
             substitutions = substitutions::take(&mut rest);
-            let (server, location) = whole(to);
             if !has_pages(to, place) {
                 pages = pages::take(&mut rest, &server);
             }
@@ -258,26 +274,10 @@ fn judge(to: &mut Draft<'_>, snippet: Snippet, place: SnippetContext) {
         _ if to.text("proxy-ssl-secret").is_some() => to.tls_name = tls.unwrap_or_default().name,
         _ => to.tls_of_snippet = tls,
     }
-    match place {
-        _ if cookies.is_none() => {}
-        SnippetContext::Server => to.of_hosts.get_or_insert_default().cookie_flags = cookies,
-        _ => to.location.proxy_cookie_flags = cookies,
-    }
-    match place {
-        _ if substitutions.is_none() => {}
-        SnippetContext::Server => to.of_hosts.get_or_insert_default().substitutions = substitutions,
-        _ => to.location.substitutions = substitutions,
-    }
-    match place {
-        _ if pages.is_none() => {}
-        SnippetContext::Server => to.of_hosts.get_or_insert_default().error_answers = pages,
-        _ => to.location.error_answers = pages,
-    }
-    match place {
-        _ if addresses.is_none() => {}
-        SnippetContext::Server => to.of_hosts.get_or_insert_default().real_ip = addresses,
-        _ => to.location.own_real_ip = addresses,
-    }
+    put(cookies, place, to, |it| &mut it.cookie_flags, |it| &mut it.proxy_cookie_flags);
+    put(substitutions, place, to, |it| &mut it.substitutions, |it| &mut it.substitutions);
+    put(pages, place, to, |it| &mut it.error_answers, |it| &mut it.error_answers);
+    put(addresses, place, to, |it| &mut it.real_ip, |it| &mut it.own_real_ip);
     match (limits, place) {
         (None, _) => {}
         (limits, SnippetContext::Server) => to.of_hosts.get_or_insert_default().limits = limits,

@@ -4,7 +4,7 @@
 
 use shared::policy::RealIp;
 
-use super::tokens::Directive;
+use super::tokens::{Directive, switch};
 use crate::annotations::value::{self, CIDRS};
 
 /// Takes the directives out of a snippet, if they are supported.
@@ -26,13 +26,7 @@ pub(super) fn take(directives: &mut Vec<Directive>) -> Option<RealIp> {
                 }
                 header.clone_from(name);
             }
-            ("real_ip_recursive", [word]) if recursive.is_none() => {
-                *recursive = Some(match word.as_str() {
-                    "on" => true,
-                    "off" => false,
-                    _ => return None,
-                });
-            }
+            ("real_ip_recursive", [word]) if recursive.is_none() => *recursive = Some(switch(word)?),
             ("set_real_ip_from", [network]) if !network.contains(',') => {
                 trusted.extend((CIDRS.read)(network)?);
             }

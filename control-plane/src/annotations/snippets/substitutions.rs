@@ -7,7 +7,7 @@ use shared::template::Template;
 
 use super::headers::MOST;
 use super::shortcuts::{MOST_BYTES, bytes, replaces_by};
-use super::tokens::Directive;
+use super::tokens::{Directive, switch};
 
 /// Takes the directives out of a snippet, if they are supported.
 pub(super) fn take(directives: &mut Vec<Directive>) -> Option<Substitutions> {
@@ -54,14 +54,6 @@ pub(crate) fn inherit(own: Option<Substitutions>, around: Option<&Substitutions>
 
 fn is_literal(text: &str) -> bool {
     !text.is_empty() && Template::parse(text).as_literal().is_some()
-}
-
-fn switch(word: &str) -> Option<bool> {
-    match word {
-        "on" => Some(true),
-        "off" => Some(false),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -50,6 +50,15 @@ impl Directive {
     }
 }
 
+/// The value of a flag of nginx; `None`: it is none.
+pub(super) fn switch(word: &str) -> Option<bool> {
+    match word {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    }
+}
+
 /// All directives of a text, including those in blocks, in order.
 ///
 /// # Errors

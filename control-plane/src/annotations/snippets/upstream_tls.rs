@@ -7,7 +7,7 @@ use rustls_pki_types::ServerName;
 use shared::policy::BackendTls;
 
 use super::headers::SnippetContext;
-use super::tokens::Directive;
+use super::tokens::{Directive, switch};
 use crate::annotations::draft::Draft;
 use crate::annotations::upstream_tls::PROTOCOLS_OF_TLS;
 
@@ -44,13 +44,7 @@ fn read<'a>(directives: impl Iterator<Item = &'a Directive>) -> Option<BackendTl
                 _ = ServerName::try_from(name.as_str()).ok()?;
                 tls.name.clone_from(name);
             }
-            ("proxy_ssl_server_name", [word]) => {
-                tls.tells_name = match word.as_str() {
-                    "on" => true,
-                    "off" => false,
-                    _ => return None,
-                }
-            }
+            ("proxy_ssl_server_name", [word]) => tls.tells_name = switch(word)?,
             ("proxy_ssl_protocols", words) => tls.versions = (PROTOCOLS_OF_TLS.read)(&words.join(" "))?,
             _ => return None,
         }

@@ -87,20 +87,20 @@ pub(in super::super) fn has_values(text: &str, has_groups: bool) -> bool {
         | Variable::UpstreamName => false,
         _ => true,
     };
-    let template = Template::parse(text);
-    template.is_moderate() && template.variables().all(has_value)
+    is_filled(text, has_value)
 }
 
 /// Whether a text can stand in an answer: all its variables have a value there.
 pub(in super::super) fn replaces_by(text: &str) -> bool {
-    let has_value = |it: &Variable| !matches!(it, Variable::Capture(_) | Variable::Named(_) | Variable::User);
-    let template = Template::parse(text);
-    template.is_moderate() && template.variables().all(has_value)
+    is_filled(text, |it| !matches!(it, Variable::Capture(_) | Variable::Named(_) | Variable::User))
 }
 
 /// Whether requests can be counted by a text: all its variables have a value in a location. A user is who a request says.
 pub(in super::super) fn counts_by(text: &str) -> bool {
-    let has_value = |it: &Variable| !matches!(it, Variable::Capture(_) | Variable::Named(_));
+    is_filled(text, |it| !matches!(it, Variable::Capture(_) | Variable::Named(_)))
+}
+
+fn is_filled(text: &str, has_value: impl Fn(&Variable) -> bool) -> bool {
     let template = Template::parse(text);
     template.is_moderate() && template.variables().all(has_value)
 }
