@@ -49,9 +49,7 @@ impl ControlPages {
             self.registrar.as_ref()?.closed(clock::wall())
         }
     }
-}
 
-impl ControlPages {
     /// What may not be read any more. That is no reason to be not ready: it is the same for all replicas, and proxies that
     /// start must find one.
     fn unread(&self) -> String {

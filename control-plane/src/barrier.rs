@@ -9,8 +9,8 @@
 //! with the same state as one of those, from the same position in the same log, needs no round of its own: a replica that ends
 //! leaves its proxies at a few positions, and they come one after another.
 //!
-//! A kind that may not be listed may have been read further by another replica. Then the round has ended only partly, and whoever knows
-//! the other replicas decides whether it passes (`docs/adr/042-rights-that-are-lost.md`).
+//! A kind that may not be listed may have been read further by another replica. Then the round has ended only partly, and
+//! whoever knows the other replicas decides whether it passes (`docs/adr/042-rights-that-are-lost.md`).
 //!
 //! **Invariant:** a round ends when the result of its lists is offered, never because of a timeout or an error.
 

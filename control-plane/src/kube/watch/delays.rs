@@ -9,8 +9,8 @@ use shared::backoff::Backoff;
 /// A list that was permitted before is taken for forbidden only after this time: an API server that has just started does
 /// not know the permissions yet.
 pub(super) const FORBIDDEN: Duration = Duration::from_secs(30);
-/// Bounds of retry delays; that of a forbidden list is the longest one. Changes arrive within 5 s after the API server responds again, or permits
-/// (`docs/adr/035-who-is-back-is-found-soon.md`). An error response does not ask for longer delays.
+/// Bounds of retry delays; that of a forbidden list is the longest one. Changes arrive within 5 s after the API server
+/// responds again, or permits (`docs/adr/035-who-is-back-is-found-soon.md`). An error response does not ask for longer delays.
 pub(super) const AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3));
 
 /// The delays of one watch.
