@@ -92,7 +92,7 @@ impl World {
     }
 
     /// One replica receives everything, and so do its proxies, except for those that receive nothing any more.
-    fn pass_at(&mut self, at: usize, deaf: &[usize]) {
+    pub(super) fn pass_at(&mut self, at: usize, deaf: &[usize]) {
         let Self { nodes, cluster, rng, now, .. } = self;
         nodes[at].catch_up(cluster, rng, *now);
         self.note();

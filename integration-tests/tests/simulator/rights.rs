@@ -27,6 +27,21 @@ impl World {
         }
     }
 
+    /// A proxy leaves its replica for another one.
+    fn goes(&mut self, who: usize, to: usize) {
+        let member = &mut self.members[who];
+        member.part(self.now, Duration::ZERO, Some(&mut self.nodes));
+        assert!(member.connect(to, &mut self.nodes, self.now), "it takes proxies");
+    }
+
+    /// Seconds in which these replicas and all proxies receive everything.
+    fn seconds_at(&mut self, nodes: [usize; 2], seconds: u64) {
+        for _ in 0..seconds {
+            self.now += Duration::from_secs(1);
+            nodes.into_iter().for_each(|at| self.pass_at(at, &[]));
+        }
+    }
+
     /// Which edit of the settings a proxy has; 0: none.
     fn edit_at(&self, who: usize) -> u8 {
         let key = ResourceKey::new(Kind::Settings, SETTINGS_KEY);
@@ -90,6 +105,43 @@ fn settings_do_not_go_back_where_a_right_is_lost_by_one_replica_after_the_other(
         assert!(!world.nodes.iter().any(|node| node.behind));
     }
     assert!(apart > 25 && moved > 3, "{apart} were behind others, {moved} proxies went: nothing was tried");
+}
+
+/// The one that noticed it first has listed what it may. A proxy with what only another one has heard of comes before
+/// they have asked each other.
+#[test]
+fn a_replica_that_lacks_a_list_sends_nothing_before_it_knows_what_the_others_have_read() {
+    let [behind, ahead] = [0, 1];
+    for seed in 0..10 {
+        let mut world = World::connected(seed);
+        world.cluster.put(ObjectKind::ConfigMap, SETTINGS, settings(Some(10)));
+        world.settle();
+        world.nodes.truncate(NODES);
+        world.goes(0, ahead);
+        // Its watch is young, so that it outlives what follows.
+        world.nodes[ahead].cut(world.now);
+        world.seconds_at([behind, ahead], 5);
+        world.cluster.forbidden.insert(ObjectKind::ConfigMap);
+        world.nodes[behind].cut(world.now);
+        world.seconds_at([behind, ahead], 45);
+        assert!(world.nodes[behind].replica.unread().iter().next().is_some(), "seed {seed}: it is noticed");
+        world.cluster.put(ObjectKind::ConfigMap, SETTINGS, settings(Some(11)));
+        world.pass_at(ahead, &[]);
+        assert_eq!(world.edit_at(0), 11, "seed {seed}: the watch of the other one is still open");
+
+        world.goes(0, behind);
+        let rounds = world.nodes[behind].rounds;
+        for _ in 0..60 {
+            world.now += Duration::from_millis(100);
+            world.pass_at(behind, &[]);
+            assert_eq!(world.edit_at(0), 11, "seed {seed}: it was taken back");
+        }
+        assert!(world.nodes[behind].rounds > rounds && world.members[0].is_held(), "seed {seed}: all was listed");
+        world.judge_rights();
+        assert!(world.nodes[behind].behind && !world.nodes[ahead].behind);
+        world.cluster.forbidden.clear();
+        world.settle();
+    }
 }
 
 /// The right is missing for all, and none of them knows more: all else goes on.
