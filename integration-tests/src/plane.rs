@@ -258,6 +258,11 @@ impl ControlPlane {
         metrics(self.admin).await
     }
 
+    /// Waits until its log holds these words.
+    pub async fn logs(&self, words: &str) {
+        self.process.logs(words).await;
+    }
+
     /// Its whole log.
     pub fn log(&self) -> String {
         self.process.log()
@@ -407,6 +412,11 @@ impl DataPlane {
         self.process.output()
     }
 
+    /// Waits until its log holds these words.
+    pub async fn logs(&self, words: &str) {
+        self.process.logs(words).await;
+    }
+
     /// The rest of its log.
     pub fn log(&self) -> String {
         self.process.log()
@@ -498,6 +508,8 @@ async fn up(process: &mut Process, page: SocketAddr, what: &str) -> bool {
 }
 
 async fn metrics(admin: SocketAddr) -> Metrics {
-    let page = client::page(&format!("http://{admin}"), "/metrics").await;
-    Metrics::parse(page.expect("the admin page answers").text())
+    let url = format!("http://{admin}");
+    // A process that was just started does not listen yet.
+    let page = eventually("the admin page answers", || client::page(&url, "/metrics")).await;
+    Metrics::parse(page.text())
 }

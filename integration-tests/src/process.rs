@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-use crate::eventually::eventually_within;
+use crate::eventually::{eventually, eventually_within};
 
 /// Lines of a log that a failure shows.
 const TAIL: usize = 60;
@@ -135,6 +135,14 @@ impl Process {
     /// All that it has written to standard error.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until its log holds these words: it is written by a thread of its own, so what a line tells of may be seen
+    /// before the line.
+    pub async fn logs(&self, words: &str) {
+        let what = format!("{} logs {words:?}", self.name);
+        eventually(&what, || async { self.log().contains(words).then_some(()).ok_or_else(|| self.log()) })
+            .await;
     }
 
     /// All that it has written to standard output.

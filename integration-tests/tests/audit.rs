@@ -52,6 +52,6 @@ async fn a_bit_that_turns_in_memory_is_found_and_set_right() {
     site.proxy.serves("a.test", PATH, "one").await;
     assert_eq!(site.control.inspect().await.in_sync(1).await, version);
     assert_eq!(site.control.metrics().await.sum("firth_control_divergences_total"), 1.0);
-    assert!(site.proxy.log().contains("were repaired"), "{}", site.proxy.log());
+    site.proxy.logs("were repaired").await;
     traffic.stop().await.assert_clean();
 }

@@ -84,8 +84,11 @@ async fn a_proxy_starts_alone_with_everything_it_had() {
 
     site.control.resume().await;
     metric(&site.proxy, "firth_from_disk", 0.0).await;
-    let log = site.proxy.log();
-    assert_eq!(log.matches("mode=\"in-sync\"").count(), 2, "not a byte of configuration is sent:\n{log}");
+    eventually("both lanes are in sync: not a byte of configuration is sent", || async {
+        let log = site.proxy.log();
+        if log.matches("mode=\"in-sync\"").count() == 2 { Ok(()) } else { Err(log) }
+    })
+    .await;
     assert_eq!(readiness(&site.proxy).await, (200, "ok\n".to_owned()));
 
     // And it goes on from there.
@@ -230,7 +233,7 @@ async fn a_state_of_another_group_or_control_plane_is_not_served() {
     let elsewhere = integration_tests::ports::free();
     let mut other_address = DataPlane::spawn(elsewhere, &["--state-dir", state]);
     says(&other_address, 503, "has not sent everything yet").await;
-    assert!(other_address.log().contains("another group or control plane"), "{}", other_address.log());
+    other_address.logs("another group or control plane").await;
     other_address.kill();
     site.proxy.start_again();
     says(&site.proxy, 200, "with the state on disk").await;
@@ -247,7 +250,7 @@ async fn a_second_process_reads_and_does_not_write() {
     site.control.resume().await;
     metric(&second, "firth_from_disk", 0.0).await;
     metric(&second, "firth_state_failing", 1.0).await;
-    assert!(second.log().contains("another process keeps its state"), "{}", second.log());
+    second.logs("another process keeps its state").await;
     // It is the other one's turn when that one ends.
     site.proxy.kill();
     site.folder.apply(&ingress("web", "a.test", &[("/", "one"), ("/later", "one")]));
@@ -306,7 +309,7 @@ async fn a_full_disk_costs_the_newest_state_and_nothing_else() {
     drop(filler);
     fs::remove_file(disk.0.join("filler")).unwrap();
     metric(&site.proxy, "firth_state_failing", 0.0).await;
-    assert!(site.proxy.log().contains("kept on disk again"), "{}", site.proxy.log());
+    site.proxy.logs("kept on disk again").await;
     on_disk(&state, long.as_bytes()).await;
     site.proxy.kill();
     site.control.kill();

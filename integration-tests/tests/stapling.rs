@@ -129,5 +129,5 @@ async fn no_place_in_a_network_of_ones_own_is_asked_because_a_certificate_says_s
     .await;
     let asked = tokio::time::timeout(std::time::Duration::ZERO, listener.accept()).await;
     assert!(asked.is_err(), "nobody was connected to");
-    assert!(site.proxy.log().contains("--ocsp-networks"), "it is said what to do");
+    site.proxy.logs("--ocsp-networks").await;
 }

@@ -136,7 +136,10 @@ fn a_replica_that_lacks_a_list_sends_nothing_before_it_knows_what_the_others_hav
             world.pass_at(behind, &[]);
             assert_eq!(world.edit_at(0), 11, "seed {seed}: it was taken back");
         }
-        assert!(world.nodes[behind].rounds > rounds && world.members[0].is_held(), "seed {seed}: all was listed");
+        assert!(
+            world.nodes[behind].rounds > rounds && world.members[0].is_held(),
+            "seed {seed}: all was listed"
+        );
         world.judge_rights();
         assert!(world.nodes[behind].behind && !world.nodes[ahead].behind);
         world.cluster.forbidden.clear();
