@@ -53,6 +53,30 @@ fn hidden_headers_are_removed_and_others_kept() {
     }
 }
 
+/// As in nginx: not what the backend is sent in their place.
+#[test]
+fn fields_of_the_request_in_headers_are_the_clients() {
+    let origin = talkative();
+    let change = HeaderChange {
+        operation: Some(HeaderOperation::Set.into()),
+        name: "X-Said".into(),
+        value: "$http_x_forwarded_for|$http_x_real_ip|$http_x_env|$proxy_add_x_forwarded_for".into(),
+        statuses: Vec::new(),
+    };
+    let env = Header { name: "X-Env".into(), value: "ours".into() };
+    let defaults = LocationPolicy {
+        header_changes: Some(HeaderChangeList { changes: vec![change] }),
+        request_headers: Some(HeaderList { headers: vec![env] }),
+        ..LocationPolicy::default()
+    };
+    let proxy = proxy(&origin, defaults);
+    let said = "X-Forwarded-For: 9.9.9.9\r\nX-Real-IP: 8.8.8.8\r\nX-Env: theirs\r\n";
+    let response = Client::new(proxy.http).ask(&format!("GET / HTTP/1.1\r\nHost: a.test\r\n{said}\r\n"));
+    assert_eq!(response.all("x-said"), ["9.9.9.9|8.8.8.8|theirs|9.9.9.9, 127.0.0.1"]);
+    let seen = &origin.seen()[0];
+    assert_eq!([seen.all("x-env"), seen.all("x-forwarded-for")], [["ours"], ["127.0.0.1"]]);
+}
+
 /// As nginx since 1.23.
 #[test]
 fn the_first_of_what_backends_say_twice_counts() {

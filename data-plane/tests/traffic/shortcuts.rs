@@ -81,6 +81,30 @@ fn blocks_of_a_host_come_before_its_locations() {
     assert!(origin.seen().is_empty());
 }
 
+/// Fields between two hops are not passed on, and nginx' variables have them all the same.
+#[test]
+fn snippet_sees_fields_that_are_not_passed_on() {
+    let origin = Origin::says("here");
+    let asked = |name: &str, status| only_if(name, ShortcutComparison::IsSet, "", says(status, ""));
+    let all = vec![
+        asked("$http_upgrade", 400),
+        asked("$http_connection", 401),
+        asked("$http_te", 404),
+        asked("$http_x_odd", 405),
+    ];
+    let location = LocationPolicy { shortcuts: Some(plain(all)), ..LocationPolicy::default() };
+    let proxy = serving(None, "/", location, &origin);
+    let status = |fields: &str| {
+        let request = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
+        Client::new(proxy.http).ask(&request).status
+    };
+    assert_eq!(status("Connection: Upgrade\r\nUpgrade: websocket\r\n"), 400);
+    assert_eq!(status("Connection: x-odd\r\nX-Odd: 1\r\n"), 401);
+    assert_eq!(status("TE: trailers\r\n"), 404);
+    assert_eq!(status("X-Odd: 1\r\n"), 405);
+    assert_eq!(status("X_Odd: 1\r\n"), 200, "nginx drops such a name");
+}
+
 /// What is denied stands in its location.
 #[test]
 fn a_host_answers_before_a_location_is_denied() {

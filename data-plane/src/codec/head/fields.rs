@@ -165,17 +165,34 @@ impl Fields {
             return None;
         }
         let mut values = self.all(name);
-        let first = values.next()?;
-        let Some(second) = values.next() else {
-            return self.get_bytes(name);
-        };
-        let between: &[u8] = if name.is(Known::Cookie, b"cookie") { b"; " } else { b", " };
-        let mut whole = BytesMut::from(first);
-        for value in std::iter::once(second).chain(values) {
-            whole.put_slice(between);
-            whole.put_slice(value);
+        values.next()?;
+        match values.next() {
+            None => self.get_bytes(name),
+            Some(_) => Some(joined(name, self.all(name))),
         }
-        Some(whole.freeze())
+    }
+
+    /// The value of the fields of that name in the received head, joined, whether they are passed on or not: nginx'
+    /// `$http_...`. Those that were dropped for their names do not count.
+    pub(crate) fn asked(&self, name: impl FieldName) -> Option<Bytes> {
+        if !self.may_have(name) {
+            return None;
+        }
+        let is_one = |span: &&Span| {
+            let text = span.name_in(&self.bytes);
+            let is_name = name.known().map_or_else(|| name.is(span.known, text), |known| span.known == known);
+            is_name && (!span.dropped || span.known != Known::Other || guard::is_plain_name(text))
+        };
+        let mut spans = self.spans[..self.came].iter().filter(is_one);
+        let first = spans.next()?;
+        let (from, to) = (first.value as usize, (first.value + first.value_len) as usize);
+        Some(match spans.next() {
+            None => self.bytes.slice(from..to),
+            Some(second) => {
+                let all = [first, second].into_iter().chain(spans);
+                joined(name, all.map(|span| span.value_in(&self.bytes)))
+            }
+        })
     }
 
     /// Removes all fields of that name.
@@ -332,6 +349,17 @@ impl Fields {
         let (came, own) = self.spans.split_at(self.came);
         Entries { bytes: &self.bytes, spans: came.iter(), own: (&self.own, own) }
     }
+}
+
+/// Values of one name as one value.
+fn joined<'a>(name: impl FieldName, values: impl Iterator<Item = &'a [u8]>) -> Bytes {
+    let between: &[u8] = if name.is(Known::Cookie, b"cookie") { b"; " } else { b", " };
+    let mut whole = BytesMut::new();
+    for (place, value) in values.enumerate() {
+        whole.put_slice(if place == 0 { b"" } else { between });
+        whole.put_slice(value);
+    }
+    whole.freeze()
 }
 
 /// Tag, name as sent, and value.

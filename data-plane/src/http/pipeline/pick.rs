@@ -94,7 +94,7 @@ fn taken<'a>(
     let takes = session.as_ref().is_some_and(Session::is_known)
         || alternative.canary.as_ref().is_some_and(|canary| {
             canary.decide(
-                |name| head.fields.joined(OfVariable(name)),
+                |name| head.fields.asked(OfVariable(name)),
                 |name| cookie(head, name),
                 fastrand::u64(..),
                 steps,

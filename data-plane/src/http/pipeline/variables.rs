@@ -83,7 +83,8 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
     let peer = call.peer;
     let location = exchange.location();
     let owner = || location.and_then(|it| it.owner().split_once('/')).unwrap_or_default();
-    let field = |name| head.fields.joined(name).unwrap_or_default();
+    // As it was sent: what backends are told in its place is no value of these.
+    let field = |name| head.fields.asked(name).unwrap_or_default();
     match variable {
         Variable::Named(name) if **name == *"subdomain" => {
             out.extend_from_slice(
@@ -97,7 +98,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
         }
         Variable::User => {}
         Variable::Header(name) => {
-            out.extend_from_slice(&head.fields.joined(OfVariable(name)).unwrap_or_default());
+            out.extend_from_slice(&head.fields.asked(OfVariable(name)).unwrap_or_default());
         }
         Variable::Argument(name) => out.extend_from_slice(argument(head, name).unwrap_or_default()),
         Variable::Cookie(name) => out.extend_from_slice(&super::pick::cookie(head, name).unwrap_or_default()),

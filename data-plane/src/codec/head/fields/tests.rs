@@ -61,6 +61,23 @@ fn cookies_are_joined_as_one_cookie() {
 }
 
 #[test]
+fn what_was_asked_stays_known() {
+    let mut fields =
+        fields("X-A: 1\r\nConnection: x-a\r\nUpgrade: b\r\nx-a: 2\r\nCookie: c=1\r\nCookie: d=2\r\n");
+    fields.remove_any(Known::HOP_BY_HOP | Known::Cookie.bit());
+    fields.remove("x-a");
+    fields.append("X-A", "ours");
+    fields.add(Known::Upgrade, "ours");
+    let asked = |name| fields.asked(OfVariable(name)).map(|value| String::from_utf8(value.to_vec()).unwrap());
+    for (name, value) in [("x-a", "1, 2"), ("connection", "x-a"), ("upgrade", "b"), ("cookie", "c=1; d=2")] {
+        assert_eq!(asked(name).as_deref(), Some(value), "{name}");
+    }
+    assert_eq!(asked("x-b"), None);
+    assert_eq!(fields.asked(Known::Upgrade).unwrap(), &b"b"[..]);
+    assert_eq!(fields.get("x-a"), Some(&b"ours"[..]));
+}
+
+#[test]
 fn writing_copies_what_is_kept() {
     let all = "A: 1\r\nB:2\r\nC: \t3\r\nD:\r\nE: 5\r\n";
     assert_eq!(lines(&fields(all)), all);

@@ -82,7 +82,13 @@ fn head(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec<u8>) -> bool
             out.extend_from_slice(exchange.head.host.raw());
             true
         }
-        Variable::Header(name) => field(fields, OfVariable(name), out),
+        Variable::Header(name) => {
+            let value = fields.asked(OfVariable(name));
+            value.is_some_and(|value| {
+                out.extend_from_slice(&value);
+                true
+            })
+        }
         Variable::ContentType => field(fields, "content-type", out),
         Variable::ContentLength => field(fields, "content-length", out),
         Variable::Cookie(name) => {
