@@ -446,6 +446,20 @@ fn no_id_is_made_for_the_question_if_none_is_made_at_all() {
     assert_eq!(auth.seen().last().unwrap().all("x-request-id"), ["mine"]);
 }
 
+#[test]
+fn service_and_backend_are_told_the_same_id() {
+    let backend = Origin::says("in");
+    let (auth, _) = asked("");
+    let named = asking(&auth, |it| it.url.push_str("?id=$request_id"));
+    let proxy = serving(&[("/x", named)], &backend);
+    assert_eq!(Client::new(proxy.http).get("/x").status, 200);
+    let (asked, told) = (auth.seen(), backend.seen());
+    let id = told[0].all("x-request-id")[0];
+    assert_eq!(id.len(), 32);
+    assert_eq!(asked[0].all("x-request-id"), [id]);
+    assert!(asked[0].target.ends_with(&format!("?id={id}")), "{}", asked[0].target);
+}
+
 /// The service is behind the location that asks it.
 #[test]
 fn an_auth_url_that_leads_to_itself_ends_with_500_after_a_few_requests() {

@@ -105,6 +105,28 @@ fn snippet_sees_fields_that_are_not_passed_on() {
     assert_eq!(status("X_Odd: 1\r\n"), 200, "nginx drops such a name");
 }
 
+/// nginx has one from the beginning.
+#[test]
+fn request_has_an_id_wherever_a_snippet_asks_for_it() {
+    let origin = Origin::says("here");
+    let nameless = only_if("$request_id", ShortcutComparison::Equals, "", says(403, ""));
+    let blocks = vec![
+        block(ShortcutPath::Exact, "/id", vec![says(200, "$request_id")]),
+        block(ShortcutPath::Exact, "/to", vec![says(302, "/?id=$request_id")]),
+    ];
+    let of_host = Shortcuts { shortcuts: vec![nameless.clone()], blocks };
+    let location = LocationPolicy { shortcuts: Some(plain(vec![nameless])), ..LocationPolicy::default() };
+    let proxy = serving(Some(of_host), "/", location, &origin);
+    let mut client = Client::new(proxy.http);
+    let ids = [0, 1].map(|_| client.get("/id").text().to_owned());
+    assert!(ids.iter().all(|id| id.len() == 32) && ids[0] != ids[1], "{ids:?}");
+    let own = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nX-Request-ID: mine\r\n\r\n");
+    assert_eq!(client.ask(&own("/id")).text(), "mine");
+    assert_eq!(place_of(&client.ask(&own("/to"))), Some("http://a.test/?id=mine"));
+    assert_eq!(client.get("/").status, 200);
+    assert_eq!(origin.seen()[0].all("x-request-id")[0].len(), 32);
+}
+
 /// What is denied stands in its location.
 #[test]
 fn a_host_answers_before_a_location_is_denied() {

@@ -143,7 +143,9 @@ pub(super) fn tell_client(exchange: &Exchange<'_>, reply: &mut Reply) {
 fn name(exchange: &mut Exchange<'_>) {
     let makes = exchange.location().is_some_and(|location| location.policy.forwarding.makes_id);
     if makes && exchange.head.fields.get(Known::XRequestId).is_none_or(<[u8]>::is_empty) {
-        exchange.head.fields.set(Known::XRequestId, exchange.call.server.local.ids.next());
+        forwarded::identify(exchange, true);
+        let id = exchange.info.id().to_vec();
+        exchange.head.fields.set(Known::XRequestId, id);
     }
 }
 

@@ -79,11 +79,13 @@ fn filled(
 }
 
 /// Records the request's id: the client's, else a new one, if one is to be generated.
-pub(super) fn identify(exchange: &mut Exchange<'_>, makes: bool) {
-    if exchange.info.id.is_empty() {
+pub(super) fn identify(exchange: &Exchange<'_>, makes: bool) {
+    let id = &exchange.info.id;
+    if id.get().is_none() {
         let received = exchange.head.fields.joined(Known::XRequestId).filter(|id| !id.is_empty());
-        exchange.info.id =
-            received.or_else(|| makes.then(|| exchange.call.server.local.ids.next())).unwrap_or_default();
+        if let Some(new) = received.or_else(|| makes.then(|| exchange.call.server.local.ids.next())) {
+            id.get_or_init(|| new);
+        }
     }
 }
 
@@ -111,7 +113,7 @@ fn tell(exchange: &mut Exchange<'_>, forwarding: &Forwarding) {
     add(
         fields,
         &[
-            (Known::XRequestId, &info.id[..]),
+            (Known::XRequestId, info.id()),
             (Known::XRealIp, &client),
             (Known::XForwardedFor, &list),
             (Known::XForwardedHost, host.raw()),

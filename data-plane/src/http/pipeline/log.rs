@@ -88,8 +88,8 @@ pub(crate) struct RequestInfo {
     pub(crate) client: Option<IpAddr>,
     /// The authenticated user, which the backend is not told.
     pub(crate) user: Option<Vec<u8>>,
-    /// X-Request-ID.
-    pub(crate) id: Bytes,
+    /// X-Request-ID, from when it is first asked for. Never empty.
+    pub(crate) id: OnceCell<Bytes>,
     /// Whether it is not logged.
     pub(crate) silent: bool,
     /// The endpoints that were tried.
@@ -112,6 +112,13 @@ pub(super) fn follow(local: &Local, policy: &Policy) -> Option<Arc<Format>> {
     let format = policy.log.format.as_ref();
     local.log.borrow_mut().follow(format);
     format.filter(|format| !format.asks().is_empty()).cloned()
+}
+
+impl RequestInfo {
+    /// The request's id; empty if it has none yet.
+    pub(super) fn id(&self) -> &[u8] {
+        self.id.get().map_or(&[], |id| &id[..])
+    }
 }
 
 impl RequestRecord {
@@ -139,7 +146,7 @@ impl RequestRecord {
                 in_place: InPlace::default(),
                 client: None,
                 user: None,
-                id: Bytes::new(),
+                id: OnceCell::new(),
                 silent: false,
                 attempts: Attempts::default(),
                 place: 1,
@@ -280,10 +287,10 @@ impl Drop for RequestRecord {
         if info.silent || !log.wanted() {
             return;
         }
-        if info.id.is_empty() {
+        info.id.get_or_init(|| {
             let received = self.head.as_deref().and_then(|head| head.fields.joined(Known::XRequestId));
-            info.id = received.filter(|id| !id.is_empty()).unwrap_or_else(|| self.local.ids.next());
-        }
+            received.filter(|id| !id.is_empty()).unwrap_or_else(|| self.local.ids.next())
+        });
         log.write(&Ended { record: self, took }, self.info.format.as_deref());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use shared::clock;
 use shared::template::{Overlong, Template, Variable};
 
-use super::Exchange;
+use super::{Exchange, forwarded};
 use crate::access_log::Time;
 use crate::codec::error::Kind;
 use crate::codec::head::{Known, OfVariable, RequestHead};
@@ -133,7 +133,10 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
             }
             out.extend_from_slice(&exchange.client_text());
         }
-        Variable::RequestId => out.extend_from_slice(&info.id),
+        Variable::RequestId => {
+            forwarded::identify(exchange, location.is_none_or(|it| it.policy.forwarding.makes_id));
+            out.extend_from_slice(info.id());
+        }
         Variable::ContentType => out.extend_from_slice(&field(Known::ContentType)),
         Variable::ContentLength => out.extend_from_slice(&field(Known::ContentLength)),
         Variable::Namespace => out.extend_from_slice(owner().0.as_bytes()),

@@ -48,7 +48,7 @@ impl Source for Ended<'_> {
             Value::OfConnection(what) => facts::append(&record.peer, *what, out),
             Value::Http2 => text(record.http2(), out),
             Value::ConnectionRequests => number(info.place.into(), out),
-            Value::RequestId => text(&info.id, out),
+            Value::RequestId => text(info.id(), out),
             Value::Hostname => text(variables::hostname().as_bytes(), out),
             Value::Pid => number(std::process::id().into(), out),
             Value::Version => text(VERSION.as_bytes(), out),
