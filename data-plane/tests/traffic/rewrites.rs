@@ -45,6 +45,32 @@ fn captures_fill_the_target_and_the_query_stays() {
     assert_eq!(client.get("/other").status, 404);
 }
 
+/// As in nginx, whose `$request_uri` stays.
+#[test]
+fn uri_is_the_rewritten_path() {
+    let origin = Origin::says("here");
+    let mut proxy = Proxy::start();
+    let change = HeaderChange {
+        name: "X-Uri".into(),
+        value: "$uri of $request_uri".into(),
+        operation: Some(HeaderOperation::AddAlways.into()),
+        ..HeaderChange::default()
+    };
+    let policy = LocationPolicy {
+        header_changes: Some(HeaderChangeList { changes: vec![change] }),
+        ..rewriting("/new/$1")
+    };
+    let plain = LocationPolicy { rewrite_target: None, ..policy.clone() };
+    regex_host(
+        &mut proxy,
+        &[("/a/(.*)", PathType::Prefix, "echo", policy), ("/b/(.*)", PathType::Prefix, "echo", plain)],
+    );
+    proxy.endpoints("echo", &[origin.address]);
+    let mut client = Client::new(proxy.http);
+    assert_eq!(client.get("/a/x%26y?q").all("x-uri"), ["/new/x&y of /a/x%26y?q"]);
+    assert_eq!(client.get("/b//x?q").all("x-uri"), ["/b/x of /b//x?q"]);
+}
+
 /// A Prefix path that equals its target is two locations: what is below it is rewritten, and what merely begins with
 /// it is not.
 #[test]

@@ -250,6 +250,14 @@ impl<'a> Exchange<'a> {
         self.rewritten.as_ref().is_some_and(|it| it.in_location)
     }
 
+    /// The path that its backend gets, decoded: nginx' `$uri`. Before it is rewritten, the one that it is routed by.
+    pub(super) fn uri(&self) -> Cow<'_, [u8]> {
+        match self.target.as_deref().map(path::normalise) {
+            Some(Ok(sent)) => Cow::Owned(sent.path.to_vec()),
+            Some(Err(_)) | None => Cow::Borrowed(self.path()),
+        }
+    }
+
     /// The path that it is routed by: decoded, without dot segments and repeated slashes.
     pub(super) fn path(&self) -> &[u8] {
         self.normal.as_deref().unwrap_or_else(|| self.head.path())

@@ -4,7 +4,6 @@ use shared::template::Variable;
 
 use super::variables::{self, Allowance};
 use super::{Exchange, basic, forwarded};
-use crate::codec::path;
 use crate::table::policy::balancing::Hashing;
 use crate::upstream::Turn;
 
@@ -28,10 +27,6 @@ pub(super) fn turn(exchange: &mut Exchange<'_>, hashing: &Hashing) -> Turn {
 /// The value of a variable at the time the endpoint is chosen: after rewriting and authentication.
 fn append(exchange: &Exchange<'_>, variable: &Variable, key: &mut Vec<u8>) {
     match variable {
-        Variable::Uri => match exchange.target.as_deref().map(path::normalise) {
-            Some(Ok(sent)) => key.extend_from_slice(&sent.path),
-            Some(Err(_)) | None => key.extend_from_slice(exchange.path()),
-        },
         Variable::Capture(group) => {
             let location = exchange.location();
             let found = location.and_then(|it| it.groups(exchange.path(), &exchange.steps).ok().flatten());

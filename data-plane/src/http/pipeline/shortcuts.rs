@@ -424,7 +424,7 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
     text.fill(&mut place, Allowance::USUAL, |variable, out| match variable {
         // Captures are decoded.
         Variable::Capture(number) => out.extend(path::re_encode(group(usize::from(*number)))),
-        Variable::Uri => out.extend(path::re_encode(exchange.path())),
+        Variable::Uri => out.extend(path::re_encode(&exchange.uri())),
         variable => variables::append(exchange, variable, out),
     })?;
     let mut place = redirect::unbroken(&place);

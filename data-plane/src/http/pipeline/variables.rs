@@ -106,7 +106,7 @@ pub(super) fn append(exchange: &Exchange<'_>, variable: &Variable, out: &mut Vec
         Variable::BestHost => out.extend_from_slice(exchange.host().raw()),
         Variable::RequestUri => out.extend_from_slice(head.target()),
         Variable::EscapedRequestUri => path::escape(head.target(), out),
-        Variable::Uri => out.extend_from_slice(exchange.path()),
+        Variable::Uri => out.extend_from_slice(&exchange.uri()),
         Variable::Args => out.extend_from_slice(head.query().unwrap_or_default()),
         Variable::IsArgs => out.extend_from_slice(if head.query().is_some() { b"?" } else { b"" }),
         Variable::OfConnection(what) => {
