@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use data_plane::local::Limits;
 use shared::policy::{
-    BackendProtocol, Canary, ErrorAnswer, ErrorAnswerList, ExternalAuth, LocationPolicy, Shortcut,
-    StatusList, TextList,
+    BackendProtocol, Canary, ErrorAnswer, ErrorAnswerList, ExternalAuth, HostPolicy, LocationPolicy,
+    Shortcut, ShortcutBlock, ShortcutComparison, ShortcutPath, ShortcutTest, Shortcuts, StatusList, TextList,
 };
-use shared::resource::{Denial, Path, PathType, Resource, Route, Settings};
+use shared::resource::{Denial, Host, Path, PathType, Resource, Route, Settings};
 
 use super::harness::*;
 
@@ -358,6 +358,39 @@ pub(super) fn with_fallback(proxy: &mut Proxy, fallback: &Origin, defaults: Loca
         ("_", Resource::Host(Default::default())),
     ]);
     proxy.endpoints("fallback", &[fallback.address]);
+}
+
+/// In nginx' configuration that is outside of the location, where the fleet's list counts.
+#[test]
+fn what_the_host_answers_is_not_replaced_by_the_list_of_a_location() {
+    let (origin, errors, fallback) = (answers("404 No"), answers("418 Teapot"), answers("410 Fleet"));
+    let denied = TextList { values: vec!["127.0.0.1".into()] };
+    let policy = LocationPolicy { denylist_source_range: Some(denied), ..listing(&[403, 503]) };
+    let mut proxy = proxy(&origin, &errors, policy);
+    let answer = Shortcut { status: 403, ..Shortcut::default() };
+    let test = ShortcutTest {
+        subject: "$arg_x".into(),
+        comparison: Some(ShortcutComparison::IsSet.into()),
+        ..ShortcutTest::default()
+    };
+    let of_host = Shortcut { tests: vec![test], ..answer.clone() };
+    let block = ShortcutBlock {
+        kind: Some(ShortcutPath::Prefix.into()),
+        path: "/block".into(),
+        shortcuts: vec![answer],
+    };
+    let shortcuts = Some(Shortcuts { shortcuts: vec![of_host], blocks: vec![block] });
+    let policy = HostPolicy { shortcuts, ..HostPolicy::default() };
+    proxy.config(vec![("a.test", Resource::Host(Host { policy, ..Host::default() }))]);
+    let status = |proxy: &Proxy, target: &str| Client::new(proxy.http).get(target).status;
+    assert_eq!(["/", "/?x=1", "/block"].map(|target| status(&proxy, target)), [418, 403, 403]);
+    assert_eq!(errors.seen().len(), 1);
+    let defaults = LocationPolicy {
+        custom_http_errors: Some(StatusList { values: vec![403] }),
+        ..LocationPolicy::default()
+    };
+    with_fallback(&mut proxy, &fallback, defaults);
+    assert_eq!(["/", "/?x=1", "/block"].map(|target| status(&proxy, target)), [418, 410, 410]);
 }
 
 /// If a location lists no statuses itself, its own error backend is only used when endpoints are missing.

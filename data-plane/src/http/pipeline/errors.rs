@@ -59,12 +59,13 @@ pub(super) async fn replace<B: RequestBody>(
         }
     }
     // In nginx' configuration a denied location has no `error_page` of its own and inherits the fleet's. So does one
-    // that lists none, unless its server has some: the one for clients without a certificate is enough for that.
-    if !exchange.has_pages_of_fleet && (location.is_denied() || location.policy.errors.are_fleets) {
+    // that lists none, unless its server has some: the one for clients without a certificate is enough for that. What the
+    // host answers is outside of the location.
+    let is_outside = location.is_denied() || is_hosts;
+    if !exchange.has_pages_of_fleet && (is_outside || location.policy.errors.are_fleets) {
         return reply;
     }
-    let fleets =
-        location.is_denied().then(|| exchange.call.server.with_table(|it| it.policy().errors.clone()));
+    let fleets = is_outside.then(|| exchange.call.server.with_table(|it| it.policy().errors.clone()));
     let errors = fleets.as_ref().unwrap_or(&location.policy.errors);
     if !is_replaced(exchange, location, errors, &reply) {
         return reply;
