@@ -270,12 +270,13 @@ impl Pattern {
         }
         let text = &*pcre::read(text);
         let refused = match linear(text, any_case) {
+            Ok(_) if pcre::is_possessive(text) => None,
             Ok((linear, idle)) => {
                 few(idle)?;
                 bounded(linear.all_groups())?;
                 return Ok(linear);
             }
-            Err(refused) => refused,
+            Err(refused) => Some(refused),
         };
         let latin = latin(text.as_bytes());
         let build = |unicode, steps| {
@@ -302,7 +303,11 @@ impl Pattern {
             _ => None,
         });
         let Some(backtracking) = compiled.next() else {
-            return Err(PatternError::Invalid { reason: reason(refused.size_limit(), &refused) });
+            let reason = match refused {
+                Some(refused) => reason(refused.size_limit(), &refused),
+                None => pcre::POSSESSIVE.to_owned(),
+            };
+            return Err(PatternError::Invalid { reason });
         };
         bounded(backtracking.regexes[0].captures_len())?;
         Ok(Self { engine: Engine::Backtracking(Arc::new(backtracking)) })

@@ -34,7 +34,11 @@ impl HostPattern {
         if text.len() > LENGTH {
             return Err(PatternError::Long { length: text.len() });
         }
-        let program = program(&escaped(&pcre::read(text)), true, Some(SIZE))
+        let text = pcre::read(text);
+        if pcre::is_possessive(&text) {
+            return Err(PatternError::Invalid { reason: pcre::POSSESSIVE.to_owned() });
+        }
+        let program = program(&escaped(&text), true, Some(SIZE))
             .map_err(|error| PatternError::Invalid { reason: reason(error.size_limit(), &error) })?;
         few(quick::idle(&program))?;
         let config = Config::new()

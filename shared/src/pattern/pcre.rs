@@ -33,6 +33,45 @@ pub(super) fn read(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Why one is not read.
+pub(super) const POSSESSIVE: &str = "expected no possessive quantifier such as `*+`";
+
+/// Whether a quantifier of a translated pattern is possessive (`a*+`, `a{1,2}+`): what it has taken is not given back.
+/// Linear engines read it as the repetition of a repetition, which takes more.
+pub(super) fn is_possessive(text: &str) -> bool {
+    if !["*+", "++", "?+", "}+"].iter().any(|signs| text.contains(signs)) {
+        return false;
+    }
+    let (mut signs, mut in_class, mut is_counted) = (text.chars().peekable(), false, false);
+    while let Some(sign) = signs.next() {
+        let was_counted = std::mem::take(&mut is_counted);
+        match sign {
+            '\\' => {
+                // What follows in braces may belong to it (`\x{62}`).
+                let named = |sign| matches!(sign, 'x' | 'o' | 'u' | 'p' | 'P' | 'g' | 'k' | 'N');
+                if signs.next().is_some_and(named) && signs.peek() == Some(&'{') {
+                    signs.by_ref().take_while(|sign| *sign != '}').for_each(drop);
+                }
+            }
+            ']' => in_class = false,
+            _ if in_class => {}
+            '[' => {
+                in_class = true;
+                signs.next_if_eq(&'^');
+                signs.next_if_eq(&']');
+            }
+            // What follows says the kind of a group.
+            '(' => drop(signs.next_if_eq(&'?')),
+            '+' if was_counted => return true,
+            // A lazy one.
+            '?' if was_counted => {}
+            '*' | '+' | '?' | '}' => is_counted = true,
+            _ => {}
+        }
+    }
+    false
+}
+
 struct Reader<'a> {
     rest: &'a str,
     out: String,
@@ -138,6 +177,48 @@ mod tests {
         for text in ["/a(/|$)(.*)", r"/v\d+/[a-z_-]+", "/[[:alpha:]]+", "/[^]]", "/[]a]", r"/\[x\]", r"/a\"] {
             assert!(matches!(read(text), Cow::Borrowed(it) if it == text), "{text} {}", read(text));
         }
+    }
+
+    #[test]
+    fn possessive_quantifiers_are_known() {
+        for text in [
+            "a++",
+            "a*+b",
+            "a?+",
+            "a{1,2}+",
+            "[a-c]++x",
+            "(a|b)*+",
+            r"\d++",
+            r"\d{2}+",
+            "[[:alpha:]]*+",
+            "[]+]++",
+        ] {
+            assert!(is_possessive(text), "{text}");
+        }
+        for text in [
+            "a+", r"\++", "[*+]", "[a*+]+", "a+?", "(?:a+)+", "(+)", r"\*+", r"\}+", "a*|+", r"\x{62}+",
+            r"\pL+",
+        ] {
+            assert!(!is_possessive(text), "{text}");
+        }
+    }
+
+    /// As PCRE2 10.42 does.
+    #[test]
+    fn what_a_possessive_quantifier_took_is_not_given_back() {
+        for (text, fits, others) in [
+            ("/[^a]*+a$", "/ba", "/bab"),
+            ("/a{1,2}+$", "/aa", "/aaa"),
+            ("/(a{1,2}+)b", "/aab", "/aaab"),
+            (r"/\w++-", "/a_-", "/a_"),
+            ("/a?+a", "/aa", "/a"),
+        ] {
+            let pattern = Pattern::path(text).unwrap();
+            let is_match = |path: &str| pattern.is_match(path.as_bytes(), &Steps::new()).unwrap();
+            assert!(is_match(fits) && !is_match(others), "{text}");
+        }
+        let long = format!("/{}/x", "a".repeat(100));
+        assert_eq!(Pattern::path("/[^/]++/x").unwrap().is_match(long.as_bytes(), &Steps::new()), Ok(true));
     }
 
     #[test]
