@@ -2,6 +2,8 @@
 
 use std::io::{self, Write as _};
 
+use control_plane::problem::is_shown;
+
 /// Prints a text that ends with a line break. A closed pipe (`firth resources | head`) is no error.
 ///
 /// # Errors
@@ -26,14 +28,14 @@ pub(crate) fn complain(error: &anyhow::Error) {
     let _ = writeln!(io::stderr().lock(), "firth: {}", printable(&shared::telemetry::chain(error.as_ref())));
 }
 
-/// Escapes control characters: names and annotations are written by tenants, and a terminal interprets them.
+/// Escapes characters that a terminal interprets, or that hide what stands there: tenants write names and annotations.
 pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() {
-            shown.extend(character.escape_default());
-        } else {
+        if is_shown(character) {
             shown.push(character);
+        } else {
+            shown.extend(character.escape_default());
         }
     }
     shown
@@ -46,6 +48,8 @@ mod tests {
     #[test]
     fn control_characters_never_reach_the_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
+        assert_eq!(printable("/a\u{202e}b\u{200b}\u{2066}"), "/a\\u{202e}b\\u{200b}\\u{2066}");
+        assert_eq!(printable("it's \"a\\b\""), "it's \"a\\b\"");
         assert_eq!(printable("größer → 50 %"), "größer → 50 %");
     }
 }

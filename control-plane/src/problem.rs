@@ -91,7 +91,8 @@ impl fmt::Display for Subject {
 
 /// Sanitises text that tenants wrote parts of: on one line, not longer than `most`, and without the password of a URL.
 fn sanitised(text: String, most: usize) -> String {
-    let is_clean = text.len() <= most && !text.contains(char::is_control) && !text.contains("://");
+    let is_hidden = |character| !is_shown(character);
+    let is_clean = text.len() <= most && !text.contains(is_hidden) && !text.contains("://");
     if is_clean {
         return text;
     }
@@ -109,7 +110,7 @@ fn sanitised(text: String, most: usize) -> String {
         rest = &after[host..];
     }
     kept.push_str(rest);
-    let mut kept = kept.replace(char::is_control, " ");
+    let mut kept = kept.replace(is_hidden, " ");
     if kept.len() > most {
         kept.truncate(kept.floor_char_boundary(most - 3));
         kept.push_str("...");
@@ -150,9 +151,22 @@ pub type Problems = OrdMap<Subject, Arc<[Problem]>>;
 /// Limit of the characters of a tenant's text that are shown.
 const SHOWN: usize = 120;
 
+/// Whether a character shows what it is, wherever it stands. Control characters do not, nor do those without a width, or
+/// that change the order of what follows them.
+pub fn is_shown(character: char) -> bool {
+    if character.is_ascii() {
+        return !character.is_ascii_control();
+    }
+    // Behind a letter, an accent of its own is one.
+    let mut text = [b'a'; 1 + char::MAX_LEN_UTF8];
+    let length = character.encode_utf8(&mut text[1..]).len();
+    let text = std::str::from_utf8(&text[..=length]).unwrap_or_default();
+    text.escape_debug().count() == 2
+}
+
 /// The first `most` characters of a text, on one line.
 pub(crate) fn line(text: &str, most: usize) -> String {
-    let mut line: String = text.chars().take(most).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut line: String = text.chars().take(most).map(|c| if is_shown(c) { c } else { ' ' }).collect();
     if text.chars().nth(most).is_some() {
         line.push_str("...");
     }
@@ -216,6 +230,8 @@ mod tests {
         let long = reason(&"ä".repeat(200_000));
         assert!(long.len() <= REASON_MAX && long.ends_with("..."));
         assert_eq!(reason("a\nb\u{1b}[2Jc"), "a b [2Jc");
+        assert_eq!(reason("a\u{202e}b\u{200b}c\u{2028}d"), "a b c d");
+        assert_eq!(reason("größe\u{301}, \"it's\" c:\\d"), "größe\u{301}, \"it's\" c:\\d");
         assert_eq!(Fault::new(Severity::Warning, "x".repeat(9_999), "").field.len(), FIELD_MAX);
     }
 
