@@ -9,7 +9,8 @@ mod condition;
 pub(super) mod ends;
 
 use shared::pattern::Allowance;
-use shared::policy::{Shortcut, ShortcutComparison, ShortcutRewrite, ShortcutTest, Shortcuts};
+use shared::policy::{HeaderChange, Shortcut, ShortcutComparison, ShortcutRewrite, ShortcutTest, Shortcuts};
+use shared::template::{Template, Variable};
 
 use super::branches::{self, Branch};
 use super::headers::{CHANGES_ANSWERS, SnippetContext};
@@ -86,7 +87,10 @@ impl Taken {
         let mut taken = Self { rewrites, is_auth, is_server, ..Self::default() };
         let (mut rest, mut room) = (Vec::new(), Allowance::new(MOST_OF_PATTERNS));
         let mut worlds = Worlds::new(directives);
-        for node in nodes(directives) {
+        // nginx limits methods first: other methods have a configuration of their own, without what it rewrites.
+        let (methods, others): (Vec<_>, Vec<_>) =
+            nodes(directives).partition(|it| it.directive.name() == "limit_except");
+        for node in methods.into_iter().chain(others) {
             let before = taken.shortcuts.shortcuts.len();
             let is_unreachable = is_named(node.directive) && is_server;
             if is_unreachable || !taken.take(&node, &worlds, &mut room) {
@@ -131,7 +135,7 @@ impl Taken {
         if self.bytes > MOST_BYTES || self.count > MOST {
             return false;
         }
-        if node.directive.name() == "limit_except" && !self.may_limit_methods() {
+        if node.directive.name() == "limit_except" && self.is_auth {
             return false;
         }
         let has_headers = || node.inner.iter().any(|it| CHANGES_ANSWERS.contains(&it.name()));
@@ -163,7 +167,11 @@ impl Taken {
                 let bare = |it| Shortcut { text: None, header_changes: None, ..it };
                 self.shortcuts.shortcuts.extend(found.into_iter().map(bare));
             } else {
-                self.shortcuts.shortcuts.extend(found);
+                let is_if = node.directive.name() == "if";
+                for it in found {
+                    let missed = if is_if { self.missed(&it) } else { None };
+                    self.shortcuts.shortcuts.extend(missed.into_iter().chain([it]));
+                }
             }
             return true;
         }
@@ -195,6 +203,27 @@ impl Taken {
         }
     }
 
+    /// What an `if` says of headers where its test holds and the pattern of its rewrite does not match: its own, or that
+    /// those of the ones before are forgotten.
+    fn missed(&mut self, it: &Shortcut) -> Option<Shortcut> {
+        let forgets = || self.shortcuts.shortcuts.iter().any(|it| it.only_headers == Some(true));
+        let changes = it.header_changes.iter().flat_map(|list| &list.changes);
+        let has_groups = |it: &HeaderChange| Template::parse(&it.value).variables().any(is_group);
+        if it.pattern.is_none()
+            || it.header_changes.is_none() && !forgets()
+            || changes.clone().any(has_groups)
+        {
+            return None;
+        }
+        let missed = Shortcut {
+            tests: it.tests.clone(),
+            header_changes: it.header_changes.clone(),
+            only_headers: Some(true),
+            ..Shortcut::default()
+        };
+        self.has_room(1).then_some(missed)
+    }
+
     fn may_take(&self, it: &Shortcut) -> bool {
         match self.rewrites {
             _ if self.is_auth => is_verdict(it),
@@ -203,11 +232,6 @@ impl Taken {
             Rewrites::Flagged => it.rewrite() != ShortcutRewrite::Next,
             Rewrites::All => true,
         }
-    }
-
-    /// nginx limits methods after it has rewritten: what follows a rewrite is not reached here.
-    fn may_limit_methods(&self) -> bool {
-        !self.is_auth && !self.shortcuts.shortcuts.iter().any(|it| it.rewrite.is_some())
     }
 
     fn has_room(&mut self, count: usize) -> bool {
@@ -384,6 +408,10 @@ fn filled(directive: &Directive, world: &World) -> Option<Directive> {
         || directive.name() == "return" && at == 1;
     let is_same = || is_url(&text) == is_url(&directive.arguments()[at]);
     (says_status || is_same()).then(|| directive.with_argument(at, text))
+}
+
+fn is_group(variable: &Variable) -> bool {
+    matches!(variable, Variable::Capture(_))
 }
 
 /// Whether it sends no response.

@@ -9,7 +9,10 @@ pub(in super::super) fn returned(arguments: &[String], has_groups: bool) -> Opti
     let (status, text) = match arguments {
         [url] if is_url(url) => (302, Some(url)),
         [code] => (status(code)?, None),
-        [code, text] => (status(code)?, Some(text)),
+        // An error without a text has nginx' page.
+        [code, text] => {
+            (status(code)?, Some(text).filter(|text| !text.is_empty() || status(code) < Some(400)))
+        }
         _ => return None,
     };
     let leads = is_redirect(status);

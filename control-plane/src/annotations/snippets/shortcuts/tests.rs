@@ -36,6 +36,8 @@ fn answers_are_read_as_nginx_reads_them() {
         ("return 301 https://new.test$request_uri;", "301 https://new.test$request_uri"),
         ("return https://new.test/;", "302 https://new.test/"),
         ("return 200 'a b';", "200 a b"),
+        ("return 200 '';", "200 "),
+        ("return 404 '';", "404 -"),
         ("if ($request_method != POST) { return 405; }", "$request_method Differs \"POST\", 405 -"),
         ("if ( $scheme = http ){ return 400 'no'; }", "$scheme Equals \"http\", 400 no"),
         ("if ($http_x_token = \"\") {\n  return 401;\n}", "$http_x_token Equals \"\", 401 -"),
@@ -114,7 +116,6 @@ fn what_is_not_known_exactly_is_not_taken() {
         "limit_except GET { allow all; }",
         "limit_except BREW { deny all; }",
         "limit_except { deny all; }",
-        "rewrite ^/a /b break; limit_except GET { deny all; }",
         "rewrite ^/a$ b last;",
         "rewrite ^/a$ $host/b last;",
         "rewrite ^/a$ ? last;",
@@ -232,7 +233,23 @@ fn an_if_of_a_location_has_headers_of_its_own() {
         ),
         (
             "if ($arg_a) { rewrite ^/a$ /b last; add_header X-A b; }",
-            whole(&["$arg_a IsSet \"\", ^/a$ -> Last /b Add X-A: b"]),
+            whole(&[
+                "$arg_a IsSet \"\", only - Add X-A: b",
+                "$arg_a IsSet \"\", ^/a$ -> Last /b Add X-A: b",
+            ]),
+        ),
+        (
+            "if ($arg_a) { add_header A b; } if ($arg_b) { rewrite ^/a$ /b permanent; } rewrite ^/b$ /c permanent;",
+            whole(&[
+                "$arg_a IsSet \"\", only - Add A: b",
+                "$arg_b IsSet \"\", only -",
+                "$arg_b IsSet \"\", ^/a$ -> 301 /b",
+                "^/b$ -> 301 /c",
+            ]),
+        ),
+        (
+            "if ($arg_a ~ (a)) { rewrite ^/a$ /b permanent; add_header A $1; }",
+            whole(&["$arg_a Finds \"(a)\", ^/a$ -> 301 /b Add A: $1"]),
         ),
         ("if ($http_origin ~ (a|b)) { add_header A $1; }", (vec![], 2)),
         ("if ($arg_x) { add_header A b; access_log off; }", (vec![], 3)),
@@ -248,6 +265,20 @@ fn an_if_of_a_location_has_headers_of_its_own() {
     let text = "if ($arg_x) { add_header A b; return 403; }";
     let (taken, _) = Taken::of(&tokens::directives(text).unwrap(), SnippetContext::Location, Rewrites::All);
     assert!(taken.needs_snippets());
+}
+
+/// In nginx other methods have a configuration of their own, in which nothing is rewritten or returned.
+#[test]
+fn methods_are_limited_before_anything_is_rewritten() {
+    let text = "rewrite ^/a /b break; if ($arg_x) { return 200 x; } limit_except GET { deny all; }";
+    assert_eq!(
+        taken(text).map(|it| shown(&it)),
+        Some(
+            ["$request_method Lacks \"^(GET|HEAD)$\", 403 -", "^/a -> Break /b", "$arg_x IsSet \"\", 200 x",]
+                .map(str::to_owned)
+                .to_vec()
+        )
+    );
 }
 
 #[test]
