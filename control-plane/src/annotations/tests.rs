@@ -217,6 +217,7 @@ fn no_row_is_silent() {
                     // effect.
                     let mut of_headers = parsed.serving.clone();
                     of_headers.location.denylist_source_range = None;
+                    of_headers.location.lists_follow = None;
                     of_headers.of_hosts = of_headers.of_hosts.filter(|it| it.changes.is_some());
                     assert!(
                         of_headers == before.serving || is_denied || parsed.snippets == [field(row.name)],

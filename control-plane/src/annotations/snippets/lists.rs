@@ -22,6 +22,8 @@ pub struct Lists {
     /// The addresses that are denied, with precedence.
     denied: Vec<String>,
     satisfies_any: Option<bool>,
+    /// There are rules, whomever they keep out: nginx' inner level hides the outer one then.
+    are_rules: bool,
     /// What follows them in nginx' configuration counts, too: no `all` ends them.
     goes_on: bool,
 }
@@ -52,6 +54,7 @@ impl Lists {
         let (mut allowed, mut end) = (Vec::new(), None);
         for it in directives {
             let [word] = it.arguments() else { return None };
+            lists.are_rules |= it.name() != "satisfy";
             match (it.name(), word.as_str()) {
                 ("satisfy", "any") => lists.satisfies_any = Some(true),
                 ("satisfy", "all") => lists.satisfies_any = Some(false),
@@ -80,6 +83,7 @@ impl Lists {
 
     /// Sets the fields that the annotations would set.
     pub(super) fn put(self, to: &mut Draft<'_>) {
+        to.location.lists_follow = self.are_rules.then_some(true);
         self.add_to(&mut to.location);
     }
 
@@ -100,18 +104,20 @@ impl Lists {
 
     /// Sets them as those of all hosts.
     pub(crate) fn put_outside(self, defaults: &mut LocationPolicy) {
-        let Self { allowed, denied, satisfies_any, goes_on: _ } = self;
+        let Self { allowed, denied, satisfies_any, are_rules: _, goes_on: _ } = self;
         defaults.outer_allowlist = allowed.map(|values| TextList { values });
         defaults.outer_denylist = (!denied.is_empty()).then_some(TextList { values: denied });
         defaults.satisfy_any = defaults.satisfy_any.or(satisfies_any);
     }
 
     fn add_to(self, policy: &mut LocationPolicy) {
-        let Self { allowed, denied, satisfies_any, goes_on: _ } = self;
+        let Self { allowed, denied, satisfies_any, are_rules, goes_on: _ } = self;
+        let has_allowed = allowed.is_some();
         if let Some(values) = allowed {
             policy.allowlist_source_range = Some(TextList { values });
         }
-        if !denied.is_empty() {
+        // An empty one denies nobody, and is a list.
+        if !denied.is_empty() || are_rules && !has_allowed {
             policy.denylist_source_range = Some(TextList { values: denied });
         }
         if satisfies_any.is_some() {
@@ -135,7 +141,13 @@ mod tests {
 
     fn lists(allowed: Option<&[&str]>, denied: &[&str], satisfies_any: Option<bool>) -> Option<Lists> {
         let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
-        Some(Lists { allowed: allowed.map(owned), denied: owned(denied), satisfies_any, goes_on: false })
+        Some(Lists {
+            allowed: allowed.map(owned),
+            denied: owned(denied),
+            satisfies_any,
+            are_rules: true,
+            goes_on: false,
+        })
     }
 
     #[test]

@@ -305,6 +305,32 @@ fn the_first_server_snippet_of_a_host_counts() {
     assert_eq!(shortcuts(&world).unwrap().blocks.len(), 1);
 }
 
+/// nginx' inner level hides the outer one, whomever it keeps out.
+#[test]
+fn location_that_admits_everybody_has_none_of_its_hosts_lists() {
+    let mut world = World::default();
+    let host =
+        ingress("host").at(1).rule("a.test", &[("/", "echo")]).annotation("server-snippet", "deny all;");
+    let open = |text| {
+        let it = ingress("open").at(2).rule("a.test", &[("/open", "echo")]);
+        it.annotation("configuration-snippet", text)
+    };
+    world.events([applied(allowed("true")), applied(host)]);
+    for (text, denied) in [
+        ("allow all;", vec![]),
+        ("allow 10.0.0.1;", vec![]),
+        ("deny 10.0.0.1; allow all;", vec!["10.0.0.1"]),
+        ("satisfy all;", vec!["0.0.0.0/0", "::/0"]),
+    ] {
+        world.apply(open(text));
+        let policy = route(&world, "open").policy;
+        assert_eq!(policy.denylist_source_range.unwrap().values, denied, "{text}");
+        assert_eq!(policy.lists_follow, (text != "satisfy all;").then_some(true), "{text}");
+        assert_eq!(world.problems_of("open"), Vec::<String>::new(), "{text}");
+    }
+    assert_eq!(route(&world, "host").policy.denylist_source_range.unwrap().values, ["0.0.0.0/0", "::/0"]);
+}
+
 /// nginx inherits them into the locations that have none.
 #[test]
 fn lists_of_the_first_server_snippet_are_for_all_locations_without_their_own() {

@@ -53,7 +53,7 @@ impl Policies {
         if let Some(policy) = self.compiled.get(configured).and_then(Weak::upgrade) {
             return Ok(policy);
         }
-        let Effective { policy: mut whole, intercepts } = effective(defaults, configured);
+        let Effective { policy: mut whole, intercepts, also_allowed } = effective(defaults, configured);
         if *configured != LocationPolicy::default() {
             // These are used without a location, so only the fleet's own policy has them compiled.
             (whole.block_user_agents, whole.block_referers) = (None, None);
@@ -73,6 +73,7 @@ impl Policies {
         }
         policy.errors.are_fleets = configured.custom_http_errors.is_none();
         policy.errors.intercepts = intercepts;
+        policy.addresses.also(also_allowed.as_ref()).map_err(|refused| refused.to_string())?;
         let policy = Arc::new(policy);
         self.sweep.when_due(self.compiled.len(), || {
             self.compiled.retain(|_, policy| policy.strong_count() > 0);
@@ -106,6 +107,8 @@ pub(super) struct Effective {
     policy: LocationPolicy,
     /// Whether responses of its backend are replaced.
     intercepts: bool,
+    /// A second list of the only addresses that are allowed.
+    also_allowed: Option<TextList>,
 }
 
 /// The policy of a Route over the fleet's.
@@ -114,12 +117,13 @@ pub(super) fn effective(defaults: &LocationPolicy, configured: &LocationPolicy) 
     policy.overlay(defaults);
     policy.overlay(configured);
     append(&mut policy, defaults, configured);
+    let also_allowed = join_lists(&mut policy, defaults, configured);
     // nginx takes `error_page` from one level only: with a sign-in redirect, that is the location's (as in
     // ingress-nginx).
     if configured.custom_http_errors.is_none() && signs_in(&policy) {
         policy.custom_http_errors = None;
     }
-    Effective { policy, intercepts: intercepts(defaults, configured) }
+    Effective { policy, intercepts: intercepts(defaults, configured), also_allowed }
 }
 
 /// Adds what snippets of the fleet say to what those of the location say: in nginx' configuration they stand behind them
@@ -154,6 +158,33 @@ fn append(policy: &mut LocationPolicy, defaults: &LocationPolicy, configured: &L
     }
 }
 
+/// Joins the fleet's address lists with those of a snippet, which are no annotation in place of them. In nginx' configuration
+/// the fleet's come first, and an allowlist denies everybody else. Those of a host are hidden by them there; here both
+/// count. Returns the fleet's allowlist if a client has to be on it as well.
+fn join_lists(
+    policy: &mut LocationPolicy,
+    defaults: &LocationPolicy,
+    configured: &LocationPolicy,
+) -> Option<TextList> {
+    let is_hosts = configured.lists_go_on.is_some();
+    if configured.lists_follow != Some(true) && !is_hosts {
+        return None;
+    }
+    if let (Some(all), Some(fleets)) = (&mut policy.denylist_source_range, &defaults.denylist_source_range) {
+        let own = configured.denylist_source_range.iter().flat_map(|list| &list.values);
+        all.values = fleets.values.iter().chain(own).cloned().collect();
+    }
+    let fleets =
+        defaults.allowlist_source_range.clone().filter(|_| configured.allowlist_source_range.is_some());
+    match (fleets, is_hosts) {
+        (Some(fleets), false) => {
+            policy.allowlist_source_range = Some(fleets);
+            None
+        }
+        (fleets, _) => fleets,
+    }
+}
+
 /// Whether a location's responses of backends are replaced: nginx' `proxy_intercept_errors`. ingress-nginx switches it
 /// on for the fleet or for a location where that has a list, and nowhere off.
 fn intercepts(defaults: &LocationPolicy, configured: &LocationPolicy) -> bool {
@@ -180,6 +211,7 @@ mod tests {
     use shared::policy::{ExternalAuth, StatusList};
 
     use super::*;
+    use crate::table::policy::access::Listed;
 
     #[test]
     fn location_with_auth_signin_has_no_error_pages_of_the_fleet() {
@@ -205,6 +237,50 @@ mod tests {
         let off = LocationPolicy { enable_global_auth: Some(false), ..LocationPolicy::default() };
         assert_eq!(statuses(&asking, &LocationPolicy::default()), [0; 0]);
         assert_eq!(statuses(&asking, &off), [404]);
+    }
+
+    /// In nginx' configuration the fleet's lists come first. Those of a host would be hidden there.
+    #[test]
+    fn lists_of_snippets_leave_those_of_the_fleet_in_force() {
+        let list = |text: &str| (!text.is_empty()).then(|| TextList { values: vec![text.to_owned()] });
+        let lists = |allow: &str, deny: &str| LocationPolicy {
+            allowlist_source_range: list(allow),
+            denylist_source_range: list(deny),
+            ..LocationPolicy::default()
+        };
+        let listed = |fleet: &LocationPolicy, own: LocationPolicy| {
+            let mut policies = Policies::default();
+            policies.renew(fleet);
+            let policy = policies.of(fleet, &own).unwrap();
+            ["10.0.0.1", "11.0.0.1", "12.0.0.1"]
+                .map(|client| policy.addresses.say(client.parse().unwrap()) != Listed::Denied)
+        };
+        let annotation = |own: LocationPolicy| own;
+        let of_location = |own| LocationPolicy { lists_follow: Some(true), ..own };
+        let of_host = |own| LocationPolicy { lists_go_on: Some(false), ..own };
+        let denying = lists("", "10.0.0.0/8");
+        assert_eq!(listed(&denying, annotation(lists("", "11.0.0.1"))), [true, false, true]);
+        for snippet in [of_location, of_host] {
+            assert_eq!(listed(&denying, snippet(lists("", "11.0.0.1"))), [false, false, true]);
+            assert_eq!(listed(&denying, snippet(lists("11.0.0.0/8", ""))), [false, true, false]);
+            let everybody =
+                LocationPolicy { denylist_source_range: Some(TextList::default()), ..lists("", "") };
+            assert_eq!(listed(&denying, snippet(everybody)), [false, true, true]);
+        }
+        let allowing = LocationPolicy {
+            allowlist_source_range: Some(TextList { values: vec!["10.0.0.0/8".into(), "11.0.0.0/8".into()] }),
+            ..LocationPolicy::default()
+        };
+        let own = || lists("11.0.0.0/8", "");
+        assert_eq!(listed(&allowing, annotation(own())), [false, true, false]);
+        assert_eq!(
+            listed(&allowing, of_location(own())),
+            [true, true, false],
+            "the first that denies the rest"
+        );
+        assert_eq!(listed(&allowing, of_host(own())), [false, true, false], "both");
+        assert_eq!(listed(&allowing, of_host(lists("12.0.0.0/8", ""))), [false; 3]);
+        assert_eq!(listed(&allowing, of_location(lists("", "11.0.0.1"))), [true, false, false]);
     }
 
     /// nginx' `proxy_intercept_errors` of the fleet reaches each location; an annotation undoes only that of its own list.

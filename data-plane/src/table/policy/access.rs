@@ -23,6 +23,8 @@ pub enum Listed {
 pub struct Addresses {
     /// If set, no other client is allowed.
     allow: Option<AddressSet>,
+    /// The same: a client has to be on both.
+    also: Option<Box<AddressSet>>,
     deny: Option<AddressSet>,
     /// The fleet's `block-cidrs`.
     block: Option<AddressSet>,
@@ -66,7 +68,16 @@ impl Addresses {
             _ => configured.lists_go_on == Some(true) || allow.is_none() && deny.is_none(),
         };
         let outer = Some(outer).filter(|it| counts && (it.allow.is_some() || it.deny.is_some()));
-        Ok(Self { allow, deny, block, outer: outer.map(Box::new) })
+        Ok(Self { allow, also: None, deny, block, outer: outer.map(Box::new) })
+    }
+
+    /// Allows only clients that are on this list as well.
+    ///
+    /// # Errors
+    /// It is none of addresses.
+    pub fn also(&mut self, list: Option<&TextList>) -> Result<(), PolicyError> {
+        self.also = set("allowlist_source_range", list)?.map(Box::new);
+        Ok(())
     }
 
     /// Whether a client is blocked where there is no location; to be called on the fleet's own policy. `catch_all`:
@@ -94,7 +105,8 @@ impl Addresses {
             return Listed::Denied;
         }
         let outer = self.outer.as_ref();
-        if outer.is_some_and(|outer| outer.denies(client)) {
+        let is_missing = self.also.as_ref().is_some_and(|also| !also.contains(client));
+        if is_missing || outer.is_some_and(|outer| outer.denies(client)) {
             return Listed::Denied;
         }
         match self.allow.as_ref().or_else(|| outer?.allow.as_ref()) {
