@@ -33,6 +33,8 @@ pub(crate) struct Reply {
     /// Set when the client gets no response: it disconnected, or sent its body too slowly (`client-body-timeout`:
     /// closed, with 408 only in the log).
     pub(crate) untold: Option<Kind>,
+    /// A text that a snippet says: no error page takes its place, whatever its status (nginx).
+    pub(crate) is_said: bool,
     /// Timeout for each piece of its body, and for its trailers.
     pub(crate) read: Duration,
 }
@@ -101,6 +103,7 @@ impl Reply {
             body: ReplyBody::Page(body),
             close: false,
             untold: None,
+            is_said: false,
             read: local.limits.timeouts.read,
         }
     }

@@ -73,6 +73,32 @@ fn a_listed_status_is_answered_by_the_error_backend_without_the_body() {
     assert_eq!(origin.seen()[0].all("host"), ["inner.test"]);
 }
 
+/// nginx asks no `error_page` about a `return` with a text.
+#[test]
+fn what_a_snippet_says_is_no_error() {
+    let (origin, errors) = (answers("200 OK"), answers("418 Teapot"));
+    let block = |path: &str, text: Option<&str>| ShortcutBlock {
+        kind: Some(ShortcutPath::Exact.into()),
+        path: path.into(),
+        shortcuts: vec![Shortcut { status: 403, text: text.map(Into::into), ..Shortcut::default() }],
+    };
+    let blocks = vec![
+        block("/text", Some("closed")),
+        block("/none", Some("$arg_none")),
+        block("/empty", Some("")),
+        block("/bare", None),
+    ];
+    let shortcuts = Some(Shortcuts { blocks, ..Shortcuts::default() });
+    let proxy = proxy(&origin, &errors, LocationPolicy { shortcuts, ..listing(&[403]) });
+    let mut client = Client::new(proxy.http);
+    for (path, expected) in
+        [("/text", (403, "closed")), ("/none", (403, "")), ("/empty", (418, "xy")), ("/bare", (418, "xy"))]
+    {
+        let answer = client.get(path);
+        assert_eq!((answer.status, answer.text()), (expected.0, expected.1), "{path}");
+    }
+}
+
 #[test]
 fn others_pass_and_so_do_those_of_grpc_or_where_that_is_said() {
     let (origin, errors) = (answers("404 No"), answers("418 Teapot"));

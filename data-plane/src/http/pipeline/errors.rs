@@ -32,7 +32,7 @@ pub(super) async fn replace<B: RequestBody>(
     let Some(location) = exchange.location() else {
         return reply;
     };
-    if reply.untold.is_some() {
+    if reply.untold.is_some() || reply.is_said {
         return reply;
     }
     let close = reply.close;

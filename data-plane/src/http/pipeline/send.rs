@@ -337,5 +337,5 @@ fn reply(exchange: &Exchange<'_>, cell: &BackendCell, reached: Reached, answered
         let relay = Relay::new(server, body, link, cell.id, (endpoint, transport_key), reusable);
         ReplyBody::Relay(Box::new(relay.behind(rest)))
     };
-    Reply { head, body, close: false, untold: None, read: exchange.timeouts.read }
+    Reply { head, body, close: false, untold: None, is_said: false, read: exchange.timeouts.read }
 }

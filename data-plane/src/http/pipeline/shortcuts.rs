@@ -417,8 +417,11 @@ fn answer(exchange: &Exchange<'_>, shortcut: &Shortcut, found: &Found) -> Result
     };
     let group = |group: usize| found.as_ref().map_or(&b""[..], |(groups, text)| groups.get(group, text));
     if !is_redirect {
+        // Without a text, whatever a variable makes of it, the status alone is said.
+        let is_said = text.as_literal().is_none_or(|text| !text.is_empty());
         let text = variables::filled(text, exchange, &mut Allowance::default(), group)?;
-        return Ok(Reply::configured_page(local, shortcut.status, media_type(), text));
+        let reply = Reply::configured_page(local, shortcut.status, media_type(), text);
+        return Ok(Reply { is_said, ..reply });
     }
     let mut place = Vec::new();
     text.fill(&mut place, Allowance::USUAL, |variable, out| match variable {

@@ -35,7 +35,7 @@ pub(super) async fn send<B: RequestBody>(
     match attempt(exchange, body, cell, transport).await {
         Ok((head, call)) => {
             let body = ReplyBody::Call(Box::new(call));
-            Reply { head, body, close: false, untold: None, read: exchange.timeouts.read }
+            Reply { head, body, close: false, untold: None, is_said: false, read: exchange.timeouts.read }
         }
         Err(error) => {
             failures::of_backend(exchange, cell, &error);
