@@ -120,6 +120,8 @@ pub enum Comparison {
 #[derive(Clone, Debug)]
 pub struct Block {
     fits: Fits,
+    /// Whether it refuses requests.
+    keeps_out: bool,
     /// In order.
     pub shortcuts: Box<[Shortcut]>,
 }
@@ -180,7 +182,12 @@ impl Shortcuts {
                 }
                 Fits::Prefix { path: prefix, is_firm }
                     if path.starts_with(prefix.as_bytes())
-                        && prefix.len() > longest.map_or(least, |(_, length, _)| length) =>
+                        && match longest {
+                            Some((_, length, _)) => prefix.len() > length,
+                            // nginx refuses two locations of one name; here, what is to be shut stays shut.
+                            None if block.keeps_out => prefix.len() >= least,
+                            None => prefix.len() > least,
+                        } =>
                 {
                     longest = Some((block, prefix.len(), *is_firm));
                 }
@@ -328,7 +335,8 @@ fn block(configured: &policy::ShortcutBlock) -> Result<Block, PolicyError> {
             "expected responses in a block, and rewrites that choose a location behind them".into(),
         ));
     }
-    Ok(Block { fits, shortcuts })
+    let keeps_out = shortcuts.iter().any(Shortcut::keeps_out);
+    Ok(Block { fits, keeps_out, shortcuts })
 }
 
 fn shortcut(configured: &policy::Shortcut) -> Result<Shortcut, PolicyError> {
@@ -480,6 +488,25 @@ mod tests {
         ] {
             assert_eq!(status(&shortcuts, path, declared), expected, "{path} of {declared}");
         }
+    }
+
+    /// nginx does not start with such a configuration.
+    #[test]
+    fn of_two_locations_of_one_name_the_one_counts_that_refuses() {
+        let refuses = shortcuts(&[(ShortcutPath::Prefix, "/admin/")]);
+        let answer = policy::ShortcutBlock {
+            kind: Some(ShortcutPath::Prefix.into()),
+            path: "/admin/".into(),
+            shortcuts: vec![policy::Shortcut { status: 200, ..Default::default() }],
+        };
+        let configured = policy::Shortcuts { shortcuts: Vec::new(), blocks: vec![answer] };
+        let answers = Shortcuts::compile(Some(&configured)).unwrap().unwrap();
+        for declared in ["/admin", "/admin/"] {
+            assert_eq!(status(&refuses, "/admin/x", declared), Some(400), "{declared}");
+            assert_eq!(status(&answers, "/admin/x", declared), None, "{declared}");
+        }
+        assert_eq!(status(&refuses, "/admin/x", "/admin/x"), None);
+        assert_eq!(status(&shortcuts(&[(ShortcutPath::Prefix, "/")]), "/x", "/"), Some(400));
     }
 
     #[test]
